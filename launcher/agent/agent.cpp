@@ -98,6 +98,7 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
                        }
                      }),
       staging_(std::move(staging)),
+      removal_(loop_),
       parent_(::getppid()),
       watchdog_(watchdog),
       lease_(kFirstLeaseSeconds) {}
@@ -224,7 +225,14 @@ void Agent::finish_when_over() {
     return;
   }
   ranks_.expect_no_more_output();
-  if (ranks_.is_output_ended()) finish(is_given_up);
+  if (ranks_.is_output_ended() && !is_removing_staged_code()) finish(is_given_up);
+}
+
+// Staged code may be many files.
+bool Agent::is_removing_staged_code() {
+  if (removal_.is_running()) return true;
+  std::string folder = staging_.release();
+  return !folder.empty() && removal_.start([=] { remove_staging(folder); }, [] {});
 }
 
 void Agent::finish(bool is_given_up) {
@@ -232,7 +240,6 @@ void Agent::finish(bool is_given_up) {
   aggregator_.close();
   world_reports_.close();
   const bool is_independent = !state_.is_ending() && !pmix_.was_used() && independence_.holds();
-  staging_.remove();
   // The message must not overtake output, so it has the same urgency.
   outbox_.put(Finished{.left_behind = is_given_up && !is_childless()
                                           ? cat("could not end ", describe_descendants())
@@ -428,7 +435,6 @@ void Agent::execute(const StagePart& part) {
 void Agent::execute(const EnvironmentOffer& offer) {
   if (state_.is_ending()) return;
   if (!host_preparation_.take(offer)) fail("the launcher sent an environment that nobody wants");
-  renew_lease();  // the look at a kept environment may have taken long
 }
 
 void Agent::execute(const TestReachability& order) {

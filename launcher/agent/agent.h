@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "launcher/agent/agent_state.h"
+#include "launcher/agent/host/blocking_call.h"
 #include "launcher/agent/launcher_lease.h"
 #include "launcher/agent/link/launcher_link.h"
 #include "launcher/agent/link/outbox.h"
@@ -92,6 +93,7 @@ class Agent {
   void watch_over();
   void on_state_deadline();
   void finish_when_over();
+  bool is_removing_staged_code();
   void finish(bool is_given_up);
   // The members that wait for a time of their own, each with deadline() and on_deadline().
   auto timers() {
@@ -118,6 +120,7 @@ class Agent {
   WorldReports world_reports_;
   Independence independence_;
   Staging staging_;
+  BlockingCall removal_;  // of staging_
   net::FrameParser parser_;
   UniqueFd signals_;
   OutsideSignals outside_signals_;

@@ -234,6 +234,29 @@ def test_a_damaged_or_foreign_environment_is_not_used():
     for job in [start(folder, hosts="a:1") for _ in range(2)]:
         runs(job, 1)
     expect(kept("a") == [name], f"{kept('a')}")
+    # An agent whose look at the files takes long answers meanwhile.
+    on("a", f"rm {home}/sizes; mkfifo {home}/sizes")
+    job = start(folder, "--host-timeout", 2, hosts="a:1")
+    for _ in range(2):  # before the files are sent, and before they replace those
+        on("a", f"exec 3>{home}/sizes; sleep 4")
+        time.sleep(1)
+    runs(job, 1)
+    one_sentence(job, "sent there now")
+    # One that a job uses is not replaced below it.
+    (folder / "train.py").write_text(TRAIN + "import time; time.sleep(600)\n")
+    user = start(folder, hosts="a:1")
+    user.wait_for("tiny")
+    on("a", f"rm {module}")
+    (folder / "train.py").write_text(TRAIN)
+    job = start(folder, hosts="a:1")
+    job.ends_with(2)
+    one_sentence(
+        job,
+        rf"^host a: prepare: no directory there .*\({home} is damaged, and a running job uses it: end that job first\)",
+    )
+    expect(user.process.poll() is None, user.describe())
+    user.signal(signal.SIGTERM)
+    user.wait()
     # The remains of a job that was killed are removed.
     on("a", f"mkdir {PLACE}/horovod-installing-0; touch -d '2 hours ago' {PLACE}/horovod-installing-0; rm -r {home}")
     runs(start(folder, hosts="a:1"), 1)

@@ -144,7 +144,7 @@ SUBFOLDERS = {
             "settings",
             "state",
         ],
-        "agent/link": ["protocol"],
+        "agent/link": ["agent/host", "protocol"],
         "agent/host": ["program"],
         "agent/ranks": ["agent/host", "agent/link", "program", "protocol"],
         "agent/preflight": ["agent/host", "agent/link", "agent/ranks", "program", "protocol"],

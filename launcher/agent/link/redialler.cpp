@@ -1,15 +1,8 @@
 #include "launcher/agent/link/redialler.h"
 
-#include <fcntl.h>
-#include <sys/epoll.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <system_error>
-#include <thread>
+#include <memory>
 #include <utility>
-
-#include "base/mutex.h"
 
 namespace hvd::launcher {
 
@@ -22,16 +15,10 @@ constexpr std::chrono::seconds kRefused{5};
 
 }  // namespace
 
-// The thread may outlive the Redialler.
-struct Redialler::Shared {
-  Mutex mutex;
-  std::optional<Result<Returned>> result HVD_GUARDED_BY(mutex);
-};
-
 void Redialler::begin() {
   refused_since_.reset();
   pause_ = kFirstPause;
-  if (!shared_) dial_at_ = Deadline::after_seconds(0);
+  if (!call_.is_running()) dial_at_ = Deadline::after_seconds(0);
 }
 
 void Redialler::continue_later() {
@@ -40,40 +27,21 @@ void Redialler::continue_later() {
 }
 
 void Redialler::stop() {
-  if (shared_) loop_.unwatch(ended_.get());
-  shared_.reset();
-  ended_.reset();
+  call_.abandon();
   dial_at_ = Deadline::never();
 }
 
 void Redialler::on_deadline() {
   if (!dial_at_.passed()) return;
   dial_at_ = Deadline::never();
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return continue_later();
-  ended_.reset(ends[0]);
-  shared_ = std::make_shared<Shared>();
-  loop_.watch(ends[0], EPOLLIN, [this](uint32_t) { on_result(); });
-  auto task = [shared = shared_, dial = dial_, ended = UniqueFd(ends[1])]() mutable {
-    auto result = dial();
-    const MutexLock lock(shared->mutex);
-    shared->result.emplace(std::move(result));
-    ended.reset();
-  };
-  try {
-    std::thread(std::move(task)).detach();  // the agent never waits for it, not even to end
-  } catch (const std::system_error&) {      // the limit of threads is reached
-    stop();
+  const auto result = std::make_shared<std::optional<Result<Returned>>>();
+  if (!call_.start([result, dial = dial_] { result->emplace(dial()); },
+                   [this, result] { on_result(**result); })) {
     continue_later();
   }
 }
 
-void Redialler::on_result() {
-  loop_.unwatch(ended_.get());
-  ended_.reset();
-  const auto shared = std::exchange(shared_, nullptr);
-  const MutexLock lock(shared->mutex);
-  Result<Returned>& result = *shared->result;
+void Redialler::on_result(Result<Returned>& result) {
   if (result.ok()) return on_dialled_(std::move(result));
   if (result.status().code() != Code::kNotFound) {
     refused_since_.reset();

@@ -1,16 +1,15 @@
 // Dials the launcher again after the connection to it broke, with growing pauses between the attempts, until
 // an attempt succeeds, or until the launcher has evidently ended. LauncherLink owns it. Lives on the agent's
-// loop; a detached thread dials, since that blocks.
+// loop.
 #pragma once
 
 #include <chrono>
 #include <functional>
-#include <memory>
 #include <optional>
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "base/unique_fd.h"
+#include "launcher/agent/host/blocking_call.h"
 #include "launcher/agent/link/link.h"
 #include "net/event_loop.h"
 
@@ -24,8 +23,7 @@ class Redialler {
 
   // `dial`: as OpenedLink::redial.
   Redialler(net::EventLoop& loop, Dial dial, OnDialled on_dialled)
-      : loop_(loop), dial_(std::move(dial)), on_dialled_(std::move(on_dialled)) {}
-  ~Redialler() { stop(); }
+      : dial_(std::move(dial)), on_dialled_(std::move(on_dialled)), call_(loop) {}
   Redialler(const Redialler&) = delete;
 
   // Whether this agent dials at all.
@@ -42,16 +40,12 @@ class Redialler {
   void on_deadline();
 
  private:
-  struct Shared;
+  void on_result(Result<Returned>& result);
 
-  void on_result();
-
-  net::EventLoop& loop_;
   const Dial dial_;
   const OnDialled on_dialled_;
-  std::shared_ptr<Shared> shared_;  // with the thread; null while no thread dials
-  UniqueFd ended_;                  // readable when the thread has dialled
-  double pause_ = 0;                // seconds
+  BlockingCall call_;
+  double pause_ = 0;  // seconds
   std::optional<Clock::time_point> refused_since_;
   Deadline dial_at_ = Deadline::never();
 };

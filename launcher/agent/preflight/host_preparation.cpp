@@ -179,23 +179,26 @@ bool HostPreparation::take(const EnvironmentOffer& offer) {
     return true;
   }
   const auto folders = environment_folders(job_.environment_dir, outcome_.environment);
-  if (environment_.find(offer, cat(base_, " ", facts_.version), folders)) {
-    use_environment(kCopyKept);
-    return true;
-  }
-  const Status status = environment_.expect(offer, folders);
-  if (status.ok())
-    send_(EnvironmentFilesWanted{});
-  else
-    finish(status);
+  const auto is_kept = std::make_shared<bool>(false);
+  const auto status = std::make_shared<Status>();
+  call(
+      [=, copy = environment_, python = cat(base_, " ", facts_.version)] {
+        *is_kept = copy->find(offer, python, folders);
+        if (!*is_kept) *status = copy->expect(offer, folders);
+      },
+      [=, this] {
+        if (*is_kept) return use_environment(kCopyKept);
+        if (!status->ok()) return finish(*status);
+        send_(EnvironmentFilesWanted{});
+      });
   return true;
 }
 
 Status HostPreparation::take_environment(const StagePart& part) {
-  HVD_RETURN_IF_ERROR(environment_.take(part));
-  taken_ = environment_.taken();
-  if (environment_.is_incomplete()) return {};
-  RankCommand installation = environment_.installation(base_);
+  HVD_RETURN_IF_ERROR(environment_->take(part));
+  taken_ = environment_->taken();
+  if (environment_->is_incomplete()) return {};
+  RankCommand installation = environment_->installation(base_);
   installation.environment = outcome_.environment;
   run(std::move(installation), &HostPreparation::on_installed);
   return {};
@@ -206,13 +209,14 @@ void HostPreparation::on_installed(const HelperCommandOutcome& outcome) {
     return finish(failed_precondition(
         cat("the environment of --stage-env cannot be installed: ", on_one_line(outcome.errors))));
   }
-  if (const Status status = environment_.keep(); !status.ok()) return finish(status);
-  use_environment(kCopySent);
+  const auto status = std::make_shared<Status>();
+  call([=, copy = environment_] { *status = copy->keep(); },
+       [=, this] { status->ok() ? use_environment(kCopySent) : finish(*status); });
 }
 
 void HostPreparation::use_environment(const char* origin) {
   outcome_.versions.emplace_back(kEnvironmentCopy, origin);
-  environment_.enter(outcome_.environment, job_.command);
+  environment_->enter(outcome_.environment, job_.command);
   find();
 }
 
@@ -403,7 +407,7 @@ void HostPreparation::do_without_package(const Status& why) {
 }
 
 Status HostPreparation::take(const StagePart& part) {
-  if (environment_.is_incomplete()) return take_environment(part);
+  if (environment_->is_incomplete()) return take_environment(part);
   HVD_RETURN_IF_ERROR(copy_.take(part));
   taken_ = copy_.taken();
   if (copy_.is_incomplete()) return {};
@@ -462,6 +466,12 @@ void HostPreparation::run(RankCommand command,
       [this, then](const HelperCommandOutcome& outcome) { (this->*then)(outcome); });
   if (!helper.ok()) return finish(helper.status());
   finished_ = std::exchange(helper_, std::move(*helper));
+}
+
+void HostPreparation::call(std::function<void()> work, std::function<void()> done) {
+  if (call_.start(work, done)) return;
+  work();
+  done();
 }
 
 void HostPreparation::finish(Status status) {

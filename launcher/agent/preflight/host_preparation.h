@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "launcher/agent/host/blocking_call.h"
 #include "launcher/agent/preflight/environment_copy.h"
 #include "launcher/agent/preflight/imported_package.h"
 #include "launcher/agent/preflight/package_copy.h"
@@ -34,12 +35,14 @@ class HostPreparation {
  public:
   // `send`: asks the launcher for its package, or for an environment. The answers go to take().
   HostPreparation(net::EventLoop& loop, std::function<void(const Message&)> send)
-      : loop_(loop), send_(std::move(send)) {}
+      : loop_(loop), send_(std::move(send)), call_(loop) {}
   // Begins. `environment` is the agent's own. Calls `done` once, from begin() or on the loop.
   void begin(const HostJob& job, const Environment& environment,
              std::function<void(HostPreparationOutcome)> done);
   // Whether a part of the package or of the environment is expected; takes it.
-  bool wants_part() const { return copy_.is_incomplete() || environment_.is_incomplete(); }
+  bool wants_part() const {
+    return !call_.is_running() && (copy_.is_incomplete() || environment_->is_incomplete());
+  }
   Status take(const StagePart& part);
   uint64_t taken() const { return taken_; }
   // The answer to EnvironmentWanted. False: it was not expected.
@@ -83,6 +86,8 @@ class HostPreparation {
   std::string interpreter() const;
   std::vector<std::string> python_arguments() const;
   void run(RankCommand command, void (HostPreparation::*then)(const HelperCommandOutcome&));
+  // `work` may look at or remove many files, and shares environment_ alone. `done`: on the loop.
+  void call(std::function<void()> work, std::function<void()> done);
   void on_versions(const HelperCommandOutcome& outcome);
   Environment read_facts(const std::string& output);
   std::string_view search_path() const;
@@ -98,7 +103,8 @@ class HostPreparation {
   PackageNeed package_need_ = PackageNeed::kNone;
   PythonFacts facts_;
   PackageCopy copy_;
-  EnvironmentCopy environment_;
+  const std::shared_ptr<EnvironmentCopy> environment_ = std::make_shared<EnvironmentCopy>();
+  BlockingCall call_;
   std::string base_;  // the interpreter that the environment is made of
   bool is_offer_awaited_ = false;
   uint64_t taken_ = 0;

@@ -113,8 +113,12 @@ Status Staging::enter(HostJob& job, const Environment& environment) const {
 }
 
 void Staging::remove() {
+  if (const std::string directory = release(); !directory.empty()) remove_staging(directory);
+}
+
+std::string Staging::release() {
   file_.reset();
-  if (std::exchange(is_there_, false)) remove_staging(directory_);
+  return std::exchange(is_there_, false) ? directory_ : std::string();
 }
 
 }  // namespace hvd::launcher

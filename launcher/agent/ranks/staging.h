@@ -37,6 +37,8 @@ class Staging {
   // `environment` is the agent's own, to which the job's is added.
   Status enter(HostJob& job, const Environment& environment) const;
   void remove();
+  // Leaves the removal to the caller. Returns the directory, or nothing where none was made.
+  std::string release();
 
  private:
   Status write(const StagePart& part);

@@ -1,0 +1,32 @@
+// A function that may block for long, such as one that looks at 100,000 files or dials. It runs on a detached thread, so
+// that the agent answers pings meanwhile. The agent never waits for that thread, not even to end. Lives on the agent's
+// loop.
+#pragma once
+
+#include <functional>
+
+#include "base/unique_fd.h"
+#include "net/event_loop.h"
+
+namespace hvd::launcher {
+
+class BlockingCall {
+ public:
+  explicit BlockingCall(net::EventLoop& loop) : loop_(loop) {}
+  ~BlockingCall() { abandon(); }
+  BlockingCall(const BlockingCall&) = delete;
+
+  // Calls `work` on the thread and, once it has returned, `done` on the loop. `work` owns or shares all that it uses,
+  // since the thread may outlive this object. Returns false, and calls neither, if the host has no thread or descriptor
+  // left. One call at a time.
+  bool start(std::function<void()> work, std::function<void()> done);
+  bool is_running() const { return static_cast<bool>(ended_); }
+  // `done` is not called.
+  void abandon();
+
+ private:
+  net::EventLoop& loop_;
+  UniqueFd ended_;  // readable when the thread has ended
+};
+
+}  // namespace hvd::launcher
