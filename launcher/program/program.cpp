@@ -148,6 +148,15 @@ std::string interpreter_of(const std::string& path, const std::string& working_d
   return find_on_path(words[1], working_directory, search_path).value_or("");
 }
 
+std::string* python_word(std::vector<std::string>& command) {
+  auto word = command.begin();
+  if (command.size() > 1 && command[1] == "--check-build") {
+    word = std::find(command.begin(), command.end(), "--");
+    if (word != command.end()) ++word;
+  }
+  return word != command.end() && is_python(*word) ? &*word : nullptr;
+}
+
 bool is_python(std::string_view path) {
   std::string_view name = path.substr(path.rfind('/') + 1);
   if (!name.starts_with("python")) return false;

@@ -15,6 +15,10 @@ namespace hvd::launcher {
 // Whether the file name of a path is python, python3, python3.11, ...
 bool is_python(std::string_view path);
 
+// The word of a command that names its Python, or null. For `horovodrun --check-build ... -- PYTHON`, the Python that is
+// checked.
+std::string* python_word(std::vector<std::string>& command);
+
 // Whether the folder has a package horovod and no other one: on an import path it hides nothing else.
 bool has_horovod_alone(const std::string& folder);
 

@@ -517,8 +517,11 @@ def test_hosts_that_an_elastic_job_adds_and_a_check_use_the_environment():
             any(re.match(f"the ranks on host {name} use the environment of env, sent", line) for line in job.said()),
             job.describe(),
         )
+    # The check names a Python, and b has another python3.
+    on("b", "mount -t tmpfs none /usr/local/bin; ln -s /bin/false /usr/local/bin/python3")
+    named = f"python{sys.version_info.major}.{sys.version_info.minor}"
     done = subprocess.run(
-        [LAUNCHER, "--check-build", "-H", "a,b", "--stage-env", "requirements.txt", "--verbose"],
+        [LAUNCHER, "--check-build", "-H", "a,b", "--stage-env", "requirements.txt", "--verbose", "--", named],
         cwd=folder,
         env=alone(folder),
         capture_output=True,
@@ -526,7 +529,8 @@ def test_hosts_that_an_elastic_job_adds_and_a_check_use_the_environment():
         timeout=90,
         check=False,
     )
-    expect(f"{PLACE}/horovod-environment-" in done.stdout, f"{done.stdout}{done.stderr}")
+    uses = re.search(rf"\[X\] Python: \S+, {PLACE}/horovod-environment-", done.stdout)
+    expect(uses and "The hosts agree." in done.stdout, f"{done.stdout}{done.stderr}")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ void EnvironmentCopy::enter(Environment& environment, std::vector<std::string>& 
                         {{"VIRTUAL_ENV", folder},
                          {"PATH", path.empty() ? cat(folder, "/bin:/usr/local/bin:/usr/bin:/bin")
                                                : cat(folder, "/bin:", path)}});
-  if (is_python(command.front())) command.front() = cat(folder, "/bin/python3");
+  if (std::string* python = python_word(command)) *python = cat(folder, "/bin/python3");
 }
 
 }  // namespace hvd::launcher

@@ -145,9 +145,9 @@ std::string_view HostPreparation::search_path() const {
 
 // A command that names a Python chooses it.
 void HostPreparation::find_base() {
-  const std::string& first = job_.command.front();
+  const std::string* named = python_word(job_.command);
   const auto found =
-      find_program(is_python(first) ? first : "python3", job_.working_directory, search_path());
+      find_program(named != nullptr ? *named : "python3", job_.working_directory, search_path());
   if (!found.ok()) return finish(found.status().with_context("--stage-env"));
   base_ = python_of(*found, job_.working_directory, search_path());
   if (base_.empty()) base_ = *found;
@@ -248,7 +248,9 @@ void HostPreparation::find() {
 
 // The program may start Python, which knows the libraries of this host.
 void HostPreparation::ask_some_python(std::string_view path) {
-  const auto python = find_program("python3", job_.working_directory, path);
+  const std::string* named = python_word(job_.command);
+  const auto python =
+      find_program(named != nullptr ? *named : "python3", job_.working_directory, path);
   return python.ok() ? ask_versions(*python) : provide_package();
 }
 

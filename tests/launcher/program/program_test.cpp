@@ -77,6 +77,18 @@ TEST_CASE("The Python of a command is itself, or its script's") {
   CHECK(python_of("/opt/python3", "/", kPath) == "/opt/python3");
 }
 
+TEST_CASE("A check of hosts names its Python after two dashes") {
+  const auto named = [](std::vector<std::string> command) {
+    const std::string* word = python_word(command);
+    return word != nullptr ? *word : "";
+  };
+  CHECK(named({"python3.12", "train.py"}) == "python3.12");
+  CHECK(named({"train.py", "--", "python3.12"}).empty());
+  CHECK(named({"/bin/horovodrun", "--check-build", "--json", "--", "python3.12"}) == "python3.12");
+  CHECK(named({"/bin/horovodrun", "--check-build", "--json", "--"}).empty());
+  CHECK(named({"/bin/horovodrun", "--check-build", "--", "train.py"}).empty());
+}
+
 TEST_CASE("The options of a Python may stand in its script's first line") {
   const Folder folder;
   const auto options = [&](const std::string& text) {
