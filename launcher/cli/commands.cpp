@@ -7,111 +7,98 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::array kCommands = {
-    Command{
-        "ps", "[-a] [--json] [PID]", "List your running jobs and their ranks.",
-        "Each rank comes with its host, pid, state and command. Jobs are those of your user whose "
-        "launcher runs on this machine; with PID, the job of the launcher with this process id. "
-        "Without such a job, the exit code is 2.\n"
-        "--json prints one object per job, in a line of its own, with the state of each host "
-        "(planned, connecting, preparing, held, starting, running, leaving, ending, done, lost) "
-        "and of each rank (planned, starting, running, in_init, in_job, ending, ended, killed). "
-        "It asks no agent.\n"
-        "-a lists all jobs that have a record in HOROVOD_STATE_DIR, also those that have ended, "
-        "with the "
-        "exit code and the cause, and those of other machines that use the same directory. It asks "
-        "no "
-        "launcher. Records are kept for 14 days, and of the last 500 jobs.\n",
-        "horovodrun ps\nhorovodrun ps --json\nhorovodrun ps -a\n"},
-    Command{
-        "stack", "[--native] [PID]", "List processes and their Python stacks.",
-        "The processes are the ranks and their child processes, which go on meanwhile. The stack "
-        "of a rank that has not called hvd.init() comes from py-spy, found on the rank's host or "
-        "beside horovodrun: pip install 'horovodrun[stacks]'. PID is the process id of the "
-        "launcher, needed where several jobs run.\n"
-        "--native adds the calls in C and C++. py-spy briefly stops each process for that, "
-        "and a call that waits in C may return early with EINTR.\n",
-        "horovodrun stack\nhorovodrun stack 4711\n"},
-    Command{
-        "metrics", "[--level LEVEL] [PID]", "Print the metrics of a job for Prometheus.",
-        "The text has what the ranks have counted, what their processes have used, and the states "
-        "of hosts and ranks. No rank is asked, and the answer comes within a second, also when "
-        "ranks hang or are stopped. LEVEL is summary (the default), host or rank: each has what "
-        "the one before has, and samples of each host, or of each rank. PID is the process id of "
-        "the launcher, needed where several jobs run.\n",
-        "horovodrun metrics\nhorovodrun metrics --level rank 4711\n"},
-    Command{
-        "exec", "[PID] [--rank LIST] COMMAND", "Run a command beside ranks of a job.",
-        "It runs beside the first rank of each host, or beside the ranks of LIST, in the working "
-        "directory and the environment of that rank (HOROVOD_RANK included), and reads no "
-        "input. Its output comes line by line, with the rank as prefix where there are several. "
-        "The exit code is the first that is not 0. PID is the process id of the launcher, "
-        "needed where several jobs run.\n"
-        "The command ends with the job, and also when horovodrun exec ends: by SIGTERM, then by "
-        "SIGKILL after --kill-grace.\n",
-        "horovodrun exec nvidia-smi\nhorovodrun exec --rank 0,3-5 sh -c 'env | grep HOROVOD'\n"},
-    Command{"attach", "[PID]", "Show the output of a detached job.",
-            "It shows the last 1,000 lines, follows the output until the job ends, and returns the "
-            "exit code of the job, also of one that has ended before. PID is the process id that "
-            "--detach printed; without PID, it is the job that runs, or else the one that ended "
-            "last. Ctrl-C ends only attach.\n",
+    Command{"ps", "[-a] [--json] [NAME]", "List your running jobs and their ranks.",
+            "Each rank comes with its host, pid, state and command. Jobs are those of your user "
+            "with a launcher on this machine. NAME shows one of them: the name of a job (--name), "
+            "or its id in horovodrun ps -a. Without such a job, the exit code is 2.\n"
+            "--json prints one object per job, in a line of its own, with the state of each host "
+            "(planned, connecting, preparing, held, starting, running, leaving, ending, done, "
+            "lost) and of each rank (planned, starting, running, in_init, in_job, ending, ended, "
+            "killed). It asks no agent.\n"
+            "-a lists all jobs that have a record in HOROVOD_STATE_DIR, also those that have "
+            "ended, with the exit code and the cause, and those of other machines that use the "
+            "same directory. It asks no launcher. Records are kept for 14 days, and of the last "
+            "500 jobs.\n",
+            "horovodrun ps\nhorovodrun ps --json\nhorovodrun ps -a\n"},
+    Command{"stack", "[--native] [NAME]", "List processes and their Python stacks.",
+            "The processes are the ranks and their child processes, which go on meanwhile. The "
+            "stack of a rank that has not called hvd.init() comes from py-spy, found on the "
+            "rank's host or beside horovodrun: pip install 'horovodrun[stacks]'. NAME is the name "
+            "of a job (--name), or its id in horovodrun ps -a, needed where several jobs run.\n"
+            "--native adds the calls in C and C++. py-spy briefly stops each process for that, "
+            "and a call that waits in C may return early with EINTR.\n",
+            "horovodrun stack\nhorovodrun stack mnist\n"},
+    Command{"metrics", "[--level LEVEL] [NAME]", "Print the metrics of a job for Prometheus.",
+            "The text has what the ranks have counted, what their processes have used, and the "
+            "states of hosts and ranks. No rank is asked, and the answer comes within a second, "
+            "also when ranks hang or are stopped. LEVEL is summary (the default), host or rank: "
+            "each has what the one before has, and samples of each host, or of each rank. NAME is "
+            "the name of a job (--name), or its id in horovodrun ps -a, needed where several jobs "
+            "run.\n",
+            "horovodrun metrics\nhorovodrun metrics --level rank mnist\n"},
+    Command{"exec", "[NAME] [--rank LIST] COMMAND", "Run a command beside ranks of a job.",
+            "It runs beside the first rank of each host, or beside the ranks of LIST, in the "
+            "working directory and the environment of that rank (HOROVOD_RANK included), and "
+            "reads no input. Its output comes line by line, with the rank as prefix where there "
+            "are several. The exit code is the first that is not 0. NAME is the name of a job "
+            "(--name), or its id in horovodrun ps -a, needed where several jobs run.\n"
+            "The command ends with the job, and also when horovodrun exec ends: by SIGTERM, then "
+            "by SIGKILL after --kill-grace.\n",
+            "horovodrun exec nvidia-smi\nhorovodrun exec mnist --rank 0,3-5 sh -c env\n"},
+    Command{"attach", "[NAME]", "Show the output of a detached job.",
+            "It shows the last 1,000 lines, follows the output until the job ends, and returns "
+            "the exit code of the job, also of one that has ended before. NAME is the name of a "
+            "job (--name), or its id, which --detach printed; without NAME, it is the job that "
+            "runs, or else the one that ended last. Ctrl-C ends only attach.\n",
             "horovodrun --detach -np 2 python3 train.py\nhorovodrun attach\n"},
-    Command{
-        "logs", "[-f] [--rank LIST] [NAME]", "Print the output of a job.",
-        "The job is one with --name, --detach or --output-filename: its last 64 MiB of output are "
-        "kept, with the prefixes of lines, also of ranks that --only-rank hides. -f follows the "
-        "output until the job ends. --rank prints the lines of these ranks alone. NAME is the name "
-        "of a job, or its id in horovodrun ps -a; without NAME, it is the job that runs, or else "
-        "the "
-        "newest.\n",
-        "horovodrun logs mnist\nhorovodrun logs -f --rank 0,3-5 mnist\n"},
+    Command{"logs", "[-f] [--rank LIST] [NAME]", "Print the output of a job.",
+            "The job is one with --name, --detach or --output-filename: its last 64 MiB of output "
+            "are kept, with the prefixes of lines, also of ranks that --only-rank hides. -f "
+            "follows the output until the job ends. --rank prints the lines of these ranks alone. "
+            "NAME is the name of a job, or its id in horovodrun ps -a; without NAME, it is the "
+            "job that runs, or else the newest.\n",
+            "horovodrun logs mnist\nhorovodrun logs -f --rank 0,3-5 mnist\n"},
     Command{"stop", "[NAME]", "End a job, and wait until it has ended.",
             "The launcher gets SIGTERM, and ends its ranks. On another machine, it is reached by "
-            "srun in its job of Slurm, else by ssh. NAME is the name of a job (--name), or "
-            "its id in horovodrun ps -a; without NAME, it is the job that runs. A job that does "
-            "not run "
+            "srun in its job of Slurm, else by ssh. NAME is the name of a job (--name), or its id "
+            "in horovodrun ps -a; without NAME, it is the job that runs. A job that does not run "
             "is no error.\n",
             "horovodrun --name mnist -np 2 python3 train.py\nhorovodrun stop mnist\n"},
-    Command{
-        "wait", "[NAME]", "Wait for the end of a job.",
-        "It returns the exit code of the job, also of one that has ended before, and 137 if the "
-        "launcher vanished. NAME is the name of a job (--name), or its id in horovodrun ps -a. Of "
-        "several jobs with this name it is the one that runs, or else the newest.\n",
-        "horovodrun wait mnist\nhorovodrun wait 4711\n"},
-    Command{
-        "resize", "[PID] N", "Change the number of ranks of a job.",
-        "The job is an elastic one (--min-np, --host-discovery-script), and N takes the place of "
-        "--max-np: not fewer than --min-np, and not more than the slots of the hosts. With a "
-        "discovery script, or --listen, N may be more, for hosts that are still to come. Where N "
-        "is less than the current number, the last slots of the newest hosts leave at the next "
-        "commit. PID is the process id "
-        "of the launcher, needed where several jobs run.\n",
-        "horovodrun resize 2\nhorovodrun resize 4711 8\n"},
-    Command{
-        "remove", "[PID] HOST|RANK", "Take a host or a rank out of a job.",
-        "The job is an elastic one. The ranks of the host, or the rank of this number, leave at "
-        "the next commit, and nothing is lost. Their slots stay empty until horovodrun resize "
-        "needs them, or until the discovery script drops the host and names it again; with "
-        "--listen, "
-        "until another agent joins there. PID is the process id of the launcher, needed where "
-        "several jobs run.\n",
-        "horovodrun remove node7\nhorovodrun remove 4711 3\n"},
-    Command{
-        "report", "[FILE] [FLAGS] [COMMAND]", "Write a file for a bug report.",
-        "FILE must not exist; without FILE, it is horovod-report.txt. It has versions, the host, "
-        "the result of --check-build for the Python of COMMAND, and the settings of FLAGS, "
-        "config file and environment, without secrets. COMMAND does not run. Read the file "
-        "before you publish it.\n",
-        "horovodrun report\nhorovodrun report slow.txt -np 8 -H a:4,b:4 python3 train.py\n"},
-    Command{
-        "init", "[HOST...]", "Write a config file, and test your hosts.",
-        "HOST is a host as -H takes it, with its slots behind a colon. The file is horovodrun.yaml "
-        "in the present directory, for --config-file; it must not exist. Its comments name the "
-        "settings "
-        "that many jobs have. init then starts an agent on each host, says which Python and which "
-        "frameworks it finds there, and ends with ready, or with what is in the way and exit code "
-        "1.\n"
-        "Without hosts, init prints the names in ~/.ssh/config, and connects to none of them.\n",
-        "horovodrun init\nhorovodrun init a:4 b:4\n"},
+    Command{"wait", "[NAME]", "Wait for the end of a job.",
+            "It returns the exit code of the job, also of one that has ended before, and 137 if "
+            "the launcher vanished. NAME is the name of a job (--name), or its id in horovodrun "
+            "ps -a. Of several jobs with this name it is the one that runs, or else the newest.\n",
+            "horovodrun wait mnist\nhorovodrun wait 4711\n"},
+    Command{"resize", "[NAME] N", "Change the number of ranks of a job.",
+            "The job is an elastic one (--min-np, --host-discovery-script), and N takes the place "
+            "of --max-np: not fewer than --min-np, and not more than the slots of the hosts. With "
+            "a discovery script, or --listen, N may be more, for hosts that are still to come. "
+            "Where N is less than the current number, the last slots of the newest hosts leave at "
+            "the next commit. NAME is the name of a job (--name), or its id in horovodrun ps -a, "
+            "needed where several jobs run.\n",
+            "horovodrun resize 2\nhorovodrun resize 4711 8\n"},
+    Command{"remove", "[NAME] HOST|RANK", "Take a host or a rank out of a job.",
+            "The job is an elastic one. The ranks of the host, or the rank of this number, leave "
+            "at the next commit, and nothing is lost. Their slots stay empty until horovodrun "
+            "resize needs them, or until the discovery script drops the host and names it again; "
+            "with --listen, until another agent joins there. NAME is the name of a job (--name), "
+            "or its id in horovodrun ps -a, needed where several jobs run.\n",
+            "horovodrun remove node7\nhorovodrun remove 4711 3\n"},
+    Command{"report", "[FILE] [FLAGS] [COMMAND]", "Write a file for a bug report.",
+            "FILE must not exist; without FILE, it is horovod-report.txt. It has versions, the "
+            "host, the result of --check-build for the Python of COMMAND, and the settings of "
+            "FLAGS, config file and environment, without secrets. COMMAND does not run. Read the "
+            "file before you publish it.\n",
+            "horovodrun report\nhorovodrun report slow.txt -np 8 -H a:4,b:4 python3 train.py\n"},
+    Command{"init", "[HOST...]", "Write a config file, and test your hosts.",
+            "HOST is a host as -H takes it, with its slots behind a colon. The file is "
+            "horovodrun.yaml in the present directory, for --config-file; it must not exist. Its "
+            "comments name the settings that many jobs have. init then starts an agent on each "
+            "host, says which Python and which frameworks it finds there, and ends with ready, or "
+            "with what is in the way and exit code 1.\n"
+            "Without hosts, init prints the names in ~/.ssh/config, and connects to none of "
+            "them.\n",
+            "horovodrun init\nhorovodrun init a:4 b:4\n"},
     Command{"help", "[TOPIC]", "Print the common flags, or all of a topic.",
             "TOPIC is a group of flags, or a command of horovodrun.\n",
             "horovodrun help hosts\nhorovodrun help exec\n"},

@@ -10,6 +10,7 @@
 #include "launcher/detach/tail_lines.h"
 #include "launcher/output/report.h"
 #include "launcher/settings/launch_settings.h"
+#include "launcher/state/job_choice.h"
 
 namespace hvd::launcher {
 namespace {
@@ -79,12 +80,13 @@ int attach(std::span<const std::string> arguments) {
   const auto settings = Settings::from_environment();
   if (!settings.ok()) return refuse(settings.status());
   const std::string parent = LaunchSettings(*settings).output.spool_dir;
-  if (arguments.size() > 1 || (!arguments.empty() && !parse_int(arguments[0]))) {
+  if (arguments.size() > 1 || (!arguments.empty() && !may_be_job(arguments[0]))) {
     return refuse(invalid_argument(
-        "write horovodrun attach [PID of a launcher]; to run the program attach, put "
+        "write horovodrun attach [NAME or id of a job]; to run the program attach, put "
         "flags before it"));
   }
-  const auto pid = arguments.empty() ? likely_spool(parent) : Result<std::string>(arguments[0]);
+  const auto pid =
+      arguments.empty() ? likely_spool(parent) : launcher_here(arguments[0], "attach", false);
   if (!pid.ok()) return refuse(pid.status());
   const auto reader = SpoolReader::open(parent, *pid);
   if (!reader.ok()) return refuse(reader.status());

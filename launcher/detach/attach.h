@@ -1,4 +1,4 @@
-// The command `horovodrun attach [PID]`, which shows the output of a detached job, waits for its end and
+// The command `horovodrun attach [NAME]`, which shows the output of a detached job, waits for its end and
 // returns its exit code. `look_inside` calls it.
 #pragma once
 

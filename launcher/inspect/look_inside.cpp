@@ -21,6 +21,7 @@
 #include "launcher/plan/hosts.h"
 #include "launcher/protocol/protocol.h"
 #include "launcher/protocol/record.h"
+#include "launcher/state/job_choice.h"
 #include "launcher/state/job_commands.h"
 #include "net/abstract_names.h"
 #include "net/packet_socket.h"
@@ -49,8 +50,9 @@ std::vector<RunningLauncher> running_launchers() {
   return launchers;
 }
 
-// The running launchers, or the one with this pid.
-Result<std::vector<RunningLauncher>> choose(const std::string& pid) {
+// The running launchers, or that of this job: a pid, a name or an id.
+Result<std::vector<RunningLauncher>> choose(const std::string& job, const std::string& command) {
+  HVD_ASSIGN_OR_RETURN(const std::string pid, launcher_here(job, command, true));
   std::vector<RunningLauncher> launchers = running_launchers();
   if (!pid.empty())
     std::erase_if(launchers, [&](const RunningLauncher& one) { return one.pid != pid; });
@@ -136,14 +138,19 @@ Status several(const std::string& question, const std::vector<RunningLauncher>& 
   std::vector<std::string> pids;
   pids.reserve(launchers.size());
   for (const RunningLauncher& one : launchers) pids.push_back(one.pid);
-  return invalid_argument(cat("several are running; write horovodrun ", question, " PID", more,
+  return invalid_argument(cat("several are running; write horovodrun ", question, " ID", more,
                               ", with one of ", join(pids, ", ")));
 }
 
 struct ExecWords {
-  std::string pid;  // empty: none is given
+  std::string job;  // empty: none is given
   Run order;
 };
+
+// Whether the first word of `exec` is a job, and not the command: a number, or the name of a job that runs.
+bool means_job(const std::string& word, std::span<const std::string> rest) {
+  return parse_int(word) || (!rest.empty() && names_running_job(word));
+}
 
 Result<ExecWords> read_exec(std::span<const std::string> words) {
   ExecWords read;
@@ -151,8 +158,8 @@ Result<ExecWords> read_exec(std::span<const std::string> words) {
     const std::string word = words[0];
     words = words.subspan(1);
     constexpr std::string_view kRank = "--rank";
-    if (read.pid.empty() && parse_int(word)) {
-      read.pid = word;
+    if (read.job.empty() && means_job(word, words)) {
+      read.job = word;
     } else if (word == kRank && !words.empty()) {
       read.order.ranks = words[0];
       words = words.subspan(1);
@@ -171,14 +178,14 @@ Result<ExecWords> read_exec(std::span<const std::string> words) {
   }
   if (!read.order.command.empty()) return read;
   return invalid_argument(
-      "write horovodrun exec [PID of a launcher] [--rank 0,3-5] COMMAND; "
+      "write horovodrun exec [NAME or id of a job] [--rank 0,3-5] COMMAND; "
       "to run a program that is called exec, put flags before it");
 }
 
 int run_beside_ranks(std::span<const std::string> words) {
   const auto read = read_exec(words);
   if (!read.ok()) return refuse(read.status());
-  const auto launchers = choose(read->pid);
+  const auto launchers = choose(read->job, "exec");
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1) return refuse(several("exec", *launchers));
   const RunningLauncher& launcher = launchers->front();
@@ -186,28 +193,28 @@ int run_beside_ranks(std::span<const std::string> words) {
   return sent.ok() ? show_records(launcher) : refuse(sent);
 }
 
-// `horovodrun resize [PID] N` and `horovodrun remove [PID] HOST|RANK`.
+// `horovodrun resize [NAME] N` and `horovodrun remove [NAME] HOST|RANK`.
 int change_ranks(std::span<const std::string> arguments) {
   const std::string& order = arguments[0];
   const auto words = arguments.subspan(1);
-  const bool has_pid = words.size() == 2 && parse_int(words[0]);
-  const bool is_complete = words.size() == 1 || has_pid;
+  const bool has_job = words.size() == 2 && may_be_job(words[0]);
+  const bool is_complete = words.size() == 1 || has_job;
   const auto number = is_complete ? parse_int(words.back()) : std::nullopt;
   if (order == "remove") {
     if (!is_complete || words.back().empty() ||
         words.back().find_first_of(" \n") != std::string::npos) {
       return refuse(invalid_argument(
-          "write horovodrun remove [PID of a launcher] HOST, or the number of a rank; to run the "
+          "write horovodrun remove [NAME or id of a job] HOST, or the number of a rank; to run the "
           "program remove, put flags before it"));
     }
   } else if (!number || *number < 1 || *number > kMaxSlots) {
     return refuse(
         invalid_argument(cat("write horovodrun ", order,
-                             " [PID of a launcher] N, where N is the new number of ranks; to run "
+                             " [NAME or id of a job] N, where N is the new number of ranks; to run "
                              "the program ",
                              order, ", put flags before it")));
   }
-  const auto launchers = choose(has_pid ? words[0] : "");
+  const auto launchers = choose(has_job ? words[0] : "", order);
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1)
     return refuse(several(order, *launchers, order == "remove" ? " HOST" : " N"));
@@ -245,28 +252,28 @@ std::optional<bool> asks_for_all(const std::string& command, std::span<const std
   return asks && is_known ? std::optional(has("--json")) : std::nullopt;
 }
 
-// `horovodrun ps [--json] [PID]` and `horovodrun stack [--native] [PID]`.
+// `horovodrun ps [--json] [NAME]` and `horovodrun stack [--native] [NAME]`.
 int show_jobs(const std::string& command, std::span<const std::string> words) {
   remove_old_spools();
   if (const auto wants_json = asks_for_all(command, words)) return list_all_jobs(*wants_json);
   const std::string flag = command == "ps" ? "--json" : "--native";
   const bool has_flag = !words.empty() && words[0] == flag;
   if (has_flag) words = words.subspan(1);
-  if (words.size() > 1 || (words.size() == 1 && !parse_int(words[0]))) {
+  if (words.size() > 1 || (words.size() == 1 && !may_be_job(words[0]))) {
     return refuse(invalid_argument(cat("write horovodrun ", command,
-                                       " [PID of a launcher]; to run the program ", command,
+                                       " [NAME or id of a job]; to run the program ", command,
                                        ", put flags before it")));
   }
-  const auto launchers = choose(words.empty() ? "" : words[0]);
+  const auto launchers = choose(words.empty() ? "" : words[0], command);
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1 && command == "stack") return refuse(several(command, *launchers));
   return show_answers(*launchers, has_flag ? cat(command, " ", flag) : command, words.empty());
 }
 
-// `horovodrun metrics [--level LEVEL] [PID]`.
+// `horovodrun metrics [--level LEVEL] [NAME]`.
 int show_metrics(std::span<const std::string> words) {
   std::string level = "summary";
-  std::string pid;
+  std::string job;
   bool is_right = true;
   while (is_right && !words.empty()) {
     constexpr std::string_view kLevel = "--level";
@@ -277,17 +284,17 @@ int show_metrics(std::span<const std::string> words) {
     } else if (word.starts_with(cat(kLevel, "="))) {
       level = word.substr(kLevel.size() + 1);
     } else {
-      is_right = pid.empty() && parse_int(word);
-      pid = word;
+      is_right = job.empty() && may_be_job(word);
+      job = word;
     }
     words = words.subspan(1);
   }
   if (!is_right || !parse_metrics_level(level)) {
     return refuse(invalid_argument(
-        "write horovodrun metrics [--level summary|host|rank] [PID of a launcher]; to run the "
+        "write horovodrun metrics [--level summary|host|rank] [NAME or id of a job]; to run the "
         "program metrics, put flags before it"));
   }
-  const auto launchers = choose(pid);
+  const auto launchers = choose(job, "metrics");
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1) return refuse(several("metrics", *launchers));
   // A launcher that is stopped does not answer.

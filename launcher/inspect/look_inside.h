@@ -1,6 +1,6 @@
-// The commands `horovodrun ps [--json] [PID]`, `horovodrun stack [--native] [PID]` and `horovodrun metrics [PID]`, which
-// show the state of this user's running jobs, `horovodrun exec [PID] [--rank LIST] COMMAND`, which runs a command beside their
-// ranks, and `horovodrun resize [PID] N` and `remove [PID] HOST|RANK`, which change the ranks of an elastic
+// The commands `horovodrun ps [--json] [NAME]`, `horovodrun stack [--native] [NAME]` and `horovodrun metrics [NAME]`, which
+// show the state of this user's running jobs, `horovodrun exec [NAME] [--rank LIST] COMMAND`, which runs a command beside their
+// ranks, and `horovodrun resize [NAME] N` and `remove [NAME] HOST|RANK`, which change the ranks of an elastic
 // job.
 // `horovodrun attach` is in launcher/detach. The launcher's main calls them.
 #pragma once

@@ -63,4 +63,27 @@ Result<JobRecord> choose_job(const StateView& view, const std::string& word,
                        "; horovodrun ps -a lists all"));
 }
 
+Result<std::string> launcher_here(const std::string& word, const std::string& command,
+                                  bool wants_running) {
+  if (word.empty() || parse_int(word)) return word;
+  HVD_ASSIGN_OR_RETURN(const StateView view, view_state());
+  HVD_ASSIGN_OR_RETURN(const JobRecord record, choose_job(view, word, command));
+  if (!record.launcher.is_beside(view.observer)) {
+    return unavailable(cat("job ", printable(word), " is on ", printable(record.launcher.host),
+                           ": run horovodrun ", command, " there"));
+  }
+  const std::string pid = cat(record.launcher.pid);
+  if (!wants_running || view.life_of(record) == JobLife::kRuns) return pid;
+  return not_found(cat("job ", printable(word), " (", pid,
+                       ") does not run; horovodrun ps -a shows how it has ended"));
+}
+
+bool names_running_job(const std::string& word) {
+  if (!check_job_name(word).ok()) return false;
+  const auto view = view_state();
+  return view.ok() && std::ranges::any_of(view->records, [&](const JobRecord& record) {
+           return record.name == word && view->life_of(record) == JobLife::kRuns;
+         });
+}
+
 }  // namespace hvd::launcher

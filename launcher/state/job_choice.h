@@ -34,4 +34,13 @@ std::string id_of(const JobRecord& record, const ProcessIdentity& observer);
 Result<JobRecord> choose_job(const StateView& view, const std::string& word,
                              const std::string& command);
 
+// Whether a word of a command may mean a job, and is no flag.
+inline bool may_be_job(const std::string& word) { return !word.empty() && word[0] != '-'; }
+// The pid of the launcher beside this process that a word means: itself if it is a number or empty, else that of the
+// job with this name or id. `wants_running`: refuses a job that has ended.
+Result<std::string> launcher_here(const std::string& word, const std::string& command,
+                                  bool wants_running);
+// Whether it is the name of a job that runs.
+bool names_running_job(const std::string& word);
+
 }  // namespace hvd::launcher

@@ -330,8 +330,8 @@ def test_flags_that_do_not_go_together():
     for words, said in (
         (("1",), "with pid 1;"),
         ((), "there is no detached job of yours"),
-        (("x",), r"\[PID of a launcher\]"),
-        (("../1",), r"\[PID of a launcher\]"),
+        (("--x",), r"\[NAME or id of a job\]"),
+        (("../1",), r"there is no job \.\./1 in "),
     ):
         job = Job("attach", *words, environment=nowhere)
         job.ends_with(2)

@@ -65,6 +65,37 @@ def test_jobs_are_found_by_name_while_they_run_and_afterwards():
     expect(len(texts) == 6 and not any("hunter2" in text for text in texts), texts)
 
 
+def test_commands_that_look_into_a_job_take_its_name():
+    folder = scratch()
+    environment = clean_environment(HOROVOD_STATE_DIR=str(folder / "state"), HOROVOD_SPOOL_DIR=str(folder))
+    named("gone", "true", environment=environment).ends_with(0)
+    jobs = [running(name, environment) for name in ("one", "two")]
+    pid = jobs[0].process.pid
+
+    def answer(*words, code=0):
+        asked = Job(*words, environment=environment)
+        asked.ends_with(code)
+        return asked
+
+    for words in (("ps", "one"), ("ps", "--json", "one"), ("stack", "one")):
+        said = answer(*words).out
+        expect(str(pid) in said and str(jobs[1].process.pid) not in said, said)
+    expect("horovod_ranks_up" in answer("metrics", "--level", "rank", "one").out, "metrics")
+    for words in (("one", "sh"), ("--rank", "0", "one", "sh"), (pid, "sh")):
+        expect(answer("exec", *words, "-c", "echo $HOROVOD_RANK").out == "0\n", words)
+    # Behind "--", and where it is the only word, it is a command.
+    for words in (("--", "one", "x"), ("--rank", "0", "one")):
+        one_sentence(answer("exec", *words, code=2), "several are running; write horovodrun exec ID")
+    one_sentence(answer("stack", "gone", code=2), r"job gone \(\d+\) does not run; horovodrun ps -a shows")
+    one_sentence(answer("resize", "one", 2, code=2), "the job has a constant number of ranks|--min-np")
+    one_sentence(answer("metrics", "no-such", code=2), "there is no job no-such in ")
+    for job in jobs:
+        job.signal(signal.SIGTERM)
+        job.ends_with(143)
+    named("apart", "--detach", "sh", "-c", "echo here; exit 3", environment=environment).ends_with(0)
+    expect("here" in answer("attach", "apart", code=3).out, "attach")
+
+
 def logs(*words, environment):
     job = Job("logs", *words, environment=environment)
     job.ends_with(0)
