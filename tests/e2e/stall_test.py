@@ -56,6 +56,11 @@ def test_a_rank_that_sleeps_is_shown_where_it_sleeps():
         r'stalling_rank\.py", line \d+ in nap_before_the_step',
     ):
         expect(re.search(pattern, job.err), f"{pattern!r} is missing\n{job.describe()}")
+    for pattern in (
+        r"ranks 0-2 wait in allreduce 'allreduce\.step\.1', called at stalling_rank\.py:\d+ in ",
+        r"The last operation of all ranks was allreduce 'allreduce\.step\.0'\.",
+    ):
+        expect(re.search(pattern, job.err), f"{pattern!r} is missing\n{job.describe()}")
     expect(not re.search(r"\b[012]: \[", job.err), f"a rank is blamed\n{job.describe()}")
     report = reports()[0]
     expect(report["tensors"][0]["missing_ranks"] == [3], report)

@@ -110,6 +110,7 @@ struct Inquired {
       answer.inquiry = question->inquiry;
       answer.states.assign(question->names.size(), *states[rank]);
       answer.last_name = "before";
+      if (rank < places.size()) answer.place = places[rank];
       answer.last_seconds = last_seconds;
       inquiry.answer(static_cast<int32_t>(rank), answer);
     }
@@ -120,6 +121,7 @@ struct Inquired {
   StallInquiry inquiry;
   int32_t size;
   int questions = 0;
+  std::vector<std::string> places;  // of the ranks that wait
   Clock::time_point now = Clock::time_point() + std::chrono::hours(1);
 };
 
@@ -160,6 +162,39 @@ TEST_CASE("the missing ranks are named, with those that are mute") {
   CHECK(has(text, "\nMissing ranks:\n1: [a]\n2: [a]\n"));
   CHECK(has(text, "rank 1 on host host1, pid 101: last submitted allreduce 'before' 99.0 s ago"));
   CHECK(has(text, "rank 2 on host host2, pid 102: does not answer"));
+}
+
+TEST_CASE("ranks that wait are grouped by operation and line, with the last operation of all") {
+  Inquired inquired(5);
+  inquired.waits(0, "a", 10);
+  inquired.places = {"train.py:8 in main", "train.py:8 in main", "other\x1b.py:3 in f", "", ""};
+  auto report = inquired.ask({kWaiting, kWaiting, kWaiting, kWaiting, kMissing});
+  REQUIRE(report.has_value());
+  REQUIRE(report->waiting.size() == 3);
+  report->last_common = "before";
+  const std::string text = text_of(*report);
+  CHECK(has(text,
+            "\nranks 0-1 wait in allreduce 'a', called at train.py:8 in main\n"
+            "rank 2 waits in allreduce 'a', called at other\\x1b.py:3 in f\n"
+            "rank 3 waits in allreduce 'a'\n"
+            "The last operation of all ranks was allreduce 'before'."));
+  const std::string json = json_of(*report, 1);
+  CHECK(has(json,
+            "\"waiting\":[{\"ranks\":[0,1],\"name\":\"a\",\"op\":\"allreduce\","
+            "\"place\":\"train.py:8 in main\"},"));
+  CHECK(json.ends_with("\"last_common\":{\"name\":\"before\",\"op\":\"allreduce\"}}"));
+  report->last_common.clear();
+  CHECK(json_of(*report, 1).ends_with("\"last_common\":null}"));
+  CHECK(!has(text_of(*report), "last operation of all"));
+}
+
+TEST_CASE("the user's line is the innermost one outside installed packages") {
+  using hvd::runtime::user_place;
+  const std::string ours = "  File \"/b/python/horovod/_ops.py\", line 9 in wait\n";
+  CHECK(user_place(ours + "  File \"/u/a.py\", line 3 in f\n  File \"/u/b.py\", line 4 in g") ==
+        "a.py:3 in f");
+  CHECK(user_place(ours) == "_ops.py:9 in wait");
+  CHECK(user_place("  ...\nno frame") == "");
 }
 
 TEST_CASE("a silent rank is named alone, without the ranks whose answers come through it") {

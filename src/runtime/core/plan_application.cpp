@@ -42,6 +42,7 @@ Status PlanApplication::apply(ProcessSetState* set, const Plan& plan, ByteView t
   for (size_t i = 0; i < plan.items.size(); ++i) {
     HVD_RETURN_IF_ERROR(resolve(set, plan.items[i], &agreed_[i]));
   }
+  if (set->members->id == 0 && !plan.items.empty()) note_last_common(plan.items.back());
   if (!is_own_) HVD_RETURN_IF_ERROR(check_batches(plan));
   for (const auto& batch : plan.batches) HVD_RETURN_IF_ERROR(run(set, batch, theirs));
   set->needs_turn = parts_.executor->end_plan(set->queue);
@@ -182,6 +183,24 @@ Status PlanApplication::resolve(ProcessSetState* set, const PlanItem& item, Agre
   agreed->rows = entry != nullptr ? &entry->rows : &item.rows;
   if (submission != nullptr) submission->units_left = unit_count(submission->request);
   return {};
+}
+
+// An id stands for an operation that is cached: each plan of a training step comes here.
+void PlanApplication::note_last_common(const PlanItem& item) {
+  if (!item.full) {
+    last_common_id_ = item.id;
+  } else if (item.error_code == HVD_OK && item.request.op != HVD_JOIN &&
+             !is_registration(item.request.op)) {
+    last_common_id_ = 0;
+    last_common_ = {item.request.op, item.name};
+  }
+}
+
+PlanApplication::LastCommon PlanApplication::last_common(const ProcessSetState& all) const {
+  if (last_common_id_ == 0) return last_common_;
+  const CacheEntry* entry = all.cache.find(last_common_id_);
+  if (entry == nullptr) entry = all.cache.find_forgotten(last_common_id_);
+  return entry == nullptr ? LastCommon{} : LastCommon{entry->request.op, entry->text};
 }
 
 void PlanApplication::note_agreement(const PlanItem& item, const Submission& submission) {

@@ -48,6 +48,13 @@ class PlanApplication {
   };
   const Counts& counts() const { return counts_; }
 
+  // The last operation of the latest plan of the set of all ranks, which each has submitted, unless it has joined.
+  struct LastCommon {
+    int32_t op = 0;
+    std::string name;  // empty: none yet
+  };
+  LastCommon last_common(const ProcessSetState& all) const;
+
  private:
   Status check(const ProcessSetState& set, const PlanItem& item,
                const Submission* submission) const;
@@ -56,6 +63,7 @@ class PlanApplication {
   Status resolve(ProcessSetState* set, const PlanItem& item, AgreedItem* agreed);
   Status learn(ProcessSetState* set, const PlanItem& item, Submission* submission,
                CacheEntry** entry);
+  void note_last_common(const PlanItem& item);
   void note_agreement(const PlanItem& item, const Submission& submission);
   Status run(ProcessSetState* set, const std::vector<PlanUnit>& batch, ByteView theirs);
 
@@ -63,6 +71,8 @@ class PlanApplication {
   const int32_t rank_;
   Counts counts_;
   uint64_t step_ = 1;            // the training step that runs
+  uint32_t last_common_id_ = 0;  // in the response cache; 0: last_common_ has it
+  LastCommon last_common_;
   Clock::time_point arrived_{};  // when the plan that is being applied arrived
   bool is_own_ = false;          // this rank made that plan
   std::vector<AgreedItem>

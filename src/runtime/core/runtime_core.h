@@ -139,6 +139,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   // The newest unfinished submission. Submission::older leads to the others.
   Submission* newest() const { return submissions_.newest(); }
   const LastSubmission& last_submission() const { return submissions_.last(); }
+  PlanApplication::LastCommon last_common() const { return plans_.last_common(*sets_.all()); }
   bool is_root() const { return links_.is_root(); }
   std::vector<int32_t> parents() const { return links_.parents(); }
   // Both require a process set that exists.

@@ -108,10 +108,15 @@ std::optional<StallReport> StallInquiry::conclude(Clock::time_point now) {
   StallReport report;
   report.warning_seconds = times_.warning;
   report.shutdown_seconds = times_.shutdown;
+  std::vector<size_t> indices;
   for (size_t i = 0; i < open_->names.size(); ++i) {
-    if (auto work = judge(i, now)) report.work.push_back(*std::move(work));
+    auto work = judge(i, now);
+    if (!work) continue;
+    report.work.push_back(*std::move(work));
+    indices.push_back(i);
   }
   add_missing(&report);
+  add_waiting(indices, &report);
   open_.reset();
   answers_.clear();
   if (report.work.empty()) return {};
@@ -177,6 +182,25 @@ void StallInquiry::add_missing(StallReport* report) const {
     for (StallReport::Rank& missing : report->missing) {
       if (missing.rank == hiding) missing.hidden.push_back(rank);
     }
+  }
+}
+
+// A rank stands in the first of the operations that it waits for.
+void StallInquiry::add_waiting(const std::vector<size_t>& indices, StallReport* report) const {
+  for (int32_t rank = 0; rank < size_; ++rank) {
+    const auto& answer = answers_[static_cast<size_t>(rank)];
+    if (!answer) continue;
+    size_t at = 0;
+    while (at < indices.size() && !waits(answer->states[indices[at]])) ++at;
+    if (at == indices.size()) continue;
+    const StallReport::Work& work = report->work[at];
+    const auto group = std::ranges::find_if(report->waiting, [&](const auto& each) {
+      return each.name == work.name && each.place == answer->place;
+    });
+    if (group != report->waiting.end())
+      group->ranks.push_back(rank);
+    else
+      report->waiting.push_back({work.name, work.op, answer->place, {rank}});
   }
 }
 

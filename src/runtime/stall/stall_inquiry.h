@@ -55,6 +55,8 @@ class StallInquiry {
   bool complete() const { return answers_left_ == 0; }
   std::optional<StallReport::Work> judge(size_t index, Clock::time_point now);
   void add_missing(StallReport* report) const;
+  // `indices`: of the report's work in the question.
+  void add_waiting(const std::vector<size_t>& indices, StallReport* report) const;
   // The silent rank that keeps away the answer of this one, or -1.
   int32_t hidden_by(int32_t rank) const;
 

@@ -60,7 +60,12 @@ Clock::time_point StallInspector::alarm() const {
 void StallInspector::on_alarm(Clock::time_point now) {
   if (now >= next_check_) report_waiting(now);
   if (!inquiry_) return;
-  if (const auto report = inquiry_->conclude(now)) publish(*report);
+  if (auto report = inquiry_->conclude(now)) {
+    PlanApplication::LastCommon common = core_->last_common();
+    report->last_common_op = common.op;
+    report->last_common = std::move(common.name);
+    publish(*report);
+  }
   if (core_->over()) return;
   if (const auto ask = inquiry_->ask(now)) {
     ByteWriter out;
@@ -161,11 +166,15 @@ void StallInspector::answer(const StallAsk& ask) {
     answer.last_seconds = seconds_of(Clock::now() - last.when);
     if (last.program != nullptr) answer.last_program = last.program;
   }
-  const auto& states = answer.states;
-  if (std::find(states.begin(), states.end(), StallState::kMissing) != states.end()) {
-    answer.stack = main_thread_stack(options_.stack);
-    if (answer.stack.empty()) answer.note = main_thread_note();
-  }
+  const auto has = [&states = answer.states](StallState state) {
+    return std::find(states.begin(), states.end(), state) != states.end();
+  };
+  const bool misses = has(StallState::kMissing), waits = has(StallState::kWaiting);
+  std::string stack;
+  if (misses || waits) stack = main_thread_stack(options_.stack);
+  if (waits) answer.place = user_place(stack);
+  if (misses && stack.empty()) answer.note = main_thread_note();
+  if (misses) answer.stack = std::move(stack);
   ByteWriter out;
   encode(answer, out);
   core_->to_root(ServiceId::kStall, out.view());

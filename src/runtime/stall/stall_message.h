@@ -76,9 +76,10 @@ struct StallAnswer {
   // information.
   std::string stack;
   std::string note;
+  std::string place;  // for a rank that waits: the user's line, as "train.py:88 in main"; or empty
   static auto fields(auto& m) {
     return std::tie(m.inquiry, m.states, m.last_name, m.last_op, m.last_seconds, m.last_program,
-                    m.stack, m.note);
+                    m.stack, m.note, m.place);
   }
 };
 

@@ -93,6 +93,31 @@ std::string json_of(const StallReport::Rank& rank) {
              ",\"stack\":", quoted(answer.stack), ",\"note\":", quoted(answer.note), "}");
 }
 
+// "ranks 0-2,5"
+std::string ranks_text(const std::vector<int32_t>& ranks) {
+  std::vector<std::string> spans;
+  for (size_t at = 0; at < ranks.size();) {
+    size_t end = at + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    spans.push_back(end - at == 1 ? cat(ranks[at]) : cat(ranks[at], "-", ranks[end - 1]));
+    at = end;
+  }
+  return cat(ranks.size() == 1 ? "rank " : "ranks ", join(spans, ","));
+}
+
+std::string text_of(const StallReport::Waiting& waiting) {
+  return cat(ranks_text(waiting.ranks), waiting.ranks.size() == 1 ? " waits in " : " wait in ",
+             operation_text(waiting.op, waiting.name.name),
+             waiting.place.empty() ? "" : cat(", called at ", printable(waiting.place)));
+}
+
+std::string json_of(const StallReport::Waiting& waiting) {
+  std::vector<std::string> ranks;
+  for (const int32_t rank : waiting.ranks) ranks.push_back(cat(rank));
+  return cat("{\"ranks\":[", join(ranks, ","), "],\"name\":", quoted(waiting.name.name),
+             ",\"op\":", quoted(op_name(waiting.op)), ",\"place\":", quoted(waiting.place), "}");
+}
+
 }  // namespace
 
 bool StallReport::fatal() const {
@@ -109,6 +134,15 @@ std::string text_of(const StallReport& report) {
       "Missing ranks:");
   for (const auto& rank : report.missing) text += "\n" + missing_line(report, rank.rank);
   for (const auto& rank : report.missing) text += "\n" + details(rank);
+  for (size_t i = 0; i < std::min(report.waiting.size(), kNamesShown); ++i)
+    text += "\n" + text_of(report.waiting[i]);
+  if (report.waiting.size() > kNamesShown) {
+    text += cat("\nand at ", report.waiting.size() - kNamesShown, " more places");
+  }
+  if (!report.last_common.empty()) {
+    text += cat("\nThe last operation of all ranks was ",
+                operation_text(report.last_common_op, report.last_common), ".");
+  }
   if (report.fatal()) {
     text += cat("\nThis lasts longer than the ", report.shutdown_seconds,
                 " seconds of "
@@ -122,12 +156,19 @@ std::string json_of(const StallReport& report, double epoch_seconds) {
   for (const auto& one : report.work) work.push_back(json_of(one));
   std::vector<std::string> ranks;
   for (const auto& one : report.missing) ranks.push_back(json_of(one));
+  std::vector<std::string> waiting;
+  for (const auto& one : report.waiting) waiting.push_back(json_of(one));
+  const std::string common = report.last_common.empty()
+                                 ? "null"
+                                 : cat("{\"name\":", quoted(report.last_common),
+                                       ",\"op\":", quoted(op_name(report.last_common_op)), "}");
   std::array<char, 64> time{};
   std::snprintf(time.data(), time.size(), "%.3f", epoch_seconds);
   return cat("{\"event\":\"stall\",\"time\":", time.data(),
              ",\"shutdown\":", report.fatal() ? "true" : "false",
              ",\"warning_seconds\":", report.warning_seconds, ",\"tensors\":[", join(work, ","),
-             "],\"ranks\":[", join(ranks, ","), "]}");
+             "],\"ranks\":[", join(ranks, ","), "],\"waiting\":[", join(waiting, ","),
+             "],\"last_common\":", common, "}");
 }
 
 Status cause_of(const StallReport& report) {

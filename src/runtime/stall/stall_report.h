@@ -26,10 +26,21 @@ struct StallReport {
     StallAnswer answer;                // if it did
     std::vector<int32_t> hidden = {};  // ranks whose answers come through this one, if it did not
   };
+  // Ranks that wait in the same call of the same line.
+  struct Waiting {
+    StallName name;
+    int32_t op = 0;
+    std::string place;           // StallAnswer::place
+    std::vector<int32_t> ranks;  // ascending
+  };
   double warning_seconds = 0;
   double shutdown_seconds = 0;  // 0: never
   std::vector<Work> work;       // in the order of their names
   std::vector<Rank> missing;    // the ranks that any entry of `work` misses, ascending
+  // Those that wait in one of `work`, in the order of their first ranks.
+  std::vector<Waiting> waiting = {};
+  int32_t last_common_op = 0;    // of the set of all ranks
+  std::string last_common = {};  // empty: none
 
   // Returns true if the job must end: an entry is overdue.
   bool fatal() const;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/platform_calls.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace hvd::runtime {
 namespace {
@@ -53,6 +54,15 @@ std::string first_word(const std::string& path) {
   return word;
 }
 
+// Neither an installed package nor ours, nor Python itself.
+bool is_of_user(std::string_view path) {
+  for (const std::string_view part :
+       {"-packages/", "/lib/python3", "/python/horovod/", "<frozen "}) {
+    if (path.find(part) != std::string_view::npos) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<StackChannel> open_stack_channel(int signal, int fd) {
@@ -93,6 +103,22 @@ std::string main_thread_stack(const StackChannel& channel) {
   const size_t header = text.find(kHeader);
   const size_t begin = header == std::string::npos ? header : text.find('\n', header);
   return begin == std::string::npos ? std::string() : text.substr(begin + 1);
+}
+
+std::string user_place(std::string_view stack) {
+  constexpr std::string_view kFile = "File \"", kLine = "\", line ";
+  std::string place;
+  while (!stack.empty()) {
+    const std::string_view line = trim(take_line(stack));
+    const size_t end = line.rfind(kLine);
+    if (!line.starts_with(kFile) || end == std::string_view::npos) continue;
+    const std::string_view path = line.substr(kFile.size(), end - kFile.size());
+    std::string here(path.substr(path.rfind('/') + 1));
+    here += cat(":", line.substr(end + kLine.size()));
+    if (place.empty()) place = here;
+    if (is_of_user(path)) return here;
+  }
+  return place;
 }
 
 std::string main_thread_note() {

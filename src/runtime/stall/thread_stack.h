@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -24,6 +25,10 @@ Result<StackChannel> open_stack_channel(int signal, int fd);
 // when its signal has another handler by now, or when the thread does not answer within a moment.
 // Waits at most that long; one thread at a time.
 std::string main_thread_stack(const StackChannel& channel);
+
+// The user's line in such a stack, as "train.py:88 in main": the innermost one outside installed packages, else the
+// innermost one; empty without a line. Pure.
+std::string user_place(std::string_view stack);
 
 // The kernel's information on the main thread: its name and its current system call.
 std::string main_thread_note();

@@ -168,8 +168,10 @@ TEST_CASE("messages about stalls arrive as they were sent") {
   CHECK(ask.names == std::vector<StallName>{{0, "w"}});
   check_every_cut_is_refused<StallAsk>(out.view());
   out.clear();
-  encode(StallAnswer{7, {StallState::kMissing}, "v", HVD_BARRIER, 2, "program", "stack", "note"},
-         out);
+  encode(
+      StallAnswer{
+          7, {StallState::kMissing}, "v", HVD_BARRIER, 2, "program", "stack", "note", "train.py:8"},
+      out);
   StallAnswer answer;
   REQUIRE(decode(out.view(), &answer).ok());
   CHECK(answer.last_name == "v");
@@ -178,7 +180,7 @@ TEST_CASE("messages about stalls arrive as they were sent") {
   CHECK(answer.note == "note");
   check_every_cut_is_refused<StallAnswer>(out.view());
   out.clear();
-  encode(StallAnswer{7, {static_cast<StallState>(9)}, "", 0, 0, "", "", ""}, out);
+  encode(StallAnswer{7, {static_cast<StallState>(9)}, "", 0, 0, "", "", "", ""}, out);
   CHECK(!decode(out.view(), &answer).ok());
 }
 
