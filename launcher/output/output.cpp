@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <thread>
 
 #include "base/check.h"
@@ -102,6 +103,19 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, 
 
 JobOutput::~JobOutput() { log::set_writer({}); }
 
+std::string JobOutput::shown_tag(const std::vector<int>& ranks, OutputStream stream) const {
+  // Red is for errors, and black or white is the background.
+  constexpr int kColors[] = {36, 33, 32, 35, 34};
+  std::string tag = line_tag(plan_, ranks, stream, style_);
+  // Files get the same lines.
+  const bool is_plain = !style_.may_color || !style_.directory.empty() || tag.empty() ||
+                        style_.format != LineFormat::kText;
+  const int fd = stream == OutputStream::kStdout ? STDOUT_FILENO : STDERR_FILENO;
+  if (is_plain || ::isatty(fd) != 1) return tag;
+  return cat("\x1b[", kColors[static_cast<size_t>(ranks[0]) % std::size(kColors)], "m", tag,
+             "\x1b[0m");
+}
+
 void JobOutput::open_channels(int rank) {
   const bool is_terminal =
       style_.format == LineFormat::kText && !style_.folds && ::isatty(STDOUT_FILENO) == 1;
@@ -109,7 +123,7 @@ void JobOutput::open_channels(int rank) {
   const bool is_shown =
       style_.is_shown.empty() || (index < style_.is_shown.size() && style_.is_shown[index]);
   for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
-    channels_.emplace_back(line_tag(plan_, {rank}, stream, style_), style_.format, is_shown);
+    channels_.emplace_back(shown_tag({rank}, stream), style_.format, is_shown);
     if (style_.format == LineFormat::kJson) channels_.back().plain.set_tag(plain_tag(rank));
     const bool is_asking = is_terminal && is_shown && rank == style_.asking_rank;
     if (is_asking &&
@@ -395,7 +409,7 @@ void JobOutput::unfold(OutputStream stream, bool all) {
   FoldedLine folded;
   while (folding.lines.take(Clock::now(), all, folded)) {
     show_status("");
-    const std::string tag = stamped(line_tag(plan_, folded.ranks, stream, style_));
+    const std::string tag = stamped(shown_tag(folded.ranks, stream));
     sink(stream).write(tag + folded.line, [this, stream, shown = folded.consumed] {
       for (const auto& [rank, size] : shown) {
         release(rank, stream, size);

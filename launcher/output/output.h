@@ -27,7 +27,8 @@ struct OutputStyle {
   std::string tag;            // value of --tag; empty: "[0]<stdout>:"
   bool has_timestamps = false;
   LineFormat format = LineFormat::kText;
-  bool folds = false;  // equal lines of many ranks are shown once
+  bool may_color = false;  // the tags of ranks, on a terminal
+  bool folds = false;      // equal lines of many ranks are shown once
   // Tracebacks that the failure of another rank has caused are shown as one sentence (traceback_folder.h).
   bool folds_tracebacks = false;
   std::vector<bool> is_shown;  // by rank; empty: all are
@@ -119,6 +120,8 @@ class JobOutput {
   void end_open_line();
   // Makes room on a terminal for a line that is no rank's.
   void begin_line();
+  // The tag, with the color of the first rank where a terminal shows it.
+  std::string shown_tag(const std::vector<int>& ranks, OutputStream stream) const;
   void copy_to_file(Channel& channel, std::string_view lines);
   // `rank`: -1 for lines of the launcher.
   void copy_to_log(int rank, OutputStream stream, std::string_view lines);

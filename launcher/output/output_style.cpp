@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/settings.h"
 #include "base/text.h"
 #include "launcher/plan/rank_set.h"
 
@@ -13,6 +14,8 @@ Result<OutputStyle> output_style(const LaunchSettings& settings, int size, uint3
   style.directory = settings.output.output_filename.value_or("");
   style.is_continued = generation > 0;
   style.tag = settings.output.tag;
+  style.may_color = environment_variable("NO_COLOR").value_or("").empty() &&
+                    environment_variable("TERM").value_or("dumb") != "dumb";
   style.folds = settings.output.fold;
   // Programs read objects, and the ranks of an elastic job have other numbers in later generations.
   style.folds_tracebacks =

@@ -103,6 +103,7 @@ def clean_environment(**more):
         "PYTHONPATH": str(BUILD / "python"),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HOROVOD_STATE_DIR": state_folder(),
+        "NO_COLOR": "1",
         **more,
     }
 

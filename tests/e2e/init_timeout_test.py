@@ -64,9 +64,11 @@ def test_on_a_terminal_a_line_shows_the_start_and_a_sentence_names_a_late_rank()
 
 @world()
 def test_a_job_without_horovod_hears_nothing_of_it():
-    terminal = Terminal(LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--independent", "sh", "-c", "sleep 12; echo done")
+    words = ("-np", "2", "-H", "a:1,b:1", "--independent", "sh", "-c", "sleep 12; echo done")
+    terminal = Terminal(LAUNCHER, *words, NO_COLOR="", TERM="xterm")
     terminal.shows(r"ranks started 2; \d+ s")
-    terminal.shows("done", 2)
+    for color, rank in ((36, 0), (33, 1)):
+        terminal.shows(rf"\x1b\[{color}m\[{rank}\]<stdout>:\x1b\[0mdone")
     expect(terminal.end() == 0, terminal.text)
     expect("hvd.init" not in terminal.text, terminal.text)
 
