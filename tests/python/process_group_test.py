@@ -768,12 +768,54 @@ class DdpTest(GroupCase):
             {"bucket_cap_mb": 0.0001},
             {"find_unused_parameters": True},
             {"gradient_as_bucket_view": True},
+            {"static_graph": True},
         ):
             ours, theirs = self.train(None, **more), self.train(self.gloo, **more)
             self.close(ours, theirs, more)
             first = ours.clone()
             dist.broadcast(first, 0)
             self.assertTrue(torch.equal(first, ours))
+
+    def test_the_thread_of_the_backward_pass_completes_the_buckets(self):
+        group = dist.new_group(backend="horovod")
+        self.train(group, bucket_cap_mb=0.0001)
+        of_buckets = [work for work in group._works if work._future is not None]
+        self.assertGreaterEqual(len(of_buckets), 10)
+        self.assertEqual({work._owner for work in of_buckets}, {threading.get_ident()})
+        dist.destroy_process_group(group)
+
+    def test_buckets_of_a_backward_pass_inside_of_another(self):
+        from torch.utils.checkpoint import checkpoint
+
+        class Nested(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second, self.third = (torch.nn.Linear(4, 4) for _ in range(3))
+
+            def forward(self, data):
+                return self.third(checkpoint(self.second, self.first(data), use_reentrant=True))
+
+        torch.manual_seed(1)
+        model = Nested()
+        module = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.00001)
+        for _ in range(3):
+            model.zero_grad()
+            module(torch.full((1, 4), float(self.rank))).sum().backward()
+        mean = sum(range(self.size)) / self.size
+        self.close(model.third.bias.grad, torch.ones(4))
+        self.close(model.first.weight.grad, mean * model.first.bias.grad.unsqueeze(1).expand(4, 4))
+
+    def test_a_hook_that_waits_in_the_backward_pass(self):
+        def hook(state, bucket):
+            future = dist.all_reduce(bucket.buffer().div_(self.size), async_op=True).get_future()
+            return torch.futures.Future() if future.wait() is None else future.then(lambda done: done.value()[0])
+
+        torch.manual_seed(1)
+        model = torch.nn.Linear(4, 2)
+        module = torch.nn.parallel.DistributedDataParallel(model)
+        module.register_comm_hook(None, hook)
+        module(torch.full((1, 4), float(self.rank))).sum().backward()
+        self.close(model.weight.grad, torch.full((2, 4), sum(range(self.size)) / self.size))
 
     def test_a_hook_of_python(self):
         from torch.distributed.algorithms.ddp_comm_hooks import default_hooks

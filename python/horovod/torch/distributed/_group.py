@@ -19,7 +19,8 @@ from horovod import _ops
 from horovod._ops import Kind
 from horovod.exceptions import HorovodArgumentError
 from horovod.torch import _tensors
-from horovod.torch.distributed import _calls, _messages, _monitored, _profiling, _ranks, _reductions, _tensor_bytes
+from horovod.torch.distributed import _calls, _messages, _monitored, _postponed, _profiling, _ranks, _reductions
+from horovod.torch.distributed import _tensor_bytes
 from horovod.torch.distributed._calls import Op
 from horovod.torch.distributed._reductions import Reduction
 from horovod.torch.distributed._work import Completed, Several, Work
@@ -68,6 +69,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         self._my_rank, self._my_size = rank, size
         self._numbers = itertools.count(1)  # of calls, as the runtime counts them
         self._works: Deque[Work] = collections.deque()
+        self._postponed = _postponed.Calls()
         self._seconds = timeout.total_seconds()
         self._options = _Options(timeout)
         self._name, self._description = place.name, "undefined"
@@ -195,6 +197,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
 
     def shutdown(self) -> None:
         """Ends the group, and with the default group what it has started."""
+        self._postponed.start()
         self._end()
 
     def abort(self) -> None:
@@ -232,6 +235,8 @@ class HorovodProcessGroup(dist.ProcessGroup):
     ) -> Work:
         """Calls a collective of the runtime, whose arguments are those of _calls.submit. `after` runs once it is
         complete."""
+        if self._postponed.waiting:
+            self._postponed.start()
         handle = _calls.submit(self._place.group, op, like, elements, source, target, **arguments)
         return self._record(next(self._numbers), what, [handle], outputs, opts, after, inputs)
 
@@ -246,9 +251,15 @@ class HorovodProcessGroup(dist.ProcessGroup):
         inputs: Any = None,
     ) -> Work:
         work = Work((what, "as call", number, "of group", self._place.label), handles, outputs, self._time(opts), after)
+        return self._note(work, what, outputs if inputs is None else inputs)
+
+    def _note(self, work: Work, what: str, inputs: Any) -> Work:
         self._keep_work(work)
+        return self._note_running(work, what, inputs)
+
+    def _note_running(self, work: Work, what: str, inputs: Any) -> Work:
         if _profiling.is_on():
-            work._event = _profiling.begin(self._backend_name, what, outputs if inputs is None else inputs)
+            work._event = _profiling.begin(self._backend_name, what, inputs)
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
@@ -292,11 +303,18 @@ class HorovodProcessGroup(dist.ProcessGroup):
             done = self._reduce_now(tensor, reduction, opts)
             if done is not None:
                 return done
+        elif reduction.factor is _ONE and self._coalesced is None and self._postponed.may_take(tensor):
+            _reductions.check(tensor, reduction)
+            words = ("all_reduce", "as call", next(self._numbers), "of group", self._place.label)
+            work = self._postponed.add(words, self._place.group, reduction.op, tensor, self._time(opts))
+            return self._note(work, "all_reduce", [tensor])
         return self._reduce_in_place("all_reduce", [tensor], reduction, opts)
 
     def _reduce_now(self, tensor: torch.Tensor, reduction: Reduction, opts: Any) -> Optional[Work]:
         """Waits for a call after which torch waits at once, and makes no object for it. None: it is not such a call."""
         seconds = self._time(opts)
+        if self._postponed.waiting:
+            self._postponed.start()
         try:
             handle = _calls.reduce_now(self._place.group, reduction.op, tensor, seconds)
         except HorovodArgumentError:  # the runtime has refused the call, and does not count it
@@ -325,14 +343,14 @@ class HorovodProcessGroup(dist.ProcessGroup):
     def _reduce_in_place(self, what: str, tensors: Tensors, reduction: Reduction, opts: Any) -> Work:
         for tensor in tensors:
             _reductions.check(tensor, reduction)
-        if len(tensors) != 1 and not _have_one_dtype(tensors):
+        if len(tensors) != 1 and not _tensor_bytes.have_one_dtype(tensors):
             return Several([self._reduce_in_place(what, [tensor], reduction, opts) for tensor in tensors])
-        dense = _tensors.dense(tensors[0]) if len(tensors) == 1 else _flat(tensors)
+        dense = _tensors.dense(tensors[0]) if len(tensors) == 1 else _tensor_bytes.flat(tensors)
         dense, reduction = reduction.apply(dense)
 
         def after() -> None:
             if dense is not tensors[0]:
-                _spread(dense, tensors)
+                _tensor_bytes.spread(dense, tensors)
 
         return self._call(
             what,
@@ -396,6 +414,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         # The ranks have different numbers of values, which they negotiate by a name. The barrier compares the calls. An
         # empty tensor has the shape of the sparse ones, which the ranks compare.
         shape = _ops.Tensor(0, 0, int(_ops.Dtype.UINT8), (0, *tensor.shape))
+        self._postponed.start()
         barrier = _calls.submit(self._place.group, Op.BARRIER, None, 0, None, None, tag=_calls.SPARSE)
         number = next(self._numbers)
         gather = _ops.submit(
@@ -553,10 +572,10 @@ class HorovodProcessGroup(dist.ProcessGroup):
                     f"horovod: {what}: the outputs must have the dtype of the input, {tensor.dtype}, and its "
                     f"{tensor.numel()} elements for each of the {self._my_size} ranks"
                 )
-        if len(inputs) != 1 and not _have_one_dtype(inputs):
+        if len(inputs) != 1 and not _tensor_bytes.have_one_dtype(inputs):
             works = [self._gather([many], [tensor], what, list(many), opts) for many, tensor in zip(targets, inputs)]
             return Several(works)
-        dense = _tensors.dense(inputs[0]) if len(inputs) == 1 else _flat(inputs)
+        dense = _tensors.dense(inputs[0]) if len(inputs) == 1 else _tensor_bytes.flat(inputs)
         is_direct = len(inputs) == 1 and len(targets[0]) == 1 and self._takes_rows(targets[0][0], dense)
         rows = targets[0][0] if is_direct else torch.empty((self._my_size, dense.numel()), dtype=dense.dtype)
 
@@ -564,7 +583,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
             if is_direct:
                 return
             for part, many in zip(rows.split([tensor.numel() for tensor in inputs], dim=1), targets):
-                _spread(part.reshape(-1), many)
+                _tensor_bytes.spread(part.reshape(-1), many)
 
         return self._call(
             what,
@@ -633,7 +652,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
                     "output, and its dtype"
                 )
             _reductions.check(rows, reduction)
-        if len(inputs) != 1 and (reduction.fold is not None or not _have_one_dtype(inputs)):
+        if len(inputs) != 1 and (reduction.fold is not None or not _tensor_bytes.have_one_dtype(inputs)):
             works = [self._scatter_rows(what, [one], [rows], reduction, opts) for one, rows in zip(outputs, inputs)]
             return Several(works)
         if reduction.fold is not None:
@@ -641,12 +660,12 @@ class HorovodProcessGroup(dist.ProcessGroup):
         whole = inputs[0] if len(inputs) == 1 else torch.cat(list(inputs), dim=1)
         whole, reduction = reduction.apply(whole, in_place=False)
         count = whole.numel() // self._my_size
-        is_direct = len(outputs) == 1 and _takes_values(outputs[0], whole)
+        is_direct = len(outputs) == 1 and _tensor_bytes.takes_values(outputs[0], whole)
         result = outputs[0] if is_direct else torch.empty(count, dtype=whole.dtype)
 
         def after() -> None:
             if not is_direct:
-                _spread(result, outputs)
+                _tensor_bytes.spread(result, outputs)
 
         return self._call(
             what,
@@ -688,12 +707,12 @@ class HorovodProcessGroup(dist.ProcessGroup):
         tag: int = 0,
     ) -> Work:
         """Sends elements to each rank. `expected`: the elements from each rank, one behind another in the targets."""
-        is_direct = len(targets) == 1 and _takes_values(targets[0], source)
+        is_direct = len(targets) == 1 and _tensor_bytes.takes_values(targets[0], source)
         received = targets[0] if is_direct else torch.empty(sum(expected), dtype=source.dtype)
 
         def finish() -> None:
             if not is_direct:
-                _spread(received, targets)
+                _tensor_bytes.spread(received, targets)
             if after is not None:
                 after()
 
@@ -764,7 +783,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
                 f"horovod: all_to_all: there are {len(inputs)} inputs and {len(outputs)} outputs for "
                 f"{self._my_size} ranks"
             )
-        source = _flat(inputs)
+        source = _tensor_bytes.flat(inputs)
         if any(output.dtype != source.dtype for output in outputs):
             raise ValueError(f"horovod: all_to_all: the outputs must be {source.dtype}, as the inputs are")
         return self._exchange(
@@ -793,7 +812,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
 
         def after() -> None:
             if rows is not None:
-                _spread(rows.reshape(-1), targets)
+                _tensor_bytes.spread(rows.reshape(-1), targets)
 
         return self._call(
             "gather",
@@ -879,11 +898,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         return self._keep(self._messages.receive(tensor, None, tag, self._seconds), "recvAnySource")
 
     def _keep(self, work: Work, what: str) -> Work:
-        if _profiling.is_on():
-            work._event = _profiling.begin(self._backend_name, what, work.result())
-        if self._coalesced is not None:
-            self._coalesced.append(work)
-        return work
+        return self._note_running(work, what, work.result())
 
     # torch 1.13 gives no device, and keeps the works itself.
     def _start_coalescing(self, device: Any = None) -> None:
@@ -892,26 +907,6 @@ class HorovodProcessGroup(dist.ProcessGroup):
     def _end_coalescing(self, device_or_works: Any = None) -> Any:
         works, self._coalesced = self._coalesced, None
         return Several(works) if works is not None else None
-
-
-def _have_one_dtype(tensors: Tensors) -> bool:
-    return len({tensor.dtype for tensor in tensors}) == 1
-
-
-def _takes_values(target: torch.Tensor, source: torch.Tensor) -> bool:
-    return _tensor_bytes.is_plain(target) and not _tensor_bytes.overlap(target, source)
-
-
-def _flat(tensors: Tensors) -> torch.Tensor:
-    """Returns the values of tensors of one dtype, one behind another."""
-    return torch.cat([tensor.detach().resolve_conj().resolve_neg().reshape(-1) for tensor in tensors])
-
-
-def _spread(values: torch.Tensor, tensors: Tensors) -> None:
-    """Copies values that lie one behind another to the tensors."""
-    with torch.no_grad():
-        for tensor, part in zip(tensors, values.reshape(-1).split([tensor.numel() for tensor in tensors])):
-            tensor.copy_(part.reshape(tensor.shape))
 
 
 def _end(place: _ranks.Place) -> None:

@@ -87,3 +87,23 @@ def fill(tensor: torch.Tensor, address: int) -> None:
     """Copies values from memory to a dense tensor."""
     if tensor.numel():
         ctypes.memmove(tensor.data_ptr(), address, size_of(tensor))
+
+
+def have_one_dtype(tensors: Sequence[torch.Tensor]) -> bool:
+    return len({tensor.dtype for tensor in tensors}) == 1
+
+
+def takes_values(target: torch.Tensor, source: torch.Tensor) -> bool:
+    return is_plain(target) and not overlap(target, source)
+
+
+def flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Returns the values of tensors of one dtype, one behind another."""
+    return torch.cat([tensor.detach().resolve_conj().resolve_neg().reshape(-1) for tensor in tensors])
+
+
+def spread(values: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
+    """Copies values that lie one behind another to the tensors."""
+    with torch.no_grad():
+        for tensor, part in zip(tensors, values.reshape(-1).split([tensor.numel() for tensor in tensors])):
+            tensor.copy_(part.reshape(tensor.shape))

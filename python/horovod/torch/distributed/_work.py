@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import collections
 import queue
 import threading
 import time
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, Deque, List, Optional, Sequence
 
 import torch.distributed as dist
 from torch.futures import Future
 
 from horovod import _native
-from horovod.torch.distributed import _profiling
+from horovod.torch.distributed import _backward, _profiling
 
 _Base_init = dist._Work.__init__
 
@@ -35,11 +36,11 @@ class Work(dist._Work):
     _trigger: Any  # completes the future
 
     def __init__(
-        self, label: Any, handles: List[Any], outputs: Any, seconds: float, finish: Optional[Callable[[], None]] = None
+        self, label: Any, handles: Any, outputs: Any, seconds: float, finish: Optional[Callable[[], None]] = None
     ) -> None:
         _Base_init(self)
         self._label = label  # how errors name it: a text, or words
-        self._handles = handles
+        self._handles: List[Any] = handles
         self._outputs = outputs
         self._seconds = seconds
         self._finish = finish
@@ -59,6 +60,11 @@ class Work(dist._Work):
 
     def synchronize(self) -> None:
         self.wait()
+
+    def complete(self) -> None:
+        """Waits as `wait`, and raises no error of the work."""
+        if not self._is_done:
+            self._complete(self._seconds)
 
     def _complete(
         self, seconds: float, has_waited: bool = False, owner: Any = None, may_wait_again: bool = False
@@ -103,12 +109,16 @@ class Work(dist._Work):
 
     def _hand_over(self) -> None:
         """Lets the thread that completes futures complete the work, unless another thread does."""
+        if self._is_first_handed_over():
+            self._since = time.monotonic()
+            _completer.add(self)
+
+    def _is_first_handed_over(self) -> bool:
         with _handing_over:
             if self._is_handed_over or self.__dict__.setdefault("_owner", _COMPLETER) != _COMPLETER:
-                return
+                return False
             self._is_handed_over = True
-        self._since = time.monotonic()
-        _completer.add(self)
+            return True
 
     def _follow(self, seconds: float) -> None:
         """Waits for another thread that completes this work, or gives up. Raises TimeoutError after that time."""
@@ -186,6 +196,8 @@ class Work(dist._Work):
             self._future = self._trigger.then(self._give)
             if self._is_done:
                 self._set_future()
+            elif _backward.take(self):
+                _completer.add_later(self)
             else:
                 self._hand_over()
         return self._future
@@ -265,9 +277,13 @@ class _Completer:
     # How long it waits for one work while there are others, or while others may come.
     _AMONG_OTHERS = 0.0005
     _ALONE = 0.005
+    # How long it leaves a work to the thread of a backward pass.
+    _LATE = 0.1
 
     def __init__(self) -> None:
         self._new: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        self._later: Deque[Work] = collections.deque()  # this thread takes them out
+        self._has_later = False  # or is about to look
         self._lock = threading.Lock()
         self._thread: Optional[threading.Thread] = None
         self._works: List[Work] = []  # of this thread
@@ -279,6 +295,14 @@ class _Completer:
                 if self._thread is None:
                     self._start()
         self.leave()  # the callback may wait for the future
+
+    def add_later(self, work: Work) -> None:
+        """Adds a work that another thread completes, if it can: code in C++ may wait for the future before."""
+        work._since = time.monotonic()
+        self._later.append(work)
+        if not self._has_later:
+            self._has_later = True
+            self.add(Completed([]))
 
     def leave(self) -> None:
         """Called before a wait. In a callback of a future, which this thread runs, another thread goes on."""
@@ -295,8 +319,12 @@ class _Completer:
     def _run(self) -> None:
         while True:
             works = self._works
+            self._take_late()
             if not works:
-                works.append(self._new.get())
+                try:
+                    works.append(self._new.get(timeout=self._LATE if self._has_later else None))
+                except queue.Empty:
+                    continue
             while not self._new.empty():
                 works.append(self._new.get())
             for work in list(works):
@@ -310,6 +338,16 @@ class _Completer:
                 self._rest(works)
                 if not self._is_this_thread():
                     return
+
+    def _take_late(self) -> None:
+        late = time.monotonic() - self._LATE
+        while self._later and (self._later[0]._is_done or self._later[0]._since < late):
+            work = self._later.popleft()
+            if not work._is_done and work._is_first_handed_over():
+                self._works.append(work)
+        self._has_later = False
+        if self._later:  # looked at after the assignment, as add_later does
+            self._has_later = True
 
     def _is_ready(self, work: Work) -> bool:
         """Whether the work is complete, has failed, or has taken too long."""

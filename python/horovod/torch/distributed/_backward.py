@@ -1,0 +1,59 @@
+"""The works whose futures DistributedDataParallel awaits at the end of a backward pass.
+
+Its code in C++ starts them in the pass and has nothing else to do at its end. The thread of the pass then completes
+them in their order: no other thread has to wake up, and none competes for its core during the pass.
+"""
+
+from __future__ import annotations
+
+import collections
+import sys
+import threading
+from typing import Any, Deque
+
+import torch
+
+# The functions that run a backward pass.
+_MODULES = (vars(torch.autograd), vars(torch.autograd.graph))
+_engine: Any = torch.autograd.Variable._execution_engine
+
+
+class _Works(threading.local):
+    def __init__(self) -> None:
+        self.open: Deque[Any] = collections.deque()
+
+
+_works = _Works()
+
+
+def is_caller(depth: int) -> bool:
+    """Returns whether code in C++ has called the function at this depth of the stack from a backward pass."""
+    try:
+        called_from = sys._getframe(depth).f_globals
+    except ValueError:  # a thread without Python
+        return False
+    return any(called_from is module for module in _MODULES)
+
+
+def take(work: Any) -> bool:
+    """Returns whether the thread completes the work at the end of its backward pass. Called by get_future: code in
+    Python, such as a communication hook, may need the future earlier."""
+    if not is_caller(3):
+        return False
+    try:
+        # DistributedDataParallel adds its own callback after that of its last bucket.
+        _engine.queue_callback(_complete)
+    except RuntimeError:  # no pass runs
+        return False
+    _works.open.append(work)
+    return True
+
+
+def _complete() -> None:
+    works = _works.open
+    try:
+        while works:
+            works.popleft().complete()
+    finally:  # a signal's handler has raised
+        while works:
+            works.popleft()._hand_over()

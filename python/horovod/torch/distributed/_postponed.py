@@ -1,0 +1,88 @@
+"""Allreduces of a group that start at the end of a backward pass: small buckets of DistributedDataParallel on one host.
+
+There the cores of the ranks move the data, and an earlier start only takes them from the pass.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from typing import Any, Deque
+
+import torch
+
+from horovod import _identity
+from horovod.torch.distributed import _backward, _calls, _tensor_bytes
+from horovod.torch.distributed._calls import Op
+from horovod.torch.distributed._work import Work
+
+# The most bytes of one bucket, and of all buckets, that wait: as for the gradients of hvd.DistributedOptimizer.
+_MOST_BYTES = 4 << 20
+_MOST_BYTES_OF_ALL = 16 << 20
+
+
+class Postponed(Work):
+    """An allreduce in place that starts when a thread asks for its handle."""
+
+    _started: Any = None
+    _failure: Any = None
+
+    def __init__(self, calls: Calls, words: Any, group: int, op: int, tensor: torch.Tensor, seconds: float) -> None:
+        super().__init__(words, None, [tensor], seconds)
+        self._calls, self._group, self._op = calls, group, op
+
+    def start(self) -> None:
+        (tensor,) = self._outputs
+        try:
+            handle = _calls.submit(
+                self._group, Op.ALLREDUCE, tensor, tensor.numel(), tensor, tensor, reduce_op=self._op
+            )
+            self._started = [handle]
+        except Exception as error:  # of the job: callers that wait get it
+            self._started, self._failure = [], error
+
+    @property
+    def _handles(self) -> Any:
+        if self._started is None:
+            self._calls.start()
+        if self._failure is not None and not self._is_done:
+            raise self._failure
+        return self._started
+
+    @_handles.setter
+    def _handles(self, handles: Any) -> None:
+        self._started = handles
+
+
+class Calls:
+    """The calls of one group that have not started. They start in their order, and before any later call."""
+
+    def __init__(self) -> None:
+        self.waiting: Deque[Postponed] = collections.deque()
+        self._bytes = 0
+        self._lock = threading.RLock()
+        self._is_one_host = _identity.size() == _identity.local_size()
+
+    def may_take(self, tensor: torch.Tensor) -> bool:
+        """Called by the group's allreduce: whether its call may wait for the end of a backward pass."""
+        size = _tensor_bytes.size_of(tensor)
+        return (
+            self._is_one_host
+            and size <= _MOST_BYTES
+            and self._bytes + size <= _MOST_BYTES_OF_ALL
+            and _backward.is_caller(3)
+            and _tensor_bytes.is_plain(tensor)
+        )
+
+    def add(self, words: Any, group: int, op: int, tensor: torch.Tensor, seconds: float) -> Postponed:
+        work = Postponed(self, words, group, op, tensor, seconds)
+        with self._lock:
+            self._bytes += _tensor_bytes.size_of(tensor)
+            self.waiting.append(work)
+        return work
+
+    def start(self) -> None:
+        with self._lock:
+            self._bytes = 0
+            while self.waiting:
+                self.waiting.popleft().start()
