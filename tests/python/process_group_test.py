@@ -1,6 +1,7 @@
 """The backend horovod of torch.distributed: each collective, dtype and reduction, beside gloo in one program."""
 
 import datetime
+import inspect
 import os
 import random
 import threading
@@ -457,6 +458,41 @@ class GroupsTest(GroupCase):
 
     def equal_numbers(self, tensor, number):
         self.assertEqual(tensor.tolist(), [float(number)] * tensor.numel())
+
+    def test_a_group_in_another_order_of_ranks(self):
+        if "sort_ranks" not in inspect.signature(dist.new_group).parameters:
+            self.skipTest("this torch sorts the ranks")
+        order = [*range(1, self.size), 0]
+        for backend in ("horovod", "gloo"):
+            group = dist.new_group(order, backend=backend, sort_ranks=False)
+            mine = order.index(self.rank)
+            self.assertEqual((dist.get_rank(group), dist.get_process_group_ranks(group)), (mine, order))
+            rows = torch.zeros(self.size)
+            dist.all_gather_into_tensor(rows, torch.full((1,), float(self.rank)), group=group)
+            self.assertEqual(rows.tolist(), [float(rank) for rank in order])
+            part = torch.zeros(1)
+            dist.reduce_scatter_tensor(part, torch.arange(float(self.size)), group=group)
+            self.equal_numbers(part, mine * self.size)
+            # Each rank sends as many elements as the receiver's rank in the group, plus one.
+            received = torch.zeros(self.size * (mine + 1))
+            sent = torch.cat([torch.full((to + 1,), 10.0 * mine + to) for to in range(self.size)])
+            dist.all_to_all_single(
+                received, sent, [mine + 1] * self.size, [to + 1 for to in range(self.size)], group=group
+            )
+            self.assertEqual(
+                received.tolist(), [10.0 * sender + mine for sender in range(self.size) for _ in range(mine + 1)]
+            )
+            parts = [torch.full((1,), 5.0 + to) for to in range(self.size)] if mine == 0 else None
+            got = torch.zeros(1)
+            dist.scatter(got, parts, src=order[0], group=group)
+            self.equal_numbers(got, 5 + mine)
+            gathered = [torch.zeros(1) for _ in order] if mine == 1 else None
+            dist.gather(got, gathered, dst=order[1], group=group)
+            if mine == 1:
+                self.assertEqual([one.item() for one in gathered], [5.0 + rank for rank in range(self.size)])
+            dist.all_reduce(got, group=group)
+            self.equal_numbers(got, sum(5 + rank for rank in range(self.size)))
+            dist.destroy_process_group(group)
 
     def test_groups_that_come_and_go(self):
         for _ in range(5):

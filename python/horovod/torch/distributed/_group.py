@@ -19,8 +19,8 @@ from horovod import _ops
 from horovod._ops import Kind
 from horovod.exceptions import HorovodArgumentError
 from horovod.torch import _tensors
-from horovod.torch.distributed import _calls, _messages, _monitored, _postponed, _profiling, _ranks, _reductions
-from horovod.torch.distributed import _tensor_bytes
+from horovod.torch.distributed import _calls, _messages, _monitored, _order, _postponed, _profiling, _ranks
+from horovod.torch.distributed import _reductions, _tensor_bytes
 from horovod.torch.distributed._calls import Op
 from horovod.torch.distributed._reductions import Reduction
 from horovod.torch.distributed._work import Completed, Several, Work
@@ -70,6 +70,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         self._numbers = itertools.count(1)  # of calls, as the runtime counts them
         self._works: Deque[Work] = collections.deque()
         self._postponed = _postponed.Calls()
+        self._order = _order.of(place.ranks)
         self._seconds = timeout.total_seconds()
         self._options = _Options(timeout)
         self._name, self._description = place.name, "undefined"
@@ -237,6 +238,8 @@ class HorovodProcessGroup(dist.ProcessGroup):
         complete."""
         if self._postponed.waiting:
             self._postponed.start()
+        if self._order is not None:
+            source, target, after = self._order.arrange(op, source, target, after, arguments)
         handle = _calls.submit(self._place.group, op, like, elements, source, target, **arguments)
         return self._record(next(self._numbers), what, [handle], outputs, opts, after, inputs)
 

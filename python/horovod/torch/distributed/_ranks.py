@@ -46,10 +46,9 @@ def join(
             f"horovod: the group has ranks {ranks}, and this is rank {_identity.rank()} of "
             f"{_identity.size()} of the job; make groups of the ranks of one job"
         )
-    if sorted(ranks) != ranks:
-        raise ValueError(f"horovod: the ranks {ranks} of a group must ascend")
-    process_set = _add_set(name, ranks, timeout)
-    return Place(name, label, ranks, process_set, _calls.create(label, ranks), False)
+    ascending = sorted(ranks)
+    process_set = _add_set(name, ascending, timeout)
+    return Place(name, label, ranks, process_set, _calls.create(label, ascending), False)
 
 
 def _add_set(name: str, ranks: List[int], timeout: datetime.timedelta) -> int:
