@@ -15,6 +15,7 @@
 #include "runtime/rank_checks.h"
 #include "runtime/trace_reader.h"
 
+using hvd::cat;
 using hvd::Code;
 using hvd::Deadline;
 using hvd::Status;
@@ -306,6 +307,45 @@ TEST_CASE("calls that differ fail on all members with both calls, and the next c
     Sum after(group, {static_cast<double>(rank)});
     check_ok(after.run(world[rank]));
     CHECK(after.output[0] == 3);
+  });
+}
+
+TEST_CASE("a large allreduce sums memory that the ranks share, their own, and both in one call") {
+  FOR_BOTH_PLACES(has_hosts);
+  World world(3, has_hosts);
+  constexpr size_t kCount = 300000;
+  world.ranks().each([&](int rank) {
+    const int32_t group = world.group(rank, {0, 1, 2});
+    auto memory = world.ranks().heap(rank).allocate(kCount * sizeof(double));
+    REQUIRE(memory.ok());
+    auto* const shared = static_cast<double*>(*memory);
+    Numbers own(kCount);
+    for (size_t turn = 0; turn < 24; ++turn) {
+      const size_t count = turn % 3 == 0 ? 600 : turn % 3 == 1 ? 20001 : kCount - turn;
+      // Bit by bit, the ranks whose memory is shared.
+      const bool is_shared = (turn >> rank & 1) != 0;
+      double* const values = is_shared ? shared : own.data();
+      for (size_t i = 0; i < count; ++i) values[i] = static_cast<double>(i + turn) + 1000 * rank;
+      Sum sum(group, {0});
+      sum.call.input = sum.call.output = values;
+      sum.call.count = static_cast<int64_t>(count) + (turn == 10 && rank == 1 ? 1 : 0);
+      const Status status = sum.run(world[rank]);
+      const bool differs = turn == 10;
+      if (differs) {
+        check_has(status, Code::kInvalidArgument, cat("allreduce of ", count, " elements"));
+      } else {
+        check_ok(status);
+      }
+      size_t wrong = 0;
+      for (size_t i = 0; i < count; ++i) {
+        const auto place = static_cast<double>(i + turn);
+        wrong += values[i] != (differs ? place + 1000 * rank : 3 * place + 3000);
+      }
+      CHECK(wrong == 0);
+    }
+    Sum last(group, {1});  // the peers have left the shared memory
+    check_ok(last.run(world[rank]));
+    check_ok(world.ranks().heap(rank).release(shared));
   });
 }
 

@@ -26,7 +26,7 @@ constexpr size_t kLine = 64;
 
 class LocalStream {
  public:
-  LocalStream(Group& group, const hvd_batch& batch, const Reduction& reduction)
+  LocalStream(Group& group, const hvd_batch& batch, const Reduction& reduction, uint64_t first)
       : group_(group),
         sub_region_(group.sub_region()),
         reduction_(reduction),
@@ -36,7 +36,7 @@ class LocalStream {
                 kLine * kLine),
         per_chunk_(stride_ * group.local_count() / reduction.element),
         chunks_((reduction.count + per_chunk_ - 1) / per_chunk_),
-        first_(group.take_steps(chunks_)),
+        first_(first),
         packed_({batch.tensors, batch.tensor_count}),
         reduced_(packed_),
         unpacked_(packed_) {}
@@ -44,6 +44,8 @@ class LocalStream {
   Group& group() { return group_; }
   size_t chunks() const { return chunks_; }
   uint64_t step_of(size_t chunk) const { return first_ + chunk; }
+
+  void skip_pack(size_t chunk) { packed_.skip(count_of(chunk)); }
 
   void pack(size_t chunk) {
     const uint64_t step = step_of(chunk);
@@ -170,7 +172,18 @@ class LocalStream {
 
 Coroutine allreduce_local(Flow& flow, Group& group, const hvd_batch& batch,
                           const Reduction& reduction) {
-  LocalStream stream(group, batch, reduction);
+  return allreduce_local_from(flow, group, batch, reduction, group.take_steps(1), false);
+}
+
+void pack_first_chunk(Group& group, const hvd_batch& batch, const Reduction& reduction,
+                      uint64_t step) {
+  LocalStream(group, batch, reduction, step).pack(0);
+}
+
+Coroutine allreduce_local_from(Flow& flow, Group& group, const hvd_batch& batch,
+                               const Reduction& reduction, uint64_t step, bool is_first_packed) {
+  LocalStream stream(group, batch, reduction, step);
+  group.take_steps(stream.chunks() - 1);
   for (size_t turn = 0; turn <= stream.chunks() + 1; ++turn) {
     if (turn > 1) {
       AllReached reduced(group, kReduced, stream.step_of(turn - 2) + 1);
@@ -182,7 +195,9 @@ Coroutine allreduce_local(Flow& flow, Group& group, const hvd_batch& batch,
       co_await flow.until(arrived);
       stream.reduce(turn - 1);
     }
-    if (turn < stream.chunks()) {
+    if (turn == 0 && is_first_packed) {
+      stream.skip_pack(0);
+    } else if (turn < stream.chunks()) {
       AllReached is_free = buffers_free(group, stream.step_of(turn));
       co_await flow.until(is_free);
       stream.pack(turn);

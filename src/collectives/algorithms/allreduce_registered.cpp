@@ -27,13 +27,8 @@ TensorPlaces& places_of(Group& group, size_t local, uint64_t step) {
 
 bool fill_places(Group& group, const hvd_batch& batch, size_t element, TensorPlaces& own) {
   own.count = 0;
-  const SharedHeap* heap = group.mesh().heap();
-  if (heap == nullptr) return false;
   for (uint32_t i = 0; i < batch.tensor_count; ++i) {
-    const hvd_batch_tensor& tensor = batch.tensors[i];
-    // A rank that has joined has no memory to share; results land where inputs were.
-    if (tensor.input == nullptr || tensor.input != tensor.output) return false;
-    const auto place = heap->find(tensor.input, static_cast<size_t>(tensor.count) * element);
+    const auto place = place_of(group, batch.tensors[i], element);
     if (!place) return false;
     own.places[i] = *place;
   }
@@ -41,12 +36,14 @@ bool fill_places(Group& group, const hvd_batch& batch, size_t element, TensorPla
   return true;
 }
 
-// The address in this process of every rank's copy of every tensor: `bases[tensor * ranks + rank]`.
-Status reach_all(Group& group, const hvd_batch& batch, size_t element, uint64_t step,
-                 std::byte** bases) {
+// Returns the address in this process of every rank's copy of every tensor: `[tensor * ranks + rank]`.
+// `place(rank, tensor)` is that of another rank.
+template <typename PlaceOf>
+Result<std::byte**> reach_all(Group& group, const hvd_batch& batch, size_t element, PlaceOf place) {
   const size_t ranks = group.local_count();
+  auto* const bases =
+      reinterpret_cast<std::byte**>(group.scratch(batch.tensor_count * ranks * sizeof(std::byte*)));
   for (size_t rank = 0; rank < ranks; ++rank) {
-    const TensorPlaces& theirs = places_of(group, rank, step);
     const size_t on_host = group.mesh().local_index_of(group.global_rank_of_local(rank));
     for (uint32_t i = 0; i < batch.tensor_count; ++i) {
       std::byte*& base = bases[i * ranks + rank];
@@ -54,12 +51,12 @@ Status reach_all(Group& group, const hvd_batch& batch, size_t element, uint64_t 
         base = static_cast<std::byte*>(batch.tensors[i].output);
         continue;
       }
-      const SharedHeap::Place place = theirs.places[i];  // a copy: the peer may change its own
+      const SharedHeap::Place theirs = place(rank, i);  // a copy: the peer may change its own
       const auto bytes = static_cast<size_t>(batch.tensors[i].count) * element;
-      HVD_ASSIGN_OR_RETURN(base, group.mesh().peer_heaps()->reach(on_host, place, bytes));
+      HVD_ASSIGN_OR_RETURN(base, group.mesh().peer_heaps()->reach(on_host, theirs, bytes));
     }
   }
-  return {};
+  return bases;
 }
 
 // `size` bytes at `at` of a tensor that lies at `bases` on each rank.
@@ -90,6 +87,17 @@ void reduce_slice(Group& group, const hvd_batch& batch, const Reduction& reducti
     reduce_part(group, reduction, bases + index * group.local_count(), first * reduction.element,
                 count * reduction.element);
   });
+}
+
+// Reduces this rank's slice. A failure to reach the memory of a peer ends the operation on all ranks.
+void reduce_or_fail(Group& group, const hvd_batch& batch, const Reduction& reduction, uint64_t step,
+                    const Result<std::byte**>& bases) {
+  if (!bases.ok()) {
+    group.mesh().fail(bases.status().with_context(group.mesh().describe(group.mesh().rank())));
+    return;
+  }
+  reduce_slice(group, batch, reduction, bases.value());
+  group.post_all(kReduced, step + 1);
 }
 
 bool all_have_places(Group& group, uint64_t step, uint32_t count) {
@@ -125,22 +133,35 @@ Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
   co_await flow.until(arrived);
   group.known_consumed = step;
   if (all_have_places(group, step, batch.tensor_count)) {
-    const size_t ranks = group.local_count();
-    auto* bases = reinterpret_cast<std::byte**>(
-        group.scratch(batch.tensor_count * ranks * sizeof(std::byte*)));
-    const Status reached = reach_all(group, batch, reduction.element, step, bases);
-    if (!reached.ok())
-      group.mesh().fail(reached.with_context(group.mesh().describe(group.mesh().rank())));
-    // The operation needs the peer's memory. The failure of the mesh ends it on all ranks.
-    if (reached.ok()) {
-      reduce_slice(group, batch, reduction, bases);
-      group.post_all(kReduced, step + 1);
-    }
+    reduce_or_fail(group, batch, reduction, step,
+                   reach_all(group, batch, reduction.element, [&](size_t rank, uint32_t tensor) {
+                     return places_of(group, rank, step).places[tensor];
+                   }));
     AllReached reduced(group, kReduced, step + 1);
     co_await flow.until(reduced);
     *done = true;
   }
   group.post_all(kConsumed, step + 1);
+}
+
+std::optional<SharedHeap::Place> place_of(Group& group, const hvd_batch_tensor& tensor,
+                                          size_t element) {
+  const SharedHeap* heap = group.mesh().heap();
+  // A rank that has joined has no memory to share; results land where inputs were.
+  if (heap == nullptr || tensor.input == nullptr || tensor.input != tensor.output) {
+    return std::nullopt;
+  }
+  return heap->find(tensor.input, static_cast<size_t>(tensor.count) * element);
+}
+
+Coroutine reduce_at_places(Flow& flow, Group& group, const hvd_batch& batch,
+                           const Reduction& reduction, uint64_t step,
+                           std::span<const SharedHeap::Place> places) {
+  reduce_or_fail(group, batch, reduction, step,
+                 reach_all(group, batch, reduction.element,
+                           [&](size_t rank, uint32_t) { return places[rank]; }));
+  AllReached reduced(group, kReduced, step + 1);
+  co_await flow.until(reduced);
 }
 
 }  // namespace hvd::collectives

@@ -2,6 +2,9 @@
 // each rank reduces its slice in place, and packs nothing.
 #pragma once
 
+#include <optional>
+#include <span>
+
 #include "collectives/algorithms/flow.h"
 #include "collectives/algorithms/group.h"
 #include "collectives/kernels/reduction.h"
@@ -15,5 +18,14 @@ bool may_be_registered(Group& group, const hvd_batch& batch, const Reduction& re
 // *done says whether the reduction took place; it is equal on all ranks.
 Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
                                const Reduction& reduction, bool* done);
+
+// The same for one tensor whose places have travelled with something else, in a step that the caller has taken and in
+// which it posts kConsumed afterwards.
+std::optional<SharedHeap::Place> place_of(Group& group, const hvd_batch_tensor& tensor,
+                                          size_t element);
+// `places`: of all members, by local index.
+Coroutine reduce_at_places(Flow& flow, Group& group, const hvd_batch& batch,
+                           const Reduction& reduction, uint64_t step,
+                           std::span<const SharedHeap::Place> places);
 
 }  // namespace hvd::collectives

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <tuple>
 
+#include "collectives/algorithms/allreduce_local.h"
+#include "collectives/algorithms/allreduce_registered.h"
 #include "collectives/algorithms/small_allreduce.h"
 #include "collectives/kernels/reduction.h"
 
@@ -43,9 +45,11 @@ class NumberGather {
 };
 
 // A member posts it on its host before the data of a call.
-constexpr size_t kMostCounts = (kSmallBytes - sizeof(CallRecord)) / sizeof(int64_t);
+constexpr size_t kMostCounts =
+    (kSmallBytes - sizeof(CallRecord) - sizeof(SharedHeap::Place)) / sizeof(int64_t);
 struct Posted {
   CallRecord record;
+  SharedHeap::Place place;  // of the tensor of a large allreduce; no size: its memory is private
   int64_t counts[kMostCounts];  // of an alltoall
 };
 static_assert(sizeof(Posted) <= kSmallBytes);
@@ -63,6 +67,38 @@ bool goes_with_record(Group& group, const hvd_batch& batch, const Reduction& red
   const size_t most =
       std::min(kBytesOfAllMembers / group.local_count(), group.sub_region().chunk());
   return reduction.count * reduction.element <= most;
+}
+
+// A larger allreduce, which has its place or its first chunk in the step of the record.
+bool starts_with_record(const Group& group, const hvd_batch& batch, const Reduction& reduction) {
+  return batch.op == HVD_ALLREDUCE && group.size() > 1 &&
+         reduction.count * reduction.element > kSmallBytes;
+}
+
+// Posts the place of the tensor or packs its first chunk. Returns whether it has packed.
+bool start_large(Group& group, const hvd_batch& batch, const Reduction& reduction, uint64_t step,
+                 Posted& own) {
+  own.place = {};
+  if (may_be_registered(group, batch, reduction)) {
+    if (const auto place = place_of(group, batch.tensors[0], reduction.element)) own.place = *place;
+  }
+  if (own.place.size > 0) return false;
+  pack_first_chunk(group, batch, reduction, step);
+  return true;
+}
+
+Coroutine finish_large(Flow& flow, Group& group, const hvd_batch& batch, const Reduction& reduction,
+                       uint64_t step, bool is_packed) {
+  std::vector<SharedHeap::Place> places;
+  for (size_t i = 0; i < group.local_count(); ++i) {
+    places.push_back(posted_by(group, i, step).place);
+    if (places.back().size == 0) {
+      co_await allreduce_local_from(flow, group, batch, reduction, step, is_packed);
+      co_return;
+    }
+  }
+  co_await reduce_at_places(flow, group, batch, reduction, step, places);
+  group.post_all(kConsumed, step + 1);
 }
 
 void reduce_posted(Group& group, const hvd_batch& batch, const Reduction& reduction,
@@ -116,14 +152,20 @@ Coroutine compare_on_host(Flow& flow, Group& group, const hvd_batch& batch, Chec
     std::memcpy(memory.slot(group.local_index(), step), batch.tensors[0].input,
                 reduction.count * reduction.element);
   }
+  const bool is_large = !has_data && starts_with_record(group, batch, reduction);
+  const bool is_packed = is_large && start_large(group, batch, reduction, step, *own);
   group.post_small(step);
   SmallArrived arrived(group, step);
   co_await flow.until(arrived);
   compare_posted(group, step, call);
-  *is_complete = has_data && call.is_same;
-  if (*is_complete) reduce_posted(group, batch, reduction, step);
   // A member that has posted this step has finished the previous step.
   group.known_consumed = step;
+  *is_complete = (has_data || is_large) && call.is_same;
+  if (*is_complete && is_large) {
+    co_await finish_large(flow, group, batch, reduction, step, is_packed);
+    co_return;
+  }
+  if (*is_complete) reduce_posted(group, batch, reduction, step);
   group.post_all(kConsumed, step + 1);
 }
 
