@@ -349,6 +349,31 @@ TEST_CASE("a large allreduce sums memory that the ranks share, their own, and bo
   });
 }
 
+TEST_CASE("a group for which a host has no room fails on all its members alone") {
+  if (!hvd::test::has_builtin_links()) return;
+  World world(2, false);
+  std::deque<int32_t> others;
+  for (int i = 0; i < 240; ++i) {
+    others.push_back(world.group(0, {0}));
+    check_ok(Sum(others.back(), {1}).run(world[0]));
+  }
+  world.ranks().each([&](int rank) {
+    const int32_t group = world.group(rank, {0, 1}, "late");
+    for (int turn = 0; turn < 2; ++turn) {
+      check_has(Sum(group, {1}).run(world[rank]), Code::kUnavailable,
+                "group late: more than 240 process sets and groups at once share memory on this "
+                "host; remove some");
+    }
+    check_ok(world[rank].destroy_group(group));
+  });
+  check_ok(world[0].destroy_group(others.front()));
+  world.ranks().each([&](int rank) {
+    Sum sum(world.group(rank, {0, 1}), {1});
+    check_ok(sum.run(world[rank]));
+    CHECK(sum.output[0] == 2);
+  });
+}
+
 TEST_CASE("groups of the same ranks, and hvd_submit, advance in any order of the ranks") {
   FOR_BOTH_PLACES(has_hosts);
   World world(2, has_hosts);

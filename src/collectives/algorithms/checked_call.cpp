@@ -204,6 +204,8 @@ std::optional<std::pair<size_t, size_t>> differing_pair(std::span<const int64_t>
 Coroutine run_checked(Flow& flow, Group& group, const hvd_batch& batch, CheckedCall& call) {
   SubRegionOpen open(group);
   co_await flow.until(open);
+  call.failure = group.refusal();
+  if (!call.failure.ok()) co_return;
   bool is_complete = false;
   call.all_counts.clear();
   if (group.host_count() == 1) {

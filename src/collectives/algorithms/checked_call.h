@@ -23,6 +23,7 @@ struct CheckedCall {
   // The elements of an alltoall: to each member, then from each member. Empty: they follow from the record.
   std::vector<int64_t> counts;
 
+  Status failure;  // the host has no room for the group: nothing was compared
   bool is_same = false;
   std::vector<CallRecord> records;  // of all members, if they differ
   std::vector<int64_t> all_counts;  // `counts` of all members, one after another

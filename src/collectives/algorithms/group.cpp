@@ -94,16 +94,24 @@ InterHostAllreduce& Group::inter_host() {
 }
 
 bool Group::open_sub_region() {
-  if (sub_region_) return true;
+  if (sub_region_ || !refusal_.ok()) return true;
+  const bool may_refuse = may_be_refused && hosts_.size() == 1;
   SharedRegion& region = mesh_.host_links().region();
   const size_t size = SubRegion::size_for(local_count(), chunk_);
   if (is_leader() && !made_sub_region_) {
     made_sub_region_ = true;
     const Status made = region.make_sub_region(key_, size, static_cast<uint32_t>(local_count()));
-    if (!made.ok()) mesh_.fail(made.with_context(mesh_.describe(mesh_.rank())));
+    // An internal error reaches no other member.
+    if (!made.ok() && !(may_refuse && made.code() == Code::kUnavailable)) {
+      mesh_.fail(made.with_context(mesh_.describe(mesh_.rank())));
+    }
     mesh_.host_links().wake(local_mask_);
   }
   const auto index = region.find_sub_region(key_);
+  if (!index.ok() && may_refuse) {
+    refusal_ = index.status();
+    return true;
+  }
   if (!index.ok()) {
     mesh_.fail(index.status());
     return false;

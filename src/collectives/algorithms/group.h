@@ -52,8 +52,11 @@ class Group {
   size_t most_local() const { return most_local_; }
   InterHostAllreduce& inter_host();
 
-  // Creates or finds the sub-region, and returns whether it is mapped. A failure fails the mesh.
+  // Creates or finds the sub-region, and returns whether it is mapped. A failure fails the mesh. A group on one host
+  // that may be refused has the error in `refusal` instead, on all members.
   bool open_sub_region();
+  bool may_be_refused = false;
+  const Status& refusal() const { return refusal_; }
   const SubRegion& sub_region() const { return sub_region_; }
 
   // Reserves steps for an operation and returns the first.
@@ -93,6 +96,7 @@ class Group {
   SubRegion sub_region_;
   int sub_region_index_ = -1;
   bool made_sub_region_ = false;
+  Status refusal_;
   uint64_t step_ = 0;
   size_t fewest_local_ = 0;
   size_t most_local_ = 0;

@@ -17,6 +17,9 @@ constexpr size_t kPage = 4096;
 // Sub-regions are aligned to the largest page: kernels for 64-bit ARM have pages of up to 64 KiB.
 constexpr size_t kLargestPage = 64 * 1024;
 
+// The entries behind these have no memory: there the users of a sub-region find that there was no room for it.
+constexpr size_t kRooms = kSubRegions - 16;
+
 size_t round_up_to(size_t size, size_t to) { return (size + to - 1) / to * to; }
 
 size_t control_size(size_t rank_count) {
@@ -32,6 +35,12 @@ Status allocate(int fd, size_t offset, size_t size) {
                         errno);
   }
   return {};
+}
+
+Status no_room() {
+  return unavailable(
+      cat("more than ", kRooms,
+          " process sets and groups at once share memory on this host; remove some"));
 }
 
 GuardedFd create_region_file() {
@@ -119,24 +128,32 @@ Status SharedRegion::make_sub_region(uint64_t key, size_t size, uint32_t users) 
   if (size > header_->sub_region_size) {
     return internal_error("a group's sub-region is larger than those of the shared region");
   }
-  for (size_t i = 0; i < kSubRegions; ++i) {
-    SubRegionEntry& entry = header_->sub_regions[i];
-    auto expected = static_cast<uint32_t>(SubRegionState::kFree);
-    if (!entry.state.compare_exchange_strong(expected,
-                                             static_cast<uint32_t>(SubRegionState::kClaimed))) {
-      continue;
+  const auto claim = [this](size_t begin, size_t end) {
+    while (begin < end) {
+      auto expected = static_cast<uint32_t>(SubRegionState::kFree);
+      if (header_->sub_regions[begin].state.compare_exchange_strong(
+              expected, static_cast<uint32_t>(SubRegionState::kClaimed))) {
+        break;
+      }
+      ++begin;
     }
-    Status allocated =
-        allocate(file_.get(), header_->sub_regions_at + i * header_->sub_region_size, size);
-    entry.users.store(users);
-    entry.key.store(key);
-    entry.state.store(
-        static_cast<uint32_t>(allocated.ok() ? SubRegionState::kReady : SubRegionState::kRefused));
-    return allocated;
+    return begin;
+  };
+  size_t index = claim(0, kRooms);
+  Status made;
+  if (index < kRooms) {
+    made = allocate(file_.get(), header_->sub_regions_at + index * header_->sub_region_size, size);
+  } else {
+    made = no_room();
+    index = claim(index, kSubRegions);
+    if (index == kSubRegions) return internal_error(made.message());
   }
-  return unavailable(
-      cat("more than ", kSubRegions,
-          " process sets and groups at once share memory on this host; remove some"));
+  SubRegionEntry& entry = header_->sub_regions[index];
+  entry.users.store(users);
+  entry.key.store(key);
+  entry.state.store(
+      static_cast<uint32_t>(made.ok() ? SubRegionState::kReady : SubRegionState::kRefused));
+  return made;
 }
 
 Result<int> SharedRegion::find_sub_region(uint64_t key) const {
@@ -147,6 +164,11 @@ Result<int> SharedRegion::find_sub_region(uint64_t key) const {
     const auto state = static_cast<SubRegionState>(entry.state.load());
     if (state < SubRegionState::kReady) continue;
     if (state == SubRegionState::kReady) return static_cast<int>(i);
+    if (header_->sub_regions[i].users.fetch_sub(1) == 1) {
+      header_->sub_regions[i].key.store(0);
+      header_->sub_regions[i].state.store(static_cast<uint32_t>(SubRegionState::kFree));
+    }
+    if (i >= kRooms) return no_room();
     return unavailable("no memory is left to share on this host for another process set");
   }
   return -1;

@@ -85,8 +85,8 @@ class SharedRegion {
   size_t rank_count() const { return header_->rank_count; }
 
   // Claims a sub-region under a key for `users` ranks and reserves its memory. Only one rank of a
-  // group calls this. Without memory, the sub-region is refused: every find_sub_region() of the key
-  // fails.
+  // group calls this. Without memory or room, the sub-region is refused: find_sub_region() of the key
+  // fails, once for each user.
   Status make_sub_region(uint64_t key, size_t size, uint32_t users);
   // Returns the index of the sub-region, or -1 while it does not exist; an error when it was
   // refused.

@@ -105,6 +105,7 @@ Result<std::shared_ptr<const GroupMembers>> GroupRunner::create(std::string name
   group->key = key_of(ranks, ordinal);
   group->links = std::make_unique<collectives::Group>(*mesh_, kGroupId, std::move(ranks),
                                                       static_cast<uint32_t>(ordinal));
+  group->links->may_be_refused = true;
   const auto members = group->members;
   check_ends(*group);
   groups_.emplace(members->id, std::move(group));
@@ -208,6 +209,10 @@ void GroupRunner::end_trace(Group& group) {
 }
 
 void GroupRunner::finish(Group& group) {
+  if (!group.checked.failure.ok()) {
+    fail_calls(group, group.checked.failure.with_context(cat("group ", group.members->name)));
+    return;
+  }
   end_trace(group);
   Submission* const call = group.calls.front();
   group.calls.pop_front();
