@@ -19,6 +19,7 @@
 #include "launcher/job/device_count.h"
 #include "launcher/job/elastic_job.h"
 #include "launcher/link/join_queue.h"
+#include "launcher/output/metrics_port.h"
 #include "launcher/output/terminal_width.h"
 #include "launcher/plan/spares.h"
 #include "launcher/program/program.h"
@@ -27,6 +28,7 @@
 #include "net/tcp_transport.h"
 #include "rendezvous/server/descriptor_limit.h"
 #include "rendezvous/server/listening.h"
+#include "rendezvous/server/monitor.h"
 #include "rendezvous/server/thrown.h"
 
 namespace hvd::launcher {
@@ -204,6 +206,7 @@ int run_joined_job(const Options& options, const LaunchEvents& events) {
   if (!token.ok()) return refuse(token.status());
   auto wanted = wanted_hosts(settings);
   if (!wanted.ok()) return refuse(wanted.status());
+  if (events.metrics) events.metrics->set_token(rendezvous::Monitor::token(*token));
   // Anyone who reaches the port can take descriptors before the hosts join.
   rendezvous::raise_descriptor_limit();
   net::asio::io_context loop(1);

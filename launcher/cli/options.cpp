@@ -14,6 +14,7 @@
 #include "launcher/cli/unknown_command.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/output/line_tagger.h"
+#include "launcher/output/metrics_port.h"
 #include "launcher/plan/hosts.h"
 #include "launcher/plan/placeholders.h"
 #include "launcher/plan/rank_set.h"
@@ -329,6 +330,7 @@ Status check_values(const LaunchSettings& settings, const CommandLine& line) {
   HVD_RETURN_IF_ERROR(check_rows(settings, line));
   HVD_RETURN_IF_ERROR(check_exclusive(settings));
   HVD_RETURN_IF_ERROR(check_joining(settings));
+  HVD_RETURN_IF_ERROR(check_metrics_port(settings));
   HVD_RETURN_IF_ERROR(check_counted_slots(settings, line));
   HVD_RETURN_IF_ERROR(check_streams(settings, line));
   HVD_RETURN_IF_ERROR(check_elastic(settings, name));

@@ -153,7 +153,8 @@ void JobMetrics::take(const std::vector<std::string>& answers) {
 std::string JobMetrics::about_job(const HostTable& hosts, const std::string& job) const {
   std::string text;
   put_family(text, "job_info", "gauge", "The job, as labels.");
-  put_sample(text, "job_info", cat(job, ",version=\"", HVD_VERSION, "\""), "1");
+  const std::string name = name_.empty() ? "" : cat(",name=\"", escape_label(name_), "\"");
+  put_sample(text, "job_info", cat(job, name, ",version=\"", HVD_VERSION, "\""), "1");
   put_family(text, "job_restarts_total", "counter", "Earlier starts of the job (--max-restarts).");
   put_sample(text, "job_restarts_total", job, cat(restarts_));
   put_states(text, "ranks", "Ranks in a state, as horovodrun ps --json has them.",

@@ -22,8 +22,9 @@ std::optional<MetricsLevel> parse_metrics_level(std::string_view word);
 
 class JobMetrics {
  public:
-  // `job`: name of the job; `restarts`: number of its earlier launches.
-  JobMetrics(std::string job, uint32_t restarts) : job_(std::move(job)), restarts_(restarts) {}
+  // `job`: its id; `name`: --name, or empty; `restarts`: number of its earlier launches.
+  JobMetrics(std::string job, std::string name, uint32_t restarts)
+      : job_(std::move(job)), name_(std::move(name)), restarts_(restarts) {}
 
   // `answers`: by host, as Inspected::text; empty where none came in time.
   void take(const std::vector<std::string>& answers);
@@ -40,6 +41,7 @@ class JobMetrics {
   std::string about_job(const HostTable& hosts, const std::string& job) const;
 
   const std::string job_;
+  const std::string name_;
   const uint32_t restarts_;
   std::vector<Host> hosts_;  // as in the table
   bool has_notified_ = false;

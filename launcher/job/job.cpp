@@ -38,6 +38,7 @@
 #include "launcher/link/agent_link.h"
 #include "launcher/link/join_queue.h"
 #include "launcher/output/metrics_file.h"
+#include "launcher/output/metrics_server.h"
 #include "launcher/output/output.h"
 #include "launcher/output/output_style.h"
 #include "launcher/output/report.h"
@@ -110,6 +111,8 @@ class JobLaunch : private PolicyLaunch {
   std::vector<int> input_readers() const;
   void watch_start();
   void write_metrics();
+  void serve_metrics();
+  std::function<net::Task<std::string>()> metrics_text();
   void check_waits();
   std::string meanwhile(const RankExit& exit) const;
   std::optional<rendezvous::ScopeSizes> original_scopes() const;
@@ -162,6 +165,7 @@ class JobLaunch : private PolicyLaunch {
   std::optional<LoopWatch> loop_watch_;
   std::optional<HostShutdown> shutdown_;  // once the ranks are about to start
   std::shared_ptr<MetricsFile> metrics_file_;
+  std::shared_ptr<MetricsServer> metrics_server_;
   std::shared_ptr<StartWatch> start_watch_;  // once all ranks run
   std::unique_ptr<JobPolicy> policy_ = std::make_unique<ConstantSize>();
 };
@@ -263,7 +267,8 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       startup_(loop_, options, hosts_, host_jobs_, join_queue),
       first_hosts_(static_cast<int>(plan.hosts.size())),
       inspector_(loop_.get_executor(), options, hosts_,
-                 JobMetrics(job_name(identity_.number), generation)) {
+                 JobMetrics(job_name(identity_.number), options.settings.job.name.value_or(""),
+                            generation)) {
   for (HostRun& host : hosts_.hosts()) receive_events(host);
   hosts_.on_added([this](HostRun& host) {
     receive_events(host);
@@ -377,6 +382,7 @@ net::Task<int> JobLaunch::run_all() {
   timeout_.cancel();
   if (start_watch_) start_watch_->stop();
   if (metrics_file_) co_await MetricsFile::end(metrics_file_);
+  if (metrics_server_) co_await MetricsServer::end(metrics_server_);
   co_await policy_->end();
   end_cause_ = supervisor_.report();
   print_end(options_, hosts_, host_jobs_, supervisor_, has_met_, *output_);
@@ -410,6 +416,20 @@ void JobLaunch::watch_start() {
   net::asio::co_spawn(loop_, StartWatch::run(start_watch_), net::asio::detached);
 }
 
+// At the level of --metrics-level.
+std::function<net::Task<std::string>()> JobLaunch::metrics_text() {
+  const auto level = parse_metrics_level(options_.settings.output.metrics_level);
+  return
+      [this, level = level.value_or(MetricsLevel::kSummary)] { return inspector_.metrics(level); };
+}
+
+void JobLaunch::serve_metrics() {
+  if (events_.metrics == nullptr) return;
+  metrics_server_ =
+      std::make_shared<MetricsServer>(loop_.get_executor(), *events_.metrics, metrics_text());
+  metrics_server_->open();
+}
+
 void JobLaunch::write_metrics() {
   const auto& settings = options_.settings.output;
   if (settings.metrics_file.empty()) return;
@@ -421,10 +441,8 @@ void JobLaunch::write_metrics() {
                        " is no regular file, which a new one could replace; name another path"));
     return;
   }
-  const auto level = parse_metrics_level(settings.metrics_level).value_or(MetricsLevel::kSummary);
   metrics_file_ = std::make_shared<MetricsFile>(
-      loop_.get_executor(), settings.metrics_file,
-      [this, level] { return inspector_.metrics(level); },
+      loop_.get_executor(), settings.metrics_file, metrics_text(),
       [this](const std::string& sentence) { output_->print(sentence); });
   net::asio::co_spawn(loop_, MetricsFile::run(metrics_file_), net::asio::detached);
 }
@@ -589,6 +607,7 @@ void JobLaunch::start() {
   choose_policy();
   inspector_.open(*policy_);
   write_metrics();
+  serve_metrics();
   server_->show_launch([this] { return inspector_.states(); });
   loop_watch_.emplace(loop_.get_executor(), host_jobs_.lease_seconds(),
                       [](const std::string& sentence) { launcher::print_message(sentence); });

@@ -66,6 +66,8 @@ LaunchSettings::LaunchSettings(Settings table) : table_(std::move(table)) {
   table_.read("log_format", output.log_format);
   table_.read("metrics_file", output.metrics_file);
   table_.read("metrics_level", output.metrics_level);
+  table_.read("metrics_port", output.metrics_port);
+  table_.read("metrics_insecure", output.metrics_insecure);
   table_.read("on_failure", end.on_failure);
   table_.read("kill_grace", end.kill_grace);
   table_.read("end_signal", end.end_signal);

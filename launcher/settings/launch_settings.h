@@ -91,6 +91,8 @@ struct OutputOptions {
   bool fold = false;
   std::string log_format;
   std::string metrics_file, metrics_level;
+  std::optional<std::string> metrics_port;
+  bool metrics_insecure = false;
 };
 
 struct EndOptions {

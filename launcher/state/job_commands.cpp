@@ -177,6 +177,7 @@ std::string jobs_as_json(const StateView& view) {
       object["exit_code"] = record.exit_code;
       object["cause"] = record.cause;
     }
+    if (!record.metrics.empty() && life == JobLife::kRuns) object["metrics"] = record.metrics;
     object["command"] = record.command;
     object["directory"] = record.directory;
     text += object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

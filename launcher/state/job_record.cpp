@@ -96,7 +96,8 @@ std::string to_json(const JobRecord& record) {
                        {"launches", record.launches},
                        {"exit_code", record.exit_code},
                        {"cause", record.cause},
-                       {"has_output", record.has_output}};
+                       {"has_output", record.has_output},
+                       {"metrics", record.metrics}};
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -125,6 +126,7 @@ Result<JobRecord> parse_job_record(std::string_view text) {
   record.launches = small_number_of(object, "launches");
   record.exit_code = small_number_of(object, "exit_code");
   record.cause = text_of(object, "cause");
+  record.metrics = text_of(object, "metrics");
   record.has_output = object.value("has_output", Json()) == true;
   const bool is_state =
       record.state == "starting" || record.state == "running" || record.has_ended();

@@ -39,6 +39,7 @@ struct JobRecord {
   int32_t exit_code = 0;
   std::string cause;        // a sentence on the end, or empty
   bool has_output = false;  // its folder holds the output (log_files.h)
+  std::string metrics;      // where its metrics are served, such as "127.0.0.1:9400", or empty
 
   bool has_ended() const { return state == "ended"; }
 };

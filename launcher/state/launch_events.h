@@ -6,6 +6,8 @@
 
 namespace hvd::launcher {
 
+class MetricsPort;
+
 // Each function may be empty. All are called on the launch's thread.
 struct LaunchEvents {
   // All ranks of a launch run.
@@ -14,6 +16,8 @@ struct LaunchEvents {
   std::function<void(const std::string& cause)> on_end;
   // A socket that takes the output, as records of OutputChunk (protocol/record.h); -1: none does.
   int output = -1;
+  // Where the metrics are served; null: nowhere.
+  MetricsPort* metrics = nullptr;
 };
 
 }  // namespace hvd::launcher

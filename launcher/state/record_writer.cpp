@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "launcher/output/metrics_port.h"
 #include "launcher/output/report.h"
 #include "launcher/state/log_files.h"
 #include "launcher/state/log_reader.h"
@@ -107,6 +108,7 @@ class RecordProcess {
     }
     if (!folder_) return;
     record_.written = now();
+    if (!record_.metrics.empty()) show_target();
     if (record_.has_ended()) files_.finish();
     Status status = write_record(folder_, record_);
     if (!status.ok() && record_.has_ended()) {
@@ -114,6 +116,13 @@ class RecordProcess {
       status = write_record(folder_, record_);
     }
     if (!status.ok()) refuse_once(status);
+  }
+
+  void show_target() {
+    if (record_.has_ended())
+      remove_target(path_, record_.launcher);
+    else if (const Status status = write_target(path_, record_); !status.ok())
+      refuse_once(status);
   }
 
   void refuse_once(const Status& why) {
@@ -262,9 +271,14 @@ int record_job(const LaunchSettings& settings, std::span<const std::string> comm
                const std::function<int(const LaunchEvents&)>& run) {
   const std::string path =
       state_folder_path(settings.output.state_dir, environment_variable("HOME").value_or(""));
+  std::unique_ptr<MetricsPort> metrics;
   std::unique_ptr<RecordWriter> writer;
-  if (!path.empty() && !settings.job.dry_run)
-    writer = RecordWriter::start(path, new_record(settings, command), keeps_output(settings));
+  if (!settings.job.dry_run) metrics = MetricsPort::open(settings);
+  if (!path.empty() && !settings.job.dry_run) {
+    JobRecord record = new_record(settings, command);
+    if (metrics) record.metrics = metrics->target();
+    writer = RecordWriter::start(path, std::move(record), keeps_output(settings));
+  }
   const LaunchEvents events{.on_running =
                                 [&](int ranks) {
                                   if (writer) writer->running(ranks);
@@ -274,7 +288,8 @@ int record_job(const LaunchSettings& settings, std::span<const std::string> comm
                                 [&](const std::string& cause) {
                                   if (writer) writer->set_cause(cause);
                                 },
-                            .output = writer ? writer->output() : -1};
+                            .output = writer ? writer->output() : -1,
+                            .metrics = metrics.get()};
   const int exit_code = run(events);
   if (writer) writer->end(exit_code);
   return exit_code;

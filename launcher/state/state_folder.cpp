@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/settings.h"
@@ -21,6 +22,8 @@ namespace {
 constexpr char kRecord[] = "record.json";
 constexpr char kNewRecord[] = "record.new";
 constexpr std::string_view kEnding = ".job";
+constexpr std::string_view kTarget = ".metrics.json";
+constexpr std::string_view kNewTarget = ".metrics.json.new";
 constexpr size_t kMostRecord = 256 << 10;
 constexpr int64_t kDay = 24 * 3600;
 // A launcher that runs changes its folder once a minute.
@@ -53,6 +56,42 @@ Result<UniqueFd> own_folder_in(const UniqueFd& folder, const std::string& path,
   if (!own) return system_error(cat("cannot open ", printable(path), "/", printable(name)), errno);
   if (!is_own(own, S_IRWXG | S_IRWXO)) return not_private(cat(path, "/", name));
   return own;
+}
+
+// Replaces the file by one with this text: a reader sees one of them whole.
+Status write_whole(const UniqueFd& folder, const std::string& beside, const std::string& name,
+                   const std::string& text, mode_t mode) {
+  const UniqueFd file(::openat(folder.get(), beside.c_str(),
+                               O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode));
+  if (!file) return system_error("cannot write the record of this job", errno);
+  ::fchmod(file.get(), mode);  // whatever the umask
+  for (size_t written = 0; written < text.size();) {
+    const ssize_t size = ::write(file.get(), text.data() + written, text.size() - written);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return system_error("cannot write the record of this job", errno);
+    written += static_cast<size_t>(size);
+  }
+  if (::renameat(folder.get(), beside.c_str(), folder.get(), name.c_str()) != 0)
+    return system_error("cannot write the record of this job", errno);
+  return {};
+}
+
+// The file of file_sd beside the job's folder.
+std::string target_name(const ProcessIdentity& launcher) {
+  std::string name = job_folder_name(launcher);
+  name.resize(name.size() - kEnding.size());
+  return name.append(kTarget);
+}
+
+// A launcher that runs writes its target once a minute.
+void remove_old_targets(const UniqueFd& folder, int64_t now) {
+  for (const std::string& name : entries_of(folder)) {
+    struct stat status {};
+    if (!name.ends_with(kTarget) && !name.ends_with(kNewTarget)) continue;
+    if (::fstatat(folder.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (S_ISREG(status.st_mode) && now - status.st_mtim.tv_sec > kFresh)
+      ::unlinkat(folder.get(), name.c_str(), 0);
+  }
 }
 
 std::vector<std::string> job_folders(const UniqueFd& folder) {
@@ -108,20 +147,22 @@ Result<UniqueFd> open_job_folder(const std::string& path, const ProcessIdentity&
 }
 
 Status write_record(const UniqueFd& folder, const JobRecord& record) {
-  const UniqueFd file(::openat(folder.get(), kNewRecord,
-                               O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
-                               S_IRUSR | S_IWUSR));
-  const std::string text = to_json(record) + "\n";
-  if (!file) return system_error("cannot write the record of this job", errno);
-  for (size_t written = 0; written < text.size();) {
-    const ssize_t size = ::write(file.get(), text.data() + written, text.size() - written);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return system_error("cannot write the record of this job", errno);
-    written += static_cast<size_t>(size);
-  }
-  if (::renameat(folder.get(), kNewRecord, folder.get(), kRecord) != 0)
-    return system_error("cannot write the record of this job", errno);
-  return {};
+  return write_whole(folder, kNewRecord, kRecord, to_json(record) + "\n", S_IRUSR | S_IWUSR);
+}
+
+Status write_target(const std::string& path, const JobRecord& record) {
+  HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_state_folder(path));
+  const std::string name = target_name(record.launcher);
+  using Json = nlohmann::json;
+  const Json groups = Json::array({Json::object({{"targets", Json::array({record.metrics})}})});
+  const std::string text = groups.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return write_whole(folder, name + ".new", name, text + "\n",
+                     S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
+}
+
+void remove_target(const std::string& path, const ProcessIdentity& launcher) {
+  const auto folder = open_state_folder(path);
+  if (folder.ok()) ::unlinkat(folder->get(), target_name(launcher).c_str(), 0);
 }
 
 Result<JobRecord> read_record(const UniqueFd& folder) {
@@ -163,6 +204,7 @@ Result<std::vector<JobRecord>> read_records(const std::string& path, size_t* unr
 void remove_old_jobs(const std::string& path, int64_t now, size_t most) {
   const auto folder = open_state_folder(path);
   if (!folder.ok()) return;
+  remove_old_targets(*folder, now);
   std::vector<std::pair<int64_t, std::string>> jobs;  // by the last change
   for (const std::string& name : job_folders(*folder)) {
     struct stat status {};

@@ -31,11 +31,16 @@ Result<UniqueFd> open_job_folder(const std::string& path, const ProcessIdentity&
 Status write_record(const UniqueFd& folder, const JobRecord& record);
 Result<JobRecord> read_record(const UniqueFd& folder);
 
+// A file beside the job's folder by which Prometheus finds its metrics (file_sd), named as the folder, with ".json". It is
+// no file in the folder: file_sd takes patterns for names of files, not of folders. Other users may read it.
+Status write_target(const std::string& path, const JobRecord& record);
+void remove_target(const std::string& path, const ProcessIdentity& launcher);
+
 // All records, oldest first. No directory is no error. `unreadable`: folders whose record cannot be read.
 Result<std::vector<JobRecord>> read_records(const std::string& path, size_t* unreadable = nullptr);
 
 // Removes jobs that are older than kKeptDays, and the oldest ones beyond kMostJobs; never one that gave a sign within
-// the last three minutes.
+// the last three minutes. Also removes the targets of launchers that have given none.
 void remove_old_jobs(const std::string& path, int64_t now, size_t most = kMostJobs);
 
 // Opens a directory below a directory; not through a symbolic link.

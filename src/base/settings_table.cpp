@@ -423,7 +423,19 @@ constexpr Setting kOutput[] = {
      .value = "LEVEL",
      .default_value = "summary",
      .choices = "summary,host,rank",
-     .help = "Samples in it: of the job, also of each host, or also of each rank."},
+     .help = "Samples in it, and at --metrics-port: of the job, also of each host, or also of each "
+             "rank."},
+    {.key = "metrics_port",
+     .flags = "--metrics-port",
+     .config_key = "metrics.port",
+     .value = "[HOST:]PORT",
+     .help = "Port on this machine, or address, where Prometheus finds the metrics; 0: a free one, "
+             "which ps -a --json shows."},
+    {.key = "metrics_insecure",
+     .flags = "--metrics-insecure",
+     .config_key = "metrics.insecure",
+     .type = kFlag,
+     .help = "Let every machine that reaches the HOST of --metrics-port read the metrics."},
 };
 
 constexpr Setting kEnd[] = {

@@ -3,10 +3,13 @@
 
 import contextlib
 import hmac
+import http.client
+import json
 import pathlib
 import resource
 import secrets
 import socket
+import ssl
 import struct
 import sys
 
@@ -387,6 +390,33 @@ def test_a_launcher_with_a_certificate_takes_the_token_and_the_certificate():
                 job, job.join() if by == "token" else job.join("--ca", certificate, address=f"https://localhost:{port}")
             )
             expect(not secrets_in(job.relay.recorded, job.token, "HOROVOD_JOB_SECRET"), by)
+
+
+def test_metrics_for_other_machines_need_tls_and_the_monitor_token():
+    folder = scratch()
+    certificate, key = certify(folder, "localhost")
+    flags = ["--tls-cert", certificate, "--tls-key", key, "--metrics-port", "0.0.0.0:0"]
+    state = folder / "state"
+    with joining("sh", "-c", "echo ready; exec sleep 600", flags=flags, HOROVOD_STATE_DIR=str(state)) as job:
+        job.join()
+        job.job.wait_for("ready")
+        (file,) = state.glob("*.metrics.json")
+        (group,) = json.loads(file.read_text())
+        port = int(group["targets"][0].rpartition(":")[2])
+        context = ssl.create_default_context(cafile=certificate)
+
+        def status(path, given="", secure=True):
+            kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+            client = kind("localhost", port, timeout=10, **({"context": context} if secure else {}))
+            client.request("GET", path, headers={"Authorization": given} if given else {})
+            reply = client.getresponse()
+            return reply.status, reply.read().decode()
+
+        expect(status("/metrics")[0] == 401 and status("/metrics", "Bearer x")[0] == 401, "without the token")
+        expect(status("/healthz") == (200, "ok\n") and status("/metrics", secure=False)[0] == 426, "in plain text")
+        token = hmac.digest(bytes.fromhex(job.token), b"horovod-rendezvous-1 monitor\n", "sha256").hex()
+        code, text = status("/metrics", f"Bearer {token}")
+        expect(code == 200 and "horovod_ranks_up" in text and job.token not in text, text)
 
 
 def by_another_program(port, token, suites):

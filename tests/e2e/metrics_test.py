@@ -1,7 +1,9 @@
 #!/usr/bin/python3 -B
-"""`horovodrun metrics` and --metrics-file: what ranks count and use, without asking them."""
+"""`horovodrun metrics`, --metrics-file and --metrics-port: what ranks count and use, without asking them."""
 
+import json
 import shutil
+import urllib.request
 
 from harness import *
 
@@ -43,12 +45,15 @@ def metrics_of(job, level):
     seen = ask("metrics", "--level", level, job.process.pid)
     took = time.monotonic() - began
     expect(seen.returncode == 0 and took < 1.5, (took, seen))
-    if shutil.which("promtool"):
-        checked = subprocess.run(
-            ["promtool", "check", "metrics"], input=seen.stdout, capture_output=True, text=True, check=False
-        )
-        expect(checked.returncode == 0 and not checked.stderr, f"{level}: {checked}")
+    by_promtool("metrics", text=seen.stdout)
     return samples(seen.stdout)
+
+
+def by_promtool(*words, text=None):
+    """Fails where promtool, if it is there, finds fault."""
+    if shutil.which("promtool"):
+        checked = subprocess.run(["promtool", "check", *words], input=text, capture_output=True, text=True, check=False)
+        expect(checked.returncode == 0 and not checked.stderr, checked)
 
 
 @world()
@@ -111,6 +116,45 @@ def test_a_file_that_cannot_be_written_is_one_sentence():
     expect(job.err.count("cannot write /no/such/folder/job.prom (--metrics-file): ") == 1, job.describe())
     wrong = ask("metrics", "--level", "all")
     expect(wrong.returncode == 2 and "summary|host|rank" in wrong.stderr, wrong)
+
+
+def test_prometheus_finds_a_port_that_stays_over_restarts():
+    folder = scratch()
+    environment = clean_environment(HOROVOD_STATE_DIR=str(folder / "state"))
+    program = f"if mkdir {folder}/first; then exit 1; fi; echo ready; exec sleep 600"
+    flags = ("-np", 1, "--name", "served", "--max-restarts", 1, "--metrics-port")
+    job = Job(*flags, 0, "sh", "-c", program, environment=environment)
+    job.wait_for("ready", 1, 60)
+    (file,) = (folder / "state").glob("*.metrics.json")
+    (group,) = json.loads(file.read_text())
+    (target,) = group["targets"]
+    expect(target.startswith("127.0.0.1:") and file.stat().st_mode & 0o777 == 0o644, file.read_text())
+    listed = Job("ps", "-a", "--json", environment=environment)
+    listed.ends_with(0)
+    expect(json.loads(listed.out)["metrics"] == target, listed.describe())
+    get = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+    text = get(f"http://{target}/metrics", timeout=5).read().decode()
+    by_promtool("metrics", text=text)
+    found = samples(text)
+    expect(found["horovod_ranks_up"] == 1 and found["horovod_job_restarts_total"] == 1, text)
+    expect('name="served"' in text and str(folder) not in text and "sleep" not in text, text)
+    accepts = urllib.request.Request(f"http://{target}/metrics", headers={"Accept": "application/openmetrics-text"})
+    expect(get(accepts, timeout=5).read().endswith(b"# EOF\n"), "OpenMetrics")
+    expect(get(f"http://{target}/healthz", timeout=5).read() == b"ok\n", "/healthz")
+    config = folder / "prometheus.yml"
+    config.write_text(
+        f"scrape_configs:\n  - job_name: horovod\n    file_sd_configs:\n      - files: ['{folder}/state/*.json']\n"
+    )
+    by_promtool("config", config)
+    taken = Job("-np", 1, "--metrics-port", target, "true", environment=environment)
+    taken.ends_with(0)
+    expect(taken.err.count("metrics are not served at --metrics-port") == 1, taken.describe())
+    job.signal(signal.SIGINT)
+    job.wait()
+    expect(not file.exists(), f"{file} outlived its job")
+    refused = Job("-np", 1, "--metrics-port", "0.0.0.0:0", "true")
+    refused.ends_with(2)
+    one_sentence(refused, "other machines can reach --metrics-port 0.0.0.0:0: .* --metrics-insecure")
 
 
 if __name__ == "__main__":

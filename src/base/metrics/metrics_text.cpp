@@ -1,5 +1,6 @@
 #include "base/metrics/metrics_text.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string_view>
@@ -115,6 +116,25 @@ void put_sample(std::string& text, std::string_view name, std::string_view label
                 std::string_view value) {
   text += cat("horovod_", name, labels.empty() ? "" : "{", labels, labels.empty() ? " " : "} ",
               value, '\n');
+}
+
+std::string open_metrics_text(std::string_view text) {
+  constexpr std::string_view kTotal = "_total", kHelp = "# HELP ", kType = "# TYPE ";
+  std::string open;
+  open.reserve(text.size() + 8);
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end);
+    // The family of a counter is named without the ending of its samples.
+    const bool is_about = line.starts_with(kHelp) || line.starts_with(kType);
+    const size_t name_end = is_about ? line.find(' ', kHelp.size()) : std::string_view::npos;
+    if (is_about && line.substr(0, name_end).ends_with(kTotal))
+      open.append(line.substr(0, name_end - kTotal.size())).append(line.substr(name_end));
+    else
+      open.append(line);
+  }
+  return open.append("# EOF\n");
 }
 
 std::string metrics_text(All all) {

@@ -15,6 +15,8 @@ struct LabelledMetrics {
   const Metrics* metrics;
 };
 std::string metrics_text(std::span<const LabelledMetrics> all);
+// The same text in OpenMetrics' format, version 1.0.0.
+std::string open_metrics_text(std::string_view text);
 
 // The parts of such a text. Names are without "horovod_".
 void put_family(std::string& text, std::string_view name, std::string_view type,

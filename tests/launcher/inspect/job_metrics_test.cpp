@@ -40,7 +40,7 @@ size_t count(std::string_view text, std::string_view part) {
 
 TEST_CASE("each level adds samples of hosts and ranks, and the sums are the same") {
   HostTable hosts(*plan_slots({{"a", "", 2}, {"b", "", 1}}, {}));
-  JobMetrics metrics("00ff", 2);
+  JobMetrics metrics("00ff", "mnist", 2);
   metrics.take(
       {encode(host_of({rank_of(0, 1'000'000), rank_of(1, 500'000, RankActivity::kStopped)}, 4)),
        encode(host_of({rank_of(2, 250'000)}, 3))});
@@ -71,7 +71,7 @@ TEST_CASE("each level adds samples of hosts and ranks, and the sums are the same
 
 TEST_CASE("a host that does not answer keeps its counts, and its ranks are not up") {
   HostTable hosts(*plan_slots({{"a", "", 1}, {"b", "", 1}}, {}));
-  JobMetrics metrics("1", 0);
+  JobMetrics metrics("1", "", 0);
   const std::string a = encode(host_of({rank_of(0, 1'000'000)}, 4));
   metrics.take({a, encode(host_of({rank_of(1, 1'000'000)}, 4))});
   metrics.take({a, ""});
@@ -92,7 +92,7 @@ TEST_CASE("metrics of a host that came back are those of one host, and only rank
   HostTable hosts(*plan_slots({{"a", "", 1}, {"a", "", 1}}, {}));
   const JobStates elastic{.generation = 1,
                           .rank_of = [](int number) { return number == 1 ? 0 : -1; }};
-  JobMetrics metrics("1", 0);
+  JobMetrics metrics("1", "", 0);
   metrics.take({encode(host_of({rank_of(0, 1'000'000, RankActivity::kEnded)}, 1)),
                 encode(host_of({rank_of(1, 2'000'000)}, 1))});
   const std::string text = metrics.text(hosts, elastic, MetricsLevel::kRanks);
@@ -104,7 +104,7 @@ TEST_CASE("metrics of a host that came back are those of one host, and only rank
 
 TEST_CASE("One sentence names the first rank that counts where nobody reads") {
   HostTable hosts(*plan_slots({{"a", "", 2}}, {}));
-  JobMetrics metrics("1", 0);
+  JobMetrics metrics("1", "", 0);
   RankMetrics foreign = rank_of(0, 1);
   foreign.has_counters = 0;  // a program that never calls hvd.init()
   RankMetrics unread = foreign;
@@ -121,7 +121,7 @@ TEST_CASE("A broken answer of an agent counts as none") {
   HostTable hosts(*plan_slots({{"a", "", 1}}, {}));
   const std::string right = encode(host_of({rank_of(0, 1)}, 1));
   for (size_t size = 0; size < right.size(); size += 97) {
-    JobMetrics metrics("1", 0);
+    JobMetrics metrics("1", "", 0);
     metrics.take({right.substr(0, size)});
     const std::string text = metrics.text(hosts, kConstant, MetricsLevel::kHosts);
     CHECK(has_sample(text, "horovod_host_up{job_id=\"1\",host=\"a\"} 0"));

@@ -144,6 +144,29 @@ TEST_CASE("old jobs are removed, and the oldest ones of too many, but none that 
   CHECK(fs::exists(fs::path(state.path) / "other-things"));
 }
 
+TEST_CASE("the target of a job is a file for Prometheus, until its launcher gives no sign") {
+  const State state;
+  JobRecord record = state.add(1, 100, "", "running");
+  record.metrics = "127.0.0.1:9400";
+  REQUIRE(write_target(state.path, record).ok());
+  REQUIRE(write_target(state.path, record).ok());
+  const fs::path file = fs::path(state.path) / "b_boot_1_7.metrics.json";
+  std::ifstream stream(file);
+  const std::string text((std::istreambuf_iterator<char>(stream)), {});
+  CHECK(text == "[{\"targets\":[\"127.0.0.1:9400\"]}]\n");
+  CHECK((fs::status(file).permissions() & fs::perms::others_read) != fs::perms::none);
+  CHECK(std::distance(fs::directory_iterator(state.path), {}) == 2);
+  const int64_t now = std::time(nullptr);
+  remove_old_jobs(state.path, now);
+  CHECK(fs::exists(file));
+  remove_old_jobs(state.path, now + 200);
+  CHECK_FALSE(fs::exists(file));
+  CHECK(read_records(state.path).value_or({}).size() == 1);
+  REQUIRE(write_target(state.path, record).ok());
+  remove_target(state.path, record.launcher);
+  CHECK_FALSE(fs::exists(file));
+}
+
 TEST_CASE("a name means the job that runs, or else the newest one") {
   const State state;
   state.add(1, 100, "train");

@@ -1,0 +1,73 @@
+// Answers GET /metrics and /healthz at the port of --metrics-port, one request per connection. Bounds the number of
+// connections and the time of each, and asks for the metrics once a second at most, however many clients there are.
+// JobLaunch owns it. Lives on the launch's loop.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "launcher/output/metrics_port.h"
+#include "net/asio.h"
+#include "net/http.h"
+#include "net/notification.h"
+#include "net/tls/accepted_socket.h"
+
+namespace hvd::launcher {
+
+struct MetricsServerLimits {
+  // One more connection ends the oldest.
+  size_t connections = 64;
+  std::chrono::milliseconds connection{10'000};
+};
+
+class MetricsServer : public std::enable_shared_from_this<MetricsServer> {
+ public:
+  using Text = std::function<net::Task<std::string>()>;
+  // `port` outlives this object. `text`: the metrics in Prometheus's format.
+  MetricsServer(net::asio::any_io_executor executor, const MetricsPort& port, Text text,
+                MetricsServerLimits limits = {});
+
+  void open();
+  // No call of `text` runs afterwards.
+  static net::Task<void> end(std::shared_ptr<MetricsServer> server);
+
+ private:
+  struct Connection;
+  struct Reply {
+    int status = 200;
+    std::string text;
+    std::string_view type = "text/plain; charset=utf-8";
+  };
+
+  static net::Task<void> accept(std::shared_ptr<MetricsServer> self);
+  static net::Task<void> serve(std::shared_ptr<MetricsServer> self,
+                               std::shared_ptr<Connection> connection);
+  void take(net::AcceptedSocket socket);
+  net::Task<std::optional<Reply>> answer(Connection& connection);
+  net::Task<Reply> reply_to(const net::HttpRequestParser& request);
+  net::Task<std::string> recent_text();
+
+  using Acceptor = net::asio::basic_socket_acceptor<net::asio::generic::stream_protocol>;
+  const net::asio::any_io_executor executor_;
+  const MetricsPort& port_;
+  const Text text_;
+  const MetricsServerLimits limits_;
+  Acceptor acceptor_;
+  net::asio::steady_timer pause_;
+  net::Notification changed_;
+  std::deque<std::weak_ptr<Connection>> connections_;  // in the order of their begin
+  std::string recent_;
+  Clock::time_point valid_until_ = Clock::time_point::min();
+  size_t running_ = 0;  // coroutines that serve
+  bool is_asking_ = false;
+  bool is_over_ = false;
+};
+
+}  // namespace hvd::launcher
