@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "launcher/output/line_folder.h"
 #include "launcher/plan/rank_set.h"
 
 namespace hvd::launcher {
@@ -59,19 +58,6 @@ std::optional<InitWaits::Wait> InitWaits::of(int rank) const {
     if (!wait.missing.empty()) return wait;
   }
   return {};
-}
-
-std::string ranks_on_hosts(const std::vector<int>& ranks, const std::vector<std::string>& host_of) {
-  constexpr size_t kMostHosts = 3;
-  std::vector<std::string> hosts;
-  for (const int rank : ranks) {
-    const std::string& host = host_of[static_cast<size_t>(rank)];
-    if (std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
-  }
-  const size_t more = hosts.size() > kMostHosts ? hosts.size() - kMostHosts : 0;
-  hosts.resize(hosts.size() - more);
-  return cat(ranks.size() == 1 ? "rank " : "ranks ", ranks_text(ranks), " on ", join(hosts, ", "),
-             more > 0 ? cat(" and ", more, more == 1 ? " more host" : " more hosts") : "");
 }
 
 }  // namespace hvd::launcher

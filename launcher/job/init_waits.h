@@ -50,7 +50,4 @@ class InitWaits {
   std::map<std::string, Start> starts_;  // by the names of their reports
 };
 
-// "rank 3 on b", "ranks 0-2 on a and b": at most three hosts. `host_of`: by rank.
-std::string ranks_on_hosts(const std::vector<int>& ranks, const std::vector<std::string>& host_of);
-
 }  // namespace hvd::launcher

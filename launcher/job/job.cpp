@@ -20,6 +20,7 @@
 #include "launcher/allocation/host_choice.h"
 #include "launcher/cli/setting_remarks.h"
 #include "launcher/cli/unknown_command.h"
+#include "launcher/hang/hang_watch.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/job/elastic_job.h"
 #include "launcher/job/end_report.h"
@@ -110,6 +111,9 @@ class JobLaunch : private PolicyLaunch {
   void start_input();
   std::vector<int> input_readers() const;
   void watch_start();
+  void watch_hangs();
+  void on_hang(HangRule::Finding::Kind kind, const std::string& sentence);
+  net::Task<void> show_stacks();
   void write_metrics();
   void serve_metrics();
   std::function<net::Task<std::string>()> metrics_text();
@@ -167,6 +171,7 @@ class JobLaunch : private PolicyLaunch {
   std::shared_ptr<MetricsFile> metrics_file_;
   std::shared_ptr<MetricsServer> metrics_server_;
   std::shared_ptr<StartWatch> start_watch_;  // once all ranks run
+  std::shared_ptr<HangWatch> hang_watch_;    // the same
   std::unique_ptr<JobPolicy> policy_ = std::make_unique<ConstantSize>();
 };
 
@@ -176,6 +181,7 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on_output(int rank, OutputStream stream, ByteView bytes) override {
     job.has_output_ = true;
     if (job.start_watch_) job.start_watch_->hide_line();
+    if (job.hang_watch_) job.hang_watch_->has_written(rank);
     job.output_->write(rank, stream, bytes);
   }
   void on_output_end(int rank, OutputStream stream) override { job.output_->end(rank, stream); }
@@ -199,6 +205,8 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on_mpi_loaded(const std::string& library) override { job.report_lone_mpi(host, library); }
   void on_joined(const Joined& joined) override {
     job.has_met_ = true;
+    // Ranks that use this project report their stalls themselves.
+    if (job.hang_watch_) job.hang_watch_->stop();
     run.joined(joined);
     // --check-build -H runs a world of one rank on each host: that is no error.
     if (is_question(job.options_)) return;
@@ -381,6 +389,7 @@ net::Task<int> JobLaunch::run_all() {
   cause_.cancel();
   timeout_.cancel();
   if (start_watch_) start_watch_->stop();
+  if (hang_watch_) hang_watch_->stop();
   if (metrics_file_) co_await MetricsFile::end(metrics_file_);
   if (metrics_server_) co_await MetricsServer::end(metrics_server_);
   co_await policy_->end();
@@ -430,6 +439,34 @@ void JobLaunch::serve_metrics() {
   metrics_server_->open();
 }
 
+// The ranks of an elastic job come and go.
+void JobLaunch::watch_hangs() {
+  const double limit = options_.settings.end.hang_warning;
+  const bool has_init = waits_.has_begun();
+  if (limit == 0 || history_ || has_init || plan_.size() < 2 || is_question(options_)) return;
+  if (options_.settings.environment.independent) return;
+  hang_watch_ = std::make_shared<HangWatch>(
+      loop_.get_executor(), hosts_, limit,
+      parse_hang_reaction(options_.settings.end.on_hang).value_or(HangReaction::kWarn),
+      [this](InspectDetail detail) { return inspector_.ask(detail); },
+      [this](HangRule::Finding::Kind kind, const std::string& sentence) {
+        on_hang(kind, sentence);
+      });
+  net::asio::co_spawn(loop_, HangWatch::run(hang_watch_), net::asio::detached);
+}
+
+void JobLaunch::on_hang(HangRule::Finding::Kind kind, const std::string& sentence) {
+  using enum HangRule::Finding::Kind;
+  if (supervisor_.is_ending()) return;
+  if (kind == kStop) {
+    return act(supervisor_.end_job(
+        kExitTimeout, cat("the job hangs and was ended (--on-hang stop): ", sentence), -1));
+  }
+  output_->print(kind == kWait ? sentence : cat("the job hangs: ", sentence));
+  if (kind == kHang && parse_hang_reaction(options_.settings.end.on_hang) == HangReaction::kDump)
+    net::asio::co_spawn(loop_, show_stacks(), net::asio::detached);
+}
+
 void JobLaunch::write_metrics() {
   const auto& settings = options_.settings.output;
   if (settings.metrics_file.empty()) return;
@@ -470,6 +507,7 @@ std::string JobLaunch::meanwhile(const RankExit& exit) const {
 // Once all ranks run.
 void JobLaunch::start_input() {
   watch_start();
+  watch_hangs();
   if (events_.on_running) events_.on_running(hosts_.size());
   std::vector<int> readers = input_readers();
   if (readers.empty()) return;
@@ -757,6 +795,11 @@ void JobLaunch::end_job(int exit_code, const std::string& sentence, int rank) {
 
 // Shows first what the ranks were doing.
 net::Task<void> JobLaunch::time_out(double seconds) {
+  co_await show_stacks();
+  act(supervisor_.on_timeout(seconds));
+}
+
+net::Task<void> JobLaunch::show_stacks() {
   const std::vector<std::string> texts = co_await inspector_.stacks();
   for (size_t host = 0; host < texts.size(); ++host) {
     const HostRun& run = hosts_.host(static_cast<int>(host));
@@ -767,7 +810,6 @@ net::Task<void> JobLaunch::time_out(double seconds) {
     output_->print(cat("where the ranks of host ", run.name(), " are:\n",
                        std::string_view(texts[host]).substr(0, texts[host].size() - 1)));
   }
-  act(supervisor_.on_timeout(seconds));
 }
 
 // Ranks that load MPI without a server of PMIx have each a world of their own, and look like success.

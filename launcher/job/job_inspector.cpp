@@ -33,8 +33,10 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
                     if (host.is_over() || host.link() == nullptr || !silence_of(host).empty()) {
                       return false;
                     }
-                    if (detail != InspectDetail::kProcess && detail != InspectDetail::kMetrics)
-                      stack_tool_.offer_to(host.number(), *host.link());
+                    const bool is_of_kernel = detail == InspectDetail::kProcess ||
+                                              detail == InspectDetail::kMetrics ||
+                                              detail == InspectDetail::kSigns;
+                    if (!is_of_kernel) stack_tool_.offer_to(host.number(), *host.link());
                     host.link()->inspect(question, detail);
                     return true;
                   }),

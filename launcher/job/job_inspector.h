@@ -35,6 +35,8 @@ class JobInspector {
   net::Task<std::vector<std::string>> activities() {
     return inspection_.run(InspectDetail::kActivity);
   }
+  // The same as the bytes of host_signs.h.
+  net::Task<std::vector<std::string>> ask(InspectDetail detail) { return inspection_.run(detail); }
 
   // The job's metrics in Prometheus's format, within a second.
   net::Task<std::string> metrics(MetricsLevel level);

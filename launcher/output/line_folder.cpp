@@ -99,4 +99,17 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return text;
 }
 
+std::string ranks_on_hosts(const std::vector<int>& ranks, const std::vector<std::string>& host_of) {
+  constexpr size_t kMostHosts = 3;
+  std::vector<std::string> hosts;
+  for (const int rank : ranks) {
+    const std::string& host = host_of[static_cast<size_t>(rank)];
+    if (std::ranges::find(hosts, host) == hosts.end()) hosts.push_back(host);
+  }
+  const size_t more = hosts.size() > kMostHosts ? hosts.size() - kMostHosts : 0;
+  hosts.resize(hosts.size() - more);
+  return cat(ranks.size() == 1 ? "rank " : "ranks ", ranks_text(ranks), " on ", join(hosts, ", "),
+             more > 0 ? cat(" and ", more, more == 1 ? " more host" : " more hosts") : "");
+}
+
 }  // namespace hvd::launcher

@@ -69,5 +69,7 @@ class LineFolder {
 
 // "0-3,5".
 std::string ranks_text(const std::vector<int>& ranks);
+// "rank 3 on b", "ranks 0-2 on a and b": at most three hosts. `host_of`: by rank.
+std::string ranks_on_hosts(const std::vector<int>& ranks, const std::vector<std::string>& host_of);
 
 }  // namespace hvd::launcher

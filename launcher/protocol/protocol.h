@@ -117,13 +117,16 @@ struct EndRank {
 };
 // How an agent describes a rank: its first process; also the processes below that, and their Python stacks; one line
 // about the busiest of them; as kStacks with the frames of libraries, for which py-spy briefly stops the process; or
-// what it has counted and used, as the bytes of host_metrics.h.
+// what it has counted and used, as the bytes of host_metrics.h; or whether it moves, and where it is, as the bytes of
+// host_signs.h.
 enum class InspectDetail : uint8_t {
   kProcess = 0,
   kStacks = 1,
   kActivity = 2,
   kNativeStacks = 3,
-  kMetrics = 50
+  kMetrics = 50,
+  kSigns = 51,
+  kPlaces = 52
 };
 // Describe the ranks' processes. Answered by Inspected.
 struct Inspect {

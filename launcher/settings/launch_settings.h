@@ -102,6 +102,8 @@ struct EndOptions {
   std::optional<double> timeout;
   Chosen<double> lease;
   Chosen<double> host_timeout;
+  double hang_warning = 0;
+  std::string on_hang;
 };
 
 struct LauncherOptions {

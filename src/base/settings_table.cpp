@@ -485,6 +485,23 @@ constexpr Setting kEnd[] = {
      .help = "Time without an answer after which a host is lost; default: --lease, 3 if elastic, "
              "12 in a "
              "Slurm step."},
+    {.key = "hang_warning",
+     .flags = "--hang-warning",
+     .variable = "HOROVOD_HANG_WARNING",
+     .type = kDouble,
+     .value = "SECONDS",
+     .default_value = "120",
+     .range = NumberRange{0, 1e7},
+     .help = "Time in which no rank moves, while one waits in a collective, until a report names "
+             "the places of all; 0: never."},
+    {.key = "on_hang",
+     .flags = "--on-hang",
+     .variable = "HOROVOD_ON_HANG",
+     .value = "REACTION",
+     .default_value = "warn",
+     .choices = "warn,dump,stop",
+     .help = "Reaction to such a hang: warn, dump all stacks, or stop the job after twice the "
+             "time."},
 };
 
 constexpr Setting kLauncher[] = {

@@ -38,17 +38,35 @@ uint64_t number_at(const std::vector<std::string>& fields, size_t field) {
   return static_cast<uint64_t>(std::max<int64_t>(parse_int(fields[field]).value_or(0), 0));
 }
 
-void add_stat(const std::string& folder, ProcessUsage& usage) {
+// The fields behind the name; empty when the process has ended.
+std::vector<std::string> read_fields(const std::string& folder) {
   const std::string stat = read_proc_file(folder + "stat");
   const size_t name_end = stat.rfind(") ");
-  if (name_end == std::string::npos) return;
-  const std::vector<std::string> fields = split(std::string_view(stat).substr(name_end + 2), ' ');
-  if (fields.size() < static_cast<size_t>(StatField::kFields)) return;
-  const auto at = [&](StatField field) { return number_at(fields, static_cast<size_t>(field)); };
-  const uint64_t ticks = at(StatField::kUserTicks) + at(StatField::kSystemTicks) +
-                         at(StatField::kUserTicksOfChildren) +
-                         at(StatField::kSystemTicksOfChildren);
-  usage.cpu_microseconds += ticks * kMicroseconds / static_cast<uint64_t>(::sysconf(_SC_CLK_TCK));
+  if (name_end == std::string::npos) return {};
+  std::vector<std::string> fields = split(std::string_view(stat).substr(name_end + 2), ' ');
+  if (fields.size() < static_cast<size_t>(StatField::kFields)) fields.clear();
+  return fields;
+}
+
+uint64_t field_of(const std::vector<std::string>& fields, StatField field) {
+  return number_at(fields, static_cast<size_t>(field));
+}
+
+CpuTimes times_of(const std::vector<std::string>& fields) {
+  const auto microseconds = [&](StatField user, StatField system) {
+    return (field_of(fields, user) + field_of(fields, system)) * kMicroseconds /
+           static_cast<uint64_t>(::sysconf(_SC_CLK_TCK));
+  };
+  return {microseconds(StatField::kUserTicks, StatField::kSystemTicks),
+          microseconds(StatField::kUserTicksOfChildren, StatField::kSystemTicksOfChildren)};
+}
+
+void add_stat(const std::string& folder, ProcessUsage& usage) {
+  const std::vector<std::string> fields = read_fields(folder);
+  if (fields.empty()) return;
+  const auto at = [&](StatField field) { return field_of(fields, field); };
+  const CpuTimes times = times_of(fields);
+  usage.cpu_microseconds += times.own + times.of_children;
   usage.minor_faults += at(StatField::kMinorFaults) + at(StatField::kMinorFaultsOfChildren);
   usage.major_faults += at(StatField::kMajorFaults) + at(StatField::kMajorFaultsOfChildren);
   usage.resident_bytes +=
@@ -89,6 +107,11 @@ void add_run_delay(const std::string& folder, ProcessUsage& usage) {
 }
 
 }  // namespace
+
+CpuTimes cpu_times(const std::string& folder) {
+  const std::vector<std::string> fields = read_fields(folder);
+  return fields.empty() ? CpuTimes{} : times_of(fields);
+}
 
 ProcessUsage usage_of(const std::vector<ProcessEntry>& processes) {
   ProcessUsage usage;

@@ -1,12 +1,22 @@
 // Reads from /proc what processes have used. Stops no process, and waits for none.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/protocol/host_metrics.h"
 
 namespace hvd::launcher {
+
+// CPU times in microseconds.
+struct CpuTimes {
+  uint64_t own = 0;
+  uint64_t of_children = 0;  // for which the process has waited
+};
+// `folder`: "/proc/PID/" of a process, or "/proc/PID/task/TID/" of a thread.
+CpuTimes cpu_times(const std::string& folder);
 
 // The sum over these processes, which one has started, and over the children for which they have waited.
 ProcessUsage usage_of(const std::vector<ProcessEntry>& processes);

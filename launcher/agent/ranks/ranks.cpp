@@ -160,15 +160,19 @@ void Ranks::on_joined(int number, pid_t pid) {
 std::vector<Ranks::Snapshot> Ranks::snapshots(InspectDetail detail) {
   // One look at /proc for all ranks: it lists every process of the host.
   std::vector<ProcessEntry> all;
-  if (detail != InspectDetail::kProcess) all = processes_below(::getpid());
+  if (detail != InspectDetail::kProcess && detail != InspectDetail::kSigns)
+    all = processes_below(::getpid());
   std::vector<Snapshot> snapshots;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const Rank& rank = *ranks_[i];
     if (rank.pid <= 0) continue;
     Snapshot& snapshot = snapshots.emplace_back(
         Snapshot{rank.number, rank.pid, &commands_[i], rank.has_joined, {}, {}});
+    if (detail == InspectDetail::kSigns) continue;
     if (detail == InspectDetail::kActivity) {
       snapshot.activity = activity_.describe(rank.pid, all);
+    } else if (detail == InspectDetail::kPlaces) {
+      snapshot.activity = process_activity_line(rank.pid);
     } else if (detail == InspectDetail::kProcess) {
       snapshot.processes.push_back(process_snapshot(rank.pid, false));
     } else {

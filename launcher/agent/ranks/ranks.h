@@ -65,8 +65,8 @@ class Ranks {
     pid_t pid = -1;  // its first process
     const RankCommand* command = nullptr;
     bool has_joined = false;                 // has called hvd.init()
-    std::string activity;                    // with kActivity
-    std::vector<ProcessSnapshot> processes;  // else; the first process, or all
+    std::string activity;                    // with kActivity and kPlaces
+    std::vector<ProcessSnapshot> processes;  // else, but not with kSigns; the first process, or all
   };
   std::vector<Snapshot> snapshots(InspectDetail detail);
   // Returns the counts of all ranks, and what their processes have used.

@@ -12,6 +12,8 @@
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/stacks/named_wait.h"
 #include "launcher/agent/stacks/process_signs.h"
+#include "launcher/agent/stacks/rank_place.h"
+#include "launcher/agent/stacks/rank_signs.h"
 #include "launcher/agent/stacks/sampling_failure.h"
 
 namespace hvd::launcher {
@@ -107,7 +109,12 @@ void Inspections::begin(const Inspect& question) {
   inquiry->question = question;
   // Processes that do not offer their stack in time take some of it.
   inquiry->deadline = Deadline::after_seconds(kAnswerSeconds);
-  inquiry->ranks = ranks_.snapshots(InspectDetail{question.detail});
+  inquiry->ranks = ranks_.snapshots(inquiry->detail());
+  if (inquiry->detail() == InspectDetail::kSigns) {
+    std::vector<std::pair<int, pid_t>> ranks;
+    for (const Ranks::Snapshot& rank : inquiry->ranks) ranks.emplace_back(rank.rank, rank.pid);
+    return send_(Inspected{question.number, encode(signs_of(ranks))});
+  }
   for (size_t rank = 0; rank < inquiry->ranks.size(); ++rank) choose(*inquiry, rank);
   inquiries_.push_back(std::move(inquiry));
   advance_all();
@@ -116,9 +123,10 @@ void Inspections::begin(const Inspect& question) {
 // Chooses the process of a rank that py-spy reads, if any: where a process offers its stack, that is it.
 void Inspections::choose(Inquiry& inquiry, size_t index) {
   Ranks::Snapshot& rank = inquiry.ranks[index];
-  if (inquiry.detail() == InspectDetail::kActivity) {
+  const bool is_activity = inquiry.detail() == InspectDetail::kActivity;
+  if (is_activity || inquiry.detail() == InspectDetail::kPlaces) {
     // The launcher asks for the sake of the first rank that others wait for in hvd.init().
-    if (rank.has_joined || !inquiry.samples.empty()) return;
+    if (is_activity && (rank.has_joined || !inquiry.samples.empty())) return;
     std::vector<ProcessSnapshot> processes;
     for (const pid_t pid : descendants_of(rank.pid)) processes.push_back({pid, {}, {}});
     const std::vector<pid_t> pythons = topmost_pythons(processes);
@@ -145,7 +153,10 @@ void Inspections::advance_all() {
     advance(inquiry);
     const bool is_over =
         std::ranges::all_of(inquiry.samples, [](const Sample& each) { return each.is_over; });
-    if (is_over) answer(inquiry);
+    if (is_over && inquiry.detail() == InspectDetail::kPlaces)
+      send_(Inspected{inquiry.question.number, places(inquiry)});
+    else if (is_over)
+      answer(inquiry);
     at = is_over ? inquiries_.erase(at) : std::next(at);
   }
 }
@@ -240,6 +251,20 @@ void Inspections::describe(const Inquiry& inquiry, Sample& sample) {
   for (const PythonFrame& frame : stack) sample.lines += describe_frame(frame) + "\n";
   if (stack.empty()) sample.lines += "no Python runs in its main thread\n";
   if (!wait.empty()) sample.lines += wait + "\n";
+}
+
+// The answer to kPlaces.
+std::string Inspections::places(const Inquiry& inquiry) {
+  std::vector<RankPlace> places;
+  for (size_t index = 0; index < inquiry.ranks.size(); ++index) {
+    const Ranks::Snapshot& rank = inquiry.ranks[index];
+    const auto sample = std::ranges::find_if(
+        inquiry.samples, [&](const Sample& each) { return each.rank == index; });
+    places.push_back(place_of_rank(sample == inquiry.samples.end() ? WaitSigns{} : sample->signs,
+                                   rank.activity));
+    places.back().rank = rank.rank;
+  }
+  return encode(places);
 }
 
 void Inspections::answer(Inquiry& inquiry) {

@@ -54,6 +54,7 @@ class Inspections {
   void add_stack(Inquiry& inquiry, Sample& sample, PythonStack stack);
   static void describe(const Inquiry& inquiry, Sample& sample);
   void answer(Inquiry& inquiry);
+  static std::string places(const Inquiry& inquiry);
 
   net::EventLoop& loop_;
   Ranks& ranks_;

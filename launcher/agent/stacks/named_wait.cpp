@@ -53,7 +53,7 @@ std::string called(std::span<const PythonFrame> frames) {
 }
 
 std::string torch_distributed(const WaitSigns& signs) {
-  if (has_thread(signs, "pt_nccl")) return "torch.distributed (NCCL)";
+  if (has_nccl(signs)) return "torch.distributed (NCCL)";
   if (has_thread(signs, "pt_gloo")) return "torch.distributed (gloo)";
   return "torch.distributed";
 }
@@ -64,7 +64,7 @@ bool is_backward(const PythonFrame& frame) {
 }
 
 bool has_torch_group(const WaitSigns& signs) {
-  return has_thread(signs, "pt_nccl") || has_thread(signs, "pt_gloo");
+  return has_nccl(signs) || has_thread(signs, "pt_gloo");
 }
 
 NamedWait wait_of_frames(const WaitSigns& signs) {
@@ -83,7 +83,7 @@ NamedWait wait_of_frames(const WaitSigns& signs) {
     return {torch_distributed(signs), "the reduction of gradients in backward()", {}};
   }
   if (first.file.ends_with("/torch/cuda/__init__.py") && first.function == "synchronize") {
-    return {"the GPU", "torch.cuda.synchronize", {}};
+    return {kGpu, "torch.cuda.synchronize", {}};
   }
   const bool is_jax_wait = contains(first.function, "block_until_ready") ||
                            first.function == "_value" || first.function == "__array__";
@@ -132,6 +132,8 @@ const PythonFrame* source_to_read(const WaitSigns& signs) {
   const bool has_silent_library = signs.has_mpi || has_torch_group(signs);
   return has_silent_library && wait_of_frames(signs).library.empty() ? &*found : nullptr;
 }
+
+bool has_nccl(const WaitSigns& signs) { return has_thread(signs, "pt_nccl"); }
 
 NamedWait named_wait(const WaitSigns& signs) {
   NamedWait wait = wait_of_frames(signs);

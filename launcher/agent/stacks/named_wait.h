@@ -16,6 +16,9 @@ struct WaitSigns {
   std::string line{};               // source_to_read(), once it was read
 };
 
+// NamedWait::library of a wait that may be a computation.
+inline constexpr const char* kGpu = "the GPU";
+
 struct NamedWait {
   std::string library;    // "torch.distributed (gloo)"; empty: no known library
   std::string operation;  // "all_reduce"
@@ -25,6 +28,8 @@ struct NamedWait {
 // The innermost frame, if its source line tells what its stack does not: mpi4py and the waits of PyTorch have no Python
 // frame. Else null.
 const PythonFrame* source_to_read(const WaitSigns& signs);
+// Whether the process has a group of NCCL, as PyTorch makes it.
+bool has_nccl(const WaitSigns& signs);
 NamedWait named_wait(const WaitSigns& signs);
 // "waits in torch.distributed (gloo): all_reduce, called at train.py:88"; empty without a library.
 std::string describe_wait(const NamedWait& wait);

@@ -233,13 +233,18 @@ std::string describe_frame(const PythonFrame& frame) {
   return cat("File \"", printable(frame.file, kLongest), "\", line ", frame.line, " in ", function);
 }
 
-std::string place_of(const PythonStack& stack) {
-  if (stack.empty()) return {};
+const PythonFrame* own_frame(const PythonStack& stack) {
+  if (stack.empty()) return nullptr;
   const auto own = std::ranges::find_if(
       stack, [](const PythonFrame& frame) { return frame.line != 0 && !is_installed(frame.file); });
-  const PythonFrame& frame = own == stack.end() ? stack.front() : *own;
-  const std::string_view file = frame.file;
-  return cat(printable(file.substr(file.rfind('/') + 1)), ":", frame.line);
+  return own == stack.end() ? &stack.front() : &*own;
+}
+
+std::string place_of(const PythonStack& stack) {
+  const PythonFrame* const frame = own_frame(stack);
+  if (frame == nullptr) return {};
+  const std::string_view file = frame->file;
+  return cat(printable(file.substr(file.rfind('/') + 1)), ":", frame->line);
 }
 
 }  // namespace hvd::launcher

@@ -28,7 +28,9 @@ PythonStack read_faulthandler(std::string_view text);
 
 // `File "train.py", line 30 in read_shard`, as faulthandler writes it; escaped for a terminal.
 std::string describe_frame(const PythonFrame& frame);
-// "train.py:30" of the innermost frame outside installed packages, else of the innermost one; empty without frames.
+// The innermost frame outside installed packages, else the innermost one; null without frames.
+const PythonFrame* own_frame(const PythonStack& stack);
+// "train.py:30" of that frame; or empty.
 std::string place_of(const PythonStack& stack);
 
 }  // namespace hvd::launcher

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "launcher/agent/stacks/named_wait.h"
+#include "launcher/agent/stacks/rank_place.h"
 #include "launcher/agent/stacks/sampling_failure.h"
 
 namespace hvd::launcher {
@@ -145,6 +146,38 @@ TEST_CASE("Why there is no stack is one sentence with a remedy") {
       says(why_no_stack("a\nError: out\x1b of luck\n0: main\n", {}), R"(py-spy: out\x1b of luck)"));
   CHECK(says(why_no_stack("", {}), "without a word"));
   CHECK(says(several_pythons(3), "3 processes with Python"));
+}
+
+TEST_CASE("The place of a rank has its wait, the function that it has called, and its frames") {
+  const std::string torch = kTorch;
+  WaitSigns signs;
+  signs.stack = {{"all_reduce", torch + "distributed/distributed_c10d.py", 9},
+                 {"step", "/u/train.py", 88}};
+  signs.threads = {"pt_gloo_runloop"};
+  const RankPlace wait = place_of_rank(signs, "sleeping");
+  CHECK(wait.is_collective == 1);
+  CHECK(wait.library == "torch.distributed (gloo)");
+  CHECK(wait.operation == "all_reduce");
+  CHECK(wait.line == "train.py:88");
+  signs.stack[1].line = 89;
+  CHECK(place_of_rank(signs, "sleeping").frames != wait.frames);
+  signs.stack = {{"save", torch + "serialization.py", 9}, {"step", "/u/train.py", 88}};
+  CHECK(place_of_rank(signs, "").function == "save");
+  CHECK(place_of_rank(signs, "").is_collective == 0);
+  signs.stack = {{"load", "/u/train.py", 8}};
+  CHECK(place_of_rank(signs, "").function == "load");
+  signs.stack.insert(signs.stack.begin(), {"cmdloop", "/usr/lib/python3.11/pdb.py", 4});
+  CHECK(place_of_rank(signs, "").is_excused == 1);
+  CHECK(place_of_rank({}, "sleeping in a").frames != place_of_rank({}, "sleeping in b").frames);
+}
+
+TEST_CASE("A wait for the GPU alone is no wait for other ranks") {
+  WaitSigns signs;
+  signs.stack = {{"synchronize", std::string(kTorch) + "cuda/__init__.py", 9},
+                 {"step", "/u/train.py", 88}};
+  CHECK(place_of_rank(signs, "").is_collective == 0);
+  signs.threads = {"pt_nccl_watchdg"};
+  CHECK(place_of_rank(signs, "").is_collective == 1);
 }
 
 }  // namespace hvd::launcher

@@ -1,0 +1,56 @@
+#include "launcher/agent/stacks/rank_place.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace hvd::launcher {
+namespace {
+
+// FNV-1a.
+uint64_t digest(uint64_t before, std::string_view text) {
+  for (const char byte : text) before = (before ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
+  return (before ^ 0xff) * 0x100000001b3;
+}
+
+bool is_of_debugger(const PythonFrame& frame) {
+  const std::string_view file = frame.file;
+  const auto has = [&](std::string_view part) { return file.find(part) != std::string_view::npos; };
+  return file.ends_with("/pdb.py") || file.ends_with("/bdb.py") || file.ends_with("/code.py") ||
+         file.ends_with("/getpass.py") || has("/debugpy/") || has("/pydevd") || has("/ipdb/") ||
+         has("/IPython/");
+}
+
+// The function of the library that the user's code has called, else the user's own.
+std::string function_of(const PythonStack& stack) {
+  const PythonFrame* const own = own_frame(stack);
+  if (own == nullptr) return {};
+  const bool is_inner = own == stack.data();
+  return (is_inner ? own : own - 1)->function;
+}
+
+}  // namespace
+
+RankPlace place_of_rank(const WaitSigns& signs, const std::string& state) {
+  const NamedWait wait = named_wait(signs);
+  RankPlace place{.library = wait.library,
+                  .operation = wait.operation,
+                  .function = function_of(signs.stack),
+                  .line = place_of(signs.stack),
+                  .state = state};
+  place.is_excused = std::ranges::any_of(signs.stack, is_of_debugger) ? 1 : 0;
+  // A program without a group may wait for its own GPU.
+  place.is_collective = !wait.library.empty() && (wait.library != kGpu || has_nccl(signs)) ? 1 : 0;
+  place.frames = 0xcbf29ce484222325;
+  for (const PythonFrame& frame : signs.stack) {
+    place.frames = digest(digest(place.frames, frame.function), frame.file) +
+                   static_cast<uint64_t>(frame.line);
+  }
+  if (signs.stack.empty()) place.frames = digest(place.frames, state);
+  for (std::string* text :
+       {&place.library, &place.operation, &place.function, &place.line, &place.state}) {
+    if (text->size() > kMostPlaceText) text->resize(kMostPlaceText);
+  }
+  return place;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,187 @@
+#include "launcher/hang/hang_rule.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string_view>
+#include <utility>
+
+namespace hvd::launcher {
+namespace {
+
+constexpr int kSamples = 3;
+// A wait is reported after so many limits.
+constexpr double kWaitLimits = 10;
+constexpr double kStopLimits = 2;
+// Shares of a core below which a thread does not work, with the step in which the kernel counts its time.
+constexpr double kIdleShare = 0.02, kTickSeconds = 0.02;
+// Signs of life between processes that do nothing else, as of TCPStore and gRPC, bytes a second.
+constexpr double kKeepAlive = 200;
+// Shortest time between two looks that is a suspension of this process or its machine.
+constexpr double kShortestGap = 5;
+
+double seconds_between(HangRule::Time from, HangRule::Time to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+HangRule::Time later(HangRule::Time time, double seconds) {
+  return time + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+bool is_of_cpu(uint64_t before, uint64_t now, double seconds) {
+  return now < before ||
+         static_cast<double>(now - before) * 1e-6 > kIdleShare * seconds + kTickSeconds;
+}
+
+// Whether every rank waits in the same operation: it may take long.
+bool is_one_operation(const HangRule::Places& places) {
+  const RankPlace& first = places.begin()->second;
+  return std::ranges::all_of(places, [&](const auto& each) {
+    const RankPlace& place = each.second;
+    return place.is_collective != 0 && place.library == first.library &&
+           place.operation == first.operation;
+  });
+}
+
+}  // namespace
+
+double HangRule::interval() const { return std::max(limit_ / 8, 0.25); }
+
+void HangRule::forget() {
+  ranks_.clear();
+  has_written_.clear();
+  looked_ = {};
+}
+
+bool HangRule::is_quiet(const RankSigns& before, const RankSigns& now, double seconds) {
+  const auto is_below = [&](uint64_t RankSigns::*count, double most) {
+    return now.*count >= before.*count && static_cast<double>(now.*count - before.*count) <= most;
+  };
+  // A thread that wakes another by an eventfd reads and writes 8 bytes.
+  const auto of_eventfds = 8 * static_cast<double>(now.calls - std::min(now.calls, before.calls));
+  return now.processes == before.processes && now.storage_bytes == before.storage_bytes &&
+         is_below(&RankSigns::bytes, std::min(of_eventfds, kKeepAlive * seconds)) &&
+         is_below(&RankSigns::socket_bytes, kKeepAlive * seconds) &&
+         is_below(&RankSigns::other_microseconds, 1e6 * (kIdleShare * seconds + kTickSeconds));
+}
+
+HangRule::Rank HangRule::next(const RankSigns& signs, Time now, double seconds) {
+  Rank rank{signs, now, false};
+  const auto known = ranks_.find(signs.rank);
+  const bool has_written = std::exchange(has_written_[signs.rank], false);
+  if (known == ranks_.end()) return rank;
+  const RankSigns& before = known->second.last;
+  if (!has_written && is_quiet(before, signs, seconds)) rank.since = known->second.since;
+  rank.main_is_busy = is_of_cpu(before.main_microseconds, signs.main_microseconds, seconds);
+  return rank;
+}
+
+void HangRule::update(const Signs& signs, Time now, double seconds) {
+  bool is_known = ranks_.size() == signs.size();
+  std::map<int, Rank> ranks;
+  for (const auto& [number, each] : signs) {
+    is_known &= ranks_.contains(number) && each.is_excused == 0 && each.is_hidden == 0;
+    ranks[number] = next(each, now, seconds);
+  }
+  ranks_ = std::move(ranks);
+  if (is_known) return;
+  for (auto& [number, rank] : ranks_) rank.since = now;  // nothing before this time counts
+}
+
+// A rank has moved.
+void HangRule::begin_again(Time since) {
+  quiet_since_ = since;
+  samples_ = 0;
+  is_reported_ = is_stopped_ = false;
+  pause_ = limit_ / 4;
+  next_sample_ = later(since, limit_ / 2);
+}
+
+bool HangRule::look(const Signs& signs, Time now) {
+  const double gap = seconds_between(looked_, now);
+  if (looked_ != Time{} && gap > std::max(kShortestGap, 3 * interval())) forget();
+  const bool is_first = looked_ == Time{};
+  looked_ = now;
+  update(signs, now, gap);
+  Time since{}, longest = now;
+  for (const auto& [number, rank] : ranks_) {
+    since = std::max(since, rank.since);
+    longest = std::min(longest, rank.since);
+  }
+  if (is_first || since != quiet_since_) begin_again(since);
+  if (longest == now) is_wait_reported_ = false;
+  if (now > quiet_since_) {
+    const bool is_done = is_reported_ && (!may_stop_ || is_stopped_);
+    return !is_done && now >= next_sample_;
+  }
+  return !is_wait_reported_ && seconds_between(longest, now) >= kWaitLimits * limit_ &&
+         now >= next_wait_sample_;
+}
+
+// The next sample is due after a time that doubles: nothing speaks for a hang.
+void HangRule::postpone(Time now) {
+  samples_ = 0;
+  next_sample_ = later(now, pause_);
+  pause_ = std::min(2 * pause_, kWaitLimits * limit_);
+}
+
+std::optional<HangRule::Finding> HangRule::judge(Places places, bool has_ended, Time now) {
+  const bool is_whole =
+      std::ranges::all_of(ranks_, [&](const auto& each) { return places.contains(each.first); });
+  if (ranks_.empty() || !is_whole || places.size() != ranks_.size()) {
+    postpone(now);
+    next_wait_sample_ = later(now, limit_);
+    return {};
+  }
+  return looked_ > quiet_since_ ? judge_hang(std::move(places), has_ended, now)
+                                : judge_wait(std::move(places), now);
+}
+
+// Whether these places of ranks that do not move can be a hang.
+bool HangRule::is_hang(const Places& places) const {
+  bool is_waiting = false, is_moving = false;
+  for (const auto& [number, place] : places) {
+    is_waiting |= place.is_collective != 0;
+    // A wait for a GPU or by UCX spins; any other work moves.
+    is_moving |= place.is_excused != 0 || (ranks_.at(number).main_is_busy && place.library.empty());
+  }
+  return is_waiting && !is_moving;
+}
+
+std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_ended, Time now) {
+  if (!is_hang(places)) return postpone(now), std::nullopt;
+  const bool is_alike =
+      samples_ > 0 && std::ranges::equal(last_, places, [](const auto& one, const auto& other) {
+        return one.first == other.first && one.second.frames == other.second.frames;
+      });
+  samples_ = is_alike ? samples_ + 1 : 1;
+  last_ = places;
+  next_sample_ = later(now, limit_ / 4);
+  const double seconds = seconds_between(quiet_since_, now);
+  if (samples_ < kSamples || seconds < limit_) return {};
+  const bool is_outside = has_ended || !is_one_operation(places);
+  if (!std::exchange(is_reported_, true)) {
+    return Finding{Finding::Kind::kHang, seconds, {}, std::move(places)};
+  }
+  if (!may_stop_ || seconds < kStopLimits * limit_ || !is_outside) return {};
+  is_stopped_ = true;
+  return Finding{Finding::Kind::kStop, seconds, {}, std::move(places)};
+}
+
+std::optional<HangRule::Finding> HangRule::judge_wait(Places places, Time now) {
+  next_wait_sample_ = later(now, kWaitLimits * limit_ / 2);
+  Finding finding{Finding::Kind::kWait, 0, {}, {}};
+  for (const auto& [number, rank] : ranks_) {
+    const double seconds = seconds_between(rank.since, now);
+    const RankPlace& place = places[number];
+    if (place.is_excused != 0) return {};
+    if (seconds < kWaitLimits * limit_ || place.is_collective == 0) continue;
+    finding.waiting.push_back(number);
+    finding.seconds = finding.seconds == 0 ? seconds : std::min(finding.seconds, seconds);
+  }
+  if (finding.waiting.empty()) return {};
+  is_wait_reported_ = true;
+  finding.places = std::move(places);
+  return finding;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,81 @@
+// Decides whether a job hangs, or ranks wait long for others, from what the agents see of the ranks. The signs of ranks
+// are cheap, and come at each look; the places of ranks need py-spy, and come three times at most before a finding.
+// HangWatch owns it. Pure: each call carries its time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "launcher/protocol/host_signs.h"
+
+namespace hvd::launcher {
+
+class HangRule {
+ public:
+  using Time = Clock::time_point;
+  // By rank.
+  using Signs = std::map<int, RankSigns>;
+  using Places = std::map<int, RankPlace>;
+
+  struct Finding {
+    enum class Kind {
+      kHang,  // no rank moves
+      kWait,  // ranks wait for others, which move
+      kStop   // the hang has lasted for two limits, and cannot be a long operation of all ranks
+    };
+    Kind kind = Kind::kHang;
+    double seconds = 0;        // that no rank has moved; kWait: that the waiting ranks have not
+    std::vector<int> waiting;  // kWait: the ranks that wait for the others
+    Places places;
+  };
+
+  // `limit`: seconds without a move that are a hang.
+  HangRule(double limit, bool may_stop) : limit_(limit), may_stop_(may_stop) {}
+
+  // The pause between two looks, in seconds.
+  double interval() const;
+  // The rank has written something.
+  void moved(int rank) { has_written_[rank] = true; }
+  // The time until now does not count: a host or a rank was suspended, or is not seen.
+  void forget();
+  // The signs of all running ranks. Returns whether their places are needed.
+  bool look(const Signs& signs, Time now);
+  // The places of all running ranks, after look() has asked for them. `has_ended`: another rank has ended.
+  std::optional<Finding> judge(Places places, bool has_ended, Time now);
+
+ private:
+  struct Rank {
+    RankSigns last;
+    Time since{};               // it has not moved
+    bool main_is_busy = false;  // in the last interval
+  };
+
+  void update(const Signs& signs, Time now, double seconds);
+  Rank next(const RankSigns& signs, Time now, double seconds);
+  static bool is_quiet(const RankSigns& before, const RankSigns& now, double seconds);
+  void begin_again(Time since);
+  bool is_hang(const Places& places) const;
+  std::optional<Finding> judge_hang(Places places, bool has_ended, Time now);
+  std::optional<Finding> judge_wait(Places places, Time now);
+  void postpone(Time now);
+
+  const double limit_;
+  const bool may_stop_;
+  std::map<int, Rank> ranks_;
+  std::map<int, bool> has_written_;
+  Time looked_{};
+  Time quiet_since_{};  // of all ranks
+  Places last_;         // of the last samples, which were alike
+  int samples_ = 0;     // that were alike, without a move between them
+  Time next_sample_{};
+  double pause_ = 0;  // before the next sample, in seconds
+  bool is_reported_ = false;
+  bool is_stopped_ = false;
+  Time next_wait_sample_{};
+  bool is_wait_reported_ = false;
+};
+
+}  // namespace hvd::launcher
