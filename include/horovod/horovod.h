@@ -425,7 +425,8 @@ HVD_API int hvd_stop_timeline(char* error, size_t error_size);
 
 typedef enum hvd_metrics_scope {
   HVD_METRICS_RANK = 0, /* of this rank */
-  HVD_METRICS_JOB = 1   /* of all ranks; their helper threads answer, or are left out after 0.4 s */
+  HVD_METRICS_JOB = 1,  /* of all ranks; their helper threads answer, or are left out after 0.4 s */
+  HVD_METRICS_STEP = 2  /* of the last training steps of this rank: gauges */
 } hvd_metrics_scope;
 
 /* Writes counters and histograms since hvd_init in Prometheus's text format (docs/metrics.md). Sets

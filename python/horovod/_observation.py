@@ -6,12 +6,19 @@ import ctypes
 import os
 import queue
 import threading
-from typing import Any, Callable, Union
+from typing import Any, Callable, Dict, Literal, Union, overload
 
 from horovod import _ops
 from horovod._library import library
 
-_SCOPES = {"rank": 0, "job": 1}
+_SCOPES = {"rank": 0, "job": 1, "step": 2}
+# Keys of metrics("step") by the name of the sample, and the factor.
+_STEP_KEYS = {
+    "horovod_step_seconds": ("step_seconds", 1),
+    "horovod_step_waited_ratio": ("waited_share", 1),
+    "horovod_step_bytes": ("bytes", 1),
+    "horovod_step_late_seconds": ("late_ms", 1000),
+}
 
 
 def start_timeline(file_path: Union[str, os.PathLike], mark_cycles: bool = False) -> None:
@@ -34,15 +41,21 @@ def stop_timeline() -> None:
     _ask(library().hvd_stop_timeline)
 
 
-def metrics(scope: str = "rank") -> str:
-    """Returns counters and histograms since `init` as text in Prometheus's format.
+@overload
+def metrics(scope: Literal["step"]) -> Dict[str, float]: ...
+@overload
+def metrics(scope: Literal["rank", "job"] = "rank") -> str: ...
+def metrics(scope: str = "rank") -> Union[str, Dict[str, float]]:
+    """Returns counters and histograms since `init` as text in Prometheus's format, or a dictionary.
 
     `scope`: "rank" for this rank, "job" for all ranks; the other ranks need not call it. The answer comes
-    within a second: `horovod_rank_up` is 0 for a rank that has not answered. Raises ValueError for
-    another scope and before `init`.
+    within a second: `horovod_rank_up` is 0 for a rank that has not answered. "step" asks no other rank and
+    returns means over the last 50 training steps of this rank (docs/tracking.md): `step_seconds`,
+    `waited_share`, `bytes` and, below `horovodrun`, `late_ms`; an empty dictionary before the first step.
+    Raises ValueError for another scope and before `init`.
     """
     if scope not in _SCOPES:
-        raise ValueError(f'metrics: scope is {scope!r}; it is "rank" or "job".')
+        raise ValueError(f'metrics: scope is {scope!r}; it is "rank", "job" or "step".')
     _require_init()
     needed = ctypes.c_size_t(1 << 16)
     while True:
@@ -51,7 +64,18 @@ def metrics(scope: str = "rank") -> str:
         text = ctypes.create_string_buffer(size)
         _ask(library().hvd_metrics, _SCOPES[scope], text, size, ctypes.byref(needed))
         if needed.value <= size:
-            return text.value.decode()
+            answer = text.value.decode()
+            return _step_values(answer) if scope == "step" else answer
+
+
+def _step_values(text: str) -> Dict[str, float]:
+    values = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition("{")
+        if name in _STEP_KEYS:
+            key, factor = _STEP_KEYS[name]
+            values[key] = float(rest.rpartition(" ")[2]) * factor
+    return values
 
 
 def _ask(function: Callable[..., int], *arguments: Any) -> None:

@@ -1,6 +1,7 @@
 #include "runtime/observation.h"
 
 #include "base/log/log.h"
+#include "base/metrics/metrics_text.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -100,14 +101,15 @@ Status Observation::stop_timeline() {
   return stopped.ok() ? Status() : stopped.error();
 }
 
-Result<std::string> Observation::metrics(bool of_job) {
+Result<std::string> Observation::metrics(hvd_metrics_scope scope) {
   return ask(
-      of_job,
-      [this, of_job](const std::shared_ptr<Question>& question) {
-        if (of_job)
-          metrics_.ask_job(question);
-        else
-          metrics_.ask_rank(question);
+      scope == HVD_METRICS_JOB,
+      [this, scope](const std::shared_ptr<Question>& question) {
+        if (scope == HVD_METRICS_JOB) return metrics_.ask_job(question);
+        if (scope == HVD_METRICS_RANK) return metrics_.ask_rank(question);
+        question->text =
+            step_text(rank_labels(identity_.rank, host_name_), *core_->instruments().steps);
+        question->answer({});
       },
       kAnswerSeconds);
 }

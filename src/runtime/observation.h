@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "horovod/horovod.h"
 #include "runtime/bootstrap/identity.h"
 #include "runtime/core/runtime_core.h"
 #include "runtime/settings/worker_settings.h"
@@ -25,8 +26,8 @@ class Observation {
   void begin();
   Status start_timeline(const std::string& path, bool mark_cycles);
   Status stop_timeline();
-  // As text; of this rank, or of all.
-  Result<std::string> metrics(bool of_job);
+  // As text.
+  Result<std::string> metrics(hvd_metrics_scope scope);
   // Sends the recorded events to the root while the links exist.
   void before_leave();
   // With the progress lock held, when the runtime core has ended: waits for the timeline's file.

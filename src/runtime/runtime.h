@@ -50,7 +50,7 @@ struct RuntimeOptions {
   // Memory that this process shares with the ranks of its host; may be nullptr.
   collectives::SharedHeap* heap = nullptr;
   // Where the rank counts, zeroed; outlives the runtime. nullptr: in the runtime.
-  Metrics* metrics = nullptr;
+  RankCounters* counters = nullptr;
   // How often this process has joined the job before: keeps the keys of each time apart.
   uint32_t epoch = 0;
   // The ranks of an elastic job: the launcher removes what they leave in the store for their start, and the
@@ -163,7 +163,7 @@ class Runtime {
   std::optional<net::EventLoop> events_;
   std::unique_ptr<PluginHost> host_;
   std::unique_ptr<OpSelector> ops_;
-  Metrics own_metrics_;
+  RankCounters own_counters_;
   std::unique_ptr<StallInspector> stall_;  // or none
   std::unique_ptr<TuningService> tuning_;  // or none
   std::unique_ptr<RuntimeCore> core_;

@@ -90,8 +90,8 @@ std::string list_of(const std::vector<int32_t>& ranks) {
   return text;
 }
 
-Metrics* metrics_of(const RuntimeOptions& options, Metrics& own) {
-  return options.metrics != nullptr ? options.metrics : &own;
+RankCounters* counters_of(const RuntimeOptions& options, RankCounters& own) {
+  return options.counters != nullptr ? options.counters : &own;
 }
 
 }  // namespace
@@ -170,7 +170,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
       spin_budget(available_cores(), identity_.local_size, identity_.has_one_host());
   CoreOptions how = core_options(identity_, settings, budget);
   how.device = &device_;
-  how.metrics = metrics_of(options, own_metrics_);
+  how.counters = counters_of(options, own_counters_);
   core_ = std::make_unique<RuntimeCore>(how, *std::move(controller), ops_.get(), host_.get(),
                                         &sets_, &names_, &handles_);
   HVD_RETURN_IF_ERROR(core_->open());

@@ -203,8 +203,8 @@ class Member final : public PlanSink {
   SetTable sets_;
   TensorTable names_;
   OpSelector ops_;
-  hvd::Metrics metrics_;
-  Instruments instruments_{&metrics_};
+  hvd::RankCounters counters_;
+  Instruments instruments_{&counters_};
   BatchExecutor executor_{kFusion.threshold, &ops_, this, &instruments_};
   PlanApplication plans_{{&names_, &executor_, &instruments_, this}, kRank};
   std::unique_ptr<ProcessSetState> set_;

@@ -99,6 +99,14 @@ class ObservationTest(RankCase):
             time.sleep(0.05)  # the progress thread answers meanwhile
         hvd.barrier()
 
+    def test_the_last_steps_of_a_rank_are_a_dictionary(self):
+        for _ in range(60):
+            hvd.allreduce(torch.ones(25), name="stepped")
+        steps = hvd.metrics("step")
+        self.assertLessEqual(steps.keys() - {"late_ms"}, {"step_seconds", "waited_share", "bytes"})
+        self.assertEqual(steps["bytes"], 100)
+        self.assertTrue(0 < steps["step_seconds"] < 1 and 0 < steps["waited_share"] <= 1, steps)
+
     def test_prometheus_reads_the_metrics(self):
         try:
             from prometheus_client.parser import text_string_to_metric_families

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <regex>
 #include <thread>
@@ -240,7 +241,7 @@ TEST_CASE("metrics count exactly what a known program does") {
     CHECK(!bad.run(ranks[rank]).ok());
   });
   // Any rank may ask; nobody else calls anything.
-  const auto text = ranks[1].observation().metrics(true);
+  const auto text = ranks[1].observation().metrics(HVD_METRICS_JOB);
   REQUIRE(text.ok());
   const auto samples = samples_of(*text);
   std::string host;
@@ -281,21 +282,52 @@ TEST_CASE("metrics count exactly what a known program does") {
 
 TEST_CASE("a rank's own metrics need no other rank, and outlive the job") {
   Ranks ranks(2);
-  const auto own = ranks[1].observation().metrics(false);
+  const auto own = ranks[1].observation().metrics(HVD_METRICS_RANK);
   REQUIRE(own.ok());
   CHECK(own->find("rank=\"1\"") != std::string::npos);
   CHECK(own->find("rank=\"0\"") == std::string::npos);
   ranks.shutdown();
-  CHECK(ranks[1].observation().metrics(false).ok());
-  const auto all = ranks[1].observation().metrics(true);
+  CHECK(ranks[1].observation().metrics(HVD_METRICS_RANK).ok());
+  const auto all = ranks[1].observation().metrics(HVD_METRICS_JOB);
   CHECK(!all.ok());
+}
+
+TEST_CASE("the steps of a rank tell how long it waits for a late one") {
+  constexpr auto kLate = std::chrono::milliseconds(5);
+  Ranks ranks(3);
+  CHECK(samples_of(*ranks[0].observation().metrics(HVD_METRICS_STEP)).empty());
+  ranks.each([&](int rank) {
+    for (int i = 0; i < 12; ++i) {
+      if (rank == 2) std::this_thread::sleep_for(kLate);
+      sum(ranks[rank], "a", 100);
+      sum(ranks[rank], "b", 50);
+    }
+  });
+  std::array<std::map<std::string, double>, 3> steps;
+  for (int rank = 0; rank < 3; ++rank) {
+    for (const auto& [name, value] :
+         samples_of(*ranks[rank].observation().metrics(HVD_METRICS_STEP))) {
+      CHECK_MESSAGE(name.find(cat("{rank=\"", rank, "\",host=\"")) != std::string::npos, name);
+      steps[static_cast<size_t>(rank)][name.substr(0, name.find('{'))] = value;
+    }
+  }
+  for (const auto& of_rank : steps) {
+    CHECK(of_rank.size() == 3);  // no launcher compares the ranks
+    CHECK(of_rank.at("horovod_step_seconds") >= 0.005);
+    CHECK(of_rank.at("horovod_step_bytes") == 600);
+  }
+  const auto waited = [&](size_t rank) {
+    return steps[rank].at("horovod_step_waited_ratio") * steps[rank].at("horovod_step_seconds");
+  };
+  CHECK(waited(0) - waited(2) >= 0.003);
+  CHECK(waited(1) - waited(2) >= 0.003);
 }
 
 TEST_CASE("many may ask for metrics at once") {
   Ranks ranks(4);
   ranks.each([&](int rank) {
     for (int i = 0; i < 20; ++i) {
-      const auto text = ranks[rank].observation().metrics(true);
+      const auto text = ranks[rank].observation().metrics(HVD_METRICS_JOB);
       REQUIRE(text.ok());
       CHECK(text->find("rank=\"3\"") != std::string::npos);
     }

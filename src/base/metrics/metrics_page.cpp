@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -67,6 +68,13 @@ std::optional<RankCounters> MetricsPages::read(size_t index) const {
   return counters;
 }
 
+// Another process writes the rest of the page.
+void MetricsPages::set_longest_wait(size_t index, uint64_t microseconds) const {
+  constexpr size_t kPlace = offsetof(RankCounters, steps) + offsetof(StepLog, longest_wait);
+  [[maybe_unused]] const ssize_t size = ::pwrite(file_.get(), &microseconds, sizeof microseconds,
+                                                 static_cast<off_t>(index * stride_ + kPlace));
+}
+
 Result<std::unique_ptr<MetricsPage>> MetricsPage::open(const std::string& place) {
   const size_t colon = std::min(place.rfind(':'), place.size());
   const int64_t offset =
@@ -102,13 +110,14 @@ Result<std::unique_ptr<MetricsPage>> MetricsPage::open(const std::string& place)
 
 MetricsPage::~MetricsPage() { ::munmap(counters_, stride_of_pages()); }
 
-Metrics* MetricsPage::begin(int32_t rank, int32_t size) {
+RankCounters* MetricsPage::begin(int32_t rank, int32_t size) {
   layout_of(*counters_).store(0);
   counters_->metrics = {};
+  counters_->steps = {};
   counters_->rank = rank;
   counters_->size = size;
   layout_of(*counters_).store(kMetricsLayout);
-  return &counters_->metrics;
+  return counters_;
 }
 
 }  // namespace hvd

@@ -10,22 +10,15 @@
 #include <optional>
 #include <string>
 
-#include "base/metrics/metrics.h"
+#include "base/metrics/rank_counters.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 
 namespace hvd {
 
-// The content of the page of a rank. Both sides are of the same layout, or the reader sees none.
-struct RankCounters {
-  uint64_t layout = 0;  // kMetricsLayout once the rest is valid
-  int32_t rank = 0;     // in its world
-  int32_t size = 0;
-  Metrics metrics;
-};
-// "HVDM", the number of the layout, and its size.
+// Both sides of a page are of the same layout, or the reader sees none: "HVDM", its number, and its size.
 constexpr uint64_t kMetricsLayout =
-    (uint64_t{0x4856444d} << 32) | (uint64_t{1} << 16) | sizeof(RankCounters);
+    (uint64_t{0x4856444d} << 32) | (uint64_t{2} << 16) | sizeof(RankCounters);
 
 // The pages of all ranks of this host. The agent owns them. One thread.
 class MetricsPages {
@@ -39,6 +32,8 @@ class MetricsPages {
   std::string place_of(size_t index) const;
   // Nothing before a process has counted there.
   std::optional<RankCounters> read(size_t index) const;
+  // Sets that of StepLog for the rank.
+  void set_longest_wait(size_t index, uint64_t microseconds) const;
 
  private:
   MetricsPages(UniqueFd file, size_t stride, size_t count, const std::byte* memory)
@@ -59,7 +54,7 @@ class MetricsPage {
   ~MetricsPage();
 
   // Sets all counters to zero, for a new start of this rank.
-  Metrics* begin(int32_t rank, int32_t size);
+  RankCounters* begin(int32_t rank, int32_t size);
 
  private:
   MetricsPage(UniqueFd file, RankCounters* counters)

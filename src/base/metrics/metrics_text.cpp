@@ -137,6 +137,26 @@ std::string open_metrics_text(std::string_view text) {
   return open.append("# EOF\n");
 }
 
+std::string step_text(std::string_view labels, const StepLog& log) {
+  std::string text;
+  const auto put = [&](std::string_view name, std::string_view help, std::optional<double> value) {
+    put_family(text, name, "gauge", help);
+    if (value) put_sample(text, name, labels, number_text(*value));
+  };
+  const auto means = means_of(log);
+  const auto value_of = [&](double StepMeans::*value) {
+    return means ? std::optional(*means.*value) : std::nullopt;
+  };
+  put("step_seconds", "Time of a training step.", value_of(&StepMeans::seconds));
+  put("step_waited_ratio", "Part of that time until all ranks had agreed.",
+      value_of(&StepMeans::waited_share));
+  put("step_bytes", "Input bytes of completed operations in a training step.",
+      value_of(&StepMeans::bytes));
+  put("step_late_seconds", "How long the other ranks wait for this one in a training step.",
+      means ? means->late_seconds : std::nullopt);
+  return text;
+}
+
 std::string metrics_text(All all) {
   std::string text;
   by_operation(text, all, "operations_total", "Operations that were completed.", &Metrics::done);

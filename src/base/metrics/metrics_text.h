@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/metrics/metrics.h"
+#include "base/metrics/rank_counters.h"
 
 namespace hvd {
 
@@ -17,6 +17,8 @@ struct LabelledMetrics {
 std::string metrics_text(std::span<const LabelledMetrics> all);
 // The same text in OpenMetrics' format, version 1.0.0.
 std::string open_metrics_text(std::string_view text);
+// The means over the last training steps; only comments before the first.
+std::string step_text(std::string_view labels, const StepLog& log);
 
 // The parts of such a text. Names are without "horovod_".
 void put_family(std::string& text, std::string_view name, std::string_view type,

@@ -48,11 +48,11 @@ int hvd_metrics(int32_t scope, char* buffer, size_t size, size_t* needed, char* 
   return guarded(error, error_size, [&]() -> Status {
     ApiCall call;
     HVD_RETURN_IF_ERROR(call.check());
-    if (scope != HVD_METRICS_RANK && scope != HVD_METRICS_JOB) {
+    if (scope < HVD_METRICS_RANK || scope > HVD_METRICS_STEP) {
       return hvd::invalid_argument(hvd::cat("there is no scope ", scope, " of metrics"));
     }
-    HVD_ASSIGN_OR_RETURN(const std::string text,
-                         call.runtime()->observation().metrics(scope == HVD_METRICS_JOB));
+    HVD_ASSIGN_OR_RETURN(const std::string text, call.runtime()->observation().metrics(
+                                                     static_cast<hvd_metrics_scope>(scope)));
     if (needed != nullptr) *needed = text.size() + 1;
     if (buffer != nullptr && size > text.size()) std::memcpy(buffer, text.c_str(), text.size() + 1);
     return {};

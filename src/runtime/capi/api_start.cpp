@@ -234,8 +234,9 @@ hvd::Result<hvd::runtime::Bootstrap> find_others(RuntimeStart* start,
 }
 
 // Where the agent reads this rank's counters; nullptr: nowhere.
-hvd::Metrics* counters_of_agent(const WorkerSettings& settings,
-                                const hvd::runtime::Identity& identity) HVD_REQUIRES(state.mutex) {
+hvd::RankCounters* counters_of_agent(const WorkerSettings& settings,
+                                     const hvd::runtime::Identity& identity)
+    HVD_REQUIRES(state.mutex) {
   // A forked child has its parent's page, but not its lock.
   if (state.metrics_owner != ::getpid()) state.metrics_page = nullptr;
   state.metrics_owner = ::getpid();
@@ -269,7 +270,7 @@ hvd::Result<hvd::runtime::RuntimeOptions> options_of(RuntimeStart* start,
   if (!bootstrap->trouble.ok()) options.backends = bootstrap->trouble;
   options.published = std::move(bootstrap->published);
   options.heap = &heap();
-  options.metrics = counters_of_agent(options.settings, bootstrap->identity);
+  options.counters = counters_of_agent(options.settings, bootstrap->identity);
   options.epoch = start->epoch;
   options.is_elastic = start->elastic.has_value();
   options.reports_lost_peers = wishes.share == nullptr;

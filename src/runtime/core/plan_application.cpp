@@ -164,7 +164,7 @@ Status PlanApplication::resolve(ProcessSetState* set, const PlanItem& item, Agre
     parts_.sink->all_have_joined(set, item.request.root);
     return {};
   }
-  if (submission != nullptr) note_agreement(item, *submission);
+  if (submission != nullptr) note_agreement(*set->members, item, *submission);
   if (submission != nullptr) {
     submission->planned = true;
     set->speculation.planned();
@@ -203,13 +203,18 @@ PlanApplication::LastCommon PlanApplication::last_common(const ProcessSetState& 
   return entry == nullptr ? LastCommon{} : LastCommon{entry->request.op, entry->text};
 }
 
-void PlanApplication::note_agreement(const PlanItem& item, const Submission& submission) {
-  parts_.instruments->metrics->agreed(arrived_ - submission.since);
+void PlanApplication::note_agreement(const SetMembers& set, const PlanItem& item,
+                                     const Submission& submission) {
+  const auto waited = arrived_ - submission.since;
+  parts_.instruments->metrics->agreed(waited);
   parts_.instruments->metrics->count(item.full ? Counter::kCacheMisses : Counter::kCacheHits);
   if (submission.name->step == step_) {
     ++step_;
     parts_.instruments->metrics->stepped(arrived_);
+    parts_.instruments->steps->step_ended(arrived_, *parts_.instruments->metrics);
   }
+  // A rank outside of a smaller set does not wait in it, and is not late.
+  if (set.id == 0) parts_.instruments->steps->wait_ended(waited);
   submission.name->step = step_;
   parts_.instruments->trace.decide(submission, item.error_code == HVD_OK);
 }

@@ -64,7 +64,7 @@ class PlanApplication {
   Status learn(ProcessSetState* set, const PlanItem& item, Submission* submission,
                CacheEntry** entry);
   void note_last_common(const PlanItem& item);
-  void note_agreement(const PlanItem& item, const Submission& submission);
+  void note_agreement(const SetMembers& set, const PlanItem& item, const Submission& submission);
   Status run(ProcessSetState* set, const std::vector<PlanUnit>& batch, ByteView theirs);
 
   const Parts parts_;

@@ -22,7 +22,7 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
       links_(std::move(controller), options.rank, sets->all()),
       host_(host),
       names_(names),
-      instruments_(options.metrics),
+      instruments_(options.counters),
       submissions_({&options_.fusion, names, handles, instruments_.metrics}, options.window,
                    options.calls_helper_early),
       executor_(options.fusion.threshold, ops, this, &instruments_),

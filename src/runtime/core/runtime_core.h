@@ -36,7 +36,7 @@ struct CoreOptions {
   // The device of this rank's tensors, HVD_CPU before the first on another one; outlives the core.
   const std::atomic<int32_t>* device = nullptr;
   // This rank's counters, which outlive the core.
-  Metrics* metrics = nullptr;
+  RankCounters* counters = nullptr;
 };
 
 struct CoreCounts {

@@ -1,16 +1,18 @@
-// The metrics and the trace recorder, to which the runtime core and the executor report events.
-// RuntimeCore owns the recorder; the metrics outlive it. Used with the progress lock held.
+// The counters and the trace recorder, to which the runtime core and the executor report events.
+// RuntimeCore owns the recorder; the counters outlive it. Used with the progress lock held.
 #pragma once
 
-#include "base/metrics/metrics.h"
+#include "base/metrics/rank_counters.h"
 #include "runtime/telemetry/trace_recorder.h"
 
 namespace hvd::runtime {
 
 struct Instruments {
-  explicit Instruments(Metrics* metrics) : metrics(metrics) {}
+  explicit Instruments(RankCounters* counters)
+      : metrics(&counters->metrics), steps(&counters->steps) {}
   TraceRecorder trace;
   Metrics* const metrics;
+  StepLog* const steps;
 };
 
 }  // namespace hvd::runtime

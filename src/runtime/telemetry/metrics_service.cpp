@@ -29,12 +29,15 @@ std::string text_of(const std::vector<MetricsOfRank>& values, int32_t size) {
 
 }  // namespace
 
+std::string rank_labels(int32_t rank, std::string_view host) {
+  return cat("rank=\"", rank, "\",host=\"", escape_label(host), "\"");
+}
+
 std::string metrics_text(const std::vector<MetricsOfRank>& values) {
   std::vector<LabelledMetrics> all;
   all.reserve(values.size());
   for (const MetricsOfRank& value : values) {
-    all.push_back(
-        {cat("rank=\"", value.rank, "\",host=\"", escape_label(value.host), "\""), &value.metrics});
+    all.push_back({rank_labels(value.rank, value.host), &value.metrics});
   }
   return hvd::metrics_text(all);
 }

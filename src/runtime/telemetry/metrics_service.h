@@ -16,6 +16,8 @@
 
 namespace hvd::runtime {
 
+// The labels of the samples of a rank.
+std::string rank_labels(int32_t rank, std::string_view host);
 // As text; in ascending order.
 std::string metrics_text(const std::vector<MetricsOfRank>& values);
 

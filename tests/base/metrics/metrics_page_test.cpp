@@ -21,7 +21,7 @@ std::optional<pid_t> count_in_child(const std::string& place, uint64_t passes) {
   if (pid == 0) {
     auto page = MetricsPage::open(place);
     if (!page.ok()) ::_exit(1);
-    Metrics* metrics = (*page)->begin(3, 8);
+    Metrics* metrics = &(*page)->begin(3, 8)->metrics;
     metrics->count(Counter::kPasses, passes);
     [[maybe_unused]] const ssize_t size = ::write(ready->write.get(), "x", 1);
     for (;;) ::pause();

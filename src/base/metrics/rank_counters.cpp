@@ -1,0 +1,59 @@
+#include "base/metrics/rank_counters.h"
+
+#include <atomic>
+#include <numeric>
+#include <vector>
+
+namespace hvd {
+namespace {
+
+uint32_t clamped(uint64_t microseconds) {
+  return static_cast<uint32_t>(std::min<uint64_t>(microseconds, UINT32_MAX));
+}
+
+}  // namespace
+
+void StepLog::step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics) {
+  const std::chrono::nanoseconds since_start = now.time_since_epoch();
+  const uint64_t bytes = std::accumulate(metrics.bytes.begin(), metrics.bytes.end(), uint64_t{0});
+  if (began.count() != 0) {
+    steps[ended % kKept] = {.microseconds = clamped(Metrics::microseconds(since_start - began)),
+                            .waited_microseconds = clamped(waited),
+                            .bytes = bytes - bytes_before};
+    // A reader in another process takes no step that is being written.
+    std::atomic_ref(ended).store(ended + 1, std::memory_order_release);
+  }
+  began = since_start;
+  bytes_before = bytes;
+  waited = 0;
+}
+
+std::optional<StepMeans> means_of(const StepLog& log) {
+  const size_t count = std::min<uint64_t>(log.ended, StepLog::kWindow);
+  if (count == 0) return {};
+  uint64_t time = 0, waited = 0, bytes = 0;
+  std::vector<uint32_t> waits;
+  for (uint64_t step = log.ended - count; step < log.ended; ++step) {
+    const StepLog::Step& one = log.steps[step % StepLog::kKept];
+    time += one.microseconds;
+    // An operation may wait from before the step.
+    waited += std::min(one.waited_microseconds, one.microseconds);
+    bytes += one.bytes;
+    waits.push_back(one.waited_microseconds);
+  }
+  const auto steps = static_cast<double>(count);
+  StepMeans means{.seconds = static_cast<double>(time) * 1e-6 / steps,
+                  .waited_share = static_cast<double>(waited) /
+                                  static_cast<double>(std::max<uint64_t>(time, 1)),
+                  .bytes = static_cast<double>(bytes) / steps,
+                  .late_seconds = {}};
+  if (log.longest_wait != 0) {
+    std::ranges::nth_element(waits, waits.begin() + static_cast<ptrdiff_t>(count / 2));
+    const uint64_t own = waits[count / 2];
+    means.late_seconds =
+        static_cast<double>(log.longest_wait - std::min(own, log.longest_wait)) * 1e-6;
+  }
+  return means;
+}
+
+}  // namespace hvd

@@ -1,0 +1,64 @@
+// All that a rank counts: metrics, and its last training steps. May lie in a page that another process reads meanwhile
+// (metrics_page.h). The runtime writes it with the progress lock held.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "base/metrics/metrics.h"
+
+namespace hvd {
+
+// The last training steps of a rank. A step ends when the ranks agree on the name of a tensor that comes again, which
+// all ranks do in the same order: step n is the same one on each rank.
+struct StepLog {
+  // More than a window has, so that the windows of two hosts that are read one after the other meet.
+  static constexpr size_t kKept = 128;
+  static constexpr size_t kWindow = 50;
+  struct Step {
+    uint32_t microseconds = 0;
+    // The longest wait of an operation of all ranks until they had agreed on it. The operation that begins the step
+    // counts here, and its wait lies at the end of the step before.
+    uint32_t waited_microseconds = 0;
+    uint64_t bytes = 0;  // input of this rank in operations that completed
+  };
+
+  uint64_t ended = 0;  // steps; the last one lies at (ended - 1) % kKept
+  std::array<Step, kKept> steps{};
+  // The median of the longest wait of any rank in a step, in microseconds, which the agent writes; 0: unknown.
+  uint64_t longest_wait = 0;
+  // The step that runs.
+  std::chrono::nanoseconds began{0};  // by the steady clock; 0: none runs yet
+  uint64_t bytes_before = 0;
+  uint64_t waited = 0;
+
+  void wait_ended(std::chrono::nanoseconds took) {
+    waited = std::max(waited, Metrics::microseconds(took));
+  }
+  void step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics);
+};
+
+// Over the last steps of a rank, at most StepLog::kWindow.
+struct StepMeans {
+  double seconds = 0;       // of a step
+  double waited_share = 0;  // of that time, until all ranks had agreed
+  double bytes = 0;         // in a step
+  // How long the other ranks wait for this one in a step; empty where no launcher compares the ranks.
+  std::optional<double> late_seconds;
+};
+// Nothing before the first step has ended.
+std::optional<StepMeans> means_of(const StepLog& log);
+
+struct RankCounters {
+  uint64_t layout = 0;  // in a page: kMetricsLayout once the rest is valid
+  int32_t rank = 0;     // in its world
+  int32_t size = 0;
+  Metrics metrics;
+  StepLog steps;
+};
+
+}  // namespace hvd

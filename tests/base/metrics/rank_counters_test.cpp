@@ -1,0 +1,65 @@
+#include "base/metrics/rank_counters.h"
+
+#include <doctest/doctest.h>
+
+#include "horovod/types.h"
+
+namespace hvd {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// A rank whose steps take 10 ms.
+struct Rank {
+  void step(microseconds wait, uint64_t bytes = 100) {
+    now += milliseconds(10);
+    log.step_ended(now, metrics);
+    log.wait_ended(wait);
+    log.wait_ended(wait / 2);
+    metrics.finished(HVD_ALLREDUCE, true, bytes, microseconds(5));
+  }
+  std::chrono::steady_clock::time_point now{std::chrono::hours(1)};
+  Metrics metrics;
+  StepLog log;
+};
+
+}  // namespace
+
+TEST_CASE("a step has its longest wait and its bytes") {
+  Rank rank;
+  rank.step(milliseconds(2), 40);
+  CHECK(!means_of(rank.log));
+  rank.step(milliseconds(3), 60);
+  CHECK(rank.log.ended == 1);
+  const StepLog::Step& first = rank.log.steps[0];
+  CHECK((first.microseconds == 10'000 && first.waited_microseconds == 2'000 && first.bytes == 40));
+  rank.step(milliseconds(0));
+  const auto means = means_of(rank.log);
+  REQUIRE(means);
+  CHECK(means->seconds == doctest::Approx(0.010));
+  CHECK(means->waited_share == doctest::Approx(0.25));
+  CHECK(means->bytes == doctest::Approx(50));
+  CHECK(!means->late_seconds);
+}
+
+TEST_CASE("means are over the last 50 steps, and a wait is no more than its step") {
+  Rank rank;
+  for (int i = 0; i < 300; ++i) rank.step(milliseconds(9), 1000);
+  for (int i = 0; i < 51; ++i) rank.step(milliseconds(70), 10);
+  const auto means = means_of(rank.log);
+  REQUIRE(means);
+  CHECK(rank.log.ended == 350);
+  CHECK((means->waited_share == doctest::Approx(1) && means->bytes == doctest::Approx(10)));
+}
+
+TEST_CASE("a rank is late by what others wait longer") {
+  Rank rank;
+  for (int i = 0; i < 40; ++i) rank.step(milliseconds(i < 30 ? 1 : 8));
+  rank.log.longest_wait = 5'000;
+  CHECK(*means_of(rank.log)->late_seconds == doctest::Approx(0.004));
+  rank.log.longest_wait = 500;
+  CHECK(*means_of(rank.log)->late_seconds == 0);
+}
+
+}  // namespace hvd
