@@ -16,13 +16,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Folder {
+class OwnFolder {
  public:
-  Folder() {
+  OwnFolder() {
     char path[] = "/tmp/own-file-XXXXXX";
     path_ = ::mkdtemp(path);
   }
-  ~Folder() { fs::remove_all(path_); }
+  ~OwnFolder() { fs::remove_all(path_); }
   std::string operator/(std::string_view name) const { return path_ / fs::path(name); }
 
  private:
@@ -39,7 +39,7 @@ void write(const std::string& path, const std::string& text) { std::ofstream(pat
 }  // namespace
 
 TEST_CASE("a file is made, emptied or continued") {
-  const Folder folder;
+  const OwnFolder folder;
   const std::string path = folder / "file";
   for (const auto& [flags, expected] :
        {std::pair(O_TRUNC, "new"), std::pair(O_APPEND, "newnew"), std::pair(O_TRUNC, "new")}) {
@@ -51,7 +51,7 @@ TEST_CASE("a file is made, emptied or continued") {
 }
 
 TEST_CASE("a link of this user is followed, and one of another user is not") {
-  const Folder folder;
+  const OwnFolder folder;
   write(folder / "precious", "kept");
   fs::create_symlink("precious", folder / "link");
   CHECK(open_own_file(folder / "link", O_APPEND).ok());
@@ -74,7 +74,7 @@ TEST_CASE("a link of this user is followed, and one of another user is not") {
 
 TEST_CASE("a file or directory of another user is refused before it is emptied") {
   if (::geteuid() != 0) return;  // only root can make one
-  const Folder folder;
+  const OwnFolder folder;
   write(folder / "theirs", "kept");
   fs::create_directory(folder / "rank.0");
   REQUIRE(::chown((folder / "theirs").c_str(), 65534, 65534) == 0);
@@ -87,7 +87,7 @@ TEST_CASE("a file or directory of another user is refused before it is emptied")
 }
 
 TEST_CASE("a FIFO without a reader is an error") {
-  const Folder folder;
+  const OwnFolder folder;
   REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
   CHECK(open_own_file(folder / "fifo", O_APPEND).status().message() ==
         cat("cannot write to ", folder / "fifo", ": No such device or address"));
