@@ -760,7 +760,7 @@ TEST_CASE("timeline and metrics have messages, with the wait for the other rank"
     Message one(rank == 0 ? HVD_SEND : HVD_RECV, 1 - rank, 5, 3);
     check_ok(one.run(world[rank]));
   });
-  const auto metrics = world[1].observation().metrics(false);
+  const auto metrics = world[1].observation().metrics(HVD_METRICS_RANK);
   REQUIRE(metrics.ok());
   CHECK(metrics->find("operation=\"recv\"} 1\n") != std::string::npos);
   CHECK(metrics->find("operation=\"recv\"} 5\n") != std::string::npos);  // bytes
