@@ -43,9 +43,13 @@ def ddp(model):
         group = bench.need(teams.torch_group, 2, python=bench.python, is_bound=False)
         ours = bench.need(teams.ours, 2, python=bench.python)
         gloo = bench.need(teams.torch_gloo, 2, python=bench.python)
-        found, step = training_lines.efficiencies(bench, model, barrier, [group, ours, gloo])
+        alone = bench.need(teams.plain_torch, 2, python=bench.python, is_ddp=True)
+        found, step = training_lines.efficiencies(bench, model, barrier, [group, ours, gloo, alone])
         mine, least = found.pop(group.name), found[ours.name] - 2
-        note = f"a step at a barrier only takes {step:.2f} ms"
+        note = (
+            f"a step at a barrier only takes {step:.2f} ms; DDP without communication leaves "
+            f"{found.pop(alone.name):.1f} %"
+        )
         return Result("%", mine, found, f"≥ {least:.1f} %", mine >= least, note)
 
     return measure

@@ -281,10 +281,12 @@ def torch_gloo(ranks, hosts=False, python="/usr/bin/python3", is_bound=False):
     return Team("torch gloo", _singly(command, ranks, hosts), ranks, PYTHON_ENVIRONMENT)
 
 
-def plain_torch(ranks, python="/usr/bin/python3"):
-    """Processes with torch that meet at a barrier in shared memory and nowhere else."""
-    command = [python, PYTHON_WORKER, "{socket}", "plain", "{rank}", ranks, "{folder}"]
-    return Team("barrier only", _singly(command, ranks, False), ranks, PYTHON_ENVIRONMENT)
+def plain_torch(ranks, python="/usr/bin/python3", is_ddp=False):
+    """Processes with torch that meet at a barrier in shared memory and nowhere else. `is_ddp`: DDP in each."""
+    command = [python, PYTHON_WORKER, "{socket}", "plain", "{rank}", ranks, "{folder}", *(["ddp"] if is_ddp else [])]
+    return Team(
+        "DDP, barrier only" if is_ddp else "barrier only", _singly(command, ranks, False), ranks, PYTHON_ENVIRONMENT
+    )
 
 
 def _tensorflow(python):

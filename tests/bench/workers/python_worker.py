@@ -4,7 +4,7 @@ horovodrun -np N python3 python_worker.py SOCKET horovod
 horovodrun -np N python3 python_worker.py SOCKET group
 horovodrun -np N python3 python_worker.py SOCKET bound word|registered
 python3 python_worker.py SOCKET gloo RANK SIZE FOLDER INTERFACE
-python3 python_worker.py SOCKET plain RANK SIZE FOLDER
+python3 python_worker.py SOCKET plain RANK SIZE FOLDER [ddp]
 """
 
 import mmap
@@ -52,15 +52,22 @@ class Barrier:
 
 
 class Plain:
-    """A process that uses torch, and nothing of ours; it meets the others at a barrier only."""
+    """A process that uses torch, and nothing of ours; it meets the others at a barrier only. `kind` ddp: its module is
+    in DistributedDataParallel, in a group of this process alone, for what that costs without communication."""
 
-    def __init__(self, rank="0", size="1", folder=None, *_):
+    def __init__(self, rank="0", size="1", folder=None, kind=None):
         import torch
 
         torch.set_num_threads(1)
         self.rank = int(rank)
         self.torch = torch
         self.trainers = {}
+        self.wrap_model = None
+        if kind == "ddp":
+            import torch.distributed
+
+            torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+            self.wrap_model = torch.nn.parallel.DistributedDataParallel
         self.barrier = Barrier(f"{folder}/barrier", self.rank, int(size)) if folder else None
         torch.ones(1000).sum()
 
@@ -81,7 +88,7 @@ class Plain:
     def trainer(self, model):
         from models import Trainer
 
-        return Trainer(model, after=self.barrier)
+        return Trainer(model, wrap_model=self.wrap_model, after=self.barrier)
 
 
 class Horovod(Plain):
