@@ -263,5 +263,6 @@ cat <<END
 
 $output has the files of version $version, and INSTALL.md for their page. By hand:
 - sign: gpg --armor --detach-sign $output/SHA256SUMS
+- push the tag: git push origin v$version
 - announce it, with the known limits of README.md
 END

@@ -9,9 +9,15 @@ from harness import *
 SCRIPT = ROOT / "packaging" / "release.sh"
 
 
-def release(*words, script=SCRIPT, expected=0):
+def release(*words, script=SCRIPT, expected=0, seconds=300, **more):
     done = subprocess.run(
-        [script, *map(str, words)], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300
+        [script, *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        timeout=seconds,
+        **more,
     )
     said = done.stdout + done.stderr
     expect(done.returncode == expected, f"exit code {done.returncode}: {words}\n{said}")
@@ -139,6 +145,52 @@ def test_the_site_of_a_release_has_each_page():
         for link in re.findall(r'(?:href|src)="([^"#?]+)[^"]*"', path.read_text()):
             if not re.match(r"[a-z]+:|//", link):
                 expect((path.parent / urllib.parse.unquote(link)).exists(), f"{name} has no {link}")
+
+
+def sums_of_a_clone(folder, steps, *flags, **variables):
+    """Makes these files in a clone in the folder. Returns the lines of SHA256SUMS."""
+    folder.mkdir()
+    subprocess.run(["git", "clone", "-q", ROOT, folder / "tree"], check=True)
+    (folder / "tmp").mkdir()
+    release(
+        "--rehearse",
+        *flags,
+        "--only",
+        f"{steps},sums",
+        folder / "out",
+        script=folder / "tree/packaging/release.sh",
+        seconds=5400,
+        env={**os.environ, "TMPDIR": str(folder / "tmp"), **variables},
+    )
+    return set((folder / "out/SHA256SUMS").read_text().splitlines())
+
+
+def two_clones_agree(steps, *flags, **variables):
+    """`variables`: for the second clone."""
+    place = scratch()
+    first = sums_of_a_clone(place / "a", steps, *flags)
+    second = sums_of_a_clone(place / "a-folder-with-a-longer-name", steps, *flags, **variables)
+    expect(first == second, "two clones make different bytes:\n" + "\n".join(sorted(first ^ second)))
+    return {line.split()[1] for line in first}
+
+
+def test_two_clones_make_the_same_packages_of_a_build():
+    need_build()
+    names = two_clones_agree("tarball,sbom" + (",debian" if shutil.which("lintian") else ""), "--build", BUILD)
+    expect(any(name.endswith("x86_64.tar.gz") for name in names), names)
+
+
+def test_two_clones_compile_the_same_release():
+    """All files but the image, whose packages come from a mirror that moves. The second clone compiles without ccache,
+    which would give it the objects of the first."""
+    python = os.environ.get("HVD_TEST_WHEEL")
+    if not python or not shutil.which("lintian"):
+        raise Skip("HVD_TEST_WHEEL names no Python with the builders of a wheel, or lintian is missing")
+    names = two_clones_agree(
+        "docs,build,tarball,debian,wheel,recipes,sbom,notes", "--python", python, CCACHE_DISABLE="1"
+    )
+    for end in ("docs.tar.gz", "x86_64.tar.gz", ".deb", ".whl", "INSTALL.md"):
+        expect(any(name.endswith(end) for name in names), f"no {end}: {names}")
 
 
 def test_the_sums_of_a_release_find_a_changed_file():
