@@ -41,11 +41,13 @@ def mirrors(suite="bookworm"):
         {
             line.replace("bookworm", suite)
             for line in words.splitlines()
-            if re.fullmatch(r"deb \S+ bookworm\S* main", line)
+            if re.fullmatch(r"deb \S+ bookworm\S* main" if suite != "sid" else r"deb \S+ bookworm main", line)
         }
     )
     _, words = call("apt-config", "dump", seconds=60)
     proxies = re.findall(r"(?m)^Acquire::https?::Proxy.*;$", words)
+    if suite == "sid":
+        proxies.append('Acquire::Check-Valid-Until "false";')  # a mirror may be older than a week
     return [*(f"--aptopt={line}" for line in proxies)], lines or [f"deb http://deb.debian.org/debian {suite} main"]
 
 

@@ -399,6 +399,30 @@ def test_uvx_uv_run_and_pipx_start_jobs_in_a_clean_root():
         expect(milliseconds <= 10_000, f"from the wheel to --check-build: {milliseconds} ms; a user has it in 10 s")
 
 
+def test_the_install_lines_of_the_readme_work_in_bare_roots():
+    """Debian 12, 13 and unstable, which has the newest Python and glibc. PyTorch is a stand-in: it is large."""
+    packages_test.need_roots()
+    is_release = packages_test.RELEASE is not None
+    # A build that is not portable needs the last two, of Debian 12.
+    packages = {"python3-venv"} if is_release else {"python3-venv", "libssl3", "libyaml-cpp0.7"}
+    (lines,) = re.findall(r"(?ms)^## Install\n\n```sh [^\n]*\n(.*?)^```", (ROOT / "README.md").read_text())
+    lines = lines.replace("FOLDER", "/var/cache/wheels")
+    first = f'horovodrun -np 2 python3 -c "{RANKS}"\nhorovodrun --check-build --require Gloo'
+    torch = {"torch/__init__.py": (b"", 0o644)}, "Metadata-Version: 2.1\nName: torch\nVersion: 2.0\n"
+    for suite in ("bookworm", "trixie", "sid") if is_release else ("bookworm",):
+        with packages_test.folder() as path:
+            root = path / "root"
+            make_root(root, packages, is_kept=True, suite=suite)
+            shutil.copytree(wheels(), root / "var/cache/wheels")
+            wheel_files.write_wheel(root / "var/cache/wheels", "torch", "2.0", "py3-none-any", *torch)
+            code, words = packages_test.inside(
+                root, "sh", "-ec", f"cd /root; export PIP_NO_INDEX=1 PIP_PROGRESS_BAR=off\n{lines}\n{first}"
+            )
+            print(f"{suite}: {words}")
+            expect(code == 0, f"{suite}: {words}")
+            expect(len(re.findall("rank [01] imports /root/venv/lib/", words)) == 2, f"{suite}: {words}")
+
+
 # The script bin/activate of conda-pack sets these, among others.
 ACTIVATE = """export CONDA_PREFIX=$(cd "$(dirname "$BASH_SOURCE")/.." && pwd)
 export PATH=$CONDA_PREFIX/bin:$PATH
