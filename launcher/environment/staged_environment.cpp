@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/files/elf_file.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/words.h"
@@ -100,8 +101,8 @@ std::string StagedEnvironment::describe(const EnvironmentWanted& wanted) const {
   const bool is_archive =
       fs::is_directory(file_, error) ||
       std::ranges::any_of(kArchives, [&](std::string_view end) { return file_.ends_with(end); });
-  return is_archive ? wanted.machine
-                    : cat("Python ", release_of(wanted.python), " on ", wanted.machine);
+  return cat(is_archive ? "" : cat("Python ", release_of(wanted.python), " on "), wanted.machine,
+             wanted.glibc == "none" ? " without glibc" : "");
 }
 
 net::Task<Result<AgentLink::Environment>> StagedEnvironment::offer(std::string host,
@@ -112,8 +113,6 @@ net::Task<Result<AgentLink::Environment>> StagedEnvironment::offer(std::string h
   if (first_host_.empty()) {
     first_host_ = host;
     first_ = wanted;
-    // Apart from this host, which may be given up meanwhile.
-    net::asio::co_spawn(executor_, resolve(), net::asio::detached);
   }
   if (describe(wanted) != describe(first_)) {
     co_return failed_precondition(
@@ -121,6 +120,17 @@ net::Task<Result<AgentLink::Environment>> StagedEnvironment::offer(std::string h
             ": --stage-env gives all hosts the same files; name a Python that all have, as in: "
             "horovodrun ... python",
             release_of(first_.python), " train.py"));
+  }
+  if (!is_resolving_) {
+    if (is_older(wanted.glibc, first_.glibc)) {
+      first_.glibc = wanted.glibc;
+      oldest_host_ = host;
+    } else if (oldest_host_.empty() && is_older(first_.glibc, wanted.glibc)) {
+      oldest_host_ = first_host_;
+    }
+    is_resolving_ = ++asked_ >= expected_;
+    // Apart from this host, which may be given up meanwhile.
+    if (is_resolving_) net::asio::co_spawn(executor_, resolve(), net::asio::detached);
   }
   while (!files_) {
     if (!co_await is_resolved_.wait()) co_return aborted("the start of the host was given up");
@@ -165,7 +175,8 @@ Result<std::shared_ptr<const StagedEnvironment::Files>> StagedEnvironment::parse
   const std::vector<std::string> lines = split(answer, '\n');
   if (lines[0].starts_with(kRefused)) {
     return failed_precondition(
-        cat("--stage-env: ", printable(lines[0].substr(kRefused.size()), 1200)));
+        cat("--stage-env: ", printable(lines[0].substr(kRefused.size()), 1200),
+            oldest_host_.empty() ? "" : cat("; host ", oldest_host_, " has the oldest glibc")));
   }
   const Status wrong = internal_error("--stage-env: the resolver has printed no list of files");
   if (lines.size() < 2 || !lines[0].starts_with(kFolder) || !lines[1].starts_with(kNeeds)) {

@@ -1,4 +1,4 @@
-// The environment of --stage-env: resolved once, for the Python of the host that asks first, and sent to all hosts. A
+// The environment of --stage-env: resolved once, for the Python and the oldest glibc of the hosts, and sent to all. A
 // restart and a host that joins later get the same files. HostStartup owns it. Lives on the launch's loop, which it
 // never blocks.
 #pragma once
@@ -24,6 +24,11 @@ class StagedEnvironment {
         may_build_(may_build),
         is_resolved_(executor) {}
 
+  // The number of hosts that will ask. The file is resolved when all have asked, and only once.
+  void expect(size_t hosts) {
+    expected_ = hosts;
+    asked_ = 0;
+  }
   // The environment for a host with this Python. Its parts must not outlive this object.
   net::Task<Result<AgentLink::Environment>> offer(std::string host, EnvironmentWanted wanted);
   // The last part of the file's name.
@@ -45,7 +50,10 @@ class StagedEnvironment {
   const std::string file_;
   const bool may_build_;
   std::string first_host_;
-  EnvironmentWanted first_;  // of that host
+  EnvironmentWanted first_;  // of that host, with the oldest glibc of all
+  std::string oldest_host_;  // empty: all have the same glibc
+  size_t expected_ = 0, asked_ = 0;
+  bool is_resolving_ = false;
   net::Notification is_resolved_;
   std::optional<Result<std::shared_ptr<const Files>>> files_;
 };

@@ -56,6 +56,7 @@ HostStartup::HostStartup(net::asio::io_context& loop, const Options& options, Ho
 net::Task<std::vector<Status>> HostStartup::reach() {
   std::vector<HostStart> starts;
   for (HostRun& host : hosts_.hosts()) starts.push_back(start_of(host));
+  environment_.expect(starts.size());
   std::vector<Status> errors =
       co_await preflight_.run(std::move(starts), options_.settings.job.start_timeout.value);
   // A file that cannot be resolved is one error, and not one of each host.
@@ -98,6 +99,7 @@ net::Task<Status> HostStartup::add(HostRun& host) {
   if (is_cancelled_) co_return aborted("the job ends");
   std::vector<HostStart> starts;
   starts.push_back(start_of(host));
+  environment_.expect(starts.size());
   const std::vector<Status> errors =
       co_await preflight_.run(std::move(starts), options_.settings.job.start_timeout.value);
   if (!errors.empty()) co_return errors.front();
