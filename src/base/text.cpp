@@ -111,16 +111,37 @@ std::string shell_quote(std::string_view text) {
   return quoted + "'";
 }
 
+namespace {
+
+// How many bytes at the front of the text a terminal may take as an order: control characters, also those of UTF-8
+// (U+0080 to U+009F), and what changes lines or the direction of writing.
+size_t size_of_control(std::string_view text) {
+  const auto byte = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
+  if (byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) <= 0x9f) return 2;
+  if (byte(0) == 0xd8 && byte(1) == 0x9c) return 2;
+  if (byte(0) != 0xe2) return 0;
+  const bool is_mark = byte(1) == 0x80 && ((byte(2) >= 0x8e && byte(2) <= 0x8f) ||
+                                           (byte(2) >= 0xa8 && byte(2) <= 0xae));
+  return is_mark || (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9) ? 3 : 0;
+}
+
+}  // namespace
+
 std::string printable(std::string_view text, size_t limit) {
   constexpr char kHex[] = "0123456789abcdef";
   std::string shown;
-  for (char c : text) {
+  for (size_t i = 0, hidden = 0; i < text.size(); ++i) {
     if (shown.size() >= limit) return shown + "...";
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
+    if (hidden == 0) hidden = size_of_control(text.substr(i));
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (hidden > 0) {
       shown += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+      --hidden;
     } else {
-      shown += c;
+      shown += text[i];
     }
   }
   return shown;

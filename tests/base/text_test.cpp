@@ -50,6 +50,9 @@ TEST_CASE("shell_quote survives every quote") {
 
 TEST_CASE("printable shows control characters as escapes and cuts long text") {
   CHECK(printable("a\nb") == "a\\x0ab");
+  CHECK(printable("\xc2\x9b\x33m\xc2\xa0\xc3\xa4") == "\\xc2\\x9b3m\xc2\xa0\xc3\xa4");
+  CHECK(printable("a\xe2\x80\xae\x62\xe2\x82\xac") == "a\\xe2\\x80\\xaeb\xe2\x82\xac");
+  CHECK(printable("\xe2\x81\xa6x\xd8\x9c\xc2") == "\\xe2\\x81\\xa6x\\xd8\\x9c\xc2");
   CHECK(printable(std::string(300, 'x'), 5) == "xxxxx...");
 }
 
