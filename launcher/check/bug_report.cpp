@@ -18,9 +18,9 @@
 #include "launcher/check/format.h"
 #include "launcher/check/interpreter.h"
 #include "launcher/check/loaded_library.h"
-#include "launcher/check/redaction.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/installation.h"
+#include "launcher/plan/redaction.h"
 #include "launcher/plan/text_file.h"
 
 namespace hvd::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/check/redaction.h"
+#include "launcher/plan/redaction.h"
 
 #include <algorithm>
 #include <cctype>
@@ -110,6 +110,19 @@ std::string Redactor::redact(std::string_view line) const {
   hide_after_names(text);
   hide_digits(text);
   return text;
+}
+
+std::vector<std::string> Redactor::redact_command(std::span<const std::string> words) const {
+  std::vector<std::string> shown;
+  shown.reserve(words.size());
+  bool is_value = false;
+  for (const std::string& word : words) {
+    std::vector<std::string> lines = split(word, '\n');  // a script may have several
+    for (std::string& line : lines) line = redact(line);
+    shown.push_back(is_value && !word.starts_with('-') ? std::string(kHidden) : join(lines, "\n"));
+    is_value = word.starts_with('-') && word.find('=') == std::string::npos && is_secret_name(word);
+  }
+  return shown;
 }
 
 std::string Redactor::redact(std::string_view name, std::string_view value) const {

@@ -1,4 +1,5 @@
-// Removes secrets from text that a user attaches to a public report. In doubt it removes. Pure.
+// Removes secrets from text that a user attaches to a public report, and from commands that are kept. In doubt it
+// removes. Pure.
 #pragma once
 
 #include <span>
@@ -20,6 +21,8 @@ class Redactor {
   // One line in, one line out, without those values, the user and password of a URL, what follows a
   // secret name and "=", ":" or a blank, and 32 or more hexadecimal digits in a row.
   std::string redact(std::string_view line) const;
+  // The words of a command, where a flag with a secret name stands before its value.
+  std::vector<std::string> redact_command(std::span<const std::string> words) const;
   // The value of a variable or setting of this name.
   std::string redact(std::string_view name, std::string_view value) const;
 

@@ -1,4 +1,4 @@
-#include "launcher/check/redaction.h"
+#include "launcher/plan/redaction.h"
 
 #include <doctest/doctest.h>
 
@@ -59,4 +59,27 @@ TEST_CASE("long hexadecimal numbers are hidden") {
   const std::string digits = "0123456789abcdefABCDEF0123456789";
   CHECK(redact("a " + digits + " b") == "a <redacted> b");
   CHECK(redact("a " + digits.substr(1) + " b") == "a " + digits.substr(1) + " b");
+}
+
+TEST_CASE("a command keeps no secrets") {
+  using Words = std::vector<std::string>;
+  const Redactor redactor({});
+  const Words words{"env",
+                    "TOKEN=s2",
+                    "prog",
+                    "--url=https://u:s3@h/",
+                    "--password",
+                    "s4",
+                    "--api-key",
+                    "-v",
+                    "sh",
+                    "-c",
+                    "echo a\nMY_SECRET=s5 b\necho c",
+                    "--auth=none",
+                    "--lr",
+                    "0.1"};
+  CHECK(redactor.redact_command(words) ==
+        Words{"env", "TOKEN=<redacted>", "prog", "--url=https://<redacted>@h/", "--password",
+              "<redacted>", "--api-key", "-v", "sh", "-c", "echo a\nMY_SECRET=<redacted>\necho c",
+              "--auth=<redacted>", "--lr", "0.1"});
 }
