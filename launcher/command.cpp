@@ -3,10 +3,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 
 #include "base/check.h"
 #include "base/log/log.h"
+#include "base/process/signals.h"
 #include "base/secrets/token_file.h"
 #include "base/text.h"
 #include "horovod/version.h"
@@ -18,6 +20,7 @@
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/job/device_count.h"
 #include "launcher/job/elastic_job.h"
+#include "launcher/job/job_signals.h"
 #include "launcher/link/join_queue.h"
 #include "launcher/output/metrics_port.h"
 #include "launcher/output/terminal_width.h"
@@ -127,15 +130,30 @@ Result<std::unique_ptr<rendezvous::Server>> make_server(net::asio::io_context& l
   return std::make_unique<rendezvous::Server>(loop.get_executor(), std::move(of_server));
 }
 
-Status wait_for_hosts(net::asio::io_context& loop, JoinQueue& join_queue, double seconds) {
+// The number of a signal that has ended the wait, or 0.
+Result<int> wait_for_hosts(net::asio::io_context& loop, JoinQueue& join_queue, double seconds) {
   Status status;
-  net::asio::co_spawn(loop, join_queue.wait(seconds), [&](std::exception_ptr error, Status waited) {
-    status = error ? rendezvous::status_of(error, "waiting for hosts failed") : waited;
-    loop.stop();
+  int signal = 0;
+  net::asio::cancellation_signal cancel;
+  net::asio::signal_set signals(loop, SIGINT, SIGTERM);
+  if (!is_ignored(SIGHUP)) signals.add(SIGHUP);
+  signals.async_wait([&](const net::error_code& error, int number) {
+    if (error) return;
+    signal = number;
+    cancel.emit(net::asio::cancellation_type::terminal);
   });
+  net::asio::co_spawn(
+      loop, join_queue.wait(seconds),
+      net::asio::bind_cancellation_slot(
+          cancel.slot(), [&](std::exception_ptr error, Status waited) {
+            status = error ? rendezvous::status_of(error, "waiting for hosts failed") : waited;
+            loop.stop();
+          }));
   loop.run();
   loop.restart();
-  return status;
+  if (signal != 0) return signal;
+  if (!status.ok()) return status;
+  return 0;
 }
 
 int run_on_joined_hosts(const Options& options, JoinQueue& join_queue, const LaunchEvents& events) {
@@ -223,8 +241,12 @@ int run_joined_job(const Options& options, const LaunchEvents& events) {
       is_elastic(settings) ? elastic_timeout(settings) : settings.job.start_timeout.value;
   print_message(cat("waits up to ", seconds, " s at ", net::to_string(*bound), " for ",
                     join_queue.describe_wanted(), ", to join by: ", command));
-  const Status status = wait_for_hosts(loop, join_queue, seconds);
-  if (!status.ok()) return refuse(status);
+  const auto signal = wait_for_hosts(loop, join_queue, seconds);
+  if (!signal.ok()) return refuse(signal.status());
+  if (*signal != 0) {
+    print_message(cat("ended by ", signal_name(*signal), " before anything was started"));
+    return kExitSignal + *signal;
+  }
   return run_on_joined_hosts(options, join_queue, events);
 }
 
