@@ -20,7 +20,6 @@
 #include "base/unique_fd.h"
 #include "launcher/output/rank_errors.h"
 #include "launcher/output/report.h"
-#include "launcher/protocol/record.h"
 
 namespace hvd::launcher {
 namespace {
@@ -31,10 +30,6 @@ constexpr std::chrono::milliseconds kShownAfter{100};
 constexpr std::chrono::milliseconds kSettledAfter{20};
 // As many bytes may wait for files before the ranks' output is no longer read.
 constexpr size_t kUnfiledLimit = 1 << 20;
-// As many bytes may wait for the log before it loses some.
-constexpr size_t kUnloggedLimit = 8 << 20;
-constexpr size_t kLogPiece = 512 << 10;  // a record is smaller than 1 MiB
-constexpr std::chrono::seconds kLogDrainedWithin{1};
 
 // In a report beside objects.
 std::string plain_tag(int rank) { return cat("[", rank, "]<stderr>:"); }
@@ -84,8 +79,14 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, 
       thread_(executor),
       stdout_(executor, STDOUT_FILENO, thread_),
       stderr_(executor, STDERR_FILENO, thread_),
-      tracebacks_timer_(executor) {
-  if (style_.log >= 0) log_ = std::make_unique<Sink>(executor, style_.log, thread_);
+      tracebacks_timer_(executor),
+      log_room_(executor) {
+  if (style_.log != nullptr) {
+    UniqueFd copy(::fcntl(style_.log->socket(), F_DUPFD_CLOEXEC, 3));
+    net::error_code error;  // without a copy, the next line flushes the queue
+    if (copy) log_room_.assign(copy.get(), error);
+    if (copy && !error) static_cast<void>(copy.release());
+  }
   if (style_.folds_tracebacks) tracebacks_ = std::make_unique<TracebackFolder>();
   if (style_.folds) {
     for (auto& each : folding_) each = std::make_unique<Folding>(executor, size_);
@@ -435,43 +436,19 @@ void JobOutput::copy_to_file(Channel& channel, std::string_view lines) {
 }
 
 void JobOutput::copy_to_log(int rank, OutputStream stream, std::string_view lines) {
-  while (log_ && !lines.empty()) {
-    size_t size = lines.size();
-    if (size > kLogPiece) size = lines.rfind('\n', kLogPiece - 1) + 1;  // 0 without any
-    if (size == 0) size = kLogPiece;
-    const std::string_view piece = lines.substr(0, size);
-    lines.remove_prefix(size);
-    if (unlogged_ + size > kUnloggedLimit) {
-      missing_ += size;
-      continue;
-    }
-    if (missing_ > 0) {
-      write_to_log({.rank = -1,
-                    .is_error = 1,
-                    .bytes = line_of(cat(missing_,
-                                         " bytes of output are missing here: the disk "
-                                         "was too slow"))});
-      missing_ = 0;
-    }
-    write_to_log({.rank = rank,
-                  .is_error = static_cast<uint8_t>(stream == OutputStream::kStderr),
-                  .bytes = std::string(piece)});
-  }
+  if (style_.log == nullptr) return;
+  style_.log->write(rank, stream == OutputStream::kStderr, lines);
+  flush_log_later();
 }
 
-void JobOutput::write_to_log(const OutputChunk& lines) {
-  unlogged_ += lines.bytes.size();
-  log_->write(as_text(to_record(lines)), [this, size = lines.bytes.size()] { unlogged_ -= size; });
-}
-
-// A process that a disk holds up takes nothing: the job does not wait for it.
-net::Task<void> JobOutput::drain_log() {
-  if (!log_) co_return;
-  net::asio::steady_timer limit(executor_, kLogDrainedWithin);
-  limit.async_wait([this](const net::error_code& error) {
-    if (!error && log_->is_stalled()) log_->discard();
-  });
-  co_await log_->drain();
+void JobOutput::flush_log_later() {
+  if (style_.log->flush() || !log_room_.is_open() || std::exchange(log_waits_, true)) return;
+  log_room_.async_wait(net::asio::posix::stream_descriptor::wait_write,
+                       [this](const net::error_code& error) {
+                         if (error) return;
+                         log_waits_ = false;
+                         flush_log_later();
+                       });
 }
 
 void JobOutput::release(int rank, OutputStream stream, size_t size) {
@@ -531,7 +508,6 @@ net::Task<void> JobOutput::drain() {
   }
   co_await stdout_.drain();
   co_await stderr_.drain();
-  co_await drain_log();
 }
 
 void JobOutput::discard_stalled() {

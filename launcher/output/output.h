@@ -14,6 +14,7 @@
 #include "launcher/link/agent_link.h"
 #include "launcher/output/line_folder.h"
 #include "launcher/output/line_tagger.h"
+#include "launcher/output/log_queue.h"
 #include "launcher/output/sink.h"
 #include "launcher/output/traceback_folder.h"
 #include "launcher/plan/slot_plan.h"
@@ -34,9 +35,9 @@ struct OutputStyle {
   std::vector<bool> is_shown;  // by rank; empty: all are
   // The rank whose unfinished lines a terminal shows, since it may ask a question; -1: no rank.
   int asking_rank = -1;
-  // A socket that gets all whole lines as records of OutputChunk, also of ranks that are not shown; -1: none. It
-  // never holds back the ranks: lines for which it has no room are dropped.
-  int log = -1;
+  // Gets all whole lines, also of ranks that are not shown; or null. It never holds back the ranks, and outlives
+  // the output.
+  LogQueue* log = nullptr;
 };
 
 class JobOutput {
@@ -125,8 +126,7 @@ class JobOutput {
   void copy_to_file(Channel& channel, std::string_view lines);
   // `rank`: -1 for lines of the launcher.
   void copy_to_log(int rank, OutputStream stream, std::string_view lines);
-  void write_to_log(const OutputChunk& lines);
-  net::Task<void> drain_log();
+  void flush_log_later();
   // Calls `consumed_` once the files have room.
   void release(int rank, OutputStream stream, size_t size);
   void release_held();
@@ -164,12 +164,12 @@ class JobOutput {
     OutputStream stream;
     size_t size;
   };
-  std::unique_ptr<Sink> log_;  // or null
-  size_t unlogged_ = 0;        // bytes that wait for it
-  size_t missing_ = 0;         // bytes that it has not got
-  size_t unfiled_ = 0;         // bytes that wait for files
-  std::deque<Release> held_;   // until fewer bytes wait
-  bool has_status_ = false;    // on the terminal
+  // A copy of the log's socket, which is waited for; closed without a log.
+  net::asio::posix::stream_descriptor log_room_;
+  bool log_waits_ = false;    // for log_room_
+  size_t unfiled_ = 0;        // bytes that wait for files
+  std::deque<Release> held_;  // until fewer bytes wait
+  bool has_status_ = false;   // on the terminal
   // The channel whose unfinished line is the last one on the terminal; or null.
   Channel* open_line_ = nullptr;
   OutputStream open_stream_ = OutputStream::kStdout;

@@ -1,6 +1,7 @@
 // The launcher's final messages.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,8 @@ struct OutputChunk;
 std::string line_of(std::string_view sentence);
 // One sentence on standard error.
 void print_message(std::string_view sentence);
+// Calls `copy` with each sentence that print_message prints from now on; empty: no longer. One thread uses both.
+void copy_messages(std::function<void(std::string_view sentence)> copy);
 // Writes an answer to standard output. Returns 0 when all of it was written, else kExitLauncher.
 int print_answer(const std::string& text);
 // Says on standard error why nothing was started; returns kExitBadInput.

@@ -34,6 +34,9 @@ constexpr int kFollowMilliseconds = 200;
 constexpr char kSent[] = "--sent";
 // A launcher that ended is not yet in its record for this long.
 constexpr std::chrono::seconds kRecordedWithin{3};
+// A file system may fail to read a record for this long, as NFS does when its server begins again.
+constexpr std::chrono::seconds kReadWithin{10};
+constexpr int kMostRanks = 1 << 20;
 
 std::string duration_text(int64_t seconds) {
   seconds = std::max<int64_t>(seconds, 0);
@@ -112,6 +115,27 @@ void wait_for_end(const UniqueFd& launcher) {
   while (::poll(&ended, 1, -1) < 0 && errno == EINTR) continue;
 }
 
+// The record as it is now. An error: its folder is gone, or could not be read for some time.
+Result<JobRecord> read_again(const StateView& view, const ProcessIdentity& launcher) {
+  const auto read = [&]() -> Result<JobRecord> {
+    HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_job_folder(view.path, launcher));
+    return read_record(folder);
+  };
+  const auto deadline = Deadline::after(kReadWithin);
+  for (;;) {
+    auto record = read();
+    if (record.ok() || record.status().code() == Code::kNotFound || deadline.passed())
+      return record;
+    ::poll(nullptr, 0, kFollowMilliseconds);
+  }
+}
+
+// Whether the process beside the launcher may still write how the job ended.
+bool is_being_written(const JobRecord& record, const StateView& view) {
+  return record.launcher.is_beside(view.observer) && record.writer > 0 &&
+         start_of(record.writer) == record.writer_start;
+}
+
 // The record of a job that has ended, or of whose launcher there is no sign.
 Result<JobRecord> await_end(const StateView& view, JobRecord record) {
   if (record.launcher.is_beside(view.observer)) {
@@ -119,12 +143,12 @@ Result<JobRecord> await_end(const StateView& view, JobRecord record) {
   }
   Deadline recorded_by = Deadline::never();
   for (;;) {
-    HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_job_folder(view.path, record.launcher));
-    HVD_ASSIGN_OR_RETURN(record, read_record(folder));
+    HVD_ASSIGN_OR_RETURN(record, read_again(view, record.launcher));
     const JobLife life = life_of(record, view.observer, std::time(nullptr));
     if (life == JobLife::kEnded) return record;
-    if (life == JobLife::kRuns) recorded_by = Deadline::never();
-    if (life == JobLife::kUnknown) {
+    if (life == JobLife::kRuns || is_being_written(record, view)) {
+      recorded_by = Deadline::never();
+    } else {
       if (recorded_by.is_never()) recorded_by = Deadline::after(kRecordedWithin);
       if (recorded_by.passed()) return record;
     }
@@ -238,7 +262,8 @@ void wait_for_output(const UniqueFd& launcher) {
 Status print_log(const StateView& view, const JobRecord& record, const LogWords& words) {
   std::vector<bool> ranks;
   if (!words.ranks.empty()) {
-    auto parsed = parse_ranks(words.ranks, std::max(record.ranks, 1));
+    // An elastic job may have had more ranks than its record says.
+    auto parsed = parse_ranks(words.ranks, kMostRanks);
     if (!parsed.ok()) return parsed.status().with_context("--rank");
     ranks = *std::move(parsed);
   }
@@ -253,14 +278,17 @@ Status print_log(const StateView& view, const JobRecord& record, const LogWords&
   LogReader reader(folder);
   bool is_noticed = false;
   for (;;) {
-    const auto now = read_record(folder);
-    const bool goes_on = words.follows && now.ok() &&
-                         life_of(*now, view.observer, std::time(nullptr)) == JobLife::kRuns;
+    const auto now = words.follows ? read_again(view, record.launcher) : Result<JobRecord>(record);
+    const bool goes_on = words.follows && now.ok() && !now->has_ended() &&
+                         (is_being_written(*now, view) ||
+                          life_of(*now, view.observer, std::time(nullptr)) == JobLife::kRuns);
     const int code = show_lines(reader, ranks);
     if (reader.begins_late() && !std::exchange(is_noticed, true))
-      print_message("the oldest output is gone: a log has room for the last 64 MiB");
+      print_message(
+          "the oldest output is gone: a log has room for the last 64 MiB, and for less on a full "
+          "disk");
     if (code != 0) return aborted("standard output takes no more");
-    if (!goes_on) return {};
+    if (!goes_on) return now.status();
     wait_for_output(launcher);
   }
 }
@@ -282,8 +310,8 @@ int list_all_jobs(bool is_json) {
   const auto view = view_state();
   if (!view.ok()) return refuse(view.status());
   if (view->unreadable > 0) {
-    print_message(
-        cat(view->unreadable, " records of jobs in ", printable(view->path), " cannot be read"));
+    print_message(cat(view->unreadable, view->unreadable == 1 ? " record" : " records",
+                      " of jobs in ", printable(view->path), " cannot be read"));
   }
   return print_answer(is_json ? jobs_as_json(*view) : jobs_as_table(*view));
 }
@@ -298,11 +326,14 @@ int stop_job(std::span<const std::string> words) {
   if (!view.ok()) return refuse(view.status());
   const auto record = choose_job(*view, *word, "stop");
   if (!record.ok()) return refuse(record.status());
-  if (view->life_of(*record) != JobLife::kRuns) {
+  const JobLife life = view->life_of(*record);
+  const bool is_here = record->launcher.is_beside(view->observer);
+  // A launcher elsewhere that gives no sign may run: its clock may be behind, or the disk may not answer there.
+  if (life == JobLife::kEnded || (life == JobLife::kUnknown && is_here)) {
     print_message(cat(described(*record, *view), " does not run: ", state_text(*view, *record)));
     return 0;
   }
-  if (!record->launcher.is_beside(view->observer)) {
+  if (!is_here) {
     const bool is_remote = !is_sent && record->launcher.host != view->observer.host;
     return refuse(
         is_remote ? run_there(*record, view->path, {"stop", kSent, id_of(*record, view->observer)})
@@ -312,6 +343,7 @@ int stop_job(std::span<const std::string> words) {
   }
   if (!send_signal(*record, SIGTERM))
     return refuse(system_error(cat("cannot stop ", described(*record, *view)), errno));
+  send_signal(*record, SIGCONT);  // a job that Ctrl-Z has stopped takes SIGTERM only then
   const auto end = await_end(*view, *record);
   if (!end.ok()) return refuse(end.status());
   print_message(cat(described(*end, *view), ": ", state_text(*view, *end)));

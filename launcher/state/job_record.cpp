@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -84,10 +85,13 @@ std::string to_json(const JobRecord& record) {
                        {"pid_namespace", record.launcher.pid_namespace},
                        {"pid", record.launcher.pid},
                        {"start", record.launcher.start},
+                       {"writer", record.writer},
+                       {"writer_start", record.writer_start},
                        {"name", record.name},
                        {"command", record.command},
                        {"directory", record.directory},
                        {"allocation", record.allocation},
+                       {"node", record.node},
                        {"state", record.state},
                        {"began", record.began},
                        {"written", record.written},
@@ -96,6 +100,7 @@ std::string to_json(const JobRecord& record) {
                        {"launches", record.launches},
                        {"exit_code", record.exit_code},
                        {"cause", record.cause},
+                       {"lost_output", record.lost_output},
                        {"has_output", record.has_output},
                        {"metrics", record.metrics}};
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -110,6 +115,8 @@ Result<JobRecord> parse_job_record(std::string_view text) {
                      .pid_namespace = number_of(object, "pid_namespace"),
                      .pid = number_of(object, "pid"),
                      .start = number_of(object, "start")};
+  record.writer = number_of(object, "writer");
+  record.writer_start = number_of(object, "writer_start");
   record.name = text_of(object, "name");
   if (const auto command = object.find("command"); command != object.end() && command->is_array()) {
     for (const Json& word : *command) {
@@ -118,6 +125,7 @@ Result<JobRecord> parse_job_record(std::string_view text) {
   }
   record.directory = text_of(object, "directory");
   record.allocation = text_of(object, "allocation");
+  record.node = text_of(object, "node");
   record.state = text_of(object, "state");
   record.began = time_of(object, "began");
   record.written = time_of(object, "written");
@@ -127,6 +135,7 @@ Result<JobRecord> parse_job_record(std::string_view text) {
   record.exit_code = small_number_of(object, "exit_code");
   record.cause = text_of(object, "cause");
   record.metrics = text_of(object, "metrics");
+  record.lost_output = std::max<int64_t>(number_of(object, "lost_output"), 0);
   record.has_output = object.value("has_output", Json()) == true;
   const bool is_state =
       record.state == "starting" || record.state == "running" || record.has_ended();
@@ -139,15 +148,17 @@ Result<JobRecord> parse_job_record(std::string_view text) {
 
 JobLife life_of(const JobRecord& record, const ProcessIdentity& observer, int64_t now) {
   if (record.has_ended()) return JobLife::kEnded;
+  // The clock of another machine may be ahead, too.
   const bool is_alive = record.launcher.is_beside(observer)
                             ? start_of(record.launcher.pid) == record.launcher.start
-                            : now - record.written < kSignSeconds;
+                            : std::abs(now - record.written) < kSignSeconds;
   return is_alive ? JobLife::kRuns : JobLife::kUnknown;
 }
 
 Status check_job_name(std::string_view name) {
   const bool is_right = !name.empty() && name.size() <= kMostName && name[0] != '-' &&
-                        !parse_int(name) && std::ranges::all_of(name, is_letter_of_name);
+                        name.find_first_not_of("0123456789") != std::string_view::npos &&
+                        std::ranges::all_of(name, is_letter_of_name);
   if (is_right) return {};
   return invalid_argument(cat("'", printable(name), "' is no name of a job; use up to ", kMostName,
                               " letters, digits and . _ -, beginning with none of - and not only "

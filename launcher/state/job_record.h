@@ -1,5 +1,5 @@
 // The record of one job: who runs it, how long, and how it ended. Holds the command line and no variables.
-// A launcher writes it as JSON (record_keeper.h), and commands in other terminals read it.
+// A launcher writes it as JSON (record_writer.h), and commands in other terminals read it.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,13 @@ struct ProcessIdentity {
 
 struct JobRecord {
   ProcessIdentity launcher;
-  std::string name;  // --name, or empty
+  int64_t writer = 0;        // the process beside the launcher that writes this record: its pid
+  int64_t writer_start = 0;  // in clock ticks since the boot
+  std::string name;          // --name, or empty
   std::vector<std::string> command;
   std::string directory;           // the launcher's working directory
   std::string allocation;          // SLURM_JOB_ID, or empty
+  std::string node;                // SLURMD_NODENAME, or empty: the launcher is on no node of it
   std::string state = "starting";  // "starting", "running" or "ended"
   int64_t began = 0;               // times: seconds since 1970
   int64_t written = 0;             // the last sign of the launcher
@@ -38,6 +41,7 @@ struct JobRecord {
   int32_t launches = 0;  // how often all ranks have started
   int32_t exit_code = 0;
   std::string cause;        // a sentence on the end, or empty
+  int64_t lost_output = 0;  // bytes that the writer has not got, at the end
   bool has_output = false;  // its folder holds the output (log_files.h)
   std::string metrics;      // where its metrics are served, such as "127.0.0.1:9400", or empty
 
@@ -50,7 +54,7 @@ Result<JobRecord> parse_job_record(std::string_view text);
 
 enum class JobLife { kRuns, kEnded, kUnknown };
 // `observer`: the process that asks, at `now`. A launcher beside it runs if its process does; another one
-// if its last sign is younger than three minutes.
+// if its last sign is within three minutes of `now`.
 JobLife life_of(const JobRecord& record, const ProcessIdentity& observer, int64_t now);
 
 // When the process began, in clock ticks since the boot; 0: there is none.

@@ -6,6 +6,7 @@
 
 namespace hvd::launcher {
 
+class LogQueue;
 class MetricsPort;
 
 // Each function may be empty. All are called on the launch's thread.
@@ -14,8 +15,8 @@ struct LaunchEvents {
   std::function<void(int ranks)> on_running;
   // A launch has ended; `cause`: a sentence, or empty after success.
   std::function<void(const std::string& cause)> on_end;
-  // A socket that takes the output, as records of OutputChunk (protocol/record.h); -1: none does.
-  int output = -1;
+  // Takes the output, and outlives the launches; or null.
+  LogQueue* output = nullptr;
   // Where the metrics are served; null: nowhere.
   MetricsPort* metrics = nullptr;
 };

@@ -27,8 +27,17 @@ void LogFiles::finish() {
   if (append({.rank = -1, .is_error = 1, .bytes = notice})) lost_ = 0;
 }
 
-void LogFiles::clear() {
-  while (!files_.empty()) drop_file(files_.front());
+bool LogFiles::drop_oldest() {
+  if (files_.empty()) return false;
+  // An open file keeps its blocks.
+  if (files_.size() == 1) file_.reset();
+  drop_file(files_.front());
+  return true;
+}
+
+void LogFiles::begin_again() {
+  file_.reset();
+  files_.clear();
 }
 
 bool LogFiles::append(const OutputChunk& lines) {
@@ -37,8 +46,7 @@ bool LogFiles::append(const OutputChunk& lines) {
   while (!((file_ || begin_file()) && write_all(record))) {
     error_ = errno;
     const bool is_full = error_ == ENOSPC || error_ == EDQUOT || error_ == EFBIG;
-    if (!is_full || files_.empty()) return false;
-    drop_file(files_.front());
+    if (!is_full || !drop_oldest()) return false;
   }
   return true;
 }

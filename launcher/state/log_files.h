@@ -27,8 +27,10 @@ class LogFiles {
   void write(const OutputChunk& lines);
   // Says how many bytes are missing at the end, if any are.
   void finish();
-  // Removes all files: what else is to be written needs the room.
-  void clear();
+  // Removes the oldest file: what else is to be written needs the room. False when there is none.
+  bool drop_oldest();
+  // The folder is a new one. Its first file has the number that follows, so that readers see that output is missing.
+  void begin_again();
 
  private:
   bool append(const OutputChunk& lines);

@@ -12,13 +12,15 @@
 #include <chrono>
 #include <csignal>
 #include <ctime>
-#include <optional>
+#include <vector>
 
 #include "base/clock.h"
+#include "base/process/signals.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "launcher/output/metrics_port.h"
 #include "launcher/output/report.h"
+#include "launcher/plan/redaction.h"
 #include "launcher/state/log_files.h"
 #include "launcher/state/log_reader.h"
 #include "launcher/state/state_folder.h"
@@ -29,7 +31,7 @@ namespace {
 constexpr std::chrono::seconds kSign{60};
 constexpr std::chrono::seconds kWaitAtEnd{1};
 constexpr size_t kMostPacket = 64 << 10;
-// Bytes of the command line: a packet has room for them, also escaped.
+constexpr int kMostPieces = 16;  // of the output, between two looks at the launcher
 constexpr size_t kMostCommand = 8 << 10;
 
 int64_t now() { return std::time(nullptr); }
@@ -41,7 +43,10 @@ class RecordProcess {
       : path_(std::move(path)),
         record_(std::move(record)),
         socket_(std::move(socket)),
-        output_(std::move(output)) {}
+        output_(std::move(output)) {
+    record_.writer = ::getpid();
+    record_.writer_start = start_of(record_.writer);
+  }
 
   void run() {
     write();
@@ -52,8 +57,7 @@ class RecordProcess {
       watched[1] = {.fd = output_.get(), .events = POLLIN, .revents = 0};
       if (::poll(watched.data(), watched.size(), next_sign.poll_timeout()) < 0) continue;
       if (watched[0].revents != 0) receive();
-      // The launcher has written all output before it reports the end.
-      while ((watched[1].revents != 0 || record_.has_ended()) && copy_output()) continue;
+      if (watched[1].revents != 0 || record_.has_ended()) copy_output();
       if (watched[0].revents == 0 && !next_sign.passed()) continue;
       write();
       next_sign = Deadline::after(kSign);
@@ -69,53 +73,79 @@ class RecordProcess {
     if (size < 0 && errno == EINTR) return;
     auto record = parse_job_record(std::string_view(text).substr(0, size > 0 ? size : 0));
     if (record.ok()) {
+      // What never changes is not sent.
+      record->command = std::move(record_.command);
+      record->directory = std::move(record_.directory);
+      record->writer = record_.writer;
+      record->writer_start = record_.writer_start;
       record_ = *std::move(record);
     } else if (size <= 0) {
       record_.state = "ended";
       record_.ended = now();
       record_.exit_code = kExitSignal + SIGKILL;
-      record_.cause = "the launcher was killed";
+      record_.cause = "the launcher was killed, or could not say how it ended";
     }
   }
 
-  // False when there is none now.
-  bool copy_output() {
-    std::array<char, 64 << 10> piece;
-    const ssize_t size =
-        output_ ? ::recv(output_.get(), piece.data(), piece.size(), MSG_DONTWAIT) : -1;
-    if (size < 0 && output_ && errno == EINTR) return true;
-    if (size <= 0) {
+  // Output that comes faster than the disk takes it holds up no sign. The launcher has written all of it before it
+  // reports the end.
+  void copy_output() {
+    for (int i = 0; i < kMostPieces || record_.has_ended(); ++i) {
+      const ssize_t size =
+          output_ ? ::recv(output_.get(), piece_.data(), piece_.size(), MSG_DONTWAIT) : 0;
+      if (size < 0 && errno == EINTR) continue;
       if (size == 0) output_.reset();
-      return false;
-    }
-    bytes_.append(piece.data(), static_cast<size_t>(size));
-    std::string_view rest = bytes_;
-    for (;;) {
+      if (size <= 0) return;
+      std::string_view rest(piece_.data(), static_cast<size_t>(size));
       const auto lines = take_lines(rest);
-      if (!lines.ok()) rest = {};
-      if (!lines.ok() || !*lines) break;
-      if (folder_) files_.write(**lines);
+      if (folder_ && lines.ok() && *lines) files_.write(**lines);
     }
-    bytes_.erase(0, bytes_.size() - rest.size());
-    return true;
+  }
+
+  bool open_folder() {
+    if (folder_ && is_removed(folder_)) {
+      folder_.reset();
+      files_.begin_again();
+    }
+    if (folder_) return true;
+    auto folder = make_job_folder(path_, record_.launcher);
+    if (!folder.ok()) refuse_once(folder.status());
+    if (folder.ok()) folder_ = *std::move(folder);
+    return folder.ok();
   }
 
   void write() {
-    if (!folder_ && !is_refused_) {
-      auto folder = make_job_folder(path_, record_.launcher);
-      if (!folder.ok()) refuse_once(folder.status());
-      if (folder.ok()) folder_ = *std::move(folder);
-    }
-    if (!folder_) return;
+    if (!open_folder()) return;
     record_.written = now();
     if (!record_.metrics.empty()) show_target();
-    if (record_.has_ended()) files_.finish();
-    Status status = write_record(folder_, record_);
-    if (!status.ok() && record_.has_ended()) {
-      files_.clear();  // the end is worth more than the output
-      status = write_record(folder_, record_);
+    if (record_.has_ended()) finish_output();
+    bool is_full = false;
+    Status status = write_record(folder_, record_, &is_full);
+    bool has_dropped = false;
+    // The end is worth more than the output.
+    while (!status.ok() && is_full && record_.has_ended() && files_.drop_oldest()) {
+      has_dropped = true;
+      status = write_record(folder_, record_, &is_full);
     }
-    if (!status.ok()) refuse_once(status);
+    if (has_dropped)
+      say_in_log("the oldest output is gone: the disk was full at the end of the job");
+    has_record_ |= status.ok();
+    if (status.ok()) return;
+    refuse_once(status);
+    // No command can read a folder without a record. The next sign tries again.
+    if (!has_record_ && remove_empty_job_folder(path_, record_.launcher)) folder_.reset();
+  }
+
+  void finish_output() {
+    files_.finish();
+    if (record_.lost_output > 0) {
+      say_in_log(cat(record_.lost_output,
+                     " bytes of output are missing here: the disk was too slow at the end"));
+    }
+  }
+
+  void say_in_log(const std::string& sentence) {
+    files_.write({.rank = -1, .is_error = 1, .bytes = line_of(sentence)});
   }
 
   void show_target() {
@@ -140,7 +170,8 @@ class RecordProcess {
   UniqueFd output_;
   UniqueFd folder_;
   LogFiles files_{folder_, {}};
-  std::string bytes_;  // from output_, not yet taken
+  std::array<char, 64 << 10> piece_;
+  bool has_record_ = false;
   bool is_refused_ = false;
 };
 
@@ -166,11 +197,12 @@ class RecordProcess {
 }  // namespace
 
 std::unique_ptr<RecordWriter> RecordWriter::start(std::string path, JobRecord record,
-                                                  bool keeps_output) {
+                                                  bool keeps_output, bool is_quiet) {
   int pair[2];
-  UniqueFd output, output_reader;
-  if (keeps_output && ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0) {
-    output.reset(pair[0]);
+  std::unique_ptr<LogQueue> output;
+  UniqueFd output_reader;
+  if (keeps_output && ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
+    output = std::make_unique<LogQueue>(UniqueFd(pair[0]));
     output_reader.reset(pair[1]);
   }
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -189,8 +221,8 @@ std::unique_ptr<RecordWriter> RecordWriter::start(std::string path, JobRecord re
     output.reset();
     run_process(path, std::move(record), std::move(other), std::move(output_reader));
   }
-  return std::unique_ptr<RecordWriter>(new RecordWriter(std::move(path), std::move(record),
-                                                        std::move(own), std::move(output), child));
+  return std::unique_ptr<RecordWriter>(new RecordWriter(
+      std::move(path), std::move(record), std::move(own), std::move(output), child, is_quiet));
 }
 
 // The process sees the end of the socket.
@@ -199,16 +231,28 @@ RecordWriter::~RecordWriter() {
   ::waitpid(child_, nullptr, WNOHANG);
 }
 
-void RecordWriter::send() {
-  const std::string text = to_json(record_);
-  [[maybe_unused]] const ssize_t size =
-      ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+bool RecordWriter::send() {
+  JobRecord changing = record_;
+  changing.command.clear();
+  changing.directory.clear();
+  const std::string text = to_json(changing);
+  const bool is_sent =
+      ::send(socket_.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+  if (is_sent || (errno != EPIPE && errno != ECONNRESET)) return true;
+  if (!std::exchange(is_gone_, true)) {
+    print_message(
+        "the process that keeps the record of this job has ended too early: horovodrun ps -a "
+        "cannot show "
+        "the end of the job, and its log is not complete");
+  }
+  return false;
 }
 
 bool RecordWriter::receive(int flags) {
   std::array<char, 4096> sentence;
   const ssize_t size = ::recv(socket_.get(), sentence.data(), sentence.size(), flags);
-  if (size > 0) print_message(std::string_view(sentence.data(), static_cast<size_t>(size)));
+  if (size > 0 && !is_quiet_)
+    print_message(std::string_view(sentence.data(), static_cast<size_t>(size)));
   return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
@@ -222,24 +266,43 @@ void RecordWriter::running(int ranks) {
 
 void RecordWriter::set_cause(const std::string& cause) { record_.cause = cause; }
 
+void RecordWriter::said(std::string_view sentence) {
+  said_ = sentence;
+  if (output_) output_->write(-1, true, line_of(sentence));
+}
+
 void RecordWriter::end(int exit_code) {
   record_.state = "ended";
   record_.ended = now();
   record_.exit_code = exit_code;
   if (exit_code == 0) record_.cause.clear();
-  send();
-  const auto deadline = Clock::now() + kWaitAtEnd;
-  for (;;) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  if (exit_code != 0 && record_.cause.empty()) record_.cause = cause_before_launches(exit_code);
+  send_output();
+  record_.lost_output = output_ ? static_cast<int64_t>(output_->missing()) : 0;
+  if (!send()) return;
+  const auto deadline = Deadline::after(kWaitAtEnd);
+  while (!deadline.passed()) {
     pollfd watched{.fd = socket_.get(), .events = POLLIN, .revents = 0};
-    const int count = left > 0 ? ::poll(&watched, 1, static_cast<int>(left)) : 0;
-    if (count > 0 && !receive(MSG_DONTWAIT)) return;
-    if (count != 0) continue;
-    return print_message(
-        cat("horovodrun ps -a cannot show the end of this job: ", printable(path_),
-            " does not answer; HOROVOD_STATE_DIR names another directory for records of jobs, or "
-            "none"));
+    if (::poll(&watched, 1, deadline.poll_timeout()) > 0 && !receive(MSG_DONTWAIT)) return;
+  }
+  print_message(
+      cat("horovodrun ps -a cannot show the end of this job: ", printable(path_),
+          " does not answer; HOROVOD_STATE_DIR names another directory for records of jobs, or "
+          "none"));
+}
+
+// Nothing was launched. The last sentence has said why.
+std::string RecordWriter::cause_before_launches(int exit_code) const {
+  if (!said_.empty()) return printable(said_.substr(0, said_.find('\n')), 1000);
+  if (exit_code <= kExitSignal) return "";
+  return cat("ended by ", signal_name(exit_code - kExitSignal), " before anything was started");
+}
+
+void RecordWriter::send_output() {
+  const auto deadline = Deadline::after(kWaitAtEnd);
+  while (output_ && !output_->flush() && !deadline.passed()) {
+    pollfd room{.fd = output_->socket(), .events = POLLOUT, .revents = 0};
+    ::poll(&room, 1, deadline.poll_timeout());
   }
 }
 
@@ -253,7 +316,8 @@ JobRecord new_record(const LaunchSettings& settings, std::span<const std::string
   record.launcher = ProcessIdentity::own();
   record.name = settings.job.name.value_or("");
   size_t size = 0;
-  for (const std::string& word : command) {
+  const auto variables = environment();  // a shell may have put their values into the command
+  for (const std::string& word : Redactor(variables).redact_command(command)) {
     record.command.push_back(word.substr(0, kMostCommand - size));
     size += record.command.back().size() + 1;
     if (size >= kMostCommand) break;
@@ -261,6 +325,7 @@ JobRecord new_record(const LaunchSettings& settings, std::span<const std::string
   std::array<char, 4096> folder;
   if (::getcwd(folder.data(), folder.size()) != nullptr) record.directory = folder.data();
   record.allocation = environment_variable("SLURM_JOB_ID").value_or("");
+  record.node = environment_variable("SLURMD_NODENAME").value_or("");
   record.began = now();
   record.has_output = keeps_output(settings);
   return record;
@@ -275,10 +340,16 @@ int record_job(const LaunchSettings& settings, std::span<const std::string> comm
   std::unique_ptr<RecordWriter> writer;
   if (!settings.job.dry_run) metrics = MetricsPort::open(settings);
   if (!path.empty() && !settings.job.dry_run) {
+    const bool is_asked = keeps_output(settings) || settings.table().is_set("state_dir");
     JobRecord record = new_record(settings, command);
     if (metrics) record.metrics = metrics->target();
-    writer = RecordWriter::start(path, std::move(record), keeps_output(settings));
+    writer = RecordWriter::start(path, std::move(record), keeps_output(settings), !is_asked);
+  } else if (settings.output.state_dir != "none" && keeps_output(settings)) {
+    print_message(
+        "there is no HOME: horovodrun ps -a cannot show this job; HOROVOD_STATE_DIR names a "
+        "directory for records of jobs, or none");
   }
+  if (writer) copy_messages([&writer](std::string_view sentence) { writer->said(sentence); });
   const LaunchEvents events{.on_running =
                                 [&](int ranks) {
                                   if (writer) writer->running(ranks);
@@ -288,9 +359,10 @@ int record_job(const LaunchSettings& settings, std::span<const std::string> comm
                                 [&](const std::string& cause) {
                                   if (writer) writer->set_cause(cause);
                                 },
-                            .output = writer ? writer->output() : -1,
+                            .output = writer ? writer->output() : nullptr,
                             .metrics = metrics.get()};
   const int exit_code = run(events);
+  copy_messages({});
   if (writer) writer->end(exit_code);
   return exit_code;
 }

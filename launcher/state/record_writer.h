@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/unique_fd.h"
+#include "launcher/output/log_queue.h"
 #include "launcher/settings/launch_settings.h"
 #include "launcher/state/job_record.h"
 #include "launcher/state/launch_events.h"
@@ -21,34 +22,45 @@ namespace hvd::launcher {
 class RecordWriter {
  public:
   // Starts the process. Null after a sentence for the user: the job runs without a record. `keeps_output`: output()
-  // takes the output of the job.
-  static std::unique_ptr<RecordWriter> start(std::string path, JobRecord record, bool keeps_output);
+  // takes the output of the job. `is_quiet`: says nothing when the directory cannot keep a record.
+  static std::unique_ptr<RecordWriter> start(std::string path, JobRecord record, bool keeps_output,
+                                             bool is_quiet);
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
 
-  // A socket for records of OutputChunk, or -1.
-  int output() const { return output_.get(); }
+  // Null when no output is kept.
+  LogQueue* output() { return output_.get(); }
   void running(int ranks);
   void set_cause(const std::string& cause);
-  // Waits for a second at most until the end is on disk. Call last.
+  // A sentence that the launcher has printed, outside its launches.
+  void said(std::string_view sentence);
+  // Waits for a second at most until the output is sent, and another one until the end is on disk. Call last.
   void end(int exit_code);
 
  private:
-  RecordWriter(std::string path, JobRecord record, UniqueFd socket, UniqueFd output, pid_t child)
+  RecordWriter(std::string path, JobRecord record, UniqueFd socket,
+               std::unique_ptr<LogQueue> output, pid_t child, bool is_quiet)
       : path_(std::move(path)),
         record_(std::move(record)),
         socket_(std::move(socket)),
         output_(std::move(output)),
-        child_(child) {}
-  void send();
+        child_(child),
+        is_quiet_(is_quiet) {}
+  // False after a sentence, when the process has ended.
+  bool send();
+  void send_output();
+  std::string cause_before_launches(int exit_code) const;
   // Prints what the process has sent. False when it has ended.
   bool receive(int flags);
 
   const std::string path_;
   JobRecord record_;
   UniqueFd socket_;  // a packet is a record, as JSON; the other way, a sentence for the user
-  UniqueFd output_;
+  std::unique_ptr<LogQueue> output_;
   const pid_t child_;
+  const bool is_quiet_;
+  bool is_gone_ = false;  // the process
+  std::string said_;      // the launcher's last sentence
 };
 
 // Whether `horovodrun logs` gets the output of the job.

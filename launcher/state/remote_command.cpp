@@ -1,5 +1,6 @@
 #include "launcher/state/remote_command.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,16 +15,16 @@ std::vector<std::string> remote_command_line(const JobRecord& record, const std:
                                              std::vector<std::string> words) {
   words.insert(words.begin(), {"env", cat("HOROVOD_STATE_DIR=", state_folder), horovodrun});
   const std::string& host = record.launcher.host;
-  if (!record.allocation.empty()) {
+  if (!record.allocation.empty() && !record.node.empty()) {
     words.insert(words.begin(), {"srun", cat("--jobid=", record.allocation), "--overlap", "-N1",
-                                 "-n1", cat("--nodelist=", host), "--"});
+                                 "-n1", cat("--nodelist=", record.node), "--"});
     return words;
   }
   // The words of ssh are a line for the shell there.
   std::vector<std::string> quoted;
   quoted.reserve(words.size());
   for (const std::string& word : words) quoted.push_back(shell_quote(word));
-  return {"ssh", "-oBatchMode=yes", "--", host, join(quoted, " ")};
+  return {"ssh", "-oBatchMode=yes", "-oConnectTimeout=10", "--", host, join(quoted, " ")};
 }
 
 Status run_there(const JobRecord& record, const std::string& state_folder,
@@ -34,6 +35,9 @@ Status run_there(const JobRecord& record, const std::string& state_folder,
   arguments.reserve(line.size() + 1);
   for (std::string& word : line) arguments.push_back(word.data());
   arguments.push_back(nullptr);
+  // Standard input belongs to the shell loop that runs the command.
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
   ::execvp(arguments[0], arguments.data());
   return system_error(
       cat("cannot run ", arguments[0], " to reach ", printable(record.launcher.host)), errno);

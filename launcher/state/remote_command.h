@@ -9,7 +9,7 @@
 
 namespace hvd::launcher {
 
-// The command line: by srun in the launcher's job of Slurm, else by ssh. `horovodrun`: its path, the same there.
+// The command line: by srun where the launcher runs on a node of a job of Slurm, else by ssh. `horovodrun`: its path, the same there.
 std::vector<std::string> remote_command_line(const JobRecord& record, const std::string& horovodrun,
                                              const std::string& state_folder,
                                              std::vector<std::string> words);

@@ -60,19 +60,24 @@ Result<UniqueFd> own_folder_in(const UniqueFd& folder, const std::string& path,
 
 // Replaces the file by one with this text: a reader sees one of them whole.
 Status write_whole(const UniqueFd& folder, const std::string& beside, const std::string& name,
-                   const std::string& text, mode_t mode) {
+                   const std::string& text, mode_t mode, bool* is_full = nullptr) {
+  const auto failure = [&](int error) {
+    ::unlinkat(folder.get(), beside.c_str(), 0);
+    if (is_full != nullptr) *is_full = error == ENOSPC || error == EDQUOT;
+    return system_error("cannot write the record of this job", error);
+  };
   const UniqueFd file(::openat(folder.get(), beside.c_str(),
                                O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode));
-  if (!file) return system_error("cannot write the record of this job", errno);
+  if (!file) return failure(errno);
   ::fchmod(file.get(), mode);  // whatever the umask
   for (size_t written = 0; written < text.size();) {
     const ssize_t size = ::write(file.get(), text.data() + written, text.size() - written);
     if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return system_error("cannot write the record of this job", errno);
+    if (size < 0) return failure(errno);
     written += static_cast<size_t>(size);
   }
   if (::renameat(folder.get(), beside.c_str(), folder.get(), name.c_str()) != 0)
-    return system_error("cannot write the record of this job", errno);
+    return failure(errno);
   return {};
 }
 
@@ -111,8 +116,12 @@ void remove_job(const UniqueFd& folder, const std::string& name) {
 
 std::string state_folder_path(const std::string& value, const std::string& home) {
   if (value == "none") return "";
-  if (!value.starts_with("~/")) return value;
-  return home.empty() ? "" : cat(home, value.substr(1));
+  const bool is_below_home = value == "~" || value.starts_with("~/");
+  if (is_below_home && home.empty()) return "";
+  const std::string path = is_below_home ? cat(home, value.substr(1)) : value;
+  std::error_code error;
+  const auto whole = std::filesystem::absolute(path, error);
+  return error ? path : whole.lexically_normal().string();
 }
 
 Result<std::string> own_state_folder() {
@@ -131,6 +140,10 @@ Result<UniqueFd> make_job_folder(const std::string& path, const ProcessIdentity&
   const std::filesystem::path whole(path);
   std::error_code error;
   std::filesystem::create_directories(whole.parent_path(), error);
+  if (error) {
+    return system_error(cat("cannot make directory ", printable(whole.parent_path().string())),
+                        error.value());
+  }
   if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)
     return system_error(cat("cannot make directory ", printable(path)), errno);
   HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_state_folder(path));
@@ -146,8 +159,13 @@ Result<UniqueFd> open_job_folder(const std::string& path, const ProcessIdentity&
   return own_folder_in(folder, path, job_folder_name(launcher));
 }
 
-Status write_record(const UniqueFd& folder, const JobRecord& record) {
-  return write_whole(folder, kNewRecord, kRecord, to_json(record) + "\n", S_IRUSR | S_IWUSR);
+bool remove_empty_job_folder(const std::string& path, const ProcessIdentity& launcher) {
+  return ::rmdir(cat(path, "/", job_folder_name(launcher)).c_str()) == 0;
+}
+
+Status write_record(const UniqueFd& folder, const JobRecord& record, bool* is_full) {
+  return write_whole(folder, kNewRecord, kRecord, to_json(record) + "\n", S_IRUSR | S_IWUSR,
+                     is_full);
 }
 
 Status write_target(const std::string& path, const JobRecord& record) {
@@ -190,6 +208,8 @@ Result<std::vector<JobRecord>> read_records(const std::string& path, size_t* unr
     const UniqueFd job = open_folder_in(*folder, name);
     if (!is_own(job, S_IRWXG | S_IRWXO)) continue;
     auto record = read_record(job);
+    // A launcher that has just begun, or has found no room, has a folder without a record.
+    if (record.status().code() == Code::kNotFound) continue;
     if (record.ok())
       records.push_back(*std::move(record));
     else if (unreadable != nullptr)
@@ -212,11 +232,25 @@ void remove_old_jobs(const std::string& path, int64_t now, size_t most) {
       jobs.emplace_back(status.st_mtim.tv_sec, name);
   }
   std::ranges::sort(jobs);
+  const ProcessIdentity observer = ProcessIdentity::own();
+  // A clock that has jumped makes each job look old.
+  const auto runs = [&](const std::string& name) {
+    const UniqueFd job = open_folder_in(*folder, name);
+    const auto record = read_record(job);
+    return record.ok() && record->launcher.is_beside(observer) &&
+           life_of(*record, observer, now) == JobLife::kRuns;
+  };
   for (size_t i = 0; i < jobs.size(); ++i) {
     const int64_t age = now - jobs[i].first;
     const bool is_beyond = jobs.size() - i > most && age > kFresh;
-    if (is_beyond || age > kKeptDays * kDay) remove_job(*folder, jobs[i].second);
+    if ((is_beyond || age > kKeptDays * kDay) && !runs(jobs[i].second))
+      remove_job(*folder, jobs[i].second);
   }
+}
+
+bool is_removed(const UniqueFd& folder) {
+  struct stat status {};
+  return ::fstat(folder.get(), &status) != 0 || status.st_nlink == 0;
 }
 
 UniqueFd open_folder_in(const UniqueFd& folder, const std::string& name) {

@@ -16,19 +16,22 @@ namespace hvd::launcher {
 constexpr int64_t kKeptDays = 14;
 constexpr size_t kMostJobs = 500;
 
-// The path for a value of HOROVOD_STATE_DIR, in which "~/" stands for the user's home; empty: no state is kept.
+// The absolute path for a value of HOROVOD_STATE_DIR, in which "~" stands for the user's home; empty: no state is kept.
 std::string state_folder_path(const std::string& value, const std::string& home);
 // The same from the environment.
 Result<std::string> own_state_folder();
 
 // Makes the directory and this job's folder in it. Refuses directories of other users.
 Result<UniqueFd> make_job_folder(const std::string& path, const ProcessIdentity& launcher);
+// Removes the job's folder where it is empty. False: it is not.
+bool remove_empty_job_folder(const std::string& path, const ProcessIdentity& launcher);
 // The name of the job's folder.
 std::string job_folder_name(const ProcessIdentity& launcher);
 // Opens the folder of a job; refuses one of another user.
 Result<UniqueFd> open_job_folder(const std::string& path, const ProcessIdentity& launcher);
 
-Status write_record(const UniqueFd& folder, const JobRecord& record);
+// `is_full`: set when there is no room.
+Status write_record(const UniqueFd& folder, const JobRecord& record, bool* is_full = nullptr);
 Result<JobRecord> read_record(const UniqueFd& folder);
 
 // A file beside the job's folder by which Prometheus finds its metrics (file_sd), named as the folder, with ".json". It is
@@ -43,6 +46,8 @@ Result<std::vector<JobRecord>> read_records(const std::string& path, size_t* unr
 // the last three minutes. Also removes the targets of launchers that have given none.
 void remove_old_jobs(const std::string& path, int64_t now, size_t most = kMostJobs);
 
+// Whether somebody has removed an open directory.
+bool is_removed(const UniqueFd& folder);
 // Opens a directory below a directory; not through a symbolic link.
 UniqueFd open_folder_in(const UniqueFd& folder, const std::string& name);
 // The names of its entries, without "." and "..".

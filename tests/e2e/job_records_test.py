@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Records of jobs (HOROVOD_STATE_DIR) as docs/inspection.md has them, and directories that cannot keep one."""
 
+import contextlib
 import json
 
 from harness import *
@@ -121,7 +122,7 @@ def test_logs_of_a_job_that_runs_and_has_ended():
     said = logs("talks", environment=environment)
     expect({"[0]<stdout>:early 0", "[1]<stdout>:early 1"} <= set(said.out.splitlines()), said.describe())
     expect(re.search(r"horovodrun: rank [01] on host \S+ exited with code 3", said.err), said.describe())
-    nothing = Job("logs", "--rank", "2", "talks", environment=environment)
+    nothing = Job("logs", "--rank", "x", "talks", environment=environment)
     nothing.ends_with(2)
     one_sentence(nothing, "--rank")
     Job("-np", 1, "true", environment=environment).ends_with(0)
@@ -150,8 +151,118 @@ def test_a_launcher_that_was_killed_has_an_end():
     job.ends_with(137)
     waiter.ends_with(137)
     found = states(environment)["killed"]
-    expect((found["exit_code"], found["cause"]) == (137, "the launcher was killed"), found)
+    expect(
+        (found["exit_code"], found["cause"]) == (137, "the launcher was killed, or could not say how it ended"), found
+    )
     job.leaves_nothing()
+
+
+def test_a_relative_directory_is_below_the_working_directory_of_the_launcher():
+    folder = scratch()
+    environment = clean_environment(HOROVOD_STATE_DIR="st")
+    Job("-np", 1, "--name", "near", "true", environment=environment, cwd=folder).ends_with(0)
+    records = list((folder / "st").glob("*/record.json"))
+    expect(len(records) == 1 and json.loads(records[0].read_text())["exit_code"] == 0, records)
+
+
+def test_what_ends_a_job_before_its_ranks_is_recorded():
+    environment = clean_environment(HOROVOD_STATE_DIR=str(scratch() / "state"))
+    Job("-np", 8, "--name", "bad", "-H", "localhost:2", "true", environment=environment).ends_with(2)
+    found = states(environment)["bad"]
+    said = logs("bad", environment=environment)
+    expect(found["exit_code"] == 2 and found["cause"] and found["cause"] in said.err, (found, said.describe()))
+
+
+def test_secrets_of_a_command_are_not_recorded():
+    state = scratch() / "state"
+    environment = clean_environment(HOROVOD_STATE_DIR=str(state))
+    words = ("env", "MY_TOKEN=secret-1", "true", "--url=https://u:secret-2@h/", "--password", "secret-3")
+    named("secrets", *words, environment=environment).ends_with(0)
+    (path,) = state.glob("*/record.json")
+    expect("secret-" not in path.read_text() and "--password" in path.read_text(), path.read_text())
+
+
+def test_a_paused_job_is_stopped():
+    environment = clean_environment(HOROVOD_STATE_DIR=str(scratch() / "state"))
+    job = running("paused", environment)
+    job.process.send_signal(signal.SIGSTOP)
+    Job("stop", "paused", environment=environment).ends_with(0, 30)
+    job.ends_with(143)
+
+
+def recorder_of(job):
+    """The process that writes the record of a job."""
+    children = pathlib.Path(f"/proc/{job.process.pid}/task/{job.process.pid}/children").read_text().split()
+    (recorder,) = [int(pid) for pid in children if pathlib.Path(f"/proc/{pid}/comm").read_text() == "horovodrun-rec\n"]
+    return recorder
+
+
+def test_a_log_says_that_a_slow_disk_has_cost_its_end():
+    folder = scratch()
+    environment = clean_environment(HOROVOD_STATE_DIR=str(folder / "state"))
+    program = f"echo runs; while ! [ -e go ]; do sleep 0.1; done; yes {'x' * 999} | head -n 12000; exit 5"
+    job = named("slow", "sh", "-c", program, environment=environment, cwd=folder)
+    job.wait_for("runs")
+    recorder = recorder_of(job)
+    os.kill(recorder, signal.SIGSTOP)
+    try:
+        (folder / "go").touch()
+        job.ends_with(5, 60)
+        waiter = Job("wait", "slow", environment=environment)
+        time.sleep(4)  # longer than a launcher that was killed is waited for
+    finally:
+        os.kill(recorder, signal.SIGCONT)
+    waiter.ends_with(5)
+    expect("bytes of output are missing here" in logs("slow", environment=environment).err, "a notice")
+
+
+def test_a_recorder_that_was_killed_costs_one_sentence():
+    folder = scratch()
+    environment = clean_environment(HOROVOD_STATE_DIR=str(folder / "state"))
+    program = "echo runs; while ! [ -e go ]; do sleep 0.1; done"
+    job = named("alone", "sh", "-c", program, environment=environment, cwd=folder)
+    job.wait_for("runs")
+    os.kill(recorder_of(job), signal.SIGKILL)
+    (folder / "go").touch()
+    job.ends_with(0)
+    one_sentence(job, "the process that keeps the record of this job has ended too early")
+
+
+def test_a_directory_that_was_removed_is_made_again():
+    folder = scratch()
+    environment = clean_environment(HOROVOD_STATE_DIR=str(folder / "state"))
+    program = "echo runs; while ! [ -e go ]; do sleep 0.1; done; exit 4"
+    job = named("again", "sh", "-c", program, environment=environment, cwd=folder)
+    wait_until(lambda: states(environment).get("again", {}).get("state") == "running", 30, "a record")
+    shutil.rmtree(folder / "state")
+    (folder / "go").touch()
+    job.ends_with(4)
+    expect(states(environment)["again"]["exit_code"] == 4, states(environment))
+
+
+@world()
+def test_a_full_disk_costs_the_output_and_not_the_end():
+    folder = scratch()
+    disk = folder / "disk"
+    disk.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", disk], capture_output=True, check=False)
+    if done.returncode != 0:
+        raise Skip(f"mount: {done.stderr.decode().strip()}")
+    environment = clean_environment(HOROVOD_STATE_DIR=str(disk / "state"))
+    try:
+        program = "seq 20000; while ! [ -e go ]; do sleep 0.1; done; exit 4"
+        job = named("full", "sh", "-c", program, environment=environment, cwd=folder)
+        job.wait_for("20000")
+        wait_until(lambda: "20000" in logs("full", environment=environment).out, 30, "the log")
+        with open(disk / "filler", "wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(b"x" * 4096)
+        (folder / "go").touch()
+        job.ends_with(4)
+        Job("wait", "full", environment=environment).ends_with(4)
+        expect("the oldest output is gone" in logs("full", environment=environment).err, "a notice")
+    finally:
+        subprocess.run(["umount", "--lazy", disk], check=True)
 
 
 def test_a_record_without_an_end_is_unknown():

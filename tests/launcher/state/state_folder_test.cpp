@@ -76,6 +76,8 @@ TEST_CASE("the state directory is below the home, where it is not named or switc
   CHECK(state_folder_path("~/.local/state/horovodrun", "/home/me") ==
         "/home/me/.local/state/horovodrun");
   CHECK(state_folder_path("/scratch/s", "/home/me") == "/scratch/s");
+  CHECK(state_folder_path("~", "/home/me") == "/home/me");
+  CHECK(state_folder_path("st", "/home/me") == (fs::current_path() / "st").string());
   CHECK(state_folder_path("none", "/home/me").empty());
   CHECK(state_folder_path("~/x", "").empty());
 }
@@ -114,7 +116,7 @@ TEST_CASE("a damaged record hides no other") {
   const State state;
   state.add(1, 100);
   std::ofstream(state.folder_of(state.add(2, 200)) / "record.json") << "{";
-  fs::remove(state.folder_of(state.add(3, 300)) / "record.json");
+  fs::remove(state.folder_of(state.add(3, 300)) / "record.json");  // it has just begun
   fs::remove(state.folder_of(state.add(4, 400)) / "record.json");
   fs::create_symlink("/dev/zero", fs::path(state.path) / "b_boot_4_7.job" / "record.json");
   fs::create_symlink("/etc", fs::path(state.path) / "link.job");
@@ -122,7 +124,7 @@ TEST_CASE("a damaged record hides no other") {
   const auto records = read_records(state.path, &unreadable);
   REQUIRE(records.ok());
   CHECK(records->size() == 1);
-  CHECK(unreadable == 3);
+  CHECK(unreadable == 2);
 }
 
 TEST_CASE("old jobs are removed, and the oldest ones of too many, but none that gives signs") {
