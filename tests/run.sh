@@ -192,6 +192,8 @@ environments() {
     old_environment 3.9 tensorflow-2.8 tensorflow-cpu==2.8.4 'protobuf<3.21' 'numpy<1.24'
     old_environment 3.8 tensorflow-2.4 tensorflow-cpu==2.4.4
     environment easybuild easybuild==5.4.1 pycodestyle
+    # Those of docs/tracking.md.
+    environment trackers wandb==0.31.0 mlflow-skinny==3.17.2 tensorboard==2.21.0 numpy
     # Users install the wheels by these.
     environment installers --upgrade pip uv pipx
     # packaging/wheel.sh needs these.
@@ -219,7 +221,7 @@ name_environments() {
       HVD_TEST_TENSORFLOWS+=${HVD_TEST_TENSORFLOWS:+:}$PWD/build/venv-tensorflow-$version/bin/python3
     fi
   done
-  for name in jax mxnet mypy expecttest perfetto sphinx wheel kubernetes easybuild installers; do
+  for name in jax mxnet mypy expecttest perfetto sphinx wheel kubernetes easybuild installers trackers; do
     variable=HVD_TEST_${name^^}
     if made "$name"; then export "$variable=$PWD/build/venv-$name/bin/python3"; fi
   done
