@@ -74,10 +74,8 @@ void Spool::write(bool is_error, std::string_view lines) {
 void Spool::end(int exit_code) {
   files_.finish();
   const std::string words = cat("ended ", exit_code);
-  if (write_state(state_, words)) return;
   // A file system that copies on write needs space for it.
-  files_.clear();
-  write_state(state_, words);
+  while (!write_state(state_, words) && files_.drop_oldest()) continue;
 }
 
 }  // namespace hvd::launcher
