@@ -73,7 +73,7 @@ class RecordProcess {
     if (size < 0 && errno == EINTR) return;
     auto record = parse_job_record(std::string_view(text).substr(0, size > 0 ? size : 0));
     if (record.ok()) {
-      // What never changes is not sent.
+      // The launcher sends only what changes.
       record->command = std::move(record_.command);
       record->directory = std::move(record_.directory);
       record->writer = record_.writer;
@@ -266,8 +266,8 @@ void RecordWriter::running(int ranks) {
 
 void RecordWriter::set_cause(const std::string& cause) { record_.cause = cause; }
 
-void RecordWriter::said(std::string_view sentence) {
-  said_ = sentence;
+void RecordWriter::add_message(std::string_view sentence) {
+  message_ = sentence;
   if (output_) output_->write(-1, true, line_of(sentence));
 }
 
@@ -293,7 +293,7 @@ void RecordWriter::end(int exit_code) {
 
 // Nothing was launched. The last sentence has said why.
 std::string RecordWriter::cause_before_launches(int exit_code) const {
-  if (!said_.empty()) return printable(said_.substr(0, said_.find('\n')), 1000);
+  if (!message_.empty()) return printable(message_.substr(0, message_.find('\n')), 1000);
   if (exit_code <= kExitSignal) return "";
   return cat("ended by ", signal_name(exit_code - kExitSignal), " before anything was started");
 }
@@ -349,7 +349,8 @@ int record_job(const LaunchSettings& settings, std::span<const std::string> comm
         "there is no HOME: horovodrun ps -a cannot show this job; HOROVOD_STATE_DIR names a "
         "directory for records of jobs, or none");
   }
-  if (writer) copy_messages([&writer](std::string_view sentence) { writer->said(sentence); });
+  if (writer)
+    copy_messages([&writer](std::string_view sentence) { writer->add_message(sentence); });
   const LaunchEvents events{.on_running =
                                 [&](int ranks) {
                                   if (writer) writer->running(ranks);

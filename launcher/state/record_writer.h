@@ -33,7 +33,7 @@ class RecordWriter {
   void running(int ranks);
   void set_cause(const std::string& cause);
   // A sentence that the launcher has printed, outside its launches.
-  void said(std::string_view sentence);
+  void add_message(std::string_view sentence);
   // Waits for a second at most until the output is sent, and another one until the end is on disk. Call last.
   void end(int exit_code);
 
@@ -60,7 +60,7 @@ class RecordWriter {
   const pid_t child_;
   const bool is_quiet_;
   bool is_gone_ = false;  // the process
-  std::string said_;      // the launcher's last sentence
+  std::string message_;   // the launcher's last sentence
 };
 
 // Whether `horovodrun logs` gets the output of the job.

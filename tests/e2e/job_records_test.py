@@ -165,7 +165,7 @@ def test_a_relative_directory_is_below_the_working_directory_of_the_launcher():
     expect(len(records) == 1 and json.loads(records[0].read_text())["exit_code"] == 0, records)
 
 
-def test_what_ends_a_job_before_its_ranks_is_recorded():
+def test_the_cause_of_an_end_before_all_ranks_is_recorded():
     environment = clean_environment(HOROVOD_STATE_DIR=str(scratch() / "state"))
     Job("-np", 8, "--name", "bad", "-H", "localhost:2", "true", environment=environment).ends_with(2)
     found = states(environment)["bad"]
