@@ -82,7 +82,9 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
       inspections_(
           loop_, ranks_, [this](const Message& message) { outbox_.put(message); },
           [this] { return agent_folders(job_.agent_dir, executable_path(), environment_); }),
-      host_preparation_(loop_, [this](const Message& message) { outbox_.put(message); }),
+      host_preparation_(
+          loop_, [this](const Message& message) { outbox_.put(message); },
+          [this] { return transfer_network(); }),
       master_port_(loop_),
       reachability_(loop_),
       pmix_(loop_, std::move(folder)),
@@ -320,6 +322,7 @@ void Agent::end(double grace_seconds, bool has_signal_already) {
   if (state_.now() == AgentState::kEnding) state_.hasten(kill_at);
   if (state_.is_ending()) return;
   state_.move(AgentState::kEnding, kill_at);
+  host_preparation_.transfer().close();
   // SIGCONT lets stopped processes end.
   if (has_signal_already)
     signal_descendants({SIGCONT});
@@ -435,6 +438,30 @@ void Agent::execute(const StagePart& part) {
 void Agent::execute(const EnvironmentOffer& offer) {
   if (state_.is_ending()) return;
   if (!host_preparation_.take(offer)) fail("the launcher sent an environment that nobody wants");
+}
+
+void Agent::execute(const EnvironmentSource& source) {
+  if (state_.is_ending()) return;
+  if (!host_preparation_.transfer().take(source)) {
+    fail("the launcher named the source of an environment that was not asked for");
+  }
+}
+
+void Agent::execute(const EnvironmentDigests& digests) {
+  if (state_.is_ending()) return;
+  if (!host_preparation_.transfer().take(digests)) {
+    fail("the launcher sent hashes of an environment that has none");
+  }
+  renew_lease();  // that may have taken long
+}
+
+void Agent::execute(const EnvironmentChunk& chunk) {
+  if (state_.is_ending()) return;
+  if (!host_preparation_.transfer().take(chunk)) {
+    return fail("the launcher sent a part of an environment that was not asked for");
+  }
+  renew_lease();  // that may have taken long
+  outbox_.put(Staged{host_preparation_.transfer().taken(), {}});
 }
 
 void Agent::execute(const TestReachability& order) {
@@ -583,6 +610,16 @@ Status Agent::open_listeners(uint32_t store_credit) {
   return reserve_master_port();
 }
 
+// None where no other host can need the environment, and where the user's choice is wrong: open_listeners() says so.
+EnvironmentTransfer::Network Agent::transfer_network() const {
+  if (job_.hosts < 2) return {};
+  const auto ports = net::parse_port_range(value_of(job_.environment, "HOROVOD_PORT_RANGE"));
+  const auto interfaces =
+      net::InterfaceChoice::parse(value_of(job_.environment, "HOROVOD_NETWORK_INTERFACES"));
+  if (!ports.ok() || !interfaces.ok()) return {};
+  return {.addresses = host_addresses(link_.input(), environment_, *interfaces), .ports = *ports};
+}
+
 Status Agent::reserve_master_port() {
   const auto is_first = [](const RankSpec& spec) { return spec.rank == 0; };
   if (std::none_of(job_.ranks.begin(), job_.ranks.end(), is_first)) return {};
@@ -595,6 +632,7 @@ void Agent::execute(const Start& start) {
     return fail("the launcher started ranks that it had not prepared");
   }
   state_.move(AgentState::kRunning);
+  host_preparation_.end_transfer();
   master_port_.release();
   independence_.begin(job_.command, job_.working_directory, master_port_.candidates().port);
   const RankNetwork network{.order = start.order,

@@ -56,6 +56,9 @@ class Agent {
   void execute(const Prepare& order);
   void execute(const StagePart& part);
   void execute(const EnvironmentOffer& offer);
+  void execute(const EnvironmentSource& source);
+  void execute(const EnvironmentDigests& digests);
+  void execute(const EnvironmentChunk& chunk);
   void execute(const Start& order);
   void execute(const TestReachability& order);
   void execute(const Signal& order);
@@ -74,6 +77,7 @@ class Agent {
   void announce();
   Status open_listeners(uint32_t store_credit);
   Status reserve_master_port();
+  EnvironmentTransfer::Network transfer_network() const;
   void on_signal();
   void act(const OutsideSignal& signal);
   bool announce_end(const OutsideSignal& signal);
@@ -97,7 +101,8 @@ class Agent {
   void finish(bool is_given_up);
   // The members that wait for a time of their own, each with deadline() and on_deadline().
   auto timers() {
-    return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, inspections_, link_);
+    return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, inspections_, link_,
+                    host_preparation_.transfer());
   }
   Deadline next_deadline();
 

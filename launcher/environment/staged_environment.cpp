@@ -1,16 +1,25 @@
 #include "launcher/environment/staged_environment.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "base/files/elf_file.h"
+#include "base/log/log.h"
+#include "base/secrets/secret.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
 #include "base/words.h"
 #include "launcher/elastic/discovery/script_run.h"
-#include "launcher/plan/staged_code.h"
+#include "launcher/protocol/chunk_table.h"
 #include "launcher/protocol/package_list.h"
 
 namespace hvd::launcher {
@@ -21,11 +30,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Frameworks with their libraries of CUDA have several GB.
-constexpr uint64_t kMostBytes = uint64_t{1} << 40;
 constexpr std::chrono::hours kMostTime{12};
 constexpr size_t kMostAnswer = 4 << 20;
-constexpr const char* kList = "list";
 
 std::string cache_folder() {
   const std::string chosen = environment_variable("XDG_CACHE_HOME").value_or("");
@@ -44,38 +50,120 @@ bool is_plausible(const EnvironmentWanted& wanted) {
          has_only(wanted.glibc, cat(kName, "."));
 }
 
-// The list, and then the files that it names.
-class EnvironmentParts {
- public:
-  EnvironmentParts(std::string_view list, const StagedCode& code) : list_(list), files_(code) {}
-
-  Result<std::optional<StagePart>> next() {
-    std::optional<StagePart> part;
-    if (!std::exchange(has_begun_, true)) {
-      part = StagePart{
-          .kind = StageKind::kFile, .mode = 0600, .path = kList, .bytes = std::string(list_)};
-    } else {
-      HVD_ASSIGN_OR_RETURN(part, files_.next());
-    }
-    if (part && part->kind == StageKind::kEnd) part->bytes = as_text(digest_);
-    if (part) digest_ = next_digest(digest_, *part);
-    return part;
-  }
-
- private:
-  const std::string_view list_;
-  StagedParts files_;
-  bool has_begun_ = false;
-  Digest digest_{};
-};
+// Hashes are sent before their chunks are read by any host, and many in one message.
+constexpr uint64_t kDigestsAtOnce = 16;
 
 }  // namespace
 
-struct StagedEnvironment::Files {
-  EnvironmentOffer offer;
-  StagedCode code;
-  uint64_t bytes = 0;
+// The files, their hashes as far as they have been read, and the hosts that get them.
+class StagedEnvironment::Files {
+ public:
+  Files(EnvironmentOffer offer, std::vector<PackageFile> listed, fs::path folder)
+      : offer_(std::move(offer)),
+        bytes_(size_of_package(listed)),
+        chunks_(std::move(listed)),
+        folder_(std::move(folder)) {}
+
+  const EnvironmentOffer& offer() const { return offer_; }
+  uint64_t bytes() const { return bytes_; }
+  const ChunkTable& chunks() const { return chunks_; }
+  const std::vector<Digest>& digests() const { return digests_; }
+  Result<std::string> read(uint64_t number);
+
+  // `host` serves the files at `server` from now on. Returns the host that did so last.
+  EnvironmentSource join(const std::string& host, const MasterCandidates& server);
+  void end_chain() { last_ = {}; }
+  std::set<Feed*>& feeds() { return feeds_; }
+  bool has_detour() { return std::exchange(has_detour_, true); }
+
+ private:
+  Result<std::string> read_file(uint64_t number);
+
+  const EnvironmentOffer offer_;
+  const uint64_t bytes_;
+  const ChunkTable chunks_;
+  const fs::path folder_;
+  std::vector<Digest> digests_;
+  UniqueFd file_;
+  std::optional<size_t> open_;  // index of file_
+  EnvironmentSource last_;
+  std::set<Feed*> feeds_;
+  bool has_detour_ = false;
 };
+
+class StagedEnvironment::Feed : public EnvironmentFeed {
+ public:
+  Feed(std::shared_ptr<Files> files, std::string host)
+      : files_(std::move(files)), host_(std::move(host)) {}
+  ~Feed() override { files_->feeds().erase(this); }
+  Feed(const Feed&) = delete;
+
+  EnvironmentOffer offer() const override { return files_->offer(); }
+  EnvironmentSource join(const MasterCandidates& own, std::function<void()> wake) override {
+    wake_ = std::move(wake);
+    files_->feeds().insert(this);
+    return files_->join(host_, own);
+  }
+  const std::vector<Digest>& digests() const override { return files_->digests(); }
+  uint64_t chunks() const override { return files_->chunks().size(); }
+  Result<std::string> read(uint64_t number) override { return files_->read(number); }
+  void on_detour(const std::string& why) override {
+    const std::string sentence = cat("host ", host_, " gets the rest of the environment of ",
+                                     "--stage-env from this machine: ", printable(why));
+    files_->has_detour() ? log::info(sentence) : log::warning(sentence);
+  }
+  void wake() const { wake_(); }
+
+ private:
+  const std::shared_ptr<Files> files_;
+  const std::string host_;
+  std::function<void()> wake_;
+};
+
+EnvironmentSource StagedEnvironment::Files::join(const std::string& host,
+                                                 const MasterCandidates& server) {
+  EnvironmentSource source = last_;
+  if (server.port != 0) last_ = {host, server};
+  return source;
+}
+
+Result<std::string> StagedEnvironment::Files::read(uint64_t number) {
+  if (number == digests_.size()) {
+    const uint64_t end = std::min(number + kDigestsAtOnce, chunks_.size());
+    for (uint64_t next = number; next < end; ++next) {
+      HVD_ASSIGN_OR_RETURN(const std::string bytes, read_file(next));
+      digests_.push_back(sha256(as_bytes(bytes)));
+    }
+    for (const Feed* const feed : feeds_) feed->wake();
+  }
+  return read_file(number);
+}
+
+Result<std::string> StagedEnvironment::Files::read_file(uint64_t number) {
+  const ChunkTable::Place place = chunks_.at(number);
+  const PackageFile& file = chunks_.files()[place.file];
+  const fs::path path = folder_ / to_hex(file.digest);
+  const auto failed = [&](const std::string& why) {
+    return failed_precondition(
+        cat("--stage-env: cannot read ", file.path, ", which is ", path.string(), ": ", why));
+  };
+  if (open_ != place.file) {
+    // O_NONBLOCK: if a FIFO has replaced the file, open must not block the launcher.
+    file_.reset(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    if (!file_) return failed(std::strerror(errno));
+    open_ = place.file;
+  }
+  std::string bytes(place.size, '\0');
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t size = ::pread(file_.get(), bytes.data() + done, bytes.size() - done,
+                                 static_cast<off_t>(place.offset + done));
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return failed(std::strerror(errno));
+    if (size == 0) return failed("it has become shorter");
+    done += static_cast<size_t>(size);
+  }
+  return bytes;
+}
 
 std::string StagedEnvironment::name() const {
   const fs::path path = fs::path(file_).lexically_normal();
@@ -84,11 +172,18 @@ std::string StagedEnvironment::name() const {
 
 size_t StagedEnvironment::packages() const {
   if (!files_ || !files_->ok()) return 0;
-  return static_cast<size_t>(std::ranges::count_if(
-      (**files_)->code.entries, [](const auto& entry) { return entry.path.ends_with(".whl"); }));
+  return static_cast<size_t>(
+      std::ranges::count_if((**files_)->chunks().files(),
+                            [](const PackageFile& file) { return file.path.ends_with(".whl"); }));
 }
 
-uint64_t StagedEnvironment::bytes() const { return files_ && files_->ok() ? (**files_)->bytes : 0; }
+uint64_t StagedEnvironment::bytes() const {
+  return files_ && files_->ok() ? (**files_)->bytes() : 0;
+}
+
+void StagedEnvironment::end_chain() {
+  if (files_ && files_->ok()) (**files_)->end_chain();
+}
 
 std::string StagedEnvironment::failure() const {
   return files_ && !files_->ok() ? files_->status().message() : "";
@@ -105,44 +200,51 @@ std::string StagedEnvironment::describe(const EnvironmentWanted& wanted) const {
              wanted.glibc == "none" ? " without glibc" : "");
 }
 
-net::Task<Result<AgentLink::Environment>> StagedEnvironment::offer(std::string host,
-                                                                   EnvironmentWanted wanted) {
+net::Task<Result<std::unique_ptr<EnvironmentFeed>>> StagedEnvironment::offer(
+    std::string host, EnvironmentWanted wanted) {
+  Status status = check(host, wanted);
+  while (status.ok() && !files_) {
+    if (!co_await is_resolved_.wait()) status = aborted("the start of the host was given up");
+  }
+  Result<std::unique_ptr<EnvironmentFeed>> feed = feed_of(host, status);
+  co_return std::move(feed);
+}
+
+// Begins to resolve the file when all hosts have asked.
+Status StagedEnvironment::check(const std::string& host, const EnvironmentWanted& wanted) {
   if (!is_plausible(wanted)) {
-    co_return failed_precondition("its agent has named no Python and no platform");
+    return failed_precondition("its agent has named no Python and no platform");
   }
   if (first_host_.empty()) {
     first_host_ = host;
     first_ = wanted;
   }
   if (describe(wanted) != describe(first_)) {
-    co_return failed_precondition(
+    return failed_precondition(
         cat("it has ", describe(wanted), ", and host ", first_host_, " has ", describe(first_),
             ": --stage-env gives all hosts the same files; name a Python that all have, as in: "
             "horovodrun ... python",
             release_of(first_.python), " train.py"));
   }
-  if (!is_resolving_) {
-    if (is_older(wanted.glibc, first_.glibc)) {
-      first_.glibc = wanted.glibc;
-      oldest_host_ = host;
-    } else if (oldest_host_.empty() && is_older(first_.glibc, wanted.glibc)) {
-      oldest_host_ = first_host_;
-    }
-    is_resolving_ = ++asked_ >= expected_;
-    // Apart from this host, which may be given up meanwhile.
-    if (is_resolving_) net::asio::co_spawn(executor_, resolve(), net::asio::detached);
+  if (is_resolving_) return {};
+  if (is_older(wanted.glibc, first_.glibc)) {
+    first_.glibc = wanted.glibc;
+    oldest_host_ = host;
+  } else if (oldest_host_.empty() && is_older(first_.glibc, wanted.glibc)) {
+    oldest_host_ = first_host_;
   }
-  while (!files_) {
-    if (!co_await is_resolved_.wait()) co_return aborted("the start of the host was given up");
-  }
-  if (!files_->ok()) co_return files_->status();
-  const std::shared_ptr<const Files> files = **files_;
-  co_return AgentLink::Environment{
-      files->offer, [files]() -> AgentLink::NextPart {
-        return [files, parts = std::make_shared<EnvironmentParts>(files->offer.list, files->code)] {
-          return parts->next();
-        };
-      }};
+  is_resolving_ = ++asked_ >= expected_;
+  // Apart from this host, which may be given up meanwhile.
+  if (is_resolving_) net::asio::co_spawn(executor_, resolve(), net::asio::detached);
+  return {};
+}
+
+Result<std::unique_ptr<EnvironmentFeed>> StagedEnvironment::feed_of(const std::string& host,
+                                                                    const Status& status) const {
+  if (!status.ok()) return status;
+  if (!files_->ok()) return files_->status();
+  std::unique_ptr<EnvironmentFeed> feed = std::make_unique<Feed>(**files_, host);
+  return feed;
 }
 
 net::Task<void> StagedEnvironment::resolve() {
@@ -169,7 +271,7 @@ net::Task<void> StagedEnvironment::resolve() {
 }
 
 // The lines that resolve_environment.py prints.
-Result<std::shared_ptr<const StagedEnvironment::Files>> StagedEnvironment::parse(
+Result<std::shared_ptr<StagedEnvironment::Files>> StagedEnvironment::parse(
     const std::string& answer) const {
   constexpr std::string_view kRefused = "refused ", kFolder = "folder ", kNeeds = "needs ";
   const std::vector<std::string> lines = split(answer, '\n');
@@ -185,24 +287,16 @@ Result<std::shared_ptr<const StagedEnvironment::Files>> StagedEnvironment::parse
   const std::vector<std::string> needs = split(lines[1].substr(kNeeds.size()), ' ');
   const auto space = parse_int(needs[0]);
   if (needs.size() != 2 || !space) return wrong;
-  auto files = std::make_shared<Files>();
-  files->offer.space = static_cast<uint64_t>(*space);
-  files->offer.glibc = needs[1];
+  EnvironmentOffer offer{.list = {},
+                         .space = static_cast<uint64_t>(*space),
+                         .glibc = needs[1],
+                         .key = Secret::random().derive("horovod environment 1")};
   for (size_t at = 2; at < lines.size(); ++at) {
-    if (!lines[at].empty()) files->offer.list += lines[at] + "\n";
+    if (!lines[at].empty()) offer.list += lines[at] + "\n";
   }
-  HVD_ASSIGN_OR_RETURN(const auto listed, parse_package_list(files->offer.list, kMostBytes));
-  files->bytes = size_of_package(listed);
-  for (const PackageFile& file : listed) {
-    files->code.entries.push_back(
-        {.kind = StageKind::kFile,
-         .mode = 0600,
-         .path = file.path,
-         .link = {},
-         .from = fs::path(lines[0].substr(kFolder.size())) / to_hex(file.digest),
-         .size = file.size});
-  }
-  return std::shared_ptr<const Files>(std::move(files));
+  HVD_ASSIGN_OR_RETURN(auto listed, parse_package_list(offer.list, kMostEnvironmentBytes));
+  return std::make_shared<Files>(std::move(offer), std::move(listed),
+                                 lines[0].substr(kFolder.size()));
 }
 
 }  // namespace hvd::launcher

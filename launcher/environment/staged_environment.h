@@ -1,6 +1,6 @@
 // The environment of --stage-env: resolved once, for the Python and the oldest glibc of the hosts, and sent to all. A
-// restart and a host that joins later get the same files. HostStartup owns it. Lives on the launch's loop, which it
-// never blocks.
+// restart and a host that joins later get the same files. Hosts get them from each other, in the order in which they
+// ask. HostStartup owns it. Lives on the launch's loop, which it never blocks.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,11 @@ class StagedEnvironment {
     expected_ = hosts;
     asked_ = 0;
   }
-  // The environment for a host with this Python. Its parts must not outlive this object.
-  net::Task<Result<AgentLink::Environment>> offer(std::string host, EnvironmentWanted wanted);
+  // The environment for a host with this Python.
+  net::Task<Result<std::unique_ptr<EnvironmentFeed>>> offer(std::string host,
+                                                            EnvironmentWanted wanted);
+  // The hosts stop passing the files on: one that joins later gets them from the launcher.
+  void end_chain();
   // The last part of the file's name.
   std::string name() const;
   // After offer(): wheels, and the bytes of all files.
@@ -40,11 +43,15 @@ class StagedEnvironment {
   std::string failure() const;
 
  private:
-  struct Files;
+  class Files;
+  class Feed;
   net::Task<void> resolve();
+  Status check(const std::string& host, const EnvironmentWanted& wanted);
+  Result<std::unique_ptr<EnvironmentFeed>> feed_of(const std::string& host,
+                                                   const Status& status) const;
   // "Python 3.11 on x86_64"; an archive brings its own Python, or names it.
   std::string describe(const EnvironmentWanted& wanted) const;
-  Result<std::shared_ptr<const Files>> parse(const std::string& answer) const;
+  Result<std::shared_ptr<Files>> parse(const std::string& answer) const;
 
   net::asio::any_io_executor executor_;
   const std::string file_;
@@ -55,7 +62,7 @@ class StagedEnvironment {
   size_t expected_ = 0, asked_ = 0;
   bool is_resolving_ = false;
   net::Notification is_resolved_;
-  std::optional<Result<std::shared_ptr<const Files>>> files_;
+  std::optional<Result<std::shared_ptr<Files>>> files_;
 };
 
 }  // namespace hvd::launcher

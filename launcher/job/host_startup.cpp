@@ -59,6 +59,7 @@ net::Task<std::vector<Status>> HostStartup::reach() {
   environment_.expect(starts.size());
   std::vector<Status> errors =
       co_await preflight_.run(std::move(starts), options_.settings.job.start_timeout.value);
+  environment_.end_chain();
   // A file that cannot be resolved is one error, and not one of each host.
   const std::string cause = environment_.failure();
   const auto is_cause = [&](const Status& error) { return error.message().ends_with(cause); };

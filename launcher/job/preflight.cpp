@@ -165,7 +165,7 @@ net::Task<Status> Preflight::bring_up(std::shared_ptr<Attempt> attempt) {
   if (start.code) {
     code = [parts = std::make_shared<StagedParts>(*start.code)] { return parts->next(); };
   }
-  AgentLink::EnvironmentSource environment;
+  AgentLink::Environment environment;
   if (start.environment) {
     environment = [attempt = attempt.get()](EnvironmentWanted wanted) {
       attempt->is_getting_environment = true;

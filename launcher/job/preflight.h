@@ -25,7 +25,7 @@ struct HostStart {
   std::function<HostJob(bool is_local)> make_job;
   std::shared_ptr<const StagedCode> code{};  // null without --stage
   AgentLink::PackageParts package{};         // of the package that the job offers
-  AgentLink::EnvironmentSource environment{};
+  AgentLink::Environment environment{};
 };
 
 class Preflight {

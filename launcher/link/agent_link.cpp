@@ -1,5 +1,6 @@
 #include "launcher/link/agent_link.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -24,6 +25,9 @@ namespace {
 namespace asio = net::asio;
 
 constexpr uint64_t kStageWindow = 256 << 10;
+constexpr uint64_t kEnvironmentWindow = 1 << 20;
+// The most hashes in one message.
+constexpr size_t kMostDigests = 1 << 16;
 constexpr auto kSuspendLimit = std::chrono::seconds(2);
 // The launcher has stopped by then: it waits for the slowest host.
 constexpr auto kNoPing = kSuspendLimit + std::chrono::seconds(1);
@@ -55,8 +59,9 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
             })) {}
 
   net::Task<Status> prepare(HostJob job, NextPart code, PackageParts package,
-                            EnvironmentSource environment);
-  net::Task<Status> send_environment(EnvironmentSource source);
+                            Environment environment);
+  net::Task<Status> offer_environment(Environment environment);
+  net::Task<Status> send_environment(EnvironmentFeed& feed);
   net::Task<Status> send_package(PackageParts package, std::string_view what);
   void offer_stack_tool(const StackToolOffer& offer, PackageParts parts);
   net::Task<void> send_stack_tool();
@@ -95,7 +100,8 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   Status receive(Staged& staged);
   Status receive(const PackageWanted&);
   Status receive(EnvironmentWanted& wanted);
-  Status receive(const EnvironmentFilesWanted&);
+  Status receive(EnvironmentFilesWanted& wanted);
+  Status receive(EnvironmentChunksWanted& wanted);
   Status receive(const StackToolWanted&);
   Status receive(ReachabilityTested& tested);
   Status receive(const Started& started);
@@ -131,8 +137,9 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   Staged staged_;
   bool is_package_wanted_ = false;
   std::optional<EnvironmentWanted> environment_wanted_;
-  bool are_files_wanted_ = false;  // of the environment
-  PackageParts stack_tool_;        // until the agent wants it
+  std::optional<EnvironmentFilesWanted> files_wanted_;
+  std::optional<EnvironmentChunksWanted> chunks_wanted_;
+  PackageParts stack_tool_;  // until the agent wants it
   MasterCandidates candidates_;
   std::vector<std::pair<std::string, std::string>> versions_;
   uint32_t threads_ = 0;
@@ -205,22 +212,62 @@ net::Task<void> AgentLink::Impl::send_stack_tool() {
   if (!status.ok()) log::info(cat("host ", job_.host_name, ": ", status.message()));
 }
 
-net::Task<Status> AgentLink::Impl::send_environment(EnvironmentSource source) {
-  if (!source) co_return failed_precondition("the agent wants an environment that the job lacks");
-  const auto environment = co_await source(*environment_wanted_);
-  if (!environment.ok()) co_return environment.status();
-  put(environment->offer);
-  Status status =
-      co_await wait_for([this] { return prepared_ || is_package_wanted_ || are_files_wanted_; });
-  if (!status.ok() || !are_files_wanted_) co_return status;
+net::Task<Status> AgentLink::Impl::offer_environment(Environment environment) {
+  if (!environment) {
+    co_return failed_precondition("the agent wants an environment that the job lacks");
+  }
+  const auto feed = co_await environment(*environment_wanted_);
+  if (!feed.ok()) co_return feed.status();
+  put((*feed)->offer());
+  const Status status =
+      co_await wait_for([this] { return prepared_ || is_package_wanted_ || files_wanted_; });
+  if (!status.ok() || !files_wanted_) co_return status;
+  co_return co_await send_environment(**feed);
+}
+
+// Sends hashes as they come, and the chunks that the agent does not get from another host.
+net::Task<Status> AgentLink::Impl::send_environment(EnvironmentFeed& feed) {
   staged_ = {};
-  status = co_await stage(environment->parts(), "--stage-env");
-  if (!status.ok()) co_return status;
-  co_return co_await wait_for([this] { return prepared_ || is_package_wanted_; });
+  put(feed.join(files_wanted_->server, [this] { answered_.notify(); }));
+  size_t digests = 0;
+  uint64_t sent = 0;  // bytes
+  const auto may_send = [&] {
+    return chunks_wanted_ && chunks_wanted_->first < feed.chunks() &&
+           sent < staged_.taken + kEnvironmentWindow;
+  };
+  for (;;) {
+    const Status status = co_await wait_for([&] {
+      return prepared_ || is_package_wanted_ || digests < feed.digests().size() || may_send();
+    });
+    if (!status.ok() || prepared_ || is_package_wanted_) co_return status;
+    if (staged_.taken > sent) co_return internal_error("the agent has taken more than was sent");
+    if (chunks_wanted_ && !chunks_wanted_->why.empty()) {
+      feed.on_detour(std::exchange(chunks_wanted_->why, {}));
+    }
+    std::optional<EnvironmentChunk> chunk;
+    if (may_send()) {
+      if (chunks_wanted_->first > feed.digests().size()) {
+        co_return internal_error("the agent wants a part of the environment before its turn");
+      }
+      auto bytes = feed.read(chunks_wanted_->first);
+      if (!bytes.ok()) co_return bytes.status();
+      chunk = EnvironmentChunk{chunks_wanted_->first++, *std::move(bytes)};
+    }
+    while (digests < feed.digests().size()) {
+      const auto begin = feed.digests().begin() + static_cast<ptrdiff_t>(digests);
+      const size_t size = std::min(feed.digests().size() - digests, kMostDigests);
+      put(EnvironmentDigests{{begin, begin + static_cast<ptrdiff_t>(size)}});
+      digests += size;
+    }
+    if (chunk) {
+      sent += chunk->bytes.size();
+      put(*chunk);
+    }
+  }
 }
 
 net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code, PackageParts package,
-                                           EnvironmentSource environment) {
+                                           Environment environment) {
   const auto self = shared_from_this();
   if (is_running_) co_return failed_precondition("the agent has already been prepared");
   job_ = std::move(job);
@@ -239,7 +286,7 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code, PackagePa
         [this] { return prepared_ || is_package_wanted_ || environment_wanted_; });
   }
   if (status.ok() && environment_wanted_) {
-    status = co_await send_environment(std::move(environment));
+    status = co_await offer_environment(std::move(environment));
   }
   if (status.ok() && is_package_wanted_) {
     status = co_await send_package(std::move(package), "sending the package horovod");
@@ -313,7 +360,7 @@ AgentLink::AgentLink(net::asio::any_io_executor executor, std::unique_ptr<Duplex
 AgentLink::~AgentLink() { impl_->close(); }
 
 net::Task<Status> AgentLink::prepare(const HostJob& job, NextPart code, PackageParts package,
-                                     EnvironmentSource environment) {
+                                     Environment environment) {
   return impl_->prepare(job, std::move(code), std::move(package), std::move(environment));
 }
 Status AgentLink::state() const { return impl_->state(); }
@@ -435,8 +482,14 @@ Status AgentLink::Impl::receive(EnvironmentWanted& wanted) {
   return {};
 }
 
-Status AgentLink::Impl::receive(const EnvironmentFilesWanted&) {
-  are_files_wanted_ = true;
+Status AgentLink::Impl::receive(EnvironmentFilesWanted& wanted) {
+  files_wanted_ = std::move(wanted);
+  return {};
+}
+
+Status AgentLink::Impl::receive(EnvironmentChunksWanted& wanted) {
+  if (chunks_wanted_) return internal_error("the agent asked for parts of an environment twice");
+  chunks_wanted_ = std::move(wanted);
   return {};
 }
 

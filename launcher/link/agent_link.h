@@ -62,18 +62,31 @@ class AgentEvents {
   virtual void on_store_connection(net::StreamSocket socket) = 0;
 };
 
+// The environment of --stage-env for one host. The link owns it while the host gets the environment.
+class EnvironmentFeed {
+ public:
+  virtual ~EnvironmentFeed() = default;
+  virtual EnvironmentOffer offer() const = 0;
+  // The host wants the files. Returns where it gets them. `wake`: called when there are more digests().
+  virtual EnvironmentSource join(const MasterCandidates& own, std::function<void()> wake) = 0;
+  // The hashes of the first chunks.
+  virtual const std::vector<Digest>& digests() const = 0;
+  virtual uint64_t chunks() const = 0;
+  // Returns a chunk whose digest is known or is that of the next one, which it adds to digests().
+  virtual Result<std::string> read(uint64_t number) = 0;
+  // The host gets the rest from the launcher, for this reason.
+  virtual void on_detour(const std::string& why) = 0;
+};
+
 class AgentLink {
  public:
   // Returns the next piece of the code of --stage, or nullopt after the last.
   using NextPart = std::function<Result<std::optional<StagePart>>()>;
   // Returns the pieces of the launcher's package.
   using PackageParts = std::function<net::Task<Result<NextPart>>()>;
-  // Returns the environment of --stage-env for the Python of a host, and begins to send it.
-  struct Environment {
-    EnvironmentOffer offer;
-    std::function<NextPart()> parts;
-  };
-  using EnvironmentSource = std::function<net::Task<Result<Environment>>(EnvironmentWanted)>;
+  // Returns the environment of --stage-env for the Python of a host.
+  using Environment =
+      std::function<net::Task<Result<std::unique_ptr<EnvironmentFeed>>>(EnvironmentWanted)>;
 
   // `events` must outlive the link.
   AgentLink(net::asio::any_io_executor executor, std::unique_ptr<Duplex> duplex,
@@ -87,7 +100,7 @@ class AgentLink {
   // `code`: called during prepare for the next piece, at the speed of the host. `package`: called once if the host
   // wants the package that the job offers. `environment`: called once if the job has an environment.
   net::Task<Status> prepare(const HostJob& job, NextPart code = {}, PackageParts package = {},
-                            EnvironmentSource environment = {});
+                            Environment environment = {});
   // Between prepare and start: the reason why the link is lost, or ok.
   Status state() const;
   // From now until start(), on_lost reports a loss. Returns state(), which reports an earlier one.

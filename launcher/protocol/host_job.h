@@ -116,7 +116,8 @@ struct HostJob {
   }
 };
 
-// The candidates for MASTER_ADDR and MASTER_PORT, from the agent of rank 0's host.
+// The candidates for MASTER_ADDR and MASTER_PORT, from the agent of rank 0's host; or the addresses at which an agent
+// passes the files of --stage-env on.
 struct MasterCandidates {
   uint16_t port = 0;                  // 0: there are no candidates
   std::array<std::byte, 32> nonce{};  // identifies the program that answers there

@@ -26,6 +26,8 @@ inline constexpr std::string_view kPackageLibrary = "lib";
 
 std::string format_package_list(const std::vector<PackageFile>& files);
 inline constexpr uint64_t kMostPackageBytes = 1 << 30;
+// Frameworks with their libraries of CUDA have several GB.
+inline constexpr uint64_t kMostEnvironmentBytes = uint64_t{1} << 40;
 // Refuses a path outside of the package, and files of more bytes than `most` together.
 Result<std::vector<PackageFile>> parse_package_list(std::string_view text,
                                                     uint64_t most = kMostPackageBytes);

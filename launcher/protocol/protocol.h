@@ -47,7 +47,6 @@ struct AgentHello {
 
 // From the launcher, before Prepare: a piece of the files that --stage copies to each host. After PackageWanted: of the
 // package, as the files "list" (package_list.h) and "packed", its files one after another, which gzip may have packed.
-// After EnvironmentFilesWanted: of the environment, as "list" and the files that it names.
 struct StagePart {
   static constexpr MessageType kType{27, "a part of the code", Sender::kLauncher};
   StageKind kind = StageKind::kEnd;
@@ -73,7 +72,30 @@ struct EnvironmentOffer {
   std::string list;    // package_list.h
   uint64_t space = 0;  // bytes that files and environment take on the host
   std::string glibc;   // the oldest one with which it runs
-  static auto fields(auto& m) { return std::tie(m.list, m.space, m.glibc); }
+  Digest key{};        // of the connections by which hosts pass the files on (chunk_stream.h)
+  static auto fields(auto& m) { return std::tie(m.list, m.space, m.glibc, m.key); }
+};
+// The answer to EnvironmentFilesWanted: the host that has the files or gets them now, and passes them on. Without a
+// port: no such host, and the agent asks for EnvironmentChunks.
+struct EnvironmentSource {
+  static constexpr MessageType kType{45, "the source of an environment", Sender::kLauncher};
+  std::string host;
+  MasterCandidates server;
+  static auto fields(auto& m) { return std::tie(m.host, m.server); }
+};
+// After EnvironmentSource: the hashes of the next chunks, in their order (chunk_table.h). The agent takes no chunk
+// before it has its hash.
+struct EnvironmentDigests {
+  static constexpr MessageType kType{46, "hashes of an environment", Sender::kLauncher};
+  std::vector<Digest> digests;
+  static auto fields(auto& m) { return std::tie(m.digests); }
+};
+// After EnvironmentChunksWanted: the next chunk. Answered by Staged.
+struct EnvironmentChunk {
+  static constexpr MessageType kType{47, "a part of an environment", Sender::kLauncher};
+  uint64_t number = 0;
+  std::string bytes;
+  static auto fields(auto& m) { return std::tie(m.number, m.bytes); }
 };
 // Start the ranks. Answered by Started.
 struct Start {
@@ -180,7 +202,7 @@ struct Suspend {
   static auto fields(auto&) { return std::tie(); }
 };
 
-// From the agent: how many bytes of the StageParts it has written, or why it cannot.
+// From the agent: how many bytes of the StageParts, or of EnvironmentChunks, it has written, or why it cannot.
 struct Staged {
   static constexpr MessageType kType{28, "an answer to a part of the code", Sender::kAgent};
   uint64_t taken = 0;
@@ -208,10 +230,19 @@ struct EnvironmentWanted {
   std::string python, machine, glibc;  // "3.11.2", "x86_64", "2.36"
   static auto fields(auto& m) { return std::tie(m.python, m.machine, m.glibc); }
 };
+// Answered by EnvironmentSource.
 struct EnvironmentFilesWanted {
   static constexpr MessageType kType{44, "a request for the files of an environment",
                                      Sender::kAgent};
-  static auto fields(auto&) { return std::tie(); }
+  MasterCandidates server;  // where this host passes them on; without a port: nowhere
+  static auto fields(auto& m) { return std::tie(m.server); }
+};
+// The agent needs the chunks from this one on from the launcher. Once at most.
+struct EnvironmentChunksWanted {
+  static constexpr MessageType kType{48, "a request for parts of an environment", Sender::kAgent};
+  uint64_t first = 0;
+  std::string why;  // a sentence about the host that was to send them; empty: there is none
+  static auto fields(auto& m) { return std::tie(m.first, m.why); }
 };
 // After StackToolOffer: the agent needs the launcher's py-spy, and has no copy. StageParts follow, as after PackageWanted.
 struct StackToolWanted {
@@ -400,7 +431,8 @@ using Message =
                  StagePart, Staged, OutputChunk, OutputCredit, StopRun, Ending, Signalled,
                  OpenSession, Reattach, Resume, Resumed, EndRank, Leaving, RankLoadedMpi,
                  PackageWanted, EnvironmentWanted, EnvironmentOffer, EnvironmentFilesWanted,
-                 StackToolOffer, StackToolWanted>;
+                 StackToolOffer, StackToolWanted, EnvironmentSource, EnvironmentDigests,
+                 EnvironmentChunk, EnvironmentChunksWanted>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.

@@ -3,11 +3,13 @@
 
 import hashlib
 import io
+import itertools
 import tarfile
 import zipfile
 
 from harness import *
 
+import network
 from elastic_jobs import discovery, wait_for_generation
 
 PLACE = "/var/tmp/horovod-0"
@@ -441,6 +443,90 @@ def test_a_network_that_drops_in_the_middle_leaves_nothing():
     faults.heal("a", "launcher")
     wait_until(lambda: not kept("a"), PROMPT, lambda: f"{kept('a')}")
     runs(start(folder, hosts="a:1"), 1)
+
+
+def enlarge(folder, size):
+    """Adds bytes to the wheel that cannot be packed."""
+    with zipfile.ZipFile(folder / "wheels" / "tiny-1.0-py3-none-any.whl", "a") as wheel:
+        wheel.writestr("tiny/large", os.urandom(size))
+
+
+def limit(name, rate):
+    """Limits what a host receives."""
+    port = f"eth0-{host.spec()['names'].index(name)}"
+    subprocess.run(["tc", "qdisc", "add", "dev", port, "root", "tbf", *rate.split()], check=True)
+
+
+def sent_by_launcher():
+    return int(pathlib.Path(f"/sys/class/net/{network.BRIDGE}/statistics/tx_bytes").read_text())
+
+
+def warns(job, pattern):
+    found = [line for line in job.err.splitlines() if "gets the rest" in line]
+    expect(len(found) == 1 and re.search(pattern, found[0]), f"{pattern!r}\n{job.describe()}")
+
+
+# The hosts ask for the environment in the order of their names.
+IN_ORDER = ("--remote-init", "case $(hostname) in b) sleep 1;; c) sleep 2;; d) sleep 3;; esac")
+
+
+@world("a b c d", "--bare")
+def test_hosts_get_an_environment_from_each_other():
+    size = 24 << 20
+    folder = project()
+    enlarge(folder, size)
+    before = sent_by_launcher()
+    job = start(folder, *IN_ORDER, hosts="a:1,b:1,c:1,d:1")
+    runs(job, 4)
+    one_sentence(job, "sent there now")
+    # The copies of the agent are small.
+    sent = sent_by_launcher() - before
+    expect(size < sent < 2 * size, f"the launcher has sent {sent} bytes for {size}")
+    job.leaves_nothing()
+    for name in "abcd":
+        expect(len(kept(name)) == 1, f"{name}: {kept(name)}")
+        on(name, f"rm -r {PLACE}/*")
+    # Without a network between the hosts, the launcher sends all copies.
+    for one, other in itertools.combinations("abc", 2):
+        faults.cut(one, other)
+    before = sent_by_launcher()
+    job = start(folder, *IN_ORDER, hosts="a:1,b:1,c:1")
+    runs(job, 3)
+    warns(
+        job,
+        "host b gets the rest of the environment of --stage-env from this machine: it reaches host a at none of its "
+        r"addresses, port \d+: 10\.77\.0\.1 \(eth0\), ",
+    )
+    expect(sent_by_launcher() - before > 3 * size, "the launcher has not sent it")
+    for one, other in itertools.combinations("abc", 2):
+        faults.heal(one, other)
+
+
+@world("a b c", "--bare")
+def test_a_host_that_damages_an_environment_or_is_lost_is_left_out():
+    folder = project()
+    enlarge(folder, 12 << 20)
+    # b gets the file more slowly than a, where it changes meanwhile.
+    limit("b", "rate 10mbit burst 64kb latency 200ms")
+    job = start(folder, *IN_ORDER, hosts="a:1,b:1")
+    wait_until(lambda: any("environment" in each for each in kept("a")), PROMPT, job.describe)
+    on("a", f"echo damaged | dd of=$(echo {PLACE}/horovod-installing-*/tiny*.whl) bs=1 seek=11M conv=notrunc 2>&1")
+    runs(job, 2)
+    warns(job, "host b gets the rest .*: a chunk that host a has sent differs from its hash")
+    for name in "ab":
+        expect(len(kept(name)) == 1, f"{name}: {kept(name)}")
+        on(name, f"rm -r {PLACE}/*")
+    # The end of a host in the middle is an error about that host alone, and the others leave nothing.
+    job = start(folder, *IN_ORDER, hosts="a:1,b:1,c:1")
+    wait_until(lambda: any("installing" in each for each in kept("c")), PROMPT, job.describe)
+    faults.end("b")
+    job.ends_with(2)
+    one_sentence(job, "^host b: ")
+    expect(not [line for line in job.said() if re.match("host [ac]: ", line)], job.describe())
+    for name in "ac":
+        wait_until(
+            lambda name=name: not any("installing" in each for each in kept(name)), PROMPT, lambda: f"{kept(name)}"
+        )
 
 
 def install(folder, name, content):

@@ -47,7 +47,7 @@ bool EnvironmentCopy::find(const EnvironmentOffer& offer, const std::string& pyt
 Status EnvironmentCopy::expect(const EnvironmentOffer& offer,
                                const std::vector<std::string>& folders) {
   const Status status = folder_.expect(name_, folders, offer.space);
-  if (status.ok()) return status;
+  if (status.ok()) return write({StageKind::kFile, 0600, "list", offer.list});
   return failed_precondition(cat("no directory there can keep the environment of --stage-env (",
                                  status.message(), "): ", kNameStageDir));
 }

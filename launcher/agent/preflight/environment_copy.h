@@ -19,15 +19,19 @@ class EnvironmentCopy {
   // the interpreter below it.
   bool find(const EnvironmentOffer& offer, const std::string& python,
             const std::vector<std::string>& folders);
-  // After find(): chooses the first folder that has room, and expects the files. An error says why none has.
+  // After find(): chooses the first folder that has room, and writes the list of the files there. An error says why
+  // none has.
   Status expect(const EnvironmentOffer& offer, const std::vector<std::string>& folders);
-  Status take(const StagePart& part) { return folder_.take(part); }
-  uint64_t taken() const { return folder_.taken(); }
-  bool is_incomplete() const { return folder_.is_incomplete(); }
+  // Writes the next part of the files.
+  Status write(const StagePart& part) { return folder_.write(part); }
+  // Where write() writes them.
+  const std::string& parts() const { return folder_.parts(); }
   // After the last part: the command that installs the files. It needs no network.
   RankCommand installation(const std::string& interpreter) const;
-  // After that command: gives the environment its name, and locks it.
+  // After that command: gives the environment its name, and locks it. The files stay until remove_parts(), for other
+  // hosts.
   Status keep();
+  void remove_parts() { folder_.remove_parts(); }
   // Puts the environment before all others of the ranks: variables and, where the command names a Python, that of the
   // environment.
   void enter(Environment& environment, std::vector<std::string>& command) const;

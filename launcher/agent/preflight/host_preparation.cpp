@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "launcher/agent/host/safe_folder.h"
 #include "launcher/program/command_file.h"
+#include "launcher/protocol/package_list.h"
 
 namespace hvd::launcher {
 
@@ -100,6 +101,16 @@ std::string on_one_line(std::string_view text) {
 
 }  // namespace
 
+HostPreparation::HostPreparation(net::EventLoop& loop, std::function<void(const Message&)> send,
+                                 std::function<EnvironmentTransfer::Network()> network)
+    : loop_(loop),
+      send_(std::move(send)),
+      network_(std::move(network)),
+      call_(loop),
+      transfer_(loop, {.send = send_,
+                       .write = [this](const StagePart& part) { return environment_->write(part); },
+                       .on_end = [this](const Status& status) { install_environment(status); }}) {}
+
 void HostPreparation::begin(const HostJob& job, const Environment& environment,
                             std::function<void(HostPreparationOutcome)> done) {
   job_ = job;
@@ -181,6 +192,12 @@ bool HostPreparation::take(const EnvironmentOffer& offer) {
   const auto folders = environment_folders(job_.environment_dir, outcome_.environment);
   const auto is_kept = std::make_shared<bool>(false);
   const auto status = std::make_shared<Status>();
+  auto listed = parse_package_list(offer.list, kMostEnvironmentBytes);
+  if (!listed.ok()) {
+    finish(listed.status());
+    return true;
+  }
+  const auto files = std::make_shared<std::vector<PackageFile>>(*std::move(listed));
   call(
       [=, copy = environment_, python = cat(base_, " ", facts_.version)] {
         *is_kept = copy->find(offer, python, folders);
@@ -189,19 +206,22 @@ bool HostPreparation::take(const EnvironmentOffer& offer) {
       [=, this] {
         if (*is_kept) return use_environment(kCopyKept);
         if (!status->ok()) return finish(*status);
-        send_(EnvironmentFilesWanted{});
+        transfer_.begin(offer, std::move(*files), environment_->parts(), network_());
       });
   return true;
 }
 
-Status HostPreparation::take_environment(const StagePart& part) {
-  HVD_RETURN_IF_ERROR(environment_->take(part));
-  taken_ = environment_->taken();
-  if (environment_->is_incomplete()) return {};
+void HostPreparation::end_transfer() {
+  transfer_.close();
+  // GBs take a while.
+  remover_ = std::jthread([copy = environment_] { copy->remove_parts(); });
+}
+
+void HostPreparation::install_environment(const Status& transferred) {
+  if (!transferred.ok()) return finish(transferred.with_context("--stage-env"));
   RankCommand installation = environment_->installation(base_);
   installation.environment = outcome_.environment;
   run(std::move(installation), &HostPreparation::on_installed);
-  return {};
 }
 
 void HostPreparation::on_installed(const HelperCommandOutcome& outcome) {
@@ -409,9 +429,7 @@ void HostPreparation::do_without_package(const Status& why) {
 }
 
 Status HostPreparation::take(const StagePart& part) {
-  if (environment_->is_incomplete()) return take_environment(part);
   HVD_RETURN_IF_ERROR(copy_.take(part));
-  taken_ = copy_.taken();
   if (copy_.is_incomplete()) return {};
   auto unpacking = copy_.unpacking(interpreter());
   if (!unpacking) {

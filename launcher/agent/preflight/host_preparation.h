@@ -7,9 +7,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include "launcher/agent/host/blocking_call.h"
 #include "launcher/agent/preflight/environment_copy.h"
+#include "launcher/agent/preflight/environment_transfer.h"
 #include "launcher/agent/preflight/imported_package.h"
 #include "launcher/agent/preflight/package_copy.h"
 #include "launcher/agent/preflight/package_needs.h"
@@ -33,20 +36,22 @@ struct HostPreparationOutcome {
 
 class HostPreparation {
  public:
-  // `send`: asks the launcher for its package, or for an environment. The answers go to take().
-  HostPreparation(net::EventLoop& loop, std::function<void(const Message&)> send)
-      : loop_(loop), send_(std::move(send)), call_(loop) {}
+  // `send`: asks the launcher for its package, or for an environment. The answers go to take(). `network`: where this
+  // host may pass the environment on.
+  HostPreparation(net::EventLoop& loop, std::function<void(const Message&)> send,
+                  std::function<EnvironmentTransfer::Network()> network);
   // Begins. `environment` is the agent's own. Calls `done` once, from begin() or on the loop.
   void begin(const HostJob& job, const Environment& environment,
              std::function<void(HostPreparationOutcome)> done);
-  // Whether a part of the package or of the environment is expected; takes it.
-  bool wants_part() const {
-    return !call_.is_running() && (copy_.is_incomplete() || environment_->is_incomplete());
-  }
+  // Whether a part of the package is expected; takes it.
+  bool wants_part() const { return !call_.is_running() && copy_.is_incomplete(); }
   Status take(const StagePart& part);
-  uint64_t taken() const { return taken_; }
+  uint64_t taken() const { return copy_.taken(); }
   // The answer to EnvironmentWanted. False: it was not expected.
   bool take(const EnvironmentOffer& offer);
+  EnvironmentTransfer& transfer() { return transfer_; }
+  // Ranks start: all hosts have the environment.
+  void end_transfer();
   // Call for every child process of the agent that was reaped.
   void on_reaped(pid_t pid, int status) {
     if (helper_) helper_->on_reaped(pid, status);
@@ -61,7 +66,7 @@ class HostPreparation {
   // With --stage-env: finds the Python that the environment is made of.
   void find_base();
   void on_base(const HelperCommandOutcome& outcome);
-  Status take_environment(const StagePart& part);
+  void install_environment(const Status& transferred);
   void on_installed(const HelperCommandOutcome& outcome);
   void use_environment(const char* origin);
   void find();
@@ -103,11 +108,13 @@ class HostPreparation {
   PackageNeed package_need_ = PackageNeed::kNone;
   PythonFacts facts_;
   PackageCopy copy_;
+  const std::function<EnvironmentTransfer::Network()> network_;
   const std::shared_ptr<EnvironmentCopy> environment_ = std::make_shared<EnvironmentCopy>();
   BlockingCall call_;
+  EnvironmentTransfer transfer_;
+  std::jthread remover_;  // of the files that only other hosts needed; its end is awaited
   std::string base_;  // the interpreter that the environment is made of
   bool is_offer_awaited_ = false;
-  uint64_t taken_ = 0;
   bool is_program_lent_ = false;  // the host has no file of the program, and gets the launcher's
 };
 

@@ -1,6 +1,7 @@
 """Makes an environment of the wheels, or of the archive, in the present folder. It is moved to FOLDER, the argument.
 
 Needs nothing but Python, and no network. The environment is made in "files". Each file must have the hash of "list".
+The agent removes the wheels, which other hosts may still get from it.
 """
 
 import configparser
@@ -180,7 +181,6 @@ def unpack_archive(name, final):
         if hasattr(tarfile, "fully_trusted_filter"):
             archive.extraction_filter = tarfile.fully_trusted_filter
         archive.extractall("unpacked", members=safe_members(archive, name))
-    os.unlink(name)
     root = "unpacked"
     names = os.listdir(root)
     if len(names) == 1:
@@ -245,7 +245,6 @@ def main():
         site = os.path.join(ENVIRONMENT, "lib", "python%d.%d" % sys.version_info[:2], "site-packages")
         for name, _, _ in files:
             unpack(name, site, final)
-            os.unlink(name)
     describe()
 
 

@@ -24,9 +24,7 @@ Result<UniqueFd> lock_damaged(const std::string& path) {
 
 }  // namespace
 
-KeptFolder::~KeptFolder() {
-  if (parts_) parts_->remove();
-}
+KeptFolder::~KeptFolder() { remove_parts(); }
 
 bool KeptFolder::find(const std::string& name, const std::vector<std::string>& folders,
                       const IsWhole& is_whole) {
@@ -73,6 +71,12 @@ Status KeptFolder::take(const StagePart& part) {
   return status;
 }
 
+Status KeptFolder::write(const StagePart& part) {
+  const Status status = parts_->write(part);
+  if (!parts_lock_) parts_lock_ = lock_folder(parts_->directory());
+  return status;
+}
+
 Status KeptFolder::keep(const std::string& files, const IsWhole& is_whole) {
   int attempt = 0;
   while (::rename(files.c_str(), path_.c_str()) != 0) {
@@ -90,10 +94,13 @@ Status KeptFolder::keep(const std::string& files, const IsWhole& is_whole) {
       return failed_precondition(cat(printable(path_), " is damaged anew at each attempt"));
     }
   }
-  parts_->remove();
-  parts_lock_.reset();
   use(lock_folder(path_));
   return {};
+}
+
+void KeptFolder::remove_parts() {
+  if (parts_) parts_->remove();
+  parts_lock_.reset();
 }
 
 void KeptFolder::use(UniqueFd lock) {

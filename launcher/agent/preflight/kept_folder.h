@@ -31,6 +31,8 @@ class KeptFolder {
   // job uses, and expects parts. An error says for each why it cannot.
   Status expect(const std::string& name, const std::vector<std::string>& folders, uint64_t bytes);
   Status take(const StagePart& part);
+  // Writes a part that the caller has compared with a digest of its own.
+  Status write(const StagePart& part);
   uint64_t taken() const { return parts_ ? parts_->taken() : 0; }
   // Whether a folder is expected whose last part has not come.
   bool is_incomplete() const { return parts_ && !parts_->is_whole(); }
@@ -38,9 +40,12 @@ class KeptFolder {
   const std::string& parts() const { return parts_->directory(); }
   // The path that the folder gets, or has.
   const std::string& path() const { return path_; }
-  // Gives this folder among the parts its name, locks it, and removes the other parts. A whole folder of that name, which
-  // another agent has made meanwhile, is used instead; a damaged one is replaced, unless a job uses it.
+  // Gives this folder among the parts its name, and locks it. A whole folder of that name, which another agent has made
+  // meanwhile, is used instead; a damaged one is replaced, unless a job uses
+  // it.
   Status keep(const std::string& files, const IsWhole& is_whole);
+  // Removes the other parts.
+  void remove_parts();
 
  private:
   void use(UniqueFd lock);

@@ -204,8 +204,10 @@ Status PackageCopy::install() {
   const Status status = unpack(list);
   ::umask(mask);
   HVD_RETURN_IF_ERROR(status);
-  return folder_.keep(path_in(folder, kFiles),
-                      [this](const std::string& path) { return is_whole(path, name_); });
+  HVD_RETURN_IF_ERROR(folder_.keep(
+      path_in(folder, kFiles), [this](const std::string& path) { return is_whole(path, name_); }));
+  folder_.remove_parts();
+  return {};
 }
 
 std::string PackageCopy::python_folder() const { return path_in(folder(), kPackagePython); }

@@ -53,17 +53,11 @@ Status Staging::failed_at(const std::string& path, int error) const {
 
 Status Staging::take(const StagePart& part) {
   taken_ += part.path.size() + part.bytes.size();
-  if (!is_inside(part.path)) {
-    return invalid_argument(cat("'", printable(part.path), "' is outside of the staged directory"));
-  }
-  if (!is_there_ && ::mkdir(directory_.c_str(), 0700) != 0) {
-    return failed_at(directory_, errno);
-  }
-  is_there_ = true;
   if (part.kind != StageKind::kEnd) {
     digest_ = next_digest(digest_, part);
     return write(part);
   }
+  HVD_RETURN_IF_ERROR(make_directory());
   file_.reset();
   is_whole_ = part.bytes == as_text(digest_);
   return is_whole_ ? Status()
@@ -72,7 +66,19 @@ Status Staging::take(const StagePart& part) {
                          "changed during the copy");
 }
 
+Status Staging::make_directory() {
+  if (!is_there_ && ::mkdir(directory_.c_str(), 0700) != 0) {
+    return failed_at(directory_, errno);
+  }
+  is_there_ = true;
+  return {};
+}
+
 Status Staging::write(const StagePart& part) {
+  if (!is_inside(part.path)) {
+    return invalid_argument(cat("'", printable(part.path), "' is outside of the staged directory"));
+  }
+  HVD_RETURN_IF_ERROR(make_directory());
   const std::string path = joined(directory_, part.path);
   const auto failed = [&] { return failed_at(path, errno); };
   if (part.kind == StageKind::kDirectory) {

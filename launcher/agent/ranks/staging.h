@@ -30,6 +30,8 @@ class Staging {
   const std::string& directory() const { return directory_; }
   // Writes the next part of the copy. The last part holds the digest of all others.
   Status take(const StagePart& part);
+  // Writes a part that the caller has compared with a digest of its own.
+  Status write(const StagePart& part);
   uint64_t taken() const { return taken_; }
   // Whether the last part has come.
   bool is_whole() const { return is_whole_; }
@@ -41,7 +43,7 @@ class Staging {
   std::string release();
 
  private:
-  Status write(const StagePart& part);
+  Status make_directory();
   Status failed_at(const std::string& path, int error) const;
 
   std::string directory_;

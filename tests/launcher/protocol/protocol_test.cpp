@@ -133,11 +133,19 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(Ending{"why"}).sentence == "why");
   CHECK(again(Leaving{"why"}).sentence == "why");
   again(PackageWanted{});
-  again(EnvironmentFilesWanted{});
+  CHECK(again(EnvironmentFilesWanted{{.port = 7, .nonce = {}, .addresses = {}}}).server.port == 7);
+  const EnvironmentSource source =
+      again(EnvironmentSource{"a", {.port = 7, .nonce = {}, .addresses = {}}});
+  CHECK((source.host == "a" && source.server.port == 7));
+  CHECK(again(EnvironmentDigests{{Digest{std::byte{1}}, Digest{}}}).digests.size() == 2);
+  CHECK(again(EnvironmentChunk{3, "bytes"}).bytes == "bytes");
+  CHECK(again(EnvironmentChunksWanted{3, "why"}).first == 3);
   const EnvironmentWanted wanted = again(EnvironmentWanted{"3.11.2", "x86_64", "2.36"});
   CHECK((wanted.python == "3.11.2" && wanted.machine == "x86_64" && wanted.glibc == "2.36"));
-  const EnvironmentOffer offer = again(EnvironmentOffer{"a list", 1ull << 40, "2.28"});
+  const EnvironmentOffer offer =
+      again(EnvironmentOffer{"a list", 1ull << 40, "2.28", {std::byte{1}}});
   CHECK((offer.list == "a list" && offer.space == 1ull << 40 && offer.glibc == "2.28"));
+  CHECK(offer.key[0] == std::byte{1});
   CHECK(again(RankLoadedMpi{"/lib/libmpi.so.40"}).library == "/lib/libmpi.so.40");
   CHECK(again(EndRank{3, 2.5}).rank == 3);
   CHECK(again(EndRank{3, 2.5}).grace_seconds == 2.5);

@@ -96,8 +96,12 @@ std::vector<Message> messages() {
           RankLoadedMpi{"libmpi.so.40"},
           PackageWanted{},
           EnvironmentWanted{"3.11.2", "x86_64", "2.36"},
-          EnvironmentOffer{"a list", 1ull << 40, "2.28"},
-          EnvironmentFilesWanted{},
+          EnvironmentOffer{"a list", 1ull << 40, "2.28", key},
+          EnvironmentFilesWanted{candidates},
+          EnvironmentSource{"a", candidates},
+          EnvironmentDigests{{key, key}},
+          EnvironmentChunk{1ull << 40, "bytes"},
+          EnvironmentChunksWanted{1ull << 40, "why"},
           StackToolOffer{{"0123", "1.2.3", "x86_64", "2.34", "3.4.30", 1ull << 23, ""},
                          "/usr/bin/py-spy"},
           StackToolWanted{}};
@@ -119,8 +123,9 @@ const std::map<int, std::string> kDigests = {
     {34, "b7fda3077074da2a"}, {35, "fa9b9c30071c11e1"}, {36, "0b201bde7d8ab7b8"},
     {37, "bf35e90735771146"}, {38, "b8ed71e985498712"}, {39, "56649f6fad737015"},
     {40, "d4ad0e9e1a593a39"}, {41, "7c186033295a1138"}, {42, "7df5eb47e168ad8a"},
-    {43, "724d7462fdd0708d"}, {44, "d8fa32dd40b181d8"}, {60, "4a2a7b898f79e4e4"},
-    {61, "360b2e7116fd877c"},
+    {43, "51495f332f947a0a"}, {44, "9aa2f9c5a6c477b6"}, {45, "952f523ffe271350"},
+    {46, "3021701d3df1dd18"}, {47, "e7dc0affd4b7e666"}, {48, "90eef23087b1aac1"},
+    {60, "4a2a7b898f79e4e4"}, {61, "360b2e7116fd877c"},
 };
 
 }  // namespace

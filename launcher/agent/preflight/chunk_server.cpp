@@ -1,0 +1,206 @@
+#include "launcher/agent/preflight/chunk_server.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include "base/secrets/secret.h"
+#include "net/socket_address.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr size_t kMostPeers = 64;
+constexpr int kAcceptsAtOnce = 64;
+constexpr double kRequestSeconds = 10;
+// A client that waits for chunks gets a record without one so often: it can tell a slow host from a lost one.
+constexpr double kSecondsOfSilence = 1;
+// The pause after an accept that failed for lack of descriptors or memory.
+constexpr double kPauseSeconds = 0.5;
+
+}  // namespace
+
+struct ChunkServer::Client {
+  GuardedFd socket;
+  Nonce nonce{};
+  std::array<std::byte, kRequestSize> request{};
+  size_t received = 0;
+  std::optional<ChunkSealer> sealer{};  // since the request
+  uint64_t next = 0;
+  Bytes record{};  // not yet sent behind its first `written` bytes
+  size_t written = 0;
+  // The time limit of the request, or the time of the next record without a chunk.
+  Deadline deadline = Deadline::after_seconds(kRequestSeconds);
+};
+
+ChunkServer::ChunkServer(net::EventLoop& loop, Read read) : loop_(loop), read_(std::move(read)) {}
+
+ChunkServer::~ChunkServer() { close(); }
+
+MasterCandidates ChunkServer::open(const Digest& key, uint64_t size,
+                                   const std::vector<HostAddress>& addresses,
+                                   const net::PortRange& ports) {
+  key_ = key;
+  size_ = size;
+  std::vector<Bytes> bytes;
+  for (const HostAddress& address : addresses) bytes.push_back(address.bytes);
+  auto listeners = net::TcpListener::open_at(bytes, ports);
+  if (!listeners.ok() || listeners->empty()) return {};
+  listeners_ = *std::move(listeners);
+  for (const net::TcpListener& listener : listeners_) {
+    const auto take = [this, &listener](uint32_t) { accept(listener); };
+    if (!loop_.watch(listener.socket.get(), EPOLLIN, take)) {
+      stop_listening();
+      return {};
+    }
+  }
+  fill_random(name_);
+  MasterCandidates found{.port = listeners_.front().port, .nonce = name_, .addresses = {}};
+  for (const HostAddress& address : addresses) {
+    found.addresses.emplace_back(address.text, address.interface);
+  }
+  return found;
+}
+
+void ChunkServer::accept(const net::TcpListener& listener) {
+  for (int i = 0; i < kAcceptsAtOnce; ++i) {
+    net::Accepted accepted = net::accept_from(listener);
+    if (accepted.error != 0) {
+      for (const net::TcpListener& each : listeners_) loop_.change(each.socket.get(), 0);
+      pause_end_ = Deadline::after_seconds(kPauseSeconds);
+    }
+    if (!accepted.socket) return;
+    if (clients_.size() >= kMostPeers) {
+      const auto stranger = std::ranges::find_if(
+          clients_, [](const auto& client) { return !client->sealer.has_value(); });
+      if (stranger == clients_.end()) return;
+      drop(**stranger);
+    }
+    auto client = std::make_unique<Client>(Client{.socket = std::move(accepted.socket)});
+    const int fd = client->socket.get();
+    fill_random(client->nonce);
+    Bytes challenge(name_.begin(), name_.end());
+    challenge.insert(challenge.end(), client->nonce.begin(), client->nonce.end());
+    // The empty send buffer of a new connection takes the bytes at once.
+    static_cast<void>(::send(fd, challenge.data(), challenge.size(), MSG_NOSIGNAL));
+    if (!loop_.watch(fd, EPOLLIN, [this, client = client.get()](uint32_t events) {
+          on_event(*client, events);
+        })) {
+      continue;
+    }
+    clients_.push_back(std::move(client));
+  }
+}
+
+void ChunkServer::on_event(Client& client, uint32_t events) {
+  if (!client.sealer) return read_request(client);
+  if ((events & ~static_cast<uint32_t>(EPOLLOUT)) == 0) return send(client);
+  // A client sends nothing after its request: it has all, or is lost.
+  const bool has_all = client.next == size_ && client.record.empty();
+  drop(client);
+  if (has_all) close();
+}
+
+void ChunkServer::read_request(Client& client) {
+  const ssize_t size = ::read(client.socket.get(), client.request.data() + client.received,
+                              client.request.size() - client.received);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size <= 0) return drop(client);
+  client.received += static_cast<size_t>(size);
+  if (client.received < client.request.size()) return;
+  const auto request = check_chunk_request(key_, client.nonce, client.request);
+  if (!request || request->first > size_) return drop(client);
+  net::tune_connection(client.socket.get());
+  client.sealer.emplace(key_, ChunkNonces{client.nonce, request->of_client});
+  client.next = request->first;
+  client.deadline = Deadline::never();
+  send(client);
+}
+
+// Sends one record at most: other events of the loop must not wait for more.
+void ChunkServer::send(Client& client) {
+  if (client.record.empty() && client.next < available_) {
+    const auto bytes = read_(client.next);
+    if (!bytes.ok()) return drop(client);
+    client.record = client.sealer->seal(client.next++, *bytes);
+  }
+  if (!write(client)) return drop(client);
+  const bool has_more = !client.record.empty() || client.next < available_;
+  loop_.change(client.socket.get(), has_more ? EPOLLIN | EPOLLOUT : EPOLLIN);
+  const bool is_starved = !has_more && client.next < size_;
+  client.deadline = is_starved ? Deadline::after_seconds(kSecondsOfSilence) : Deadline::never();
+}
+
+bool ChunkServer::write(Client& client) {
+  while (!client.record.empty()) {
+    const ssize_t size = ::send(client.socket.get(), client.record.data() + client.written,
+                                client.record.size() - client.written, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return errno == EAGAIN;
+    client.written += static_cast<size_t>(size);
+    if (client.written < client.record.size()) continue;
+    client.record.clear();
+    client.written = 0;
+  }
+  return true;
+}
+
+void ChunkServer::offer(uint64_t count) {
+  available_ = count;
+  std::vector<Client*> waiting;
+  for (const auto& client : clients_) {
+    if (client->sealer && client->record.empty()) waiting.push_back(client.get());
+  }
+  for (Client* const client : waiting) send(*client);
+}
+
+Deadline ChunkServer::deadline() const {
+  Deadline next = pause_end_;
+  for (const auto& client : clients_) {
+    if (client->deadline.time() < next.time()) next = client->deadline;
+  }
+  return next;
+}
+
+void ChunkServer::on_deadline() {
+  if (pause_end_.passed()) {
+    pause_end_ = Deadline::never();
+    for (const net::TcpListener& each : listeners_) loop_.change(each.socket.get(), EPOLLIN);
+  }
+  std::vector<Client*> late;
+  for (const auto& client : clients_) {
+    if (client->deadline.passed()) late.push_back(client.get());
+  }
+  for (Client* const client : late) {
+    if (!client->sealer) {
+      drop(*client);
+      continue;
+    }
+    client->record = client->sealer->seal(kNoChunk, {});
+    send(*client);
+  }
+}
+
+void ChunkServer::drop(const Client& client) {
+  loop_.unwatch(client.socket.get());
+  std::erase_if(clients_, [&](const auto& each) { return each.get() == &client; });
+}
+
+void ChunkServer::stop_listening() {
+  for (const net::TcpListener& each : listeners_) loop_.unwatch(each.socket.get());
+  listeners_.clear();
+  pause_end_ = Deadline::never();
+}
+
+void ChunkServer::close() {
+  stop_listening();
+  while (!clients_.empty()) drop(*clients_.back());
+}
+
+}  // namespace hvd::launcher
