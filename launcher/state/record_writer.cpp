@@ -128,7 +128,7 @@ class RecordProcess {
       status = write_record(folder_, record_, &is_full);
     }
     if (has_dropped)
-      say_in_log("the oldest output is gone: the disk was full at the end of the job");
+      add_to_log("the oldest output is gone: the disk was full at the end of the job");
     has_record_ |= status.ok();
     if (status.ok()) return;
     refuse_once(status);
@@ -139,12 +139,12 @@ class RecordProcess {
   void finish_output() {
     files_.finish();
     if (record_.lost_output > 0) {
-      say_in_log(cat(record_.lost_output,
+      add_to_log(cat(record_.lost_output,
                      " bytes of output are missing here: the disk was too slow at the end"));
     }
   }
 
-  void say_in_log(const std::string& sentence) {
+  void add_to_log(const std::string& sentence) {
     files_.write({.rank = -1, .is_error = 1, .bytes = line_of(sentence)});
   }
 
@@ -344,7 +344,8 @@ int record_job(const LaunchSettings& settings, std::span<const std::string> comm
     JobRecord record = new_record(settings, command);
     if (metrics) record.metrics = metrics->target();
     writer = RecordWriter::start(path, std::move(record), keeps_output(settings), !is_asked);
-  } else if (settings.output.state_dir != "none" && keeps_output(settings)) {
+  } else if (!settings.job.dry_run && settings.output.state_dir != "none" &&
+             keeps_output(settings)) {
     print_message(
         "there is no HOME: horovodrun ps -a cannot show this job; HOROVOD_STATE_DIR names a "
         "directory for records of jobs, or none");
