@@ -14,6 +14,8 @@ constexpr double kWaitLimits = 10;
 constexpr double kStopLimits = 2;
 // Shares of a core below which a thread does not work, with the step in which the kernel counts its time.
 constexpr double kIdleShare = 0.02, kTickSeconds = 0.02;
+// A share of the time above which threads wait for a processor: they have work.
+constexpr double kStarvedShare = 0.5;
 // Signs of life between processes that do nothing else, as of TCPStore and gRPC, bytes a second.
 constexpr double kKeepAlive = 200;
 // Shortest time between two looks that is a suspension of this process or its machine.
@@ -25,11 +27,6 @@ double seconds_between(HangRule::Time from, HangRule::Time to) {
 
 HangRule::Time later(HangRule::Time time, double seconds) {
   return time + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
-
-bool is_of_cpu(uint64_t before, uint64_t now, double seconds) {
-  return now < before ||
-         static_cast<double>(now - before) * 1e-6 > kIdleShare * seconds + kTickSeconds;
 }
 
 // Whether every rank waits in the same operation: it may take long.
@@ -61,18 +58,17 @@ bool HangRule::is_quiet(const RankSigns& before, const RankSigns& now, double se
   return now.processes == before.processes && now.storage_bytes == before.storage_bytes &&
          is_below(&RankSigns::bytes, std::min(of_eventfds, kKeepAlive * seconds)) &&
          is_below(&RankSigns::socket_bytes, kKeepAlive * seconds) &&
-         is_below(&RankSigns::other_microseconds, 1e6 * (kIdleShare * seconds + kTickSeconds));
+         is_below(&RankSigns::other_microseconds, 1e6 * (kIdleShare * seconds + kTickSeconds)) &&
+         is_below(&RankSigns::other_delay_microseconds, 1e6 * kStarvedShare * seconds);
 }
 
 HangRule::Rank HangRule::next(const RankSigns& signs, Time now, double seconds) {
-  Rank rank{signs, now, false};
+  const Rank moved{signs, now, signs.main_microseconds};
   const auto known = ranks_.find(signs.rank);
   const bool has_written = std::exchange(has_written_[signs.rank], false);
-  if (known == ranks_.end()) return rank;
-  const RankSigns& before = known->second.last;
-  if (!has_written && is_quiet(before, signs, seconds)) rank.since = known->second.since;
-  rank.main_is_busy = is_of_cpu(before.main_microseconds, signs.main_microseconds, seconds);
-  return rank;
+  if (known == ranks_.end() || has_written || !is_quiet(known->second.last, signs, seconds))
+    return moved;
+  return {signs, known->second.since, known->second.main_since};
 }
 
 void HangRule::update(const Signs& signs, Time now, double seconds) {
@@ -84,7 +80,8 @@ void HangRule::update(const Signs& signs, Time now, double seconds) {
   }
   ranks_ = std::move(ranks);
   if (is_known) return;
-  for (auto& [number, rank] : ranks_) rank.since = now;  // nothing before this time counts
+  // Nothing before this time counts.
+  for (auto& [number, rank] : ranks_) rank = {rank.last, now, rank.last.main_microseconds};
 }
 
 // A rank has moved.
@@ -136,13 +133,22 @@ std::optional<HangRule::Finding> HangRule::judge(Places places, bool has_ended, 
                                 : judge_wait(std::move(places), now);
 }
 
+// Whether its main thread has worked since the rank is quiet.
+bool HangRule::main_is_busy(const Rank& rank) const {
+  const double seconds = seconds_between(rank.since, looked_);
+  const uint64_t now = rank.last.main_microseconds;
+  return now < rank.main_since ||
+         static_cast<double>(now - rank.main_since) > 1e6 * (kIdleShare * seconds + kTickSeconds);
+}
+
 // Whether these places of ranks that do not move can be a hang.
 bool HangRule::is_hang(const Places& places) const {
   bool is_waiting = false, is_moving = false;
   for (const auto& [number, place] : places) {
     is_waiting |= place.is_collective != 0;
     // A wait for a GPU or by UCX spins; any other work moves.
-    is_moving |= place.is_excused != 0 || (ranks_.at(number).main_is_busy && place.library.empty());
+    is_moving |=
+        place.is_excused != 0 || (place.library.empty() && main_is_busy(ranks_.at(number)));
   }
   return is_waiting && !is_moving;
 }

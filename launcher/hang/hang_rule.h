@@ -49,8 +49,8 @@ class HangRule {
  private:
   struct Rank {
     RankSigns last;
-    Time since{};               // it has not moved
-    bool main_is_busy = false;  // in the last interval
+    Time since{};             // it has not moved
+    uint64_t main_since = 0;  // RankSigns::main_microseconds then
   };
 
   void update(const Signs& signs, Time now, double seconds);
@@ -58,6 +58,7 @@ class HangRule {
   static bool is_quiet(const RankSigns& before, const RankSigns& now, double seconds);
   void begin_again(Time since);
   bool is_hang(const Places& places) const;
+  bool main_is_busy(const Rank& rank) const;
   std::optional<Finding> judge_hang(Places places, bool has_ended, Time now);
   std::optional<Finding> judge_wait(Places places, Time now);
   void postpone(Time now);

@@ -19,14 +19,17 @@ struct RankSigns {
   uint8_t is_excused = 0;
   uint8_t is_hidden = 0;   // the agent may not read all of this
   uint64_t processes = 0;  // a digest of the processes and their sockets
-  // CPU time of the main thread of its Python, and that of all other threads and processes.
-  uint64_t main_microseconds = 0, other_microseconds = 0;
+  // Time in which the main thread of its Python had a processor, or waited for one.
+  uint64_t main_microseconds = 0;
+  // CPU time of all other threads and processes, and the sum of their waits for a processor.
+  uint64_t other_microseconds = 0, other_delay_microseconds = 0;
   uint64_t bytes = 0, calls = 0;  // of read(2), write(2) and their kin
   uint64_t storage_bytes = 0;     // read and written, also through mapped files
   uint64_t socket_bytes = 0;      // received and sent by TCP
   static auto fields(auto& m) {
     return std::tie(m.rank, m.is_excused, m.is_hidden, m.processes, m.main_microseconds,
-                    m.other_microseconds, m.bytes, m.calls, m.storage_bytes, m.socket_bytes);
+                    m.other_microseconds, m.other_delay_microseconds, m.bytes, m.calls,
+                    m.storage_bytes, m.socket_bytes);
   }
 };
 

@@ -9,6 +9,8 @@
 namespace hvd::launcher {
 namespace {
 
+constexpr const char* kJax = "JAX";
+
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
@@ -17,6 +19,8 @@ bool has_thread(const WaitSigns& signs, std::string_view beginning) {
   return std::ranges::any_of(signs.threads,
                              [&](const std::string& name) { return name.starts_with(beginning); });
 }
+
+bool has_nccl(const WaitSigns& signs) { return has_thread(signs, "pt_nccl"); }
 
 // The package, and no script in a folder of that name.
 bool is_horovod(const PythonFrame& frame) {
@@ -87,12 +91,13 @@ NamedWait wait_of_frames(const WaitSigns& signs) {
   }
   const bool is_jax_wait = contains(first.function, "block_until_ready") ||
                            first.function == "_value" || first.function == "__array__";
-  if (is_jax_wait && is_jax(first)) return {"JAX", first.function, {}};
+  if (is_jax_wait && is_jax(first)) return {kJax, first.function, {}};
   return {};
 }
 
 // Methods whose call ends in the library without a Python frame, between blanks.
 constexpr std::string_view kOfTorch = " wait synchronize ";
+constexpr std::string_view kOfJax = " block_until_ready ";
 constexpr std::string_view kOfMpi =
     " Allreduce allreduce Allgather allgather Allgatherv Alltoall alltoall Alltoallv Alltoallw "
     "Barrier barrier Bcast "
@@ -118,6 +123,10 @@ NamedWait wait_of_line(const WaitSigns& signs) {
     const std::string operation = called_in(signs.line, kOfMpi);
     if (!operation.empty() && !has_torch_group(signs)) return {"MPI", operation, {}};
   }
+  if (signs.has_jax) {
+    const std::string operation = called_in(signs.line, kOfJax);
+    if (!operation.empty()) return {kJax, operation, {}};
+  }
   const std::string operation =
       has_torch_group(signs) ? called_in(signs.line, kOfTorch) : std::string();
   return operation.empty() ? NamedWait{} : NamedWait{torch_distributed(signs), operation, {}};
@@ -129,11 +138,14 @@ const PythonFrame* source_to_read(const WaitSigns& signs) {
   const auto found =
       std::ranges::find_if(signs.stack, [](const PythonFrame& frame) { return frame.line != 0; });
   if (found == signs.stack.end() || !found->file.starts_with('/')) return nullptr;
-  const bool has_silent_library = signs.has_mpi || has_torch_group(signs);
+  const bool has_silent_library = signs.has_mpi || signs.has_jax || has_torch_group(signs);
   return has_silent_library && wait_of_frames(signs).library.empty() ? &*found : nullptr;
 }
 
-bool has_nccl(const WaitSigns& signs) { return has_thread(signs, "pt_nccl"); }
+bool is_for_ranks(const NamedWait& wait, const WaitSigns& signs) {
+  if (wait.library == kGpu) return has_nccl(signs);
+  return wait.library == kJax ? signs.has_jax : !wait.library.empty();
+}
 
 NamedWait named_wait(const WaitSigns& signs) {
   NamedWait wait = wait_of_frames(signs);

@@ -14,6 +14,7 @@ struct WaitSigns {
   std::set<std::string> threads{};  // names of the process's threads
   bool has_mpi = false;             // the process has loaded a library of MPI
   std::string line{};               // source_to_read(), once it was read
+  bool has_jax = false;  // the process has loaded JAX, and speaks to other processes by gRPC
 };
 
 // NamedWait::library of a wait that may be a computation.
@@ -28,8 +29,8 @@ struct NamedWait {
 // The innermost frame, if its source line tells what its stack does not: mpi4py and the waits of PyTorch have no Python
 // frame. Else null.
 const PythonFrame* source_to_read(const WaitSigns& signs);
-// Whether the process has a group of NCCL, as PyTorch makes it.
-bool has_nccl(const WaitSigns& signs);
+// Whether such a wait is one for other ranks: a program without a group may wait for its own computation.
+bool is_for_ranks(const NamedWait& wait, const WaitSigns& signs);
 NamedWait named_wait(const WaitSigns& signs);
 // "waits in torch.distributed (gloo): all_reduce, called at train.py:88"; empty without a library.
 std::string describe_wait(const NamedWait& wait);

@@ -58,10 +58,16 @@ WaitSigns wait_signs(pid_t pid) {
     signs.threads.emplace(trim(read_proc_file((at->path() / "comm").string())));
   }
   std::ifstream maps(cat("/proc/", pid, "/maps"));
-  for (std::string line; !signs.has_mpi && std::getline(maps, line);) {
-    signs.has_mpi = line.find("/libmpi.so") != std::string::npos ||
-                    line.find("/libmpich.so") != std::string::npos;
+  bool has_jax = false;
+  for (std::string line; std::getline(maps, line);) {
+    signs.has_mpi |= line.find("/libmpi.so") != std::string::npos ||
+                     line.find("/libmpich.so") != std::string::npos;
+    has_jax |= line.find("/jaxlib/") != std::string::npos;
   }
+  // jax.distributed speaks to its coordinator by gRPC.
+  signs.has_jax = has_jax && std::ranges::any_of(signs.threads, [](const std::string& name) {
+                    return name.starts_with("grpc_");
+                  });
   return signs;
 }
 

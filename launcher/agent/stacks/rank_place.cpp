@@ -38,8 +38,7 @@ RankPlace place_of_rank(const WaitSigns& signs, const std::string& state) {
                   .line = place_of(signs.stack),
                   .state = state};
   place.is_excused = std::ranges::any_of(signs.stack, is_of_debugger) ? 1 : 0;
-  // A program without a group may wait for its own GPU.
-  place.is_collective = !wait.library.empty() && (wait.library != kGpu || has_nccl(signs)) ? 1 : 0;
+  place.is_collective = is_for_ranks(wait, signs) ? 1 : 0;
   place.frames = 0xcbf29ce484222325;
   for (const PythonFrame& frame : signs.stack) {
     place.frames = digest(digest(place.frames, frame.function), frame.file) +

@@ -58,15 +58,31 @@ bool add_io(const std::string& folder, RankSigns& signs) {
   return !io.empty();
 }
 
-// The CPU time of all threads but the main one, in microseconds. The sum of the process is of another moment than that
-// of a main thread that spins.
-uint64_t other_threads(pid_t pid) {
+// The time that a thread had a processor, and that it waited for one, in microseconds.
+struct ThreadTimes {
+  uint64_t cpu = 0, delay = 0;
+};
+
+ThreadTimes thread_times(const std::string& folder) {
+  // "<nanoseconds on a processor> <nanoseconds of delay> <times>"
+  const std::string text = read_proc_file(folder + "schedstat");
+  const std::vector<std::string_view> words = words_of(text);
+  if (words.size() < 2) return {cpu_times(folder).own, 0};
+  return {static_cast<uint64_t>(parse_int(words[0]).value_or(0)) / 1000,
+          static_cast<uint64_t>(parse_int(words[1]).value_or(0)) / 1000};
+}
+
+// The sum over the threads of a process, without its main thread if `has_main` is false. The time of the process would
+// be of another moment than that of a main thread that spins.
+ThreadTimes threads_times(pid_t pid, bool has_main) {
   const std::string tasks = cat("/proc/", pid, "/task/");
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(tasks.c_str()), ::closedir);
-  uint64_t sum = 0;
+  ThreadTimes sum;
   while (const dirent* entry = directory ? ::readdir(directory.get()) : nullptr) {
-    if (entry->d_name[0] != '.' && entry->d_name != cat(pid))
-      sum += cpu_times(cat(tasks, entry->d_name, "/")).own;
+    if (entry->d_name[0] == '.' || (!has_main && entry->d_name == cat(pid))) continue;
+    const ThreadTimes times = thread_times(cat(tasks, entry->d_name, "/"));
+    sum.cpu += times.cpu;
+    sum.delay += times.delay;
   }
   return sum;
 }
@@ -115,8 +131,13 @@ void add_process(const ProcessEntry& process, const std::string& input, pid_t py
                            static_cast<uint64_t>(process.start));
   const CpuTimes times = cpu_times(folder);
   const bool is_python = process.pid == python;
-  signs.other_microseconds += times.of_children + (is_python ? other_threads(python) : times.own);
-  if (is_python) signs.main_microseconds = cpu_times(cat(folder, "task/", process.pid, "/")).own;
+  const ThreadTimes threads = threads_times(process.pid, !is_python);
+  signs.other_microseconds += times.of_children + (is_python ? threads.cpu : times.own);
+  signs.other_delay_microseconds += threads.delay;
+  if (is_python) {
+    const ThreadTimes main = thread_times(cat(folder, "task/", python, "/"));
+    signs.main_microseconds = main.cpu + main.delay;
+  }
   if (process.state == 'Z') return;  // it has no files
   if (process.state == 'T' || process.state == 't' || is_traced(folder) ||
       reads_user(folder, input)) {

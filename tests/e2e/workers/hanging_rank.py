@@ -67,6 +67,25 @@ class Mpi:
         self.world.recv(source=1 - rank)
 
 
+class Jax:
+    def __init__(self):
+        import jax
+
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        jax.distributed.initialize(address, 2, rank)
+        mesh = jax.sharding.Mesh(jax.devices(), "i")
+        spec = jax.sharding.PartitionSpec("i")
+        sharding = jax.sharding.NamedSharding(mesh, spec)
+        self.ones = jax.make_array_from_callback((2,), sharding, lambda index: jax.numpy.ones(1))
+        whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+        self.sum = jax.jit(lambda x: x.sum(), out_shardings=whole)
+        self.reduce()
+
+    def reduce(self):
+        self.sum(self.ones).block_until_ready()
+
+
 def skip():
     time.sleep(600)
 
@@ -89,7 +108,7 @@ def wait_at_exit():
 
 
 def main():
-    library = {"torch": Torch, "ddp": Ddp, "mpi": Mpi}[options.library]()
+    library = {"torch": Torch, "ddp": Ddp, "mpi": Mpi, "jax": Jax}[options.library]()
     print("hangs", flush=True)
     if options.kind == "order":
         library.receive()

@@ -73,6 +73,7 @@ TEST_CASE("each sign of life alone keeps a job from a hang") {
       [](Job& job) { job.signs[1].bytes += 20, job.signs[1].calls += 1; },
       [](Job& job) { job.signs[1].bytes += 800, job.signs[1].calls += 100; },
       [](Job& job) { job.signs[1].storage_bytes += 1; },
+      [](Job& job) { job.signs[1].other_delay_microseconds += 200'000; },
       [](Job& job) { job.signs[1].socket_bytes += 1000; },
       [](Job& job) { ++job.signs[1].processes; },
       [](Job& job) { job.rule.moved(1); },
@@ -101,6 +102,8 @@ TEST_CASE("a keep-alive, a spinning wait and a moment of work are no move") {
     job.signs[1].bytes += 16;
     job.signs[1].calls += 3;
     job.signs[1].other_microseconds += 4000;
+    job.signs[1].other_delay_microseconds += 50'000;
+    job.signs[1].main_microseconds += 4000;
   });
   CHECK(job.findings.size() == 1);
 }

@@ -6,12 +6,12 @@ namespace hvd::launcher {
 
 TEST_CASE("what an agent sees of its ranks arrives as it was sent, and no part of it is taken") {
   const std::string signs =
-      encode(std::vector<RankSigns>{{3, 1, 0, 5, 6, 7, 8, 9, 10, 11}, {.rank = 4}});
+      encode(std::vector<RankSigns>{{3, 1, 0, 5, 6, 7, 8, 9, 10, 11, 12}, {.rank = 4}});
   const auto read = decode_signs(signs);
   REQUIRE(read.ok());
   REQUIRE(read->size() == 2);
   CHECK((*read)[0].rank == 3);
-  CHECK((*read)[0].socket_bytes == 11);
+  CHECK((*read)[0].socket_bytes == 12);
   const std::string places = encode(
       std::vector<RankPlace>{{3, 0, 1, "MPI", "bcast", "f", "train.py:8", "sleeping", 1ull << 60}});
   const auto place = decode_places(places);

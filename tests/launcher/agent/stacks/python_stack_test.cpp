@@ -180,4 +180,22 @@ TEST_CASE("A wait for the GPU alone is no wait for other ranks") {
   CHECK(place_of_rank(signs, "").is_collective == 1);
 }
 
+TEST_CASE(
+    "A wait of JAX is one for other ranks where it has a coordinator, also without a frame of "
+    "JAX") {
+  WaitSigns signs;
+  signs.stack = {{"block_until_ready", "/v/lib/python3.11/site-packages/jax/_src/array.py", 9},
+                 {"step", "/u/train.py", 88}};
+  CHECK(place_of_rank(signs, "").library == "JAX");
+  CHECK(place_of_rank(signs, "").is_collective == 0);
+  signs.has_jax = true;
+  CHECK(place_of_rank(signs, "").is_collective == 1);
+  signs.stack = {{"step", "/u/train.py", 88}};
+  REQUIRE(source_to_read(signs) != nullptr);
+  CHECK(place_of_rank(signs, "").is_collective == 0);
+  signs.line = "    loss = self.step(x).block_until_ready()";
+  CHECK(place_of_rank(signs, "").operation == "block_until_ready");
+  CHECK(place_of_rank(signs, "").is_collective == 1);
+}
+
 }  // namespace hvd::launcher
