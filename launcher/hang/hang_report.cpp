@@ -13,7 +13,7 @@ namespace {
 // Groups of ranks beyond these are counted.
 constexpr size_t kMostGroups = 8;
 
-struct Group {
+struct RanksThere {
   std::string what;
   bool is_waiting = false;
   std::vector<int> ranks;
@@ -27,12 +27,12 @@ std::string what_of(const RankPlace& place) {
   return place.state.empty() ? "without a process" : printable(place.state);
 }
 
-std::vector<Group> groups_of(const HangRule::Places& places) {
-  std::vector<Group> groups;
+std::vector<RanksThere> groups_of(const HangRule::Places& places) {
+  std::vector<RanksThere> groups;
   for (const auto& [rank, place] : places) {
     const std::string what = what_of(place);
     const bool is_waiting = !place.library.empty();
-    const auto same = std::ranges::find_if(groups, [&](const Group& each) {
+    const auto same = std::ranges::find_if(groups, [&](const RanksThere& each) {
       return each.what == what && each.is_waiting == is_waiting;
     });
     if (same != groups.end())
@@ -41,11 +41,11 @@ std::vector<Group> groups_of(const HangRule::Places& places) {
       groups.push_back({what, is_waiting, {rank}});
   }
   // Those that wait come first.
-  std::ranges::stable_sort(groups, std::greater{}, &Group::is_waiting);
+  std::ranges::stable_sort(groups, std::greater{}, &RanksThere::is_waiting);
   return groups;
 }
 
-std::string describe(const Group& group, const std::vector<std::string>& host_of) {
+std::string describe(const RanksThere& group, const std::vector<std::string>& host_of) {
   const bool is_one = group.ranks.size() == 1;
   const char* const verb =
       group.is_waiting ? (is_one ? " waits in " : " wait in ") : (is_one ? " is " : " are ");
@@ -71,7 +71,7 @@ std::string wait_sentence(const HangRule::Finding& finding,
   HangRule::Places others = finding.places;
   for (const int rank : finding.waiting) others.erase(rank);
   std::vector<std::string> parts;
-  for (const Group& group : groups_of(others)) parts.push_back(describe(group, host_of));
+  for (const RanksThere& group : groups_of(others)) parts.push_back(describe(group, host_of));
   if (parts.size() > kMostGroups) parts.resize(kMostGroups);
   return cat(ranks_on_hosts(finding.waiting, host_of),
              finding.waiting.size() == 1 ? " has" : " have", " waited for ",
@@ -85,10 +85,10 @@ std::string hang_sentence(const HangRule::Finding& finding, const std::vector<En
                           const std::vector<std::string>& host_of) {
   if (finding.kind == HangRule::Finding::Kind::kWait) return wait_sentence(finding, host_of);
   std::vector<std::string> parts;
-  std::vector<Group> groups = groups_of(finding.places);
+  std::vector<RanksThere> groups = groups_of(finding.places);
   const size_t more = groups.size() > kMostGroups ? groups.size() - kMostGroups : 0;
   groups.resize(groups.size() - more);
-  for (const Group& group : groups) parts.push_back(describe(group, host_of));
+  for (const RanksThere& group : groups) parts.push_back(describe(group, host_of));
   if (more > 0) parts.push_back(cat("others are in ", more, " more places"));
   for (const EndedRank& each : ended) {
     if (parts.size() > 2 * kMostGroups) break;

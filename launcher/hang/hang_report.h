@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-// A rank that does not run any more.
+// A rank that has ended.
 struct EndedRank {
   int rank = 0;
   std::string how;  // "exit code 0"

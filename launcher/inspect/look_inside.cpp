@@ -193,33 +193,37 @@ int run_beside_ranks(std::span<const std::string> words) {
   return sent.ok() ? show_records(launcher) : refuse(sent);
 }
 
+// `target`: a host, or the number of a rank.
+Status check_removal(const std::string& target) {
+  if (!target.empty() && target.find_first_of(" \n") == std::string::npos) return {};
+  return invalid_argument(
+      "write horovodrun remove [NAME or id of a job] HOST, or the number of a rank; to run the "
+      "program remove, put flags before it");
+}
+
+Status check_number(const std::string& order, const std::string& ranks) {
+  const auto number = parse_int(ranks);
+  if (number && *number >= 1 && *number <= kMaxSlots) return {};
+  return invalid_argument(cat("write horovodrun ", order,
+                              " [NAME or id of a job] N, where N is the new number of ranks; to "
+                              "run the program ",
+                              order, ", put flags before it"));
+}
+
 // `horovodrun resize [NAME] N` and `horovodrun remove [NAME] HOST|RANK`.
 int change_ranks(std::span<const std::string> arguments) {
   const std::string& order = arguments[0];
   const auto words = arguments.subspan(1);
   const bool has_job = words.size() == 2 && may_be_job(words[0]);
-  const bool is_complete = words.size() == 1 || has_job;
-  const auto number = is_complete ? parse_int(words.back()) : std::nullopt;
-  if (order == "remove") {
-    if (!is_complete || words.back().empty() ||
-        words.back().find_first_of(" \n") != std::string::npos) {
-      return refuse(invalid_argument(
-          "write horovodrun remove [NAME or id of a job] HOST, or the number of a rank; to run the "
-          "program remove, put flags before it"));
-    }
-  } else if (!number || *number < 1 || *number > kMaxSlots) {
-    return refuse(
-        invalid_argument(cat("write horovodrun ", order,
-                             " [NAME or id of a job] N, where N is the new number of ranks; to run "
-                             "the program ",
-                             order, ", put flags before it")));
-  }
+  const std::string change = words.size() == 1 || has_job ? words.back() : "";
+  const Status complete = order == "remove" ? check_removal(change) : check_number(order, change);
+  if (!complete.ok()) return refuse(complete);
   const auto launchers = choose(has_job ? words[0] : "", order);
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1)
     return refuse(several(order, *launchers, order == "remove" ? " HOST" : " N"));
   const RunningLauncher& launcher = launchers->front();
-  const Status sent = send_question(launcher, cat(order, " ", words.back()));
+  const Status sent = send_question(launcher, cat(order, " ", change));
   return sent.ok() ? show_records(launcher) : refuse(sent);
 }
 

@@ -20,7 +20,7 @@ Result<std::vector<T>> decode_all(std::string_view bytes) {
   ByteReader in(as_bytes(bytes));
   std::vector<T> values;
   get(in, values);
-  HVD_RETURN_IF_ERROR(in.finish("what an agent sees of its ranks"));
+  HVD_RETURN_IF_ERROR(in.finish("the signs of ranks"));
   return values;
 }
 

@@ -42,7 +42,7 @@ struct RankPlace {
   std::string operation{};    // "all_reduce"
   std::string function{};     // the user's function, or the library's that this one has called
   std::string line{};         // "train.py:88", the user's line; empty: without a Python stack
-  std::string state{};        // what the kernel shows: "sleeping in futex_wait (python3 train.py)"
+  std::string state{};        // of the kernel: "sleeping in futex_wait (python3 train.py)"
   uint64_t frames = 0;        // a digest of its stack, or of `state`
   static auto fields(auto& m) {
     return std::tie(m.rank, m.is_excused, m.is_collective, m.library, m.operation, m.function,

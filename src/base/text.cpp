@@ -116,16 +116,23 @@ namespace {
 // How many bytes at the front of the text a terminal may take as an order: control characters, also those of UTF-8
 // (U+0080 to U+009F), and what changes lines or the direction of writing.
 size_t size_of_control(std::string_view text) {
-  const auto byte = [&](size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  struct Range {
+    std::string_view first, last;
   };
-  if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
-  if (byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) <= 0x9f) return 2;
-  if (byte(0) == 0xd8 && byte(1) == 0x9c) return 2;
-  if (byte(0) != 0xe2) return 0;
-  const bool is_mark = byte(1) == 0x80 && ((byte(2) >= 0x8e && byte(2) <= 0x8f) ||
-                                           (byte(2) >= 0xa8 && byte(2) <= 0xae));
-  return is_mark || (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9) ? 3 : 0;
+  // In UTF-8, with the same length in a range.
+  constexpr Range kRanges[] = {{std::string_view("\0", 1), "\x1f"},
+                               {"\x7f", "\x7f"},
+                               {"\xc2\x80", "\xc2\x9f"},
+                               {"\xd8\x9c", "\xd8\x9c"},
+                               {"\xe2\x80\x8e", "\xe2\x80\x8f"},
+                               {"\xe2\x80\xa8", "\xe2\x80\xae"},
+                               {"\xe2\x81\xa6", "\xe2\x81\xa9"}};
+  for (const Range& range : kRanges) {
+    const std::string_view front = text.substr(0, range.first.size());
+    if (front.size() == range.first.size() && front >= range.first && front <= range.last)
+      return front.size();
+  }
+  return 0;
 }
 
 }  // namespace

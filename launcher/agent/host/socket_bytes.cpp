@@ -19,7 +19,7 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr timeval kPatience{0, 200'000};
+constexpr timeval kAnswerTimeout{0, 200'000};
 
 // The bytes of one socket among the attributes of its message.
 uint64_t bytes_of(const rtattr* attribute, unsigned size) {
@@ -70,7 +70,7 @@ bool add_family(int socket, uint8_t family, std::map<uint64_t, uint64_t>& found)
 std::optional<std::map<uint64_t, uint64_t>> tcp_bytes() {
   const UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   if (!socket) return {};
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kAnswerTimeout, sizeof kAnswerTimeout);
   std::map<uint64_t, uint64_t> found;
   if (!add_family(socket.get(), AF_INET, found)) return {};
   // A kernel without IPv6 has no such connections.

@@ -113,7 +113,7 @@ class HostPreparation {
   BlockingCall call_;
   EnvironmentTransfer transfer_;
   std::jthread remover_;  // of the files that only other hosts needed; its end is awaited
-  std::string base_;  // the interpreter that the environment is made of
+  std::string base_;      // the interpreter that the environment is made of
   bool is_offer_awaited_ = false;
   bool is_program_lent_ = false;  // the host has no file of the program, and gets the launcher's
 };

@@ -74,6 +74,20 @@ Status Staging::make_directory() {
   return {};
 }
 
+namespace {
+
+bool write_all(int file, std::string_view bytes) {
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t size = ::write(file, bytes.data() + done, bytes.size() - done);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return false;
+    done += static_cast<size_t>(size);
+  }
+  return true;
+}
+
+}  // namespace
+
 Status Staging::write(const StagePart& part) {
   if (!is_inside(part.path)) {
     return invalid_argument(cat("'", printable(part.path), "' is outside of the staged directory"));
@@ -95,13 +109,7 @@ Status Staging::write(const StagePart& part) {
                        part.mode | 0600));
     if (!file_) return failed();
   }
-  for (size_t done = 0; done < part.bytes.size();) {
-    const ssize_t size = ::write(file_.get(), part.bytes.data() + done, part.bytes.size() - done);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return failed();
-    done += static_cast<size_t>(size);
-  }
-  return {};
+  return write_all(file_.get(), part.bytes) ? Status() : failed();
 }
 
 Status Staging::enter(HostJob& job, const Environment& environment) const {

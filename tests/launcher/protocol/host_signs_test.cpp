@@ -4,7 +4,7 @@
 
 namespace hvd::launcher {
 
-TEST_CASE("what an agent sees of its ranks arrives as it was sent, and no part of it is taken") {
+TEST_CASE("Signs and places of ranks arrive as they were sent, and no part of them is taken") {
   const std::string signs =
       encode(std::vector<RankSigns>{{3, 1, 0, 5, 6, 7, 8, 9, 10, 11, 12}, {.rank = 4}});
   const auto read = decode_signs(signs);
