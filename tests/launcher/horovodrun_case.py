@@ -12,6 +12,7 @@ import unittest
 
 HOROVODRUN = os.path.abspath(sys.argv.pop(1))
 TIMEOUT = 60
+os.environ.update(HOROVOD_STATE_DIR="none", NO_COLOR="1")
 
 
 def start(*arguments, **options):
