@@ -1,6 +1,6 @@
 // The environment of --stage-env: resolved once, for the Python and the oldest glibc of the hosts, and sent to all. A
 // restart and a host that joins later get the same files. Hosts get them from each other, in the order in which they
-// ask. HostStartup owns it. Lives on the launch's loop, which it never blocks.
+// want them. HostStartup owns it. Lives on the launch's loop, which it never blocks.
 #pragma once
 
 #include <cstdint>
