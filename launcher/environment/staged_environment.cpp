@@ -1,6 +1,7 @@
 #include "launcher/environment/staged_environment.h"
 
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -78,12 +79,16 @@ class StagedEnvironment::Files {
 
  private:
   Result<std::string> read_file(uint64_t number);
+  Status check(uint64_t number, std::string_view bytes);
 
   const EnvironmentOffer offer_;
   const uint64_t bytes_;
   const ChunkTable chunks_;
   const fs::path folder_;
   std::vector<Digest> digests_;
+  // Of the file whose chunks are read.
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash_{EVP_MD_CTX_new(),
+                                                                      &EVP_MD_CTX_free};
   UniqueFd file_;
   std::optional<size_t> open_;  // index of file_
   EnvironmentSource last_;
@@ -132,11 +137,27 @@ Result<std::string> StagedEnvironment::Files::read(uint64_t number) {
     const uint64_t end = std::min(number + kDigestsAtOnce, chunks_.size());
     for (uint64_t next = number; next < end; ++next) {
       HVD_ASSIGN_OR_RETURN(const std::string bytes, read_file(next));
+      HVD_RETURN_IF_ERROR(check(next, bytes));
       digests_.push_back(sha256(as_bytes(bytes)));
     }
     for (const Feed* const feed : feeds_) feed->wake();
   }
   return read_file(number);
+}
+
+// Compares a file with its hash when its last chunk has been read: hosts compare chunks alone.
+Status StagedEnvironment::Files::check(uint64_t number, std::string_view bytes) {
+  const ChunkTable::Place place = chunks_.at(number);
+  const PackageFile& file = chunks_.files()[place.file];
+  if (place.offset == 0) EVP_DigestInit_ex(hash_.get(), EVP_sha256(), nullptr);
+  EVP_DigestUpdate(hash_.get(), bytes.data(), bytes.size());
+  if (place.offset + place.size < file.size) return {};
+  Digest digest;
+  EVP_DigestFinal_ex(hash_.get(), reinterpret_cast<unsigned char*>(digest.data()), nullptr);
+  if (digest == file.digest) return {};
+  return failed_precondition(cat("--stage-env: ", file.path,
+                                 " has changed since it was resolved: remove ",
+                                 (folder_ / to_hex(file.digest)).string()));
 }
 
 Result<std::string> StagedEnvironment::Files::read_file(uint64_t number) {

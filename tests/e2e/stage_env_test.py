@@ -274,7 +274,7 @@ def test_a_damaged_or_foreign_environment_is_not_used():
     job.ends_with(2)
     one_sentence(
         job,
-        "^host a: prepare: the environment of --stage-env cannot be installed: tiny-1.0-py3-none-any.whl differs from ",
+        "^host a: prepare: --stage-env: tiny-1.0-py3-none-any.whl has changed since it was resolved: remove /",
     )
     wait_until(lambda: not kept("a"), PROMPT, lambda: f"{kept('a')}")
 
