@@ -32,6 +32,8 @@ class Postponed(Work):
         self._calls, self._group, self._op = calls, group, op
 
     def start(self) -> None:
+        if self._started is not None:
+            return
         (tensor,) = self._outputs
         try:
             handle = _calls.submit(
@@ -40,6 +42,9 @@ class Postponed(Work):
             self._started = [handle]
         except Exception as error:  # of the job: callers that wait get it
             self._started, self._failure = [], error
+        except BaseException:  # of a signal handler: the result must not look complete
+            self._started, self._failure = [], RuntimeError("horovod: the call was interrupted")
+            raise
 
     @property
     def _handles(self) -> Any:
@@ -84,5 +89,9 @@ class Calls:
     def start(self) -> None:
         with self._lock:
             self._bytes = 0
+            # One that waits is the sign for other threads that their calls come later.
             while self.waiting:
-                self.waiting.popleft().start()
+                try:
+                    self.waiting[0].start()
+                finally:
+                    self.waiting.popleft()
