@@ -57,13 +57,15 @@ std::string duration(double seconds) {
   return whole < 600 ? cat(whole, " s") : cat(whole / 60, " min");
 }
 
-// Whether all ranks wait for what may be a computation.
+// Whether a rank waits for what may be a computation.
 bool may_compute(const HangRule::Places& places) {
-  return std::ranges::all_of(places, [](const auto& each) {
-    const std::string_view library = each.second.library;
-    return library.find("NCCL") != std::string_view::npos || library == "the GPU" ||
-           library == "JAX";
-  });
+  const auto is_of_device = [](const auto& each) {
+    return each.second.library == "the GPU" || each.second.library == "JAX";
+  };
+  return std::ranges::any_of(places, is_of_device) ||
+         std::ranges::all_of(places, [](const auto& each) {
+           return each.second.library.find("NCCL") != std::string::npos;
+         });
 }
 
 std::string wait_sentence(const HangRule::Finding& finding,

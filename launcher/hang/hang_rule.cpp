@@ -39,6 +39,13 @@ bool is_one_operation(const HangRule::Places& places) {
   });
 }
 
+// Whether the main thread of a rank that waits there uses a core: a wait for a GPU, by UCX or in MPI.
+bool may_spin(const RankPlace& place) {
+  const std::string_view library = place.library;
+  return library == "MPI" || library == "JAX" || library == "the GPU" ||
+         library.find("NCCL") != std::string_view::npos;
+}
+
 }  // namespace
 
 double HangRule::interval() const { return std::max(limit_ / 8, 0.25); }
@@ -87,6 +94,7 @@ void HangRule::update(const Signs& signs, Time now, double seconds) {
 // A rank has moved.
 void HangRule::begin_again(Time since) {
   quiet_since_ = since;
+  for (auto& [number, rank] : ranks_) rank.main_since = rank.last.main_microseconds;
   samples_ = 0;
   is_reported_ = is_stopped_ = false;
   pause_ = limit_ / 4;
@@ -133,9 +141,9 @@ std::optional<HangRule::Finding> HangRule::judge(Places places, bool has_ended, 
                                 : judge_wait(std::move(places), now);
 }
 
-// Whether its main thread has worked since the rank is quiet.
+// Whether its main thread has worked since all ranks are quiet.
 bool HangRule::main_is_busy(const Rank& rank) const {
-  const double seconds = seconds_between(rank.since, looked_);
+  const double seconds = seconds_between(quiet_since_, looked_);
   const uint64_t now = rank.last.main_microseconds;
   return now < rank.main_since ||
          static_cast<double>(now - rank.main_since) > 1e6 * (kIdleShare * seconds + kTickSeconds);
@@ -146,9 +154,7 @@ bool HangRule::is_hang(const Places& places) const {
   bool is_waiting = false, is_moving = false;
   for (const auto& [number, place] : places) {
     is_waiting |= place.is_collective != 0;
-    // A wait for a GPU or by UCX spins; any other work moves.
-    is_moving |=
-        place.is_excused != 0 || (place.library.empty() && main_is_busy(ranks_.at(number)));
+    is_moving |= place.is_excused != 0 || (!may_spin(place) && main_is_busy(ranks_.at(number)));
   }
   return is_waiting && !is_moving;
 }
@@ -164,7 +170,11 @@ std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_en
   next_sample_ = later(now, limit_ / 4);
   const double seconds = seconds_between(quiet_since_, now);
   if (samples_ < kSamples || seconds < limit_) return {};
-  const bool is_outside = has_ended || !is_one_operation(places);
+  // A rank that computes on a GPU waits for it in the same way.
+  const bool may_compute = std::ranges::any_of(places, [](const auto& each) {
+    return each.second.library == "the GPU" || each.second.library == "JAX";
+  });
+  const bool is_outside = (has_ended || !is_one_operation(places)) && !may_compute;
   if (!std::exchange(is_reported_, true)) {
     return Finding{Finding::Kind::kHang, seconds, {}, std::move(places)};
   }

@@ -44,7 +44,8 @@ bool add_family(int socket, uint8_t family, std::map<uint64_t, uint64_t>& found)
   request.body.sdiag_family = family;
   request.body.sdiag_protocol = IPPROTO_TCP;
   request.body.idiag_ext = 1 << (INET_DIAG_INFO - 1);
-  request.body.idiag_states = ~0U;
+  constexpr int kTimeWait = 6, kListen = 10;  // linux/tcp_states.h
+  request.body.idiag_states = ~(1U << kTimeWait | 1U << kListen);
   if (::send(socket, &request, sizeof request, 0) != sizeof request) return false;
   alignas(nlmsghdr) std::array<char, 32 << 10> buffer;
   for (;;) {

@@ -19,6 +19,8 @@
 namespace hvd::launcher {
 namespace {
 
+constexpr std::string_view kNoStack = "no Python stack: ";
+
 // The launcher waits for 5 s.
 constexpr double kAnswerSeconds = 4;
 // One takes 20 ms.
@@ -213,7 +215,7 @@ void Inspections::take_outcome(Inquiry& inquiry, Sample& sample,
 
 void Inspections::give_up(Sample& sample, const std::string& why) {
   sample.is_over = true;
-  sample.lines = cat("no Python stack: ", why, "\n");
+  sample.lines = cat(kNoStack, why, "\n");
 }
 
 // A source file may lie in a file system that hangs: another process reads it.
@@ -260,6 +262,8 @@ std::string Inspections::places(const Inquiry& inquiry) {
     const Ranks::Snapshot& rank = inquiry.ranks[index];
     const auto sample = std::ranges::find_if(
         inquiry.samples, [&](const Sample& each) { return each.rank == index; });
+    // Where it waits is not known.
+    if (sample != inquiry.samples.end() && sample->lines.starts_with(kNoStack)) continue;
     places.push_back(place_of_rank(sample == inquiry.samples.end() ? WaitSigns{} : sample->signs,
                                    rank.activity));
     places.back().rank = rank.rank;

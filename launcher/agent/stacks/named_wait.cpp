@@ -28,7 +28,12 @@ bool is_horovod(const PythonFrame& frame) {
 }
 
 bool is_torch_distributed(const PythonFrame& frame) {
-  return contains(frame.file, "/torch/distributed/") ||
+  // torchrun waits for its workers, and not for ranks.
+  const bool is_launcher = contains(frame.file, "/torch/distributed/elastic/") ||
+                           contains(frame.file, "/torch/distributed/launcher/") ||
+                           frame.file.ends_with("/torch/distributed/run.py") ||
+                           frame.file.ends_with("/torch/distributed/launch.py");
+  return (contains(frame.file, "/torch/distributed/") && !is_launcher) ||
          frame.file.ends_with("/torch/nn/parallel/distributed.py");
 }
 

@@ -20,6 +20,14 @@ bool is_of_debugger(const PythonFrame& frame) {
          has("/IPython/");
 }
 
+// A program in these waits for its clients.
+bool is_of_server(const PythonFrame& frame) {
+  const std::string_view file = frame.file;
+  return file.ends_with("/asyncio/base_events.py") || file.ends_with("/asyncio/runners.py") ||
+         file.ends_with("/socketserver.py") ||
+         (file.ends_with("/socket.py") && frame.function == "accept");
+}
+
 // The function of the library that the user's code has called, else the user's own.
 std::string function_of(const PythonStack& stack) {
   const PythonFrame* const own = own_frame(stack);
@@ -37,7 +45,8 @@ RankPlace place_of_rank(const WaitSigns& signs, const std::string& state) {
                   .function = function_of(signs.stack),
                   .line = place_of(signs.stack),
                   .state = state};
-  place.is_excused = std::ranges::any_of(signs.stack, is_of_debugger) ? 1 : 0;
+  const bool serves = wait.library.empty() && std::ranges::any_of(signs.stack, is_of_server);
+  place.is_excused = serves || std::ranges::any_of(signs.stack, is_of_debugger) ? 1 : 0;
   place.is_collective = is_for_ranks(wait, signs) ? 1 : 0;
   place.frames = 0xcbf29ce484222325;
   for (const PythonFrame& frame : signs.stack) {

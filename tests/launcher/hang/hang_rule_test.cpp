@@ -96,6 +96,7 @@ TEST_CASE("each sign of life alone keeps a job from a hang") {
 
 TEST_CASE("a keep-alive, a spinning wait and a moment of work are no move") {
   Job job;
+  job.places[0].library = "MPI";
   job.pass(4, [&] {
     job.signs[0].main_microseconds += 250'000;
     job.signs[1].socket_bytes += 20;
