@@ -647,8 +647,10 @@ void JobLaunch::start() {
   write_metrics();
   serve_metrics();
   server_->show_launch([this] { return inspector_.states(); });
-  loop_watch_.emplace(loop_.get_executor(), host_jobs_.lease_seconds(),
-                      [](const std::string& sentence) { launcher::print_message(sentence); });
+  loop_watch_.emplace(
+      loop_.get_executor(), host_jobs_.lease_seconds(),
+      // On a thread of its own.
+      [](const std::string& sentence) { std::fputs(line_of(sentence).c_str(), stderr); });
   if (const double seconds = options_.settings.end.timeout.value_or(0); seconds > 0) {
     timeout_.expires_at(
         (history_ != nullptr ? history_->began : Clock::now()) +
