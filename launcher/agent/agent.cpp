@@ -232,7 +232,7 @@ void Agent::finish_when_over() {
 
 // Staged code may be many files.
 bool Agent::is_removing_staged_code() {
-  if (removal_.is_running()) return true;
+  if (removal_.is_running() || host_preparation_.is_removing()) return true;
   std::string folder = staging_.release();
   return !folder.empty() && removal_.start([=] { remove_staging(folder); }, [] {});
 }
@@ -322,7 +322,7 @@ void Agent::end(double grace_seconds, bool has_signal_already) {
   if (state_.now() == AgentState::kEnding) state_.hasten(kill_at);
   if (state_.is_ending()) return;
   state_.move(AgentState::kEnding, kill_at);
-  host_preparation_.transfer().close();
+  host_preparation_.stop();
   // SIGCONT lets stopped processes end.
   if (has_signal_already)
     signal_descendants({SIGCONT});

@@ -1,7 +1,6 @@
 #include "launcher/environment/staged_environment.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,9 +85,7 @@ class StagedEnvironment::Files {
   const ChunkTable chunks_;
   const fs::path folder_;
   std::vector<Digest> digests_;
-  // Of the file whose chunks are read.
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash_{EVP_MD_CTX_new(),
-                                                                      &EVP_MD_CTX_free};
+  Sha256 hash_;  // of the file whose chunks are read
   UniqueFd file_;
   std::optional<size_t> open_;  // index of file_
   EnvironmentSource last_;
@@ -149,11 +146,9 @@ Result<std::string> StagedEnvironment::Files::read(uint64_t number) {
 Status StagedEnvironment::Files::check(uint64_t number, std::string_view bytes) {
   const ChunkTable::Place place = chunks_.at(number);
   const PackageFile& file = chunks_.files()[place.file];
-  if (place.offset == 0) EVP_DigestInit_ex(hash_.get(), EVP_sha256(), nullptr);
-  EVP_DigestUpdate(hash_.get(), bytes.data(), bytes.size());
+  hash_.add(as_bytes(bytes));
   if (place.offset + place.size < file.size) return {};
-  Digest digest;
-  EVP_DigestFinal_ex(hash_.get(), reinterpret_cast<unsigned char*>(digest.data()), nullptr);
+  const Digest digest = hash_.digest();
   if (digest == file.digest) return {};
   return failed_precondition(cat("--stage-env: ", file.path,
                                  " has changed since it was resolved: remove ",
@@ -299,7 +294,9 @@ Result<std::shared_ptr<StagedEnvironment::Files>> StagedEnvironment::parse(
   if (lines[0].starts_with(kRefused)) {
     return failed_precondition(
         cat("--stage-env: ", printable(lines[0].substr(kRefused.size()), 1200),
-            oldest_host_.empty() ? "" : cat("; host ", oldest_host_, " has the oldest glibc")));
+            oldest_host_.empty() || lines[0].find("glibc") == std::string::npos
+                ? ""
+                : cat("; host ", oldest_host_, " has the oldest glibc")));
   }
   const Status wrong = internal_error("--stage-env: the resolver has printed no list of files");
   if (lines.size() < 2 || !lines[0].starts_with(kFolder) || !lines[1].starts_with(kNeeds)) {

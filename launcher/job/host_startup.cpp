@@ -103,6 +103,7 @@ net::Task<Status> HostStartup::add(HostRun& host) {
   environment_.expect(starts.size());
   const std::vector<Status> errors =
       co_await preflight_.run(std::move(starts), options_.settings.job.start_timeout.value);
+  environment_.end_chain();
   if (!errors.empty()) co_return errors.front();
   if (is_cancelled_) co_return aborted("the job ends");
   if (output_ != nullptr) report_copies({&host});

@@ -216,9 +216,9 @@ net::Task<std::vector<Status>> Preflight::run(std::vector<HostStart> hosts,
                             }));
   }
   co_await wait_for_all(*attempts, deadline, timeout_seconds);
+  if (deadline.passed()) give_up_all(*attempts, timeout_seconds);
   std::vector<Status> errors;
   for (const auto& attempt : attempts->all) {
-    if (!attempt->is_over && deadline.passed()) give_up(*attempts, *attempt, timeout_seconds);
     if (attempt->is_over && !attempt->status.ok()) errors.push_back(attempt->status);
   }
   if (!errors.empty() || attempts->is_cancelled) {
@@ -240,15 +240,15 @@ net::Task<std::vector<Status>> Preflight::run(std::vector<HostStart> hosts,
 }
 
 // Returns when all hosts are done, at the deadline, or kAfterFailure seconds after the first failure. Moves the
-// deadline while a host gets its environment.
+// deadline while all hosts that are not done get their environment.
 net::Task<void> Preflight::wait_for_all(Attempts& attempts, Deadline& deadline,
                                         double timeout_seconds) {
   Deadline soon = Deadline::never();
   for (;;) {
     const Deadline next = attempts.is_abandoned ? Deadline::never() : give_up_late_ones(attempts);
     const auto is_over = [](const auto& attempt) { return attempt->is_over; };
-    const auto is_getting_environment = [](const auto& attempt) {
-      return !attempt->is_over && attempt->is_getting_environment;
+    const auto gets_environment = [](const auto& attempt) {
+      return attempt->is_over || attempt->is_getting_environment;
     };
     const bool has_failure = std::ranges::any_of(attempts.all, [](const auto& attempt) {
       return attempt->is_over && !attempt->status.ok();
@@ -257,7 +257,7 @@ net::Task<void> Preflight::wait_for_all(Attempts& attempts, Deadline& deadline,
       soon = Deadline::after_seconds(kAfterFailure);
     }
     if (!has_failure && !attempts.is_abandoned &&
-        std::ranges::any_of(attempts.all, is_getting_environment)) {
+        std::ranges::all_of(attempts.all, gets_environment)) {
       deadline = Deadline::after_seconds(timeout_seconds);
     }
     if (std::ranges::all_of(attempts.all, is_over) || deadline.passed() || soon.passed()) co_return;
@@ -283,6 +283,18 @@ Deadline Preflight::give_up_late_ones(Attempts& attempts) {
       next = limit;
   }
   return next;
+}
+
+// At the deadline. A host that waits for the environment may wait for those that have not asked for it.
+void Preflight::give_up_all(Attempts& attempts, double seconds) {
+  const auto has_not_asked = [](const auto& attempt) {
+    return !attempt->is_over && !attempt->is_getting_environment;
+  };
+  const bool waits_for_others = std::ranges::any_of(attempts.all, has_not_asked);
+  for (const auto& attempt : attempts.all) {
+    if (attempt->is_over || (waits_for_others && !has_not_asked(attempt))) continue;
+    give_up(attempts, *attempt, seconds);
+  }
 }
 
 void Preflight::give_up(Attempts& attempts, Attempt& attempt, double seconds) {

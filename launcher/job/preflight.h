@@ -50,6 +50,7 @@ class Preflight {
   net::Task<void> wait_for_all(Attempts& attempts, Deadline& deadline, double timeout_seconds);
   Deadline give_up_late_ones(Attempts& attempts);
   void give_up(Attempts& attempts, Attempt& attempt, double seconds);
+  void give_up_all(Attempts& attempts, double seconds);
 
   net::asio::any_io_executor executor_;
   Spawner& local_;

@@ -281,6 +281,12 @@ def test_a_damaged_or_foreign_environment_is_not_used():
 
 @world("a b", "--bare")
 def test_an_environment_that_cannot_be_had_is_one_sentence():
+    # A host that waits for another one to ask does not hold up the limit of time.
+    job = start(
+        project(), "--remote-init", "case $(hostname) in b) sleep 600;; esac", "--start-timeout", "4", hosts="a:1,b:1"
+    )
+    job.ends_with(2)
+    one_sentence(job, "^host b: prepare: not done after 4 s")
     folder = project(requirements="tiny==3.0")
     job = start(folder)
     job.ends_with(2)

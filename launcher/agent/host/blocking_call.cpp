@@ -22,17 +22,22 @@ bool BlockingCall::start(std::function<void()> work, std::function<void()> done)
     has_ended->store(true, std::memory_order_release);
     end.reset();
   };
-  try {
-    std::thread(std::move(task)).detach();
-  } catch (const std::system_error&) {  // the limit of threads is reached
+  const auto on_readable = [this, has_ended, done = std::move(done)](uint32_t) {
+    if (!has_ended->load(std::memory_order_acquire)) return;
+    const auto then = done;  // this function ends with the watch
+    abandon();
+    then();
+  };
+  if (!loop_.watch(ends[0], EPOLLIN, on_readable)) {
     ended_.reset();
     return false;
   }
-  loop_.watch(ends[0], EPOLLIN, [this, has_ended, done = std::move(done)](uint32_t) {
-    if (!has_ended->load(std::memory_order_acquire)) return;
+  try {
+    std::thread(std::move(task)).detach();
+  } catch (const std::system_error&) {  // the limit of threads is reached
     abandon();
-    done();
-  });
+    return false;
+  }
   return true;
 }
 

@@ -33,6 +33,7 @@ void ChunkClient::begin(const EnvironmentSource& source, const Digest& key, uint
 }
 
 void ChunkClient::connect(const Reached& reached) {
+  if (!is_running_) return;
   if (reached.empty()) {
     std::string tried;
     for (const auto& [address, interface] : source_.server.addresses) {

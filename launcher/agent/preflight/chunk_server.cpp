@@ -104,7 +104,8 @@ void ChunkServer::on_event(Client& client, uint32_t events) {
   // A client sends nothing after its request: it has all, or is lost.
   const bool has_all = client.next == size_ && client.record.empty();
   drop(client);
-  if (has_all) close();
+  const auto is_served = [](const auto& each) { return each->sealer.has_value(); };
+  if (has_all && std::ranges::none_of(clients_, is_served)) close();
 }
 
 void ChunkServer::read_request(Client& client) {

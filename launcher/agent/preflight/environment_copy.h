@@ -31,6 +31,7 @@ class EnvironmentCopy {
   // After that command: gives the environment its name, and locks it. The files stay until remove_parts(), for other
   // hosts.
   Status keep();
+  bool has_parts() const { return folder_.has_parts(); }
   void remove_parts() { folder_.remove_parts(); }
   // Puts the environment before all others of the ranks: variables and, where the command names a Python, that of the
   // environment.

@@ -213,8 +213,15 @@ bool HostPreparation::take(const EnvironmentOffer& offer) {
 
 void HostPreparation::end_transfer() {
   transfer_.close();
+  if (!environment_->has_parts()) return;
   // GBs take a while.
-  remover_ = std::jthread([copy = environment_] { copy->remove_parts(); });
+  is_removing_ = call_.start([copy = environment_] { copy->remove_parts(); }, [] {});
+  if (!is_removing_) environment_->remove_parts();
+}
+
+void HostPreparation::stop() {
+  transfer_.close();
+  if (!is_removing_) call_.abandon();
 }
 
 void HostPreparation::install_environment(const Status& transferred) {

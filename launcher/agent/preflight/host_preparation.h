@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "launcher/agent/host/blocking_call.h"
@@ -52,6 +51,10 @@ class HostPreparation {
   EnvironmentTransfer& transfer() { return transfer_; }
   // Ranks start: all hosts have the environment.
   void end_transfer();
+  // Whether files that only other hosts needed are being removed.
+  bool is_removing() const { return is_removing_ && call_.is_running(); }
+  // The job ends.
+  void stop();
   // Call for every child process of the agent that was reaped.
   void on_reaped(pid_t pid, int status) {
     if (helper_) helper_->on_reaped(pid, status);
@@ -112,8 +115,8 @@ class HostPreparation {
   const std::shared_ptr<EnvironmentCopy> environment_ = std::make_shared<EnvironmentCopy>();
   BlockingCall call_;
   EnvironmentTransfer transfer_;
-  std::jthread remover_;  // of the files that only other hosts needed; its end is awaited
-  std::string base_;      // the interpreter that the environment is made of
+  bool is_removing_ = false;  // by call_
+  std::string base_;          // the interpreter that the environment is made of
   bool is_offer_awaited_ = false;
   bool is_program_lent_ = false;  // the host has no file of the program, and gets the launcher's
 };

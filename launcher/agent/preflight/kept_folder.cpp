@@ -35,7 +35,8 @@ bool KeptFolder::find(const std::string& name, const std::vector<std::string>& f
     if (!safe_folder(path).ok() || !is_whole(path)) continue;
     // A lock during the check would make a damaged folder look used. Some network file systems have no locks.
     UniqueFd lock = lock_folder(path);
-    if (!safe_folder(path).ok()) continue;
+    // Another agent removes it.
+    if ((!lock && errno == EWOULDBLOCK) || !safe_folder(path).ok()) continue;
     path_ = path;
     use(std::move(lock));
     return true;
@@ -85,7 +86,9 @@ Status KeptFolder::keep(const std::string& files, const IsWhole& is_whole) {
     }
     // Another agent has just made it, or it is damaged.
     if (safe_folder(path_).ok() && is_whole(path_)) break;
-    HVD_ASSIGN_OR_RETURN(const UniqueFd lock, lock_damaged(path_));
+    const auto lock = lock_damaged(path_);
+    if (!lock.ok() && safe_folder(path_).ok() && is_whole(path_)) break;  // it has been replaced
+    HVD_RETURN_IF_ERROR(lock.status());
     if (::rename(path_.c_str(), cat(parts(), "/damaged", attempt).c_str()) != 0 &&
         errno != ENOENT) {
       return system_error(cat("cannot rename ", path_), errno);

@@ -44,7 +44,8 @@ class KeptFolder {
   // meanwhile, is used instead; a damaged one is replaced, unless a job uses
   // it.
   Status keep(const std::string& files, const IsWhole& is_whole);
-  // Removes the other parts.
+  // Whether there are other parts; removes them.
+  bool has_parts() const { return parts_.has_value(); }
   void remove_parts();
 
  private:

@@ -34,6 +34,14 @@ Digest sha256(ByteView message) {
   return final_of(context);
 }
 
+Sha256::Sha256() { SHA256_Init(&context_); }
+void Sha256::add(ByteView bytes) { update(context_, bytes); }
+Digest Sha256::digest() {
+  const Digest digest = final_of(context_);
+  SHA256_Init(&context_);
+  return digest;
+}
+
 // RFC 2104.
 std::array<std::byte, SHA_DIGEST_LENGTH> hmac_sha1(ByteView key, ByteView message) {
   HVD_CHECK(key.size() <= kBlock);

@@ -16,6 +16,17 @@ using Digest = std::array<std::byte, 32>;
 
 Digest sha256(ByteView message);
 
+// SHA-256 of bytes that come in pieces. After digest(), the next one begins.
+class Sha256 {
+ public:
+  Sha256();
+  void add(ByteView bytes);
+  Digest digest();
+
+ private:
+  SHA256_CTX context_;
+};
+
 // HMAC-SHA1, for OpenSSH's hashed host names. `key` has at most 64 bytes.
 std::array<std::byte, SHA_DIGEST_LENGTH> hmac_sha1(ByteView key, ByteView message);
 
