@@ -60,6 +60,7 @@ def test_a_read_only_tmp_on_all_hosts_and_where_the_launcher_runs():
         PYTHON,
         "-c",
         SUM,
+        environment=clean_environment(HOROVOD_STATE_DIR="none"),  # the records of tests are in /tmp
         program="/usr/bin/unshare",
     )
     job.ends_with(0)

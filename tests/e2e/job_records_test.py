@@ -133,14 +133,15 @@ def test_logs_of_a_job_that_runs_and_has_ended():
 
 def test_a_log_has_the_last_64_mib():
     environment = clean_environment(HOROVOD_STATE_DIR=str(scratch() / "state"))
-    # The reader of a terminal is as slow as the log.
     named("long", "sh", "-c", f"yes {'x' * 999} | head -n 80000; seq 10", environment=environment).ends_with(0)
     said = logs("long", environment=environment)
     expect(said.out.endswith("[0]<stdout>:9\n[0]<stdout>:10\n"), said.out[-200:])
     folder = pathlib.Path(environment["HOROVOD_STATE_DIR"])
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     expect(size <= 65 << 20, size)
-    one_sentence(said, "the oldest output is gone")
+    # A busy machine may lose more, and says so.
+    sentences = [each for each in said.said() if "bytes of output are missing here" not in each]
+    expect(len(sentences) == 1 and sentences[0].startswith("the oldest output is gone"), sentences)
 
 
 def test_a_launcher_that_was_killed_has_an_end():

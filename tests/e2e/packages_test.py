@@ -138,7 +138,7 @@ def under_mpirun(root, *command):
         root,
         *command,
         seconds=300,
-        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"},
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8", "HOROVOD_STATE_DIR": "none"},
     )
 
 
