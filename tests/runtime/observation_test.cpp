@@ -305,10 +305,10 @@ TEST_CASE("the steps of a rank tell how long it waits for a late one") {
   });
   std::array<std::map<std::string, double>, 3> steps;
   for (int rank = 0; rank < 3; ++rank) {
-    for (const auto& [name, value] :
-         samples_of(*ranks[rank].observation().metrics(HVD_METRICS_STEP))) {
+    for (const auto& sample : samples_of(*ranks[rank].observation().metrics(HVD_METRICS_STEP))) {
+      const std::string& name = sample.first;  // clang 14 lets no lambda name a binding
       CHECK_MESSAGE(name.find(cat("{rank=\"", rank, "\",host=\"")) != std::string::npos, name);
-      steps[static_cast<size_t>(rank)][name.substr(0, name.find('{'))] = value;
+      steps[static_cast<size_t>(rank)][name.substr(0, name.find('{'))] = sample.second;
     }
   }
   for (const auto& of_rank : steps) {
