@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-// `signs`: without a stack where nobody could read one. `state`: what the kernel shows of its first process.
+// `signs` has no stack where nobody could read one. `state` describes the first process of the rank by the kernel.
 RankPlace place_of_rank(const WaitSigns& signs, const std::string& state);
 
 }  // namespace hvd::launcher
