@@ -11,11 +11,11 @@ namespace {
 using Arguments = std::vector<std::string>;
 
 constexpr const char* kForAgents[] = {
-    "listen",       "token_file",      "token_fd",     "max_restarts", "spares",     "stage",
-    "remote_init",  "launch_agent",    "ssh_command",  "timeout",      "on_failure", "end_signal",
-    "stdin",        "only_rank",       "fold",         "tag",          "log_format", "no_env",
-    "no_torch_env", "insecure_compat", "ship",         "stage_env",    "stage_dir",  "allow_build",
-    "metrics_file", "metrics_port",    "hang_warning", "on_hang"};
+    "listen",       "token_file",      "token_fd",    "max_restarts", "spares",     "stage",
+    "remote_init",  "launch_agent",    "ssh_command", "timeout",      "on_failure", "end_signal",
+    "stdin",        "only_rank",       "fold",        "tag",          "log_format", "no_env",
+    "no_torch_env", "insecure_compat", "ship",        "stage_env",    "stage_dir",  "allow_build",
+    "hang_warning", "on_hang"};
 
 void append(Arguments& words, const Arguments& more) {
   words.insert(words.end(), more.begin(), more.end());

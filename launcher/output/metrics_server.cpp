@@ -105,7 +105,8 @@ net::Task<void> MetricsServer::serve(std::shared_ptr<MetricsServer> self,
     const std::string head =
         net::response_head(reply->status, {{"Content-Type", reply->type}, {"Connection", "close"}},
                            reply->text.size());
-    co_await connection->socket.write(asio::buffer(head), asio::buffer(reply->text));
+    const std::string_view body = reply->has_body ? std::string_view(reply->text) : "";
+    co_await connection->socket.write(asio::buffer(head), asio::buffer(body));
     // Closing at once would reset the connection where the client has sent more, and the reply would be lost.
     connection->socket.shutdown_send();
     for (std::array<std::byte, 1024> rest; !self->is_over_;) {
@@ -136,11 +137,14 @@ net::Task<std::optional<MetricsServer::Reply>> MetricsServer::answer(Connection&
     if (error || size == 0) co_return std::nullopt;
     held += size;
   }
-  co_return co_await reply_to(*request);
+  Reply reply = co_await reply_to(*request);
+  reply.has_body = request->method() != "HEAD";
+  co_return reply;
 }
 
 net::Task<MetricsServer::Reply> MetricsServer::reply_to(const net::HttpRequestParser& request) {
-  if (request.method() != "GET") co_return Reply{405, "this port supports only GET\n"};
+  if (request.method() != "GET" && request.method() != "HEAD")
+    co_return Reply{405, "this port supports only GET and HEAD\n"};
   const std::string_view path = request.target().substr(0, request.target().find('?'));
   // It needs no token: that the job runs is no secret.
   if (path == "/healthz") co_return Reply{200, "ok\n"};

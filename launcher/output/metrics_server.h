@@ -1,5 +1,6 @@
-// Answers GET /metrics and /healthz at the port of --metrics-port, one request per connection. Bounds the number of
-// connections and the time of each, and asks for the metrics once a second at most, however many clients there are.
+// Answers GET and HEAD of /metrics and /healthz at the port of --metrics-port, one request per connection. Bounds the
+// number of connections and the time of each, and asks for the metrics once a second at most, however many clients
+// there are.
 // JobLaunch owns it. Lives on the launch's loop.
 #pragma once
 
@@ -44,6 +45,7 @@ class MetricsServer : public std::enable_shared_from_this<MetricsServer> {
     int status = 200;
     std::string text;
     std::string_view type = "text/plain; charset=utf-8";
+    bool has_body = true;
   };
 
   static net::Task<void> accept(std::shared_ptr<MetricsServer> self);

@@ -80,7 +80,7 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
     if not is_initialized():
         _begin()
         _join(added, ranks)
-        _end_at_exit()
+        _has_begun()
     elif added:  # a process group has started the runtime
         for process_set in added:
             _sets.add_process_set(process_set)
@@ -103,7 +103,7 @@ def start_for_group(rendezvous: Optional[Any]) -> None:
         _join([], [])
     else:
         _meet(rendezvous)
-    _end_at_exit()
+    _has_begun()
 
 
 def _begin() -> None:
@@ -112,9 +112,13 @@ def _begin() -> None:
     _stack.offer()
 
 
-def _end_at_exit() -> None:
+def _has_begun() -> None:
     atexit.unregister(_shutdown_at_exit)
     atexit.register(_shutdown_at_exit, os.getpid())
+    if "HOROVOD_METRICS_FILE" in os.environ or "HOROVOD_METRICS_PORT" in os.environ:
+        from horovod import _metrics_export
+
+        _metrics_export.start()
 
 
 def _meet(rendezvous: Any) -> None:

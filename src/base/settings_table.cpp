@@ -415,6 +415,7 @@ constexpr Setting kOutput[] = {
     {.key = "metrics_file",
      .flags = "--metrics-file",
      .config_key = "metrics.file",
+     .variable = "HOROVOD_METRICS_FILE",
      .value = "FILE",
      .help = "File with the metrics of the job for Prometheus, rewritten every 15 s."},
     {.key = "metrics_level",
@@ -428,12 +429,14 @@ constexpr Setting kOutput[] = {
     {.key = "metrics_port",
      .flags = "--metrics-port",
      .config_key = "metrics.port",
+     .variable = "HOROVOD_METRICS_PORT",
      .value = "[HOST:]PORT",
      .help = "Port on this machine, or address, where Prometheus finds the metrics; 0: a free one, "
              "which ps -a --json shows."},
     {.key = "metrics_insecure",
      .flags = "--metrics-insecure",
      .config_key = "metrics.insecure",
+     .variable = "HOROVOD_METRICS_INSECURE",
      .type = kFlag,
      .help = "Let every machine that reaches the HOST of --metrics-port read the metrics."},
 };

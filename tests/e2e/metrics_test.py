@@ -3,6 +3,7 @@
 
 import json
 import shutil
+import socket
 import urllib.request
 
 from harness import *
@@ -34,10 +35,13 @@ def samples(text):
         if line.startswith("#"):
             continue
         name, value = line.rsplit(" ", 1)
-        name = re.sub(r'job_id="[0-9a-f]{16}",?', "", name).replace("{}", "")
+        name = re.sub(r'job_id="[^"]+",?', "", name).replace("{}", "")
         expect(name not in found, f"{name} is there twice")
         found[name] = float(value)
     return found
+
+
+get = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 
 def metrics_of(job, level):
@@ -132,7 +136,6 @@ def test_prometheus_finds_a_port_that_stays_over_restarts():
     listed = Job("ps", "-a", "--json", environment=environment)
     listed.ends_with(0)
     expect(json.loads(listed.out)["metrics"] == target, listed.describe())
-    get = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
     text = get(f"http://{target}/metrics", timeout=5).read().decode()
     by_promtool("metrics", text=text)
     found = samples(text)
@@ -155,6 +158,58 @@ def test_prometheus_finds_a_port_that_stays_over_restarts():
     refused = Job("-np", 1, "--metrics-port", "0.0.0.0:0", "true")
     refused.ends_with(2)
     one_sentence(refused, "other machines can reach --metrics-port 0.0.0.0:0: .* --metrics-insecure")
+
+
+LOOPS = """
+import os, time
+import numpy
+import horovod.numpy as hvd
+hvd.init()
+goes_on = True
+while goes_on:
+    hvd.allreduce(numpy.ones(25, "f4"), name="gradient")
+    goes_on = bool(hvd.broadcast(numpy.array(not os.path.exists("stop")), root_rank=0, name="goes on"))
+    time.sleep(0.01)
+hvd.shutdown()
+"""
+
+
+def test_rank_0_shows_a_job_of_another_launcher():
+    mpirun = shutil.which("mpirun.openmpi")
+    if mpirun is None:
+        raise Skip("there is no mpirun.openmpi: packaging/packages-test.txt names its package")
+    folder = scratch()
+    file = folder / "job.prom"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        flags = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", 3, PYTHON, "-c")
+        variables = {"HOROVOD_METRICS_PORT": str(port)}
+        refused = Job(
+            *flags, "import horovod.numpy as hvd; hvd.init()", program=mpirun, environment=clean_environment(**variables)
+        )
+        refused.ends_with(0)
+        expect(refused.err.count("metrics are not served at HOROVOD_METRICS_PORT=") == 1, refused.describe())
+    variables["HOROVOD_METRICS_FILE"] = str(file)
+    job = Job(*flags, LOOPS, program=mpirun, cwd=folder, environment=clean_environment(**variables))
+    wait_until(file.exists, 60, lambda: f"no {file}\n{job.describe()}")
+    first = samples(file.read_text())
+    for _ in range(2):
+        text = get(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+        by_promtool("metrics", text=text)
+        found = samples(text)
+        expect(found.keys() >= first.keys() and found["horovod_ranks_up"] == 3, text)
+        expect(not re.search("rank=|host=", text), text)
+        for name, value in first.items():
+            expect(not name.split("{")[0].endswith("_total") or found[name] >= value, (name, value, found[name]))
+        first = found
+        time.sleep(1.1)
+    sum_of_operations = found['horovod_operations_total{operation="allreduce"}']
+    expect(2.5 * found["horovod_steps_total"] < sum_of_operations < 4 * found["horovod_steps_total"] + 99, text)
+    head = urllib.request.Request(f"http://127.0.0.1:{port}/healthz", method="HEAD")
+    expect(get(head, timeout=5).read() == b"", "HEAD has no body")
+    (folder / "stop").touch()
+    job.ends_with(0)
+    expect(not file.exists() and "Traceback" not in job.err, job.describe())
 
 
 if __name__ == "__main__":
