@@ -391,6 +391,9 @@ typedef struct hvd_group_call {
   const int64_t*
       recv_counts;     /* alltoall: elements from each member: what that member sends to this one */
   const char* program; /* as in hvd_submission */
+  /* 1: a training step begins with this call, which counts the one before; else 0. For frameworks whose tensors have no
+   * names that come again. */
+  int32_t begins_step;
 } hvd_group_call;
 
 /* Calls a collective of a group. Handles are those of hvd_submit; the call may be complete at once. */

@@ -38,9 +38,9 @@ PyObject* group_submit(PyObject* module, PyObject* arguments) {
   unsigned long long input = 0, output = 0;
   long long count = 0;
   PyObject *counts = nullptr, *keep = nullptr, *finish = nullptr;
-  if (!PyArg_ParseTuple(arguments, "iiiiLKKiidOOO", &call.group, &call.op, &call.reduce_op,
+  if (!PyArg_ParseTuple(arguments, "iiiiLKKiidOOOi", &call.group, &call.op, &call.reduce_op,
                         &call.dtype, &count, &input, &output, &call.root_rank, &call.tag,
-                        &call.prescale, &counts, &keep, &finish)) {
+                        &call.prescale, &counts, &keep, &finish, &call.begins_step)) {
     return nullptr;
   }
   call.count = count;

@@ -54,6 +54,7 @@ ServiceLinks Observation::links(ServiceId id) {
 MetricsOfRank Observation::own_metrics() const {
   MetricsOfRank own{identity_.rank, host_name_, *core_->instruments().metrics};
   own.metrics.pending = core_->pending();
+  own.groups = core_->groups().calls();
   return own;
 }
 

@@ -812,6 +812,25 @@ class DdpTest(GroupCase):
             dist.broadcast(first, 0)
             self.assertTrue(torch.equal(first, ours))
 
+    def test_passes_are_training_steps_and_calls_are_counted_by_group(self):
+        def samples(name):
+            lines = [line for line in hvd.metrics("rank").splitlines() if line.startswith(name + "{")]
+            return {line.partition('group="')[2].partition('"')[0]: int(line.split()[-1]) for line in lines}
+
+        def train():
+            self.train(group)
+            dist.all_reduce(torch.ones(2), group=group, async_op=True).wait()  # the last step ends
+
+        group = dist.new_group(backend="horovod")
+        train()
+        before = samples("horovod_steps_total")[""]
+        calls = samples("horovod_group_calls_total")[group._place.label]
+        self.assertGreaterEqual(calls, 10)
+        train()
+        self.assertEqual(samples("horovod_steps_total"), {"": before + 10})
+        self.assertGreaterEqual(samples("horovod_group_calls_total")[group._place.label], calls + 11)
+        dist.destroy_process_group(group)
+
     def test_the_thread_of_the_backward_pass_completes_the_buckets(self):
         group = dist.new_group(backend="horovod")
         self.train(group, bucket_cap_mb=0.0001)

@@ -292,12 +292,15 @@ TEST_CASE("metrics messages come back as they were, and cut ones are refused") {
   message.values.resize(2);
   message.values[1].host = "b";
   message.values[1].metrics.count(Counter::kStalls, 3);
+  message.values[1].groups = {{"a \"group\"", 7}};
   ByteWriter out;
   encode(message, out);
   MetricsMessage back;
   REQUIRE(decode(out.view(), &back).ok());
   CHECK(back.values[1].host == "b");
   CHECK(back.values[1].metrics.counters[static_cast<size_t>(Counter::kStalls)] == 3);
+  CHECK(metrics_text(back.values).find("{rank=\"0\",host=\"b\",group=\"a \\\"group\\\"\"} 7\n") !=
+        std::string::npos);
   for (size_t size = 0; size < out.size(); size += 7) {
     CHECK(!decode(out.view().first(size), &back).ok());
   }

@@ -157,6 +157,7 @@ Coroutine compare_on_host(Flow& flow, Group& group, const hvd_batch& batch, Chec
   group.post_small(step);
   SmallArrived arrived(group, step);
   co_await flow.until(arrived);
+  call.met = Clock::now();
   compare_posted(group, step, call);
   // A member that has posted this step has finished the previous step.
   group.known_consumed = step;
@@ -179,6 +180,7 @@ Coroutine compare_across(Flow& flow, Group& group, const hvd_batch& batch, Check
   }
   SmallAllreduce compare(HVD_MIN, HVD_UINT64, least.data(), least.size(), batch.tuning);
   co_await allreduce(flow, group, compare.batch());
+  call.met = Clock::now();
   call.is_same = true;
   for (size_t i = 0; i < kFields; ++i) call.is_same &= least[i] == ~least[kFields + i];
   if (call.is_same) co_return;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "collectives/algorithms/collectives.h"
 
 namespace hvd::collectives {
@@ -25,6 +26,7 @@ struct CheckedCall {
 
   Status failure;  // the host has no room for the group: nothing was compared
   bool is_same = false;
+  Clock::time_point met{};          // when the calls of all members were there
   std::vector<CallRecord> records;  // of all members, if they differ
   std::vector<int64_t> all_counts;  // `counts` of all members, one after another
 };

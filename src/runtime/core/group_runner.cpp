@@ -196,7 +196,7 @@ void GroupRunner::begin(Group& group) {
     }
     batch.tensor_count = request.op == HVD_BARRIER ? 0 : 1;
     batch.tensors = &group.tensor;
-    group.traced = parts_.trace->start_call(call);
+    group.traced = parts_.instruments->trace.start_call(call);
     group.checked.record = record_of(call);
     group.checked.counts = call.group.counts;
     group.flow.start(collectives::run_checked(group.flow, *group.links, batch, group.checked));
@@ -205,7 +205,7 @@ void GroupRunner::begin(Group& group) {
 }
 
 void GroupRunner::end_trace(Group& group) {
-  parts_.trace->end_batch(std::exchange(group.traced, 0));
+  parts_.instruments->trace.end_batch(std::exchange(group.traced, 0));
 }
 
 void GroupRunner::finish(Group& group) {
@@ -218,10 +218,30 @@ void GroupRunner::finish(Group& group) {
   group.calls.pop_front();
   ++group.completed;
   call->planned = true;
+  note_meeting(group, *call);
   const Status status = group.checked.is_same ? Status() : difference(group);
   group.checked.records.clear();
   parts_.sink->complete(call, status);
   if (!ends_.empty()) check_ends(group);
+}
+
+// The members have met as ranks that agree on a name do (PlanApplication).
+void GroupRunner::note_meeting(const Group& group, const Submission& call) {
+  const auto waited = group.checked.met - call.since;
+  parts_.instruments->metrics->agreed(waited);
+  if (call.group.begins_step) {
+    parts_.instruments->metrics->stepped(group.checked.met);
+    parts_.instruments->steps->step_ended(group.checked.met, *parts_.instruments->metrics);
+  }
+  // A rank outside of a smaller group does not wait in it, and is not late.
+  if (group.members->ranks.size() == static_cast<size_t>(mesh_->size()))
+    parts_.instruments->steps->wait_ended(waited);
+}
+
+std::vector<GroupCalls> GroupRunner::calls() const {
+  std::vector<GroupCalls> calls;
+  for (const auto& [id, group] : groups_) calls.push_back({group->members->name, group->completed});
+  return calls;
 }
 
 // All members make the same sentence.

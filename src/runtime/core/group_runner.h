@@ -16,7 +16,8 @@
 #include "runtime/core/shutdown.h"
 #include "runtime/execution/batch_executor.h"
 #include "runtime/submission/submission.h"
-#include "runtime/telemetry/trace_recorder.h"
+#include "runtime/telemetry/instruments.h"
+#include "runtime/telemetry/metrics_message.h"
 
 namespace hvd::runtime {
 
@@ -33,7 +34,7 @@ class GroupRunner {
   struct Parts {
     Shutdown* shutdown;
     CompletionSink* sink;
-    TraceRecorder* trace;
+    Instruments* instruments;
   };
   explicit GroupRunner(const Parts& parts);
   ~GroupRunner();
@@ -59,6 +60,8 @@ class GroupRunner {
   std::vector<GroupEnd> end(const Status& why);
   // The job has failed, and the caller completes the submissions.
   void fail(const Status& why);
+  // In the order in which the groups were made.
+  std::vector<GroupCalls> calls() const;
   // Closes the links of all groups. Nothing is in flight.
   void close();
 
@@ -69,6 +72,7 @@ class GroupRunner {
   void begin(Group& group);
   std::vector<int64_t> counts_of(const Group& group, const Submission& call) const;
   void finish(Group& group);
+  void note_meeting(const Group& group, const Submission& call);
   void end_trace(Group& group);
   Status difference(const Group& group) const;
   void fail_calls(Group& group, const Status& why);

@@ -29,7 +29,7 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
       sets_({sets, names, &executor_, &links_, this, &options_.fusion}, options.cache_capacity),
       plans_({names, &executor_, &instruments_, this}, options.rank),
       shutdown_(&links_, sets),
-      groups_({&shutdown_, this, &instruments_.trace}),
+      groups_({&shutdown_, this, &instruments_}),
       messages_({&links_, &submissions_, &shutdown_, sets, this, &instruments_, &groups_}) {
   if (const auto* mesh = static_cast<const collectives::SharedMesh*>(
           host->vtable()->lookup(host, collectives::kMeshName))) {

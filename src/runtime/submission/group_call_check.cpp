@@ -193,6 +193,7 @@ void copy_group_call(const hvd_group_call& from, int32_t rank,
   call.tag = from.tag;
   call.count = from.count;
   call.counts.clear();
+  call.begins_step = from.begins_step != 0;
   call.input = nullptr;
   call.output = nullptr;
   if (from.op == HVD_BARRIER) return;

@@ -70,6 +70,7 @@ struct Submission {
     void* output = nullptr;
     int64_t count = 0;            // hvd_group_call.count
     std::vector<int64_t> counts;  // alltoall: elements to each member, then from each
+    bool begins_step = false;
   };
 
   // Set by the submitting thread.

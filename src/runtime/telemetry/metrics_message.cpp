@@ -13,6 +13,7 @@ namespace {
 static_assert(std::is_trivially_copyable_v<Metrics> && sizeof(Metrics) % sizeof(uint64_t) == 0 &&
               std::has_unique_object_representations_v<Metrics>);
 constexpr size_t kLongestHost = 256;
+constexpr size_t kLongestGroup = 256;
 
 }  // namespace
 
@@ -23,6 +24,10 @@ void encode(const MetricsMessage& message, ByteWriter& out) {
   for (const MetricsOfRank& value : message.values) {
     out.put(value.rank).put_text(std::string_view(value.host).substr(0, kLongestHost));
     out.put_raw(std::as_bytes(std::span(&value.metrics, 1)));
+    out.put(static_cast<uint32_t>(value.groups.size()));
+    for (const GroupCalls& group : value.groups) {
+      out.put_text(std::string_view(group.name).substr(0, kLongestGroup)).put(group.completed);
+    }
   }
 }
 
@@ -38,6 +43,12 @@ Status decode(ByteView bytes, MetricsMessage* message) {
     const ByteView raw = in.get_raw(sizeof value.metrics);
     if (!raw.empty()) std::memcpy(static_cast<void*>(&value.metrics), raw.data(), raw.size());
     if (value.host.size() > kLongestHost) return invalid_argument("a host's name is too long");
+    value.groups.assign(in.get_count(sizeof(uint64_t)), {});
+    for (GroupCalls& group : value.groups) {
+      group.name = in.get_text();
+      group.completed = in.get<uint64_t>();
+      if (group.name.size() > kLongestGroup) return invalid_argument("a group's name is too long");
+    }
   }
   HVD_RETURN_IF_ERROR(in.finish("a message of the metrics"));
   if (message->kind < MetricsMessageKind::kAsk || message->kind > MetricsMessageKind::kResult) {

@@ -18,11 +18,18 @@
 
 namespace hvd::runtime {
 
+// The number of the last call of a group (docs/groups.md) that is complete.
+struct GroupCalls {
+  std::string name;
+  uint64_t completed;
+};
+
 // The metrics of one rank.
 struct MetricsOfRank {
   int32_t rank = 0;
   std::string host;
   Metrics metrics;
+  std::vector<GroupCalls> groups = {};
 };
 
 enum class MetricsMessageKind : uint8_t { kAsk = 1, kValues = 2, kCollect = 3, kResult = 4 };

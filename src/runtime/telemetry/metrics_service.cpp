@@ -1,6 +1,7 @@
 #include "runtime/telemetry/metrics_service.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/log/log.h"
@@ -33,13 +34,35 @@ std::string rank_labels(int32_t rank, std::string_view host) {
   return cat("rank=\"", rank, "\",host=\"", escape_label(host), "\"");
 }
 
+namespace {
+
+// Groups of one name, such as those of the same ranks without a name, are one sample.
+std::string groups_text(const std::vector<MetricsOfRank>& values) {
+  std::map<std::string, uint64_t> calls;  // by labels
+  for (const MetricsOfRank& value : values) {
+    for (const GroupCalls& group : value.groups) {
+      calls[cat(rank_labels(value.rank, value.host), ",group=\"", escape_label(group.name),
+                "\"")] += group.completed;
+    }
+  }
+  std::string text;
+  if (calls.empty()) return text;
+  put_family(text, "group_calls_total", "counter",
+             "Calls of a group that are complete: the last one has this number.");
+  for (const auto& [labels, number] : calls)
+    put_sample(text, "group_calls_total", labels, cat(number));
+  return text;
+}
+
+}  // namespace
+
 std::string metrics_text(const std::vector<MetricsOfRank>& values) {
   std::vector<LabelledMetrics> all;
   all.reserve(values.size());
   for (const MetricsOfRank& value : values) {
     all.push_back({rank_labels(value.rank, value.host), &value.metrics});
   }
-  return hvd::metrics_text(all);
+  return hvd::metrics_text(all) + groups_text(values);
 }
 
 void MetricsService::ask_rank(const std::shared_ptr<Question>& question) {

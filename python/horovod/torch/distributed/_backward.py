@@ -19,6 +19,8 @@ _engine: Any = torch.autograd.Variable._execution_engine
 
 
 class _Works(threading.local):
+    has_ended = False  # a pass, since the last call
+
     def __init__(self) -> None:
         self.open: Deque[Any] = collections.deque()
 
@@ -49,11 +51,21 @@ def take(work: Any) -> bool:
     return True
 
 
+def takes_step() -> bool:
+    """Returns whether the thread's call that follows is the first one after such a pass: a training step begins
+    with it. DistributedDataParallel gives its buckets no names, by which the runtime would know."""
+    if not _works.has_ended:
+        return False
+    _works.has_ended = False
+    return True
+
+
 def _complete() -> None:
     works = _works.open
     try:
         while works:
             works.popleft().complete()
+            _works.has_ended = True
     finally:  # a signal's handler has raised
         while works:
             works.popleft()._hand_over()

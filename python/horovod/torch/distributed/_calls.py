@@ -12,7 +12,7 @@ import torch
 from horovod import _native, _ops
 from horovod._library import library
 from horovod.torch import _submission
-from horovod.torch.distributed import _tensor_bytes
+from horovod.torch.distributed import _backward, _tensor_bytes
 
 
 class Op(enum.IntEnum):
@@ -105,6 +105,7 @@ def submit(
         counts if counts is None or parts == 1 else [count * parts for count in counts],
         (source, target, keep),
         _nothing,
+        _backward.takes_step(),
     )
     return handle
 
