@@ -17,6 +17,15 @@ from rendezvous_test import ranks_in
 WORKER = BUILD / "tests" / "runtime_worker"
 PROGRAM = ["python3", "/examples/torch_digits.py"]
 POD_USER = 1000
+POD_USER_WORDS = [
+    "setpriv",
+    f"--reuid={POD_USER}",
+    f"--regid={POD_USER}",
+    f"--groups={POD_USER}",
+    "--no-new-privs",
+    "--inh-caps=-all",
+    "--bounding-set=-all",
+]
 
 
 @contextlib.contextmanager
@@ -54,7 +63,7 @@ class Pod:
     """
 
     def __init__(self, name, index, container, token_folder, program=(WORKER, "sum"), image=None):
-        self.log = scratch() / "log"
+        self.name, self.log = name, scratch() / "log"
         (mount,) = [each["mountPath"] for each in container["volumeMounts"] if each["name"] == "token"]
         variables = variables_of(container)
         words = container["command"] + container["args"]
@@ -74,6 +83,7 @@ class Pod:
                 "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                 **variables,
             }
+        self.environment = environment
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [
@@ -86,13 +96,7 @@ class Pod:
                     "-n",
                     "-p",
                     *place,
-                    "setpriv",
-                    f"--reuid={POD_USER}",
-                    f"--regid={POD_USER}",
-                    f"--groups={POD_USER}",
-                    "--no-new-privs",
-                    "--inh-caps=-all",
-                    "--bounding-set=-all",
+                    *POD_USER_WORDS,
                     *words,
                 ],
                 stdin=subprocess.DEVNULL,
@@ -105,6 +109,19 @@ class Pod:
 
     def wait_for(self, words):
         wait_until(lambda: re.search(words, self.log.read_text()), 60, lambda: f"{words!r}\n{self.log.read_text()}")
+
+    def runs(self, *words):
+        """The exit code and the output of a command, as by kubectl exec and by a probe of kubelet."""
+        done = subprocess.run(
+            ["nsenter", "-t", str(host.pid_of(self.name)), "-m", "-u", "-i", "-n", "-p", *POD_USER_WORDS, *words],
+            env=self.environment,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
 
     def ends(self, seconds=60):
         wait_until(lambda: self.process.poll() is not None, seconds, lambda: f"an end\n{self.log.read_text()}")
@@ -154,6 +171,41 @@ def test_the_pods_of_the_indexed_job_add_up():
     job = one(rendered(FOLDER / "base"), "Job")
     (container,) = job["spec"]["template"]["spec"]["containers"]
     pods_add_up(("horovod-0", "horovod-1"), "horovod", container)
+
+
+@world("horovod-0 horovod-1")
+def test_the_launcher_answers_its_probes_and_prometheus_while_it_runs():
+    need_pod_user()
+    job = one(rendered(FOLDER / "overlays" / "metrics"), "Job")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    probe, alive = (container[kind]["exec"]["command"] for kind in ("readinessProbe", "livenessProbe"))
+    expect(probe == alive, alive)
+    before = Inventory()
+    with secret_volume() as folder:
+        give_name("horovod-0", "horovod-0.horovod")
+        pods = [
+            Pod(f"horovod-{index}", index, copy.deepcopy(container), folder, program=("sleep", "600"))
+            for index in range(2)
+        ]
+        wait_until(lambda: pods[0].runs(*probe)[0] == 0, 60, lambda: f"{pods[0].runs(*probe)}{pods[0].log.read_text()}")
+        expect(pods[1].runs(*probe) == (0, ""), pods[1].runs(*probe))
+        # Prometheus comes from elsewhere, and `kubectl exec` into pod 0.
+        scraped = pods[1].runs("curl", "-s", "--max-time", "20", "http://horovod-0.horovod:9400/metrics")
+        expect("horovod_ranks_up" in scraped[1] and 'rank="3"' in scraped[1], scraped)
+        code, said = pods[0].runs("horovodrun", "metrics", "--level", "rank")
+        expect(code == 0 and "horovod_rank_up{" in said, said)
+        launcher = re.search(r'"pid":(\d+)', pods[0].runs("horovodrun", "ps", "--json")[1])[1]
+        pods[0].runs("kill", "-STOP", launcher)
+        code, said = pods[0].runs("timeout", str(container["livenessProbe"]["timeoutSeconds"]), *probe)
+        expect(code == 124, f"the probe of a launcher that is stopped ends with {code}: {said}")
+        pods[0].runs("kill", "-CONT", launcher)
+        pods[0].process.send_signal(signal.SIGCONT)  # nsenter stops with its child
+        pods[0].runs("kill", launcher)
+        code, said = pods[0].ends()
+        expect(code == 143 and "records of jobs" not in said, said)
+        expect(pods[1].ends()[0] != 124, pods[1].ends())
+        expect(pods[0].runs(*probe)[0] == 1, "a launcher that has ended is healthy")
+    before.wait_for_ends()
 
 
 @world("horovod-0 horovod-1")

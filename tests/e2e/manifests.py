@@ -16,7 +16,13 @@ FOLDER = ROOT / "packaging" / "kubernetes"
 MAP = "map"
 QUANTITIES = {"cpu": str, "memory": str, "nvidia.com/gpu": (int, str)}
 NAMED = {"name!": str, "labels": MAP}
-PROBE = {"tcpSocket": {"port!": int}, "periodSeconds": int}
+PROBE = {
+    "tcpSocket": {"port!": int},
+    "exec": {"command!": [str]},
+    "periodSeconds": int,
+    "timeoutSeconds": int,
+    "failureThreshold": int,
+}
 CONTAINER = {
     "name!": str,
     "image!": str,
@@ -28,6 +34,7 @@ CONTAINER = {
     "securityContext": {"allowPrivilegeEscalation": bool, "capabilities": {"drop": [str]}},
     "volumeMounts": [{"name!": str, "mountPath!": str, "readOnly": bool}],
     "readinessProbe": PROBE,
+    "livenessProbe": PROBE,
 }
 VOLUME = {
     "name!": str,
@@ -83,7 +90,9 @@ SCHEMAS = {
         "spec!": {
             "podSelector!": SELECTOR,
             "policyTypes": [("Ingress", "Egress")],
-            "ingress": [{"from": [{"podSelector": SELECTOR}]}],
+            "ingress": [
+                {"from": [{"podSelector": SELECTOR, "namespaceSelector": SELECTOR}], "ports": [{"port!": int}]}
+            ],
         },
     },
     ("batch/v1", "Job"): {"metadata!": NAMED, "spec!": JOB},
@@ -122,6 +131,19 @@ SCHEMAS = {
                 "activeDeadlineSeconds": int,
             },
             "mpiReplicaSpecs!": {"Launcher!": REPLICAS, "Worker!": REPLICAS},
+        },
+    },
+    ("monitoring.coreos.com/v1", "PodMonitor"): {
+        "metadata!": NAMED,
+        "spec!": {
+            "jobLabel": str,
+            "podTargetLabels": [str],
+            "selector!": SELECTOR,
+            "namespaceSelector": {"any": bool, "matchNames": [str]},
+            # The durations of Prometheus.
+            "podMetricsEndpoints!": [
+                {"port!": str, "path": str, "scheme": ("http", "https"), "interval": str, "scrapeTimeout": str}
+            ],
         },
     },
     ("kustomize.config.k8s.io/v1beta1", "Kustomization"): {

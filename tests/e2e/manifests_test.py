@@ -14,7 +14,7 @@ from manifests import FOLDER, faults_of, one, patched, read_all, rendered, templ
 OVERLAYS = sorted(path.parent.name for path in FOLDER.glob("overlays/*/kustomization.yaml"))
 KUBERNETES = os.environ.get("HVD_TEST_KUBERNETES", "")
 # The first words of versions whose objects others than Kubernetes define.
-MANAGERS = ("jobset.x-k8s.io/", "kubeflow.org/", "batch.volcano.sh/")
+MANAGERS = ("jobset.x-k8s.io/", "kubeflow.org/", "batch.volcano.sh/", "monitoring.coreos.com/")
 
 
 def check_indexed_job(things):
@@ -45,8 +45,10 @@ def check_joining_pods(name, spec, subdomain):
     expect(spec["completions"] == spec["parallelism"] == int(variables["PODS"]), "numbers of pods differ")
     first, _, port = variables["LAUNCHER"].partition(":")
     expect(first == f"{name}-0.{subdomain}", f"LAUNCHER is {first}")
-    ports = {each["containerPort"] for each in container["ports"]}
+    ports = {each["containerPort"] for each in container["ports"] if each.get("name") != "metrics"}
     expect(ports == {int(port)} and f"--listen :{port} " in container["args"][0], f"ports {ports}, {port}")
+    expect('--metrics-port "$METRICS"' in container["args"][0], "there is no port of the metrics")
+    check_probes(container, "${METRICS##*:}")
     expect(pod["automountServiceAccountToken"] is False, "the pod has a token of the API server")
     (mount,) = [each for each in container["volumeMounts"] if variables["TOKEN"].startswith(each["mountPath"] + "/")]
     (volume,) = [each for each in pod["volumes"] if each["name"] == mount["name"]]
@@ -55,6 +57,28 @@ def check_joining_pods(name, spec, subdomain):
     expect((spec["backoffLimit"] > 0) == is_elastic, "a pod may start again alone")
     expect(pod["restartPolicy"] == "Never", "a container may start again alone")
     return int(port), subdomain
+
+
+def check_probes(container, port):
+    """Both ask the port of --metrics-port, and one answer that is late ends no pod."""
+    ready, alive = container["readinessProbe"], container["livenessProbe"]
+    expect(ready["exec"] == alive["exec"] and port in ready["exec"]["command"][-1], f"{ready}, {alive}")
+    expect(alive["periodSeconds"] * alive["failureThreshold"] >= 600, f"{alive} ends a job soon")
+
+
+def check_pod_monitor(things):
+    """It selects pods of the job, by the port at which their launcher serves the metrics, and they admit it."""
+    job, policy, monitor = (one(things, kind) for kind in ("Job", "NetworkPolicy", "PodMonitor"))
+    labels = dict(monitor["spec"]["selector"]["matchLabels"])
+    expect(labels.pop("batch.kubernetes.io/job-completion-index") == "0", "a pod without a launcher is scraped")
+    template = job["spec"]["template"]
+    expect(labels.items() <= template["metadata"]["labels"].items(), f"{labels} selects no pod")
+    (container,) = template["spec"]["containers"]
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    (port,) = [each["containerPort"] for each in container["ports"] if each.get("name") == endpoint["port"]]
+    expect(variables_of(container)["METRICS"] == f"0.0.0.0:{port}", container["env"])
+    expect("--metrics-insecure" in container["args"], container["args"])
+    expect(policy["spec"]["ingress"][-1]["ports"] == [{"port": port}], policy)
 
 
 def check_job_set(things):
@@ -84,7 +108,13 @@ def test_each_field_of_the_manifests_is_one_of_kubernetes():
         expect(not (faults := faults_of(thing)), faults)
     check_indexed_job(base)
     check_job_set(others[:2])
+    (launcher,) = others[2]["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"]
+    expect("--metrics-port 9400" in " ".join(launcher["command"]), launcher["command"])
+    check_probes(launcher, "9400")
     volcano = others[-1]["spec"]
+    (launcher,) = volcano["tasks"][0]["template"]["spec"]["containers"]
+    expect("--metrics-port 9400 " in launcher["args"][0], launcher["args"])
+    check_probes(launcher, "9400")
     expect(volcano["minAvailable"] == sum(task["replicas"] for task in volcano["tasks"]), "pods do not start together")
 
 
@@ -103,6 +133,8 @@ def test_overlays_change_what_is_there():
         for thing in things:
             expect(not (faults := faults_of(thing)), f"{name}: {faults}")
         check_indexed_job(things)
+        if name == "metrics":
+            check_pod_monitor(things)
         # Each volume is one of the pod's, and a script of a volume is where the container has that volume.
         pod = one(things, "Job")["spec"]["template"]["spec"]
         (container,) = pod["containers"]
@@ -116,6 +148,7 @@ def test_faults_of_manifests_are_found():
     (mpi_job,) = read_all(FOLDER / "mpijob.yaml")
     (volcano,) = read_all(FOLDER / "volcano.yaml")
     job_set = one(read_all(FOLDER / "jobset.yaml"), "JobSet")
+    (monitor,) = read_all(FOLDER / "overlays/metrics/podmonitor.yaml")
 
     def fault(thing, path, value):
         found = faults_of(patched(thing, yaml.safe_dump([{"op": "add", "path": path, "value": value}])))
@@ -133,6 +166,9 @@ def test_faults_of_manifests_are_found():
     expect("is not a field" in fault(job_set, "/spec/network/subDomain", "x"), "a misspelt field of a set")
     expect("is not a field" in fault(volcano, "/spec/plugins/ssl", []), "an unknown plugin")
     expect("not one of" in fault(volcano, "/spec/policies/0/action", "AbortAll"), "an unknown action")
+    expect("is not a field" in fault(monitor, "/spec/podMetricsEndpoint", []), "a misspelt field of a monitor")
+    expect("of another type" in fault(monitor, "/spec/podMetricsEndpoints/0/port", 9400), "a number of a port")
+    expect("is not a field" in fault(mpi_job, "/spec/runPolicy/ttlSecondsAfterFinish", 1), "a misspelt time to live")
     for name in ("queue-name", "priority-class"):
         labelled = patched(job_set, f"[{{op: add, path: /metadata/labels, value: {{kueue.x-k8s.io/{name}: q}}}}]")
         expect(not faults_of(labelled), labelled)
@@ -161,7 +197,7 @@ def objects_of_kubernetes():
     """The objects of all manifests that Kubernetes itself has; of the others the Jobs and pods that their managers
     make."""
     for folder in [FOLDER / "base", *(FOLDER / "overlays" / name for name in OVERLAYS)]:
-        yield from rendered(folder)
+        yield from (thing for thing in rendered(folder) if not thing["apiVersion"].startswith(MANAGERS))
     for path in sorted(FOLDER.glob("*.yaml")):
         for thing in read_all(path):
             if not thing["apiVersion"].startswith(MANAGERS):
