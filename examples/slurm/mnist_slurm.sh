@@ -1,17 +1,23 @@
 #!/bin/bash -e
 #SBATCH --job-name=mnist
 #SBATCH --nodes=2
-#SBATCH --ntasks-per-node=4
-#SBATCH --gpus-per-node=4
+#SBATCH --ntasks-per-node=2
 #SBATCH --time=00:30:00
 #SBATCH -o %x-%j.out
+# With GPUs, one for each task, remove the first # of the next line. Slurm refuses it on a cluster without GPUs.
+##SBATCH --gpus-per-node=2
 
-# From this folder, in a login shell that knows the modulefiles:
-#   module use $PWD/modulefiles
-#   sbatch mnist_slurm.sh
-N=$SLURM_JOB_NUM_NODES
-echo "mnist on $N nodes: $SLURM_JOB_NODELIST"
+# From this folder: sbatch mnist_slurm.sh
+# python3 is that of the shell which submits the script. It needs PyTorch, and horovod, or a module that has horovod: in a
+# login shell that knows modules, `module use $PWD/modulefiles` offers the one of this folder.
+echo "mnist on $SLURM_JOB_NUM_NODES nodes: $SLURM_JOB_NODELIST"
 
-module load Horovod
+if [[ $(type -t module) == function ]] && module is-avail Horovod 2>/dev/null; then
+  module load Horovod
+fi
 
-srun --mpi=pmix python train_mnist.py
+# Without Slurm's plugin for PMIx, ranks find each other by the variables of the step.
+mpi=()
+if srun --mpi=list 2>&1 | grep -qw pmix; then mpi=(--mpi=pmix); fi
+
+srun "${mpi[@]}" python3 train_mnist.py

@@ -107,14 +107,18 @@ def test_the_script_of_the_examples():
             f"""set -e
             {PYTHON} -m venv --without-pip --system-site-packages ~/venv
             . ~/venv/bin/activate
-            export HOROVOD_PREFIX=/etc/horovod
             cd examples/slurm
+            PYTHONPATH=/etc/horovod/lib/python3/dist-packages sbatch --wait -J plain mnist_slurm.sh
             module use $PWD/modulefiles
-            sbatch --wait mnist_slurm.sh""",
+            export HOROVOD_PREFIX=/etc/horovod
+            sed 's/^##SBATCH/#SBATCH/; $i env | grep -q ^CUDA_VISIBLE_DEVICES=0,1' mnist_slurm.sh >gpus.sh
+            sbatch --wait -J gpus gpus.sh""",
         )
-        out = printed(user)
-        expect("mnist on 2 nodes: a,b" in out or "mnist on 2 nodes: [a-b]" in out, out)
-        expect("epoch 2: loss" in out and "on 8 processes" in out, f"{said}\n{out}")
+        for name in ("plain", "gpus"):
+            (path,) = PLACES[user].rglob(f"{name}-*.out")
+            out = path.read_text()
+            expect("mnist on 2 nodes: a,b" in out or "mnist on 2 nodes: [a-b]" in out, out)
+            expect("epoch 2: loss" in out and "on 4 processes" in out, f"{said}\n{name}: {out}")
         before.wait_for_ends(60)
 
 
