@@ -197,6 +197,7 @@ def test_the_resolver_takes_what_is_in_the_folder_of_its_file():
 
 @world("a", "--bare")
 def test_uv_locks_a_project():
+    """Also by the command of docs/uv-pipx-conda.md."""
     if not INSTALLERS:
         raise Skip("HVD_TEST_INSTALLERS names no Python that has uv")
     uv = pathlib.Path(INSTALLERS).parent
