@@ -1,9 +1,11 @@
 #!/usr/bin/python3 -B
 """`horovodrun metrics`, --metrics-file and --metrics-port: what ranks count and use, without asking them."""
 
+import contextlib
 import json
 import shutil
 import socket
+import urllib.parse
 import urllib.request
 
 from harness import *
@@ -185,7 +187,10 @@ def test_rank_0_shows_a_job_of_another_launcher():
         flags = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", 3, PYTHON, "-c")
         variables = {"HOROVOD_METRICS_PORT": str(port)}
         refused = Job(
-            *flags, "import horovod.numpy as hvd; hvd.init()", program=mpirun, environment=clean_environment(**variables)
+            *flags,
+            "import horovod.numpy as hvd; hvd.init()",
+            program=mpirun,
+            environment=clean_environment(**variables),
         )
         refused.ends_with(0)
         expect(refused.err.count("metrics are not served at HOROVOD_METRICS_PORT=") == 1, refused.describe())
@@ -210,6 +215,129 @@ def test_rank_0_shows_a_job_of_another_launcher():
     (folder / "stop").touch()
     job.ends_with(0)
     expect(not file.exists() and "Traceback" not in job.err, job.describe())
+
+
+STEPS = """
+import time
+import numpy
+import horovod.numpy as hvd
+hvd.init()
+for _ in range(6000):
+    hvd.grouped_allreduce([numpy.ones(1000), numpy.ones(10)], name="gradients")
+    time.sleep(0.01 + 0.01 * hvd.rank())
+"""
+# Seconds between two scrapes: those of docs/metrics.md, and the default of Prometheus.
+SCRAPES = (15, 60)
+# As dcgm-exporter prints them; there is no GPU here.
+OF_GPUS = "".join(
+    f'DCGM_FI_DEV_{name}{{gpu="0",UUID="GPU-0",device="nvidia0",modelName="none",Hostname="a"}} 1\n'
+    for name in ("GPU_UTIL", "FB_USED", "POWER_USAGE")
+)
+
+
+@contextlib.contextmanager
+def prometheus(recordings):
+    """A function that asks Prometheus for a query at a time, over (time, metrics) in the order of time."""
+    folder = scratch()
+    with open(folder / "recorded", "w") as file:
+        for at, text in recordings:
+            file.writelines(f"{line} {at}\n" for line in text.splitlines() if not line.startswith("#"))
+        file.write("# EOF\n")
+    made = subprocess.run(
+        ["promtool", "tsdb", "create-blocks-from", "openmetrics", "recorded", "data"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    expect(made.returncode == 0, made)
+    (folder / "prometheus.yml").write_text("{}")
+    log = folder / "log"
+    with open(log, "w") as file:
+        server = subprocess.Popen(
+            [
+                "prometheus",
+                "--config.file=prometheus.yml",
+                "--storage.tsdb.path=data",
+                "--web.listen-address=127.0.0.1:0",
+            ],
+            cwd=folder,
+            stdout=file,
+            stderr=file,
+        )
+    try:
+        found = wait_until(
+            lambda: (
+                re.search(r'msg="Listening on" address=(\S+)', log.read_text())
+                if "ready to receive" in log.read_text()
+                else None
+            ),
+            60,
+            log.read_text,
+        )
+
+        def ask_for(query, at):
+            words = urllib.parse.urlencode({"query": query, "time": at})
+            answer = json.loads(get(f"http://{found[1]}/api/v1/query?{words}", timeout=20).read())
+            return answer["data"]["result"]
+
+        yield ask_for
+    finally:
+        server.kill()
+        server.wait()
+
+
+def as_grafana_asks(query, scrape):
+    """A query of the board, for all jobs and hosts of a source with this scrape interval."""
+    return query.replace("$__rate_interval", f"{4 * scrape}s").replace("$job", ".*").replace("$host", ".*")
+
+
+def test_prometheus_answers_each_query_of_the_board_at_scrapes_of_15_and_60_s():
+    """The metrics of a job, scraped six times, are recorded as if the scrapes were 15 s or 60 s apart."""
+    if not shutil.which("prometheus") or not shutil.which("promtool"):
+        raise Skip("there is no prometheus: packaging/packages-test.txt names it")
+    state = scratch() / "state"
+    environment = clean_environment(HOROVOD_STATE_DIR=str(state))
+    job = Job("-np", 2, "--metrics-port", 0, "--metrics-level", "rank", PYTHON, "-c", STEPS, environment=environment)
+    (file,) = wait_until(lambda: list(state.glob("*.metrics.json")), 60, job.describe)
+    ((target,),) = (group["targets"] for group in json.loads(file.read_text()))
+    texts = []
+
+    def scrape():
+        text = get(f"http://{target}/metrics", timeout=20).read().decode()
+        if "horovod_step_age_seconds{" in text:
+            texts.append(text + OF_GPUS)
+        return len(texts) == 6
+
+    wait_until(scrape, 90, job.describe, interval=1.05)  # an answer is kept for a second
+    job.signal(signal.SIGINT)
+    job.wait()
+    board = json.loads((ROOT / "examples/grafana/horovod.json").read_text())
+    queries = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+    alerts = re.findall(r"\bhorovod_\w+", (ROOT / "examples/grafana/alerts.yml").read_text())
+    expect(len(queries) > 25 and len(alerts) > 7, queries)
+    end = int(time.time()) - 60
+    recordings = {
+        scrape: [(end - scrape * (6 - n) - 3600 * (scrape == 60), text) for n, text in enumerate(texts)]
+        for scrape in SCRAPES
+    }
+    with prometheus(sorted(sum(recordings.values(), []))) as ask_for:
+        for scrape, recording in recordings.items():
+            at = recording[-1][0] + scrape // 3  # a query comes between two scrapes
+            for query in queries:
+                asked = as_grafana_asks(query, scrape)
+                answers = ask_for(asked, at)
+                expect(
+                    answers and all(each["value"][1] != "NaN" for each in answers), f"{scrape} s: {asked}: {answers}"
+                )
+            for name in alerts:
+                expect(ask_for(name, at), f"{scrape} s: there is no {name}")
+        # The second rank is the late one.
+        (lateness,) = [query for query in queries if "waited" in query]
+        late = ask_for(as_grafana_asks(lateness, scrape), at)
+        late = {each["metric"]["rank"]: float(each["value"][1]) for each in late}
+        expect(late["1"] > late["0"] == 0, late)
 
 
 if __name__ == "__main__":
