@@ -78,10 +78,12 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
                host_preparation_.on_reaped(pid, status);
                executions_.on_reaped(pid, status);
                inspections_.on_reaped(pid, status);
+               metrics_.on_reaped(pid, status);
              }),
       inspections_(
           loop_, ranks_, [this](const Message& message) { outbox_.put(message); },
           [this] { return agent_folders(job_.agent_dir, executable_path(), environment_); }),
+      metrics_(loop_, ranks_, [this](const Message& message) { outbox_.put(message); }),
       host_preparation_(
           loop_, [this](const Message& message) { outbox_.put(message); },
           [this] { return transfer_network(); }),
@@ -476,7 +478,7 @@ void Agent::execute(const Signal& order) {
 
 void Agent::execute(const Inspect& question) {
   if (InspectDetail{question.detail} == InspectDetail::kMetrics) {
-    outbox_.put(Inspected{question.number, encode(ranks_.metrics())});
+    metrics_.begin(question);
   } else {
     inspections_.begin(question);
   }

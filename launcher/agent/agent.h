@@ -21,6 +21,7 @@
 #include "launcher/agent/preflight/reachability.h"
 #include "launcher/agent/ranks/executions.h"
 #include "launcher/agent/ranks/independence.h"
+#include "launcher/agent/ranks/metrics_answers.h"
 #include "launcher/agent/ranks/ranks.h"
 #include "launcher/agent/ranks/staging.h"
 #include "launcher/agent/stacks/inspections.h"
@@ -101,7 +102,7 @@ class Agent {
   void finish(bool is_given_up);
   // The members that wait for a time of their own, each with deadline() and on_deadline().
   auto timers() {
-    return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, inspections_, link_,
+    return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, inspections_, metrics_, link_,
                     host_preparation_.transfer());
   }
   Deadline next_deadline();
@@ -116,6 +117,7 @@ class Agent {
   Executions executions_;
   Ranks ranks_;
   Inspections inspections_;
+  MetricsAnswers metrics_;
   HostPreparation host_preparation_;
   MasterPortReservation master_port_;
   ReachabilityTest reachability_;

@@ -54,8 +54,9 @@ constexpr std::array kUsage = {
                          &ProcessUsage::resident_bytes},
     Sample<ProcessUsage>{"threads", "gauge", "Threads of the ranks' processes.",
                          &ProcessUsage::threads},
-    Sample<ProcessUsage>{"processes", "gauge", "Processes of the ranks.",
-                         &ProcessUsage::processes}};
+    Sample<ProcessUsage>{"processes", "gauge", "Processes of the ranks.", &ProcessUsage::processes},
+    Sample<ProcessUsage>{"gpu_bytes", "gauge", "Memory of the ranks' processes on GPUs.",
+                         &ProcessUsage::gpu_bytes}};
 
 // One job, host or rank in a family of samples.
 struct Part {
@@ -118,6 +119,7 @@ void forget_present(HostMetrics& host) {
   for (RankMetrics& rank : host.ranks) {
     rank.counts.pending = 0;
     rank.usage.resident_bytes = rank.usage.threads = rank.usage.processes = 0;
+    rank.usage.gpu_bytes = 0;
   }
 }
 
@@ -214,6 +216,10 @@ std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
 std::string JobMetrics::about_unread(const HostTable& hosts, const JobStates& states) {
   for (size_t i = 0; i < hosts_.size() && !has_notified_; ++i) {
     if (!hosts_[i].last) continue;
+    if (const std::string& remark = hosts_[i].last->remark; !remark.empty()) {
+      has_notified_ = true;
+      return cat("host ", hosts.host(static_cast<int>(i)).name(), ": ", printable(remark));
+    }
     for (const RankMetrics& rank : hosts_[i].last->ranks) {
       const int number = states.rank_of(rank.rank);
       if (number < 0 || rank.has_joined == 0 || rank.has_counters != 0) continue;

@@ -29,7 +29,7 @@ class JobMetrics {
   // `answers`: by host, as Inspected::text; empty where none came in time.
   void take(const std::vector<std::string>& answers);
   std::string text(const HostTable& hosts, const JobStates& states, MetricsLevel level) const;
-  // A rank that counts where its agent cannot read: a sentence about it, the first time; else empty.
+  // Something that an agent cannot read, such as the counts of a rank: a sentence about it, the first time; else empty.
   std::string about_unread(const HostTable& hosts, const JobStates& states);
 
  private:

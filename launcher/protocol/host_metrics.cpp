@@ -35,6 +35,7 @@ std::string encode(const HostMetrics& metrics) {
   out.put_raw(std::as_bytes(std::span(&metrics.sum, 1)));
   put(out, metrics.step_age);
   put(out, metrics.ranks);
+  out.put_text(metrics.remark);
   return std::string(as_text(out.view()));
 }
 
@@ -45,6 +46,7 @@ Result<HostMetrics> decode_host_metrics(std::string_view bytes) {
   if (!raw.empty()) std::memcpy(static_cast<void*>(&metrics.sum), raw.data(), raw.size());
   get(in, metrics.step_age);
   get(in, metrics.ranks);
+  metrics.remark = in.get_text();
   HVD_RETURN_IF_ERROR(in.finish("the metrics of a host"));
   return metrics;
 }

@@ -23,9 +23,11 @@ struct ProcessUsage {
   uint64_t resident_bytes = 0;
   uint64_t threads = 0;
   uint64_t processes = 0;
+  uint64_t gpu_bytes = 0;  // memory on GPUs, as nvidia-smi shows it
   static auto fields(auto& m) {
     return std::tie(m.cpu_microseconds, m.run_delay_microseconds, m.minor_faults, m.major_faults,
-                    m.read_bytes, m.written_bytes, m.resident_bytes, m.threads, m.processes);
+                    m.read_bytes, m.written_bytes, m.resident_bytes, m.threads, m.processes,
+                    m.gpu_bytes);
   }
 };
 
@@ -48,10 +50,12 @@ struct RankMetrics {
   RankActivity activity = RankActivity::kEnded;
   uint8_t has_joined = 0;    // it has called hvd.init()
   uint8_t has_counters = 0;  // its agent can read them
+  int32_t gpu_percent = -1;  // of the time in which its busiest GPU computed; -1: none, or unknown
   RankCounts counts{};
   ProcessUsage usage{};
   static auto fields(auto& m) {
-    return std::tie(m.rank, m.activity, m.has_joined, m.has_counters, m.counts, m.usage);
+    return std::tie(m.rank, m.activity, m.has_joined, m.has_counters, m.gpu_percent, m.counts,
+                    m.usage);
   }
 };
 
@@ -60,6 +64,7 @@ struct HostMetrics {
   // Milliseconds since the last training step of any rank; -1: none has ended a step.
   int64_t step_age = -1;
   std::vector<RankMetrics> ranks;
+  std::string remark;  // what the agent cannot show: a sentence without the host's name; or empty
 };
 
 std::string encode(const HostMetrics& metrics);

@@ -162,6 +162,53 @@ def test_prometheus_finds_a_port_that_stays_over_restarts():
     one_sentence(refused, "other machines can reach --metrics-port 0.0.0.0:0: .* --metrics-insecure")
 
 
+def gpu_tool(script):
+    """A folder with a program in nvidia-smi's place, and the environment of a job that finds it."""
+    folder = scratch()
+    (folder / "nvidia-smi").write_text(script)
+    (folder / "nvidia-smi").chmod(0o755)
+    return folder, clean_environment(PATH=f"{folder}:{os.environ['PATH']}")
+
+
+def test_the_memory_of_ranks_on_gpus():
+    """With a program that writes what nvidia-smi writes: no GPU is needed."""
+    folder, environment = gpu_tool(
+        '''#!/bin/sh
+case $1 in
+--query-gpu=*) printf 'GPU-a, 97\nGPU-b, [N/A]\n' ;;
+*) cat "${0%/*}/processes" ;;
+esac
+'''
+    )
+    (folder / "processes").touch()
+    job = Job("-np", 2, "sh", "-c", "echo pid $$; sleep 600; true", environment=environment)
+    job.wait_for("pid ", 2, 60)
+    pids = dict(re.findall(r"\[([01])\]<stdout>:pid ([0-9]+)", job.out))
+    (folder / "processes").write_text(f"GPU-a, {pids['1']}, 1024\nGPU-b, {pids['1']}, 1\nGPU-a, 1, 77\nfoo, bar, baz\n")
+    found = metrics_of(job, "rank")
+    expect(found['horovod_rank_gpu_bytes{host="localhost",rank="1"}'] == 1025 << 20, found)
+    expect(found["horovod_job_gpu_bytes"] == 1025 << 20, found)
+    job.signal(signal.SIGINT)
+    job.wait()
+
+
+def test_an_nvidia_smi_that_hangs_is_one_sentence():
+    folder, environment = gpu_tool("#!/bin/sh\necho $$ >>${0%/*}/asked\nexec sleep 600\n")
+    job = Job("-np", 1, "sh", "-c", "echo ready; exec sleep 600", environment=environment)
+    job.wait_for("ready", 1, 60)
+    for _ in range(2):
+        expect(metrics_of(job, "summary")["horovod_job_gpu_bytes"] == 0, "no GPU is known")  # in time
+    time.sleep(3.5)
+    for _ in range(2):
+        metrics_of(job, "summary")
+    expect(job.err.count("nvidia-smi has not answered for 3 s") == 1, job.describe())
+    asked = (folder / "asked").read_text().split()
+    expect(len(asked) == 1 and not os.path.exists(f"/proc/{asked[0]}"), asked)
+    job.signal(signal.SIGINT)
+    job.wait()
+    job.leaves_nothing()
+
+
 LOOPS = """
 import os, time
 import numpy

@@ -46,7 +46,7 @@ void RankMeters::on_joined(int rank) {
   }
 }
 
-HostMetrics RankMeters::read(const std::vector<pid_t>& pids) {
+HostMetrics RankMeters::read(const std::vector<pid_t>& pids, const GpuUse& gpus) {
   HostMetrics host;
   const std::vector<ProcessEntry> all = processes_below(::getpid());
   for (size_t i = 0; i < ranks_.size(); ++i) {
@@ -54,6 +54,10 @@ HostMetrics RankMeters::read(const std::vector<pid_t>& pids) {
     const auto tree = pids[i] > 0 ? tree_of(pids[i], all) : std::vector<ProcessEntry>();
     rank.activity = activity_of(tree);
     advance(rank.usage, usage_of(tree));
+    std::vector<pid_t> processes;
+    for (const ProcessEntry& process : tree) processes.push_back(process.pid);
+    rank.usage.gpu_bytes = gpus.bytes_of(processes);
+    rank.gpu_percent = gpus.percent_of(processes);
     if (const auto page = pages_ ? pages_->read(i) : std::nullopt) {
       rank.has_counters = 1;
       rank.counts = counts_of(page->metrics);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/metrics/metrics_page.h"
+#include "launcher/agent/ranks/gpu_use.h"
 #include "launcher/protocol/host_metrics.h"
 
 namespace hvd::launcher {
@@ -23,7 +24,7 @@ class RankMeters {
   // The rank has called hvd.init().
   void on_joined(int rank);
   // `pids`: by index the process of each rank; -1 when it does not run. Ranks that have ended keep their counts.
-  HostMetrics read(const std::vector<pid_t>& pids);
+  HostMetrics read(const std::vector<pid_t>& pids, const GpuUse& gpus);
 
  private:
   std::optional<MetricsPages> pages_;

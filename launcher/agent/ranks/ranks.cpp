@@ -184,10 +184,17 @@ std::vector<Ranks::Snapshot> Ranks::snapshots(InspectDetail detail) {
   return snapshots;
 }
 
-HostMetrics Ranks::metrics() {
+HostMetrics Ranks::metrics(const GpuUse& gpus) {
   std::vector<pid_t> pids;
   for (const auto& rank : ranks_) pids.push_back(rank->pid);
-  return meters_.read(pids);
+  return meters_.read(pids, gpus);
+}
+
+const RankCommand* Ranks::any_command() const {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i]->pid > 0) return &commands_[i];
+  }
+  return nullptr;
 }
 
 const RankCommand* Ranks::command_of(int rank) const {

@@ -17,6 +17,7 @@
 #include "launcher/agent/host/process_snapshot.h"
 #include "launcher/agent/link/outbox.h"
 #include "launcher/agent/ranks/end_signals.h"
+#include "launcher/agent/ranks/gpu_use.h"
 #include "launcher/agent/ranks/rank_meters.h"
 #include "launcher/agent/ranks/rank_process.h"
 #include "launcher/protocol/protocol.h"
@@ -70,9 +71,11 @@ class Ranks {
   };
   std::vector<Snapshot> snapshots(InspectDetail detail);
   // Returns the counts of all ranks, and what their processes have used.
-  HostMetrics metrics();
+  HostMetrics metrics(const GpuUse& gpus);
   // Returns the command of a running rank, else null.
   const RankCommand* command_of(int rank) const;
+  // The same of any rank that runs.
+  const RankCommand* any_command() const;
   // The process of a rank that runs, or -1.
   pid_t running_process() const;
   // Returns the rank that has this process or is its ancestor.

@@ -1,0 +1,44 @@
+// Asks nvidia-smi what processes use of this host's GPUs: while somebody looks, and every 5 s at most. A program that
+// does not answer is asked again after a minute. MetricsAnswers owns it. Lives on the agent's loop.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "launcher/agent/ranks/gpu_use.h"
+#include "launcher/agent/ranks/helper_command.h"
+#include "launcher/agent/ranks/rank_process.h"
+#include "net/event_loop.h"
+
+namespace hvd::launcher {
+
+class GpuMeter {
+ public:
+  explicit GpuMeter(net::EventLoop& loop) : loop_(loop) {}
+
+  // Asks unless the last answer is recent, or this host has no nvidia-smi. `like`: how ranks are started.
+  void look(const RankCommand& like);
+  bool is_asking() const { return asked_ != nullptr && limit_.time() != Deadline::never().time(); }
+  const GpuUse& use() const { return use_; }
+  // Why nothing is known of GPUs that the host may have: a sentence without the host's name; or empty.
+  const std::string& why() const { return why_; }
+
+  // Call for every reaped process that is not a rank.
+  void on_reaped(pid_t pid, int status);
+  Deadline deadline() const { return limit_; }
+  void on_deadline();
+
+ private:
+  void take(const HelperCommandOutcome& outcome);
+
+  net::EventLoop& loop_;
+  std::unique_ptr<HelperCommand> asked_,
+      ended_;  // the one that ended may not be destroyed by the call that it makes
+  Deadline limit_ = Deadline::never();
+  Deadline next_ = Deadline::after_seconds(0);  // the next question
+  GpuUse use_;
+  std::string why_;
+};
+
+}  // namespace hvd::launcher

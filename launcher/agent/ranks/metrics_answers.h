@@ -1,0 +1,38 @@
+// Answers the launcher's questions about what ranks have counted and used. An answer waits for nvidia-smi, on a host that
+// has it, for half a second at most. The agent owns it. Lives on the agent's loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/clock.h"
+#include "launcher/agent/ranks/gpu_meter.h"
+#include "launcher/agent/ranks/ranks.h"
+#include "launcher/protocol/protocol.h"
+#include "net/event_loop.h"
+
+namespace hvd::launcher {
+
+class MetricsAnswers {
+ public:
+  // `ranks` outlives this object. `send` takes Inspected.
+  MetricsAnswers(net::EventLoop& loop, Ranks& ranks, std::function<void(const Message&)> send)
+      : ranks_(ranks), send_(std::move(send)), gpus_(loop) {}
+
+  void begin(const Inspect& question);
+  void on_reaped(pid_t pid, int status);
+  Deadline deadline() const;
+  void on_deadline();
+
+ private:
+  void answer();
+
+  Ranks& ranks_;
+  const std::function<void(const Message&)> send_;
+  GpuMeter gpus_;
+  std::vector<uint32_t> waiting_;  // numbers of questions
+  Deadline limit_ = Deadline::never();
+};
+
+}  // namespace hvd::launcher
