@@ -102,8 +102,8 @@ class Agent {
   void finish(bool is_given_up);
   // The members that wait for a time of their own, each with deadline() and on_deadline().
   auto timers() {
-    return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, inspections_, metrics_, link_,
-                    host_preparation_.transfer());
+    return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, inspections_, metrics_,
+                    link_, host_preparation_.transfer());
   }
   Deadline next_deadline();
 

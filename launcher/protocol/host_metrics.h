@@ -64,7 +64,7 @@ struct HostMetrics {
   // Milliseconds since the last training step of any rank; -1: none has ended a step.
   int64_t step_age = -1;
   std::vector<RankMetrics> ranks;
-  std::string remark;  // what the agent cannot show: a sentence without the host's name; or empty
+  std::string remark;  // about what the agent cannot show, without the host's name; or empty
 };
 
 std::string encode(const HostMetrics& metrics);

@@ -118,7 +118,7 @@ def _has_begun() -> None:
     if "HOROVOD_METRICS_FILE" in os.environ or "HOROVOD_METRICS_PORT" in os.environ:
         from horovod import _metrics_export
 
-        _metrics_export.start()
+        _metrics_export.start(after_shutdown)
 
 
 def _meet(rendezvous: Any) -> None:

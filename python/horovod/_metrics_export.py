@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Tuple
 
-from horovod import __version__, _basics, _identity, _observation
+from horovod import __version__, _identity, _observation
 
 _SECONDS = 15  # between two versions of the file
 _CLIENT_SECONDS = 10
@@ -23,14 +23,15 @@ _JOB_IDS = ("HOROVOD_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID", "TORCHELASTIC_RUN_ID"
 _LARGEST = ("horovod_steps_total",)
 
 
-def start() -> None:
-    """Starts what the variables ask for. Prints one sentence about what cannot be had; the job runs without it."""
+def start(after_shutdown: Callable[[Callable[[], None]], None]) -> None:
+    """Starts what the variables ask for, and passes what ends it to `after_shutdown`. Prints one sentence about what
+    cannot be had; the job runs without it."""
     file, port = os.environ.get("HOROVOD_METRICS_FILE", ""), os.environ.get("HOROVOD_METRICS_PORT", "")
     if not (file or port) or _identity.rank() != 0 or os.environ.get("HOROVOD_METRICS_PAGE"):
         return
     ends: List[Callable[[], None]] = []
     if file and os.path.lexists(file) and (os.path.islink(file) or not os.path.isfile(file)):
-        _say(f"metrics are not written: HOROVOD_METRICS_FILE={file!r} is no regular file, which a new one could replace")
+        _say(f"metrics are not written: HOROVOD_METRICS_FILE={file!r} is no regular file, which can be replaced")
     elif file:
         ends.append(_File(os.path.abspath(file)).end)
     if port:
@@ -45,7 +46,7 @@ def start() -> None:
             for function in ends:
                 function()
 
-    _basics.after_shutdown(end)
+    after_shutdown(end)
 
 
 def _say(sentence: str) -> None:

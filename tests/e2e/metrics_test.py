@@ -173,12 +173,12 @@ def gpu_tool(script):
 def test_the_memory_of_ranks_on_gpus():
     """With a program that writes what nvidia-smi writes: no GPU is needed."""
     folder, environment = gpu_tool(
-        '''#!/bin/sh
+        """#!/bin/sh
 case $1 in
 --query-gpu=*) printf 'GPU-a, 97\nGPU-b, [N/A]\n' ;;
 *) cat "${0%/*}/processes" ;;
 esac
-'''
+"""
     )
     (folder / "processes").touch()
     job = Job("-np", 2, "sh", "-c", "echo pid $$; sleep 600; true", environment=environment)
@@ -233,12 +233,8 @@ def test_rank_0_shows_a_job_of_another_launcher():
         port = taken.getsockname()[1]
         flags = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", 3, PYTHON, "-c")
         variables = {"HOROVOD_METRICS_PORT": str(port)}
-        refused = Job(
-            *flags,
-            "import horovod.numpy as hvd; hvd.init()",
-            program=mpirun,
-            environment=clean_environment(**variables),
-        )
+        program = "import horovod.numpy as hvd; hvd.init()"
+        refused = Job(*flags, program, program=mpirun, environment=clean_environment(**variables))
         refused.ends_with(0)
         expect(refused.err.count("metrics are not served at HOROVOD_METRICS_PORT=") == 1, refused.describe())
     variables["HOROVOD_METRICS_FILE"] = str(file)

@@ -1,4 +1,4 @@
-// What processes use of this host's GPUs, as text of nvidia-smi and as values. Pure; the parser accepts any text.
+// The use of this host's GPUs by processes, as text of nvidia-smi and as values. Pure; the parser accepts any text.
 #pragma once
 
 #include <sys/types.h>
@@ -22,7 +22,7 @@ struct GpuUse {
 
   // The memory of these processes, on all GPUs.
   uint64_t bytes_of(const std::vector<pid_t>& pids) const;
-  // Of the busiest GPU that one of them uses; -1: they use none, or it is unknown.
+  // The percentage of the busiest GPU that one of them uses; -1: they use none, or it is unknown.
   int percent_of(const std::vector<pid_t>& pids) const;
 };
 

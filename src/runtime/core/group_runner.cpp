@@ -218,7 +218,7 @@ void GroupRunner::finish(Group& group) {
   group.calls.pop_front();
   ++group.completed;
   call->planned = true;
-  note_meeting(group, *call);
+  note_wait(group, *call);
   const Status status = group.checked.is_same ? Status() : difference(group);
   group.checked.records.clear();
   parts_.sink->complete(call, status);
@@ -226,7 +226,7 @@ void GroupRunner::finish(Group& group) {
 }
 
 // The members have met as ranks that agree on a name do (PlanApplication).
-void GroupRunner::note_meeting(const Group& group, const Submission& call) {
+void GroupRunner::note_wait(const Group& group, const Submission& call) {
   const auto waited = group.checked.met - call.since;
   parts_.instruments->metrics->agreed(waited);
   if (call.group.begins_step) {

@@ -72,7 +72,7 @@ class GroupRunner {
   void begin(Group& group);
   std::vector<int64_t> counts_of(const Group& group, const Submission& call) const;
   void finish(Group& group);
-  void note_meeting(const Group& group, const Submission& call);
+  void note_wait(const Group& group, const Submission& call);
   void end_trace(Group& group);
   Status difference(const Group& group) const;
   void fail_calls(Group& group, const Status& why);
