@@ -199,7 +199,9 @@ environments() {
     # packaging/wheel.sh needs these.
     environment release build scikit-build-core wheel auditwheel abi3audit check-wheel-contents twine
     horovod_environment
-    environment headers nvidia-nccl-cu12 nvidia-cuda-runtime-cu12 oneccl-devel==2021.16.2 --no-deps
+    # Headers of CUDA that those of its runtime include come with its compiler and its C++ library.
+    environment headers nvidia-nccl-cu12 nvidia-cuda-runtime-cu12 nvidia-cuda-nvcc-cu12 nvidia-cuda-cccl-cu12 \
+      oneccl-devel==2021.16.2 --no-deps
   fi
 }
 
