@@ -7,7 +7,8 @@
 #   --python PYTHON   has what packaging/wheel.sh needs (default: python3)
 #   --build FOLDER    take the Debian packages and the tarball from this build, compile nothing, make no wheel
 #                     and no image
-#   --only STEPS      some of: tree docs build tarball debian wheel image recipes sbom abi notes sums install, with commas
+#   --only STEPS      some of: tree docs build tarball debian wheel aarch64 image recipes sbom abi notes sums install,
+#                     with commas
 #   --rehearse        accept a tree without a tag and a dated changelog; say what a release would refuse
 #
 # Run tests/run.sh --release on the tag first. Steps may be repeated: each replaces its own files.
@@ -18,7 +19,7 @@ set -euo pipefail
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
 
 last='' python=python3 build='' is_rehearsal=0
-only=tree,docs,build,tarball,debian,wheel,image,recipes,sbom,abi,notes,sums,install
+only=tree,docs,build,tarball,debian,wheel,aarch64,image,recipes,sbom,abi,notes,sums,install
 while [[ ${1:-} == --* ]]; do
   case $1 in
     --last) last=$(realpath "${2:?--last needs a folder}"); shift 2;;
@@ -117,15 +118,27 @@ step_image() {
     require "there is no image: install Debian's packages mmdebstrap and umoci" false
     return
   fi
-  replace 'horovod-*-cpu.oci.tar'
+  replace 'horovod-*-cpu.*'
   packaging/oci/image.sh "$output" "$output" ${MIRROR:+"$MIRROR"}
 }
 
 step_wheel() {
   [[ -z $given_build ]] || return 0
-  replace '*.whl'
+  replace "horovodrun-*_$(uname -m).whl"
+  replace 'horovod-*.whl'
   replace "horovodrun-$version.tar.gz"
   packaging/wheel.sh "$output" "$python"
+}
+
+# The wheel for 64-bit ARM, cross-built.
+step_aarch64() {
+  [[ -z $given_build && $(uname -m) != aarch64 ]] || return 0
+  if ! command -v aarch64-linux-gnu-g++ >/dev/null || ! command -v qemu-aarch64-static >/dev/null; then
+    require "there is no wheel for 64-bit ARM: install the packages of packaging/packages-cross.txt" false
+    return
+  fi
+  replace 'horovodrun-*_aarch64.whl'
+  BUILD_DIR=${BUILD_DIR:+$BUILD_DIR-aarch64} packaging/wheel.sh --aarch64 "$output" "$python"
 }
 
 # Easyconfigs and the spec, with the version and the checksums of tarball and sdist.
@@ -191,7 +204,8 @@ step_notes() {
       text=$(grep -v "@$name@" <<<"$text")
     fi
   done <<END
-WHEEL horovodrun-$version-*.whl
+WHEEL horovodrun-$version-*_$(uname -m).whl
+ARM_WHEEL horovodrun-$version-*_aarch64.whl
 HOROVOD horovod-$version-py3-none-any.whl
 SDIST horovodrun-$version.tar.gz
 TARBALL horovod-$version-linux-*.tar.gz
@@ -206,6 +220,7 @@ SOURCE_EASYCONFIG Horovod-$version-foss-*.eb
 EASYSTACK easystack.yml
 SPEC horovod.spec
 IMAGE horovod-*-cpu.oci.tar
+IMAGE_LIST horovod-*-cpu.txt
 DOCS horovod-$version-docs.tar.gz
 SBOM horovod-$version.cdx.json
 ABI libhorovod-$version.abi
@@ -253,7 +268,7 @@ done
 # Hosts that the tests make have a /tmp of their own.
 [[ ,$only, != *,install,* || -n $given_build || $output/ != /tmp/* ]] ||
   refuse "tests cannot read $output: name a folder outside of /tmp, or leave out the step 'install'"
-for step in tree docs build tarball debian wheel image recipes sbom abi notes sums install; do
+for step in tree docs build tarball debian wheel aarch64 image recipes sbom abi notes sums install; do
   [[ ,$only, == *,$step,* ]] || continue
   echo "==> $step"
   "step_$step"

@@ -2,23 +2,38 @@
 # Makes the wheels of a release, horovodrun for machines with glibc 2.34 or later and horovod for all, and the sdist;
 # checks them.
 #
-# usage: packaging/wheel.sh OUTPUT_FOLDER [PYTHON]
+# usage: packaging/wheel.sh [--aarch64] OUTPUT_FOLDER [PYTHON]
 #
+# --aarch64 cross-builds the wheel horovodrun for 64-bit ARM alone, by the packages of packages-cross.txt, against a
+# sysroot in build-aarch64, for which apt downloads those of packages-aarch64.txt.
 # PYTHON (default python3) has pip, build, scikit-build-core, auditwheel, abi3audit, check-wheel-contents and twine.
 # BUILD_DIR=FOLDER builds there, and again only what has changed since the last time.
 set -euo pipefail
-[[ $# -ge 1 ]] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
+processor=$(uname -m)
+if [[ ${1:-} == --aarch64 ]]; then
+  processor=aarch64
+  shift
+fi
+[[ $# -ge 1 && $1 != -* ]] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
 mkdir -p "$1"
 output=$(realpath "$1")
 python=${2:-python3}
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 glibc=2_34
-tag=manylinux_${glibc}_$(uname -m)
+tag=manylinux_${glibc}_$processor
+build=${BUILD_DIR:-}
+flags=(-C cmake.define.HVD_WERROR=ON -C cmake.define.HVD_PORTABLE=ON -C cmake.define.HVD_STATIC_AGENT=ON)
+if [[ $processor != "$(uname -m)" ]]; then
+  packaging/sysroot.sh arm64 build-aarch64/sysroot packaging/packages-aarch64.txt
+  build=${build:-build-wheel-aarch64}
+  flags+=(-C cmake.define.CMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64.cmake")
+fi
+if [[ -n $build ]]; then flags+=(-C build-dir="$build"); fi
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-"$python" -m build --wheel --no-isolation --outdir "$scratch" ${BUILD_DIR:+-C build-dir="$BUILD_DIR"} \
-  -C cmake.define.HVD_WERROR=ON -C cmake.define.HVD_PORTABLE=ON -C cmake.define.HVD_STATIC_AGENT=ON . >"$scratch/log" || { cat "$scratch/log"; exit 1; }
+"$python" -m build --wheel --no-isolation --outdir "$scratch" "${flags[@]}" . >"$scratch/log" ||
+  { cat "$scratch/log"; exit 1; }
 # auditwheel checks that the files need no more than the tag says. No library is copied into the wheel.
 "$python" -m wheel tags --remove --platform-tag "$tag" "$scratch"/*.whl >/dev/null
 wheel=$(ls "$scratch"/horovodrun-*.whl)
@@ -28,10 +43,16 @@ grep -q "\"$tag\"" "$scratch/shown" || {
   exit 1
 }
 "$python" -m abi3audit --assume-minimum-abi3 3.8 "$wheel"
+"$python" -m check_wheel_contents --ignore W002 "$wheel"  # modules with no more than the same docstring
+if [[ $processor != "$(uname -m)" ]]; then  # the wheel horovod and the sdist are the same for all processors
+  "$python" -m twine check --strict "$wheel"
+  mv "$wheel" "$output"
+  ls "$output"
+  exit
+fi
 horovod=$("$python" -B packaging/wheel_files.py horovod "$wheel" "$scratch")
 "$python" -m build --quiet --sdist --no-isolation --outdir "$scratch" .
 "$python" -m twine check --strict "$scratch"/*.whl "$scratch"/*.tar.gz
-"$python" -m check_wheel_contents --ignore W002 "$wheel"  # modules with no more than the same docstring
 "$python" -m check_wheel_contents --ignore W002,W007 "$horovod"  # it has no modules, and one script by four names
 mv "$scratch"/*.whl "$scratch"/*.tar.gz "$output"
 ls "$output"

@@ -227,6 +227,7 @@ name_environments() {
     variable=HVD_TEST_${name^^}
     if made "$name"; then export "$variable=$PWD/build/venv-$name/bin/python3"; fi
   done
+  if made release; then export HVD_TEST_BUILDERS=$PWD/build/venv-release/bin/python3; fi
   if made jax-0.5; then export HVD_TEST_OLD_JAX=$PWD/build/venv-jax-0.5/bin/python3; fi
   if made ccl; then export HVD_TEST_CCL=$PWD/build/venv-ccl/lib/libccl.so.1; fi
 }
@@ -244,14 +245,14 @@ release_files() {
   rm -rf "$files"
   BUILD_DIR=$PWD/build-release step release packaging/release.sh --rehearse \
     --python "$PWD/build/venv-release/bin/python3" \
-    --only tree,docs,build,tarball,debian,wheel,image,recipes,sbom,abi,notes,sums "$files" || return
+    --only tree,docs,build,tarball,debian,wheel,aarch64,image,recipes,sbom,abi,notes,sums "$files" || return
   export HVD_TEST_RELEASE=$files
 }
 
 say "Debian packages"
 packaging/install-packages.sh packaging/packages.txt
 lists=(packaging/packages-test.txt)
-if [[ $tier == release ]]; then lists+=(packaging/packages-release.txt); fi
+if [[ $tier == release ]]; then lists+=(packaging/packages-release.txt packaging/packages-cross.txt); fi
 packaging/install-packages.sh "${lists[@]}" ||
   echo "going on without them: what needs them is skipped"
 

@@ -6,7 +6,7 @@
 #
 # Needs root, mmdebstrap and umoci. A MIRROR is a line of sources.list; without one, mmdebstrap chooses.
 # The file is an archive of OCI with one image, since `podman load -i` refuses two, also two tags of one:
-# localhost/horovod:TAG. `skopeo copy oci-archive:FILE docker://REGISTRY/NAME:TAG` sends it to a registry.
+# localhost/horovod:TAG. A text beside it lists its packages and files. `skopeo copy oci-archive:FILE docker://REGISTRY/NAME:TAG` sends it to a registry.
 set -euo pipefail
 [[ $# -ge 2 ]] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
 debs=$(realpath "$1")
@@ -71,4 +71,12 @@ grep -q io.containerd.image.name "$scratch/oci/index.json" || refuse "umoci wrot
 umoci gc --layout "$scratch/oci"
 file=$output/horovod-$tag.oci.tar
 tar -C "$scratch/oci" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf "$file" .
+# Two runs of one commit write the same list, as long as the mirror has the same packages.
+{
+  echo "packages"
+  tar -xOf "$scratch/root.tar" ./var/lib/dpkg/status |
+    awk -F ': ' '$1 == "Package" {name = $2} $1 == "Version" {print name, $2}' | LC_ALL=C sort
+  echo "mode, owner and name of each file"
+  tar --numeric-owner -tvf "$scratch/root.tar" | sed -E 's/^(\S+) (\S+) +\S+ \S+ \S+ /\1 \2 /' | LC_ALL=C sort -k 3
+} >"${file%.oci.tar}.txt"
 echo "$file"

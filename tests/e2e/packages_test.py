@@ -20,6 +20,8 @@ TARBALL = ROOT / "packaging/tarball.sh"
 RELEASE = pathlib.Path(os.environ["HVD_TEST_RELEASE"]).resolve() if "HVD_TEST_RELEASE" in os.environ else None
 IMAGE = ROOT / "packaging/oci/image.sh"
 LMOD = "/usr/share/lmod/lmod/init/bash"
+# Of this machine's processor.
+WHEEL = f"horovodrun-*-cp38-abi3-manylinux_*_{os.uname().machine}.whl"
 BUILDER = os.environ.get("HVD_TEST_WHEEL", "")
 EASYBUILD = os.environ.get("HVD_TEST_EASYBUILD", "")
 # The packages that a job needs; horovod-doc and libhorovod-dev need no others of Debian.
@@ -422,7 +424,7 @@ def test_easybuild_installs_the_tarball_and_refuses_another_one():
 
 
 def test_a_wheel_of_a_release_trains_the_digits_without_compilers():
-    wheel = release_file("horovodrun-*-cp38-abi3-manylinux_*.whl")
+    wheel = release_file(WHEEL)
     if wheel is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
     need_roots()
@@ -441,12 +443,49 @@ def test_a_wheel_of_a_release_trains_the_digits_without_compilers():
         trains_the_digits(root, "/examples", "PATH=/opt/horovod/bin:$PATH")
 
 
+def test_a_wheel_for_64_bit_arm_runs_two_ranks_by_an_emulator():
+    """pip accepts its tag for that processor; the programs run by qemu-user, in the sysroot of tests/cross.sh."""
+    wheel = release_file("horovodrun-*-cp38-abi3-manylinux_*_aarch64.whl")
+    if wheel is None:
+        raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
+    sysroot = ROOT / "build-aarch64/sysroot"
+    if not sysroot.exists():
+        raise Skip(f"there is no {sysroot}; packaging/wheel.sh --aarch64 makes it")
+    with folder() as path:
+        tag = re.search(r"manylinux_\w+", wheel.name)[0]
+        for command in (
+            (PYTHON, "-m", "venv", path / "venv"),
+            (path / "venv/bin/pip", "install", "--no-index", "--no-deps", "--only-binary", ":all:", "--platform", tag)
+            + ("--target", path / "target", wheel),
+        ):
+            code, words = call(*command, seconds=300)
+            expect(code == 0, words)
+        python = sysroot / "usr/bin/python3"
+        for command, expected in (
+            (("--check-build", "--require", "Gloo", python), "aarch64"),
+            (("-np", 2, python, "-c", f"{SUM}; import platform; print(platform.machine())"), "the sum is 3.0"),
+        ):
+            code, words = call(
+                ROOT / "tests/emulate.sh",
+                sysroot,
+                path / "target/bin/horovodrun",
+                *command,
+                seconds=600,
+                env=clean_environment(PYTHONPATH=""),
+            )
+            print(words)
+            if code == SKIPPED:
+                raise Skip(words.strip())
+            expect(code == 0 and expected in words, words)
+        expect(words.count("the sum is 3.0") == 2 and words.count("aarch64") == 2, words)
+
+
 def files_in(wheel):
     return sorted(name for name in zipfile.ZipFile(wheel).namelist() if not name.endswith("/"))
 
 
 def test_the_sdist_of_a_release_makes_the_same_wheel():
-    wheel = release_file("horovodrun-*-cp38-abi3-manylinux_*.whl")
+    wheel = release_file(WHEEL)
     if wheel is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
     sdist = release_file(f"horovodrun-{wheel.name.split('-')[1]}.tar.gz")
@@ -491,7 +530,7 @@ def test_the_sdist_of_a_release_makes_the_same_wheel():
 
 def test_a_wheel_of_a_release_runs_with_the_oldest_and_the_newest_python():
     """In a clean root without compilers, which has the libraries that an interpreter of pyenv needs."""
-    wheel = release_file("horovodrun-*-cp38-abi3-manylinux_*.whl")
+    wheel = release_file(WHEEL)
     if wheel is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
     need_roots()
@@ -555,7 +594,7 @@ def in_time(what, started):
 
 def test_a_new_user_trains_on_two_hosts_and_on_slurm_by_the_pages_and_the_wheel():
     """Each walk begins with the command of docs/installing.md for the wheel."""
-    wheel = release_file("horovodrun-*-cp38-abi3-manylinux_*.whl")
+    wheel = release_file(WHEEL)
     if wheel is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
     # The hosts of a test have a /tmp of their own.

@@ -1,5 +1,8 @@
 #!/usr/bin/python3 -B
-"""packaging/release.sh: what it refuses, the ABI that a release must keep, and the sums of its files."""
+"""packaging/release.sh: what it refuses, the ABI that a release must keep, and the sums of its files.
+
+HVD_TEST_BUILDERS names an interpreter that has what packaging/wheel.sh needs.
+"""
 
 import hashlib
 import urllib.parse
@@ -7,6 +10,7 @@ import urllib.parse
 from harness import *
 
 SCRIPT = ROOT / "packaging" / "release.sh"
+BUILDERS = os.environ.get("HVD_TEST_BUILDERS", "")
 
 
 def release(*words, script=SCRIPT, expected=0, seconds=300, **more):
@@ -159,38 +163,55 @@ def sums_of_a_clone(folder, steps, *flags, **variables):
         f"{steps},sums",
         folder / "out",
         script=folder / "tree/packaging/release.sh",
-        seconds=5400,
+        seconds=7200,
         env={**os.environ, "TMPDIR": str(folder / "tmp"), **variables},
     )
     return set((folder / "out/SHA256SUMS").read_text().splitlines())
 
 
-def two_clones_agree(steps, *flags, **variables):
-    """`variables`: for the second clone."""
+def two_clones_agree(steps, *flags, ends, **variables):
+    """`ends`: those of the names of the files. `variables`: for the second clone."""
     place = scratch()
     first = sums_of_a_clone(place / "a", steps, *flags)
-    second = sums_of_a_clone(place / "a-folder-with-a-longer-name", steps, *flags, **variables)
+    second = sums_of_a_clone(place / "a-folder-with-a-longer-name", steps, *flags, TZ="Asia/Tokyo", **variables)
+    print("\n".join(sorted(first)))
     expect(first == second, "two clones make different bytes:\n" + "\n".join(sorted(first ^ second)))
-    return {line.split()[1] for line in first}
+    names = {line.split()[1] for line in first}
+    for end in ends:
+        expect(any(name.endswith(end) for name in names), f"no {end}: {names}")
+
+
+def two_clones_compile(steps, *ends):
+    """The second clone compiles without ccache, which would give it the objects of the first."""
+    if not BUILDERS:
+        raise Skip("HVD_TEST_BUILDERS names no Python with the builders of a wheel (tests/run.sh)")
+    two_clones_agree(steps, "--python", BUILDERS, ends=ends, CCACHE_DISABLE="1")
 
 
 def test_two_clones_make_the_same_packages_of_a_build():
     need_build()
-    names = two_clones_agree("tarball,sbom" + (",debian" if shutil.which("lintian") else ""), "--build", BUILD)
-    expect(any(name.endswith("x86_64.tar.gz") for name in names), names)
+    steps = "tarball,sbom" + (",debian" if shutil.which("lintian") else "")
+    two_clones_agree(steps, "--build", BUILD, ends=["x86_64.tar.gz", ".cdx.json"])
 
 
-def test_two_clones_compile_the_same_release():
-    """All files but the image, whose packages come from a mirror that moves. The second clone compiles without ccache,
-    which would give it the objects of the first."""
-    python = os.environ.get("HVD_TEST_WHEEL")
-    if not python or not shutil.which("lintian"):
-        raise Skip("HVD_TEST_WHEEL names no Python with the builders of a wheel, or lintian is missing")
-    names = two_clones_agree(
-        "docs,build,tarball,debian,wheel,recipes,sbom,notes", "--python", python, CCACHE_DISABLE="1"
+def test_two_clones_compile_the_same_wheels_and_tarball():
+    two_clones_compile(
+        "docs,build,tarball,wheel,recipes,sbom,notes",
+        *("docs.tar.gz", "x86_64.tar.gz", "x86_64.whl", "any.whl", ".eb", ".cdx.json", "INSTALL.md"),
     )
-    for end in ("docs.tar.gz", "x86_64.tar.gz", ".deb", ".whl", "INSTALL.md"):
-        expect(any(name.endswith(end) for name in names), f"no {end}: {names}")
+
+
+def test_two_clones_compile_the_same_debian_packages():
+    if not shutil.which("lintian"):
+        raise Skip("there is no lintian; packaging/packages-release.txt names it")
+    two_clones_compile("debian,abi", "_amd64.deb", "_all.deb", ".abi")
+
+
+def test_two_clones_compile_the_same_wheel_for_64_bit_arm():
+    for program in ("aarch64-linux-gnu-g++", "qemu-aarch64-static"):
+        if not shutil.which(program):
+            raise Skip(f"there is no {program}; packaging/packages-cross.txt names the packages")
+    two_clones_compile("aarch64", "aarch64.whl")
 
 
 def test_the_sums_of_a_release_find_a_changed_file():

@@ -69,7 +69,7 @@ def wheels():
     """The folder of this test with the wheels of the release, or of this build, and of other projects."""
     if not MADE or not MADE[-1].exists():
         MADE.append(scratch())
-        ours = packages_test.release_file("horovodrun-*.whl")
+        ours = packages_test.release_file(packages_test.WHEEL)
         if ours is None:
             ours = wheel_files.of_build(BUILD, MADE[-1], f"linux_{os.uname().machine}", zipfile.ZIP_STORED)
             wheel_files.of_wheel(ours, MADE[-1])
