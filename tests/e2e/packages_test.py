@@ -7,6 +7,7 @@ sdist, HVD_TEST_WHEEL names an interpreter that has scikit-build-core.
 """
 
 import contextlib
+import hashlib
 import json
 import shlex
 import stat
@@ -20,7 +21,7 @@ TARBALL = ROOT / "packaging/tarball.sh"
 RELEASE = pathlib.Path(os.environ["HVD_TEST_RELEASE"]).resolve() if "HVD_TEST_RELEASE" in os.environ else None
 IMAGE = ROOT / "packaging/oci/image.sh"
 LMOD = "/usr/share/lmod/lmod/init/bash"
-# Of this machine's processor.
+# The wheel for the processor of this machine.
 WHEEL = f"horovodrun-*-cp38-abi3-manylinux_*_{os.uname().machine}.whl"
 BUILDER = os.environ.get("HVD_TEST_WHEEL", "")
 EASYBUILD = os.environ.get("HVD_TEST_EASYBUILD", "")
@@ -462,7 +463,7 @@ def test_a_wheel_for_64_bit_arm_runs_two_ranks_by_an_emulator():
             expect(code == 0, words)
         python = sysroot / "usr/bin/python3"
         for command, expected in (
-            (("--check-build", "--require", "Gloo", python), "aarch64"),
+            (("--check-build", "--require", "Gloo", python), "[X] Gloo"),
             (("-np", 2, python, "-c", f"{SUM}; import platform; print(platform.machine())"), "the sum is 3.0"),
         ):
             code, words = call(
@@ -693,20 +694,52 @@ def pip_installs(root):
     expect(code == 0, words)
 
 
-def test_an_image_trains_the_digits():
-    need_roots()
+def need_umoci():
     if not shutil.which("umoci"):
         raise Skip("there is no umoci; packaging/packages-release.txt names it")
+
+
+def make_image(debs, place):
+    options, lines = mirrors()
+    code, words = download(IMAGE, debs, place, *lines, *options)
+    if "mmdebstrap failed" in words or "Failed to fetch" in words:
+        raise Skip(f"mmdebstrap: {words.strip().splitlines()[-1]}")
+    expect(code == 0, words)
+    (archive,) = place.glob("horovod-*-cpu.oci.tar")
+    return archive
+
+
+def test_two_images_have_the_same_packages_and_files():
+    """That of the release, or one of this build, and another one. A mirror that has changed is named by the lists."""
+    need_roots()
+    need_umoci()
+    with folder() as path:
+        first = release_file("horovod-*-cpu.oci.tar")
+        debs = RELEASE or path / "packages"
+        if first is None:
+            debian_packages(debs)
+            first = make_image(debs, path / "first")
+        second = make_image(debs, path / "second")
+        one, other = (set(list_of(each).read_text().splitlines()) for each in (first, second))
+        expect(one == other, "\n".join(sorted(one ^ other)))
+        expect({"packages", "-rwxr-xr-x 0/0 ./usr/bin/horovodrun"} < one and len(one) > 10_000, sorted(one)[:50])
+        expect(any(line.startswith("python3-torch ") for line in one), "no packages")
+        sums = {hashlib.sha256(each.read_bytes()).hexdigest() for each in (first, second)}
+        expect(len(sums) == 1, "two images of the same packages and files have different bytes")
+
+
+def list_of(image):
+    return image.parent / image.name.replace(".oci.tar", ".txt")
+
+
+def test_an_image_trains_the_digits():
+    need_roots()
+    need_umoci()
     with folder() as path:
         archive = release_file("horovod-*-cpu.oci.tar")
         if archive is None:
             debian_packages(path / "packages")
-            options, lines = mirrors()
-            code, words = download(IMAGE, path / "packages", path, *lines, *options)
-            if "mmdebstrap failed" in words or "Failed to fetch" in words:
-                raise Skip(f"mmdebstrap: {words.strip().splitlines()[-1]}")
-            expect(code == 0, words)
-            (archive,) = path.glob("horovod-*-cpu.oci.tar")
+            archive = make_image(path / "packages", path)
         root = unpack_image(archive, path)
         expect(not list(root.glob("etc/ssh/ssh_host_*")), "the image has keys of hosts")
         pip_installs(root)
@@ -737,8 +770,7 @@ def test_containers_of_the_image_of_a_release_are_the_hosts_of_a_job():
     archive = release_file("horovod-*-cpu.oci.tar")
     if archive is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
-    if not shutil.which("umoci"):
-        raise Skip("there is no umoci; packaging/packages-release.txt names it")
+    need_umoci()
     # The hosts have a /tmp of their own.
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="e2e-", ignore_cleanup_errors=True) as path:
         docker = pathlib.Path(path) / "docker"

@@ -152,9 +152,7 @@ def test_the_site_of_a_release_has_each_page():
 
 
 def sums_of_a_clone(folder, steps, *flags, **variables):
-    """Makes these files in a clone in the folder. Returns the lines of SHA256SUMS."""
-    folder.mkdir()
-    subprocess.run(["git", "clone", "-q", ROOT, folder / "tree"], check=True)
+    """Makes these files in the clone of the folder. Returns the lines of SHA256SUMS."""
     (folder / "tmp").mkdir()
     release(
         "--rehearse",
@@ -164,16 +162,20 @@ def sums_of_a_clone(folder, steps, *flags, **variables):
         folder / "out",
         script=folder / "tree/packaging/release.sh",
         seconds=7200,
-        env={**os.environ, "TMPDIR": str(folder / "tmp"), **variables},
+        # Tarball and wheel share what is compiled.
+        env={**os.environ, "TMPDIR": str(folder / "tmp"), "BUILD_DIR": str(folder / "tree/build-release"), **variables},
     )
     return set((folder / "out/SHA256SUMS").read_text().splitlines())
 
 
 def two_clones_agree(steps, *flags, ends, **variables):
     """`ends`: those of the names of the files. `variables`: for the second clone."""
-    place = scratch()
-    first = sums_of_a_clone(place / "a", steps, *flags)
-    second = sums_of_a_clone(place / "a-folder-with-a-longer-name", steps, *flags, TZ="Asia/Tokyo", **variables)
+    clones = [scratch() / name for name in ("a", "a-folder-with-a-longer-name")]
+    for folder in clones:  # both of the same commit, also if there is another one later
+        folder.mkdir()
+        subprocess.run(["git", "clone", "-q", ROOT, folder / "tree"], check=True)
+    first = sums_of_a_clone(clones[0], steps, *flags)
+    second = sums_of_a_clone(clones[1], steps, *flags, TZ="Asia/Tokyo", **variables)
     print("\n".join(sorted(first)))
     expect(first == second, "two clones make different bytes:\n" + "\n".join(sorted(first ^ second)))
     names = {line.split()[1] for line in first}

@@ -399,28 +399,65 @@ def test_uvx_uv_run_and_pipx_start_jobs_in_a_clean_root():
         expect(milliseconds <= 10_000, f"from the wheel to --check-build: {milliseconds} ms; a user has it in 10 s")
 
 
-def test_the_install_lines_of_the_readme_work_in_bare_roots():
-    """Debian 12, 13 and unstable, which has the newest Python and glibc. PyTorch is a stand-in: it is large."""
+# The first command of the README, with a script that needs no framework.
+FIRST = """began=$(date +%s%N)
+{lines}
+horovodrun --check-build --require Gloo
+echo "milliseconds $((($(date +%s%N) - began) / 1000000))"
+times
+cat >train.py <<'END'
+import horovod, horovod._common as hvd
+hvd.init()
+print("rank", hvd.rank(), "imports", horovod.__file__, "and gathers", hvd.allgather_object(hvd.rank()))
+END
+{first}
+"""
+
+
+def in_a_bare_root(suite):
+    """The lines of the README in a root of Debian that has Python and venv. PyTorch is a stand-in: it is large."""
     packages_test.need_roots()
     is_release = packages_test.RELEASE is not None
+    if suite != "bookworm" and not is_release:
+        raise Skip("HVD_TEST_RELEASE names no folder with the portable wheel of a release")
     # A build that is not portable needs the last two, of Debian 12.
     packages = {"python3-venv"} if is_release else {"python3-venv", "libssl3", "libyaml-cpp0.7"}
-    (lines,) = re.findall(r"(?ms)^## Install\n\n```sh [^\n]*\n(.*?)^```", (ROOT / "README.md").read_text())
-    lines = lines.replace("FOLDER", "/var/cache/wheels")
-    first = f'horovodrun -np 2 python3 -c "{RANKS}"\nhorovodrun --check-build --require Gloo'
+    readme = (ROOT / "README.md").read_text()
+    (lines,) = re.findall(r"(?ms)^## Install\n\n```sh [^\n]*\n(.*?)^```", readme)
+    (first,) = re.findall(r"(?m)^horovodrun -np 2 python3 train.py$", readme)
+    script = FIRST.format(lines=lines.replace("FOLDER", "/var/cache/wheels"), first=first)
     torch = {"torch/__init__.py": (b"", 0o644)}, "Metadata-Version: 2.1\nName: torch\nVersion: 2.0\n"
-    for suite in ("bookworm", "trixie", "sid") if is_release else ("bookworm",):
-        with packages_test.folder() as path:
-            root = path / "root"
-            make_root(root, packages, is_kept=True, suite=suite)
-            shutil.copytree(wheels(), root / "var/cache/wheels")
-            wheel_files.write_wheel(root / "var/cache/wheels", "torch", "2.0", "py3-none-any", *torch)
-            code, words = packages_test.inside(
-                root, "sh", "-ec", f"cd /root; export PIP_NO_INDEX=1 PIP_PROGRESS_BAR=off\n{lines}\n{first}"
-            )
-            print(f"{suite}: {words}")
-            expect(code == 0, f"{suite}: {words}")
-            expect(len(re.findall("rank [01] imports /root/venv/lib/", words)) == 2, f"{suite}: {words}")
+    with packages_test.folder() as path:
+        root = path / "root"
+        make_root(root, packages, is_kept=True, suite=suite)
+        shutil.copytree(wheels(), root / "var/cache/wheels")
+        wheel_files.write_wheel(root / "var/cache/wheels", "torch", "2.0", "py3-none-any", *torch)
+        about = "python3 --version; ldd --version | head -n 1"
+        code, words = packages_test.inside(
+            root, "sh", "-ec", f"{about}; cd /root; export PIP_NO_INDEX=1 PIP_PROGRESS_BAR=off\n{script}"
+        )
+        print(f"{suite}: {words}")
+        expect(code == 0, f"{suite}: {words}")
+        found = re.findall(r"rank [01] imports /root/venv/lib/.* and gathers \[0, 1\]", words)
+        expect(len(found) == 2, words)
+        seconds = int(re.search(r"milliseconds (\d+)", words)[1]) / 1000
+        if os.getloadavg()[0] > os.cpu_count():  # others use the processors: the time of our own processes counts
+            seconds = sum(int(m) * 60 + float(s) for m, s in re.findall(r"(\d+)m([\d.]+)s", words))
+        print(f"from the wheel to --check-build: {seconds:.1f} s")
+        expect(seconds <= 10, f"from the wheel to --check-build: {seconds:.1f} s; a user has it in 10 s")
+
+
+def test_the_install_lines_of_the_readme_work_in_a_bare_root_of_debian_12():
+    in_a_bare_root("bookworm")
+
+
+def test_the_install_lines_of_the_readme_work_in_a_bare_root_of_debian_13():
+    in_a_bare_root("trixie")
+
+
+def test_the_install_lines_of_the_readme_work_in_a_bare_root_of_unstable():
+    """It has the newest Python and glibc."""
+    in_a_bare_root("sid")
 
 
 # The script bin/activate of conda-pack sets these, among others.
