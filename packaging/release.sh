@@ -248,9 +248,11 @@ step_install() {
   fi
   local code test
   export HVD_BUILD=$build HVD_TEST_RELEASE=$output HVD_TEST_WHEEL=${HVD_TEST_WHEEL:-$(command -v "$python")}
-  for test in packages_test.py "kubernetes_test.py the_pods_of_the_indexed_job_train_in_the_image_of_a_release"; do
+  local lines=the_install_lines_of_the_readme_work_in_a_bare_root_of
+  for test in packages_test.py "wheels_test.py ${lines}_debian_12 ${lines}_debian_13 ${lines}_unstable" \
+    "kubernetes_test.py the_pods_of_the_indexed_job_train_in_the_image_of_a_release"; do
     code=0
-    # shellcheck disable=SC2086 # a file and its test
+    # shellcheck disable=SC2086 # a file and its tests
     /usr/bin/python3 -B tests/e2e/$test || code=$?
     case $code in
       0) ;;
