@@ -196,7 +196,7 @@ step_notes() {
   local text name pattern file section=$version
   text=$(sed "s/@VERSION@/$version/g" packaging/INSTALL.md.in)
   while read -r name pattern; do
-    file=$(cd "$output" && find . -maxdepth 1 -name "$pattern" -printf '%P\n')
+    file=$(cd "$output" && find . -maxdepth 1 -name "$pattern" -printf '%P\n' | LC_ALL=C sort | paste -sd ' ')
     if [[ -n $file ]]; then
       text=${text//@$name@/$file}
     else
@@ -214,7 +214,7 @@ LAUNCHER_DEB horovodrun_*.deb
 PYTHON_DEB python3-horovod_*.deb
 DEVEL_DEB libhorovod-dev_*.deb
 DOC_DEB horovod-doc_*.deb
-DEBUG_DEB libhorovod1-dbgsym_*.deb
+DEBUG_DEB *-dbgsym_*.deb
 EASYCONFIG Horovod-$version.eb
 SOURCE_EASYCONFIG Horovod-$version-foss-*.eb
 EASYSTACK easystack.yml

@@ -99,6 +99,26 @@ def test_the_page_of_a_release_has_the_changes_of_its_version_alone():
     expect(changes == "- one\n\nPackages\n- two\n", changes)
 
 
+def test_the_page_of_a_release_names_each_file():
+    names = """Horovod-VERSION.eb Horovod-VERSION-foss-2024a.eb easystack.yml horovod.spec horovod-VERSION-docs.tar.gz
+    horovod-VERSION-linux-x86_64.tar.gz horovod-VERSION-py3-none-any.whl horovod-VERSION-torch1.13.1-py3.11-cpu.oci.tar
+    horovod-VERSION-torch1.13.1-py3.11-cpu.txt horovod-VERSION.cdx.json horovod-doc_VERSION-1_all.deb
+    horovodrun-VERSION-cp38-abi3-manylinux_2_34_aarch64.whl horovodrun-VERSION-cp38-abi3-manylinux_2_34_x86_64.whl
+    horovodrun-VERSION.tar.gz horovodrun-dbgsym_VERSION-1_amd64.deb horovodrun_VERSION-1_amd64.deb
+    libhorovod-VERSION.abi libhorovod-dev_VERSION-1_amd64.deb libhorovod1-dbgsym_VERSION-1_amd64.deb
+    libhorovod1_VERSION-1_amd64.deb python3-horovod-dbgsym_VERSION-1_amd64.deb python3-horovod_VERSION-1_amd64.deb"""
+    version = re.search(r"horovod VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    names = names.replace("VERSION", version).split()
+    out = scratch()
+    for name in names:
+        (out / name).touch()
+    said = release("--rehearse", "--only", "notes", out)
+    page = (out / "INSTALL.md").read_text().partition("## Changes")[0]
+    missing = [name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", page)]
+    expect(not missing and not re.search("@[A-Z_]+@", page), f"{missing}\n{page}")
+    expect("would stop" not in said, said)
+
+
 def test_flags_and_steps_that_do_not_exist_are_refused():
     expect("usage: packaging/release.sh" in release("--bogus", scratch(), expected=2), "no usage")
     expect("there is no step 'wheels'" in release("--only", "tree,wheels", scratch(), expected=1), "no sentence")
