@@ -21,6 +21,8 @@ python=${2:-python3}
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 glibc=2_34
 tag=manylinux_${glibc}_$processor
+# ccache passes relative paths to the compiler, which -ffile-prefix-map does not find: the bytes would be others.
+export CCACHE_DISABLE=1
 build=${BUILD_DIR:-}
 flags=(-C cmake.define.HVD_WERROR=ON -C cmake.define.HVD_PORTABLE=ON -C cmake.define.HVD_STATIC_AGENT=ON)
 if [[ $processor != "$(uname -m)" ]]; then

@@ -188,14 +188,14 @@ def sums_of_a_clone(folder, steps, *flags, **variables):
     return set((folder / "out/SHA256SUMS").read_text().splitlines())
 
 
-def two_clones_agree(steps, *flags, ends, **variables):
-    """`ends`: those of the names of the files. `variables`: for the second clone."""
+def two_clones_agree(steps, *flags, ends):
+    """`ends`: those of the names of the files."""
     clones = [scratch() / name for name in ("a", "a-folder-with-a-longer-name")]
     for folder in clones:  # both of the same commit, also if there is another one later
         folder.mkdir()
         subprocess.run(["git", "clone", "-q", ROOT, folder / "tree"], check=True)
     first = sums_of_a_clone(clones[0], steps, *flags)
-    second = sums_of_a_clone(clones[1], steps, *flags, TZ="Asia/Tokyo", **variables)
+    second = sums_of_a_clone(clones[1], steps, *flags, TZ="Asia/Tokyo")
     print("\n".join(sorted(first)))
     expect(first == second, "two clones make different bytes:\n" + "\n".join(sorted(first ^ second)))
     names = {line.split()[1] for line in first}
@@ -204,10 +204,10 @@ def two_clones_agree(steps, *flags, ends, **variables):
 
 
 def two_clones_compile(steps, *ends):
-    """The second clone compiles without ccache, which would give it the objects of the first."""
+    """Without ccache, which would give the second clone the objects of the first (packaging/release.sh)."""
     if not BUILDERS:
         raise Skip("HVD_TEST_BUILDERS names no Python with the builders of a wheel (tests/run.sh)")
-    two_clones_agree(steps, "--python", BUILDERS, ends=ends, CCACHE_DISABLE="1")
+    two_clones_agree(steps, "--python", BUILDERS, ends=ends)
 
 
 def test_two_clones_make_the_same_packages_of_a_build():
