@@ -187,6 +187,8 @@ environments() {
   # pip builds the wheel with this.
   environment wheel scikit-build-core
   if [[ $tier == release ]]; then
+    # A rank stops at its breakpoint (tests/e2e/hang_test.py).
+    environment debugpy debugpy==1.8.17
     # The first JAX whose XLA calls the runtime itself.
     environment jax-0.5 jax==0.5.3 optax numpy
     old_environment 3.9 tensorflow-2.8 tensorflow-cpu==2.8.4 'protobuf<3.21' 'numpy<1.24'

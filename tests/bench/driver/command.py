@@ -35,6 +35,7 @@ def arguments(description):
         help="training: also what an allreduce of 4 B leaves (word), and one of as many "
         "bytes in shared memory, nothing copied (registered)",
     )
+    parser.add_argument("--limit", type=float, metavar="SECONDS", help="observe: time without a move that is a hang")
     parser.add_argument("--on-hosts", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -73,7 +74,9 @@ def report(name, what, result):
 
 def measure(options, wanted):
     """Results by the lines' names."""
-    bench = lines.Bench(options.quick, options.python, options.tensorflow, options.before, options.bounds)
+    bench = lines.Bench(
+        options.quick, options.python, options.tensorflow, options.before, options.bounds, options.limit
+    )
     results = {}
     try:
         for line in wanted:

@@ -18,6 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("HVD_BUILD", ROOT / "build"))
 WORKERS = BUILD / "bench"
 HOSTS = ROOT / "tests" / "hosts" / "hosts"
+LAUNCHER = BUILD / "bin" / "horovodrun"
 PYTHON_WORKER = ROOT / "tests" / "bench" / "workers" / "python_worker.py"
 TENSORFLOW_WORKER = PYTHON_WORKER.with_name("tensorflow_worker.py")
 HOST_NAMES = ("a", "b")
@@ -62,6 +63,7 @@ class Team:
             )
             for command in commands
         ]
+        self.launchers = [process.pid for process in self._processes]
         self._ranks = {}
         self.pids = {}
         try:
@@ -158,7 +160,7 @@ def ours_is_built():
 
 
 def launcher_is_built():
-    _built(BUILD / "bin" / "horovodrun")
+    _built(LAUNCHER)
     WORKERS.mkdir(exist_ok=True)
 
 

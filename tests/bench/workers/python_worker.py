@@ -2,6 +2,7 @@
 
 horovodrun -np N python3 python_worker.py SOCKET horovod
 horovodrun -np N python3 python_worker.py SOCKET group
+horovodrun -np N python3 python_worker.py SOCKET launched
 horovodrun -np N python3 python_worker.py SOCKET bound word|registered
 python3 python_worker.py SOCKET gloo RANK SIZE FOLDER INTERFACE
 python3 python_worker.py SOCKET plain RANK SIZE FOLDER [ddp]
@@ -24,6 +25,14 @@ def median_us(iterations, step):
         step()
         times.append(time.perf_counter() - start)
     return statistics.median(times) * 1e6
+
+
+def per_thousand_us(count, step):
+    """The time of 1,000, by that of `count` in a row."""
+    start = time.perf_counter()
+    for _ in range(count):
+        step()
+    return (time.perf_counter() - start) / count * 1e9
 
 
 def memory():
@@ -85,6 +94,9 @@ class Plain:
             trainer.step()
         return [(time.perf_counter() - start) / int(steps) * 1e6]
 
+    def steps(self, model, count):
+        return [1000 * self.train(model, count)[0]]
+
     def trainer(self, model):
         from models import Trainer
 
@@ -112,6 +124,10 @@ class Horovod(Plain):
     def allreduce(self, size, iterations, *_):
         tensor = self.torch.zeros(int(size) // 4)
         return [median_us(int(iterations), lambda: self.hvd.allreduce_(tensor, name="bench", op=self.hvd.Sum))]
+
+    def allreduces(self, size, count):
+        tensor = self.torch.zeros(int(size) // 4)
+        return [per_thousand_us(int(count), lambda: self.hvd.allreduce_(tensor, name="bench", op=self.hvd.Sum))]
 
     def names(self, count, size, iterations):
         tensors = [self.torch.zeros(int(size) // 4) for _ in range(int(count))]
@@ -189,6 +205,10 @@ class Gloo(Plain):
         tensor = self.torch.zeros(int(size) // 4)
         return [median_us(int(iterations), lambda: self.torch.distributed.all_reduce(tensor))]
 
+    def allreduces(self, size, count):
+        tensor = self.torch.zeros(int(size) // 4)
+        return [per_thousand_us(int(count), lambda: self.torch.distributed.all_reduce(tensor))]
+
     def names(self, count, size, iterations):
         tensors = [self.torch.zeros(int(size) // 4) for _ in range(int(count))]
 
@@ -198,6 +218,16 @@ class Gloo(Plain):
                 work.wait()
 
         return [median_us(int(iterations), step)]
+
+
+class Launched(Gloo):
+    """torch.distributed on gloo, by the variables of a launcher."""
+
+    def __init__(self):
+        Plain.__init__(self, os.environ["RANK"])
+        import torch.distributed  # noqa: F401, as an attribute of self.torch
+
+        self.torch.distributed.init_process_group("gloo")
 
 
 def serve(path, worker):
@@ -217,7 +247,7 @@ def serve(path, worker):
 
 
 if __name__ == "__main__":
-    KINDS = {"horovod": Horovod, "bound": Bound, "group": Group, "gloo": Gloo, "plain": Plain}
+    KINDS = {"horovod": Horovod, "bound": Bound, "group": Group, "gloo": Gloo, "launched": Launched, "plain": Plain}
     made = KINDS[sys.argv[2]](*sys.argv[3:])
     if os.environ.get("HVD_BENCH_BOUND"):
         cores = sorted(os.sched_getaffinity(0))

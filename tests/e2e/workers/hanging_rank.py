@@ -1,89 +1,17 @@
 #!/usr/bin/python3
-"""Two ranks without horovod: rank 0 waits in a collective of --library, and rank 1 hangs in the way of --kind.
-Prints "hangs" on each rank when it is about to."""
+"""Rank 1 hangs in the way of --kind, and the others wait in a collective of --library. Each prints "hangs" before."""
 
 import argparse
 import atexit
+import ctypes
 import os
+import signal
 import threading
 import time
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--library", required=True)
-parser.add_argument("--kind", required=True)
-options = parser.parse_args()
-rank = int(os.environ["HOROVOD_RANK"])
+from collective_libraries import LIBRARIES, RANK
 
-
-class Torch:
-    def __init__(self):
-        import torch
-        import torch.distributed as dist
-
-        dist.init_process_group("gloo")
-        self.dist, self.ones = dist, torch.ones(4)
-        self.group = dist.new_group([0, 1])
-        self.reduce()
-
-    def reduce(self):
-        self.dist.all_reduce(self.ones)
-
-    def reduce_in_other_group(self):
-        self.dist.all_reduce(self.ones, group=self.group)
-
-    def receive(self):
-        self.dist.recv(self.ones, src=1 - rank)
-
-
-class Ddp:
-    def __init__(self):
-        import torch
-        import torch.distributed as dist
-
-        dist.init_process_group("gloo")
-        self.torch = torch
-        self.model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
-        self.reduce()
-
-    def reduce(self):
-        self.model(self.torch.ones(4)).sum().backward()
-
-
-class Mpi:
-    def __init__(self):
-        from mpi4py import MPI
-
-        self.world = MPI.COMM_WORLD
-        self.other = self.world.Dup()
-        self.reduce()
-
-    def reduce(self):
-        self.world.allreduce(1)
-
-    def reduce_in_other_group(self):
-        self.other.allreduce(1)
-
-    def receive(self):
-        self.world.recv(source=1 - rank)
-
-
-class Jax:
-    def __init__(self):
-        import jax
-
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        jax.distributed.initialize(address, 2, rank)
-        mesh = jax.sharding.Mesh(jax.devices(), "i")
-        spec = jax.sharding.PartitionSpec("i")
-        sharding = jax.sharding.NamedSharding(mesh, spec)
-        self.ones = jax.make_array_from_callback((2,), sharding, lambda index: jax.numpy.ones(1))
-        whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-        self.sum = jax.jit(lambda x: x.sum(), out_shardings=whole)
-        self.reduce()
-
-    def reduce(self):
-        self.sum(self.ones).block_until_ready()
+CLONE_NEWNS, MS_REC_PRIVATE = 0x20000, 0x44000
 
 
 def skip():
@@ -96,30 +24,66 @@ def lock_twice():
     lock.acquire()
 
 
-def read_a_dead_file():
+def mount_a_dead_file_system():
+    """A file system of FUSE at /mnt that nobody serves, and that only this process sees. False without the rights."""
+    libc = ctypes.CDLL(None)
+    try:
+        device = os.open("/dev/fuse", os.O_RDWR)
+    except OSError:
+        return False
+    options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
+    return (
+        libc.unshare(CLONE_NEWNS) == 0
+        and libc.mount(None, b"/", None, MS_REC_PRIVATE, None) == 0
+        and libc.mount(b"dead", b"/mnt", b"fuse", 0, options) == 0
+    )
+
+
+def dead_file():
+    """A path whose open() does not end, not even for a signal where it is in a dead file system."""
+    if mount_a_dead_file_system():
+        return "/mnt/shard"
     path = f"/tmp/hanging-{os.getpid()}"
     os.mkfifo(path)
-    atexit.register(os.unlink, path)
-    open(path).close()
+    descriptor = os.open(path, os.O_PATH)
+    os.unlink(path)
+    return f"/proc/self/fd/{descriptor}"
+
+
+def read_a_dead_file():
+    open(dead)
 
 
 def wait_at_exit():
     time.sleep(600)
 
 
-def main():
-    library = {"torch": Torch, "ddp": Ddp, "mpi": Mpi, "jax": Jax}[options.library]()
-    print("hangs", flush=True)
-    if options.kind == "order":
-        library.receive()
-    elif rank == 0:
-        library.reduce()
-    elif options.kind == "group":
-        library.reduce_in_other_group()
-    elif options.kind == "exit":
-        atexit.register(wait_at_exit)
-    else:
-        {"skip": skip, "lock": lock_twice, "file": read_a_dead_file}[options.kind]()
+def be_stopped():
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
-main()
+KINDS = {
+    "skip": skip,
+    "lock": lock_twice,
+    "file": read_a_dead_file,
+    "stop": be_stopped,
+}
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--library", required=True, choices=LIBRARIES)
+parser.add_argument("--kind", required=True)
+options = parser.parse_args()
+library = LIBRARIES[options.library]()
+if options.kind == "file" and RANK == 1:
+    dead = dead_file()
+print("hangs", flush=True)
+if options.kind == "order":
+    library.call_in_other_order()
+elif RANK != 1:
+    library.reduce()
+elif options.kind == "group":
+    library.reduce_in_other_group()
+elif options.kind == "exit":
+    atexit.register(wait_at_exit)
+else:
+    KINDS[options.kind]()

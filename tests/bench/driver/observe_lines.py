@@ -1,0 +1,278 @@
+"""The lines of tests/bench/observe: the cost of a watched job, planted hangs, and jobs that are only busy."""
+
+import contextlib
+import itertools
+import os
+import pathlib
+import random
+import signal
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+import time
+
+from driver import teams
+from driver.lines import Line, Result
+
+sys.path.insert(0, str(teams.ROOT / "tests" / "e2e"))
+
+PAIRS = 42  # a multiple of the orders of three blocks
+SECONDS = 1  # of a block
+LIMIT = 0.5  # per cent
+WITHIN = 10  # seconds after the limit
+RUNS = 10
+BUSY_LIMITS = 3  # that a rank is busy
+
+
+def _children(pid):
+    return [int(word) for word in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _cpu_seconds(pids):
+    """The processor time of all their threads."""
+    total = 0
+    for pid in pids:
+        for file in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            total += int(file.read_text().split()[0])
+    return total / 1e9
+
+
+class Watched:
+    """A job with a port and a file for its metrics, and with the watch of hangs. Context manager. While nobody watches
+    it, its launcher is stopped, and asks the agent nothing."""
+
+    def __init__(self, python, kind):
+        self._ends = contextlib.ExitStack()
+        # The writer of the job's record may outlive its launcher a little.
+        folder = self._ends.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        flags = ["--metrics-port", self._port, "--metrics-file", f"{folder}/job.prom", "--hang-warning", 10]
+        worker = [python, teams.PYTHON_WORKER, "{socket}", kind]
+        environment = {"PYTHONPATH": str(teams.BUILD / "python"), "HOROVOD_STATE_DIR": f"{folder}/state"}
+        self.team = self._ends.enter_context(
+            teams.Team(
+                kind, [[teams.LAUNCHER, "-np", 2, *flags, *worker]], 2, {**environment, **teams.PYTHON_ENVIRONMENT}
+            )
+        )
+        self._launcher = self.team.launchers[0]
+        # Ranks, and what they start, are not those that watch.
+        self._watchers = [self._launcher]
+        for pid in self._watchers:
+            self._watchers += [child for child in _children(pid) if child not in self.team.pids.values()]
+        self._name = self._socket_name()
+        self._failure = None
+        self.cpu_seconds = self.watched_seconds = 0
+
+    def _scrape(self):
+        with socket.create_connection(("127.0.0.1", self._port), 5) as connection:
+            connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            return self._all_of(connection)
+
+    def _ask(self):
+        """As `horovodrun metrics --level rank` does, without the start of a program."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(self._name)
+            connection.sendall(b"metrics rank\n")
+            return self._all_of(connection)
+
+    def _socket_name(self):
+        start = f"@horovodrun/{os.getuid()}/{self._launcher}/"
+        for _ in range(50):  # the table misses a name when others change meanwhile
+            lines = pathlib.Path("/proc/net/unix").read_text(encoding="ascii", errors="replace").splitlines()
+            for name in (line.split()[-1] for line in lines):
+                if name.startswith(start):
+                    return "\0" + name[1:]
+            time.sleep(0.1)
+        raise teams.Refused("the launcher has no socket for questions")
+
+    @staticmethod
+    def _all_of(connection):
+        text = b""
+        while piece := connection.recv(1 << 16):
+            text += piece
+        if b"horovod_ranks" not in text:
+            raise OSError(f"the launcher answers {text[:200]}")
+        return text
+
+    def _watch(self, is_over):
+        """Scrapes once a second, and asks once a second."""
+        for look in itertools.cycle((self._scrape, self._ask)):
+            if is_over.wait(0.25):
+                return
+            try:
+                look()
+            except OSError as error:
+                self._failure = error
+                return
+            if is_over.wait(0.25):
+                return
+
+    def size(self, *command):
+        """How many take a tenth of a block."""
+        trial = min(self.team.ask(*command, 100)[0] for _ in range(5))
+        self._command = (*command, max(1, int(SECONDS / 10 * 1e9 / trial)))
+
+    def _repeat(self):
+        """The µs of 1,000. A block never takes so long that the agent misses its stopped launcher."""
+        *_, count = self._command
+        found = []
+        while sum(found) * count < SECONDS * 1e9:
+            found.append(self.team.ask(*self._command)[0])
+        return statistics.mean(found)
+
+    def block(self, is_watched):
+        os.kill(self._launcher, signal.SIGCONT if is_watched else signal.SIGSTOP)
+        if not is_watched:
+            return self._repeat()
+        is_over = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(is_over,))
+        before, start = _cpu_seconds(self._watchers), time.monotonic()
+        watcher.start()
+        try:
+            figure = self._repeat()
+        finally:
+            is_over.set()
+            watcher.join()
+        self.watched_seconds += time.monotonic() - start
+        self.cpu_seconds += _cpu_seconds(self._watchers) - before
+        if self._failure:
+            raise self._failure
+        return figure
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._launcher, signal.SIGCONT)
+        self._ends.close()
+
+
+def _interval(values):
+    """The 95 % interval of their median, by resampling."""
+    chance = random.Random(0)
+    medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(1000))
+    return medians[25], medians[-26]
+
+
+def cost(kind, *command):
+    """Per cent by which a watched block takes longer than another one in the same round."""
+
+    def measure(bench):
+        with Watched(bench.python, kind) as job:
+            job.size(*command)
+            orders = itertools.cycle(itertools.permutations(("watched", "off", "other")))
+            rounds = []
+            for order in itertools.islice(orders, 6 if bench.is_quick else PAIRS):
+                rounds.append({name: job.block(name == "watched") for name in order})
+            share = 100 * job.cpu_seconds / job.watched_seconds
+        watched, other = ([100 * (each[name] / each["off"] - 1) for each in rounds] for name in ("watched", "other"))
+        low, high = _interval(other)
+        limit = max(LIMIT, -low, high)
+        ours = statistics.median(watched)
+        of_watched = " to ".join(f"{end:+.2f}" for end in _interval(watched))
+        off = statistics.median(each["off"] for each in rounds) / 1000
+        note = (
+            f"{len(rounds)} pairs of {SECONDS} s, {off:.2f} ms for 1,000; "
+            f"95 % of the median {of_watched} %, of off against off {low:+.2f} to {high:+.2f} %; "
+            f"launcher and agent use {share:.2f} % of a core"
+        )
+        peers = {"off against off": statistics.median(other)}
+        return Result("%", ours, peers, f"≤ {limit:.2f} %", ours <= limit, note)
+
+    return measure
+
+
+def _run(jobs):
+    """Calls each. Returns what they return, and the names of those that failed, which it explains on stderr."""
+    import harness
+
+    found, failed = {}, []
+    for name, call in jobs.items():
+        try:
+            found[name] = call()
+        except harness.Failure as failure:
+            failed.append(name)
+            print(f"{name}: {failure}", file=sys.stderr, flush=True)
+        except harness.Skip as skip:
+            raise teams.Missing(str(skip)) from None
+        finally:
+            harness.remove_folders()
+    return found, failed
+
+
+def planted(library):
+    def measure(bench):
+        import hangs
+
+        limit = bench.limit or 10
+        kinds = hangs.PLANTED[library]
+        found, failed = _run({kind: lambda kind=kind: hangs.planted(library, kind, limit) for kind in kinds})
+        note = ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in found.items())
+        note += f"; not named so: {', '.join(failed)}" if failed else ""
+        must = f"{len(kinds)}, within {limit:g} + {WITHIN} s"
+        return Result("hangs", len(found), {}, must, not failed, note)
+
+    return measure
+
+
+def quiet(kind):
+    def measure(bench):
+        import hangs
+
+        limit, runs = bench.limit or 4, 1 if bench.is_quick else RUNS
+
+        def call():
+            job, said = hangs.busy([kind], limit, BUSY_LIMITS * limit, runs)
+            hangs.wait_until(lambda: "the job hangs" in job.err, limit + WITHIN, job.describe)
+            hangs.end(job)
+            return said.count("the job hangs"), said
+
+        found, failed = _run({kind: call})
+        if failed:
+            return Result("hangs", must="0", note="the job failed, or its hang at the end was not named")
+        count, said = found[kind]
+        if count:
+            print(said, file=sys.stderr)
+        note = f"{runs} times {BUSY_LIMITS * limit:g} s; the hang behind them was named"
+        return Result("hangs", count, {}, "0", count == 0, note)
+
+    return measure
+
+
+PLANTED = {
+    "horovod": "7 planted hangs in hvd.allreduce, by the stall report",
+    "ddp": "5 planted hangs in DistributedDataParallel",
+    "jax": "4 planted hangs in JAX",
+    "deepspeed": "4 planted hangs in DeepSpeed",
+    "mpi": "4 planted hangs in mpi4py",
+}
+# By their functions in tests/e2e/workers/busy_rank.py.
+BUSY = {
+    "compile_in_a_child": "a compiler in a child",
+    "compile_with_xla": "a compilation by XLA",
+    "save": "a checkpoint on rank 0",
+    "download": "a download on rank 0",
+    "evaluate": "an evaluation on rank 0",
+    "call_c": "one long call of C",
+    "debug": "pdb",
+    "debug_in_an_editor": "a breakpoint of debugpy",
+    "be_stopped": "SIGSTOP and SIGCONT",
+    "serve": "a server",
+    "sleep": "all ranks sleep",
+    "import_slowly": "a slow import",
+}
+
+LINES = (
+    [
+        Line("cost-allreduce", "a watched job, hvd.allreduce_ of 64 B, 2 ranks", cost("horovod", "allreduces", 64)),
+        Line("cost-step", "a watched job, training of an MLP by hvd, 2 ranks", cost("horovod", "steps", "mlp")),
+        Line("cost-gloo", "a watched job, all_reduce of 64 B by gloo, 2 ranks", cost("launched", "allreduces", 64)),
+        Line("cost-ddp", "a watched job, training of an MLP by DDP, 2 ranks", cost("launched", "steps", "mlp")),
+    ]
+    + [Line(f"hang-{library}", what, planted(library)) for library, what in PLANTED.items()]
+    + [Line(f"quiet-{kind}", f"{what}: hangs reported", quiet(kind)) for kind, what in BUSY.items()]
+)

@@ -1,0 +1,187 @@
+"""Jobs that hang in a planted way, or are only busy, for hang_test.py and tests/bench/observe. A hang is named by the
+launcher, or in a job that calls hvd.init() by the stall report of rank 0."""
+
+import contextlib
+import socket
+import threading
+
+from harness import *
+
+PY_SPY = BUILD / "venv-py-spy/bin/py-spy"
+JAX = BUILD / "venv-jax/bin/python3"
+DEEPSPEED = BUILD / "venv-torch-2.13/bin/python3"
+DEBUGPY = BUILD / "venv-debugpy"
+
+# By library and kind: where rank 1 is, if not in a wait like that of rank 0.
+PLANTED = {
+    "horovod": {
+        "skip": "skip",
+        "order": None,
+        "group": None,
+        "lock": "lock_twice",
+        "stop": "does not answer",
+        "file": "in system call openat|in read_a_dead_file",  # a signal may not reach Python there
+        "exit": "wait_at_exit",
+    },
+    "torch": {
+        "skip": "is in skip",
+        "order": None,
+        "group": None,
+        "lock": "is in lock_twice",
+        "file": "is in read_a_dead_file",
+        "exit": "is in wait_at_exit",
+    },
+    "ddp": {
+        "skip": "is in skip",
+        "group": None,
+        "lock": "is in lock_twice",
+        "file": "is in read_a_dead_file",
+        "exit": "is in wait_at_exit",
+    },
+    "deepspeed": {
+        "skip": "is in skip",
+        "lock": "is in lock_twice",
+        "file": "is in read_a_dead_file",
+        "exit": "is in wait_at_exit",
+    },
+    "mpi": {"skip": "is in skip", "order": None, "group": None, "exit": "is in wait_at_exit"},
+    "jax": {
+        "skip": "is in skip",
+        "lock": "is in lock_twice",
+        "file": "is in read_a_dead_file",
+        "exit": "is in wait_at_exit",
+    },
+}
+WAIT = {
+    "torch": r"torch\.distributed( \(gloo\))?: \w+",
+    "ddp": r"torch\.distributed( \(gloo\))?: [^,]+",
+    "deepspeed": r"torch\.distributed( \(gloo\))?: [^,]+",
+    "mpi": r"MPI: \w+",
+    "jax": r"JAX: \w+",
+}
+PACKAGE = {
+    "horovod": "numpy",
+    "torch": "torch",
+    "ddp": "torch",
+    "deepspeed": "deepspeed",
+    "mpi": "mpi4py",
+    "jax": "jax",
+}
+# Ways to be busy: those of the project's targets, and more.
+BUSY = [
+    "compile_in_a_child",
+    "compile_with_xla",
+    "save",
+    "download",
+    "evaluate",
+    "call_c",
+    "debug",
+    "debug_in_an_editor",
+    "be_stopped",
+    "serve",
+    "sleep",
+    "import_slowly",
+]
+MORE_BUSY = ["read_a_terminal", "log", "fork"]
+
+
+def python_of(library):
+    """The interpreter that has the library, or Skip."""
+    python = {"jax": JAX, "deepspeed": DEEPSPEED}.get(library, pathlib.Path(PYTHON))
+    import_it = [python, "-c", f"import {PACKAGE[library]}"]
+    if not python.exists() or subprocess.run(import_it, capture_output=True).returncode != 0:
+        raise Skip(f"{python} has no {PACKAGE[library]}")
+    return str(python)
+
+
+def with_py_spy(*arguments, ranks=2):
+    """A job whose launcher has py-spy on its PATH."""
+    if not PY_SPY.exists():
+        raise Skip(f"{PY_SPY} is missing: pip install py-spy")
+    environment = clean_environment(TORCH_EXTENSIONS_DIR=str(BUILD / "torch-extensions"))
+    environment["PATH"] = f"{PY_SPY.parent}:{DEEPSPEED.parent}:{environment['PATH']}"
+    for folder in DEBUGPY.glob("lib/python3*/site-packages"):
+        environment["PYTHONPATH"] += f":{folder}"
+    return Job("-np", ranks, *arguments, environment=environment)
+
+
+def planted(library, kind, limit, *flags):
+    """Starts a job that hangs, and ends it. Returns the seconds from the hang until it was named; Failure where it was
+    named otherwise, or not within 10 s of the limit."""
+    python = python_of(library)
+    is_ours = library == "horovod"
+    flags = [*flags, "--stall-check-warning-time-seconds" if is_ours else "--hang-warning", limit]
+    flags += ["--pmix"] if library == "mpi" else []
+    worker = WORKERS / "hanging_rank.py"
+    ranks = 3 if is_ours else 2
+    job = with_py_spy(*flags, python, worker, "--library", library, "--kind", kind, ranks=ranks)
+    try:
+        job.wait_for("hangs", ranks, 240)
+        began = time.monotonic()
+        words = "Missing ranks:" if is_ours else "the job hangs"
+        wait_until(lambda: words in job.err, limit + 10, job.describe)
+        took = time.monotonic() - began
+        (check_stall if is_ours else check_named)(job, library, PLANTED[library][kind])
+        return took
+    finally:
+        end(job)
+
+
+def end(job):
+    if job.process.poll() is None:
+        job.signal(signal.SIGTERM)
+        job.wait()
+
+
+def check_stall(job, _, place):
+    wait_until(lambda: "The last operation of all ranks was" in job.err, 10, job.describe)
+    expect(re.search(r"\b1!?: \[allreduce\.gradient", job.err), job.describe())
+    if place is None:
+        expect(re.search(r"\b0!?: \[allreduce\.gradient", job.err), job.describe())
+    else:
+        expect(not re.search(r"\b[02]!?: \[", job.err), job.describe())
+        expect(re.search(r"rank 1 on host \S+, pid \d+: ", job.err), job.describe())
+        expect(re.search(place, job.err), job.describe())
+
+
+def check_named(job, library, place):
+    wait = rf"{WAIT[library]}, \w+\.py:\d+"
+    both = rf"ranks 0-1 on \S+ wait in {wait}|rank 0 on \S+ waits in {wait}; rank 1 on \S+ waits in {wait}"
+    one = rf"rank 0 on \S+ waits in {wait}; rank 1 on \S+ {place}, hanging_rank\.py:\d+"
+    expect(re.search(one if place else both, job.err), job.describe())
+    expect(job.err.count("the job hangs") == 1, job.describe())
+
+
+@contextlib.contextmanager
+def slow_server(seconds):
+    """The port of a server that sends each client some bytes every tenth of a second, for so long."""
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    for _ in range(int(10 * seconds)):
+                        connection.sendall(b"x" * 1000)
+                        time.sleep(0.1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+
+
+def busy(kinds, limit, seconds, runs=1, *flags):
+    """A job that was busy in each of these ways for so many seconds, so many times, and then hangs. Returns it and
+    what it had printed on stderr before the hang."""
+    library = "jax" if "compile_with_xla" in kinds else "torch"
+    python = python_of(library)
+    if "debug_in_an_editor" in kinds and not DEBUGPY.exists():
+        raise Skip(f"{DEBUGPY} is missing")
+    worker = [python, WORKERS / "busy_rank.py", "--library", library, "--seconds", seconds, "--runs", runs]
+    with slow_server(seconds) as port:
+        job = with_py_spy("--hang-warning", limit, *flags, *worker, "--port", port, *kinds)
+        job.wait_for("hangs", 1, 120 + 3 * seconds * len(kinds) * runs)
+        return job, job.err
