@@ -27,6 +27,8 @@ constexpr std::pair<long, std::string_view> kCalls[] = {
     {SYS_waitid, "waitid"},
     {SYS_recvfrom, "recvfrom"},
     {SYS_recvmsg, "recvmsg"},
+    {SYS_sendto, "sendto"},
+    {SYS_sendmsg, "sendmsg"},
     {SYS_accept, "accept"},
     {SYS_connect, "connect"},
     {SYS_openat, "openat"},

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <span>
 #include <string_view>
+#include <vector>
 
+#include "base/platform_calls.h"
 #include "base/text.h"
+#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {
@@ -124,7 +127,7 @@ std::string called_in(std::string_view line, std::string_view methods) {
 }
 
 NamedWait wait_of_line(const WaitSigns& signs) {
-  if (signs.has_mpi) {
+  if (signs.has_mpi && !signs.is_in_io) {
     const std::string operation = called_in(signs.line, kOfMpi);
     if (!operation.empty() && !has_torch_group(signs)) return {"MPI", operation, {}};
   }
@@ -138,6 +141,18 @@ NamedWait wait_of_line(const WaitSigns& signs) {
 }
 
 }  // namespace
+
+bool is_io(std::string_view call) {
+  constexpr std::string_view kReadsAndWrites =
+      " read write recvfrom recvmsg sendto sendmsg accept connect ";
+  const std::vector<std::string_view> words = words_of(call);
+  if (words.size() < 4) return false;
+  const std::string_view name = waiting_call(parse_int(words[0]).value_or(-1));
+  // Python polls a socket with a timeout; a negative one is no timeout.
+  if (name == "poll" || name == "ppoll")
+    return words[2] == "0x1" && words[3] != "0x0" && !words[3].starts_with("0xffffffff");
+  return !name.empty() && contains(kReadsAndWrites, cat(" ", name, " "));
+}
 
 const PythonFrame* source_to_read(const WaitSigns& signs) {
   const auto found =

@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "launcher/agent/stacks/python_stack.h"
 
@@ -14,7 +15,8 @@ struct WaitSigns {
   std::set<std::string> threads{};  // names of the process's threads
   bool has_mpi = false;             // the process has loaded a library of MPI
   std::string line{};               // source_to_read(), once it was read
-  bool has_jax = false;  // the process has loaded JAX, and speaks to other processes by gRPC
+  bool has_jax = false;   // the process has loaded JAX, and speaks to other processes by gRPC
+  bool is_in_io = false;  // its main thread is in a call of is_io()
 };
 
 // NamedWait::library of a wait that may be a computation.
@@ -26,6 +28,8 @@ struct NamedWait {
   std::string place;      // "train.py:88", the user's line, where it differs from the library's
 };
 
+// Whether a thread, by its /proc/PID/syscall, reads or writes a file or a socket. A library of MPI polls many, or none.
+bool is_io(std::string_view call);
 // The innermost frame, if its source line tells what its stack does not: mpi4py and the waits of PyTorch have no Python
 // frame. Else null.
 const PythonFrame* source_to_read(const WaitSigns& signs);

@@ -1,6 +1,7 @@
 #include "launcher/agent/stacks/python_stack.h"
 
 #include <doctest/doctest.h>
+#include <sys/syscall.h>
 
 #include <string>
 
@@ -117,12 +118,32 @@ TEST_CASE("A wait without a Python frame is named by the source line of its call
   CHECK(wait("y = numpy.dot(a, b)").empty());
   CHECK(wait("reduce(a, b)").empty());  // a function, and no method
   CHECK(wait("").empty());
+  CHECK(wait("message = sock.recv(64)") == "waits in MPI: recv, called at train.py:8");
+  signs.is_in_io = true;
+  CHECK(wait("message = sock.recv(64)").empty());
+  signs.is_in_io = false;
   signs.has_mpi = false;
   signs.threads = {"pt_gloo_runloop"};
   CHECK(wait("work.wait()") == "waits in torch.distributed (gloo): wait, called at train.py:8");
   CHECK(wait("comm.bcast(x)").empty());
   signs.stack[1].file = "<string>";
   CHECK(source_to_read(signs) == nullptr);
+}
+
+TEST_CASE("A call of the kernel shows whether Python reads a socket, or may wait in MPI") {
+  const auto call = [](int64_t number, const char* arguments) {
+    return is_io(std::to_string(number) + " 0x3 " + arguments + " 0x0 0x0 0x0 0x7ffd 0x7f01\n");
+  };
+  CHECK(call(SYS_recvfrom, "0x7f3a 0x40"));
+  CHECK(call(SYS_read, "0x7f3a 0x40"));
+  CHECK(call(SYS_ppoll, "0x1 0x7530"));  // with a timeout
+  CHECK(!call(SYS_ppoll, "0x1 0x0"));
+  CHECK(!call(SYS_ppoll, "0x1 0xffffffff"));
+  CHECK(!call(SYS_ppoll, "0x5 0x7530"));
+  CHECK(!call(SYS_futex, "0x0 0x0"));
+  CHECK(!is_io("running"));
+  CHECK(!is_io("-1 0x7ffd 0x7f01"));
+  CHECK(!is_io(""));
 }
 
 TEST_CASE("Why there is no stack is one sentence with a remedy") {
