@@ -107,19 +107,21 @@ bool HangRule::look(const Signs& signs, Time now) {
   const bool is_first = looked_ == Time{};
   looked_ = now;
   update(signs, now, gap);
-  Time since{}, longest = now;
-  for (const auto& [number, rank] : ranks_) {
-    since = std::max(since, rank.since);
-    longest = std::min(longest, rank.since);
-  }
+  Time since{};
+  for (const auto& [number, rank] : ranks_) since = std::max(since, rank.since);
   if (is_first || since != quiet_since_) begin_again(since);
-  if (longest == now) is_wait_reported_ = false;
-  if (now > quiet_since_) {
-    const bool is_done = is_reported_ && (!may_stop_ || is_stopped_);
-    return !is_done && now >= next_sample_;
-  }
-  return !is_wait_reported_ && seconds_between(longest, now) >= kWaitLimits * limit_ &&
-         now >= next_wait_sample_;
+  std::erase_if(wait_reported_, [&](const auto& each) {
+    const auto rank = ranks_.find(each.first);
+    return rank == ranks_.end() || rank->second.since != each.second;
+  });
+  const bool has_new_wait = std::ranges::any_of(ranks_, [&](const auto& each) {
+    return seconds_between(each.second.since, now) >= kWaitLimits * limit_ &&
+           !wait_reported_.contains(each.first);
+  });
+  const bool is_wait_due = has_new_wait && now >= next_wait_sample_;
+  if (now == quiet_since_) return is_wait_due;
+  const bool is_done = is_reported_ && (!may_stop_ || is_stopped_);
+  return !is_done && (is_wait_due || now >= next_sample_);
 }
 
 // The next sample is due after a time that doubles: nothing speaks for a hang.
@@ -160,7 +162,15 @@ bool HangRule::is_hang(const Places& places) const {
 }
 
 std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_ended, Time now) {
-  if (!is_hang(places)) return postpone(now), std::nullopt;
+  const double seconds = seconds_between(quiet_since_, now);
+  if (!is_hang(places)) {
+    postpone(now);
+    if (seconds < kWaitLimits * limit_) return {};
+    // The main thread of a rank may be busy.
+    auto wait = judge_wait(std::move(places), now);
+    next_wait_sample_ = next_sample_;
+    return wait;
+  }
   const bool is_alike =
       samples_ > 0 && std::ranges::equal(last_, places, [](const auto& one, const auto& other) {
         return one.first == other.first && one.second.frames == other.second.frames;
@@ -168,7 +178,6 @@ std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_en
   samples_ = is_alike ? samples_ + 1 : 1;
   last_ = places;
   next_sample_ = later(now, limit_ / 4);
-  const double seconds = seconds_between(quiet_since_, now);
   if (samples_ < kSamples || seconds < limit_) return {};
   // A rank that computes on a GPU waits for it in the same way.
   const bool may_compute = std::ranges::any_of(places, [](const auto& each) {
@@ -186,16 +195,19 @@ std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_en
 std::optional<HangRule::Finding> HangRule::judge_wait(Places places, Time now) {
   next_wait_sample_ = later(now, kWaitLimits * limit_ / 2);
   Finding finding{Finding::Kind::kWait, 0, {}, {}};
+  bool is_new = false;
   for (const auto& [number, rank] : ranks_) {
     const double seconds = seconds_between(rank.since, now);
     const RankPlace& place = places[number];
     if (place.is_excused != 0) return {};
-    if (seconds < kWaitLimits * limit_ || place.is_collective == 0) continue;
+    // Ranks come to a collective one after the other.
+    if (seconds < (kWaitLimits - 1) * limit_ || place.is_collective == 0) continue;
+    if (!may_spin(place) && main_is_busy(rank)) continue;
+    is_new |= wait_reported_.emplace(number, rank.since).second;
     finding.waiting.push_back(number);
     finding.seconds = finding.seconds == 0 ? seconds : std::min(finding.seconds, seconds);
   }
-  if (finding.waiting.empty()) return {};
-  is_wait_reported_ = true;
+  if (!is_new) return {};
   finding.places = std::move(places);
   return finding;
 }

@@ -76,7 +76,7 @@ class HangRule {
   bool is_reported_ = false;
   bool is_stopped_ = false;
   Time next_wait_sample_{};
-  bool is_wait_reported_ = false;
+  std::map<int, Time> wait_reported_;  // by rank: Rank::since of its wait that was reported
 };
 
 }  // namespace hvd::launcher

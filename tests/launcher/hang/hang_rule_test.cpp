@@ -139,6 +139,49 @@ TEST_CASE("ranks wait for one that works: one note, at ten times the limit") {
         "while others work: rank 1 on b is in load_shard, loader.py:30");
 }
 
+TEST_CASE("a later wait is another note, though another rank has not moved since the first") {
+  Job job;
+  job.signs[2].rank = 2;
+  job.places[2] = reading();
+  const auto work = [&] { job.signs[1].other_microseconds += 200'000; };
+  job.pass(60, work);
+  CHECK(job.findings.size() == 1);
+  job.pass(0.25, [&] { work(), job.rule.moved(0); });
+  job.pass(19, work);
+  CHECK(job.findings.size() == 1);
+  job.pass(30, work);
+  CHECK(job.findings.size() == 2);
+}
+
+TEST_CASE("a rank whose main thread computes is one for which others wait") {
+  Job job;
+  const auto compute = [&] { job.signs[1].main_microseconds += 100'000; };
+  job.pass(19, compute);
+  CHECK(job.findings.empty());
+  job.pass(100, compute);
+  REQUIRE(job.findings.size() == 1);
+  CHECK(job.findings[0].kind == Kind::kWait);
+  CHECK(job.findings[0].waiting == std::vector<int>{0});
+  CHECK(job.findings[0].seconds < 25);
+  CHECK(job.questions < 20);
+  Job in_backward;  // also a place in which it may wait
+  in_backward.places[1] = waiting("the reduction of gradients in backward()");
+  in_backward.pass(30, [&] { in_backward.signs[1].main_microseconds += 100'000; });
+  REQUIRE(in_backward.findings.size() == 1);
+  CHECK(in_backward.findings[0].waiting == std::vector<int>{0});
+}
+
+TEST_CASE("a note has the ranks that came to the collective a little later") {
+  Job job;
+  job.signs[2].rank = 2;
+  job.places[2] = waiting();
+  const auto work = [&] { job.signs[1].other_microseconds += 200'000; };
+  job.pass(1, [&] { work(), job.rule.moved(2); });
+  job.pass(60, work);
+  REQUIRE(job.findings.size() == 1);
+  CHECK(job.findings[0].waiting == std::vector<int>{0, 2});
+}
+
 TEST_CASE("a hang stops a job after two limits, unless all ranks are in one operation") {
   Job outside(2, true);
   outside.pass(3.5);
