@@ -20,6 +20,7 @@
 #include "launcher/plan/installation.h"
 #include "launcher/plan/tool_environment.h"
 #include "launcher/state/record_writer.h"
+#include "launcher/top/top.h"
 #include "rendezvous/server/thrown.h"
 
 int main(int argc, char** argv) {
@@ -29,6 +30,7 @@ int main(int argc, char** argv) {
   end_by_sentence("horovodrun", kExitLauncher, rendezvous::error_number_of);
   const std::vector<std::string> arguments = with_help_first({argv + 1, argv + argc});
   if (asks_about_jobs(arguments)) return answer_about_jobs(arguments);
+  if (asks_for_top(arguments)) return show_top(arguments);
   log::set_identity("horovodrun");
   log::set_timestamps(false);
   leave_tool_environment(installation_prefix(executable_folder()));

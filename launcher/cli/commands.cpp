@@ -7,19 +7,31 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::array kCommands = {
-    Command{"ps", "[-a] [--json] [NAME]", "List your running jobs and their ranks.",
-            "Each rank comes with its host, pid, state and command. Jobs are those of your user "
-            "with a launcher on this machine. NAME shows one of them: the name of a job (--name), "
-            "or its id in horovodrun ps -a. Without such a job, the exit code is 2.\n"
+    Command{"ps", "[-a] [-w] [--json] [NAME]", "List your running jobs and their ranks.",
+            "Each rank is a line with its host, pid, state, time since its start, mean share of a "
+            "core, memory, and the ranks that it waits for. The states are planned, starting, "
+            "running, in_init, in_job, ending, ended and killed; stopped, exit CODE and signal "
+            "NUMBER take their place. Jobs are those of your user with a launcher on this machine. "
+            "NAME shows one of them: the name of a job (--name), or its id in horovodrun ps -a. "
+            "Without such a job, the exit code is 2. On a terminal, -w does not cut long lines.\n"
             "--json prints one object per job, in a line of its own, with the state of each host "
             "(planned, connecting, preparing, held, starting, running, leaving, ending, done, "
-            "lost) and of each rank (planned, starting, running, in_init, in_job, ending, ended, "
-            "killed). It asks no agent.\n"
+            "lost) and more about each rank.\n"
             "-a lists all jobs that have a record in HOROVOD_STATE_DIR, also those that have "
             "ended, with the exit code and the cause, and those of other machines that use the "
             "same directory. It asks no launcher. Records are kept for 14 days, and of the last "
             "500 jobs.\n",
             "horovodrun ps\nhorovodrun ps --json\nhorovodrun ps -a\n"},
+    Command{"top", "[--once] [--json] [NAME]", "Show a running job live on a terminal.",
+            "It shows the rates of the job, its hosts, and for each rank state, steps, time of a "
+            "step, the share of it until all ranks had agreed, shares of a core used and waited "
+            "for, and memory; more than 40 ranks are shown by host. h lists the keys, q ends it, "
+            "and the job goes on. The agents are asked once a second, and no rank is. NAME is the "
+            "name of a job (--name), or its id in horovodrun ps -a, needed where several jobs "
+            "run.\n"
+            "--once, and an output that is no terminal, print all of it once. --json prints an "
+            "object as that of horovodrun ps --json each second, until the job ends.\n",
+            "horovodrun top\nhorovodrun top --once mnist\n"},
     Command{"stack", "[--native] [NAME]", "List processes and their Python stacks.",
             "The processes are the ranks and their child processes, which go on meanwhile. The "
             "stack of a rank that has not called hvd.init() comes from py-spy, found on the "

@@ -21,8 +21,9 @@ constexpr char kEnd[] = "did you mean horovodrun stop?";
 constexpr char kStart[] = "leave the word out, as in: horovodrun -np 4 python3 train.py";
 
 constexpr Synonym kSynonyms[] = {
-    {"status,jobs,list,queue,squeue,qstat,top", kPs, false},
-    {"ls,info,htop,watch", kPs, true},
+    {"status,jobs,list,queue,squeue,qstat", kPs, false},
+    {"ls,info", kPs, true},
+    {"htop,watch", "did you mean horovodrun top?", true},
     {"log,output", kLogs, false},
     {"tail", kLogs, true},
     {"cancel,scancel,abort,shutdown,down", kEnd, false},

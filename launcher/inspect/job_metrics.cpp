@@ -149,6 +149,25 @@ void JobMetrics::take(const std::vector<std::string>& answers) {
     else if (hosts_[i].last)
       forget_present(*hosts_[i].last);
   }
+  by_rank_.clear();
+  for (const Host& host : hosts_) {
+    if (!host.has_answered) continue;
+    for (const RankMetrics& rank : host.last->ranks) by_rank_[rank.rank] = &rank;
+  }
+}
+
+const RankMetrics* JobMetrics::rank(int number) const {
+  const auto found = by_rank_.find(number);
+  return found == by_rank_.end() ? nullptr : found->second;
+}
+
+int64_t JobMetrics::step_age() const {
+  int64_t youngest = -1;
+  for (const Host& host : hosts_) {
+    const int64_t age = host.last ? host.last->step_age : -1;
+    if (age >= 0 && (youngest < 0 || age < youngest)) youngest = age;
+  }
+  return youngest;
 }
 
 // The samples of the job itself, of its ranks by state and of its hosts by state.
@@ -170,7 +189,7 @@ std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
                              MetricsLevel level) const {
   const std::string job = cat("job_id=\"", job_, "\"");
   Metrics sum;
-  int64_t step_age = -1;
+  const int64_t step_age = this->step_age();
   Part all{.labels = job};
   // A host that came back to an elastic job is there twice.
   std::map<std::string, Part> by_host;
@@ -183,8 +202,6 @@ std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
     of_host.is_up |= host.has_answered && !run.is_over();
     if (!host.last) continue;
     sum.add(host.last->sum);
-    const int64_t age = host.last->step_age;
-    if (age >= 0 && (step_age < 0 || age < step_age)) step_age = age;
     for (const RankMetrics& rank : host.last->ranks) {
       all.add(rank);
       of_host.add(rank);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,10 @@ class JobMetrics {
 
   // `answers`: by host, as Inspected::text; empty where none came in time.
   void take(const std::vector<std::string>& answers);
+  // The last figures of a rank of the table, as of its host's last answer; null if that host did not answer.
+  const RankMetrics* rank(int number) const;
+  // Milliseconds since the last training step of any rank, or -1.
+  int64_t step_age() const;
   std::string text(const HostTable& hosts, const JobStates& states, MetricsLevel level) const;
   // Something that an agent cannot read, such as the counts of a rank: a sentence about it, the first time; else empty.
   std::string about_unread(const HostTable& hosts, const JobStates& states);
@@ -43,7 +48,8 @@ class JobMetrics {
   const std::string job_;
   const std::string name_;
   const uint32_t restarts_;
-  std::vector<Host> hosts_;  // as in the table
+  std::vector<Host> hosts_;                    // as in the table
+  std::map<int, const RankMetrics*> by_rank_;  // of the hosts that have answered
   bool has_notified_ = false;
 };
 

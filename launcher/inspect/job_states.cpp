@@ -1,13 +1,102 @@
 #include "launcher/inspect/job_states.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/text.h"
+#include "launcher/output/line_folder.h"
 
 namespace hvd::launcher {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+double tenths(double seconds) { return std::round(seconds * 10) / 10; }
+double seconds_of(uint64_t microseconds) { return static_cast<double>(microseconds) * 1e-6; }
+
+// "ranks 2-3"
+std::string named(std::vector<int> ranks) {
+  std::ranges::sort(ranks);
+  return cat(ranks.size() == 1 ? "rank " : "ranks ", ranks_text(ranks));
+}
+
+uint64_t begun(const RankCounts& counts) {
+  return counts.operations + counts.failed_operations + counts.pending;
+}
+
+// Adds to the states of ranks what `ps` and `top` show.
+class Figures {
+ public:
+  Figures(const HostTable& hosts, const JobStates& job, const JobFigures& figures)
+      : job_(job), figures_(figures) {
+    for (const RankRun& rank : hosts.ranks()) {
+      const RankMetrics* const metrics = figures.rank(rank.number());
+      const int number = job.rank_of(rank.number());
+      if (metrics == nullptr || number < 0 || rank.state() != RankState::kInJob) continue;
+      if (metrics->has_counters != 0) progress_.emplace_back(number, begun(metrics->counts));
+    }
+  }
+
+  void add(const RankRun& rank, Json& entry) const {
+    const RankMetrics* const metrics = figures_.rank(rank.number());
+    if (metrics != nullptr && metrics->pid != 0) {
+      entry["pid"] = metrics->pid;
+      entry["seconds"] = static_cast<double>(metrics->age_milliseconds) * 1e-3;
+      if (metrics->activity == RankActivity::kStopped) entry["stopped"] = true;
+      entry["cpu_seconds"] = seconds_of(metrics->usage.cpu_microseconds);
+      entry["run_delay_seconds"] = seconds_of(metrics->usage.run_delay_microseconds);
+      entry["memory"] = metrics->usage.resident_bytes;
+      entry["threads"] = metrics->usage.threads;
+    }
+    if (metrics != nullptr && metrics->has_counters != 0) {
+      entry["steps"] = metrics->counts.steps;
+      entry["operations"] = metrics->counts.operations;
+      entry["bytes"] = metrics->counts.bytes;
+      entry["pending"] = metrics->counts.pending;
+    }
+    if (metrics != nullptr && metrics->step_microseconds > 0) {
+      entry["step_seconds"] = seconds_of(metrics->step_microseconds);
+      entry["waited_share"] = metrics->waited_thousandths / 1000.0;
+    }
+    const std::string wait = wait_of(rank, metrics);
+    if (!wait.empty()) entry["waits_for"] = wait;
+  }
+
+ private:
+  std::string wait_of(const RankRun& rank, const RankMetrics* metrics) const {
+    if (rank.state() == RankState::kInInit) return init_wait_of(rank);
+    if (metrics == nullptr) return "";
+    if (rank.state() == RankState::kInJob && metrics->counts.pending > 0) {
+      const std::vector<int> ranks = behind(begun(metrics->counts));
+      if (!ranks.empty()) return named(ranks);
+    }
+    return metrics->is_on_disk != 0 ? "disk" : "";
+  }
+
+  std::string init_wait_of(const RankRun& rank) const {
+    std::vector<int> missing;
+    for (const int number : figures_.init_wait(rank.number())) {
+      if (const int present = job_.rank_of(number); present >= 0) missing.push_back(present);
+    }
+    return missing.empty() ? "hvd.init()" : cat(named(missing), " in hvd.init()");
+  }
+
+  // The ranks that have begun fewer operations: a rank whose operations are pending may wait for them.
+  std::vector<int> behind(uint64_t begun) const {
+    std::vector<int> ranks;
+    for (const auto& [number, count] : progress_) {
+      if (count < begun) ranks.push_back(number);
+    }
+    return ranks;
+  }
+
+  const JobStates& job_;
+  const JobFigures& figures_;
+  std::vector<std::pair<int, uint64_t>> progress_;  // of ranks: operations that they have begun
+};
 
 Json rank_as_json(const RankRun& rank, const JobStates& job) {
   Json entry = Json::object();
@@ -23,15 +112,23 @@ Json rank_as_json(const RankRun& rank, const JobStates& job) {
   return entry;
 }
 
-Json all_as_json(const HostTable& hosts, const JobStates& job) {
+// `figures`: null for states alone.
+Json all_as_json(const HostTable& hosts, const JobStates& job, const JobFigures* figures) {
+  const auto more = figures != nullptr ? std::optional<Figures>(std::in_place, hosts, job, *figures)
+                                       : std::nullopt;
   Json all = Json::array();
   for (const HostRun& host : hosts.hosts()) {
     const std::chrono::duration<double> seconds = Clock::now() - host.since();
     Json entry = {{"host", host.name()}, {"state", to_string(host.state())}};
     if (host.state() == HostState::kConnecting) entry["stage"] = to_string(host.stage());
-    entry["seconds"] = std::round(seconds.count() * 10) / 10;
+    entry["seconds"] = tenths(seconds.count());
+    const double silence = figures != nullptr ? figures->silence(host) : 0;
+    if (silence > 0) entry["silence"] = tenths(silence);
     Json ranks = Json::array();
-    for (const RankRun* rank : host.ranks()) ranks.push_back(rank_as_json(*rank, job));
+    for (const RankRun* rank : host.ranks()) {
+      ranks.push_back(rank_as_json(*rank, job));
+      if (more && !rank->is_over()) more->add(*rank, ranks.back());
+    }
     entry["ranks"] = std::move(ranks);
     all.push_back(std::move(entry));
   }
@@ -45,15 +142,23 @@ std::string text_of(const Json& json) {
 }  // namespace
 
 std::string hosts_as_json(const HostTable& hosts, const JobStates& job) {
-  return text_of(all_as_json(hosts, job));
+  return text_of(all_as_json(hosts, job, nullptr));
 }
 
-std::string job_as_json(int pid, const std::vector<std::string>& command, const HostTable& hosts,
-                        const JobStates& job) {
-  Json text = {{"pid", pid}};
+std::string job_as_json(const HostTable& hosts, const JobStates& job, const JobFigures& figures) {
+  Json text = {{"pid", figures.pid}};
+  if (!figures.name.empty()) text["name"] = figures.name;
   if (job.generation >= 0) text["generation"] = job.generation;
-  text["command"] = command;
-  text["hosts"] = all_as_json(hosts, job);
+  text["command"] = figures.command;
+  text["seconds"] = tenths(figures.seconds);
+  text["size"] = std::ranges::count_if(
+      hosts.ranks(), [&job](const RankRun& rank) { return job.rank_of(rank.number()) >= 0; });
+  if (figures.step_age >= 0) text["step_age"] = tenths(figures.step_age);
+  if (figures.slowest) {
+    text["slowest"] = {{"rank", figures.slowest->rank},
+                       {"late_seconds", figures.slowest->late_seconds}};
+  }
+  text["hosts"] = all_as_json(hosts, job, &figures);
   return text_of(text) + "\n";
 }
 

@@ -1,11 +1,14 @@
-// The states of a job's hosts and ranks as JSON, for `horovodrun ps --json` and /status of the job's store. Pure.
+// The states of a job's hosts and ranks as JSON, for `horovodrun ps`, `top`, and /status of the job's store. Pure.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/hosts/host_table.h"
+#include "launcher/protocol/host_metrics.h"
 
 namespace hvd::launcher {
 
@@ -18,11 +21,33 @@ struct JobStates {
   std::function<int(int number)> rank_of;
 };
 
+// The rank that the others wait for most, and how long in a training step.
+struct SlowestRank {
+  int rank = 0;
+  double late_seconds = 0;
+};
+
+// What `ps` and `top` show beside the states.
+struct JobFigures {
+  int pid = 0;                         // of the launcher
+  std::vector<std::string> command{};  // of the ranks
+  std::string name{};                  // --name, or empty
+  double seconds = 0;                  // since the job began
+  double step_age = -1;  // seconds since the last training step of any rank; -1: unknown
+  std::optional<SlowestRank> slowest{};
+  // Of a rank of the table: null where its agent has not answered.
+  std::function<const RankMetrics*(int number)> rank{};
+  // The ranks of the table that a rank of the table waits for in hvd.init().
+  std::function<std::vector<int>(int number)> init_wait{};
+  // The seconds for which a host has not answered; 0: it answers.
+  std::function<double(const HostRun& host)> silence{};
+};
+
 // [{"host":"a","state":"running","seconds":12.3,"ranks":[{"rank":0,"state":"in_job"},
 //   {"rank":1,"state":"ended","code":3}]}]
 std::string hosts_as_json(const HostTable& hosts, const JobStates& job);
-// {"pid":4711,"generation":2,"command":["python3","train.py"],"hosts":[...]} in one line.
-std::string job_as_json(int pid, const std::vector<std::string>& command, const HostTable& hosts,
-                        const JobStates& job);
+// {"pid":4711,"generation":2,"command":["python3","train.py"],"seconds":131.2,"size":4,"hosts":[...]} in one line.
+// docs/inspection.md describes the members.
+std::string job_as_json(const HostTable& hosts, const JobStates& job, const JobFigures& figures);
 
 }  // namespace hvd::launcher

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
 #include <optional>
 #include <vector>
@@ -14,100 +13,24 @@
 #include "base/check.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "launcher/detach/attach.h"
-#include "launcher/inspect/inspection.h"
 #include "launcher/inspect/job_metrics.h"
+#include "launcher/inspect/job_table.h"
+#include "launcher/inspect/job_view.h"
+#include "launcher/inspect/running_launchers.h"
 #include "launcher/output/report.h"
+#include "launcher/output/terminal_width.h"
 #include "launcher/plan/hosts.h"
 #include "launcher/protocol/protocol.h"
 #include "launcher/protocol/record.h"
 #include "launcher/state/job_choice.h"
 #include "launcher/state/job_commands.h"
-#include "net/abstract_names.h"
-#include "net/packet_socket.h"
 
 namespace hvd::launcher {
 namespace {
 
 constexpr time_t kMetricsSeconds = 2;
-constexpr char kNoJob[] = "no horovodrun of yours is running on this machine";
-
-struct RunningLauncher {
-  std::string pid;
-  UniqueFd socket;  // connected
-};
-
-std::vector<RunningLauncher> running_launchers() {
-  const std::string prefix = inspection_prefix();
-  std::vector<RunningLauncher> launchers;
-  for (const std::string& name : net::listening_names(prefix)) {
-    auto found = net::connect_to_listener(name, SOCK_STREAM);
-    // Every user can bind such a name.
-    if (!found || !net::is_trusted_peer(found->socket.get())) continue;
-    const std::string rest = name.substr(prefix.size());
-    launchers.push_back({rest.substr(0, rest.find('/')), std::move(found->socket)});
-  }
-  return launchers;
-}
-
-// The running launchers, or that of this job: a pid, a name or an id.
-Result<std::vector<RunningLauncher>> choose(const std::string& job, const std::string& command) {
-  HVD_ASSIGN_OR_RETURN(const std::string pid, launcher_here(job, command, true));
-  std::vector<RunningLauncher> launchers = running_launchers();
-  if (!pid.empty())
-    std::erase_if(launchers, [&](const RunningLauncher& one) { return one.pid != pid; });
-  if (!launchers.empty()) return launchers;
-  if (pid.empty()) return not_found(kNoJob);
-  return not_found(
-      cat("no horovodrun of yours runs with pid ", printable(pid), "; horovodrun ps lists them"));
-}
-
-// The launcher ended after it had been found.
-Status has_ended(const RunningLauncher& launcher) {
-  return unavailable(cat("horovodrun with pid ", launcher.pid, " has ended"));
-}
-
-bool means_end(int error_number) { return error_number == EPIPE || error_number == ECONNRESET; }
-
-Status no_answer(const RunningLauncher& launcher, int error_number) {
-  if (means_end(error_number)) return has_ended(launcher);
-  return system_error(cat("horovodrun with pid ", launcher.pid, " does not answer"), error_number);
-}
-
-Status send_question(const RunningLauncher& launcher, const std::string& question) {
-  const std::string request = question + "\n";
-  for (size_t sent = 0; sent < request.size();) {
-    const ssize_t size =
-        ::send(launcher.socket.get(), request.data() + sent, request.size() - sent, MSG_NOSIGNAL);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return no_answer(launcher, errno);
-    sent += static_cast<size_t>(size);
-  }
-  return {};
-}
-
-// False at the end.
-Result<bool> read_more(const RunningLauncher& launcher, std::string& text) {
-  std::array<char, 64 << 10> buffer;
-  ssize_t size = 0;
-  do {
-    size = ::read(launcher.socket.get(), buffer.data(), buffer.size());
-  } while (size < 0 && errno == EINTR);
-  if (size < 0) return no_answer(launcher, errno);
-  text.append(buffer.data(), static_cast<size_t>(size));
-  return size > 0;
-}
-
-Result<std::string> ask(const RunningLauncher& launcher, const std::string& question) {
-  HVD_RETURN_IF_ERROR(send_question(launcher, question));
-  std::string text;
-  for (;;) {
-    HVD_ASSIGN_OR_RETURN(const bool is_more, read_more(launcher, text));
-    if (is_more) continue;
-    if (text.empty()) return has_ended(launcher);
-    return text;
-  }
-}
 
 // Until the command has ended: what it says, as it comes.
 int show_records(const RunningLauncher& launcher) {
@@ -130,16 +53,6 @@ int show_records(const RunningLauncher& launcher) {
       return ran->code;
     }
   }
-}
-
-// `more`: what stands behind the pid.
-Status several(const std::string& question, const std::vector<RunningLauncher>& launchers,
-               const std::string& more = "") {
-  std::vector<std::string> pids;
-  pids.reserve(launchers.size());
-  for (const RunningLauncher& one : launchers) pids.push_back(one.pid);
-  return invalid_argument(cat("several are running; write horovodrun ", question, " ID", more,
-                              ", with one of ", join(pids, ", ")));
 }
 
 struct ExecWords {
@@ -185,9 +98,9 @@ Result<ExecWords> read_exec(std::span<const std::string> words) {
 int run_beside_ranks(std::span<const std::string> words) {
   const auto read = read_exec(words);
   if (!read.ok()) return refuse(read.status());
-  const auto launchers = choose(read->job, "exec");
+  const auto launchers = choose_launchers(read->job, "exec");
   if (!launchers.ok()) return refuse(launchers.status());
-  if (launchers->size() > 1) return refuse(several("exec", *launchers));
+  if (launchers->size() > 1) return refuse(several_run("exec", *launchers));
   const RunningLauncher& launcher = launchers->front();
   const Status sent = send_question(launcher, cat("exec ", to_hex(encode(read->order))));
   return sent.ok() ? show_records(launcher) : refuse(sent);
@@ -218,18 +131,19 @@ int change_ranks(std::span<const std::string> arguments) {
   const std::string change = words.size() == 1 || has_job ? words.back() : "";
   const Status complete = order == "remove" ? check_removal(change) : check_number(order, change);
   if (!complete.ok()) return refuse(complete);
-  const auto launchers = choose(has_job ? words[0] : "", order);
+  const auto launchers = choose_launchers(has_job ? words[0] : "", order);
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1)
-    return refuse(several(order, *launchers, order == "remove" ? " HOST" : " N"));
+    return refuse(several_run(order, *launchers, order == "remove" ? " HOST" : " N"));
   const RunningLauncher& launcher = launchers->front();
   const Status sent = send_question(launcher, cat(order, " ", change));
   return sent.ok() ? show_records(launcher) : refuse(sent);
 }
 
-// Prints the answers of the launchers. `wants_all`: leaves out those whose job has ended.
-int show_answers(const std::vector<RunningLauncher>& launchers, const std::string& question,
-                 bool wants_all) {
+// The answers of the launchers. `wants_all`: leaves out those whose job has ended.
+Result<std::string> ask_all(const std::vector<RunningLauncher>& launchers,
+                            const std::string& question, bool wants_all) {
+  std::string answers;
   size_t ended = 0;
   for (const RunningLauncher& launcher : launchers) {
     const auto text = ask(launcher, question);
@@ -237,41 +151,90 @@ int show_answers(const std::vector<RunningLauncher>& launchers, const std::strin
       ++ended;
       continue;
     }
-    if (!text.ok()) return refuse(text.status());
-    if (std::fputs(text->c_str(), stdout) < 0) return kExitLauncher;
+    if (!text.ok()) return text.status();
+    answers += *text;
   }
-  if (ended == launchers.size()) return refuse(not_found(kNoJob));
-  return std::fflush(stdout) == 0 ? 0 : kExitLauncher;
+  if (ended == launchers.size()) return not_found(kNoJob);
+  return answers;
 }
 
-// `horovodrun ps -a [--json]`: whether as JSON.
-std::optional<bool> asks_for_all(const std::string& command, std::span<const std::string> words) {
-  const auto has = [&](std::string_view word) {
-    return std::find(words.begin(), words.end(), word) != words.end();
-  };
-  const bool asks = command == "ps" && (has("-a") || has("--all"));
-  const bool is_known = std::ranges::all_of(words, [](const std::string& word) {
-    return word == "-a" || word == "--all" || word == "--json";
-  });
-  return asks && is_known ? std::optional(has("--json")) : std::nullopt;
+int show_answers(const std::vector<RunningLauncher>& launchers, const std::string& question,
+                 bool wants_all) {
+  const auto answers = ask_all(launchers, question, wants_all);
+  return answers.ok() ? print_answer(*answers) : refuse(answers.status());
 }
 
-// `horovodrun ps [--json] [NAME]` and `horovodrun stack [--native] [NAME]`.
-int show_jobs(const std::string& command, std::span<const std::string> words) {
+struct PsWords {
+  std::string job;  // empty: all that run
+  bool has_all = false, is_json = false, is_wide = false;
+};
+
+Result<PsWords> read_ps(std::span<const std::string> words) {
+  PsWords read;
+  for (const std::string& word : words) {
+    if (word == "-a" || word == "--all")
+      read.has_all = true;
+    else if (word == "--json")
+      read.is_json = true;
+    else if (word == "-w" || word == "--wide")
+      read.is_wide = true;
+    else if (read.job.empty() && may_be_job(word))
+      read.job = word;
+    else
+      return invalid_argument(
+          "write horovodrun ps [-a] [-w] [--json] [NAME or id of a job]; to run the program ps, "
+          "put flags before it");
+  }
+  if (read.has_all && !read.job.empty())
+    return invalid_argument("horovodrun ps -a lists all jobs; leave -a out, or the name");
+  return read;
+}
+
+std::string as_tables(std::string_view lines, size_t columns, Status& status) {
+  std::string text;
+  while (!lines.empty()) {
+    const auto job = read_job(take_line(lines));
+    if (!job.ok()) {
+      status = job.status();
+      return text;
+    }
+    text += cat(text.empty() ? "" : "
+", job_as_table(*job, columns));
+  }
+  return text;
+}
+
+// `horovodrun ps [-a] [-w] [--json] [NAME]`.
+int list_jobs(std::span<const std::string> words) {
   remove_old_spools();
-  if (const auto wants_json = asks_for_all(command, words)) return list_all_jobs(*wants_json);
-  const std::string flag = command == "ps" ? "--json" : "--native";
-  const bool has_flag = !words.empty() && words[0] == flag;
-  if (has_flag) words = words.subspan(1);
-  if (words.size() > 1 || (words.size() == 1 && !may_be_job(words[0]))) {
-    return refuse(invalid_argument(cat("write horovodrun ", command,
-                                       " [NAME or id of a job]; to run the program ", command,
-                                       ", put flags before it")));
-  }
-  const auto launchers = choose(words.empty() ? "" : words[0], command);
+  const auto read = read_ps(words);
+  if (!read.ok()) return refuse(read.status());
+  if (read->has_all) return list_all_jobs(read->is_json);
+  const auto launchers = choose_launchers(read->job, "ps");
   if (!launchers.ok()) return refuse(launchers.status());
-  if (launchers->size() > 1 && command == "stack") return refuse(several(command, *launchers));
-  return show_answers(*launchers, has_flag ? cat(command, " ", flag) : command, words.empty());
+  const auto lines = ask_all(*launchers, "ps --json", read->job.empty());
+  if (!lines.ok()) return refuse(lines.status());
+  if (read->is_json) return print_answer(*lines);
+  const bool is_cut = !read->is_wide && ::isatty(STDOUT_FILENO) == 1;
+  Status status;
+  const std::string tables = as_tables(*lines, is_cut ? text_width(STDOUT_FILENO) : 0, status);
+  return status.ok() ? print_answer(tables) : refuse(status);
+}
+
+// `horovodrun stack [--native] [NAME]`.
+int show_stacks(std::span<const std::string> words) {
+  remove_old_spools();
+  const bool is_native = !words.empty() && words[0] == "--native";
+  if (is_native) words = words.subspan(1);
+  if (words.size() > 1 || (words.size() == 1 && !may_be_job(words[0]))) {
+    return refuse(
+        invalid_argument("write horovodrun stack [NAME or id of a job]; to run the program stack, "
+                         "put flags before it"));
+  }
+  const auto launchers = choose_launchers(words.empty() ? "" : words[0], "stack");
+  if (!launchers.ok()) return refuse(launchers.status());
+  if (launchers->size() > 1) return refuse(several_run("stack", *launchers));
+  return show_answers(*launchers, is_native ? "stack --native" : "stack", words.empty());
 }
 
 // `horovodrun metrics [--level LEVEL] [NAME]`.
@@ -298,9 +261,9 @@ int show_metrics(std::span<const std::string> words) {
         "write horovodrun metrics [--level summary|host|rank] [NAME or id of a job]; to run the "
         "program metrics, put flags before it"));
   }
-  const auto launchers = choose(job, "metrics");
+  const auto launchers = choose_launchers(job, "metrics");
   if (!launchers.ok()) return refuse(launchers.status());
-  if (launchers->size() > 1) return refuse(several("metrics", *launchers));
+  if (launchers->size() > 1) return refuse(several_run("metrics", *launchers));
   // A launcher that is stopped does not answer.
   const timeval limit{.tv_sec = kMetricsSeconds, .tv_usec = 0};
   ::setsockopt(launchers->front().socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
@@ -326,7 +289,8 @@ int answer_about_jobs(std::span<const std::string> arguments) {
   if (question == "stop") return stop_job(words);
   if (question == "wait") return wait_for_job(words);
   if (question == "logs") return show_log(words);
-  return show_jobs(question, words);
+  if (question == "stack") return show_stacks(words);
+  return list_jobs(words);
 }
 
 }  // namespace hvd::launcher

@@ -35,6 +35,7 @@
 #include "launcher/job/parent_process.h"
 #include "launcher/job/silent_hosts.h"
 #include "launcher/job/start_watch.h"
+#include "launcher/job/status_line.h"
 #include "launcher/job/supervisor.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/link/join_queue.h"
@@ -171,6 +172,7 @@ class JobLaunch : private PolicyLaunch {
   std::shared_ptr<MetricsFile> metrics_file_;
   std::shared_ptr<MetricsServer> metrics_server_;
   std::shared_ptr<StartWatch> start_watch_;  // once all ranks run
+  std::shared_ptr<StatusLine> status_line_;  // the same
   std::shared_ptr<HangWatch> hang_watch_;    // the same
   std::unique_ptr<JobPolicy> policy_ = std::make_unique<ConstantSize>();
 };
@@ -180,7 +182,7 @@ struct JobLaunch::HostEvents : AgentEvents {
   HostEvents(JobLaunch& job, HostRun& run) : job(job), run(run), host(run.number()) {}
   void on_output(int rank, OutputStream stream, ByteView bytes) override {
     job.has_output_ = true;
-    if (job.start_watch_) job.start_watch_->hide_line();
+    if (job.status_line_) job.status_line_->has_written();
     if (job.hang_watch_) job.hang_watch_->has_written(rank);
     job.output_->write(rank, stream, bytes);
   }
@@ -214,9 +216,9 @@ struct JobLaunch::HostEvents : AgentEvents {
     if (joined.ranks.empty()) {
       job.act(job.supervisor_.on_joined(joined.rank, joined.world_rank, joined.world_size));
     }
+    if (joined.has_met != 0 && job.status_line_) job.status_line_->has_met();
     if (job.history_) return;
     job.waits_.joined(joined, Clock::now());
-    if (joined.has_met != 0 && job.start_watch_) job.start_watch_->hide_line();
     job.check_waits();
   }
   void on_output_chunk(const OutputChunk& chunk) override { job.inspector_.on_output_chunk(chunk); }
@@ -338,7 +340,7 @@ void JobLaunch::show_silence() {
   while (const auto news = silent_hosts_.take_news()) output_->print(*news);
   const std::string line = silent_hosts_.status_line();
   const bool had_line = std::exchange(has_silence_line_, !line.empty());
-  if (start_watch_) start_watch_->suspend_line(has_silence_line_);
+  if (status_line_) status_line_->suspend(has_silence_line_);
   if (had_line || has_silence_line_) output_->show_status(line);
 }
 
@@ -378,6 +380,12 @@ void JobLaunch::report_cause() {
 
 net::Task<int> JobLaunch::run_all() {
   signals_.watch();
+  signals_.around_stop([this](bool stops) {
+    if (stops)
+      output_->withdraw_status();
+    else if (status_line_)
+      status_line_->changed();
+  });
   supervisor_.ask_about_silence([this](int host) { return is_silent(host); });
   if (const int code = co_await prepare(); code != 0) co_return code;
   start();
@@ -389,6 +397,7 @@ net::Task<int> JobLaunch::run_all() {
   cause_.cancel();
   timeout_.cancel();
   if (start_watch_) start_watch_->stop();
+  if (status_line_) status_line_->stop();
   if (hang_watch_) hang_watch_->stop();
   if (metrics_file_) co_await MetricsFile::end(metrics_file_);
   if (metrics_server_) co_await MetricsServer::end(metrics_server_);
@@ -417,11 +426,14 @@ void JobLaunch::watch_start() {
   for (const Slot& slot : plan_.slots) {
     hosts.push_back(plan_.hosts[static_cast<size_t>(slot.host)].name);
   }
-  start_watch_ =
-      std::make_shared<StartWatch>(loop_.get_executor(), waits_, *output_, std::move(hosts),
-                                   [this] { return inspector_.activities(); });
+  start_watch_ = std::make_shared<StartWatch>(loop_.get_executor(), waits_, *output_, hosts,
+                                              [this] { return inspector_.activities(); });
+  status_line_ =
+      std::make_shared<StatusLine>(loop_.get_executor(), waits_, *output_, std::move(hosts),
+                                   [this] { return inspector_.progress(); });
   // Ranks may write before those of the slowest host run.
-  if (has_output_) start_watch_->hide_line();
+  if (has_output_) status_line_->has_written();
+  net::asio::co_spawn(loop_, StatusLine::run(status_line_), net::asio::detached);
   net::asio::co_spawn(loop_, StartWatch::run(start_watch_), net::asio::detached);
 }
 
@@ -491,6 +503,7 @@ void JobLaunch::check_waits() {
     act(supervisor_.on_awaited_rank_ended(wait->missing[0], wait->present));
   }
   if (start_watch_) start_watch_->changed();
+  if (status_line_) status_line_->changed();
 }
 
 // To be added to the failure of a rank that has waited for others.
@@ -643,6 +656,10 @@ void JobLaunch::start() {
   shutdown_.emplace(loop_, hosts_, *output_, host_jobs_.grace(),
                     [this](HostRun& host) { on_late(host); });
   choose_policy();
+  inspector_.on_init_wait([this](int number) {
+    const auto wait = waits_.of(number);
+    return wait ? wait->missing : std::vector<int>();
+  });
   inspector_.open(*policy_);
   write_metrics();
   serve_metrics();

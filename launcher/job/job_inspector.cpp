@@ -18,6 +18,8 @@ namespace {
 // A host that has not answered for this long gets no query, for whose answer the user would wait.
 constexpr double kIsSilent = 2;
 constexpr std::chrono::milliseconds kMetricsTime{800};
+// A viewer that asks once a second gets new figures each time.
+constexpr std::chrono::milliseconds kYoung{900};
 
 }  // namespace
 
@@ -49,7 +51,8 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
                   host.link()->pass(order);
                   return "";
                 }),
-      metrics_(std::move(metrics)) {}
+      metrics_(std::move(metrics)),
+      looked_(executor) {}
 
 std::string JobInspector::silence_of(const HostRun& host) const {
   if (host.is_over() || host.link() == nullptr) return "";
@@ -117,13 +120,68 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   std::string text;
   if (const auto level = words[0] == "metrics" ? parse_metrics_level(words.back()) : std::nullopt)
     text = co_await metrics(*level);
-  else if (request == "ps --json")
-    text = job_as_json(::getpid(), options_.command, hosts_, job_states());
-  else if (request == "stack --native")
-    text = co_await describe(InspectDetail::kNativeStacks);
+  else if (words[0] == "ps")
+    text = co_await job_as_json();
   else
-    text = co_await describe(request == "stack" ? InspectDetail::kStacks : InspectDetail::kProcess);
+    text = co_await describe(request == "stack --native" ? InspectDetail::kNativeStacks
+                                                         : InspectDetail::kStacks);
   co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
+}
+
+net::Task<void> JobInspector::look() {
+  while (is_looking_) {
+    if (!co_await looked_.wait()) co_return;
+  }
+  if (looked_at_ && Clock::now() - *looked_at_ < kYoung) co_return;
+  is_looking_ = true;
+  metrics_.take(co_await inspection_.run(InspectDetail::kMetrics, kMetricsTime));
+  is_looking_ = false;
+  looked_at_ = Clock::now();
+  looked_.notify();
+}
+
+net::Task<StatusLine::State> JobInspector::progress() {
+  co_await look();
+  const std::chrono::duration<double> seconds = Clock::now() - began_;
+  StatusLine::State state{.job = {.seconds = seconds.count()}};
+  const auto slowest = slowest_ ? slowest_() : std::nullopt;
+  for (const RankRun& rank : hosts_.ranks()) {
+    const int number = policy_->rank_of(rank.number());
+    if (number < 0) continue;
+    ++state.job.size;
+    const RankMetrics* const metrics = metrics_.rank(rank.number());
+    if (metrics == nullptr) continue;
+    if (metrics->activity == RankActivity::kRuns && !rank.is_over()) ++state.job.up;
+    state.steps = std::max(state.steps, metrics->counts.steps);
+    state.bytes += metrics->counts.bytes;
+    if (slowest && slowest->rank == number)
+      state.job.slowest = {number, rank.host().name(), slowest->late_seconds};
+  }
+  co_return state;
+}
+
+// The answer to ps and top.
+net::Task<std::string> JobInspector::job_as_json() {
+  co_await look();
+  const int64_t age = metrics_.step_age();
+  const std::chrono::duration<double> seconds = Clock::now() - began_;
+  const JobFigures figures{
+      .pid = ::getpid(),
+      .command = options_.command,
+      .name = options_.settings.job.name.value_or(""),
+      .seconds = seconds.count(),
+      .step_age = age < 0 ? -1 : static_cast<double>(age) * 1e-3,
+      .slowest = slowest_ ? slowest_() : std::nullopt,
+      .rank = [this](int number) { return metrics_.rank(number); },
+      .init_wait =
+          [this](int number) { return init_wait_ ? init_wait_(number) : std::vector<int>(); },
+      .silence =
+          [](const HostRun& host) {
+            if (host.is_over() || host.link() == nullptr) return 0.0;
+            const double silence = host.link()->silence_seconds();
+            return silence >= kIsSilent ? silence : 0.0;
+          }};
+  co_return launcher::job_as_json(hosts_, job_states(), figures);
 }
 
 net::Task<std::string> JobInspector::metrics(MetricsLevel level) {
@@ -146,7 +204,7 @@ net::Task<void> JobInspector::run_command(std::string_view digits, net::StreamSo
   co_await send_record(caller, refusal);
 }
 
-// The text of ps and stack.
+// The text of stack.
 net::Task<std::string> JobInspector::describe(InspectDetail detail) {
   std::vector<std::string> hosts = co_await inspection_.run(detail);
   std::string text = cat("horovodrun, pid ", ::getpid(), ", ");

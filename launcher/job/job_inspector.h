@@ -4,11 +4,14 @@
 // it. Lives on the launch's loop.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "launcher/cli/options.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/inspect/inspection.h"
@@ -16,8 +19,10 @@
 #include "launcher/inspect/job_states.h"
 #include "launcher/inspect/rank_commands.h"
 #include "launcher/job/job_policy.h"
+#include "launcher/job/status_line.h"
 #include "launcher/package/stack_tool.h"
 #include "net/asio.h"
+#include "net/notification.h"
 
 namespace hvd::launcher {
 
@@ -37,6 +42,19 @@ class JobInspector {
   }
   // The same as the bytes of host_signs.h.
   net::Task<std::vector<std::string>> ask(InspectDetail detail) { return inspection_.run(detail); }
+
+  // Reads the figures of all ranks, unless they are younger than a second: several viewers cost the agents one question.
+  net::Task<void> look();
+  // The ranks of the table that a rank of the table waits for in hvd.init().
+  void on_init_wait(std::function<std::vector<int>(int number)> callback) {
+    init_wait_ = std::move(callback);
+  }
+  // The rank that the others wait for most, if there is one.
+  void on_slowest(std::function<std::optional<SlowestRank>()> callback) {
+    slowest_ = std::move(callback);
+  }
+  // What the line on the terminal shows. Asks the agents.
+  net::Task<StatusLine::State> progress();
 
   // The job's metrics in Prometheus's format, within a second.
   net::Task<std::string> metrics(MetricsLevel level);
@@ -59,6 +77,7 @@ class JobInspector {
   net::Task<void> answer(std::string request, net::StreamSocket& caller);
   net::Task<void> run_command(std::string_view digits, net::StreamSocket& caller);
   net::Task<std::string> describe(InspectDetail detail);
+  net::Task<std::string> job_as_json();
   std::string describe(const HostRun& host, const std::string& ranks) const;
   JobStates job_states() const;
   bool has_begun_again(const HostRun& host) const;
@@ -72,6 +91,12 @@ class JobInspector {
   Inspection inspection_;
   RankCommands commands_;
   JobMetrics metrics_;
+  const Clock::time_point began_ = Clock::now();
+  std::optional<Clock::time_point> looked_at_;
+  net::Notification looked_;
+  bool is_looking_ = false;
+  std::function<std::vector<int>(int number)> init_wait_;
+  std::function<std::optional<SlowestRank>()> slowest_;
   std::unique_ptr<InspectionServer> server_;
 };
 

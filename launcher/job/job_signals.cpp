@@ -82,7 +82,9 @@ net::Task<void> JobSignals::suspend() {
     });
   }
   if (suspensions->left > 0) co_await suspensions->done.async_wait(net::use_tuple);
+  if (around_stop_) around_stop_(true);
   ::raise(SIGSTOP);
+  if (around_stop_) around_stop_(false);
   for (const HostRun& host : hosts_.hosts()) {
     if (host.link() != nullptr) host.link()->signal(SIGCONT);
   }

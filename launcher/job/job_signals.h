@@ -21,6 +21,8 @@ class JobSignals {
   JobSignals(net::asio::io_context& loop, HostTable& hosts, std::function<void(int)> on_end);
 
   void watch();
+  // Called before the launcher stops (true), and when it goes on.
+  void around_stop(std::function<void(bool stops)> callback) { around_stop_ = std::move(callback); }
   // Forwards a signal to the ranks of all hosts but `from_host`, whose ranks already got it.
   void pass_on(int number, int from_host = -1);
 
@@ -32,6 +34,7 @@ class JobSignals {
   net::asio::io_context& loop_;
   HostTable& hosts_;
   const std::function<void(int)> on_end_;
+  std::function<void(bool stops)> around_stop_;
   net::asio::signal_set signals_;
   bool suspending_ = false;
   std::map<int, Clock::time_point> passed_on_;  // the last time of each signal

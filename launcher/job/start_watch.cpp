@@ -7,13 +7,10 @@
 
 #include "base/text.h"
 #include "launcher/output/line_folder.h"
-#include "launcher/output/terminal_width.h"
 
 namespace hvd::launcher {
 namespace {
 
-constexpr std::chrono::milliseconds kLineAfter{700};
-constexpr std::chrono::milliseconds kLineEvery{200};
 // Between two sentences about one wait.
 constexpr std::chrono::seconds kOnTerminal{10};
 constexpr std::chrono::seconds kElsewhere{60};
@@ -32,17 +29,6 @@ std::string activity_of(int rank, const std::vector<std::string>& answers) {
 }
 
 }  // namespace
-
-std::string start_line(size_t ranks, const std::optional<InitWaits::Wait>& wait,
-                       const std::vector<std::string>& host_of, double seconds, size_t columns) {
-  std::string line = cat("ranks started ", ranks);
-  if (wait) {
-    line += cat("; importing ", wait->missing.size(), " (", ranks_on_hosts(wait->missing, host_of),
-                "); in hvd.init ", wait->present.size());
-  }
-  line += cat("; ", static_cast<int64_t>(seconds), " s");
-  return line.size() < columns ? line : line.substr(0, std::max<size_t>(columns, 2) - 2);
-}
 
 std::string wait_sentence(const InitWaits::Wait& wait, const std::vector<std::string>& host_of,
                           int64_t seconds, const std::string& activity) {
@@ -63,14 +49,12 @@ StartWatch::StartWatch(net::asio::any_io_executor executor, const InitWaits& wai
       hosts_(std::move(hosts)),
       ask_(std::move(ask)),
       is_terminal_(::isatty(STDERR_FILENO) == 1),
-      has_line_(is_terminal_),
       timer_(std::move(executor)) {}
 
 net::Task<void> StartWatch::run(std::shared_ptr<StartWatch> self) {
   const auto interval = self->is_terminal_ ? kOnTerminal : kElsewhere;
   const Clock::time_point began = Clock::now();
   Clock::time_point reported = began;  // the last sentence, or the beginning of the wait
-  Clock::time_point line = began + kLineAfter;
   while (!self->is_over_) {
     const auto wait = self->waits_.longest();
     const Clock::time_point now = Clock::now();
@@ -79,30 +63,14 @@ net::Task<void> StartWatch::run(std::shared_ptr<StartWatch> self) {
       reported = now;
       net::asio::co_spawn(self->timer_.get_executor(), report(self, *wait), net::asio::detached);
     }
-    if (self->has_line_ && now >= line) {
-      line = now + kLineEvery;
-      const double seconds = std::chrono::duration<double>(now - began).count();
-      if (!self->is_suspended_) {
-        self->output_.show_status(start_line(self->hosts_.size(), wait, self->hosts_, seconds,
-                                             terminal_width(STDERR_FILENO)));
-      }
-    }
-    auto next = wait ? reported + interval : Clock::time_point::max();
-    if (self->has_line_) next = std::min(next, line);
-    self->timer_.expires_at(next);
+    self->timer_.expires_at(wait ? reported + interval : Clock::time_point::max());
     co_await self->timer_.async_wait(net::use_tuple);
   }
 }
 
 void StartWatch::stop() {
   is_over_ = true;
-  hide_line();
   timer_.cancel();
-}
-
-void StartWatch::hide_line() {
-  if (!std::exchange(has_line_, false)) return;
-  output_.show_status("");
 }
 
 net::Task<void> StartWatch::report(std::shared_ptr<StartWatch> self, InitWaits::Wait wait) {

@@ -1,5 +1,4 @@
-// Shows how the ranks start: on a terminal one line until their first output; and, while ranks wait in hvd.init() for
-// others, a sentence at intervals that names these and what their processes do. JobLaunch owns it and calls it.
+// Prints, while ranks wait in hvd.init() for others, a sentence at intervals that names these and what their processes do. JobLaunch owns it and calls it.
 // Lives on the launch's loop.
 #pragma once
 
@@ -14,11 +13,6 @@
 #include "net/asio.h"
 
 namespace hvd::launcher {
-
-// "ranks started 4; importing 1 (rank 2 on b); in hvd.init 3; 12 s". `wait`: that for other ranks, which run, or
-// nothing: the program may not use Horovod.
-std::string start_line(size_t ranks, const std::optional<InitWaits::Wait>& wait,
-                       const std::vector<std::string>& host_of, double seconds, size_t columns);
 
 // "rank 3 on b has not called hvd.init() for 60 s: running (python3 train.py), 98 % of a core; ranks 0-2 wait for it".
 // `activity`: of the first missing rank, or empty.
@@ -36,10 +30,6 @@ class StartWatch {
   // The ranks have begun. The coroutine shares the object: its loop may outlive the launch.
   static net::Task<void> run(std::shared_ptr<StartWatch> self);
   void stop();
-  // The line on the terminal ends: a rank has written something, or all ranks have met.
-  void hide_line();
-  // Another line is on the terminal.
-  void suspend_line(bool is_suspended) { is_suspended_ = is_suspended; }
   // A wait has begun or has ended.
   void changed() { timer_.cancel(); }
 
@@ -51,8 +41,6 @@ class StartWatch {
   const std::vector<std::string> hosts_;
   const Ask ask_;
   const bool is_terminal_;
-  bool has_line_;
-  bool is_suspended_ = false;
   bool is_over_ = false;
   net::asio::steady_timer timer_;
 };

@@ -1,8 +1,13 @@
 #include "launcher/output/launch_progress.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
+#include <cmath>
 
 #include "base/text.h"
+#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 
@@ -19,6 +24,37 @@ std::string progress_line(std::vector<HostProgress> hosts, size_t columns) {
     line += part;
   }
   return line;
+}
+
+std::string byte_rate(double bytes_per_second) {
+  constexpr std::array kUnits = {"B/s", "kB/s", "MB/s", "GB/s", "TB/s"};
+  size_t unit = 0;
+  for (; bytes_per_second >= 1000 && unit + 1 < kUnits.size(); ++unit) bytes_per_second /= 1000;
+  return fmt::format("{:.{}f} {}", bytes_per_second, bytes_per_second < 10 && unit > 0 ? 1 : 0,
+                     kUnits[unit]);
+}
+
+std::string step_rate(double steps_per_second) {
+  const int digits = steps_per_second < 1 ? 2 : steps_per_second < 100 ? 1 : 0;
+  return fmt::format("{:.{}f} steps/s", steps_per_second, digits);
+}
+
+std::string job_line(const JobProgress& job, size_t columns, bool is_utf8) {
+  const std::string_view separator = is_utf8 ? " \u00b7 " : " | ";
+  const std::string time = time_span(job.seconds);
+  std::string line = cat(job.up, "/", job.size, job.size == 1 ? " rank" : " ranks");
+  const auto add = [&](const std::string& part) {
+    const size_t width = width_of(line) + width_of(part) + 3 + 3 + time.size();
+    if (width <= columns) line += cat(separator, part);
+  };
+  if (job.steps_per_second) add(step_rate(*job.steps_per_second));
+  if (job.bytes_per_second) add(byte_rate(*job.bytes_per_second));
+  if (job.slowest) {
+    add(cat("slowest rank ", job.slowest->rank, " (", printable(job.slowest->host), ") +",
+            std::lround(job.slowest->late_seconds * 1000), " ms"));
+  }
+  line += cat(separator, time);
+  return std::string(cut(line, columns));
 }
 
 }  // namespace hvd::launcher

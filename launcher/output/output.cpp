@@ -1,6 +1,7 @@
 #include "launcher/output/output.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "base/unique_fd.h"
 #include "launcher/output/rank_errors.h"
 #include "launcher/output/report.h"
+#include "launcher/output/terminal_width.h"
 
 namespace hvd::launcher {
 namespace {
@@ -30,6 +32,19 @@ constexpr std::chrono::milliseconds kShownAfter{100};
 constexpr std::chrono::milliseconds kSettledAfter{20};
 // As many bytes may wait for files before the ranks' output is no longer read.
 constexpr size_t kUnfiledLimit = 1 << 20;
+
+// Between two drawings of the status line and of progress bars.
+constexpr std::chrono::milliseconds kDrawnEach{250};
+// Lines that come together are written before it is drawn below them.
+constexpr std::chrono::milliseconds kDrawnAfter{20};
+
+bool are_one_terminal() {
+  struct stat out {};
+  struct stat error {};
+  return ::isatty(STDOUT_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 &&
+         ::fstat(STDOUT_FILENO, &out) == 0 && ::fstat(STDERR_FILENO, &error) == 0 &&
+         out.st_rdev == error.st_rdev;
+}
 
 // In a report beside objects.
 std::string plain_tag(int rank) { return cat("[", rank, "]<stderr>:"); }
@@ -80,7 +95,10 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, 
       stdout_(executor, STDOUT_FILENO, thread_),
       stderr_(executor, STDERR_FILENO, thread_),
       tracebacks_timer_(executor),
-      log_room_(executor) {
+      log_room_(executor),
+      has_area_(style_.may_show_status && style_.format == LineFormat::kText &&
+                log::format() != log::Format::kJson && are_one_terminal()),
+      area_timer_(executor) {
   if (style_.log != nullptr) {
     UniqueFd copy(::fcntl(style_.log->socket(), F_DUPFD_CLOEXEC, 3));
     net::error_code error;  // without a copy, the next line flushes the queue
@@ -112,7 +130,7 @@ std::string JobOutput::shown_tag(const std::vector<int>& ranks, OutputStream str
   const bool is_plain = !style_.may_color || !style_.directory.empty() || tag.empty() ||
                         style_.format != LineFormat::kText;
   const int fd = stream == OutputStream::kStdout ? STDOUT_FILENO : STDERR_FILENO;
-  if (is_plain || ::isatty(fd) != 1) return tag;
+  if (is_plain || (!style_.colors_always && ::isatty(fd) != 1)) return tag;
   return cat("\x1b[", kColors[static_cast<size_t>(ranks[0]) % std::size(kColors)], "m", tag,
              "\x1b[0m");
 }
@@ -124,7 +142,7 @@ void JobOutput::open_channels(int rank) {
   const bool is_shown =
       style_.is_shown.empty() || (index < style_.is_shown.size() && style_.is_shown[index]);
   for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
-    channels_.emplace_back(shown_tag({rank}, stream), style_.format, is_shown);
+    channels_.emplace_back(channels_.size(), shown_tag({rank}, stream), style_.format, is_shown);
     if (style_.format == LineFormat::kJson) channels_.back().plain.set_tag(plain_tag(rank));
     const bool is_asking = is_terminal && is_shown && rank == style_.asking_rank;
     if (is_asking &&
@@ -252,11 +270,12 @@ void JobOutput::write(int rank, OutputStream stream, ByteView bytes) {
   stamp(from);
   std::string lines;
   lines.reserve(bytes.size() + 64);
-  const std::string prefix = from.soon ? from.tagger.prefix() : "";
+  const std::string prefix = from.soon || has_area_ ? from.tagger.prefix() : "";
   from.tagger.feed(as_text(bytes), lines);
   const auto consumed = [this, rank, stream, size = bytes.size()] { release(rank, stream, size); };
   keep(rank, stream, lines, bytes);
   if (from.is_shown && folding(stream)) return fold(rank, stream, bytes);
+  if (from.is_shown && has_area_) lines = take_bars(from, lines, prefix);
   if (from.is_shown) lines = pass(rank, stream, std::move(lines), from.shown > 0);
   // The bytes held of an unfinished line are bounded by the limit of a line.
   if (lines.empty() || !from.is_shown)
@@ -269,7 +288,9 @@ void JobOutput::write(int rank, OutputStream stream, ByteView bytes) {
 // Whole lines, of which the first may stand on the terminal in part.
 void JobOutput::show(Channel& from, OutputStream stream, std::string_view prefix,
                      std::string_view lines, std::function<void()> written) {
-  show_status("");
+  make_way();
+  has_raw_bar_ = lines.ends_with('\r');
+  if (asking_ == &from) asking_ = nullptr;
   const size_t shown = std::exchange(from.shown, 0);
   const bool goes_on = open_line_ == &from;
   if (!goes_on) end_open_line();
@@ -299,12 +320,14 @@ void JobOutput::show_soon(Channel& from, OutputStream stream) {
     from.is_waiting = false;
     const std::string& held = from.tagger.held();
     if (held.size() <= from.shown || is_held_back(from, stream)) return;
-    show_status("");
+    if (area_.has_bar(from.key)) return;  // it shows the text
+    make_way();
     const bool goes_on = open_line_ == &from;
     if (!goes_on) end_open_line();
     sink(stream).write(cat(goes_on ? "" : from.tagger.prefix(), held.substr(from.shown)));
     from.shown = held.size();
     open_line_ = &from;
+    asking_ = &from;
     open_stream_ = stream;
   });
 }
@@ -315,17 +338,23 @@ void JobOutput::end_open_line() {
 
 void JobOutput::end_typed_line() {
   if (style_.format != LineFormat::kText || ::isatty(STDERR_FILENO) != 1) return;
-  show_status("");
+  if (area_.is_shown()) return make_way();  // it stands behind the line
   stderr_.write("\n");
 }
 
-void JobOutput::line_was_typed() { open_line_ = nullptr; }
+void JobOutput::line_was_typed() {
+  open_line_ = nullptr;
+  asking_ = nullptr;
+  make_way(1);
+}
 
 void JobOutput::end(int rank, OutputStream stream) {
   Channel& from = channel(rank, stream);
   std::string lines;
   stamp(from);
   const std::string prefix = from.tagger.prefix();
+  if (from.tagger.held().empty()) end_bar(from, stream);
+  area_.take_bar(from.key);  // the last line replaces it
   from.tagger.finish(lines);
   keep(rank, stream, lines, {});
   if (from.is_shown && folding(stream)) {
@@ -334,6 +363,7 @@ void JobOutput::end(int rank, OutputStream stream) {
     lines = pass(rank, stream, std::move(lines), from.shown > 0);
     if (!lines.empty()) show(from, stream, prefix, lines);
   }
+  if (asking_ == &from) asking_ = nullptr;
   if (from.file) from.file->end();
   if (!tracebacks_ || stream != OutputStream::kStderr) return;
   tracebacks_->output_ended(rank);
@@ -409,7 +439,8 @@ void JobOutput::unfold(OutputStream stream, bool all) {
   Folding& folding = *this->folding(stream);
   FoldedLine folded;
   while (folding.lines.take(Clock::now(), all, folded)) {
-    show_status("");
+    make_way();
+    has_raw_bar_ = folded.line.ends_with('\r');
     const std::string tag = stamped(shown_tag(folded.ranks, stream));
     sink(stream).write(tag + folded.line, [this, stream, shown = folded.consumed] {
       for (const auto& [rank, size] : shown) {
@@ -467,10 +498,58 @@ void JobOutput::release_held() {
 }
 
 void JobOutput::show_status(std::string_view line) {
-  const bool is_json = log::format() == log::Format::kJson;
-  if (is_json || ::isatty(STDERR_FILENO) != 1 || (line.empty() && !has_status_)) return;
-  has_status_ = !line.empty();
-  stderr_.write(cat("\r\x1b[K", line));
+  if (!has_area_) return;
+  area_.set_line(line);
+  draw_area();
+}
+
+bool JobOutput::is_in_foreground() { return ::tcgetpgrp(STDERR_FILENO) == ::getpgrp(); }
+
+void JobOutput::draw_area() {
+  if (!has_area_ || area_waits_) return;
+  // A prompt, or a bar that moves the cursor, stands where the area would be.
+  if (asking_ != nullptr || has_raw_bar_) return;
+  const auto next = area_drawn_ + kDrawnEach;
+  if (area_.is_empty()) {
+    if (area_.is_shown()) make_way();
+    return;
+  }
+  if (next > Clock::now()) {
+    area_waits_ = true;
+    area_timer_.expires_at(next);
+    area_timer_.async_wait([this](const net::error_code& error) {
+      if (error) return;
+      area_waits_ = false;
+      draw_area();
+    });
+    return;
+  }
+  // A terminal that takes no output gets the newest state afterwards.
+  if (stdout_.is_stalled() || stderr_.is_stalled() || !is_in_foreground()) return;
+  const std::string bytes = area_.show(terminal_width(STDERR_FILENO));
+  if (bytes.empty()) return;
+  area_drawn_ = Clock::now();
+  stderr_.write(bytes);
+}
+
+void JobOutput::make_way(size_t below) {
+  if (!has_area_) return;
+  const std::string bytes = area_.erase(below);
+  if (!bytes.empty()) stderr_.write(bytes);
+  // The caller writes first.
+  if (area_.is_empty() || area_waits_) return;
+  area_waits_ = true;
+  area_timer_.expires_at(std::max(area_drawn_ + kDrawnEach, Clock::now() + kDrawnAfter));
+  area_timer_.async_wait([this](const net::error_code& error) {
+    if (error) return;
+    area_waits_ = false;
+    draw_area();
+  });
+}
+
+void JobOutput::withdraw_status() {
+  const std::string bytes = area_.erase();
+  if (!bytes.empty()) stderr_.write(bytes);
 }
 
 void JobOutput::print(std::string_view sentence) {
@@ -484,8 +563,47 @@ void JobOutput::print(std::string_view sentence) {
 }
 
 void JobOutput::begin_line() {
-  show_status("");
+  make_way();
   end_open_line();
+  has_raw_bar_ = false;
+}
+
+std::string JobOutput::take_bars(Channel& from, const std::string& lines, std::string_view prefix) {
+  const size_t key = from.key;
+  const bool has_bars = lines.find('\r') != std::string::npos || area_.has_bar(key);
+  if (!has_bars) return lines;
+  std::string others;
+  std::string_view rest = lines;
+  bool is_first = true;
+  while (!rest.empty()) {
+    size_t end = rest.find_first_of("\r\n");
+    const bool is_bar = rest[end] == '\r' && !rest.substr(end).starts_with("\r\n");
+    end += rest.substr(end).starts_with("\r\n") ? 2 : 1;
+    const std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(end);
+    if (!is_bar || !is_movable_bar(line.substr(0, line.size() - 1))) {
+      area_.take_bar(key);  // this line replaces it
+      others += line;
+    } else if (is_first && from.shown > 0) {
+      // Its beginning stands on the terminal as a line of its own.
+      others += cat(line.substr(0, line.size() - 1), "\n");
+    } else {
+      area_.set_bar(key, line.substr(0, line.size() - 1));
+    }
+    is_first = false;
+  }
+  // The text behind the '\r' of a bar is its next state, unless a newline comes.
+  const std::string& held = from.tagger.held();
+  if (area_.has_bar(key) && !held.empty() && is_movable_bar(held))
+    area_.set_bar(key, cat(prefix, held));
+  if (others.empty()) draw_area();
+  return others;
+}
+
+// The bar is written once, as it was last.
+void JobOutput::end_bar(Channel& from, OutputStream stream) {
+  const std::string text = area_.take_bar(from.key);
+  if (!text.empty()) show(from, stream, "", text + "\n");
 }
 
 // An unfinished line does not come before the lines that are held back.
@@ -499,6 +617,9 @@ bool JobOutput::is_held_back(const Channel& from, OutputStream stream) const {
 }
 
 net::Task<void> JobOutput::drain() {
+  area_.set_line("");
+  make_way();
+  if (const std::string bars = area_.take_bars(); !bars.empty()) stdout_.write(bars);
   settle_tracebacks(true);
   for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
     if (folding(stream)) unfold(stream, true);

@@ -16,6 +16,7 @@
 #include "launcher/output/line_tagger.h"
 #include "launcher/output/log_queue.h"
 #include "launcher/output/sink.h"
+#include "launcher/output/status_area.h"
 #include "launcher/output/traceback_folder.h"
 #include "launcher/plan/slot_plan.h"
 
@@ -28,8 +29,10 @@ struct OutputStyle {
   std::string tag;            // value of --tag; empty: "[0]<stdout>:"
   bool has_timestamps = false;
   LineFormat format = LineFormat::kText;
-  bool may_color = false;  // the tags of ranks, on a terminal
-  bool folds = false;      // equal lines of many ranks are shown once
+  bool may_color = false;        // the tags of ranks, on a terminal
+  bool colors_always = false;    // also elsewhere than on a terminal
+  bool may_show_status = false;  // on a terminal that both streams have
+  bool folds = false;            // equal lines of many ranks are shown once
   // Tracebacks that the failure of another rank has caused are shown as one sentence (traceback_folder.h).
   bool folds_tracebacks = false;
   std::vector<bool> is_shown;  // by rank; empty: all are
@@ -71,8 +74,14 @@ class JobOutput {
   void line_was_typed();
   // The terminal has shown ^C, without an end of the line, on standard error.
   void end_typed_line();
-  // A line that the next one, or anything said, replaces: on a terminal alone.
+  // The line below the output, on a terminal whose foreground is the launcher; empty: none.
   void show_status(std::string_view line);
+  // Whether there is such a terminal.
+  bool has_area() const { return has_area_; }
+  // Whether the launcher is in its foreground, too.
+  bool has_status() const { return has_area_ && is_in_foreground(); }
+  // The launcher stops, and another program gets the terminal.
+  void withdraw_status();
   // The last lines that a rank wrote to its standard error (rank_errors.h says which), as they were
   // shown, or with their tag where objects were; or empty.
   std::string last_errors(int rank) const;
@@ -86,8 +95,9 @@ class JobOutput {
 
  private:
   struct Channel {
-    Channel(std::string tag, LineFormat format, bool is_shown)
-        : tag(tag), tagger(std::move(tag), format), is_shown(is_shown) {}
+    Channel(size_t key, std::string tag, LineFormat format, bool is_shown)
+        : key(key), tag(tag), tagger(std::move(tag), format), is_shown(is_shown) {}
+    size_t key;       // its place among the channels
     std::string tag;  // behind the time
     LineTagger tagger;
     bool is_shown;
@@ -118,6 +128,14 @@ class JobOutput {
   void show(Channel& from, OutputStream stream, std::string_view prefix, std::string_view lines,
             std::function<void()> written = {});
   void show_soon(Channel& from, OutputStream stream);
+  // The lines without progress bars, which the area shows.
+  std::string take_bars(Channel& from, const std::string& lines, std::string_view prefix);
+  void end_bar(Channel& from, OutputStream stream);
+  static bool is_in_foreground();
+  // Writes what the area shows now, at most four times a second, unless something stands in its way.
+  void draw_area();
+  // Erases it before something else is written, and draws it again soon.
+  void make_way(size_t below = 0);
   void end_open_line();
   // Makes room on a terminal for a line that is no rank's.
   void begin_line();
@@ -169,9 +187,17 @@ class JobOutput {
   bool log_waits_ = false;    // for log_room_
   size_t unfiled_ = 0;        // bytes that wait for files
   std::deque<Release> held_;  // until fewer bytes wait
-  bool has_status_ = false;   // on the terminal
+  const bool has_area_;       // both streams are one terminal
+  StatusArea area_;
+  net::asio::steady_timer area_timer_;
+  bool area_waits_ = false;  // for its timer
+  Clock::time_point area_drawn_{};
+  // The last line on the terminal ends in '\r' and is not in the area: its bar moves the cursor.
+  bool has_raw_bar_ = false;
   // The channel whose unfinished line is the last one on the terminal; or null.
   Channel* open_line_ = nullptr;
+  // The channel whose unfinished line on the terminal may be a question, until the user has typed a line.
+  Channel* asking_ = nullptr;
   OutputStream open_stream_ = OutputStream::kStdout;
 };
 

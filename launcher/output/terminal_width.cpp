@@ -23,4 +23,13 @@ size_t text_width(int fd) {
   return columns && *columns > 0 ? static_cast<size_t>(*columns) : terminal_width(fd);
 }
 
+bool is_utf8_locale() {
+  for (const char* const name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const std::string value = to_lower(environment_variable(name).value_or(""));
+    if (value.empty()) continue;
+    return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
 }  // namespace hvd::launcher

@@ -1,4 +1,4 @@
-// Finds the width of a terminal in columns.
+// Finds the width of a terminal in columns, and whether it shows UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -9,5 +9,7 @@ namespace hvd::launcher {
 size_t terminal_width(int fd);
 // COLUMNS, where the user has set it, else the terminal's.
 size_t text_width(int fd);
+// By LC_ALL, LC_CTYPE or LANG.
+bool is_utf8_locale();
 
 }  // namespace hvd::launcher

@@ -63,6 +63,8 @@ LaunchSettings::LaunchSettings(Settings table) : table_(std::move(table)) {
   table_.read("tag", output.tag);
   table_.read("only_rank", output.only_rank);
   table_.read("fold", output.fold);
+  table_.read("no_progress", output.no_progress);
+  table_.read("color", output.color);
   table_.read("log_format", output.log_format);
   table_.read("metrics_file", output.metrics_file);
   table_.read("metrics_level", output.metrics_level);

@@ -89,6 +89,8 @@ struct OutputOptions {
   std::string tag;
   std::optional<std::string> only_rank;
   bool fold = false;
+  bool no_progress = false;
+  std::string color;
   std::string log_format;
   std::string metrics_file, metrics_level;
   std::optional<std::string> metrics_port;

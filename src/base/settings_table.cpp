@@ -405,6 +405,19 @@ constexpr Setting kOutput[] = {
      .flags = "--fold",
      .type = kFlag,
      .help = "Print a line that several ranks write at the same time once, as [0-3,5]<stdout>:"},
+    {.key = "no_progress",
+     .flags = "--no-progress",
+     .type = kFlag,
+     .help = "Show no status line below the output on a terminal, and progress bars of ranks as "
+             "they come."},
+    {.key = "color",
+     .flags = "--color",
+     .value = "WHEN",
+     .default_value = "auto",
+     .choices = "auto,always,never",
+     .help =
+         "Colors on terminals unless NO_COLOR is set, also elsewhere, or not at all. Files have "
+         "none."},
     {.key = "log_format",
      .flags = "--log-format",
      .value = "FORMAT",

@@ -52,7 +52,7 @@ def test_on_a_terminal_a_line_shows_the_start_and_a_sentence_names_a_late_rank()
     py_spy = BUILD / "venv-py-spy/bin"
     path = f"{clean_environment()['PATH']}:{py_spy}"
     words = ("-np", "2", "-H", "a:1,b:1", PYTHON, "-c", BUSY.replace("SECONDS", "13"))
-    terminal = Terminal(LAUNCHER, *words, PATH=path)
+    terminal = Terminal(LAUNCHER, *words, PATH=path, TERM="xterm")
     terminal.shows(r"ranks started 2; importing 1 \(rank 1 on b\); in hvd.init 1; \d+ s")
     terminal.shows(
         r"horovodrun: rank 1 on b has not called hvd.init\(\) for 10 s: running.* \(\S*python3\S* -c .*\), "

@@ -50,7 +50,8 @@ def answers_of_the_job(job):
         return re.search(r"^host b: no answer for [2-6] s$", text, re.M) and text
 
     text = wait_until(listed, 10, job.describe)
-    expect("host a\n" in text, text)
+    rows = {row.split()[0]: row.split() for row in text.splitlines()[2:-1]}
+    expect(rows["0"][1] == "a" and rows["0"][2].isdigit() and rows["1"][1:3] == ["b", "-"], text)
     began = time.monotonic()
     both = ask("exec", pid, "hostname")
     expect(both.returncode == 1 and re.search(r"host b: no answer for [2-6] s", both.stderr), both)
@@ -331,7 +332,7 @@ def test_a_cut_of_30_s_from_a_host_that_joined_ends_no_job():
 @world()
 def test_a_terminal_counts_the_seconds_of_silence():
     terminal = Terminal(
-        LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--host-timeout", "8", "sh", "-c", "echo up; exec sleep 1000"
+        LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--host-timeout", "8", "sh", "-c", "echo up; exec sleep 1000", TERM="xterm"
     )
     terminal.shows("up", 2)
     faults.crash("b")
@@ -344,7 +345,7 @@ def test_a_terminal_counts_the_seconds_of_silence():
 
 @world()
 def test_a_terminal_shows_the_silence_in_place_of_the_start():
-    terminal = Terminal(LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--host-timeout", "8", "sleep", "1000")
+    terminal = Terminal(LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--host-timeout", "8", "sleep", "1000", TERM="xterm")
     terminal.shows("ranks started 2; 1 s")
     faults.crash("b")
     terminal.shows("host b was lost: the host did not answer for 8 s")

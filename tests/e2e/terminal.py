@@ -1,16 +1,23 @@
 """Runs a program on its own pseudoterminal, and types into it like a user."""
 
+import fcntl
 import pty
+import struct
+import termios
 
 from harness import *
 
 
 class Terminal:
+    size = None  # columns and rows
+
     def __init__(self, *command, **environment):
         self.before = Inventory()
         self.text = ""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            if self.size:
+                resize(0, *self.size)
             os.execve(command[0], [*map(str, command)], clean_environment(**environment))
         os.set_blocking(self.fd, False)
 
@@ -44,3 +51,52 @@ class Terminal:
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         os.close(self.fd)
+
+
+def resize(fd, columns, rows):
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+class Screen(Terminal):
+    """A terminal of which pyte shows what a user would see."""
+
+    def __init__(self, *command, size=(80, 24), **environment):
+        try:
+            import pyte
+        except ImportError as error:
+            raise Skip("python3-pyte is not there") from error
+        self.size = size
+        self.screen = pyte.HistoryScreen(*size, history=10000)
+        self.stream = pyte.Stream(self.screen)
+        super().__init__(*command, **{"TERM": "xterm-256color", "LANG": "C.UTF-8", **environment})
+
+    def resize(self, columns, rows):
+        self.screen.resize(rows, columns)
+        resize(self.fd, columns, rows)
+
+    def read(self):
+        more = super().read()
+        self.stream.feed(more)
+        return more
+
+    def rows(self):
+        """The lines on the screen without those at its end that are empty."""
+        return "\n".join(line.rstrip() for line in self.screen.display).rstrip().split("\n")
+
+    def past(self):
+        """The lines that have left the screen at its top, and those on it."""
+        top = ["".join(line[x].data for x in range(self.screen.columns)).rstrip() for line in self.screen.history.top]
+        return [*top, *self.rows()]
+
+    def sees(self, pattern, seconds=30):
+        """Waits until the screen shows this, and returns its rows."""
+
+        def look():
+            self.read()
+            return re.search(pattern, "\n".join(self.rows()), re.M) and self.rows()
+
+        return wait_until(look, seconds, lambda: f"{pattern!r} on the screen:\n" + "\n".join(self.rows()))
+
+    def attributes(self):
+        """Flags, control characters and echo of the terminal."""
+        return termios.tcgetattr(self.fd)

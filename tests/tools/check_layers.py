@@ -107,6 +107,7 @@ SUBFOLDERS = {
         "cli": ["allocation", "elastic", "output", "plan", "settings", "state"],
         "detach": ["output", "protocol", "settings", "state"],
         "inspect": ["detach", "hosts", "output", "plan", "protocol", "state"],
+        "top": ["inspect", "output", "state"],
         "job": [
             "allocation",
             "cli",
@@ -145,6 +146,7 @@ SUBFOLDERS = {
             "program",
             "settings",
             "state",
+            "top",
         ],
         "agent/link": ["agent/host", "protocol"],
         "agent/host": ["program"],

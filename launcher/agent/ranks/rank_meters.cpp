@@ -1,5 +1,6 @@
 #include "launcher/agent/ranks/rank_meters.h"
 
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,15 @@ RankActivity activity_of(const std::vector<ProcessEntry>& tree) {
     return process.state == 'T' || process.state == 't';
   });
   return is_stopped ? RankActivity::kStopped : RankActivity::kRuns;
+}
+
+// Since its start; `start` is in ticks since the boot.
+uint64_t age_milliseconds(int64_t start) {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  const int64_t since_boot = int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
+  return static_cast<uint64_t>(
+      std::max<int64_t>(since_boot - start * 1000 / ::sysconf(_SC_CLK_TCK), 0));
 }
 
 int64_t milliseconds_since(uint64_t steady_nanoseconds) {
@@ -53,6 +63,11 @@ HostMetrics RankMeters::read(const std::vector<pid_t>& pids, const GpuUse& gpus)
     RankMetrics& rank = ranks_[i];
     const auto tree = pids[i] > 0 ? tree_of(pids[i], all) : std::vector<ProcessEntry>();
     rank.activity = activity_of(tree);
+    const bool runs = rank.activity != RankActivity::kEnded;
+    rank.pid = runs ? pids[i] : 0;
+    rank.age_milliseconds = runs ? age_milliseconds(tree.front().start) : 0;
+    rank.is_on_disk =
+        std::ranges::any_of(tree, [](const ProcessEntry& process) { return process.state == 'D'; });
     advance(rank.usage, usage_of(tree));
     std::vector<pid_t> processes;
     for (const ProcessEntry& process : tree) processes.push_back(process.pid);
@@ -62,6 +77,9 @@ HostMetrics RankMeters::read(const std::vector<pid_t>& pids, const GpuUse& gpus)
       rank.has_counters = 1;
       rank.counts = counts_of(page->metrics);
       host.sum.add(page->metrics);
+      const StepMeans means = means_of(page->steps).value_or(StepMeans{});
+      rank.step_microseconds = static_cast<uint64_t>(means.seconds * 1e6);
+      rank.waited_thousandths = static_cast<uint32_t>(means.waited_share * 1000);
     }
     host.ranks.push_back(rank);
   }

@@ -168,6 +168,8 @@ TEST_CASE("An agent says where its running ranks and their children are") {
     CHECK(rank.usage.threads == rank.usage.processes);
     CHECK(rank.usage.resident_bytes > 100'000);
     CHECK(rank.usage.minor_faults > 0);
+    CHECK(rank.pid > 0);
+    CHECK(rank.age_milliseconds < 60'000);
   }
   fixture.link().pass(Run{7, 1, "", {"sh", "-c", "echo beside $HOROVOD_RANK; echo x >&2; exit 5"}});
   fixture.link().pass(Run{8, 0, "", {"no-such-program"}});

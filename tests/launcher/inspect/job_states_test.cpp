@@ -3,10 +3,32 @@
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/words.h"
+#include "launcher/inspect/job_table.h"
+#include "launcher/inspect/job_view.h"
+#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 
 using Json = nlohmann::json;
+
+namespace {
+
+JobFigures figures_of(std::vector<RankMetrics> ranks) {
+  return {.pid = 7,
+          .command = {"python3", "train.py"},
+          .seconds = 1.5,
+          .rank = [ranks = std::move(ranks)](int number) -> const RankMetrics* {
+            const auto index = static_cast<size_t>(number);
+            return index < ranks.size() ? &ranks[index] : nullptr;
+          },
+          .init_wait = [](int) { return std::vector<int>(); },
+          .silence = [](const HostRun&) { return 0.0; }};
+}
+
+}  // namespace
 
 TEST_CASE("the states of hosts and ranks are printed by their names") {
   HostTable hosts(*plan_slots({{"a", "", 2}, {"b", "", 1}}, {}));
@@ -31,17 +53,81 @@ TEST_CASE("the states of hosts and ranks are printed by their names") {
      "ranks": [{"rank": 0, "state": "in_job"}, {"rank": 1, "state": "ended", "signal": 9}]},
     {"host": "b", "state": "connecting", "stage": "authenticate",
      "ranks": [{"rank": 2, "state": "planned"}]}])"));
-  const std::string line = job_as_json(7, {"python3", "train.py"}, hosts, constant);
+  const std::string line = job_as_json(hosts, constant, figures_of({}));
   CHECK(line.ends_with("}\n"));
   CHECK(line.find('\n') == line.size() - 1);
-  CHECK(line.starts_with(R"({"pid":7,"command":["python3","train.py"],"hosts":[{"host":"a")"));
+  CHECK(line.starts_with(
+      R"({"pid":7,"command":["python3","train.py"],"seconds":1.5,"size":3,"hosts":[{"host":"a")"));
+}
+
+TEST_CASE("figures of ranks stand beside their states, and name the ranks that others wait for") {
+  HostTable hosts(*plan_slots({{"a", "", 3}}, {}));
+  HostRun& host = hosts.host(0);
+  host.to(HostState::kConnecting, HostCause::kReach);
+  host.to(HostState::kPreparing, HostCause::kConnected);
+  host.to(HostState::kHeld, HostCause::kPrepared);
+  host.to(HostState::kStarting, HostCause::kOrder);
+  for (RankRun* rank : host.ranks()) rank->to(RankState::kStarting, RankCause::kOrder);
+  hosts.rank(0).enter_job();
+  hosts.rank(1).enter_job();
+  hosts.rank(2).enter_init("s");
+  RankMetrics ahead{.activity = RankActivity::kRuns, .has_counters = 1, .pid = 12};
+  ahead.age_milliseconds = 2000;
+  ahead.counts = {.steps = 3, .operations = 5, .bytes = 100, .pending = 1};
+  ahead.usage.resident_bytes = 4096;
+  RankMetrics behind{.rank = 1, .activity = RankActivity::kStopped, .has_counters = 1, .pid = 13};
+  behind.counts.operations = 5;
+  JobFigures figures = figures_of({ahead, behind});
+  figures.init_wait = [](int) { return std::vector<int>{1}; };
+  const JobStates constant{.rank_of = [](int number) { return number; }};
+  const auto job = read_job(job_as_json(hosts, constant, figures));
+  REQUIRE(job.ok());
+  const std::vector<RankView>& ranks = job->hosts.at(0).ranks;
+  CHECK(ranks.at(0).pid == 12);
+  CHECK(ranks.at(0).seconds == 2);
+  CHECK(ranks.at(0).memory == 4096);
+  CHECK(ranks.at(0).steps == 3);
+  CHECK(ranks.at(0).waits_for == "rank 1");
+  CHECK(ranks.at(1).is_stopped);
+  CHECK(ranks.at(1).waits_for.empty());
+  CHECK(ranks.at(2).waits_for == "rank 1 in hvd.init()");
+  CHECK(ranks.at(2).pid == -1);
+  CHECK(job_as_table(*job, 0) ==
+        "horovodrun, pid 7, 3 ranks: python3 train.py\n"
+        "RANK  HOST  PID  STATE     ELAPSED  CPU  MEMORY  WAITS FOR\n"
+        "   0  a      12  in_job   00:00:02   0%    4.0K  rank 1\n"
+        "   1  a      13  stopped  00:00:00   0%      0B\n"
+        "   2  a       -  in_init         -    -       -  rank 1 in hvd.init()\n");
+}
+
+TEST_CASE("a host with a hostile name cannot write to the terminal, and lines fit its width") {
+  JobView job{.pid = 7, .command = {"sh", "-c", "\x1b]0;x\a"}, .size = 1};
+  job.hosts.push_back(
+      {.name = "a\x1b[2J", .state = "running", .ranks = {{.rank = 0, .state = "in_job"}}});
+  const std::string table = job_as_table(job, 20);
+  CHECK(table.find('\x1b') == std::string::npos);
+  CHECK(table.find('\a') == std::string::npos);
+  std::string_view rest = table;
+  while (!rest.empty()) CHECK(take_line(rest).size() <= 20);
+}
+
+TEST_CASE("numbers of tables are short") {
+  CHECK(time_span(131.9) == "00:02:11");
+  CHECK(time_span(90061) == "1 d 01:01:01");
+  CHECK(time_span(-1) == "-");
+  CHECK(size_text(999) == "999B");
+  CHECK(size_text(1000) == "1.0K");
+  CHECK(size_text(1.5 * (1 << 30)) == "1.5G");
+  CHECK(size_text(-1) == "-");
+  CHECK(cut("aé€b", 3) == "aé€");
+  CHECK(width_of("aé€b") == 4);
 }
 
 TEST_CASE("a process of an elastic job is named beside its rank, if it has one") {
   HostTable hosts(*plan_slots({{"a", "", 2}}, {}));
   const JobStates elastic{.generation = 3,
                           .rank_of = [](int number) { return number == 1 ? 0 : -1; }};
-  const Json json = Json::parse(job_as_json(7, {"x"}, hosts, elastic));
+  const Json json = Json::parse(job_as_json(hosts, elastic, figures_of({})));
   CHECK(json.at("generation") == 3);
   CHECK(json.at("hosts")[0].at("ranks") == Json::parse(R"([{"process": 0, "state": "planned"},
                         {"process": 1, "rank": 0, "state": "planned"}])"));

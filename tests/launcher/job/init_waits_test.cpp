@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "launcher/job/start_watch.h"
+#include "launcher/job/status_line.h"
 #include "launcher/output/line_folder.h"
 #include "tests/launcher/hosts/running_hosts.h"
 

@@ -1,0 +1,123 @@
+#include "launcher/inspect/job_table.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+#include "launcher/output/terminal_text.h"
+#include "launcher/plan/rank_set.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+constexpr size_t kGap = 2;
+
+// The rank's share of a core since its start.
+double mean_share(const RankView& rank) {
+  return rank.cpu_seconds < 0 || rank.seconds < 0 ? -1
+                                                  : rank.cpu_seconds / std::max(rank.seconds, 0.1);
+}
+
+Cells row_of(const HostView& host, const RankView& rank, bool is_elastic) {
+  Cells row = {rank.rank < 0 ? "-" : cat(rank.rank)};
+  if (is_elastic) row.push_back(cat(rank.process));
+  row.push_back(printable(host.name));
+  row.push_back(rank.pid < 0 ? "-" : cat(rank.pid));
+  row.push_back(host.state == "lost" && !rank.is_over() ? "lost" : state_text(rank));
+  row.push_back(time_span(rank.seconds));
+  row.push_back(percent(mean_share(rank)));
+  row.push_back(size_text(static_cast<double>(rank.memory)));
+  row.push_back(printable(rank.waits_for));
+  return row;
+}
+
+// Processes that have left an elastic job are of its past.
+bool is_shown(const RankView& rank, bool is_elastic) {
+  return !is_elastic || rank.rank >= 0 || !rank.is_over();
+}
+
+}  // namespace
+
+std::string aligned(const std::vector<Cells>& rows, const std::vector<bool>& is_number,
+                    size_t columns) {
+  std::vector<size_t> widths;
+  for (const Cells& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+  }
+  std::string text;
+  for (const Cells& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string space(widths[i] - width_of(row[i]), ' ');
+      const bool is_right = i < is_number.size() && is_number[i];
+      line += cat(i == 0 ? "" : std::string(kGap, ' '), is_right ? space : "", row[i],
+                  is_right ? "" : space);
+    }
+    line.resize(line.find_last_not_of(' ') + 1);
+    text += cat(columns == 0 ? std::string_view(line) : cut(line, columns), "\n");
+  }
+  return text;
+}
+
+std::vector<const HostView*> present_hosts(const JobView& job) {
+  std::vector<const HostView*> hosts;
+  for (size_t i = 0; i < job.hosts.size(); ++i) {
+    const HostView& host = job.hosts[i];
+    const bool has_begun_again =
+        host.is_over() &&
+        std::any_of(job.hosts.begin() + static_cast<std::ptrdiff_t>(i) + 1, job.hosts.end(),
+                    [&host](const HostView& other) { return other.name == host.name; });
+    if (!has_begun_again) hosts.push_back(&host);
+  }
+  return hosts;
+}
+
+std::string state_text(const RankView& rank) {
+  if (rank.signal) return cat("signal ", *rank.signal);
+  if (rank.code) return cat("exit ", *rank.code);
+  return rank.is_stopped ? "stopped" : printable(rank.state);
+}
+
+std::string job_as_table(const JobView& job, size_t columns) {
+  const bool is_elastic = job.generation >= 0;
+  const std::vector<const HostView*> hosts = present_hosts(job);
+  Cells head = {"RANK"};
+  std::vector<bool> is_number = {true};
+  const auto add = [&](const char* name, bool is_right) {
+    head.emplace_back(name);
+    is_number.push_back(is_right);
+  };
+  if (is_elastic) add("PROCESS", true);
+  add("HOST", false);
+  add("PID", true);
+  add("STATE", false);
+  add("ELAPSED", true);
+  add("CPU", true);
+  add("MEMORY", true);
+  add("WAITS FOR", false);
+  std::vector<std::pair<int, Cells>> rows;
+  std::string silent;
+  for (const HostView* const host : hosts) {
+    for (const RankView& rank : host->ranks) {
+      if (is_shown(rank, is_elastic)) rows.emplace_back(rank.rank, row_of(*host, rank, is_elastic));
+    }
+    if (host->silence > 0)
+      silent += cat("host ", printable(host->name), ": no answer for ",
+                    static_cast<int64_t>(host->silence), " s\n");
+  }
+  // Ranks in their order, then processes that are no rank.
+  std::ranges::stable_sort(rows, {},
+                           [](const auto& row) { return static_cast<unsigned>(row.first); });
+  std::vector<Cells> lines = {head};
+  for (auto& [rank, row] : rows) lines.push_back(std::move(row));
+  const std::string title = cat("horovodrun, pid ", job.pid, ", ",
+                                is_elastic ? cat("generation ", job.generation, ", ") : "",
+                                count_of_ranks(job.size), ": ", printable(join(job.command, " ")));
+  return cat(columns == 0 ? std::string_view(title) : cut(title, columns), "\n",
+             aligned(lines, is_number, columns), silent);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,25 @@
+// Formats a job as the table of `horovodrun ps`, of which `top` has parts. Pure.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "launcher/inspect/job_view.h"
+
+namespace hvd::launcher {
+
+// "horovodrun, pid 4711, 2 ranks: python3 train.py", a line for each rank, and one for each host that does not answer.
+// `columns`: lines are cut there; 0: not at all.
+std::string job_as_table(const JobView& job, size_t columns);
+
+// Lines of columns that are as wide as they need to be. The columns of `is_number` stand to the right.
+std::string aligned(const std::vector<std::vector<std::string>>& rows,
+                    const std::vector<bool>& is_number, size_t columns);
+
+// The hosts without those that have ended and are in the job once more.
+std::vector<const HostView*> present_hosts(const JobView& job);
+// "in_job", "stopped", "exit 3", "signal 9"
+std::string state_text(const RankView& rank);
+
+}  // namespace hvd::launcher

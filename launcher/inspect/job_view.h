@@ -1,0 +1,60 @@
+// A job as `horovodrun ps --json` prints it, read again by the commands that show it. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace hvd::launcher {
+
+// A member is absent, or -1, where the launcher has not got it from the agent.
+struct RankView {
+  int rank = -1;     // -1: a process of an elastic job that is no rank
+  int process = -1;  // -1: the job is not elastic
+  std::string state{};
+  std::optional<int> code{}, signal{};  // how it ended
+  bool is_stopped = false;
+  int64_t pid = -1;
+  double seconds = -1;  // since its start
+  double cpu_seconds = -1;
+  double run_delay_seconds = -1;
+  int64_t memory = -1;  // bytes
+  std::optional<uint64_t> steps{}, bytes{}, pending{};
+  double step_seconds = -1;  // mean of the last steps
+  double waited_share = -1;  // of a step, until all ranks had agreed
+  std::string waits_for{};
+
+  bool is_over() const { return code || signal; }
+};
+
+struct HostView {
+  std::string name{}, state{};
+  std::string stage{};  // while it connects
+  double seconds = 0;   // in the state or the stage
+  double silence = 0;   // for which it has not answered
+  std::vector<RankView> ranks{};
+
+  bool is_over() const { return state == "done" || state == "lost"; }
+};
+
+struct JobView {
+  int64_t pid = 0;
+  std::string name{};
+  int64_t generation = -1;  // -1: the job is not elastic
+  std::vector<std::string> command{};
+  double seconds = 0;
+  int64_t size = 0;  // ranks
+  double step_age = -1;
+  int slowest = -1;  // the rank that others wait for most, or -1
+  double late_seconds = 0;
+  std::vector<HostView> hosts{};
+};
+
+// `json`: one line.
+Result<JobView> read_job(std::string_view json);
+
+}  // namespace hvd::launcher

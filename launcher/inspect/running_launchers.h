@@ -1,0 +1,35 @@
+// The launchers of this user that run on this machine, as the commands find and ask them (inspection.h). Blocking.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace hvd::launcher {
+
+inline constexpr char kNoJob[] = "no horovodrun of yours is running on this machine";
+
+struct RunningLauncher {
+  std::string pid;
+  UniqueFd socket;  // connected
+};
+
+// One entry for each socket that listens. `pid`: of one launcher, or empty for all.
+std::vector<RunningLauncher> running_launchers(const std::string& pid = "");
+// The running launchers, or that of this job: a pid, a name or an id. `command`: for errors, "stack".
+Result<std::vector<RunningLauncher>> choose_launchers(const std::string& job,
+                                                      const std::string& command);
+// For a command that needs one job. `more`: what stands behind its id on the command line.
+Status several_run(const std::string& command, const std::vector<RunningLauncher>& launchers,
+                   const std::string& more = "");
+
+// Code::kUnavailable, here and below: the launcher has ended after it had been found.
+Status send_question(const RunningLauncher& launcher, const std::string& question);
+// Appends what the launcher says next. False at the end.
+Result<bool> read_more(const RunningLauncher& launcher, std::string& text);
+// The whole answer.
+Result<std::string> ask(const RunningLauncher& launcher, const std::string& question);
+
+}  // namespace hvd::launcher

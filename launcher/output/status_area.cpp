@@ -1,0 +1,65 @@
+#include "launcher/output/status_area.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "launcher/output/terminal_text.h"
+
+namespace hvd::launcher {
+
+std::string StatusArea::take_bar(size_t key) {
+  const auto found = bars_.find(key);
+  if (found == bars_.end()) return "";
+  std::string text = std::move(found->second);
+  bars_.erase(found);
+  return text;
+}
+
+std::string StatusArea::take_bars() {
+  std::string lines;
+  for (const auto& [key, text] : std::exchange(bars_, {})) lines += cat(text, "\n");
+  return lines;
+}
+
+std::string StatusArea::show(size_t columns) {
+  // A line that fills the last column may move the cursor to the next row.
+  const size_t room = columns > 1 ? columns - 1 : 1;
+  std::string lines;
+  size_t rows = 0;
+  const auto add = [&](std::string_view text) {
+    lines += cat(rows++ == 0 ? "" : "\r\n", cut_colored(text, room), "\x1b[K");
+  };
+  for (const auto& [key, text] : bars_) {
+    if (rows < kMostBars) add(text);
+  }
+  if (bars_.size() > kMostBars) add(cat("and ", bars_.size() - kMostBars, " more"));
+  if (!line_.empty()) add(line_);
+  if (rows_ > 0 && rows == rows_ && lines == shown_ && columns == columns_) return "";
+  std::string bytes = erase();
+  bytes += lines;
+  shown_ = std::move(lines);
+  rows_ = rows;
+  columns_ = columns;
+  return bytes;
+}
+
+std::string StatusArea::erase(size_t below) {
+  if (rows_ == 0) return "";
+  const size_t up = std::exchange(rows_, 0) - 1 + below;
+  return cat("\r", up > 0 ? cat("\x1b[", up, "A") : "", "\x1b[J");
+}
+
+bool is_movable_bar(std::string_view text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte == 0x7f || (byte < 0x20 && byte != 0x1b)) return false;
+    if (byte != 0x1b) continue;
+    if (i + 1 >= text.size() || text[i + 1] != '[') return false;
+    i = text.find_first_not_of("0123456789;", i + 2);
+    if (i == std::string_view::npos || (text[i] != 'm' && text[i] != 'K')) return false;
+  }
+  return true;
+}
+
+}  // namespace hvd::launcher

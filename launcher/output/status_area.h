@@ -1,0 +1,49 @@
+// The lines below the output of ranks on a terminal: the progress bars of ranks, and the status line. Composes what
+// shows and erases them, and knows what the terminal shows. JobOutput owns one. Pure.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace hvd::launcher {
+
+// More ranks with a progress bar are counted.
+inline constexpr size_t kMostBars = 4;
+
+class StatusArea {
+ public:
+  // Empty: no line.
+  void set_line(std::string_view line) { line_ = line; }
+  // `key`: of the stream that shows the bar; `text`: with the prefix, without its '\r'.
+  void set_bar(size_t key, std::string_view text) { bars_[key] = text; }
+  bool has_bar(size_t key) const { return bars_.contains(key); }
+  // Ends a bar. Returns its text, or an empty one.
+  std::string take_bar(size_t key);
+  // Ends all bars: lines with their newlines.
+  std::string take_bars();
+
+  // Whether there is anything to show.
+  bool is_empty() const { return line_.empty() && bars_.empty(); }
+  // Whether the terminal shows it.
+  bool is_shown() const { return rows_ > 0; }
+  // The bytes that replace what is shown, or an empty text if it is up to date.
+  std::string show(size_t columns);
+  // The bytes that erase it, and leave the cursor where the next line of output begins. `below`: lines that the user has
+  // ended below it.
+  std::string erase(size_t below = 0);
+
+ private:
+  std::string line_;
+  std::map<size_t, std::string> bars_;
+  std::string shown_;
+  size_t rows_ = 0;     // that the terminal shows
+  size_t columns_ = 0;  // of the terminal then
+};
+
+// Whether a text that ends in '\r' can be moved to another line: it has no control characters but colors and the
+// sequence that erases the rest of its line.
+bool is_movable_bar(std::string_view text);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,83 @@
+#include "launcher/top/full_screen.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <string>
+
+#include "base/text.h"
+#include "base/words.h"
+
+namespace hvd::launcher {
+namespace {
+
+// The alternate screen, and a cursor that is not seen.
+constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[2J";
+constexpr std::string_view kLeave = "\x1b[0m\x1b[?25h\x1b[?1049l";
+constexpr int kDeadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGQUIT, SIGSYS, SIGTRAP};
+
+// For the handler, which runs in the one thread of the command.
+termios terminal_before;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+void write_to_screen(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t size = ::write(STDOUT_FILENO, bytes.data(), bytes.size());
+    if (size < 0 && errno != EINTR) return;
+    if (size > 0) bytes.remove_prefix(static_cast<size_t>(size));
+  }
+}
+
+// The default action has come back (SA_RESETHAND).
+void restore_and_die(int number) {
+  ::tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before);
+  write_to_screen(kLeave);
+  ::raise(number);
+}
+
+}  // namespace
+
+FullScreen::FullScreen() {
+  ::tcgetattr(STDIN_FILENO, &before_);
+  terminal_before = before_;
+  struct sigaction action {};
+  action.sa_handler = restore_and_die;
+  action.sa_flags = SA_RESETHAND;
+  for (const int number : kDeadly) ::sigaction(number, &action, nullptr);
+  enter();
+}
+
+FullScreen::~FullScreen() { leave(); }
+
+void FullScreen::enter() {
+  termios raw = before_;
+  raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  raw.c_cc[VMIN] = 0;
+  raw.c_cc[VTIME] = 0;
+  ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);
+  write_to_screen(kEnter);
+}
+
+void FullScreen::leave() {
+  write_to_screen(kLeave);
+  ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &before_);
+}
+
+void FullScreen::show(std::string_view lines) {
+  std::string bytes = "\x1b[H";
+  while (!lines.empty()) {
+    bytes += cat(take_line(lines), "\x1b[K");
+    if (!lines.empty()) bytes += "\r\n";
+  }
+  write_to_screen(bytes + "\x1b[J");
+}
+
+ScreenSize screen_size() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
+    return {};
+  return {size.ws_col, size.ws_row};
+}
+
+}  // namespace hvd::launcher

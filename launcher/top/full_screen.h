@@ -1,0 +1,35 @@
+// A terminal that shows one picture: its alternate screen without a cursor, and keys that come at once and without an
+// echo. Restores the terminal when it is destroyed, when it is suspended, and when the process dies of a signal that
+// it can catch. One object at a time.
+#pragma once
+
+#include <termios.h>
+
+#include <cstddef>
+#include <string_view>
+
+namespace hvd::launcher {
+
+class FullScreen {
+ public:
+  // Standard input and output are terminals.
+  FullScreen();
+  ~FullScreen();
+  FullScreen(const FullScreen&) = delete;
+
+  // Gives the terminal back, as before Ctrl-Z, and takes it again.
+  void leave();
+  void enter();
+  // Replaces the picture. `lines`: each with its newline, no wider than the terminal.
+  void show(std::string_view lines);
+
+ private:
+  termios before_{};
+};
+
+struct ScreenSize {
+  size_t columns = 80, rows = 24;
+};
+ScreenSize screen_size();
+
+}  // namespace hvd::launcher

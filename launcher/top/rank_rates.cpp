@@ -1,0 +1,44 @@
+#include "launcher/top/rank_rates.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hvd::launcher {
+namespace {
+
+double share(double before, double now, double seconds) {
+  return before < 0 || now < before ? -1 : (now - before) / seconds;
+}
+
+}  // namespace
+
+void JobRates::add(const JobView& job, Clock::time_point now) {
+  const auto before = std::exchange(last_, {});
+  const auto rates = std::exchange(rates_, {});
+  uint64_t steps = 0, bytes = 0;
+  for (const HostView& host : job.hosts) {
+    for (const RankView& rank : host.ranks) {
+      steps = std::max(steps, rank.steps.value_or(0));
+      bytes += rank.bytes.value_or(0);
+      const int key = key_of(rank);
+      last_[key] = {rank.pid, rank.seconds, rank.cpu_seconds, rank.run_delay_seconds};
+      const auto last = before.find(key);
+      if (last == before.end() || last->second.pid != rank.pid) continue;
+      // Another viewer may have had the same figures a moment before.
+      const double seconds = rank.seconds - last->second.age;
+      if (seconds > 0)
+        rates_[key] = {.cpu = share(last->second.cpu, rank.cpu_seconds, seconds),
+                       .run_delay = share(last->second.run_delay, rank.run_delay_seconds, seconds)};
+      else if (const auto known = rates.find(key); known != rates.end())
+        rates_.insert(*known);
+    }
+  }
+  job_.add(now, steps, bytes);
+}
+
+RankRates JobRates::of(const RankView& rank) const {
+  const auto found = rates_.find(key_of(rank));
+  return found == rates_.end() ? RankRates{} : found->second;
+}
+
+}  // namespace hvd::launcher

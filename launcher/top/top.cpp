@@ -1,0 +1,306 @@
+#include "launcher/top/top.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <optional>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "launcher/inspect/job_view.h"
+#include "launcher/inspect/running_launchers.h"
+#include "launcher/output/report.h"
+#include "launcher/output/terminal_width.h"
+#include "launcher/state/job_choice.h"
+#include "launcher/top/full_screen.h"
+#include "launcher/top/rank_rates.h"
+#include "launcher/top/top_frame.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr std::chrono::milliseconds kAskEvery{1000};
+// A launcher that has not answered for this long may be stopped.
+constexpr std::chrono::seconds kNotice{2};
+// Between two starts of a job (--max-restarts), its launcher has no socket.
+constexpr std::chrono::seconds kBetweenStarts{120};
+constexpr char kQuestion[] = "ps --json";
+
+struct TopWords {
+  std::string job;
+  bool is_once = false, is_json = false;
+};
+
+Result<TopWords> read_top_words(std::span<const std::string> words) {
+  TopWords read;
+  for (const std::string& word : words) {
+    if (word == "--once")
+      read.is_once = true;
+    else if (word == "--json")
+      read.is_json = true;
+    else if (read.job.empty() && may_be_job(word))
+      read.job = word;
+    else
+      return invalid_argument(
+          "write horovodrun top [--once] [--json] [NAME or id of a job]; to run the program top, "
+          "put flags before it");
+  }
+  return read;
+}
+
+bool is_process(const std::string& pid) {
+  const auto number = parse_int(pid);
+  return number && (::kill(static_cast<pid_t>(*number), 0) == 0 || errno == EPERM);
+}
+
+// Asks a launcher once a second, and never waits for it.
+class Questions {
+ public:
+  explicit Questions(RunningLauncher launcher)
+      : pid_(launcher.pid), launcher_(std::move(launcher)) {
+    begin();
+  }
+
+  const std::string& pid() const { return pid_; }
+  // The descriptor to wait for, or -1.
+  int fd() const { return launcher_ ? launcher_->socket.get() : -1; }
+  Clock::time_point next() const {
+    return launcher_ ? Clock::time_point::max() : asked_at_ + kAskEvery;
+  }
+  std::chrono::duration<double> silence() const { return Clock::now() - answered_at_; }
+  bool has_ended() const { return has_ended_; }
+
+  // Call when next() has come.
+  void ask() {
+    std::vector<RunningLauncher> launchers = running_launchers(pid_);
+    asked_at_ = Clock::now();
+    if (!launchers.empty()) {
+      launcher_ = std::move(launchers.front());
+      return begin();
+    }
+    has_ended_ = !is_process(pid_) || silence() > kBetweenStarts;
+  }
+
+  // Call when fd() can be read. Returns a whole answer.
+  std::optional<std::string> read() {
+    const auto is_more = read_more(*launcher_, text_);
+    if (is_more.ok() && *is_more) return {};
+    launcher_.reset();
+    std::string text = std::exchange(text_, {});
+    if (!is_more.ok() || text.empty()) {
+      if (!is_process(pid_)) has_ended_ = true;
+      return {};
+    }
+    answered_at_ = Clock::now();
+    return text;
+  }
+
+ private:
+  void begin() {
+    asked_at_ = Clock::now();
+    if (!send_question(*launcher_, kQuestion).ok()) launcher_.reset();
+  }
+
+  const std::string pid_;
+  std::optional<RunningLauncher> launcher_;  // while an answer is awaited
+  std::string text_;
+  Clock::time_point asked_at_{};
+  Clock::time_point answered_at_ = Clock::now();
+  bool has_ended_ = false;
+};
+
+// Waits for a descriptor, no longer than to `deadline`.
+bool is_readable(int fd, Clock::time_point deadline) {
+  pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
+  return ::poll(&entry, fd >= 0 ? 1 : 0, Deadline::at(deadline).poll_timeout()) > 0;
+}
+
+// The next answer; nothing when the job has ended.
+std::optional<std::string> next_answer(Questions& questions) {
+  for (;;) {
+    if (questions.has_ended()) return {};
+    if (is_readable(questions.fd(), questions.next())) {
+      if (auto text = questions.read()) return text;
+    } else if (questions.fd() < 0) {
+      questions.ask();
+    }
+  }
+}
+
+bool wants_color() {
+  return ::isatty(STDOUT_FILENO) == 1 && environment_variable("NO_COLOR").value_or("").empty();
+}
+
+std::string end_sentence(const Questions& questions) {
+  return cat("the job of horovodrun with pid ", questions.pid(), " has ended");
+}
+
+// `--json`, and `--once`, for which two answers make a frame: it has rates.
+int print_answers(Questions& questions, const TopWords& words) {
+  JobRates rates;
+  for (bool is_first = true;; is_first = false) {
+    const auto text = next_answer(questions);
+    if (!text) {
+      if (is_first) return refuse(unavailable(end_sentence(questions)));
+      return 0;
+    }
+    if (words.is_json) {
+      const int code = print_answer(*text);
+      if (code != 0 || words.is_once) return code;
+      continue;
+    }
+    const auto job = read_job(*text);
+    if (!job.ok()) return refuse(job.status());
+    rates.add(*job, Clock::now());
+    if (is_first) continue;
+    TopChoice choice;
+    const TopLook look{.size = {.columns = ::isatty(STDOUT_FILENO) == 1 ? text_width(STDOUT_FILENO)
+                                                                        : size_t{1} << 20,
+                                .rows = 0},
+                       .is_utf8 = is_utf8_locale()};
+    return print_answer(top_frame(*job, rates, choice, look));
+  }
+}
+
+// The command on a terminal.
+class Top {
+ public:
+  explicit Top(Questions& questions) : questions_(questions) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH, SIGPIPE})
+      sigaddset(&set, number);
+    ::sigprocmask(SIG_BLOCK, &set, nullptr);
+    signals_.reset(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+  }
+
+  int run() {
+    screen_.emplace();
+    draw();
+    while (!is_over_) wait();
+    screen_.reset();
+    if (questions_.has_ended()) print_message(end_sentence(questions_));
+    if (signal_ != 0) {
+      std::signal(signal_, SIG_DFL);
+      sigset_t set;
+      sigemptyset(&set);
+      sigaddset(&set, signal_);
+      ::raise(signal_);
+      ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
+    }
+    return 0;
+  }
+
+ private:
+  void wait() {
+    std::array<pollfd, 3> entries = {pollfd{STDIN_FILENO, POLLIN, 0},
+                                     pollfd{signals_.get(), POLLIN, 0},
+                                     pollfd{questions_.fd(), POLLIN, 0}};
+    // A notice about silence counts seconds.
+    const auto next = std::min(questions_.next(), Clock::now() + kAskEvery);
+    const int ready = ::poll(entries.data(), entries.size(), Deadline::at(next).poll_timeout());
+    if (ready < 0 && errno != EINTR) is_over_ = true;
+    if (ready > 0 && entries[1].revents != 0) take_signals();
+    if (ready > 0 && entries[0].revents != 0) take_input();
+    if (ready > 0 && entries[2].revents != 0) take_answer();
+    if (Clock::now() >= questions_.next()) questions_.ask();
+    if (questions_.has_ended()) is_over_ = true;
+    if (!is_over_) draw();
+  }
+
+  void take_input() {
+    std::array<char, 256> keys;
+    const ssize_t size = ::read(STDIN_FILENO, keys.data(), keys.size());
+    // The terminal is gone.
+    if (size == 0 || (size < 0 && errno != EINTR && errno != EAGAIN)) is_over_ = true;
+    if (size <= 0) return;
+    const std::string_view text(keys.data(), static_cast<size_t>(size));
+    if (!take_keys(choice_, text, screen_size().rows)) is_over_ = true;
+  }
+
+  void take_answer() {
+    const auto text = questions_.read();
+    if (!text || choice_.is_paused) return;
+    auto job = read_job(*text);
+    if (!job.ok()) {
+      notice_ = job.status().message();
+      return;
+    }
+    job_ = *std::move(job);
+    rates_.add(*job_, Clock::now());
+  }
+
+  void take_signals() {
+    signalfd_siginfo info{};
+    while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+      const int number = static_cast<int>(info.ssi_signo);
+      if (number == SIGTSTP) {
+        screen_->leave();
+        ::kill(::getpid(), SIGSTOP);
+        screen_->enter();
+      } else if (number == SIGINT) {
+        is_over_ = true;
+      } else if (number != SIGWINCH) {
+        is_over_ = true;
+        signal_ = number;
+      }
+    }
+  }
+
+  void draw() {
+    TopLook look{.size = screen_size(),
+                 .has_color = wants_color(),
+                 .is_utf8 = is_utf8_locale(),
+                 .notice = notice_};
+    if (questions_.silence() > kNotice)
+      look.notice = cat("no answer for ", static_cast<int64_t>(questions_.silence().count()), " s");
+    if (choice_.is_paused) look.notice = "stopped by p";
+    if (!job_) return screen_->show("waiting for the launcher\n");
+    screen_->show(top_frame(*job_, rates_, choice_, look));
+  }
+
+  Questions& questions_;
+  UniqueFd signals_;
+  std::optional<FullScreen> screen_;
+  TopChoice choice_;
+  JobRates rates_;
+  std::optional<JobView> job_;
+  std::string notice_;
+  int signal_ = 0;
+  bool is_over_ = false;
+};
+
+bool is_full_terminal() {
+  return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1 &&
+         environment_variable("TERM").value_or("dumb") != "dumb";
+}
+
+}  // namespace
+
+bool asks_for_top(std::span<const std::string> arguments) {
+  return !arguments.empty() && arguments[0] == "top";
+}
+
+int show_top(std::span<const std::string> arguments) {
+  auto read = read_top_words(arguments.subspan(1));
+  if (!read.ok()) return refuse(read.status());
+  auto launchers = choose_launchers(read->job, "top");
+  if (!launchers.ok()) return refuse(launchers.status());
+  if (launchers->size() > 1) return refuse(several_run("top", *launchers));
+  Questions questions(std::move(launchers->front()));
+  if (!read->is_json && !is_full_terminal()) read->is_once = true;
+  if (read->is_json || read->is_once) return print_answers(questions, *read);
+  return Top(questions).run();
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,309 @@
+#include "launcher/top/top_frame.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "base/words.h"
+#include "launcher/inspect/job_table.h"
+#include "launcher/output/launch_progress.h"
+#include "launcher/output/terminal_text.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+constexpr std::string_view kUp = "\x1b[A", kDown = "\x1b[B", kPageUp = "\x1b[5~",
+                           kPageDown = "\x1b[6~", kHome = "\x1b[H", kEnd = "\x1b[F";
+// The rows above and below those of ranks.
+constexpr size_t kAround = 5;
+
+std::string milliseconds(double seconds) {
+  return seconds < 0 ? "-" : fmt::format("{:.0f} ms", seconds * 1000);
+}
+
+struct Line {
+  const HostView* host = nullptr;
+  const RankView* rank = nullptr;
+  RankRates rates;
+};
+
+bool is_up(const HostView& host, const RankView& rank) {
+  return rank.rank >= 0 && rank.pid >= 0 && !rank.is_stopped && host.silence == 0;
+}
+
+std::string state_of(const Line& line) {
+  const bool is_lost = line.host->state == "lost" && !line.rank->is_over();
+  return is_lost ? "lost" : line.host->silence > 0 ? "no answer" : state_text(*line.rank);
+}
+
+bool is_wanted(const Line& line, const std::string& filter) {
+  const auto has = [&](std::string_view text) { return text.find(filter) != std::string::npos; };
+  return filter.empty() || has(line.host->name) || has(state_of(line)) ||
+         has(line.rank->waits_for) || cat(line.rank->rank) == filter;
+}
+
+std::vector<Line> lines_of(const JobView& job, const JobRates& rates, const TopChoice& choice) {
+  std::vector<Line> lines;
+  for (const HostView* const host : present_hosts(job)) {
+    for (const RankView& rank : host->ranks) {
+      if (job.generation >= 0 && rank.rank < 0 && rank.is_over()) continue;
+      Line line{host, &rank, rates.of(rank)};
+      if (is_wanted(line, choice.filter)) lines.push_back(std::move(line));
+    }
+  }
+  std::ranges::stable_sort(lines, [&choice](const Line& one, const Line& other) {
+    switch (choice.order) {
+      case TopOrder::kCpu:
+        return one.rates.cpu > other.rates.cpu;
+      case TopOrder::kMemory:
+        return one.rank->memory > other.rank->memory;
+      case TopOrder::kStep:
+        return one.rank->steps.value_or(0) < other.rank->steps.value_or(0);
+      case TopOrder::kRank:
+        break;
+    }
+    return static_cast<unsigned>(one.rank->rank) < static_cast<unsigned>(other.rank->rank);
+  });
+  return lines;
+}
+
+Cells rank_row(const Line& line) {
+  const RankView& rank = *line.rank;
+  return {rank.rank < 0 ? "-" : cat(rank.rank),
+          printable(line.host->name),
+          rank.pid < 0 ? "-" : cat(rank.pid),
+          state_of(line),
+          rank.steps ? cat(*rank.steps) : "-",
+          milliseconds(rank.step_seconds),
+          percent(rank.waited_share),
+          percent(line.rates.cpu),
+          percent(line.rates.run_delay),
+          size_text(static_cast<double>(rank.memory)),
+          printable(rank.waits_for)};
+}
+
+// The ranks of one host as one row.
+struct Fold {
+  const HostView* host = nullptr;
+  std::map<std::string, int> states{};
+  uint64_t steps = 0;
+  bool has_steps = false;
+  double cpu = -1, memory = -1;
+  int waiting = 0;
+};
+
+std::vector<Cells> folded(const std::vector<Line>& lines) {
+  std::vector<Fold> folds;
+  std::map<const HostView*, size_t> index;
+  for (const Line& line : lines) {
+    const auto [found, is_new] = index.try_emplace(line.host, folds.size());
+    if (is_new) folds.push_back({.host = line.host});
+    Fold& fold = folds[found->second];
+    ++fold.states[state_of(line)];
+    if (line.rank->steps) {
+      fold.steps = fold.has_steps ? std::min(fold.steps, *line.rank->steps) : *line.rank->steps;
+      fold.has_steps = true;
+    }
+    if (line.rates.cpu >= 0) fold.cpu = std::max(fold.cpu, 0.0) + line.rates.cpu;
+    if (line.rank->memory >= 0)
+      fold.memory = std::max(fold.memory, 0.0) + static_cast<double>(line.rank->memory);
+    fold.waiting += line.rank->waits_for.empty() ? 0 : 1;
+  }
+  std::vector<Cells> rows;
+  for (const Fold& fold : folds) {
+    std::vector<std::string> states;
+    int ranks = 0;
+    for (const auto& [state, count] : fold.states) {
+      states.push_back(cat(count, " ", state));
+      ranks += count;
+    }
+    rows.push_back({printable(fold.host->name), cat(ranks), join(states, ", "),
+                    fold.has_steps ? cat(fold.steps) : "-", percent(fold.cpu),
+                    size_text(fold.memory), fold.waiting == 0 ? "-" : cat(fold.waiting)});
+  }
+  return rows;
+}
+
+std::string title_of(const JobView& job, const TopLook& look) {
+  const std::string name = job.name.empty() ? "" : cat(printable(job.name), ", ");
+  const std::string generation = job.generation < 0 ? "" : cat(", generation ", job.generation);
+  return cat(name, "pid ", job.pid, generation, ": ", printable(join(job.command, " ")),
+             look.notice.empty() ? "" : cat("  [", look.notice, "]"));
+}
+
+std::string progress_of(const JobView& job, const JobRates& rates, const TopLook& look) {
+  JobProgress progress{.size = job.size,
+                       .steps_per_second = rates.job().steps_per_second(),
+                       .bytes_per_second = rates.job().bytes_per_second(),
+                       .seconds = job.seconds};
+  for (const HostView& host : job.hosts) {
+    for (const RankView& rank : host.ranks) {
+      progress.up += is_up(host, rank) ? 1 : 0;
+      if (job.slowest >= 0 && rank.rank == job.slowest)
+        progress.slowest = {job.slowest, host.name, job.late_seconds};
+    }
+  }
+  return job_line(progress, look.size.columns, look.is_utf8);
+}
+
+std::string hosts_line(const JobView& job) {
+  std::map<std::string, int> states{};
+  std::vector<std::string> silent;
+  const std::vector<const HostView*> hosts = present_hosts(job);
+  for (const HostView* const host : hosts) {
+    ++states[printable(host->state)];
+    if (host->silence > 0)
+      silent.push_back(cat(printable(host->name), ": no answer for ",
+                           static_cast<int64_t>(host->silence), " s"));
+  }
+  std::vector<std::string> parts;
+  for (const auto& [state, count] : states) parts.push_back(cat(count, " ", state));
+  std::string line =
+      cat(hosts.size(), hosts.size() == 1 ? " host: " : " hosts: ", join(parts, ", "));
+  if (!silent.empty()) line += cat("; ", join(silent, ", "));
+  return line;
+}
+
+std::string order_name(TopOrder order) {
+  constexpr const char* kNames[] = {"rank", "CPU", "memory", "step"};
+  return kNames[static_cast<size_t>(order)];
+}
+
+std::string keys_line(const TopChoice& choice, size_t shown, size_t all) {
+  if (choice.is_filtering) return cat("filter: ", choice.filter, "_");
+  std::string line = "q quit  h help";
+  if (shown < all) line = cat(choice.first + 1, "-", choice.first + shown, " of ", all, "  ", line);
+  line += cat("  s sort: ", order_name(choice.order), "  f fold  / filter");
+  if (!choice.filter.empty()) line += cat(": ", printable(choice.filter));
+  return line + (choice.is_paused ? "  p go on" : "  p pause");
+}
+
+constexpr std::string_view kHelp =
+    "q            quit; the job goes on\n"
+    "s            sort by rank, CPU, memory or step\n"
+    "f            one row for each host, or for each rank\n"
+    "/            show the rows with a text; Enter ends it, Esc shows all\n"
+    "p, space     stop and go on\n"
+    "up, down, page up, page down, home, end   other rows\n"
+    "h, ?         this help\n"
+    "\n"
+    "STEP   training steps            TIME    of a step\n"
+    "WAIT   share of a step until all ranks had agreed\n"
+    "CPU    share of a core           DELAY   share of time without a processor\n";
+
+std::string clipped(std::string_view lines, size_t columns, size_t rows) {
+  std::string text;
+  for (size_t row = 0; row < rows && !lines.empty(); ++row)
+    text += cat(cut(take_line(lines), columns), "\n");
+  return text;
+}
+
+void move_rows(TopChoice& choice, std::string_view key, size_t page) {
+  if (key == kUp) choice.first -= std::min<size_t>(choice.first, 1);
+  if (key == kDown) ++choice.first;
+  if (key == kPageUp) choice.first -= std::min(choice.first, page);
+  if (key == kPageDown) choice.first += page;
+  if (key == kHome) choice.first = 0;
+  if (key == kEnd) choice.first = SIZE_MAX / 2;
+}
+
+void edit_filter(TopChoice& choice, char key) {
+  if (key == '\n' || key == '\r') {
+    choice.is_filtering = false;
+  } else if (key == '\x1b') {
+    choice.is_filtering = false;
+    choice.filter.clear();
+  } else if (key == '\x7f' || key == '\b') {
+    if (!choice.filter.empty()) choice.filter.pop_back();
+  } else if (key >= ' ' && key < '\x7f') {
+    choice.filter += key;
+  }
+  choice.first = 0;
+}
+
+}  // namespace
+
+bool take_keys(TopChoice& choice, std::string_view keys, size_t rows) {
+  while (!keys.empty()) {
+    bool is_move = false;
+    for (const std::string_view key : {kPageUp, kPageDown, kUp, kDown, kHome, kEnd}) {
+      if (!keys.starts_with(key) || choice.is_filtering) continue;
+      move_rows(choice, key, rows > kAround ? rows - kAround : 1);
+      keys.remove_prefix(key.size());
+      is_move = true;
+      break;
+    }
+    if (is_move) continue;
+    const char key = keys.front();
+    keys.remove_prefix(1);
+    if (choice.is_filtering) {
+      edit_filter(choice, key);
+      continue;
+    }
+    if (key == 'q' || key == 'Q') return false;
+    if (key == 's') choice.order = static_cast<TopOrder>((static_cast<int>(choice.order) + 1) % 4);
+    if (key == 'p' || key == ' ') choice.is_paused = !choice.is_paused;
+    if (key == 'h' || key == '?') choice.shows_help = !choice.shows_help;
+    if (key == 'f') {
+      choice.is_folded = !choice.is_folded;
+      choice.has_chosen_fold = true;
+      choice.first = 0;
+    }
+    if (key == '/') {
+      choice.is_filtering = true;
+      choice.filter.clear();
+    }
+    if (key == '\x1b') {
+      choice.filter.clear();
+      choice.shows_help = false;
+      if (keys.starts_with('[')) keys = {};  // another key's sequence
+    }
+  }
+  return true;
+}
+
+std::string top_frame(const JobView& job, const JobRates& rates, TopChoice& choice,
+                      const TopLook& look) {
+  const size_t columns = look.size.columns;
+  std::string head = cat(cut(title_of(job, look), columns), "\n", progress_of(job, rates, look),
+                         "\n", cut(hosts_line(job), columns), "\n");
+  if (choice.shows_help) return clipped(cat(head, "\n", kHelp), columns, look.size.rows);
+  const std::vector<Line> lines = lines_of(job, rates, choice);
+  if (!choice.has_chosen_fold) choice.is_folded = lines.size() > kMostRows;
+  std::vector<Cells> rows;
+  std::vector<bool> is_number;
+  if (choice.is_folded) {
+    rows = folded(lines);
+    rows.insert(rows.begin(), {"HOST", "RANKS", "STATES", "STEP", "CPU", "MEMORY", "WAITING"});
+    is_number = {false, true, false, true, true, true, true};
+  } else {
+    rows.push_back({"RANK", "HOST", "PID", "STATE", "STEP", "TIME", "WAIT", "CPU", "DELAY",
+                    "MEMORY", "WAITS FOR"});
+    for (const Line& line : lines) rows.push_back(rank_row(line));
+    is_number = {true, false, true, false, true, true, true, true, true, true};
+  }
+  const size_t all = rows.size() - 1;
+  const std::string table = aligned(rows, is_number, columns);
+  if (look.size.rows == 0) return cat(head, table);
+  const size_t room = look.size.rows > kAround ? look.size.rows - kAround : 0;
+  choice.first = std::min(choice.first, all > room ? all - room : 0);
+  std::string_view rest = table;
+  const std::string_view titles = take_line(rest);
+  std::string frame =
+      cat(head, look.has_color ? "\x1b[7m" : "", titles, look.has_color ? "\x1b[0m" : "", "\n");
+  for (size_t i = 0; i < choice.first; ++i) take_line(rest);
+  size_t shown = 0;
+  for (; shown < room && !rest.empty(); ++shown) frame += cat(take_line(rest), "\n");
+  for (size_t i = shown; i < room; ++i) frame += "\n";
+  frame += cat(cut(keys_line(choice, shown, all), columns), "\n");
+  return clipped(frame, SIZE_MAX, look.size.rows);
+}
+
+}  // namespace hvd::launcher

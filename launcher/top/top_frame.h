@@ -1,0 +1,44 @@
+// What `horovodrun top` shows of a job, and how keys change that. Pure.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "launcher/inspect/job_view.h"
+#include "launcher/top/full_screen.h"
+#include "launcher/top/rank_rates.h"
+
+namespace hvd::launcher {
+
+// More ranks are shown by host, unless the user asks for ranks.
+constexpr size_t kMostRows = 40;
+
+enum class TopOrder : uint8_t { kRank, kCpu, kMemory, kStep };
+
+struct TopChoice {
+  TopOrder order = TopOrder::kRank;
+  bool is_folded = false;        // by host
+  bool has_chosen_fold = false;  // else by the number of ranks
+  bool is_paused = false;
+  bool shows_help = false;
+  bool is_filtering = false;  // keys go to the filter
+  std::string filter;         // part of a host's name, of a state, or of what is waited for
+  size_t first = 0;           // the row at the top
+};
+
+// Returns false for the key that ends the command. `keys`: bytes as they were typed.
+bool take_keys(TopChoice& choice, std::string_view keys, size_t rows);
+
+struct TopLook {
+  ScreenSize size{};
+  bool has_color = false;
+  bool is_utf8 = false;
+  std::string notice{};  // as "no answer for 3 s", or empty
+};
+
+// Lines of at most `size.columns`, and at most `size.rows` of them. `size.rows` is 0: all rows, and no line about keys.
+std::string top_frame(const JobView& job, const JobRates& rates, TopChoice& choice,
+                      const TopLook& look);
+
+}  // namespace hvd::launcher

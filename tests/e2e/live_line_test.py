@@ -1,0 +1,136 @@
+#!/usr/bin/python3 -B
+"""The status line below the output of a job on a terminal, and the progress bars of ranks above it."""
+
+import signal as signals
+
+from harness import *
+from terminal import Screen
+
+TRAINS = """
+import numpy, os, time
+import horovod.numpy as hvd
+hvd.init()
+for step in range(STEPS):
+    if step % 40 == 0 and hvd.rank() == 0: print("step", step, flush=True)
+    time.sleep(0.02)
+    hvd.allreduce(numpy.ones(25, "f4"), name="gradient")
+"""
+BARS = """
+import os, sys, time
+rank = int(os.environ["HOROVOD_RANK"])
+for percent in range(0, 101, 10):
+    sys.stderr.write(f"\\r{percent}% of {rank}")
+    sys.stderr.flush()
+    if percent == 50 and rank == 1: print("between", flush=True)
+    time.sleep(0.3)
+sys.stderr.write("\\n")
+"""
+LINE = r"^2/2 ranks · .*00:00:\d\d$"
+
+
+def status_lines(rows):
+    return [row for row in rows if re.search(r"^\d/\d ranks? · |^ranks started|^hosts ready", row)]
+
+
+@world()
+def test_one_line_follows_the_job_below_its_output():
+    for size in ((80, 24), (200, 60)):
+        job = Screen(
+            LAUNCHER, "-np", 2, "-H", "a:1,b:1", PYTHON, "-c", TRAINS.replace("STEPS", "200"), size=size
+        )
+        rows = job.sees(r"^2/2 ranks · [34]\d\.\d steps/s · \d.* kB/s · 00:00:\d\d$")
+        expect(len(status_lines(rows)) == 1 and rows[-1] == status_lines(rows)[0], rows)
+        expect(rows[0] == "[0]<stdout>:step 0", rows)
+        expect(job.end() == 0, job.text)
+        expect(job.past() == [f"[0]<stdout>:step {step}" for step in range(0, 200, 40)], job.past())
+        drawn = len(re.findall(r"ranks · ", job.text))
+        expect(2 <= drawn <= 20, f"the line was drawn {drawn} times")
+
+
+@world()
+def test_a_program_without_horovod_and_no_terminal_and_flags():
+    words = ("-np", 2, "-H", "a:1,b:1", "sh", "-c", "echo up; sleep 2.5")
+    job = Screen(LAUNCHER, *words)
+    job.sees(LINE)
+    expect(job.end() == 0 and sorted(job.past()) == ["[0]<stdout>:up", "[1]<stdout>:up"], job.past())
+    for command in (
+        (LAUNCHER, "--no-progress", *words),
+        ("/bin/sh", "-c", f"{LAUNCHER} -np 2 -H a:1,b:1 sh -c 'echo up; sleep 2.5' | cat"),
+    ):
+        plain = Screen(*command)
+        expect(plain.end() == 0 and "ranks" not in plain.text and "\x1b" not in plain.text, plain.text)
+    dumb = Screen(LAUNCHER, *words, TERM="dumb")
+    expect(dumb.end() == 0 and "ranks" not in dumb.text, dumb.text)
+    colored = Screen(LAUNCHER, "--color", "always", *words)
+    expect(colored.end() == 0 and "\x1b[36m[0]<stdout>:\x1b[0mup" in colored.text, colored.text)
+
+
+@world("a")
+def test_a_question_has_the_last_line_and_ctrl_z_gives_the_terminal_back():
+    asks = "import time; time.sleep(1.5); print('hello', input('name? ')); time.sleep(600)"
+    shell = Screen("/bin/bash", "--norc", "--noprofile", "-i", PS1="$ ")
+    shell.type(f'{LAUNCHER} -np 1 -H a:1 {PYTHON} -uc "{asks}"\n')
+    shell.sees(r"^(1/1 rank · |ranks started)")
+    rows = shell.sees(r"^\[0\]<stdout>:name\?$")
+    time.sleep(2.5)
+    shell.read()
+    expect(shell.rows() == rows and not status_lines(rows), shell.rows())
+    shell.type("you\n")
+    rows = shell.sees(r"^1/1 rank · ")
+    expect(rows[-3:-1] == ["[0]<stdout>:name? you", "[0]<stdout>:hello you"], rows)
+    shell.type("\x1a")
+    rows = shell.sees("Stopped")
+    expect(not status_lines(rows), rows)
+    shell.type("bg\n")
+    time.sleep(2.5)
+    shell.read()
+    expect(not status_lines(shell.rows()), shell.rows())
+    shell.type("fg\n")
+    shell.sees(r"^1/1 rank · ")
+    shell.type("\x03")
+    rows = shell.sees(r"^\$ $|^\$$")
+    shell.type("echo over\n")
+    rows = shell.sees("^over")
+    expect(not status_lines(rows), rows)
+    shell.close()
+
+
+@world()
+def test_bars_of_ranks_become_lines_above_it_and_stay_once():
+    job = Screen(LAUNCHER, "-np", 6, "-H", "a:3,b:3", PYTHON, "-c", BARS)
+    rows = job.sees(r"^and 2 more\n.*rank.*00:00:\d\d$")
+    bars = [row for row in rows if "% of" in row]
+    expect([re.sub(r"\d+%", "N%", row) for row in bars] == [f"[{rank}]<stderr>:N% of {rank}" for rank in range(4)], rows)
+    rows = job.sees("between")
+    expect(rows[0] == "[1]<stdout>:between", rows)
+    expect(job.end() == 0, job.text)
+    expect(
+        sorted(job.past()) == sorted(["[1]<stdout>:between"] + [f"[{r}]<stderr>:100% of {r}" for r in range(6)]),
+        job.past(),
+    )
+
+
+@world("a")
+def test_bars_that_move_the_cursor_pass_as_they_are():
+    moves = "printf '\\033[2K\\r10%%\\r'; sleep 2; printf '\\033[A20%%\\r'; sleep 1; echo; echo done"
+    job = Screen(LAUNCHER, "-np", 1, "-H", "a:1", "sh", "-c", moves)
+    job.sees("done")
+    expect(job.end() == 0 and "\x1b[A20%\r" in job.text, job.text)
+
+
+@world("a")
+def test_the_line_ends_with_the_job_however_it_ends():
+    for number in (signals.SIGTERM, signals.SIGINT, signals.SIGHUP):
+        job = Screen(LAUNCHER, "-np", 1, "-H", "a:1", "sh", "-c", "echo up; exec sleep 600")
+        before = job.attributes()
+        job.sees("^1/1 rank · ")
+        os.kill(job.pid, number)
+        expect(os.waitstatus_to_exitcode(job.end()) == 128 + number, job.text)
+        expect(not status_lines(job.rows()) and job.attributes() == before, job.rows())
+    job = Screen(LAUNCHER, "-np", 1, "-H", "a:1", "sh", "-c", "echo up; sleep 2.2; exit 3")
+    job.sees("^1/1 rank · ")
+    expect(os.waitstatus_to_exitcode(job.end()) == 3 and not status_lines(job.rows()), job.rows())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+#include "launcher/output/status_area.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+#include "launcher/output/launch_progress.h"
+#include "launcher/output/progress_rates.h"
+#include "launcher/output/terminal_text.h"
+
+namespace hvd::launcher {
+
+TEST_CASE("the status line replaces itself, and is erased before output") {
+  StatusArea area;
+  CHECK(area.show(20).empty());
+  area.set_line("one");
+  CHECK(area.show(20) == "one\x1b[K");
+  CHECK(area.is_shown());
+  CHECK(area.show(20).empty());  // nothing is new
+  area.set_line("a line that is too long");
+  CHECK(area.show(20) == "\r\x1b[Ja line that is too \x1b[K");
+  CHECK(area.erase() == "\r\x1b[J");
+  CHECK(area.erase().empty());
+}
+
+TEST_CASE("four bars stand above the line, and the others are counted") {
+  StatusArea area;
+  area.set_line("status");
+  for (size_t rank = 0; rank < 64; ++rank) area.set_bar(rank, "50%");
+  CHECK(area.show(80) ==
+        "50%\x1b[K\r\n50%\x1b[K\r\n50%\x1b[K\r\n50%\x1b[K\r\nand 60 more\x1b[K\r\nstatus\x1b[K");
+  CHECK(area.erase(1) == "\r\x1b[6A\x1b[J");
+  CHECK(area.take_bar(3) == "50%");
+  CHECK_FALSE(area.has_bar(3));
+  CHECK(area.take_bar(3).empty());
+}
+
+TEST_CASE("a bar that moves the cursor stays where its rank writes it") {
+  CHECK(is_movable_bar("[0]<stderr>: 50%|\u2588\u2588  | 5/10"));
+  CHECK(is_movable_bar("\x1b[36m[0]\x1b[0m 50%\x1b[K"));
+  for (const char* text : {"\x1b[A50%", "\x1b[2J", "50%\b", "\x1b]0;x", "\x1b", "\x1b[1"})
+    CHECK_FALSE(is_movable_bar(text));
+}
+
+TEST_CASE("colors take no columns") {
+  CHECK(cut_colored("\x1b[36m[0]\x1b[0m50%\x1b[K", 4) == "\x1b[36m[0]\x1b[0m5\x1b[0m");
+  CHECK(cut_colored("abc", 2) == "ab");
+}
+
+TEST_CASE("the line of a job leaves out what is not known and what has no room") {
+  JobProgress job{.up = 4, .size = 4, .seconds = 131};
+  CHECK(job_line(job, 80, true) == "4/4 ranks \u00b7 00:02:11");
+  job.steps_per_second = 12.44;
+  job.bytes_per_second = 1.14e9;
+  job.slowest = {3, "b", 0.038};
+  CHECK(job_line(job, 80, true) ==
+        "4/4 ranks \u00b7 12.4 steps/s \u00b7 1.1 GB/s \u00b7 slowest rank 3 (b) +38 ms \u00b7 "
+        "00:02:11");
+  CHECK(job_line(job, 40, false) == "4/4 ranks | 12.4 steps/s | 00:02:11");
+  CHECK(job_line(job, 5, false) == "4/4 r");
+}
+
+TEST_CASE("rates are those of the last seconds, and begin anew with the counts") {
+  using std::chrono::seconds;
+  ProgressRates rates;
+  const auto now = Clock::now();
+  rates.add(now, 0, 0);
+  CHECK_FALSE(rates.steps_per_second());
+  rates.add(now + seconds(2), 10, 4000);
+  CHECK(rates.steps_per_second() == 5);
+  CHECK(rates.bytes_per_second() == 2000);
+  for (int i = 4; i < 40; i += 2) rates.add(now + seconds(i), 10, 4000);
+  CHECK(rates.steps_per_second() == 0);
+  rates.add(now + seconds(40), 3, 0);
+  CHECK_FALSE(rates.steps_per_second());
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,136 @@
+#include "launcher/top/top_frame.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "base/words.h"
+#include "launcher/output/terminal_text.h"
+
+namespace hvd::launcher {
+namespace {
+
+using std::chrono::seconds;
+
+RankView running(int rank, double age, double cpu, uint64_t steps) {
+  return {.rank = rank,
+          .state = "in_job",
+          .pid = 100 + rank,
+          .seconds = age,
+          .cpu_seconds = cpu,
+          .run_delay_seconds = 0,
+          .memory = 1 << 20,
+          .steps = steps,
+          .bytes = steps * 1000,
+          .step_seconds = 0.08,
+          .waited_share = 0.25};
+}
+
+JobView job_of(int hosts, int ranks, double age = 10, uint64_t steps = 100) {
+  JobView job{.pid = 7, .command = {"python3", "train.py"}, .seconds = age, .size = hosts * ranks};
+  for (int host = 0; host < hosts; ++host) {
+    job.hosts.push_back({.name = cat("h", host), .state = "running"});
+    for (int i = 0; i < ranks; ++i)
+      job.hosts.back().ranks.push_back(running(host * ranks + i, age, age / 2, steps));
+  }
+  return job;
+}
+
+std::vector<std::string> lines_in(const std::string& text) {
+  std::vector<std::string> lines;
+  std::string_view rest = text;
+  while (!rest.empty()) lines.emplace_back(take_line(rest));
+  return lines;
+}
+
+bool has_text(const std::string& frame, const std::string& text) {
+  return frame.find(text) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a frame has the rates of the job and of each rank between two answers") {
+  JobRates rates;
+  const auto now = Clock::now();
+  rates.add(job_of(2, 2, 10, 100), now);
+  JobView job = job_of(2, 2, 12, 120);
+  job.slowest = 3;
+  job.late_seconds = 0.0381;
+  rates.add(job, now + seconds(2));
+  TopChoice choice;
+  const std::string frame = top_frame(job, rates, choice, {.size = {100, 24}, .is_utf8 = true});
+  const auto lines = lines_in(frame);
+  REQUIRE(lines.size() == 24);
+  CHECK(lines[0] == "pid 7: python3 train.py");
+  CHECK(lines[1] ==
+        "4/4 ranks \u00b7 10.0 steps/s \u00b7 40 kB/s \u00b7 slowest rank 3 (h1) +38 ms \u00b7 "
+        "00:00:12");
+  CHECK(lines[2] == "2 hosts: 2 running");
+  CHECK(lines[3] == "RANK  HOST  PID  STATE   STEP   TIME  WAIT  CPU  DELAY  MEMORY  WAITS FOR");
+  CHECK(lines[7] == "   3  h1    103  in_job   120  80 ms   25%  50%     0%    1.0M");
+  CHECK(lines[23].starts_with("q quit  h help  s sort: rank"));
+}
+
+TEST_CASE("512 ranks fit on any terminal, by host or by rank, and every row can be reached") {
+  const JobView job = job_of(64, 8);
+  JobRates rates;
+  TopChoice choice;
+  for (const ScreenSize size : {ScreenSize{80, 24}, {200, 60}, {20, 6}, {1, 1}}) {
+    for (const char* keys : {"", "f", "f", "h", "h"}) {
+      take_keys(choice, keys, size.rows);
+      const auto lines = lines_in(top_frame(job, rates, choice, {.size = size}));
+      CHECK(lines.size() <= size.rows);
+      for (const std::string& line : lines) CHECK(width_of(line) <= size.columns);
+    }
+  }
+  choice = {};
+  const TopLook look{.size = {80, 24}};
+  CHECK(has_text(top_frame(job, rates, choice, look), "h0        8  8 in_job"));
+  take_keys(choice, "f", 24);
+  CHECK(has_text(top_frame(job, rates, choice, look), "1-19 of 512"));
+  take_keys(choice, "\x1b[6~\x1b[B", 24);
+  CHECK(has_text(top_frame(job, rates, choice, look), "21-39 of 512"));
+  take_keys(choice, "\x1b[F", 24);
+  CHECK(has_text(top_frame(job, rates, choice, look), "494-512 of 512"));
+}
+
+TEST_CASE("keys sort, filter, stop and end") {
+  JobView job = job_of(1, 3);
+  job.hosts[0].ranks[1].memory = 1 << 30;
+  job.hosts[0].ranks[2].is_stopped = true;
+  JobRates rates;
+  TopChoice choice;
+  const TopLook look{.size = {80, 24}};
+  CHECK(take_keys(choice, "ss", 24));  // by memory
+  CHECK(lines_in(top_frame(job, rates, choice, look))[4].starts_with("   1  h0"));
+  CHECK(take_keys(choice, "/stop\rp", 24));
+  CHECK(choice.is_paused);
+  const auto lines = lines_in(top_frame(job, rates, choice, look));
+  CHECK(lines[1].starts_with("2/3 ranks"));
+  CHECK(lines[4].starts_with("   2  h0    102  stopped"));
+  CHECK(lines[5].empty());
+  CHECK(take_keys(choice, "\x1b", 24));
+  CHECK(choice.filter.empty());
+  CHECK_FALSE(take_keys(choice, "q", 24));
+}
+
+TEST_CASE("names of hosts and programs write nothing else to the terminal") {
+  JobView job = job_of(1, 1);
+  job.command = {"sh", "-c", "\x1b]0;x\a\n\n"};
+  job.hosts[0].name = "a\x1b[2J\xff";
+  job.hosts[0].silence = 3;
+  job.hosts[0].ranks[0].waits_for = "\x9b\n";
+  TopChoice choice;
+  const std::string frame = top_frame(job, {}, choice, {.size = {80, 24}});
+  CHECK(lines_in(frame).size() == 24);
+  CHECK(has_text(frame, "no answer for 3 s"));
+  for (const char each : frame) {
+    const auto byte = static_cast<unsigned char>(each);
+    CHECK((byte == '\n' || (byte >= 0x20 && byte < 0x7f) || byte > 0x9f));
+  }
+}
+
+}  // namespace hvd::launcher
