@@ -198,8 +198,7 @@ std::string as_tables(std::string_view lines, size_t columns, Status& status) {
       status = job.status();
       return text;
     }
-    text += cat(text.empty() ? "" : "
-", job_as_table(*job, columns));
+    text += cat(text.empty() ? "" : "\n", job_as_table(*job, columns));
   }
   return text;
 }

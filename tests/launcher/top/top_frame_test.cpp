@@ -122,7 +122,7 @@ TEST_CASE("names of hosts and programs write nothing else to the terminal") {
   job.command = {"sh", "-c", "\x1b]0;x\a\n\n"};
   job.hosts[0].name = "a\x1b[2J\xff";
   job.hosts[0].silence = 3;
-  job.hosts[0].ranks[0].waits_for = "\x9b\n";
+  job.hosts[0].ranks[0].waits_for = "\xc2\x9b\n";
   TopChoice choice;
   const std::string frame = top_frame(job, {}, choice, {.size = {80, 24}});
   CHECK(lines_in(frame).size() == 24);
