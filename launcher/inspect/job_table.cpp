@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "launcher/output/terminal_text.h"
 #include "launcher/plan/rank_set.h"
+#include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

@@ -20,12 +20,12 @@
 #include "launcher/inspect/job_view.h"
 #include "launcher/inspect/running_launchers.h"
 #include "launcher/output/report.h"
-#include "launcher/output/terminal_width.h"
 #include "launcher/plan/hosts.h"
 #include "launcher/protocol/protocol.h"
 #include "launcher/protocol/record.h"
 #include "launcher/state/job_choice.h"
 #include "launcher/state/job_commands.h"
+#include "launcher/terminal/terminal_width.h"
 
 namespace hvd::launcher {
 namespace {

@@ -35,7 +35,6 @@
 #include "launcher/job/parent_process.h"
 #include "launcher/job/silent_hosts.h"
 #include "launcher/job/start_watch.h"
-#include "launcher/job/status_line.h"
 #include "launcher/job/supervisor.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/link/join_queue.h"
@@ -45,6 +44,7 @@
 #include "launcher/output/output_style.h"
 #include "launcher/output/report.h"
 #include "launcher/output/standard_input.h"
+#include "launcher/output/status_line.h"
 #include "launcher/output/verbose.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/thread_shares.h"
@@ -182,6 +182,7 @@ struct JobLaunch::HostEvents : AgentEvents {
   HostEvents(JobLaunch& job, HostRun& run) : job(job), run(run), host(run.number()) {}
   void on_output(int rank, OutputStream stream, ByteView bytes) override {
     job.has_output_ = true;
+    if (job.start_watch_) job.start_watch_->has_begun();
     if (job.status_line_) job.status_line_->has_written();
     if (job.hang_watch_) job.hang_watch_->has_written(rank);
     job.output_->write(rank, stream, bytes);
@@ -216,7 +217,7 @@ struct JobLaunch::HostEvents : AgentEvents {
     if (joined.ranks.empty()) {
       job.act(job.supervisor_.on_joined(joined.rank, joined.world_rank, joined.world_size));
     }
-    if (joined.has_met != 0 && job.status_line_) job.status_line_->has_met();
+    if (joined.has_met != 0 && job.start_watch_) job.start_watch_->has_begun();
     if (job.history_) return;
     job.waits_.joined(joined, Clock::now());
     job.check_waits();
@@ -426,13 +427,15 @@ void JobLaunch::watch_start() {
   for (const Slot& slot : plan_.slots) {
     hosts.push_back(plan_.hosts[static_cast<size_t>(slot.host)].name);
   }
-  start_watch_ = std::make_shared<StartWatch>(loop_.get_executor(), waits_, *output_, hosts,
-                                              [this] { return inspector_.activities(); });
-  status_line_ =
-      std::make_shared<StatusLine>(loop_.get_executor(), waits_, *output_, std::move(hosts),
-                                   [this] { return inspector_.progress(); });
+  start_watch_ =
+      std::make_shared<StartWatch>(loop_.get_executor(), waits_, *output_, std::move(hosts),
+                                   [this] { return inspector_.activities(); });
+  status_line_ = std::make_shared<StatusLine>(
+      loop_.get_executor(), *output_,
+      [watch = start_watch_](size_t columns) { return watch->line(columns); },
+      [this] { return inspector_.progress(); });
   // Ranks may write before those of the slowest host run.
-  if (has_output_) status_line_->has_written();
+  if (has_output_) start_watch_->has_begun();
   net::asio::co_spawn(loop_, StatusLine::run(status_line_), net::asio::detached);
   net::asio::co_spawn(loop_, StartWatch::run(start_watch_), net::asio::detached);
 }

@@ -19,7 +19,7 @@
 #include "launcher/inspect/job_states.h"
 #include "launcher/inspect/rank_commands.h"
 #include "launcher/job/job_policy.h"
-#include "launcher/job/status_line.h"
+#include "launcher/output/status_line.h"
 #include "launcher/package/stack_tool.h"
 #include "net/asio.h"
 #include "net/notification.h"

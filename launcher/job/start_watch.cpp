@@ -14,6 +14,8 @@ namespace {
 // Between two sentences about one wait.
 constexpr std::chrono::seconds kOnTerminal{10};
 constexpr std::chrono::seconds kElsewhere{60};
+// A program that has written nothing and has called no hvd.init() is no longer at its start.
+constexpr std::chrono::seconds kStartsFor{10};
 
 // The paragraph of one rank in the answers of the agents.
 std::string activity_of(int rank, const std::vector<std::string>& answers) {
@@ -29,6 +31,17 @@ std::string activity_of(int rank, const std::vector<std::string>& answers) {
 }
 
 }  // namespace
+
+std::string start_line(size_t ranks, const std::optional<InitWaits::Wait>& wait,
+                       const std::vector<std::string>& host_of, double seconds, size_t columns) {
+  std::string line = cat("ranks started ", ranks);
+  if (wait) {
+    line += cat("; importing ", wait->missing.size(), " (", ranks_on_hosts(wait->missing, host_of),
+                "); in hvd.init ", wait->present.size());
+  }
+  line += cat("; ", static_cast<int64_t>(seconds), " s");
+  return line.size() < columns ? line : line.substr(0, std::max<size_t>(columns, 2) - 2);
+}
 
 std::string wait_sentence(const InitWaits::Wait& wait, const std::vector<std::string>& host_of,
                           int64_t seconds, const std::string& activity) {
@@ -66,6 +79,14 @@ net::Task<void> StartWatch::run(std::shared_ptr<StartWatch> self) {
     self->timer_.expires_at(wait ? reported + interval : Clock::time_point::max());
     co_await self->timer_.async_wait(net::use_tuple);
   }
+}
+
+std::string StartWatch::line(size_t columns) const {
+  const auto wait = waits_.longest();
+  const std::chrono::duration<double> seconds = Clock::now() - began_;
+  const bool has_begun = has_begun_ || waits_.has_begun() || seconds > kStartsFor;
+  if (!wait && has_begun) return "";
+  return start_line(hosts_.size(), wait, hosts_, seconds.count(), columns);
 }
 
 void StartWatch::stop() {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "launcher/job/init_waits.h"
 #include "launcher/output/output.h"
 #include "net/asio.h"
@@ -18,6 +19,11 @@ namespace hvd::launcher {
 // `activity`: of the first missing rank, or empty.
 std::string wait_sentence(const InitWaits::Wait& wait, const std::vector<std::string>& host_of,
                           int64_t seconds, const std::string& activity);
+
+// "ranks started 4; importing 1 (rank 2 on b); in hvd.init 3; 12 s". `wait`: that for other ranks, which run, or
+// nothing: the program may not use Horovod.
+std::string start_line(size_t ranks, const std::optional<InitWaits::Wait>& wait,
+                       const std::vector<std::string>& host_of, double seconds, size_t columns);
 
 class StartWatch {
  public:
@@ -30,6 +36,10 @@ class StartWatch {
   // The ranks have begun. The coroutine shares the object: its loop may outlive the launch.
   static net::Task<void> run(std::shared_ptr<StartWatch> self);
   void stop();
+  // The line about the start; empty once the ranks are beyond it.
+  std::string line(size_t columns) const;
+  // A rank has written something, or the ranks have met in hvd.init().
+  void has_begun() { has_begun_ = true; }
   // A wait has begun or has ended.
   void changed() { timer_.cancel(); }
 
@@ -41,6 +51,8 @@ class StartWatch {
   const std::vector<std::string> hosts_;
   const Ask ask_;
   const bool is_terminal_;
+  const Clock::time_point began_ = Clock::now();
+  bool has_begun_ = false;
   bool is_over_ = false;
   net::asio::steady_timer timer_;
 };

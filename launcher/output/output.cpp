@@ -21,7 +21,7 @@
 #include "base/unique_fd.h"
 #include "launcher/output/rank_errors.h"
 #include "launcher/output/report.h"
-#include "launcher/output/terminal_width.h"
+#include "launcher/terminal/terminal_width.h"
 
 namespace hvd::launcher {
 namespace {

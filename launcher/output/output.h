@@ -16,9 +16,9 @@
 #include "launcher/output/line_tagger.h"
 #include "launcher/output/log_queue.h"
 #include "launcher/output/sink.h"
-#include "launcher/output/status_area.h"
 #include "launcher/output/traceback_folder.h"
 #include "launcher/plan/slot_plan.h"
+#include "launcher/terminal/status_area.h"
 
 namespace hvd::launcher {
 

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "launcher/inspect/job_view.h"
-#include "launcher/output/progress_rates.h"
+#include "launcher/terminal/progress_rates.h"
 
 namespace hvd::launcher {
 

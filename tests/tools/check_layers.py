@@ -101,13 +101,14 @@ SUBFOLDERS = {
         "environment": ["elastic/discovery", "link", "plan", "protocol"],
         "hosts": ["link", "plan", "protocol", "spawn"],
         "elastic": ["elastic/discovery", "hosts", "plan", "settings"],
-        "output": ["hosts", "link", "plan", "protocol", "settings"],
+        "terminal": [],
+        "output": ["hosts", "link", "plan", "protocol", "settings", "terminal"],
         "hang": ["hosts", "output", "protocol"],
         "state": ["output", "plan", "protocol", "settings"],
         "cli": ["allocation", "elastic", "output", "plan", "settings", "state"],
         "detach": ["output", "protocol", "settings", "state"],
-        "inspect": ["detach", "hosts", "output", "plan", "protocol", "state"],
-        "top": ["inspect", "output", "state"],
+        "inspect": ["detach", "hosts", "output", "plan", "protocol", "state", "terminal"],
+        "top": ["inspect", "output", "state", "terminal"],
         "job": [
             "allocation",
             "cli",
@@ -128,6 +129,7 @@ SUBFOLDERS = {
             "spawn",
             "spawn/ssh",
             "state",
+            "terminal",
         ],
         "mpirun": ["allocation", "cli", "output", "plan", "program", "settings", "spawn"],
         "check": ["allocation", "cli", "job", "output", "plan", "program", "settings", "spawn/ssh"],
@@ -146,6 +148,7 @@ SUBFOLDERS = {
             "program",
             "settings",
             "state",
+            "terminal",
             "top",
         ],
         "agent/link": ["agent/host", "protocol"],
@@ -229,6 +232,7 @@ STATE_HOMES = (
     "src/runtime/capi/api_call.h",
     "src/base/log/log.cpp",
     "src/base/fork_guard.cpp",
+    "launcher/top/full_screen.cpp",  # for the handler of deadly signals
     "plugins/bootstrap/pmi/goodbye.cpp",
 )
 

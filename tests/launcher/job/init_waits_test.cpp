@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include "launcher/job/start_watch.h"
-#include "launcher/job/status_line.h"
 #include "launcher/output/line_folder.h"
 #include "tests/launcher/hosts/running_hosts.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/output/progress_rates.h"
+#include "launcher/terminal/progress_rates.h"
 
 #include <chrono>
 

@@ -1,4 +1,4 @@
-#include "launcher/output/terminal_width.h"
+#include "launcher/terminal/terminal_width.h"
 
 #include <sys/ioctl.h>
 

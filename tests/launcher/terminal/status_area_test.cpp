@@ -1,12 +1,12 @@
-#include "launcher/output/status_area.h"
+#include "launcher/terminal/status_area.h"
 
 #include <doctest/doctest.h>
 
 #include <chrono>
 
-#include "launcher/output/launch_progress.h"
-#include "launcher/output/progress_rates.h"
-#include "launcher/output/terminal_text.h"
+#include "launcher/terminal/launch_progress.h"
+#include "launcher/terminal/progress_rates.h"
+#include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 
