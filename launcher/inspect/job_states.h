@@ -27,7 +27,7 @@ struct SlowestRank {
   double late_seconds = 0;
 };
 
-// What `ps` and `top` show beside the states.
+// Figures that `ps` and `top` show beside the states.
 struct JobFigures {
   int pid = 0;                         // of the launcher
   std::vector<std::string> command{};  // of the ranks
@@ -35,7 +35,7 @@ struct JobFigures {
   double seconds = 0;                  // since the job began
   double step_age = -1;  // seconds since the last training step of any rank; -1: unknown
   std::optional<SlowestRank> slowest{};
-  // Of a rank of the table: null where its agent has not answered.
+  // The figures of a rank of the table; null where its agent has not answered.
   std::function<const RankMetrics*(int number)> rank{};
   // The ranks of the table that a rank of the table waits for in hvd.init().
   std::function<std::vector<int>(int number)> init_wait{};

@@ -53,7 +53,7 @@ class JobInspector {
   void on_slowest(std::function<std::optional<SlowestRank>()> callback) {
     slowest_ = std::move(callback);
   }
-  // What the line on the terminal shows. Asks the agents.
+  // Returns what the line on the terminal shows. Asks the agents.
   net::Task<StatusLine::State> progress();
 
   // The job's metrics in Prometheus's format, within a second.

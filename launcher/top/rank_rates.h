@@ -1,4 +1,4 @@
-// What each rank has used between two answers of its launcher. Pure.
+// Computes what each rank has used between two answers of its launcher. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What `horovodrun top` shows of a job, and how keys change that. Pure.
+// Makes what `horovodrun top` shows of a job, and lets keys change it. Pure.
 #pragma once
 
 #include <cstddef>
