@@ -228,43 +228,64 @@ void edit_filter(TopChoice& choice, char key) {
   choice.first = 0;
 }
 
+// False: the keys begin with another one.
+bool take_move(TopChoice& choice, std::string_view& keys, size_t page) {
+  if (choice.is_filtering) return false;
+  for (const std::string_view key : {kPageUp, kPageDown, kUp, kDown, kHome, kEnd}) {
+    if (!keys.starts_with(key)) continue;
+    move_rows(choice, key, page);
+    keys.remove_prefix(key.size());
+    return true;
+  }
+  return false;
+}
+
+// `rest`: the keys behind it.
+void choose(TopChoice& choice, char key, std::string_view& rest) {
+  switch (key) {
+    case 's':
+      choice.order = static_cast<TopOrder>((static_cast<int>(choice.order) + 1) % 4);
+      break;
+    case 'p':
+    case ' ':
+      choice.is_paused = !choice.is_paused;
+      break;
+    case 'h':
+    case '?':
+      choice.shows_help = !choice.shows_help;
+      break;
+    case 'f':
+      choice.is_folded = !choice.is_folded;
+      choice.has_chosen_fold = true;
+      choice.first = 0;
+      break;
+    case '/':
+      choice.is_filtering = true;
+      choice.filter.clear();
+      break;
+    case '\x1b':
+      choice.filter.clear();
+      choice.shows_help = false;
+      if (rest.starts_with('[')) rest = {};  // the sequence of another key
+      break;
+    default:
+      break;
+  }
+}
+
 }  // namespace
 
 bool take_keys(TopChoice& choice, std::string_view keys, size_t rows) {
   while (!keys.empty()) {
-    bool is_move = false;
-    for (const std::string_view key : {kPageUp, kPageDown, kUp, kDown, kHome, kEnd}) {
-      if (!keys.starts_with(key) || choice.is_filtering) continue;
-      move_rows(choice, key, rows > kAround ? rows - kAround : 1);
-      keys.remove_prefix(key.size());
-      is_move = true;
-      break;
-    }
-    if (is_move) continue;
+    if (take_move(choice, keys, rows > kAround ? rows - kAround : 1)) continue;
     const char key = keys.front();
     keys.remove_prefix(1);
-    if (choice.is_filtering) {
+    if (choice.is_filtering)
       edit_filter(choice, key);
-      continue;
-    }
-    if (key == 'q' || key == 'Q') return false;
-    if (key == 's') choice.order = static_cast<TopOrder>((static_cast<int>(choice.order) + 1) % 4);
-    if (key == 'p' || key == ' ') choice.is_paused = !choice.is_paused;
-    if (key == 'h' || key == '?') choice.shows_help = !choice.shows_help;
-    if (key == 'f') {
-      choice.is_folded = !choice.is_folded;
-      choice.has_chosen_fold = true;
-      choice.first = 0;
-    }
-    if (key == '/') {
-      choice.is_filtering = true;
-      choice.filter.clear();
-    }
-    if (key == '\x1b') {
-      choice.filter.clear();
-      choice.shows_help = false;
-      if (keys.starts_with('[')) keys = {};  // another key's sequence
-    }
+    else if (key == 'q' || key == 'Q')
+      return false;
+    else
+      choose(choice, key, keys);
   }
   return true;
 }

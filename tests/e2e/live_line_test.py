@@ -35,9 +35,7 @@ def status_lines(rows):
 @world()
 def test_one_line_follows_the_job_below_its_output():
     for size in ((80, 24), (200, 60)):
-        job = Screen(
-            LAUNCHER, "-np", 2, "-H", "a:1,b:1", PYTHON, "-c", TRAINS.replace("STEPS", "200"), size=size
-        )
+        job = Screen(LAUNCHER, "-np", 2, "-H", "a:1,b:1", PYTHON, "-c", TRAINS.replace("STEPS", "200"), size=size)
         rows = job.sees(r"^2/2 ranks · [34]\d\.\d steps/s · \d.* kB/s · 00:00:\d\d$")
         expect(len(status_lines(rows)) == 1 and rows[-1] == status_lines(rows)[0], rows)
         expect(rows[0] == "[0]<stdout>:step 0", rows)
@@ -100,7 +98,9 @@ def test_bars_of_ranks_become_lines_above_it_and_stay_once():
     job = Screen(LAUNCHER, "-np", 6, "-H", "a:3,b:3", PYTHON, "-c", BARS)
     rows = job.sees(r"^and 2 more\n.*rank.*00:00:\d\d$")
     bars = [row for row in rows if "% of" in row]
-    expect([re.sub(r"\d+%", "N%", row) for row in bars] == [f"[{rank}]<stderr>:N% of {rank}" for rank in range(4)], rows)
+    expect(
+        [re.sub(r"\d+%", "N%", row) for row in bars] == [f"[{rank}]<stderr>:N% of {rank}" for rank in range(4)], rows
+    )
     rows = job.sees("between")
     expect(rows[0] == "[1]<stdout>:between", rows)
     expect(job.end() == 0, job.text)

@@ -332,7 +332,8 @@ def test_a_cut_of_30_s_from_a_host_that_joined_ends_no_job():
 @world()
 def test_a_terminal_counts_the_seconds_of_silence():
     terminal = Terminal(
-        LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--host-timeout", "8", "sh", "-c", "echo up; exec sleep 1000", TERM="xterm"
+        *(LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--host-timeout", "8", "sh", "-c", "echo up; exec sleep 1000"),
+        TERM="xterm",
     )
     terminal.shows("up", 2)
     faults.crash("b")
