@@ -129,12 +129,17 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
 }
 
 net::Task<void> JobInspector::look() {
-  while (is_looking_) {
-    if (!co_await looked_.wait()) co_return;
+  bool is_cancelled = false;
+  while (is_looking_ && !is_cancelled) {
+    const bool was_notified = co_await looked_.wait();
+    is_cancelled = !was_notified;
   }
-  if (looked_at_ && Clock::now() - *looked_at_ < kYoung) co_return;
+  const bool is_known = looked_at_ && Clock::now() - *looked_at_ < kYoung;
+  if (is_cancelled || is_known) co_return;
   is_looking_ = true;
-  metrics_.take(co_await inspection_.run(InspectDetail::kMetrics, kMetricsTime));
+  const std::vector<std::string> answers =
+      co_await inspection_.run(InspectDetail::kMetrics, kMetricsTime);
+  metrics_.take(answers);
   is_looking_ = false;
   looked_at_ = Clock::now();
   looked_.notify();
@@ -142,6 +147,10 @@ net::Task<void> JobInspector::look() {
 
 net::Task<StatusLine::State> JobInspector::progress() {
   co_await look();
+  co_return known_progress();
+}
+
+StatusLine::State JobInspector::known_progress() const {
   const std::chrono::duration<double> seconds = Clock::now() - began_;
   StatusLine::State state{.job = {.seconds = seconds.count()}};
   const auto slowest = slowest_ ? slowest_() : std::nullopt;
@@ -157,12 +166,16 @@ net::Task<StatusLine::State> JobInspector::progress() {
     if (slowest && slowest->rank == number)
       state.job.slowest = {number, rank.host().name(), slowest->late_seconds};
   }
-  co_return state;
+  return state;
 }
 
 // The answer to ps and top.
 net::Task<std::string> JobInspector::job_as_json() {
   co_await look();
+  co_return known_job();
+}
+
+std::string JobInspector::known_job() const {
   const int64_t age = metrics_.step_age();
   const std::chrono::duration<double> seconds = Clock::now() - began_;
   const JobFigures figures{
@@ -181,7 +194,7 @@ net::Task<std::string> JobInspector::job_as_json() {
             const double silence = host.link()->silence_seconds();
             return silence >= kIsSilent ? silence : 0.0;
           }};
-  co_return launcher::job_as_json(hosts_, job_states(), figures);
+  return launcher::job_as_json(hosts_, job_states(), figures);
 }
 
 net::Task<std::string> JobInspector::metrics(MetricsLevel level) {

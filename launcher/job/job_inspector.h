@@ -78,6 +78,9 @@ class JobInspector {
   net::Task<void> run_command(std::string_view digits, net::StreamSocket& caller);
   net::Task<std::string> describe(InspectDetail detail);
   net::Task<std::string> job_as_json();
+  // By the last look.
+  std::string known_job() const;
+  StatusLine::State known_progress() const;
   std::string describe(const HostRun& host, const std::string& ranks) const;
   JobStates job_states() const;
   bool has_begun_again(const HostRun& host) const;
