@@ -149,8 +149,7 @@ constexpr Setting kHosts[] = {
      .aliases = "--host,-host,-hosts",
      .value = "HOST:SLOTS,...",
      .is_common = true,
-     .help =
-         "Hosts and slots, such as a:4,b:4 or n[01-16]:8; default: the scheduler's, or localhost."},
+     .help = "Hosts and slots, such as a:4,n[01-16]:8; default: the scheduler's, or localhost."},
     {.key = "hostfile",
      .flags = "-hostfile,--hostfile",
      .aliases = "--machinefile,-machinefile,-f",
