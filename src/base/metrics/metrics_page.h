@@ -18,7 +18,7 @@ namespace hvd {
 
 // Both sides of a page are of the same layout, or the reader sees none: "HVDM", its number, and its size.
 constexpr uint64_t kMetricsLayout =
-    (uint64_t{0x4856444d} << 32) | (uint64_t{2} << 16) | sizeof(RankCounters);
+    (uint64_t{0x4856444d} << 32) | (uint64_t{3} << 16) | sizeof(RankCounters);
 
 // The pages of all ranks of this host. The agent owns them. One thread.
 class MetricsPages {

@@ -1,6 +1,7 @@
 #include "base/metrics/rank_counters.h"
 
 #include <atomic>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -13,19 +14,39 @@ uint32_t clamped(uint64_t microseconds) {
 
 }  // namespace
 
-void StepLog::step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics) {
+void StepLog::step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics,
+                         uint32_t id) {
   const std::chrono::nanoseconds since_start = now.time_since_epoch();
   const uint64_t bytes = std::accumulate(metrics.bytes.begin(), metrics.bytes.end(), uint64_t{0});
   if (began.count() != 0) {
-    steps[ended % kKept] = {.microseconds = clamped(Metrics::microseconds(since_start - began)),
+    const uint64_t took = Metrics::microseconds(since_start - began);
+    steps[ended % kKept] = {.microseconds = clamped(took),
                             .waited_microseconds = clamped(waited),
-                            .bytes = bytes - bytes_before};
+                            .bytes = bytes - bytes_before,
+                            .longest = longest,
+                            .ended_by = id};
+    total_microseconds += took;
+    total_waited += std::min(waited, took);
     // A reader in another process takes no step that is being written.
     std::atomic_ref(ended).store(ended + 1, std::memory_order_release);
   }
   began = since_start;
   bytes_before = bytes;
   waited = 0;
+  longest = 0;
+}
+
+void OperationNames::set(uint32_t slot, std::string_view name) {
+  if (slot >= kSlots) return;
+  Name& to = names_[slot];
+  to.size = static_cast<uint8_t>(std::min(name.size(), kMostText));
+  std::memcpy(to.text.data(), name.data(), to.size);
+}
+
+std::string OperationNames::at(uint32_t slot) const {
+  if (slot >= kSlots) return {};
+  const Name& name = names_[slot];
+  return {name.text.data(), std::min<size_t>(name.size, kMostText)};
 }
 
 std::optional<StepMeans> means_of(const StepLog& log) {

@@ -8,13 +8,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "base/metrics/metrics.h"
 
 namespace hvd {
 
 // The last training steps of a rank. A step ends when the ranks agree on the name of a tensor that comes again, which
-// all ranks do in the same order: step n is the same one on each rank.
+// all ranks do in the same order: a step has the same number on each rank, counted from `first` on.
 struct StepLog {
   // More than a window has, so that the windows of two hosts that are read one after the other meet.
   static constexpr size_t kKept = 128;
@@ -25,21 +27,36 @@ struct StepLog {
     // counts here, and its wait lies at the end of the step before.
     uint32_t waited_microseconds = 0;
     uint64_t bytes = 0;  // input of this rank in operations that completed
+    uint32_t longest =
+        0;  // the id in the response cache of the operation with that wait; 0: it had none
+    uint32_t ended_by = 0;  // the id of the operation that ended the step: the same on each rank
   };
 
   uint64_t ended = 0;  // steps; the last one lies at (ended - 1) % kKept
   std::array<Step, kKept> steps{};
+  uint64_t first = 0;  // the number of `ended` from which on each rank has had all steps
+  // Of all steps.
+  uint64_t total_microseconds = 0;
+  uint64_t total_waited = 0;
   // The median of the longest wait of any rank in a step, in microseconds, which the agent writes; 0: unknown.
   uint64_t longest_wait = 0;
   // The step that runs.
   std::chrono::nanoseconds began{0};  // by the steady clock; 0: none runs yet
   uint64_t bytes_before = 0;
   uint64_t waited = 0;
+  uint32_t longest = 0;
 
-  void wait_ended(std::chrono::nanoseconds took) {
-    waited = std::max(waited, Metrics::microseconds(took));
+  // `id`: of the operation.
+  void wait_ended(std::chrono::nanoseconds took, uint32_t id = 0) {
+    const uint64_t microseconds = Metrics::microseconds(took);
+    if (microseconds < waited) return;
+    waited = microseconds;
+    longest = id;
   }
-  void step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics);
+  void step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics,
+                  uint32_t id = 0);
+  // Ranks have had different numbers of steps until now: one of them had joined (hvd.join).
+  void count_anew() { first = ended; }
 };
 
 // Over the last steps of a rank, at most StepLog::kWindow.
@@ -53,12 +70,31 @@ struct StepMeans {
 // Nothing before the first step has ended.
 std::optional<StepMeans> means_of(const StepLog& log);
 
+// Names of operations, by their slot in the response cache. A name is written when the ranks first agree on it.
+class OperationNames {
+ public:
+  static constexpr size_t kSlots = 512;
+  static constexpr size_t kMostText = 55;
+
+  void set(uint32_t slot, std::string_view name);
+  // Empty: unknown.
+  std::string at(uint32_t slot) const;
+
+ private:
+  struct Name {
+    uint8_t size = 0;
+    std::array<char, kMostText> text{};
+  };
+  std::array<Name, kSlots> names_{};
+};
+
 struct RankCounters {
   uint64_t layout = 0;  // in a page: kMetricsLayout once the rest is valid
   int32_t rank = 0;     // in its world
   int32_t size = 0;
   Metrics metrics;
   StepLog steps;
+  OperationNames names;
 };
 
 }  // namespace hvd

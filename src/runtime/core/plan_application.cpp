@@ -161,6 +161,7 @@ Status PlanApplication::resolve(ProcessSetState* set, const PlanItem& item, Agre
   if (!is_own_) HVD_RETURN_IF_ERROR(check(*set, item, submission));
   if (submission != nullptr && item.full) adopt_place(item.request, submission);
   if (item.full && item.request.op == HVD_JOIN && item.error_code == HVD_OK) {
+    if (set->members->id == 0) parts_.instruments->steps->count_anew();
     parts_.sink->all_have_joined(set, item.request.root);
     return {};
   }
@@ -208,14 +209,19 @@ void PlanApplication::note_agreement(const SetMembers& set, const PlanItem& item
   const auto waited = arrived_ - submission.since;
   parts_.instruments->metrics->agreed(waited);
   parts_.instruments->metrics->count(item.full ? Counter::kCacheMisses : Counter::kCacheHits);
-  if (submission.name->step == step_) {
-    ++step_;
+  StepLog& log = *parts_.instruments->steps;
+  const bool is_of_all = set.id == 0;
+  uint64_t& step = is_of_all ? step_ : set_step_;
+  // Names of smaller sets count where all ranks have none: each rank would count others.
+  if (submission.name->step == step && (is_of_all || step_ == 1)) {
     parts_.instruments->metrics->stepped(arrived_);
-    parts_.instruments->steps->step_ended(arrived_, *parts_.instruments->metrics);
+    log.step_ended(arrived_, *parts_.instruments->metrics, item.id);
+    if (step == 1) log.count_anew();
   }
+  if (submission.name->step == step) ++step;
   // A rank outside of a smaller set does not wait in it, and is not late.
-  if (set.id == 0) parts_.instruments->steps->wait_ended(waited);
-  submission.name->step = step_;
+  if (is_of_all) log.wait_ended(waited, item.id);
+  submission.name->step = step;
   parts_.instruments->trace.decide(submission, item.error_code == HVD_OK);
 }
 
@@ -225,6 +231,8 @@ Status PlanApplication::learn(ProcessSetState* set, const PlanItem& item, Submis
   if (learned == nullptr) return internal_error("a plan gives a cache id that is not free");
   learned->request = submission != nullptr ? submission->request : item.request;
   learned->rows = item.rows;
+  if (set->members->id == 0)
+    parts_.instruments->names->set(ResponseCache::slot_of(item.id), item.name);
   if (submission != nullptr && learned->name == nullptr) {
     learned->name = submission->name;
     submission->name->cached = learned;

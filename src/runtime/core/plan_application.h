@@ -70,7 +70,8 @@ class PlanApplication {
   const Parts parts_;
   const int32_t rank_;
   Counts counts_;
-  uint64_t step_ = 1;            // the training step that runs
+  uint64_t step_ = 1;            // the training step that runs, by the names of all ranks
+  uint64_t set_step_ = 1;        // the same by the names of smaller sets
   uint32_t last_common_id_ = 0;  // in the response cache; 0: last_common_ has it
   LastCommon last_common_;
   Clock::time_point arrived_{};  // when the plan that is being applied arrived

@@ -9,10 +9,11 @@ namespace hvd::runtime {
 
 struct Instruments {
   explicit Instruments(RankCounters* counters)
-      : metrics(&counters->metrics), steps(&counters->steps) {}
+      : metrics(&counters->metrics), steps(&counters->steps), names(&counters->names) {}
   TraceRecorder trace;
   Metrics* const metrics;
   StepLog* const steps;
+  OperationNames* const names;
 };
 
 }  // namespace hvd::runtime

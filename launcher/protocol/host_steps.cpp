@@ -1,0 +1,72 @@
+#include "launcher/protocol/host_steps.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/bytes.h"
+#include "base/wire/value_bytes.h"
+
+namespace hvd::launcher {
+namespace {
+
+// Ids are slots of the response cache and how often the slot was used.
+constexpr uint32_t kSlotsOfCache = 1 << 20;
+
+template <typename T>
+std::string encode_all(const std::vector<T>& values) {
+  ByteWriter out;
+  put(out, values);
+  return std::string(as_text(out.view()));
+}
+
+template <typename T>
+Result<std::vector<T>> decode_all(std::string_view bytes) {
+  ByteReader in(as_bytes(bytes));
+  std::vector<T> values;
+  get(in, values);
+  HVD_RETURN_IF_ERROR(in.finish("the steps of ranks"));
+  return values;
+}
+
+}  // namespace
+
+RankSteps steps_of(const RankCounters& counters) {
+  const StepLog& log = counters.steps;
+  const uint64_t alike = log.ended - std::min(log.ended, log.first);
+  RankSteps steps{.world_size = counters.size,
+                  .ended = alike,
+                  .total = log.total_microseconds,
+                  .total_waited = log.total_waited};
+  std::map<uint32_t, uint64_t> waits;
+  for (uint64_t left = std::min<uint64_t>(alike, kMostStepSamples); left > 0; --left) {
+    const StepLog::Step& step = log.steps[(log.ended - left) % StepLog::kKept];
+    steps.last.push_back({step.microseconds, step.waited_microseconds, step.ended_by});
+    if (step.longest != 0) waits[step.longest] += step.waited_microseconds;
+  }
+  const auto most =
+      std::ranges::max_element(waits, {}, [](const auto& wait) { return wait.second; });
+  if (most == waits.end()) return steps;
+  steps.awaited = counters.names.at(most->first % kSlotsOfCache);
+  steps.awaited_microseconds = most->second;
+  return steps;
+}
+
+std::string encode(const std::vector<RankSteps>& steps) { return encode_all(steps); }
+std::string encode(const std::vector<RankPressure>& pressures) { return encode_all(pressures); }
+
+Result<std::vector<RankSteps>> decode_steps(std::string_view bytes) {
+  HVD_ASSIGN_OR_RETURN(auto steps, decode_all<RankSteps>(bytes));
+  for (const RankSteps& rank : steps) {
+    if (rank.last.size() > std::min<uint64_t>(rank.ended, kMostStepSamples) ||
+        rank.awaited.size() > OperationNames::kMostText) {
+      return invalid_argument("an agent reports more steps of a rank than there are");
+    }
+  }
+  return steps;
+}
+
+Result<std::vector<RankPressure>> decode_pressures(std::string_view bytes) {
+  return decode_all<RankPressure>(bytes);
+}
+
+}  // namespace hvd::launcher
