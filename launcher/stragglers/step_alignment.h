@@ -1,0 +1,46 @@
+// Lays the training steps of all ranks beside each other, from the last steps of each that the agents have read at
+// different moments. StragglerWatch owns it. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "launcher/protocol/host_steps.h"
+
+namespace hvd::launcher {
+
+// The same steps of all ranks.
+struct StepWindow {
+  static constexpr size_t kSteps = 50;
+  struct Rank {
+    int rank = 0;
+    int host = 0;  // its number
+    std::vector<StepSample> steps;
+  };
+  uint64_t first = 0;  // the number of its first step
+  std::vector<Rank> ranks;
+};
+
+class StepAlignment {
+ public:
+  struct Rank {
+    int host = 0;
+    RankSteps steps;
+  };
+  // By rank: all ranks of the job. Returns the windows that are new.
+  std::vector<StepWindow> take(const std::map<int, Rank>& ranks);
+  // Steps until the next window ends, when take() was called last; 0: no steps are known.
+  size_t left() const { return left_; }
+  // Whether a step has ended between the last two calls of take().
+  bool has_moved() const { return has_moved_; }
+
+ private:
+  uint64_t next_ = 0;  // the first step of the next window
+  uint64_t ended_ = 0;
+  size_t left_ = 0;
+  bool has_moved_ = false;
+};
+
+}  // namespace hvd::launcher

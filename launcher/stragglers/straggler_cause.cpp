@@ -1,0 +1,139 @@
+#include "launcher/stragglers/straggler_cause.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Growth = PressureRecord::Growth;
+using Ranks = std::map<int, Growth>;
+using Count = uint64_t RankPressure::*;
+
+// A disturbance explains a late rank if it has taken this share of its lateness.
+constexpr double kShare = 0.3;
+constexpr double kStealShare = 0.05;
+constexpr double kBlockedShare = 0.3;
+constexpr int kLeastBlocked = 3;
+constexpr double kFaultsInStep = 1;
+constexpr double kPagesInStep = 4;
+constexpr double kResentInStep = 0.2;
+constexpr double kLeastResent = 10;
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+// The late ranks beside the others.
+struct Compared {
+  const StragglerFinding& finding;
+  const Ranks& ranks;
+
+  bool is_late(int rank) const {
+    return finding.ranks.empty() || std::ranges::count(finding.ranks, rank) > 0;
+  }
+  // The median over the late ranks, or over the others, in a step.
+  double in_step(Count count, bool of_late) const {
+    std::vector<double> values;
+    for (const auto& [rank, each] : ranks) {
+      if (is_late(rank) != of_late || each.seconds <= 0) continue;
+      values.push_back(static_cast<double>(each.by.*count) * finding.step_seconds / each.seconds);
+    }
+    return median(std::move(values));
+  }
+  // How much more the late ranks have of it than the others.
+  double more_in_step(Count count) const { return in_step(count, true) - in_step(count, false); }
+};
+
+std::string milliseconds(double seconds) {
+  const double value = 1000 * seconds;
+  return cat(value < 10 ? std::round(10 * value) / 10 : std::round(value), " ms");
+}
+
+}  // namespace
+
+void PressureRecord::take(const Pressures& now, double at_seconds) {
+  if (looks_++ == 0) {
+    first_ = now;
+    began_ = at_seconds;
+  }
+  last_ = now;
+  ended_ = at_seconds;
+  for (const auto& [rank, each] : now) blocked_[rank] += each.is_blocked;
+}
+
+std::map<int, PressureRecord::Growth> PressureRecord::growth() const {
+  std::map<int, Growth> all;
+  for (const auto& [rank, last] : last_) {
+    const auto first = first_.find(rank);
+    if (first == first_.end()) continue;
+    Growth growth{ended_ - began_, last, looks_, blocked_.at(rank)};
+    for (const Count count :
+         {&RankPressure::cpu_microseconds, &RankPressure::run_delay_microseconds,
+          &RankPressure::major_faults, &RankPressure::throttled_microseconds,
+          &RankPressure::steal_microseconds, &RankPressure::swapped_in,
+          &RankPressure::retransmits}) {
+      growth.by.*count -= std::min(growth.by.*count, first->second.*count);
+    }
+    all.emplace(rank, growth);
+  }
+  return all;
+}
+
+StragglerCause cause_of(const StragglerFinding& finding, const Ranks& ranks) {
+  const Compared compared{finding, ranks};
+  const double late = finding.late_seconds;
+  const double throttled = 1e-6 * compared.more_in_step(&RankPressure::throttled_microseconds);
+  if (throttled > kShare * late) {
+    return {cat("a CPU quota stops its cgroup for ", milliseconds(throttled), " of each step"),
+            true};
+  }
+  for (const auto& [rank, each] : ranks) {
+    if (!compared.is_late(rank) || each.seconds <= 0) continue;
+    const double share =
+        1e-6 * static_cast<double>(each.by.steal_microseconds) /
+        (each.seconds * static_cast<double>(std::max<uint64_t>(each.by.processors, 1)));
+    if (share > kStealShare)
+      return {cat("the hypervisor takes ", std::lround(100 * share),
+                  " % of the host's processors (steal)"),
+              true};
+  }
+  const double delay = 1e-6 * compared.more_in_step(&RankPressure::run_delay_microseconds);
+  if (delay > kShare * late) {
+    return {cat("its threads wait for a processor for ", milliseconds(delay),
+                " of each step (run delay): other processes use the host"),
+            true};
+  }
+  const double faults = compared.more_in_step(&RankPressure::major_faults);
+  if (faults > kFaultsInStep) {
+    const bool swaps = compared.more_in_step(&RankPressure::swapped_in) > kPagesInStep ||
+                       compared.in_step(&RankPressure::swapped_in, true) > kPagesInStep;
+    return {cat(std::lround(faults), " page faults in each step read from ",
+                swaps ? "swap: the host has too little memory" : "storage (major faults)"),
+            true};
+  }
+  for (const auto& [rank, each] : ranks) {
+    if (!compared.is_late(rank) || finding.ranks.empty()) continue;
+    if (each.blocked >= kLeastBlocked && each.blocked > kBlockedShare * each.looks)
+      return {cat("its process waits for storage or a network file system, in ", each.blocked,
+                  " of ", each.looks, " looks (uninterruptible sleep)"),
+              true};
+  }
+  const double resent = compared.in_step(&RankPressure::retransmits, true);
+  const double steps = ranks.empty() ? 0 : ranks.begin()->second.seconds / finding.step_seconds;
+  if (resent > kResentInStep && resent * steps > kLeastResent &&
+      (finding.ranks.empty() ||
+       compared.more_in_step(&RankPressure::retransmits) > kResentInStep)) {
+    return {cat("its host sends ", std::lround(resent * steps), " TCP segments again in ",
+                std::lround(steps), " steps (retransmits)"),
+            true};
+  }
+  return {};
+}
+
+}  // namespace hvd::launcher
