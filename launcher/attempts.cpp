@@ -49,6 +49,8 @@ class Launches {
   virtual uint32_t generation() const = 0;
   // As run_job() takes it, from the first launch on.
   virtual JobHistory* history() = 0;
+  // Whether a spare can take the place of this host of the plan.
+  virtual bool has_spare(int host) const = 0;
 };
 
 // A job of constant size, which --max-restarts starts again, on spare hosts.
@@ -70,6 +72,7 @@ class ConstantLaunches : public Launches {
     if (generation_ == 0 || end.has_started || end.exit_code > kExitSignal)
       exit_code_ = end.exit_code;
     if (end.exit_code == 0) return {.exit_code = 0};
+    if (end.slow_host >= 0) return without_slow(end.slow_host);
     const bool may_go_on = end.has_started ? restarts_ != most_ : has_spares_;
     if (!end.may_be_tried_again || !may_go_on) return {.exit_code = exit_code_};
     const std::set<int> failed(end.failed_hosts.begin(), end.failed_hosts.end());
@@ -84,13 +87,28 @@ class ConstantLaunches : public Launches {
 
   uint32_t generation() const override { return generation_; }
   JobHistory* history() override { return nullptr; }
+  bool has_spare(int host) const override {
+    const size_t index = static_cast<size_t>(host);
+    return !slow_.contains(plan_.hosts[index].name) && can_replace(plan_, host, spares_);
+  }
 
  private:
+  // Each host is replaced for this reason once in a job: a spare that is slow, too, stays.
+  Next without_slow(int host) {
+    const Replacement replaced = replace_hosts(plan_, {host}, spares_);
+    for (const std::string& sentence : replaced.sentences) print_message(sentence);
+    if (!replaced.is_complete) return {.exit_code = exit_code_};
+    slow_.insert(plan_.hosts[static_cast<size_t>(host)].name);
+    ++generation_;
+    return {.plan = plan_};
+  }
+
   const Options& options_;
   const int most_;
   SlotPlan plan_;
   std::vector<Host> spares_;
-  bool has_spares_ = false;  // at the beginning
+  std::set<std::string> slow_;  // the spares in place of slow hosts
+  bool has_spares_ = false;     // at the beginning
   int restarts_ = 0;
   uint32_t generation_ = 0;
   int exit_code_ = 0;
@@ -141,6 +159,7 @@ class ElasticLaunches : public Launches {
     launched_ = static_cast<uint32_t>(history_->generation);
     return &*history_;
   }
+  bool has_spare(int) const override { return false; }
 
  private:
   void put_off(const std::vector<int>& failed_hosts) {
@@ -177,8 +196,9 @@ int run_attempts(const Options& options, const LaunchEvents& events) {
   if (!folder.ok()) return refuse(folder.status());
   while (next.plan) {
     JobHistory* const history = launches->history();
-    next = launches->after(
-        run_job(options, *next.plan, launches->generation(), nullptr, events, history));
+    next = launches->after(run_job(options, *next.plan, launches->generation(), nullptr, events,
+                                   history,
+                                   [&launches](int host) { return launches->has_spare(host); }));
   }
   return next.exit_code;
 }

@@ -479,6 +479,10 @@ void Agent::execute(const Signal& order) {
 void Agent::execute(const Inspect& question) {
   if (InspectDetail{question.detail} == InspectDetail::kMetrics) {
     metrics_.begin(question);
+  } else if (InspectDetail{question.detail} == InspectDetail::kSteps) {
+    outbox_.put(Inspected{question.number, encode(ranks_.steps())});
+  } else if (InspectDetail{question.detail} == InspectDetail::kPressure) {
+    outbox_.put(Inspected{question.number, encode(ranks_.pressures())});
   } else {
     inspections_.begin(question);
   }

@@ -64,6 +64,7 @@ class Agent {
   void execute(const TestReachability& order);
   void execute(const Signal& order);
   void execute(const Inspect& question);
+  void execute(const InspectLate& question) { inspections_.begin(question); }
   void execute(const StackToolOffer& offer);
   void execute(const Run& order);
   void execute(const OutputCredit& taken);

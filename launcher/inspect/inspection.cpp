@@ -40,6 +40,20 @@ net::Task<std::vector<std::string>> Inspection::run(InspectDetail detail,
   co_return std::move(question.answers);
 }
 
+net::Task<std::string> Inspection::run_on(size_t host, std::function<bool(uint32_t number)> ask) {
+  const size_t hosts = hosts_.hosts().size();
+  Question question{++last_, std::vector<std::string>(hosts), std::vector<bool>(hosts), 0,
+                    net::asio::steady_timer(executor_, kInspectionTime)};
+  if (!ask(question.number)) co_return "";
+  question.is_open[host] = true;
+  question.left = 1;
+  const auto questions = questions_;
+  questions->push_back(&question);
+  co_await question.answered.async_wait(net::use_tuple);
+  std::erase(*questions, &question);
+  co_return std::move(question.answers[host]);
+}
+
 void Inspection::on_answer(size_t host, uint32_t number, const std::string& text) {
   for (Question* question : *questions_) {
     if (question->number != number) continue;

@@ -32,6 +32,8 @@ class Inspection {
   // By host of the table; empty where nothing came.
   net::Task<std::vector<std::string>> run(InspectDetail detail,
                                           std::chrono::milliseconds limit = kInspectionTime);
+  // Asks one host, by `ask` with the number of the question; empty where nothing came.
+  net::Task<std::string> run_on(size_t host, std::function<bool(uint32_t number)> ask);
   void on_answer(size_t host, uint32_t number, const std::string& text);
   // The host does not answer: ends the wait for it.
   void give_up(size_t host);

@@ -230,6 +230,38 @@ std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
   return text;
 }
 
+std::string JobMetrics::waits_text(const HostTable& hosts, const JobStates& states,
+                                   const std::vector<RankWaits>& waits, MetricsLevel level) const {
+  if (waits.empty()) return {};
+  const std::string job = cat("job_id=\"", job_, "\"");
+  std::string text;
+  const auto stragglers = std::ranges::count_if(waits, &RankWaits::is_straggler);
+  put_family(text, "stragglers", "gauge", "Ranks that are late in most steps.");
+  put_sample(text, "stragglers", job, cat(stragglers));
+  if (level < MetricsLevel::kRanks) return text;
+  std::map<int, std::string> labels;
+  for (const RankRun& run : hosts.ranks()) {
+    const int rank = states.rank_of(run.number());
+    const std::string name = escape_label(run.host().name());
+    if (rank >= 0) labels[rank] = cat(job, ",host=\"", name, "\",rank=\"", rank, "\"");
+  }
+  const auto put = [&](std::string_view name, std::string_view type, std::string_view help,
+                       const auto& value_of) {
+    put_family(text, name, type, help);
+    for (const RankWaits& each : waits) {
+      if (labels.contains(each.rank))
+        put_sample(text, name, labels[each.rank], number_text(value_of(each)));
+    }
+  };
+  put("straggler", "gauge", "Whether the rank is late in most steps.",
+      [](const RankWaits& each) { return each.is_straggler ? 1.0 : 0.0; });
+  put("late_seconds_total", "counter", "Time in which others waited for the rank, in each step.",
+      [](const RankWaits& each) { return each.late_seconds; });
+  put("wait_seconds_total", "counter", "Time in which the rank waited for others, in each step.",
+      [](const RankWaits& each) { return each.waited_seconds; });
+  return text;
+}
+
 std::string JobMetrics::about_unread(const HostTable& hosts, const JobStates& states) {
   for (size_t i = 0; i < hosts_.size() && !has_notified_; ++i) {
     if (!hosts_[i].last) continue;

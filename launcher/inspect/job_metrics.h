@@ -12,6 +12,7 @@
 
 #include "launcher/hosts/host_table.h"
 #include "launcher/inspect/job_states.h"
+#include "launcher/inspect/rank_waits.h"
 #include "launcher/protocol/host_metrics.h"
 
 namespace hvd::launcher {
@@ -34,6 +35,9 @@ class JobMetrics {
   // Milliseconds since the last training step of any rank, or -1.
   int64_t step_age() const;
   std::string text(const HostTable& hosts, const JobStates& states, MetricsLevel level) const;
+  // What the ranks wait for each other; empty where that is unknown.
+  std::string waits_text(const HostTable& hosts, const JobStates& states,
+                         const std::vector<RankWaits>& waits, MetricsLevel level) const;
   // Something that an agent cannot read, such as the counts of a rank: a sentence about it, the first time; else empty.
   std::string about_unread(const HostTable& hosts, const JobStates& states);
 

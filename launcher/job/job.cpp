@@ -49,6 +49,7 @@
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/thread_shares.h"
 #include "launcher/plan/worker_env.h"
+#include "launcher/stragglers/straggler_watch.h"
 #include "rendezvous/server/descriptor_limit.h"
 #include "rendezvous/server/server.h"
 #include "rendezvous/server/thrown.h"
@@ -75,7 +76,8 @@ std::string meant_command(const std::vector<Status>& errors, const std::string& 
 class JobLaunch : private PolicyLaunch {
  public:
   JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
-            JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history);
+            JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history,
+            std::function<bool(int host)> has_spare);
   JobLaunch(const JobLaunch&) = delete;
 
   ~JobLaunch() override;
@@ -114,6 +116,9 @@ class JobLaunch : private PolicyLaunch {
   void watch_start();
   void watch_hangs();
   void on_hang(HangRule::Finding::Kind kind, const std::string& sentence);
+  void watch_stragglers();
+  void on_straggler(const StragglerFinding& finding, bool is_of_host, const std::string& sentence);
+  void print_waits();
   net::Task<void> show_stacks();
   void write_metrics();
   void serve_metrics();
@@ -140,6 +145,7 @@ class JobLaunch : private PolicyLaunch {
   HostTable hosts_;
   const SlotPlan& plan_;       // of the table
   JobHistory* const history_;  // history of an elastic job over its generations; else null
+  const std::function<bool(int host)> has_spare_;
   const uint32_t generation_;
   JoinQueue* const join_queue_;
   const LaunchEvents& events_;
@@ -158,6 +164,7 @@ class JobLaunch : private PolicyLaunch {
   std::unique_ptr<rendezvous::Server> server_;
   InitWaits waits_;
   HostStartup startup_;
+  int slow_host_ = -1;         // for which the job starts again, on a spare
   int end_signal_ = 0;         // the last signal that ends the job, or 0
   const int first_hosts_;      // the number of hosts with which the launch begins
   std::string end_cause_;      // why the launch ended, or empty
@@ -174,6 +181,7 @@ class JobLaunch : private PolicyLaunch {
   std::shared_ptr<StartWatch> start_watch_;  // once all ranks run
   std::shared_ptr<StatusLine> status_line_;  // the same
   std::shared_ptr<HangWatch> hang_watch_;    // the same
+  std::shared_ptr<StragglerWatch> straggler_watch_;  // once a rank has called hvd.init()
   std::unique_ptr<JobPolicy> policy_ = std::make_unique<ConstantSize>();
 };
 
@@ -210,6 +218,7 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.has_met_ = true;
     // Ranks that use this project report their stalls themselves.
     if (job.hang_watch_) job.hang_watch_->stop();
+    job.watch_stragglers();
     run.joined(joined);
     // --check-build -H runs a world of one rank on each host: that is no error.
     if (is_question(job.options_)) return;
@@ -257,11 +266,13 @@ struct JobLaunch::HostEvents : AgentEvents {
 };
 
 JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
-                     JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history)
+                     JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history,
+                     std::function<bool(int host)> has_spare)
     : options_(options),
       hosts_(plan),
       plan_(hosts_.plan()),
       history_(history),
+      has_spare_(std::move(has_spare)),
       generation_(generation),
       join_queue_(join_queue),
       events_(events),
@@ -369,6 +380,7 @@ JobEnd JobLaunch::run() {
   end.may_be_tried_again =
       !history_ && end_signal_ == 0 &&
       (supervisor_.failed_rank() >= 0 || (is_of_hosts && !end.failed_hosts.empty()));
+  if (end_signal_ == 0 && exit_code != 0) end.slow_host = slow_host_;
   end.wants_restart = policy_->wants_restart() && exit_code == 0 && end_signal_ == 0;
   return end;
 }
@@ -400,10 +412,12 @@ net::Task<int> JobLaunch::run_all() {
   if (start_watch_) start_watch_->stop();
   if (status_line_) status_line_->stop();
   if (hang_watch_) hang_watch_->stop();
+  if (straggler_watch_) straggler_watch_->stop();
   if (metrics_file_) co_await MetricsFile::end(metrics_file_);
   if (metrics_server_) co_await MetricsServer::end(metrics_server_);
   co_await policy_->end();
   end_cause_ = supervisor_.report();
+  print_waits();
   print_end(options_, hosts_, host_jobs_, supervisor_, has_met_, *output_);
   co_await output_->drain();
   co_await shutdown_->close_links();
@@ -480,6 +494,47 @@ void JobLaunch::on_hang(HangRule::Finding::Kind kind, const std::string& sentenc
   output_->print(kind == kWait ? sentence : cat("the job hangs: ", sentence));
   if (kind == kHang && parse_hang_reaction(options_.settings.end.on_hang) == HangReaction::kDump)
     net::asio::co_spawn(loop_, show_stacks(), net::asio::detached);
+}
+
+void JobLaunch::watch_stragglers() {
+  using enum StragglerReaction;
+  const auto reaction = parse_straggler_reaction(options_.settings.end.on_straggler);
+  if (straggler_watch_ || reaction == kOff || is_question(options_)) return;
+  straggler_watch_ = std::make_shared<StragglerWatch>(
+      loop_.get_executor(), hosts_, [this](int number) { return policy_->rank_of(number); },
+      [this](InspectDetail detail) { return inspector_.ask(detail); },
+      [this](int rank, uint32_t late) { return inspector_.place_of_late(rank, late); },
+      [this](const StragglerFinding& finding, bool is_of_host, const std::string& sentence) {
+        on_straggler(finding, is_of_host, sentence);
+      });
+  inspector_.set_waits([watch = straggler_watch_] { return watch->waits(); });
+  net::asio::co_spawn(loop_, StragglerWatch::run(straggler_watch_), net::asio::detached);
+}
+
+void JobLaunch::on_straggler(const StragglerFinding& finding, bool is_of_host,
+                             const std::string& sentence) {
+  if (supervisor_.is_ending()) return;
+  output_->print(sentence);
+  const auto reaction = parse_straggler_reaction(options_.settings.end.on_straggler);
+  if (reaction != StragglerReaction::kRestart || finding.ranks.empty() || history_) return;
+  // Another host cures neither a program that gives one rank more to do, nor one of two hosts without a cause.
+  const HostRun& host = hosts_.rank(finding.ranks.front()).host();
+  const bool is_whole = finding.ranks.size() == host.ranks().size();
+  const bool is_constant = finding.kind == StragglerKind::kHost ||
+                           (finding.kind == StragglerKind::kConstant && is_of_host && is_whole);
+  if (!is_constant || (finding.is_one_of_two && !is_of_host)) return;
+  if (!has_spare_ || !has_spare_(host.number()))
+    return output_->print(cat("host ", host.name(), " is slow, and no spare host can replace it"));
+  slow_host_ = host.number();
+  act(supervisor_.end_job(kExitLauncher,
+                          cat("the job ends to start again without host ", host.name(),
+                              ", which is slow (--on-straggler restart)"),
+                          -1));
+}
+
+void JobLaunch::print_waits() {
+  const std::string sentence = straggler_watch_ ? straggler_watch_->summary() : "";
+  if (!sentence.empty()) output_->print(sentence);
 }
 
 void JobLaunch::write_metrics() {
@@ -863,8 +918,10 @@ void prepare_process(const Options& options) {
 }
 
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
-               JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history) {
-  return JobLaunch(options, plan, generation, join_queue, events, history).run();
+               JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history,
+               std::function<bool(int host)> has_spare) {
+  return JobLaunch(options, plan, generation, join_queue, events, history, std::move(has_spare))
+      .run();
 }
 
 }  // namespace hvd::launcher

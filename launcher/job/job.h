@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "launcher/cli/options.h"
@@ -22,6 +23,7 @@ struct JobEnd {
   bool may_be_tried_again = false;  // a rank or a host failed; false after a signal or a timeout
   std::vector<int> failed_hosts{};  // hosts that could not be prepared, or were lost
   bool wants_restart = false;       // an elastic job is to start again, with its history
+  int slow_host = -1;  // that a spare is to replace, because its ranks are late; -1: none
 };
 
 // Sets up this process: log level, environment, SIGPIPE. Call once, before the first launch.
@@ -29,8 +31,10 @@ void prepare_process(const Options& options);
 // `history`: of an elastic job; its pool names all hosts that the job may use. Null: the job has a constant
 // size.
 // `generation`: the number of earlier launches of this job. `join_queue`: the queue in which the hosts
-// have joined; null: the launcher connects to the hosts.
+// have joined; null: the launcher connects to the hosts. `has_spare`: whether a spare host can take the place of this
+// one; empty: none can.
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
-               JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history);
+               JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history,
+               std::function<bool(int host)> has_spare = {});
 
 }  // namespace hvd::launcher

@@ -35,9 +35,10 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
                     if (host.is_over() || host.link() == nullptr || !silence_of(host).empty()) {
                       return false;
                     }
-                    const bool is_of_kernel = detail == InspectDetail::kProcess ||
-                                              detail == InspectDetail::kMetrics ||
-                                              detail == InspectDetail::kSigns;
+                    const bool is_of_kernel =
+                        detail == InspectDetail::kProcess || detail == InspectDetail::kMetrics ||
+                        detail == InspectDetail::kSteps || detail == InspectDetail::kPressure ||
+                        detail == InspectDetail::kSigns;
                     if (!is_of_kernel) stack_tool_.offer_to(host.number(), *host.link());
                     host.link()->inspect(question, detail);
                     return true;
@@ -58,6 +59,16 @@ std::string JobInspector::silence_of(const HostRun& host) const {
   if (host.is_over() || host.link() == nullptr) return "";
   const double seconds = host.link()->silence_seconds();
   return seconds >= kIsSilent ? describe_silence(seconds) : "";
+}
+
+net::Task<std::string> JobInspector::place_of_late(int rank, uint32_t late_microseconds) {
+  const HostRun& host = hosts_.rank(rank).host();
+  return inspection_.run_on(static_cast<size_t>(host.number()), [=, this, &host](uint32_t number) {
+    if (host.is_over() || host.link() == nullptr || !silence_of(host).empty()) return false;
+    stack_tool_.offer_to(host.number(), *host.link());
+    host.link()->inspect_late(number, rank, late_microseconds);
+    return true;
+  });
 }
 
 void JobInspector::on_silence(int host, double seconds) {
@@ -202,7 +213,8 @@ net::Task<std::string> JobInspector::metrics(MetricsLevel level) {
   const JobStates states = job_states();
   const std::string sentence = metrics_.about_unread(hosts_, states);
   if (!sentence.empty()) print_message(sentence);
-  co_return metrics_.text(hosts_, states, level);
+  co_return metrics_.text(hosts_, states, level) +
+      metrics_.waits_text(hosts_, states, waits_ ? waits_() : std::vector<RankWaits>(), level);
 }
 
 // `digits`: a link's message, in hexadecimal digits.

@@ -42,6 +42,8 @@ class JobInspector {
   }
   // The same as the bytes of host_signs.h.
   net::Task<std::vector<std::string>> ask(InspectDetail detail) { return inspection_.run(detail); }
+  // Where a rank of the table is while others wait for it, as the bytes of host_signs.h.
+  net::Task<std::string> place_of_late(int rank, uint32_t late_microseconds);
 
   // Reads the figures of all ranks, unless they are younger than a second: several viewers cost the agents one question.
   net::Task<void> look();
@@ -55,7 +57,8 @@ class JobInspector {
   }
   // Returns what the line on the terminal shows. Asks the agents.
   net::Task<StatusLine::State> progress();
-
+  // What ranks wait for each other is a part of the metrics.
+  void set_waits(std::function<std::vector<RankWaits>()> waits) { waits_ = std::move(waits); }
   // The job's metrics in Prometheus's format, within a second.
   net::Task<std::string> metrics(MetricsLevel level);
 
@@ -100,6 +103,7 @@ class JobInspector {
   bool is_looking_ = false;
   std::function<std::vector<int>(int number)> init_wait_;
   std::function<std::optional<SlowestRank>()> slowest_;
+  std::function<std::vector<RankWaits>()> waits_;
   std::unique_ptr<InspectionServer> server_;
 };
 

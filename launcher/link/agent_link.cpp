@@ -383,6 +383,10 @@ void AgentLink::end_rank(int rank, double grace_seconds) {
 void AgentLink::consumed(int rank, OutputStream stream, size_t size) {
   impl_->consumed(rank, stream, size);
 }
+void AgentLink::inspect_late(uint32_t number, int rank, uint32_t late_microseconds) {
+  impl_->put(InspectLate{number, rank, late_microseconds});
+}
+
 void AgentLink::inspect(uint32_t number, InspectDetail detail) {
   impl_->put(Inspect{number, static_cast<uint8_t>(detail)});
 }

@@ -130,6 +130,8 @@ class AgentLink {
   void consumed(int rank, OutputStream stream, size_t size);
   // Asks for the state of the ranks. on_inspected with that number follows.
   void inspect(uint32_t number, InspectDetail detail);
+  // Asks where a rank is while others wait for it, as InspectLate. The same follows.
+  void inspect_late(uint32_t number, int rank, uint32_t late_microseconds);
   // The agent may use this py-spy for such questions; `parts` is called once if its host has no copy.
   void offer_stack_tool(const StackToolOffer& offer, PackageParts parts);
   // Sends an order about a command that runs beside a rank. After a Run, on_output_chunk and on_exec_result follow.

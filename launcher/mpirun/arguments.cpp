@@ -15,7 +15,7 @@ constexpr const char* kForAgents[] = {
     "remote_init",  "launch_agent",    "ssh_command", "timeout",      "on_failure", "end_signal",
     "stdin",        "only_rank",       "fold",        "tag",          "log_format", "no_env",
     "no_torch_env", "insecure_compat", "ship",        "stage_env",    "stage_dir",  "allow_build",
-    "hang_warning", "on_hang"};
+    "hang_warning", "on_hang",         "on_straggler"};
 
 void append(Arguments& words, const Arguments& more) {
   words.insert(words.end(), more.begin(), more.end());

@@ -18,6 +18,21 @@ Result<std::vector<Host>> take_spares(std::vector<Host>& hosts, size_t count) {
   return spares;
 }
 
+namespace {
+
+// The first spare with enough slots for the ranks of the host.
+std::vector<Host>::const_iterator spare_for(const SlotPlan& plan, int host,
+                                            const std::vector<Host>& spares) {
+  const auto needed = std::ranges::count(plan.slots, host, &Slot::host);
+  return std::ranges::find_if(spares, [&](const Host& each) { return each.slots >= needed; });
+}
+
+}  // namespace
+
+bool can_replace(const SlotPlan& plan, int host, const std::vector<Host>& spares) {
+  return spare_for(plan, host, spares) != spares.end();
+}
+
 Replacement replace_hosts(SlotPlan& plan, const std::vector<int>& failed,
                           std::vector<Host>& spares) {
   Replacement done;
@@ -25,8 +40,7 @@ Replacement replace_hosts(SlotPlan& plan, const std::vector<int>& failed,
     Host& host = plan.hosts[static_cast<size_t>(index)];
     const auto needed = std::count_if(plan.slots.begin(), plan.slots.end(),
                                       [&](const Slot& slot) { return slot.host == index; });
-    const auto spare = std::find_if(spares.begin(), spares.end(),
-                                    [&](const Host& each) { return each.slots >= needed; });
+    const auto spare = spare_for(plan, index, spares);
     if (spare == spares.end()) {
       done.is_complete = false;
       done.sentences.push_back(cat("no spare host is left with ", needed,

@@ -12,6 +12,9 @@ namespace hvd::launcher {
 // Moves the last `count` hosts into the result. An error if no host would be left.
 Result<std::vector<Host>> take_spares(std::vector<Host>& hosts, size_t count);
 
+// Whether a spare has enough slots for the ranks of this host (its index in the plan).
+bool can_replace(const SlotPlan& plan, int host, const std::vector<Host>& spares);
+
 struct Replacement {
   std::vector<std::string> sentences;  // one for each failed host: its spare, or that there is none
   bool is_complete = true;             // all of the failed hosts have been replaced

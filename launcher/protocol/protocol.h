@@ -140,7 +140,7 @@ struct EndRank {
 // How an agent describes a rank: its first process; also the processes below that, and their Python stacks; one line
 // about the busiest of them; as kStacks with the frames of libraries, for which py-spy briefly stops the process; or
 // what it has counted and used, as the bytes of host_metrics.h; or whether it moves, and where it is, as the bytes of
-// host_signs.h.
+// host_signs.h; or its last training steps, and what disturbs its processes, as the bytes of host_steps.h.
 enum class InspectDetail : uint8_t {
   kProcess = 0,
   kStacks = 1,
@@ -148,7 +148,9 @@ enum class InspectDetail : uint8_t {
   kNativeStacks = 3,
   kMetrics = 50,
   kSigns = 51,
-  kPlaces = 52
+  kPlaces = 52,
+  kSteps = 53,
+  kPressure = 54
 };
 // Describe the ranks' processes. Answered by Inspected.
 struct Inspect {
@@ -156,6 +158,15 @@ struct Inspect {
   uint32_t number = 0;  // names the question in the answer
   uint8_t detail = 0;   // an InspectDetail
   static auto fields(auto& m) { return std::tie(m.number, m.detail); }
+};
+// Describe where a late rank is while others wait for it, as kPlaces. Answered by Inspected, with no place where none can
+// be read in time.
+struct InspectLate {
+  static constexpr MessageType kType{70, "a question where a late rank is", Sender::kLauncher};
+  uint32_t number = 0;  // names the question in the answer
+  int32_t rank = 0;
+  uint32_t late_microseconds = 0;  // in a step
+  static auto fields(auto& m) { return std::tie(m.number, m.rank, m.late_microseconds); }
 };
 // The launcher has this py-spy for hosts without one. Sent before the first Inspect that may need it.
 struct StackToolOffer {
@@ -432,7 +443,7 @@ using Message =
                  OpenSession, Reattach, Resume, Resumed, EndRank, Leaving, RankLoadedMpi,
                  PackageWanted, EnvironmentWanted, EnvironmentOffer, EnvironmentFilesWanted,
                  StackToolOffer, StackToolWanted, EnvironmentSource, EnvironmentDigests,
-                 EnvironmentChunk, EnvironmentChunksWanted>;
+                 EnvironmentChunk, EnvironmentChunksWanted, InspectLate>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.

@@ -78,6 +78,7 @@ LaunchSettings::LaunchSettings(Settings table) : table_(std::move(table)) {
   table_.read("host_timeout", end.host_timeout);
   table_.read("hang_warning", end.hang_warning);
   table_.read("on_hang", end.on_hang);
+  table_.read("on_straggler", end.on_straggler);
   table_.read("gloo", launchers.gloo);
   table_.read("mpi", launchers.mpi);
   table_.read("jsrun", launchers.jsrun);

@@ -106,6 +106,7 @@ struct EndOptions {
   Chosen<double> host_timeout;
   double hang_warning = 0;
   std::string on_hang;
+  std::string on_straggler;
 };
 
 struct LauncherOptions {

@@ -517,6 +517,14 @@ constexpr Setting kEnd[] = {
      .choices = "warn,dump,stop",
      .help = "Reaction to such a hang: warn, dump all stacks, or stop the job after twice the "
              "time."},
+    {.key = "on_straggler",
+     .flags = "--on-straggler",
+     .variable = "HOROVOD_ON_STRAGGLER",
+     .value = "REACTION",
+     .default_value = "warn",
+     .choices = "warn,restart,off",
+     .help = "Reaction to a rank for which others wait: warn, restart the job if a spare host can "
+             "replace a slow one, or off."},
 };
 
 constexpr Setting kLauncher[] = {

@@ -87,4 +87,30 @@ HostMetrics RankMeters::read(const std::vector<pid_t>& pids, const GpuUse& gpus)
   return host;
 }
 
+// The last step began when the rank came to the others, which had waited for it, and so will the next one.
+std::optional<Clock::time_point> RankMeters::late_moment(size_t index,
+                                                         std::chrono::microseconds late) const {
+  const auto page = pages_ ? pages_->read(index) : std::nullopt;
+  const auto means = page ? means_of(page->steps) : std::nullopt;
+  if (!means || page->steps.began.count() == 0) return {};
+  const auto step =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(means->seconds));
+  Clock::time_point moment{std::chrono::duration_cast<Clock::duration>(page->steps.began)};
+  const auto now = Clock::now();
+  moment += step - late / 2;
+  if (step.count() > 0 && moment < now) moment += step * ((now - moment) / step + 1);
+  return moment;
+}
+
+std::vector<RankSteps> RankMeters::read_steps(const std::vector<pid_t>& pids) const {
+  std::vector<RankSteps> all;
+  for (size_t i = 0; i < ranks_.size() && pages_; ++i) {
+    const auto page = pids[i] > 0 ? pages_->read(i) : std::nullopt;
+    if (!page) continue;
+    all.push_back(steps_of(*page));
+    all.back().rank = ranks_[i].rank;
+  }
+  return all;
+}
+
 }  // namespace hvd::launcher

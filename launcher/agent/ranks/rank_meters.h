@@ -4,14 +4,17 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/metrics/metrics_page.h"
 #include "launcher/agent/ranks/gpu_use.h"
 #include "launcher/protocol/host_metrics.h"
+#include "launcher/protocol/host_steps.h"
 
 namespace hvd::launcher {
 
@@ -25,6 +28,11 @@ class RankMeters {
   void on_joined(int rank);
   // `pids`: by index the process of each rank; -1 when it does not run. Ranks that have ended keep their counts.
   HostMetrics read(const std::vector<pid_t>& pids, const GpuUse& gpus);
+  // The next moment in which others wait for a rank that is late by this in each step, by its last steps; nothing without
+  // steps.
+  std::optional<Clock::time_point> late_moment(size_t index, std::chrono::microseconds late) const;
+  // The last training steps of the ranks that run and count them. Reads their pages alone.
+  std::vector<RankSteps> read_steps(const std::vector<pid_t>& pids) const;
 
  private:
   std::optional<MetricsPages> pages_;

@@ -16,6 +16,7 @@
 #include "launcher/agent/host/port_user.h"
 #include "launcher/agent/host/process_snapshot.h"
 #include "launcher/agent/host/process_tree.h"
+#include "launcher/agent/ranks/rank_pressure.h"
 #include "rendezvous/server/descriptor_limit.h"
 
 namespace hvd::launcher {
@@ -184,17 +185,39 @@ std::vector<Ranks::Snapshot> Ranks::snapshots(InspectDetail detail) {
   return snapshots;
 }
 
-HostMetrics Ranks::metrics(const GpuUse& gpus) {
-  std::vector<pid_t> pids;
-  for (const auto& rank : ranks_) pids.push_back(rank->pid);
-  return meters_.read(pids, gpus);
-}
+HostMetrics Ranks::metrics(const GpuUse& gpus) { return meters_.read(processes(), gpus); }
 
 const RankCommand* Ranks::any_command() const {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     if (ranks_[i]->pid > 0) return &commands_[i];
   }
   return nullptr;
+}
+
+
+std::vector<RankSteps> Ranks::steps() const { return meters_.read_steps(processes()); }
+
+std::optional<Clock::time_point> Ranks::late_moment(int rank,
+                                                    std::chrono::microseconds late) const {
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (ranks_[i]->number == rank && ranks_[i]->pid > 0) return meters_.late_moment(i, late);
+  }
+  return {};
+}
+
+std::vector<RankPressure> Ranks::pressures() const {
+  std::vector<std::pair<int, pid_t>> running;
+  for (const auto& rank : ranks_) {
+    if (rank->pid > 0) running.emplace_back(rank->number, rank->pid);
+  }
+  return pressures_of(running);
+}
+
+// By index; -1: it does not run.
+std::vector<pid_t> Ranks::processes() const {
+  std::vector<pid_t> pids;
+  for (const auto& rank : ranks_) pids.push_back(rank->pid);
+  return pids;
 }
 
 const RankCommand* Ranks::command_of(int rank) const {

@@ -72,6 +72,11 @@ class Ranks {
   std::vector<Snapshot> snapshots(InspectDetail detail);
   // Returns the counts of all ranks, and what their processes have used.
   HostMetrics metrics(const GpuUse& gpus);
+  // Returns the last training steps of the running ranks, and what disturbs their processes.
+  std::vector<RankSteps> steps() const;
+  // As RankMeters::late_moment(), of a rank by its number.
+  std::optional<Clock::time_point> late_moment(int rank, std::chrono::microseconds late) const;
+  std::vector<RankPressure> pressures() const;
   // Returns the command of a running rank, else null.
   const RankCommand* command_of(int rank) const;
   // The same of any rank that runs.
@@ -120,6 +125,7 @@ class Ranks {
   void stop_feeding(Rank& rank);
   void add_causes(RankExit& exit);
   std::vector<pid_t> first_processes() const;
+  std::vector<pid_t> processes() const;
 
   net::EventLoop& loop_;
   Outbox& outbox_;

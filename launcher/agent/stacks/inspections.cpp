@@ -28,6 +28,10 @@ constexpr double kSampleSeconds = 1.5;
 // With the frames of libraries it reads the symbols of all of them: 0.2 s of a process with PyTorch.
 constexpr double kNativeSeconds = 3;
 constexpr double kLineSeconds = 0.5;
+// From the start of py-spy until it has read the stack.
+constexpr std::chrono::milliseconds kUntilRead{15};
+// A moment that is later is left to the next question.
+constexpr std::chrono::seconds kLongestWait{2};
 constexpr size_t kAtOnce = 4;
 // A message may have 16 MiB.
 constexpr size_t kMostText = 8 << 20;
@@ -81,6 +85,7 @@ struct Inspections::Inquiry {
   std::list<Sample> samples;
   std::string note;  // about the host
   Deadline deadline = Deadline::never();
+  Deadline start_at = Deadline::never();  // never: at once
 
   InspectDetail detail() const { return InspectDetail{question.detail}; }
   bool is_native() const { return detail() == InspectDetail::kNativeStacks; }
@@ -122,6 +127,23 @@ void Inspections::begin(const Inspect& question) {
   advance_all();
 }
 
+void Inspections::begin(const InspectLate& question) {
+  const std::chrono::microseconds late(question.late_microseconds);
+  const auto moment = ranks_.late_moment(question.rank, late);
+  auto inquiry = std::make_unique<Inquiry>();
+  inquiry->question = {question.number, static_cast<uint8_t>(InspectDetail::kPlaces)};
+  inquiry->deadline = Deadline::after_seconds(kAnswerSeconds);
+  if (moment && *moment < Clock::now() + kLongestWait) {
+    inquiry->start_at = Deadline::at(*moment - kUntilRead);
+    inquiry->ranks = ranks_.snapshots(InspectDetail::kPlaces);
+    std::erase_if(inquiry->ranks, [&](const auto& each) { return each.rank != question.rank; });
+    if (!inquiry->ranks.empty()) choose(*inquiry, 0);
+    if (inquiry->samples.empty()) inquiry->ranks.clear();
+  }
+  inquiries_.push_back(std::move(inquiry));
+  advance_all();
+}
+
 // Chooses the process of a rank that py-spy reads, if any: where a process offers its stack, that is it.
 void Inspections::choose(Inquiry& inquiry, size_t index) {
   Ranks::Snapshot& rank = inquiry.ranks[index];
@@ -152,7 +174,7 @@ void Inspections::choose(Inquiry& inquiry, size_t index) {
 void Inspections::advance_all() {
   for (auto at = inquiries_.begin(); at != inquiries_.end();) {
     Inquiry& inquiry = **at;
-    advance(inquiry);
+    if (inquiry.start_at.is_never() || inquiry.start_at.passed()) advance(inquiry);
     const bool is_over =
         std::ranges::all_of(inquiry.samples, [](const Sample& each) { return each.is_over; });
     if (is_over && inquiry.detail() == InspectDetail::kPlaces)
@@ -327,6 +349,7 @@ Deadline Inspections::deadline() const {
   };
   for (const auto& inquiry : inquiries_) {
     consider(inquiry->deadline);
+    if (!inquiry->start_at.passed()) consider(inquiry->start_at);
     for (const Sample& sample : inquiry->samples) consider(sample.deadline);
   }
   return next;

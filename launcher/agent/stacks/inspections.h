@@ -31,6 +31,8 @@ class Inspections {
 
   void offer(const StackToolOffer& offer) { py_spy_.offer(offer); }
   void begin(const Inspect& question);
+  // Waits for the moment in which others wait for the rank.
+  void begin(const InspectLate& question);
 
   bool wants_part() const { return py_spy_.wants_part(); }
   Status take(const StagePart& part) { return py_spy_.take(part); }

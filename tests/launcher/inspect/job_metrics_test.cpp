@@ -38,6 +38,21 @@ size_t count(std::string_view text, std::string_view part) {
 
 }  // namespace
 
+TEST_CASE("what ranks wait for each other is counted by rank, and its stragglers in the summary") {
+  HostTable hosts(*plan_slots({{"a", "", 1}, {"b", "", 1}}, {}));
+  const JobMetrics metrics("00ff", "", 0);
+  CHECK(metrics.waits_text(hosts, kConstant, {}, MetricsLevel::kRanks).empty());
+  const std::vector<RankWaits> waits = {{0, 1.5, 0, false}, {1, 0, 1.25, true}};
+  const std::string summary = metrics.waits_text(hosts, kConstant, waits, MetricsLevel::kHosts);
+  CHECK(has_sample(summary, "horovod_stragglers{job_id=\"00ff\"} 1"));
+  CHECK(summary.find("rank=") == std::string::npos);
+  const std::string all = metrics.waits_text(hosts, kConstant, waits, MetricsLevel::kRanks);
+  const std::string labels = "{job_id=\"00ff\",host=\"b\",rank=\"1\"}";
+  CHECK(has_sample(all, cat("horovod_straggler", labels, " 1")));
+  CHECK(has_sample(all, cat("horovod_late_seconds_total", labels, " 1.25")));
+  CHECK(has_sample(all, cat("horovod_wait_seconds_total", labels, " 0")));
+}
+
 TEST_CASE("each level adds samples of hosts and ranks, and the sums are the same") {
   HostTable hosts(*plan_slots({{"a", "", 2}, {"b", "", 1}}, {}));
   JobMetrics metrics("00ff", "mnist", 2);

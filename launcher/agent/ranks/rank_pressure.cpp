@@ -1,0 +1,116 @@
+#include "launcher/agent/ranks/rank_pressure.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/proc_file.h"
+#include "base/text.h"
+#include "base/words.h"
+#include "launcher/agent/host/process_tree.h"
+#include "launcher/agent/ranks/process_usage.h"
+
+namespace hvd::launcher {
+namespace {
+
+uint64_t number_of(std::string_view word) {
+  return static_cast<uint64_t>(std::max<int64_t>(parse_int(word).value_or(0), 0));
+}
+
+// The number behind "NAME " at the start of a line; 0 without it.
+uint64_t line_value(std::string_view text, std::string_view name) {
+  while (!text.empty()) {
+    const std::vector<std::string_view> words = words_of(take_line(text));
+    if (words.size() >= 2 && words[0] == name) return number_of(words[1]);
+  }
+  return 0;
+}
+
+uint64_t throttled_microseconds(pid_t pid) {
+  uint64_t most = 0;
+  for (const std::string& file : cpu_stat_files(read_proc_file(cat("/proc/", pid, "/cgroup")))) {
+    const std::string stat = read_proc_file(file);
+    most = std::max(
+        {most, line_value(stat, "throttled_usec"), line_value(stat, "throttled_time") / 1000});
+  }
+  return most;
+}
+
+uint64_t steal_microseconds() {
+  const std::string stat = read_proc_file("/proc/stat");
+  std::string_view rest = stat;
+  // "cpu user nice system idle iowait irq softirq steal ..."
+  const std::vector<std::string_view> words = words_of(take_line(rest));
+  if (words.size() < 9 || words[0] != "cpu") return 0;
+  return number_of(words[8]) * 1'000'000 / static_cast<uint64_t>(::sysconf(_SC_CLK_TCK));
+}
+
+// Of the network namespace of the agent.
+uint64_t retransmits() {
+  const std::string snmp = read_proc_file("/proc/net/snmp");
+  std::string_view rest = snmp;
+  std::vector<std::string_view> names;
+  while (!rest.empty()) {
+    const std::vector<std::string_view> words = words_of(take_line(rest));
+    if (words.empty() || words[0] != "Tcp:") continue;
+    if (names.empty()) {
+      names = words;
+      continue;
+    }
+    const auto at = static_cast<size_t>(std::ranges::find(names, "RetransSegs") - names.begin());
+    return at < words.size() ? number_of(words[at]) : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<std::string> cpu_stat_files(std::string_view cgroups) {
+  std::string folder;
+  size_t root = 0;  // the size of the path of the hierarchy
+  while (!cgroups.empty()) {
+    // "0::/PATH", or "4:cpu,cpuacct:/PATH"
+    const std::vector<std::string> parts = split(take_line(cgroups), ':');
+    if (parts.size() < 3 || !parts[2].starts_with('/')) continue;
+    const std::vector<std::string> controllers = split(parts[1], ',');
+    const bool is_cpu = std::ranges::count(controllers, "cpu") > 0;
+    if (!is_cpu && !(parts[1].empty() && folder.empty())) continue;
+    const std::string base =
+        is_cpu ? cat("/sys/fs/cgroup/", parts[1]) : std::string("/sys/fs/cgroup");
+    root = base.size();
+    folder = base + (parts[2] == "/" ? "" : parts[2]);
+  }
+  std::vector<std::string> files;
+  while (root > 0 && folder.size() >= root) {
+    files.push_back(folder + "/cpu.stat");
+    if (folder.size() == root) break;
+    folder.resize(folder.rfind('/'));
+  }
+  return files;
+}
+
+std::vector<RankPressure> pressures_of(const std::vector<std::pair<int, pid_t>>& ranks) {
+  const std::vector<ProcessEntry> all = processes_below(::getpid());
+  const uint64_t steal = steal_microseconds(), resent = retransmits();
+  const uint64_t swapped = line_value(read_proc_file("/proc/vmstat"), "pswpin");
+  std::vector<RankPressure> pressures;
+  for (const auto& [rank, pid] : ranks) {
+    const std::vector<ProcessEntry> tree = tree_of(pid, all);
+    const ProcessUsage usage = usage_of(tree);
+    const bool is_blocked =
+        std::ranges::any_of(tree, [](const ProcessEntry& each) { return each.state == 'D'; });
+    pressures.push_back({.rank = rank,
+                         .is_blocked = static_cast<uint8_t>(is_blocked),
+                         .cpu_microseconds = usage.cpu_microseconds,
+                         .run_delay_microseconds = usage.run_delay_microseconds,
+                         .major_faults = usage.major_faults,
+                         .throttled_microseconds = throttled_microseconds(pid),
+                         .steal_microseconds = steal,
+                         .processors = static_cast<uint64_t>(::sysconf(_SC_NPROCESSORS_ONLN)),
+                         .swapped_in = swapped,
+                         .retransmits = resent});
+  }
+  return pressures;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,31 @@
+#!/usr/bin/python3 -B
+"""The launcher names a rank for which others wait, from the waits of the ranks alone."""
+
+from harness import *
+
+WORKER = ROOT / "tests/e2e/workers/late_rank.py"
+
+
+@world()
+def test_a_late_rank_is_named_once_and_counted():
+    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, WORKER, 200, 0.03, 3, 0.3)
+    sentence = r"rank 3 on b is [0-9.]+ ms late in \d+ of 50 steps, \d+ % of a step; cause: the program itself"
+    wait_until(lambda: re.search(sentence, job.err), 30, job.describe)
+    seen = ask("metrics", "--level", "rank", job.process.pid).stdout
+    for part in (r'straggler{.*rank="3"} 1', r'straggler{.*rank="2"} 0', r"stragglers{.*} 1"):
+        expect(re.search(rf"^horovod_{part}$", seen, re.M), seen)
+    late = [float(each) for each in re.findall(r"^horovod_late_seconds_total{.*} (\S+)$", seen, re.M)]
+    waited = [float(each) for each in re.findall(r"^horovod_wait_seconds_total{.*} (\S+)$", seen, re.M)]
+    expect(late[3] > 0.5 > max(late[:3]) and min(waited[:3]) > 0.5 > waited[3], (late, waited))
+    job.ends_with(0)
+    expect(job.err.count("late in") == 1, job.describe())
+    expect(re.search(r"ranks waited \d+ % of the time, most often for rank 3 \(b\), in layer1.bias", job.err), job.describe())
+
+
+def test_ranks_in_time_are_not_named():
+    job = Job("-np", 4, PYTHON, WORKER, 160, 0.03)
+    job.ends_with(0)
+    expect(job.err == "", job.describe())
+
+
+main()
