@@ -25,7 +25,7 @@ struct RankSteps {
   int32_t world_size = 0;  // of the ranks that call each other
   uint64_t ended = 0;      // steps, numbered alike on each rank
   std::vector<StepSample> last{};
-  // Microseconds, of all steps.
+  // Microseconds: the sums over all steps.
   uint64_t total = 0, total_waited = 0;
   // The operation with the longest waits in `last`, at most OperationNames::kMostText bytes, not escaped; or empty.
   std::string awaited{};

@@ -281,7 +281,7 @@ void StragglerRule::judge_periodic(const Numbers& numbers,
     }
     late_of_all += late;
     while (peaks.size() > kMostPeaks) peaks.pop_front();
-    if (peaks.size() < kLeastPeaks || count == 0 || told_periodic_.contains(rank)) continue;
+    if (peaks.size() < kLeastPeaks || count == 0 || reported_periodic_.contains(rank)) continue;
     if (episodes_[rank].is_open || late < kLateShare * numbers.step * kSteps) continue;
     const uint64_t period = peaks[1] - peaks[0];
     bool is_regular = period > 1 && peaks.back() - peaks.front() + period > kSteps;
@@ -297,7 +297,7 @@ void StragglerRule::judge_periodic(const Numbers& numbers,
   for (StragglerFinding& each : found) {
     // Where it is the turn of each rank, none is late.
     if (2 * each.late_seconds * each.late_steps < late_of_all) continue;
-    told_periodic_.insert(each.ranks.front());
+    reported_periodic_.insert(each.ranks.front());
     findings.push_back(std::move(each));
   }
 }
@@ -359,7 +359,7 @@ void StragglerRule::judge_everybody(const Numbers& numbers,
       std::ranges::none_of(episodes_, [](const auto& each) { return each.second.windows > 0; });
   if (everybody_.next(is_slower && is_quiet, kWindowsOfAll)) {
     usual_.assign(kLeastUsual, now);
-    if (++told_everybody_ > kMostEverybody) return;
+    if (++reports_of_all_ > kMostEverybody) return;
     findings.push_back({.kind = StragglerKind::kEverybody,
                         .ranks = {},
                         .late_seconds = now - usual,

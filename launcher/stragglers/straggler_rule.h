@@ -73,11 +73,11 @@ class StragglerRule {
 
   std::map<int, Episode> episodes_;            // by rank
   std::map<int, std::deque<uint64_t>> peaks_;  // by rank: steps in which it alone was late
-  std::set<int> told_periodic_;
+  std::set<int> reported_periodic_;
   Episode moving_, everybody_;
   std::deque<double> usual_;  // steps of earlier windows, in seconds, without waits
   uint32_t phase_ = 0;        // which operation ended most of their steps
-  int told_everybody_ = 0;
+  int reports_of_all_ = 0;
   uint64_t next_ = 0;  // the step behind the last window
   std::set<int> suspects_;
   bool is_suspicious_ = false;

@@ -168,7 +168,7 @@ int StragglerWatch::number_of(int rank) const {
   return found == hosts_.ranks().end() ? -1 : found->number();
 }
 
-// Of the suspected rank that is latest.
+// Asks about the suspected rank that is latest.
 net::Task<void> StragglerWatch::look_at_place() {
   const StragglerRule::Lateness* latest = nullptr;
   for (const StragglerRule::Lateness& each : rule_.latest()) {

@@ -14,7 +14,7 @@ namespace hvd::launcher {
 
 class WaitTally {
  public:
-  // What the agents have read, for all ranks of the job.
+  // Takes the answers of the agents, for all ranks of the job.
   void take(const std::map<int, StepAlignment::Rank>& ranks);
   void take(const StepWindow& window);
   // By rank. `straggler` of each is left to the caller.

@@ -35,7 +35,7 @@ struct StepLog {
   uint64_t ended = 0;  // steps; the last one lies at (ended - 1) % kKept
   std::array<Step, kKept> steps{};
   uint64_t first = 0;  // the number of `ended` from which on each rank has had all steps
-  // Of all steps.
+  // The sums over all steps.
   uint64_t total_microseconds = 0;
   uint64_t total_waited = 0;
   // The median of the longest wait of any rank in a step, in microseconds, which the agent writes; 0: unknown.

@@ -21,7 +21,7 @@ SENTENCE = re.compile(r"^horovodrun: (?:\S+ )?ranks? [-,\d]+ on .* late .*|^horo
 
 
 def sentences(bench, ranks, steps, seconds, *late):
-    """What the launcher said of late ranks in a job."""
+    """The sentences of the launcher about late ranks in a job."""
     with tempfile.TemporaryDirectory() as state:
         environment = {**os.environ, "PYTHONPATH": str(teams.BUILD / "python"), "HOROVOD_STATE_DIR": state}
         command = [str(LAUNCHER), "-np", str(ranks), bench.python, "-B", str(WORKER), str(steps), str(seconds)]

@@ -38,7 +38,7 @@ size_t count(std::string_view text, std::string_view part) {
 
 }  // namespace
 
-TEST_CASE("what ranks wait for each other is counted by rank, and its stragglers in the summary") {
+TEST_CASE("waits of ranks for each other are counted by rank, and stragglers in the summary") {
   HostTable hosts(*plan_slots({{"a", "", 1}, {"b", "", 1}}, {}));
   const JobMetrics metrics("00ff", "", 0);
   CHECK(metrics.waits_text(hosts, kConstant, {}, MetricsLevel::kRanks).empty());

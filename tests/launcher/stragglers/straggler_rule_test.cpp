@@ -131,7 +131,7 @@ TEST_CASE("the sentence has rank, host, lateness, frequency and cause") {
         "read_shard, loader.py:30");
 }
 
-TEST_CASE("of two ranks, the later one is named") {
+TEST_CASE("the later one of two ranks is named") {
   SimulatedJob job(2);
   job.noise = 0;
   const auto found = job.run(2, late(1, 0.25));
@@ -177,7 +177,7 @@ TEST_CASE("a checkpoint in every tenth step is no straggler") {
       text.find("late in every 10th step, as by a checkpoint or a log") != std::string::npos, text);
 }
 
-TEST_CASE("a rank that is another one in each step is told as such") {
+TEST_CASE("a late rank that is another one in each step has no name") {
   SimulatedJob job(8);
   const auto moving = [](int rank, uint64_t step) {
     return rank == static_cast<int>(step * 5 % 8) ? 1.5 : 0.0;
@@ -191,7 +191,8 @@ TEST_CASE("a rank that is another one in each step is told as such") {
 }
 
 TEST_CASE(
-    "ranks that are all slower than before are told without a name, and another phase is not") {
+    "ranks that are all slower than before have one sentence without a name, and another phase has "
+    "none") {
   SimulatedJob job(8);
   CHECK(job.run(10, kHealthy).empty());
   job.scale = 1.3;
