@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <memory>
+#include <string>
+
 #include "horovod/types.h"
 
 namespace hvd {
@@ -60,6 +63,35 @@ TEST_CASE("a rank is late by what others wait longer") {
   CHECK(*means_of(rank.log)->late_seconds == doctest::Approx(0.004));
   rank.log.longest_wait = 500;
   CHECK(*means_of(rank.log)->late_seconds == 0);
+}
+
+TEST_CASE("a step keeps the operation with its longest wait, and the one that ended it") {
+  StepLog log;
+  const Metrics metrics;
+  std::chrono::steady_clock::time_point now{std::chrono::hours(1)};
+  log.step_ended(now, metrics, 7);
+  log.wait_ended(milliseconds(2), 8);
+  log.wait_ended(milliseconds(5), 9);
+  log.wait_ended(milliseconds(1), 10);
+  log.step_ended(now += milliseconds(4), metrics, 7);
+  log.step_ended(now += milliseconds(4), metrics, 11);
+  REQUIRE(log.ended == 2);
+  CHECK((log.steps[0].longest == 9 && log.steps[0].ended_by == 7));
+  CHECK((log.steps[1].longest == 0 && log.steps[1].ended_by == 11));
+  // A wait is no more than its step.
+  CHECK((log.total_microseconds == 8000 && log.total_waited == 4000));
+  log.count_anew();
+  CHECK(log.first == 2);
+}
+
+TEST_CASE("a name of an operation is kept by its slot, and cut") {
+  const auto names = std::make_unique<OperationNames>();
+  names->set(3, "layer4.weight");
+  names->set(4, std::string(100, 'x'));
+  names->set(OperationNames::kSlots, "too many");
+  CHECK(names->at(3) == "layer4.weight");
+  CHECK(names->at(4) == std::string(OperationNames::kMostText, 'x'));
+  CHECK((names->at(5).empty() && names->at(OperationNames::kSlots).empty()));
 }
 
 }  // namespace hvd

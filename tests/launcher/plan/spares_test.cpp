@@ -28,12 +28,14 @@ TEST_CASE("the last hosts are the spares, and at least one is none") {
 TEST_CASE("a failed host's ranks go to the first spare that has room for them") {
   SlotPlan plan = *plan_slots({{"a", "", 2}, {"b", "", 2}}, 3);
   std::vector<Host> spares = {{"small", "", 1}, {"large", "me", 2}};
+  CHECK((can_replace(plan, 0, spares) && can_replace(plan, 1, spares)));
   Replacement done = replace_hosts(plan, {0}, spares);
   CHECK(done.is_complete);
   CHECK(done.sentences == Names{"host large, a spare, takes the place of host a"});
   CHECK(plan.hosts[0] == Host{"large", "me", 2});
   CHECK(plan.slots[0].host == 0);
   CHECK(names_of(spares) == Names{"small"});
+  CHECK((!can_replace(plan, 0, spares) && can_replace(plan, 1, spares)));
   // Rank 2 alone was on b.
   done = replace_hosts(plan, {1}, spares);
   CHECK(done.is_complete);
