@@ -2,39 +2,18 @@
 
 #include <algorithm>
 
-#include "base/bytes.h"
-#include "base/wire/value_bytes.h"
+#include "launcher/protocol/value_list.h"
 
 namespace hvd::launcher {
-namespace {
-
-template <typename T>
-std::string encode_all(const std::vector<T>& values) {
-  ByteWriter out;
-  put(out, values);
-  return std::string(as_text(out.view()));
-}
-
-template <typename T>
-Result<std::vector<T>> decode_all(std::string_view bytes) {
-  ByteReader in(as_bytes(bytes));
-  std::vector<T> values;
-  get(in, values);
-  HVD_RETURN_IF_ERROR(in.finish("the signs of ranks"));
-  return values;
-}
-
-}  // namespace
-
-std::string encode(const std::vector<RankSigns>& signs) { return encode_all(signs); }
-std::string encode(const std::vector<RankPlace>& places) { return encode_all(places); }
+std::string encode(const std::vector<RankSigns>& signs) { return encode_list(signs); }
+std::string encode(const std::vector<RankPlace>& places) { return encode_list(places); }
 
 Result<std::vector<RankSigns>> decode_signs(std::string_view bytes) {
-  return decode_all<RankSigns>(bytes);
+  return decode_list<RankSigns>(bytes, "the signs of ranks");
 }
 
 Result<std::vector<RankPlace>> decode_places(std::string_view bytes) {
-  HVD_ASSIGN_OR_RETURN(auto places, decode_all<RankPlace>(bytes));
+  HVD_ASSIGN_OR_RETURN(auto places, decode_list<RankPlace>(bytes, "the signs of ranks"));
   for (const RankPlace& place : places) {
     for (const std::string* text :
          {&place.library, &place.operation, &place.function, &place.line, &place.state}) {

@@ -3,30 +3,13 @@
 #include <algorithm>
 #include <map>
 
-#include "base/bytes.h"
-#include "base/wire/value_bytes.h"
+#include "launcher/protocol/value_list.h"
 
 namespace hvd::launcher {
 namespace {
 
 // Ids are slots of the response cache and how often the slot was used.
 constexpr uint32_t kSlotsOfCache = 1 << 20;
-
-template <typename T>
-std::string encode_all(const std::vector<T>& values) {
-  ByteWriter out;
-  put(out, values);
-  return std::string(as_text(out.view()));
-}
-
-template <typename T>
-Result<std::vector<T>> decode_all(std::string_view bytes) {
-  ByteReader in(as_bytes(bytes));
-  std::vector<T> values;
-  get(in, values);
-  HVD_RETURN_IF_ERROR(in.finish("the steps of ranks"));
-  return values;
-}
 
 }  // namespace
 
@@ -51,11 +34,11 @@ RankSteps steps_of(const RankCounters& counters) {
   return steps;
 }
 
-std::string encode(const std::vector<RankSteps>& steps) { return encode_all(steps); }
-std::string encode(const std::vector<RankPressure>& pressures) { return encode_all(pressures); }
+std::string encode(const std::vector<RankSteps>& steps) { return encode_list(steps); }
+std::string encode(const std::vector<RankPressure>& pressures) { return encode_list(pressures); }
 
 Result<std::vector<RankSteps>> decode_steps(std::string_view bytes) {
-  HVD_ASSIGN_OR_RETURN(auto steps, decode_all<RankSteps>(bytes));
+  HVD_ASSIGN_OR_RETURN(auto steps, decode_list<RankSteps>(bytes, "the steps of ranks"));
   for (const RankSteps& rank : steps) {
     if (rank.last.size() > std::min<uint64_t>(rank.ended, kMostStepSamples) ||
         rank.awaited.size() > OperationNames::kMostText) {
@@ -66,7 +49,7 @@ Result<std::vector<RankSteps>> decode_steps(std::string_view bytes) {
 }
 
 Result<std::vector<RankPressure>> decode_pressures(std::string_view bytes) {
-  return decode_all<RankPressure>(bytes);
+  return decode_list<RankPressure>(bytes, "the steps of ranks");
 }
 
 }  // namespace hvd::launcher
