@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "launcher/stragglers/median.h"
 
 namespace hvd::launcher {
 namespace {
@@ -21,13 +22,6 @@ constexpr double kFaultsInStep = 1;
 constexpr double kPagesInStep = 4;
 constexpr double kResentInStep = 0.2;
 constexpr double kLeastResent = 10;
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 // The late ranks beside the others.
 struct Compared {

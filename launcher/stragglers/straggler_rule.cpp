@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "launcher/stragglers/median.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -26,15 +28,6 @@ constexpr size_t kLeastPeaks = 3, kMostPeaks = 8;
 constexpr double kMovingShare = 0.75;
 constexpr size_t kUsualWindows = 8, kLeastUsual = 4;
 constexpr int kMostEverybody = 3;
-
-// Sorts; the mean of the middle two of an even number.
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 double scaled_deviation(const std::vector<double>& values, double center) {
   std::vector<double> deviations;

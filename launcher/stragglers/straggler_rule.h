@@ -1,7 +1,7 @@
 // Decides which ranks are late, and in which way, from windows of training steps. In a step, a rank is late by the
 // longest wait of any rank less its own. A rank is a straggler if its median lateness exceeds that of the median rank by
-// more than 10 % of a step (without its waits) and more than 5 scaled median absolute deviations of the ranks, in two windows running; its
-// episode ends after three windows without that. StragglerWatch owns it. Pure.
+// more than 10 % of a step (without its waits) and more than 5 scaled median absolute deviations of the ranks, in two
+// windows running; its episode ends after three windows without that. StragglerWatch owns it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ enum class StragglerKind : uint8_t {
 
 struct StragglerFinding {
   StragglerKind kind = StragglerKind::kConstant;
-  std::vector<int> ranks;   // kMoving, kEverybody: none
-  double late_seconds = 0;  // in a step; kEverybody: that a step takes longer
-  double step_seconds = 0;  // of a step
-  int late_steps = 0;       // of StepWindow::kSteps
-  uint64_t period = 0;      // kPeriodic: every so many steps
-  bool is_one_of_two =
-      false;  // of two ranks, or of two hosts: nobody can say which of them is as it should be
+  std::vector<int> ranks = {};  // kMoving, kEverybody: none
+  double late_seconds = 0;      // in a step; kEverybody: that a step takes longer
+  double step_seconds = 0;      // of a step
+  int late_steps = 0;           // of StepWindow::kSteps
+  uint64_t period = 0;          // kPeriodic: every so many steps
+  // It is one of two ranks or of two hosts: nobody can say which of them is as it should be.
+  bool is_one_of_two = false;
 };
 
 class StragglerRule {
