@@ -40,7 +40,7 @@ std::string encode(const std::vector<RankPressure>& pressures) { return encode_l
 Result<std::vector<RankSteps>> decode_steps(std::string_view bytes) {
   HVD_ASSIGN_OR_RETURN(auto steps, decode_list<RankSteps>(bytes, "the steps of ranks"));
   for (const RankSteps& rank : steps) {
-    if (rank.last.size() > std::min<uint64_t>(rank.ended, kMostStepSamples) ||
+    if (rank.last.size() != std::min<uint64_t>(rank.ended, kMostStepSamples) ||
         rank.awaited.size() > OperationNames::kMostText) {
       return invalid_argument("an agent reports more steps of a rank than there are");
     }

@@ -31,18 +31,45 @@ struct Compared {
   bool is_late(int rank) const {
     return finding.ranks.empty() || std::ranges::count(finding.ranks, rank) > 0;
   }
+  // Of a step with the waits of the others.
+  double step_seconds() const { return finding.step_seconds + finding.late_seconds; }
   // The median over the late ranks, or over the others, in a step.
   double in_step(Count count, bool of_late) const {
     std::vector<double> values;
     for (const auto& [rank, each] : ranks) {
       if (is_late(rank) != of_late || each.seconds <= 0) continue;
-      values.push_back(static_cast<double>(each.by.*count) * finding.step_seconds / each.seconds);
+      values.push_back(static_cast<double>(each.by.*count) * step_seconds() / each.seconds);
+    }
+    return median(std::move(values));
+  }
+  // The most of a late rank, and the median over the others.
+  double most(double (*share)(const Growth&)) const {
+    double found = 0;
+    for (const auto& [rank, each] : ranks) {
+      if (is_late(rank)) found = std::max(found, share(each));
+    }
+    return found;
+  }
+  double of_others(double (*share)(const Growth&)) const {
+    std::vector<double> values;
+    for (const auto& [rank, each] : ranks) {
+      if (!is_late(rank)) values.push_back(share(each));
     }
     return median(std::move(values));
   }
   // How much more the late ranks have of it than the others.
   double more_in_step(Count count) const { return in_step(count, true) - in_step(count, false); }
 };
+
+double steal_share(const Growth& growth) {
+  if (growth.seconds <= 0) return 0;
+  return 1e-6 * static_cast<double>(growth.by.steal_microseconds) /
+         (growth.seconds * static_cast<double>(std::max<uint64_t>(growth.by.processors, 1)));
+}
+
+double blocked_share(const Growth& growth) {
+  return growth.looks == 0 ? 0 : static_cast<double>(growth.blocked) / growth.looks;
+}
 
 std::string milliseconds(double seconds) {
   const double value = 1000 * seconds;
@@ -81,25 +108,27 @@ std::map<int, PressureRecord::Growth> PressureRecord::growth() const {
 
 StragglerCause cause_of(const StragglerFinding& finding, const Ranks& ranks) {
   const Compared compared{finding, ranks};
+  const std::string its = finding.ranks.size() == 1 ? "its" : "their";
   const double late = finding.late_seconds;
   const double throttled = 1e-6 * compared.more_in_step(&RankPressure::throttled_microseconds);
   if (throttled > kShare * late) {
     return {cat("a CPU quota stops its cgroup for ", milliseconds(throttled), " of each step"),
             true};
   }
-  for (const auto& [rank, each] : ranks) {
-    if (!compared.is_late(rank) || each.seconds <= 0) continue;
-    const double share =
-        1e-6 * static_cast<double>(each.by.steal_microseconds) /
-        (each.seconds * static_cast<double>(std::max<uint64_t>(each.by.processors, 1)));
-    if (share > kStealShare)
-      return {cat("the hypervisor takes ", std::lround(100 * share),
-                  " % of the host's processors (steal)"),
-              true};
+  const double stolen = compared.most(steal_share), stolen_else = compared.of_others(steal_share);
+  if (stolen - stolen_else > kStealShare) {
+    return {cat("the hypervisor takes ", std::lround(100 * stolen),
+                " % of the host's processors (steal)"),
+            true};
   }
   const double delay = 1e-6 * compared.more_in_step(&RankPressure::run_delay_microseconds);
+  if (delay > kShare * late &&
+      1e-6 * compared.more_in_step(&RankPressure::cpu_microseconds) >= delay)
+    return {cat(its, " own threads wait for each other's processors for ", milliseconds(delay),
+                " of each step (run delay): more threads than processors"),
+            false};
   if (delay > kShare * late) {
-    return {cat("its threads wait for a processor for ", milliseconds(delay),
+    return {cat(its, " threads wait for a processor for ", milliseconds(delay),
                 " of each step (run delay): other processes use the host"),
             true};
   }
@@ -107,23 +136,25 @@ StragglerCause cause_of(const StragglerFinding& finding, const Ranks& ranks) {
   if (faults > kFaultsInStep) {
     const bool swaps = compared.more_in_step(&RankPressure::swapped_in) > kPagesInStep ||
                        compared.in_step(&RankPressure::swapped_in, true) > kPagesInStep;
-    return {cat(std::lround(faults), " page faults in each step read from ",
+    return {cat(std::lround(faults), faults < 1.5 ? " page fault" : " page faults",
+                " in each step read from ",
                 swaps ? "swap: the host has too little memory" : "storage (major faults)"),
             true};
   }
   for (const auto& [rank, each] : ranks) {
     if (!compared.is_late(rank) || finding.ranks.empty()) continue;
-    if (each.blocked >= kLeastBlocked && each.blocked > kBlockedShare * each.looks)
+    if (each.blocked >= kLeastBlocked &&
+        blocked_share(each) - compared.of_others(blocked_share) > kBlockedShare)
       return {cat("its process waits for storage or a network file system, in ", each.blocked,
                   " of ", each.looks, " looks (uninterruptible sleep)"),
               true};
   }
   const double resent = compared.in_step(&RankPressure::retransmits, true);
-  const double steps = ranks.empty() ? 0 : ranks.begin()->second.seconds / finding.step_seconds;
+  const double steps = ranks.empty() ? 0 : ranks.begin()->second.seconds / compared.step_seconds();
   if (resent > kResentInStep && resent * steps > kLeastResent &&
       (finding.ranks.empty() ||
        compared.more_in_step(&RankPressure::retransmits) > kResentInStep)) {
-    return {cat("its host sends ", std::lround(resent * steps), " TCP segments again in ",
+    return {cat(its, " host sends ", std::lround(resent * steps), " TCP segments again in ",
                 std::lround(steps), " steps (retransmits)"),
             true};
   }

@@ -15,6 +15,8 @@ std::string duration(double seconds) {
   return cat(value < 10 ? std::round(10 * value) / 10 : std::round(value), " ms");
 }
 
+double share_of(double part, double whole) { return whole > 0 ? part / whole : 0; }
+
 std::string percent(double share) { return cat(std::lround(100 * share), " %"); }
 
 std::string_view ordinal_ending(uint64_t number) {
@@ -24,7 +26,7 @@ std::string_view ordinal_ending(uint64_t number) {
 
 std::string described(const StragglerFinding& finding, const std::vector<std::string>& host_of) {
   const std::string late = duration(finding.late_seconds);
-  const std::string share = percent(finding.late_seconds / finding.step_seconds);
+  const std::string share = percent(share_of(finding.late_seconds, finding.step_seconds));
   const std::string steps = cat(finding.late_steps, " of ", StepWindow::kSteps, " steps");
   switch (finding.kind) {
     case StragglerKind::kHost:
@@ -39,8 +41,9 @@ std::string described(const StragglerFinding& finding, const std::vector<std::st
       return cat(ranks_on_hosts(finding.ranks, host_of), " is ", late, " late in every ",
                  finding.period, ordinal_ending(finding.period),
                  " step, as by a checkpoint or a log; the others wait ",
-                 percent(finding.late_seconds / finding.step_seconds /
-                         static_cast<double>(finding.period)),
+                 percent(share_of(finding.late_seconds,
+                                  finding.late_seconds +
+                                      static_cast<double>(finding.period) * finding.step_seconds)),
                  " of the time");
     case StragglerKind::kMoving:
       return cat("in ", steps, " a rank is late, each time another one, by ", late, ", ", share,

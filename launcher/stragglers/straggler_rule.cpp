@@ -47,7 +47,8 @@ struct StragglerRule::Numbers {
   size_t size() const { return late.size(); }
 
   // In how many steps the rank is later than the median rank by a share of a step.
-  int late_steps(const std::vector<size_t>& of) const;
+  // `others`: how late the others are in the median.
+  int late_steps(const std::vector<size_t>& of, double others) const;
   // How much later than the others; of two ranks, than the other one.
   double peak(size_t rank, size_t step) const;
 
@@ -92,13 +93,13 @@ StragglerRule::Numbers::Numbers(const StepWindow& all) : window(all) {
   step = *middle;
 }
 
-int StragglerRule::Numbers::late_steps(const std::vector<size_t>& of) const {
+int StragglerRule::Numbers::late_steps(const std::vector<size_t>& of, double others) const {
   int steps = 0;
   for (size_t i = 0; i < kSteps; ++i) {
     const bool is_late = std::ranges::all_of(of, [&](size_t rank) {
       // The median rank may be one of them.
-      const double others = size() == 2 ? reference[i] : std::min(reference[i], center);
-      return late[rank][i] - others > kLateShare * step;
+      const double base = size() == 2 ? reference[i] : std::min(reference[i], others);
+      return late[rank][i] - base > kLateShare * step;
     });
     steps += is_late ? 1 : 0;
   }
@@ -143,6 +144,12 @@ std::set<int> late_host_of_two(const StragglerRule::Numbers& numbers, const Host
   const int later = later_of_two(median(medians[0]), median(medians[1]), numbers.step, noise);
   if (later < 0) return late;
   const auto& of = later == 0 ? by_host.begin()->second : by_host.rbegin()->second;
+  // Where some of its ranks are in time, the ranks are late and not the host.
+  const double other = median(medians[1 - later]);
+  const double least =
+      std::max({kLateShare * numbers.step, kDeviations * noise, kLeastSeconds}) / 2;
+  if (std::ranges::any_of(of, [&](size_t rank) { return numbers.medians[rank] - other < least; }))
+    return late;
   for (const size_t rank : of) late.insert(static_cast<int>(rank));
   return late;
 }
@@ -224,11 +231,11 @@ void StragglerRule::judge_constant(const Numbers& numbers,
     if (is_late && !episode.is_open) suspects_.insert(ranks[index].rank);
   }
   is_suspicious_ = is_suspicious_ || !suspects_.empty();
-  const bool is_half = 2 * late.size() == ranks.size();
+  const bool is_half = 2 * late.size() >= ranks.size();
   const auto add = [&](StragglerKind kind, const std::vector<size_t>& of) {
     StragglerFinding finding{.kind = kind, .step_seconds = numbers.step};
     std::vector<double> excess;
-    // Those that are late may be half of all.
+    // Those that are late may be half of all, or more.
     double others = numbers.center;
     if (is_half) {
       std::vector<double> rest;
@@ -242,8 +249,9 @@ void StragglerRule::judge_constant(const Numbers& numbers,
       excess.push_back(numbers.medians[index] - others);
     }
     finding.late_seconds = median(std::move(excess));
-    finding.late_steps = numbers.late_steps(of);
-    finding.is_one_of_two = is_half && (ranks.size() == 2 || kind == StragglerKind::kHost);
+    finding.late_steps = numbers.late_steps(of, others);
+    finding.is_one_of_two =
+        is_half && (ranks.size() == 2 || (kind == StragglerKind::kHost && on_host.size() == 2));
     findings.push_back(std::move(finding));
   };
   for (const auto& [host, of] : begun) {
@@ -311,7 +319,6 @@ void StragglerRule::judge_moving(const Numbers& numbers, std::vector<StragglerFi
   const bool is_moving = size > 2 && spread > 4 * kLeastSeconds &&
                          spread > kMovingShare * numbers.step &&
                          2 * std::ranges::max(last) <= static_cast<int>(kSteps);
-  is_suspicious_ = is_suspicious_ || (is_moving && !moving_.is_open);
   if (!moving_.next(is_moving, kWindowsOfAll)) return;
   const auto late =
       std::ranges::count_if(spreads, [&](double each) { return each > kLateShare * numbers.step; });

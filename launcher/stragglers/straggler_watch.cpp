@@ -18,7 +18,7 @@ constexpr double kShortestPause = 1, kLongestPause = 60;
 constexpr double kLongestIdle = 15;
 // Behind the end of a window, which the agents see at different moments.
 constexpr double kMargin = 0.05;
-constexpr int kLooksAtCauses = 20;
+constexpr int kLooksAtCauses = 20, kLooksAtPressure = 5;
 constexpr double kShortestLook = 0.1;
 
 double now_seconds() {
@@ -45,7 +45,7 @@ StragglerWatch::StragglerWatch(net::asio::any_io_executor executor, const HostTa
 
 net::Task<void> StragglerWatch::run(std::shared_ptr<StragglerWatch> self) {
   while (!self->is_over_) {
-    if (self->rule_.is_suspicious())
+    if (self->rule_.is_suspicious() && self->idle_ == 0)
       co_await self->look_at_causes();
     else
       co_await self->pause(self->seconds_to_window());
@@ -129,16 +129,18 @@ net::Task<void> StragglerWatch::look() {
       step_seconds_ += 1e-6 * step.microseconds / static_cast<double>(last.size());
     if (alignment_.has_moved()) tally_.take(ranks);
   }
+  const std::vector<std::string> host_of_rank = host_names();
+  if (std::exchange(known_names_, host_of_rank) != host_of_rank) forget_ranks();
   std::vector<StragglerFinding> findings;
   for (const StepWindow& window : windows) {
     tally_.take(window);
     for (StragglerFinding& each : rule_.judge(window)) findings.push_back(std::move(each));
   }
   for (StragglerFinding& finding : findings) {
-    co_await report(std::move(finding));
+    co_await report(std::move(finding), host_of_rank);
     if (is_over_) co_return;
   }
-  if (rule_.is_suspicious() && findings.empty()) co_return;
+  if (rule_.is_suspicious() && findings.empty() && idle_ == 0) co_return;
   pressures_.clear();
   places_.clear();
 }
@@ -149,9 +151,12 @@ net::Task<void> StragglerWatch::look_at_causes() {
   const int looks =
       std::max(1, std::min(kLooksAtCauses, static_cast<int>(seconds / kShortestLook)));
   for (int i = 0; i <= looks; ++i) {
-    const std::vector<std::string> answers = co_await ask_(InspectDetail::kPressure);
-    if (is_over_) co_return;
-    pressures_.take(by_rank<RankPressure>(answers, decode_pressures), now_seconds());
+    // A look reads all threads of the ranks: that of each place would delay them.
+    if (i == looks || i % std::max(1, looks / kLooksAtPressure) == 0) {
+      const std::vector<std::string> answers = co_await ask_(InspectDetail::kPressure);
+      if (is_over_) co_return;
+      pressures_.take(by_rank<RankPressure>(answers, decode_pressures), now_seconds());
+    }
     if (i == looks) co_return;
     const double began = now_seconds();
     co_await look_at_place();
@@ -186,14 +191,22 @@ net::Task<void> StragglerWatch::look_at_place() {
   for (const RankPlace& place : *places) places_.take(rank, place);
 }
 
-net::Task<void> StragglerWatch::report(StragglerFinding finding) {
+// Their numbers mean other processes from now on.
+void StragglerWatch::forget_ranks() {
+  rule_ = {};
+  pressures_.clear();
+  places_.clear();
+}
+
+// `host_of`: by rank, as in the window of the finding.
+net::Task<void> StragglerWatch::report(StragglerFinding finding, std::vector<std::string> host_of) {
   StragglerCause cause;
   const bool has_cause =
       finding.kind != StragglerKind::kPeriodic && finding.kind != StragglerKind::kMoving;
   if (has_cause) {
     // Two windows may have ended at once.
     if (!pressures_.is_whole()) co_await look_at_causes();
-    if (is_over_) co_return;
+    if (is_over_ || host_names() != host_of) co_return;
     cause = cause_of(finding, pressures_.growth());
   }
   const bool is_own = finding.kind == StragglerKind::kEverybody && !cause.is_of_host;
@@ -202,7 +215,7 @@ net::Task<void> StragglerWatch::report(StragglerFinding finding) {
   report_(finding, cause.is_of_host,
           straggler_sentence(finding, has_cause ? why : "",
                              finding.ranks.empty() ? LateLine{} : places_.line_of(finding.ranks),
-                             host_names()));
+                             host_of));
 }
 
 std::optional<StragglerWatch::Slowest> StragglerWatch::slowest() const {

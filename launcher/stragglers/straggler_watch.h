@@ -72,7 +72,8 @@ class StragglerWatch {
   net::Task<void> look_at_place();
   // The number in the table of a present rank, or -1.
   int number_of(int rank) const;
-  net::Task<void> report(StragglerFinding finding);
+  void forget_ranks();
+  net::Task<void> report(StragglerFinding finding, std::vector<std::string> host_of);
   double seconds_to_window() const;
 
   const HostTable& hosts_;
@@ -85,8 +86,9 @@ class StragglerWatch {
   WaitTally tally_;
   PressureRecord pressures_;
   LatePlaces places_;
-  double step_seconds_ = 0;  // of a step with its waits
-  double idle_ = 0;          // seconds of the last pause without a step
+  std::vector<std::string> known_names_;  // hosts by rank, at the last look
+  double step_seconds_ = 0;               // of a step with its waits
+  double idle_ = 0;                       // seconds of the last pause without a step
   bool is_over_ = false;
   net::asio::steady_timer timer_;
 };

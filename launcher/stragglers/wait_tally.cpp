@@ -16,7 +16,7 @@ constexpr double kLeastStepSeconds = 1e-3;
 // A step in which the last rank was later than the first by less than this share has no last rank.
 constexpr double kLastShare = 0.05;
 // A rank is named that was last in this share of the steps, and its operation if it had this share of the waits.
-constexpr double kNamedShare = 0.3;
+constexpr double kNamedShare = 0.3, kUnfair = 1.5;
 // Names beyond these are not counted: a program may make new ones without end.
 constexpr size_t kMostNames = 1000;
 
@@ -50,8 +50,12 @@ void WaitTally::take(const StepWindow& window) {
       longest = std::max(longest, rank.steps[i].waited);
       if (rank.steps[i].waited < last->steps[i].waited) last = &rank;
     }
-    for (const StepWindow::Rank& rank : window.ranks)
+    for (const StepWindow::Rank& rank : window.ranks) {
       ranks_[rank.rank].late += weight * kMicro * (longest - rank.steps[i].waited);
+      // The rank that came last waits too, for the messages.
+      waited_for_ranks_ += rank.steps[i].waited - last->steps[i].waited;
+      seen_ += rank.steps[i].microseconds;
+    }
     const uint32_t late = longest - last->steps[i].waited;
     if (late > kLastShare * last->steps[i].microseconds) ++ranks_[last->rank].times_last;
   }
@@ -69,27 +73,31 @@ std::vector<RankWaits> WaitTally::waits() const {
 }
 
 std::string WaitTally::summary(const std::vector<std::string>& host_of) const {
-  double total = 0, waited = 0;
+  double total = 0;
   uint64_t times = 0;
   const std::pair<const int, Rank>* most = nullptr;
   for (const auto& each : ranks_) {
     const Rank& rank = each.second;
     total += static_cast<double>(rank.total_before + rank.total);
-    waited += static_cast<double>(rank.waited_before + rank.waited);
     times += rank.times_last;
     if (most == nullptr || rank.times_last > most->second.times_last) most = &each;
   }
   const double seen = static_cast<double>(windows_ * StepWindow::kSteps);
-  if (windows_ < kLeastWindows || waited < kLeastShare * total) return {};
+  const double share =
+      static_cast<double>(waited_for_ranks_) / static_cast<double>(std::max<uint64_t>(seen_, 1));
+  if (windows_ < kLeastWindows || share < kLeastShare) return {};
   const double steps = static_cast<double>(std::max<uint64_t>(next_, 1));
   const double seconds = kMicro * total / (static_cast<double>(ranks_.size()) * steps);
   if (seconds < kLeastStepSeconds) return {};
   std::string text =
-      cat("ranks waited ", std::lround(100 * waited / total), " % of the time for other ranks");
+      cat("ranks waited ", std::lround(100 * share), " % of the time for other ranks");
   if (times == 0 || static_cast<double>(most->second.times_last) < kNamedShare * seen) return text;
+  // Of few ranks, each is the last one in a large share of the steps.
+  const double fair = static_cast<double>(times) / static_cast<double>(ranks_.size());
+  if (static_cast<double>(most->second.times_last) < kUnfair * fair) return text;
   const auto rank = static_cast<size_t>(most->first);
-  text = cat("ranks waited ", std::lround(100 * waited / total),
-             " % of the time, most often for rank ", most->first);
+  text = cat("ranks waited ", std::lround(100 * share), " % of the time, most often for rank ",
+             most->first);
   if (rank < host_of.size()) text += cat(" (", host_of[rank], ")");
   const auto name =
       std::ranges::max_element(awaited_, {}, [](const auto& each) { return each.second; });

@@ -34,6 +34,8 @@ class WaitTally {
 
   std::map<int, Rank> ranks_;
   std::map<std::string, uint64_t> awaited_;  // microseconds, by operation
+  // Microseconds of the windows, over all ranks: beyond the wait of the last rank of each step, and in all.
+  uint64_t waited_for_ranks_ = 0, seen_ = 0;
   uint64_t windows_ = 0;
   uint64_t next_ = 0;  // the step behind the last window
 };

@@ -26,7 +26,8 @@ void StepLog::step_ended(std::chrono::steady_clock::time_point now, const Metric
                             .longest = longest,
                             .ended_by = id};
     total_microseconds += took;
-    total_waited += std::min(waited, took);
+    // A wait counts in the step after the one in which it lies mostly.
+    total_waited = std::min(total_waited + waited, total_microseconds);
     // A reader in another process takes no step that is being written.
     std::atomic_ref(ended).store(ended + 1, std::memory_order_release);
   }
