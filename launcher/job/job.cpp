@@ -508,6 +508,7 @@ void JobLaunch::watch_stragglers() {
         on_straggler(finding, is_of_host, sentence);
       });
   inspector_.set_waits([watch = straggler_watch_] { return watch->waits(); });
+  inspector_.set_longest_wait([watch = straggler_watch_] { return watch->longest_wait(); });
   net::asio::co_spawn(loop_, StragglerWatch::run(straggler_watch_), net::asio::detached);
 }
 

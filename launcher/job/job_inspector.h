@@ -59,6 +59,8 @@ class JobInspector {
   net::Task<StatusLine::State> progress();
   // What ranks wait for each other is a part of the metrics.
   void set_waits(std::function<std::vector<RankWaits>()> waits) { waits_ = std::move(waits); }
+  // The longest wait of any rank in a step, in microseconds, goes to the agents with the questions about steps.
+  void set_longest_wait(std::function<uint32_t()> wait) { longest_wait_ = std::move(wait); }
   // The job's metrics in Prometheus's format, within a second.
   net::Task<std::string> metrics(MetricsLevel level);
 
@@ -104,6 +106,7 @@ class JobInspector {
   std::function<std::vector<int>(int number)> init_wait_;
   std::function<std::optional<SlowestRank>()> slowest_;
   std::function<std::vector<RankWaits>()> waits_;
+  std::function<uint32_t()> longest_wait_;
   std::unique_ptr<InspectionServer> server_;
 };
 

@@ -157,7 +157,9 @@ struct Inspect {
   static constexpr MessageType kType{22, "a question where ranks are", Sender::kLauncher};
   uint32_t number = 0;  // names the question in the answer
   uint8_t detail = 0;   // an InspectDetail
-  static auto fields(auto& m) { return std::tie(m.number, m.detail); }
+  // kSteps: the longest wait of any rank in a step, in the median of the last steps, for StepLog; 0: unknown.
+  uint32_t longest_wait_microseconds = 0;
+  static auto fields(auto& m) { return std::tie(m.number, m.detail, m.longest_wait_microseconds); }
 };
 // Describe where a late rank is while others wait for it, as kPlaces. Answered by Inspected, with no place where none can
 // be read in time.

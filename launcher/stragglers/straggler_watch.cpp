@@ -226,6 +226,13 @@ std::optional<StragglerWatch::Slowest> StragglerWatch::slowest() const {
                  most->is_straggler};
 }
 
+uint32_t StragglerWatch::longest_wait() const {
+  double longest = 0;
+  for (const StragglerRule::Lateness& rank : rule_.latest())
+    longest = std::max(longest, rank.waited_seconds);
+  return static_cast<uint32_t>(std::min(1e6 * longest, double{UINT32_MAX}));
+}
+
 std::vector<RankWaits> StragglerWatch::waits() const {
   std::vector<RankWaits> waits = tally_.waits();
   for (RankWaits& each : waits) {

@@ -55,6 +55,8 @@ class StragglerWatch {
 
   // Nothing before the first window of steps.
   std::optional<Slowest> slowest() const;
+  // The longest wait of any rank in a step, in microseconds, in the median of the last window; 0: unknown.
+  uint32_t longest_wait() const;
   std::vector<RankWaits> waits() const;
   // The line for the end of the job, or empty.
   std::string summary() const { return tally_.summary(host_names()); }

@@ -51,7 +51,7 @@ def metrics(scope: str = "rank") -> Union[str, Dict[str, float]]:
     `scope`: "rank" for this rank, "job" for all ranks; the other ranks need not call it. The answer comes
     within a second: `horovod_rank_up` is 0 for a rank that has not answered. "step" asks no other rank and
     returns means over the last 50 training steps of this rank (docs/tracking.md): `step_seconds`,
-    `waited_share` and `bytes`; an empty dictionary before the first step.
+    `waited_share` and `bytes`, and under horovodrun `late_ms`; an empty dictionary before the first step.
     Raises ValueError for another scope and before `init`.
     """
     if scope not in _SCOPES:

@@ -18,6 +18,8 @@ def test_a_late_rank_is_named_once_and_counted():
     waited = [float(each) for each in re.findall(r"^horovod_wait_seconds_total{.*} (\S+)$", seen, re.M)]
     expect(late[3] > 0.5 > max(late[:3]) and min(waited[:3]) > 0.5 > waited[3], (late, waited))
     job.ends_with(0)
+    own = dict(re.findall(r"rank (\d) is (-?[0-9.]+) ms late", job.out))
+    expect(float(own["3"]) > 4.5 and all(0 <= float(own[rank]) < 4.5 for rank in "012"), own)
     expect(job.err.count("late in") == 1, job.describe())
     expect(re.search(r"ranks waited \d+ % of the time, most often for rank 3 \(b\), in layer1.bias", job.err), job.describe())
 

@@ -113,4 +113,8 @@ std::vector<RankSteps> RankMeters::read_steps(const std::vector<pid_t>& pids) co
   return all;
 }
 
+void RankMeters::show_longest_wait(uint32_t microseconds) const {
+  for (size_t i = 0; pages_ && i < ranks_.size(); ++i) pages_->set_longest_wait(i, microseconds);
+}
+
 }  // namespace hvd::launcher

@@ -31,6 +31,8 @@ class RankMeters {
   // The next moment in which others wait for a rank that is late by this in each step, by its last steps; nothing without
   // steps.
   std::optional<Clock::time_point> late_moment(size_t index, std::chrono::microseconds late) const;
+  // Writes it into the pages of all ranks, for StepLog.
+  void show_longest_wait(uint32_t microseconds) const;
   // The last training steps of the ranks that run and count them. Reads their pages alone.
   std::vector<RankSteps> read_steps(const std::vector<pid_t>& pids) const;
 

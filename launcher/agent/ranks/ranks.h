@@ -74,6 +74,8 @@ class Ranks {
   HostMetrics metrics(const GpuUse& gpus);
   // Returns the last training steps of the running ranks, and what disturbs their processes.
   std::vector<RankSteps> steps() const;
+  // Shows the ranks the longest wait of any rank in a step, from which each knows how late it is itself.
+  void show_longest_wait(uint32_t microseconds) const { meters_.show_longest_wait(microseconds); }
   // As RankMeters::late_moment(), of a rank by its number.
   std::optional<Clock::time_point> late_moment(int rank, std::chrono::microseconds late) const;
   std::vector<RankPressure> pressures() const;

@@ -23,3 +23,4 @@ for _ in range(steps):
     time.sleep(seconds)
     hvd.allreduce(gradient, name="layer1.bias")
     hvd.allreduce(gradient, name="layer4.weight")
+print(f"rank {hvd.rank()} is {hvd.metrics('step').get('late_ms', -1):.1f} ms late", flush=True)
