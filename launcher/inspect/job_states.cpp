@@ -50,6 +50,8 @@ class Figures {
       entry["run_delay_seconds"] = seconds_of(metrics->usage.run_delay_microseconds);
       entry["memory"] = metrics->usage.resident_bytes;
       entry["threads"] = metrics->usage.threads;
+      if (metrics->gpu_percent >= 0) entry["gpu_share"] = metrics->gpu_percent / 100.0;
+      if (metrics->usage.gpu_bytes > 0) entry["gpu_memory"] = metrics->usage.gpu_bytes;
     }
     if (metrics != nullptr && metrics->has_counters != 0) {
       entry["steps"] = metrics->counts.steps;

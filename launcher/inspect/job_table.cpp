@@ -20,7 +20,7 @@ double mean_share(const RankView& rank) {
                                                   : rank.cpu_seconds / std::max(rank.seconds, 0.1);
 }
 
-Cells row_of(const HostView& host, const RankView& rank, bool is_elastic) {
+Cells row_of(const HostView& host, const RankView& rank, bool is_elastic, bool has_gpu_column) {
   Cells row = {rank.rank < 0 ? "-" : cat(rank.rank)};
   if (is_elastic) row.push_back(cat(rank.process));
   row.push_back(printable(host.name));
@@ -29,6 +29,7 @@ Cells row_of(const HostView& host, const RankView& rank, bool is_elastic) {
   row.push_back(time_span(rank.seconds));
   row.push_back(percent(mean_share(rank)));
   row.push_back(size_text(static_cast<double>(rank.memory)));
+  if (has_gpu_column) row.push_back(gpu_text(rank));
   row.push_back(printable(rank.waits_for));
   return row;
 }
@@ -75,6 +76,17 @@ std::vector<const HostView*> present_hosts(const JobView& job) {
   return hosts;
 }
 
+std::string gpu_text(const RankView& rank) {
+  if (!rank.has_gpu()) return "-";
+  return cat(percent(rank.gpu_share), " ", size_text(static_cast<double>(rank.gpu_memory)));
+}
+
+bool has_gpus(const JobView& job) {
+  return std::ranges::any_of(job.hosts, [](const HostView& host) {
+    return std::ranges::any_of(host.ranks, &RankView::has_gpu);
+  });
+}
+
 std::string state_text(const RankView& rank) {
   if (rank.signal) return cat("signal ", *rank.signal);
   if (rank.code) return cat("exit ", *rank.code);
@@ -84,6 +96,7 @@ std::string state_text(const RankView& rank) {
 std::string job_as_table(const JobView& job, size_t columns) {
   const bool is_elastic = job.generation >= 0;
   const std::vector<const HostView*> hosts = present_hosts(job);
+  const bool has_gpu_column = has_gpus(job);
   Cells head = {"RANK"};
   std::vector<bool> is_number = {true};
   const auto add = [&](const char* name, bool is_right) {
@@ -97,12 +110,14 @@ std::string job_as_table(const JobView& job, size_t columns) {
   add("ELAPSED", true);
   add("CPU", true);
   add("MEMORY", true);
+  if (has_gpu_column) add("GPU", true);
   add("WAITS FOR", false);
   std::vector<std::pair<int, Cells>> rows;
   std::string silent;
   for (const HostView* const host : hosts) {
     for (const RankView& rank : host->ranks) {
-      if (is_shown(rank, is_elastic)) rows.emplace_back(rank.rank, row_of(*host, rank, is_elastic));
+      if (is_shown(rank, is_elastic))
+        rows.emplace_back(rank.rank, row_of(*host, rank, is_elastic, has_gpu_column));
     }
     if (host->silence > 0)
       silent += cat("host ", printable(host->name), ": no answer for ",

@@ -19,6 +19,9 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows,
 
 // The hosts without those that have ended and are in the job once more.
 std::vector<const HostView*> present_hosts(const JobView& job);
+// "97% 12G" of its GPUs; "-" without one
+std::string gpu_text(const RankView& rank);
+bool has_gpus(const JobView& job);
 // "in_job", "stopped", "exit 3", "signal 9"
 std::string state_text(const RankView& rank);
 

@@ -31,6 +31,8 @@ RankView read_rank(const Json& json) {
   rank.pending = maybe<uint64_t>(json, "pending");
   rank.step_seconds = json.value("step_seconds", -1.0);
   rank.waited_share = json.value("waited_share", -1.0);
+  rank.gpu_share = json.value("gpu_share", -1.0);
+  rank.gpu_memory = json.value("gpu_memory", int64_t{-1});
   rank.waits_for = json.value("waits_for", std::string());
   return rank;
 }

@@ -26,9 +26,12 @@ struct RankView {
   std::optional<uint64_t> steps{}, bytes{}, pending{};
   double step_seconds = -1;  // mean of the last steps
   double waited_share = -1;  // of a step, until all ranks had agreed
+  double gpu_share = -1;     // of the time in which its busiest GPU computed
+  int64_t gpu_memory = -1;   // bytes
   std::string waits_for{};
 
   bool is_over() const { return code || signal; }
+  bool has_gpu() const { return gpu_share >= 0 || gpu_memory >= 0; }
 };
 
 struct HostView {

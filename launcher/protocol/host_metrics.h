@@ -50,19 +50,19 @@ struct RankMetrics {
   RankActivity activity = RankActivity::kEnded;
   uint8_t has_joined = 0;    // it has called hvd.init()
   uint8_t has_counters = 0;  // its agent can read them
+  int32_t gpu_percent = -1;  // of the time in which its busiest GPU computed; -1: none, or unknown
   uint8_t is_on_disk = 0;    // a process of it waits for a disk or a network file system (state D)
   int32_t pid = 0;           // its first process; 0: it does not run
   uint64_t age_milliseconds = 0;  // since the start of that process
-  int32_t gpu_percent = -1;  // of the time in which its busiest GPU computed; -1: none, or unknown
   // Means over its last training steps; 0 before the first.
   uint64_t step_microseconds = 0;
   uint32_t waited_thousandths = 0;  // of that time, until all ranks had agreed
   RankCounts counts{};
   ProcessUsage usage{};
   static auto fields(auto& m) {
-    return std::tie(m.rank, m.activity, m.has_joined, m.has_counters, m.is_on_disk, m.pid,
-                    m.age_milliseconds, m.gpu_percent, m.step_microseconds, m.waited_thousandths,
-                    m.counts, m.usage);
+    return std::tie(m.rank, m.activity, m.has_joined, m.has_counters, m.gpu_percent, m.is_on_disk,
+                    m.pid, m.age_milliseconds, m.step_microseconds, m.waited_thousandths, m.counts,
+                    m.usage);
   }
 };
 

@@ -74,19 +74,16 @@ std::vector<Line> lines_of(const JobView& job, const JobRates& rates, const TopC
   return lines;
 }
 
-Cells rank_row(const Line& line) {
+Cells rank_row(const Line& line, bool has_gpu_column) {
   const RankView& rank = *line.rank;
-  return {rank.rank < 0 ? "-" : cat(rank.rank),
-          printable(line.host->name),
-          rank.pid < 0 ? "-" : cat(rank.pid),
-          state_of(line),
-          rank.steps ? cat(*rank.steps) : "-",
-          milliseconds(rank.step_seconds),
-          percent(rank.waited_share),
-          percent(line.rates.cpu),
-          percent(line.rates.run_delay),
-          size_text(static_cast<double>(rank.memory)),
-          printable(rank.waits_for)};
+  Cells row = {rank.rank < 0 ? "-" : cat(rank.rank), printable(line.host->name),
+               rank.pid < 0 ? "-" : cat(rank.pid),   state_of(line),
+               rank.steps ? cat(*rank.steps) : "-",  milliseconds(rank.step_seconds),
+               percent(rank.waited_share),           percent(line.rates.cpu),
+               percent(line.rates.run_delay),        size_text(static_cast<double>(rank.memory))};
+  if (has_gpu_column) row.push_back(gpu_text(rank));
+  row.push_back(printable(rank.waits_for));
+  return row;
 }
 
 // The ranks of one host as one row.
@@ -305,10 +302,14 @@ std::string top_frame(const JobView& job, const JobRates& rates, TopChoice& choi
     rows.insert(rows.begin(), {"HOST", "RANKS", "STATES", "STEP", "CPU", "MEMORY", "WAITING"});
     is_number = {false, true, false, true, true, true, true};
   } else {
-    rows.push_back({"RANK", "HOST", "PID", "STATE", "STEP", "TIME", "WAIT", "CPU", "DELAY",
-                    "MEMORY", "WAITS FOR"});
-    for (const Line& line : lines) rows.push_back(rank_row(line));
-    is_number = {true, false, true, false, true, true, true, true, true, true};
+    const bool has_gpu_column = has_gpus(job);
+    Cells titles = {"RANK", "HOST", "PID", "STATE", "STEP",
+                    "TIME", "WAIT", "CPU", "DELAY", "MEMORY"};
+    if (has_gpu_column) titles.emplace_back("GPU");
+    titles.emplace_back("WAITS FOR");
+    rows.push_back(std::move(titles));
+    for (const Line& line : lines) rows.push_back(rank_row(line, has_gpu_column));
+    is_number = {true, false, true, false, true, true, true, true, true, true, has_gpu_column};
   }
   const size_t all = rows.size() - 1;
   const std::string table = aligned(rows, is_number, columns);

@@ -1,7 +1,6 @@
 """Runs a program on its own pseudoterminal, and types into it like a user."""
 
 import fcntl
-import html
 import pty
 import struct
 import termios
@@ -101,18 +100,3 @@ class Screen(Terminal):
     def attributes(self):
         """Flags, control characters and echo of the terminal."""
         return termios.tcgetattr(self.fd)
-
-    def picture(self, name):
-        """Writes docs/images/NAME.svg, a picture of what the screen shows, if HVD_PICTURES is set."""
-        if not os.environ.get("HVD_PICTURES"):
-            return
-        rows = self.rows()
-        width, height = 8.4 * self.screen.columns + 20, 18 * len(rows) + 20
-        lines = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" role="img">',
-            f'<rect width="{width:.0f}" height="{height}" rx="6" fill="#1b1f24"/>',
-            '<g font-family="monospace" font-size="14" fill="#e6e6e6" xml:space="preserve">',
-            *(f'<text x="10" y="{18 * y + 24}">{html.escape(row)}</text>' for y, row in enumerate(rows) if row),
-            "</g></svg>",
-        ]
-        (ROOT / "docs/images" / f"{name}.svg").write_text("\n".join(lines) + "\n")

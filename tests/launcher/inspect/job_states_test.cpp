@@ -100,6 +100,18 @@ TEST_CASE("figures of ranks stand beside their states, and name the ranks that o
         "   2  a       -  in_init         -    -       -  rank 1 in hvd.init()\n");
 }
 
+TEST_CASE("a job with GPUs has a column for them") {
+  JobView job{.pid = 7, .command = {"x"}, .size = 2};
+  job.hosts.push_back({.name = "a", .state = "running"});
+  job.hosts[0].ranks = {{.rank = 0, .state = "in_job", .gpu_share = 0.97, .gpu_memory = 12LL << 30},
+                        {.rank = 1, .state = "in_job"}};
+  CHECK(job_as_table(job, 0) ==
+        "horovodrun, pid 7, 2 ranks: x\n"
+        "RANK  HOST  PID  STATE   ELAPSED  CPU  MEMORY      GPU  WAITS FOR\n"
+        "   0  a       -  in_job        -    -       -  97% 12G\n"
+        "   1  a       -  in_job        -    -       -        -\n");
+}
+
 TEST_CASE("a host with a hostile name cannot write to the terminal, and lines fit its width") {
   JobView job{.pid = 7, .command = {"sh", "-c", "\x1b]0;x\a"}, .size = 1};
   job.hosts.push_back(
