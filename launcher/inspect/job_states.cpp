@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -116,8 +117,7 @@ Json rank_as_json(const RankRun& rank, const JobStates& job) {
 
 // `figures`: null for states alone.
 Json all_as_json(const HostTable& hosts, const JobStates& job, const JobFigures* figures) {
-  const auto more = figures != nullptr ? std::optional<Figures>(std::in_place, hosts, job, *figures)
-                                       : std::nullopt;
+  const auto more = figures != nullptr ? std::make_unique<Figures>(hosts, job, *figures) : nullptr;
   Json all = Json::array();
   for (const HostRun& host : hosts.hosts()) {
     const std::chrono::duration<double> seconds = Clock::now() - host.since();

@@ -11,7 +11,9 @@ using std::chrono::milliseconds;
 
 // A rank with so many steps of 10 ms, each with a wait of 1 ms in operation 5 and of 2 ms in operation 6.
 RankCounters counters_with(uint64_t steps) {
-  RankCounters counters{.rank = 1, .size = 4};
+  RankCounters counters;
+  counters.rank = 1;
+  counters.size = 4;
   counters.names.set(5, "layer1.bias");
   counters.names.set(6, "layer4.weight");
   std::chrono::steady_clock::time_point now{std::chrono::hours(1)};
