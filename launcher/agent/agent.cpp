@@ -480,7 +480,6 @@ void Agent::execute(const Inspect& question) {
   if (InspectDetail{question.detail} == InspectDetail::kMetrics) {
     metrics_.begin(question);
   } else if (InspectDetail{question.detail} == InspectDetail::kSteps) {
-    ranks_.show_longest_wait(question.longest_wait_microseconds);
     outbox_.put(Inspected{question.number, encode(ranks_.steps())});
   } else if (InspectDetail{question.detail} == InspectDetail::kPressure) {
     outbox_.put(Inspected{question.number, encode(ranks_.pressures())});

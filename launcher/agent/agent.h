@@ -65,6 +65,7 @@ class Agent {
   void execute(const Signal& order);
   void execute(const Inspect& question);
   void execute(const InspectLate& question) { inspections_.begin(question); }
+  void execute(const LongestWait& wait) { ranks_.show_longest_wait(wait.microseconds); }
   void execute(const StackToolOffer& offer);
   void execute(const Run& order);
   void execute(const OutputCredit& taken);

@@ -40,8 +40,9 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
                         detail == InspectDetail::kSteps || detail == InspectDetail::kPressure ||
                         detail == InspectDetail::kSigns;
                     if (!is_of_kernel) stack_tool_.offer_to(host.number(), *host.link());
-                    const bool is_of_steps = detail == InspectDetail::kSteps && longest_wait_;
-                    host.link()->inspect(question, detail, is_of_steps ? longest_wait_() : 0);
+                    if (detail == InspectDetail::kSteps && longest_wait_)
+                      host.link()->show_longest_wait(longest_wait_());
+                    host.link()->inspect(question, detail);
                     return true;
                   }),
       commands_(executor, hosts.plan(),

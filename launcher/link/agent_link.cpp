@@ -387,9 +387,10 @@ void AgentLink::inspect_late(uint32_t number, int rank, uint32_t late_microsecon
   impl_->put(InspectLate{number, rank, late_microseconds});
 }
 
-void AgentLink::inspect(uint32_t number, InspectDetail detail, uint32_t longest_wait_microseconds) {
-  impl_->put(Inspect{number, static_cast<uint8_t>(detail), longest_wait_microseconds});
+void AgentLink::inspect(uint32_t number, InspectDetail detail) {
+  impl_->put(Inspect{number, static_cast<uint8_t>(detail)});
 }
+void AgentLink::show_longest_wait(uint32_t microseconds) { impl_->put(LongestWait{microseconds}); }
 void AgentLink::offer_stack_tool(const StackToolOffer& offer, PackageParts parts) {
   impl_->offer_stack_tool(offer, std::move(parts));
 }

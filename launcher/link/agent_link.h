@@ -129,7 +129,9 @@ class AgentLink {
   void end_rank(int rank, double grace_seconds);
   void consumed(int rank, OutputStream stream, size_t size);
   // Asks for the state of the ranks. on_inspected with that number follows.
-  void inspect(uint32_t number, InspectDetail detail, uint32_t longest_wait_microseconds = 0);
+  void inspect(uint32_t number, InspectDetail detail);
+  // As LongestWait.
+  void show_longest_wait(uint32_t microseconds);
   // Asks where a rank is while others wait for it, as InspectLate. The same follows.
   void inspect_late(uint32_t number, int rank, uint32_t late_microseconds);
   // The agent may use this py-spy for such questions; `parts` is called once if its host has no copy.

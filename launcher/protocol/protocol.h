@@ -157,9 +157,7 @@ struct Inspect {
   static constexpr MessageType kType{22, "a question where ranks are", Sender::kLauncher};
   uint32_t number = 0;  // names the question in the answer
   uint8_t detail = 0;   // an InspectDetail
-  // kSteps: the longest wait of any rank in a step, in the median of the last steps, for StepLog; 0: unknown.
-  uint32_t longest_wait_microseconds = 0;
-  static auto fields(auto& m) { return std::tie(m.number, m.detail, m.longest_wait_microseconds); }
+  static auto fields(auto& m) { return std::tie(m.number, m.detail); }
 };
 // Describe where a late rank is while others wait for it, as kPlaces. Answered by Inspected, with no place where none can
 // be read in time.
@@ -169,6 +167,12 @@ struct InspectLate {
   int32_t rank = 0;
   uint32_t late_microseconds = 0;  // in a step
   static auto fields(auto& m) { return std::tie(m.number, m.rank, m.late_microseconds); }
+};
+// How long the rank of the job that waits longest waits in a step, in the median of the last steps. For StepLog.
+struct LongestWait {
+  static constexpr MessageType kType{71, "the longest wait of ranks", Sender::kLauncher};
+  uint32_t microseconds = 0;  // 0: unknown
+  static auto fields(auto& m) { return std::tie(m.microseconds); }
 };
 // The launcher has this py-spy for hosts without one. Sent before the first Inspect that may need it.
 struct StackToolOffer {
@@ -445,7 +449,7 @@ using Message =
                  OpenSession, Reattach, Resume, Resumed, EndRank, Leaving, RankLoadedMpi,
                  PackageWanted, EnvironmentWanted, EnvironmentOffer, EnvironmentFilesWanted,
                  StackToolOffer, StackToolWanted, EnvironmentSource, EnvironmentDigests,
-                 EnvironmentChunk, EnvironmentChunksWanted, InspectLate>;
+                 EnvironmentChunk, EnvironmentChunksWanted, InspectLate, LongestWait>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.

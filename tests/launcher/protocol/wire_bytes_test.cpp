@@ -104,7 +104,9 @@ std::vector<Message> messages() {
           EnvironmentChunksWanted{1ull << 40, "why"},
           StackToolOffer{{"0123", "1.2.3", "x86_64", "2.34", "3.4.30", 1ull << 23, ""},
                          "/usr/bin/py-spy"},
-          StackToolWanted{}};
+          StackToolWanted{},
+          InspectLate{3, 4, 50'000},
+          LongestWait{1'000'000}};
 }
 
 // The beginning of the SHA-256 of each message, by its kind.
@@ -125,7 +127,8 @@ const std::map<int, std::string> kDigests = {
     {40, "d4ad0e9e1a593a39"}, {41, "7c186033295a1138"}, {42, "7df5eb47e168ad8a"},
     {43, "51495f332f947a0a"}, {44, "9aa2f9c5a6c477b6"}, {45, "952f523ffe271350"},
     {46, "3021701d3df1dd18"}, {47, "e7dc0affd4b7e666"}, {48, "90eef23087b1aac1"},
-    {60, "4a2a7b898f79e4e4"}, {61, "360b2e7116fd877c"},
+    {60, "4a2a7b898f79e4e4"}, {61, "360b2e7116fd877c"}, {70, "c46ccdb3717edcb3"},
+    {71, "2b99f639f6852a96"},
 };
 
 }  // namespace

@@ -47,21 +47,21 @@ TEST_CASE("a cause explains a third of the lateness, and is not that of all rank
   CHECK((cause({}).text == "the program itself" && !cause({}).is_of_host));
   CHECK(cause({.run_delay_microseconds = 100'000}).text == "the program itself");
   const StragglerCause delay = cause({.run_delay_microseconds = 400'000});
-  CHECK(
-      delay.text ==
-      "its threads wait for a processor for 8 ms of each step (run delay): other processes use the "
-      "host");
+  CHECK(delay.text ==
+        "its threads wait for a processor for 9.6 ms of each step (run delay): other processes use "
+        "the "
+        "host");
   CHECK(delay.is_of_host);
   CHECK(cause({.throttled_microseconds = 450'000}).text ==
-        "a CPU quota stops its cgroup for 9 ms of each step");
+        "a CPU quota stops its cgroup for 11 ms of each step");
   CHECK(cause({.steal_microseconds = 2'000'000}).text ==
         "the hypervisor takes 10 % of the host's processors (steal)");
   CHECK(cause({.major_faults = 400}).text ==
-        "8 page faults in each step read from storage (major faults)");
+        "10 page faults in each step read from storage (major faults)");
   CHECK(cause({.major_faults = 400, .swapped_in = 800}).text ==
-        "8 page faults in each step read from swap: the host has too little memory");
+        "10 page faults in each step read from swap: the host has too little memory");
   CHECK(cause({.retransmits = 60}).text ==
-        "its host sends 60 TCP segments again in 50 steps "
+        "its host sends 60 TCP segments again in 42 steps "
         "(retransmits)");
   CHECK(cause({}, 4).text ==
         "its process waits for storage or a network file system, in 4 of 5 looks "
