@@ -174,7 +174,8 @@ void Inspections::choose(Inquiry& inquiry, size_t index) {
 void Inspections::advance_all() {
   for (auto at = inquiries_.begin(); at != inquiries_.end();) {
     Inquiry& inquiry = **at;
-    if (inquiry.start_at.is_never() || inquiry.start_at.passed()) advance(inquiry);
+    if (inquiry.start_at.passed()) inquiry.start_at = Deadline::never();
+    if (inquiry.start_at.is_never()) advance(inquiry);
     const bool is_over =
         std::ranges::all_of(inquiry.samples, [](const Sample& each) { return each.is_over; });
     if (is_over && inquiry.detail() == InspectDetail::kPlaces)
@@ -349,7 +350,7 @@ Deadline Inspections::deadline() const {
   };
   for (const auto& inquiry : inquiries_) {
     consider(inquiry->deadline);
-    if (!inquiry->start_at.passed()) consider(inquiry->start_at);
+    consider(inquiry->start_at);
     for (const Sample& sample : inquiry->samples) consider(sample.deadline);
   }
   return next;
