@@ -581,7 +581,10 @@ std::string JobOutput::take_bars(Channel& from, const std::string& lines, std::s
     end += rest.substr(end).starts_with("\r\n") ? 2 : 1;
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(end);
-    if (!is_bar || !is_movable_bar(line.substr(0, line.size() - 1))) {
+    if (is_first && line == "\n" && area_.has_bar(key)) {
+      // It came after the '\r' before it: both end one line.
+      others += cat(area_.take_bar(key), "\n");
+    } else if (!is_bar || !is_movable_bar(line.substr(0, line.size() - 1))) {
       area_.take_bar(key);  // this line replaces it
       others += line;
     } else if (is_first && from.shown > 0) {
