@@ -587,10 +587,8 @@ std::string JobOutput::take_bars(Channel& from, const std::string& lines, std::s
     } else if (!is_bar || !is_movable_bar(line.substr(0, line.size() - 1))) {
       area_.take_bar(key);  // this line replaces it
       others += line;
-    } else if (is_first && from.shown > 0) {
-      // Its beginning stands on the terminal as a line of its own.
-      others += cat(line.substr(0, line.size() - 1), "\n");
     } else {
+      if (is_first && from.shown > 0) take_back(from, prefix.size() + from.shown);
       area_.set_bar(key, line.substr(0, line.size() - 1));
     }
     is_first = false;
@@ -601,6 +599,15 @@ std::string JobOutput::take_bars(Channel& from, const std::string& lines, std::s
     area_.set_bar(key, cat(prefix, held));
   if (others.empty()) draw_area();
   return others;
+}
+
+// Removes the beginning of a bar from the terminal, where it was shown like a question.
+void JobOutput::take_back(Channel& from, size_t width) {
+  if (asking_ == &from) asking_ = nullptr;
+  from.shown = 0;
+  if (open_line_ != &from) return;  // another line has ended it
+  open_line_ = nullptr;
+  sink(open_stream_).write(width < terminal_width(STDERR_FILENO) ? "\r\x1b[K" : "\n");
 }
 
 // The bar is written once, as it was last.

@@ -130,6 +130,8 @@ class JobOutput {
   void show_soon(Channel& from, OutputStream stream);
   // The lines without progress bars, which the area shows.
   std::string take_bars(Channel& from, const std::string& lines, std::string_view prefix);
+  // `width`: bytes of the begun line, which are at least its columns.
+  void take_back(Channel& from, size_t width);
   void end_bar(Channel& from, OutputStream stream);
   static bool is_in_foreground();
   // Writes what the area shows now, at most four times a second, unless something stands in its way.
