@@ -320,7 +320,10 @@ void JobOutput::show_soon(Channel& from, OutputStream stream) {
     from.is_waiting = false;
     const std::string& held = from.tagger.held();
     if (held.size() <= from.shown || is_held_back(from, stream)) return;
-    if (area_.has_bar(from.key)) return;  // it shows the text
+    if (area_.has_bar(from.key)) {
+      if (is_movable_bar(held)) return;  // the bar shows the text
+      end_bar(from, stream);
+    }
     make_way();
     const bool goes_on = open_line_ == &from;
     if (!goes_on) end_open_line();
