@@ -719,6 +719,7 @@ void JobLaunch::start() {
     const auto wait = waits_.of(number);
     return wait ? wait->missing : std::vector<int>();
   });
+  inspector_.on_remark([this](std::string_view sentence) { output_->print(sentence); });
   inspector_.open(*policy_);
   write_metrics();
   serve_metrics();
@@ -726,7 +727,9 @@ void JobLaunch::start() {
   loop_watch_.emplace(
       loop_.get_executor(), host_jobs_.lease_seconds(),
       // On a thread of its own.
-      [](const std::string& sentence) { std::fputs(line_of(sentence).c_str(), stderr); });
+      [area = output_->area_on_terminal()](const std::string& sentence) {
+        std::fputs(cat(area->interrupt(), line_of(sentence)).c_str(), stderr);
+      });
   if (const double seconds = options_.settings.end.timeout.value_or(0); seconds > 0) {
     timeout_.expires_at(
         (history_ != nullptr ? history_->began : Clock::now()) +

@@ -214,7 +214,7 @@ net::Task<std::string> JobInspector::metrics(MetricsLevel level) {
   metrics_.take(co_await inspection_.run(InspectDetail::kMetrics, kMetricsTime));
   const JobStates states = job_states();
   const std::string sentence = metrics_.about_unread(hosts_, states);
-  if (!sentence.empty()) print_message(sentence);
+  if (!sentence.empty() && remark_) remark_(sentence);
   co_return metrics_.text(hosts_, states, level) +
       metrics_.waits_text(hosts_, states, waits_ ? waits_() : std::vector<RankWaits>(), level);
 }

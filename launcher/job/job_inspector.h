@@ -51,6 +51,10 @@ class JobInspector {
   void on_init_wait(std::function<std::vector<int>(int number)> callback) {
     init_wait_ = std::move(callback);
   }
+  // Prints a sentence for the user.
+  void on_remark(std::function<void(std::string_view sentence)> callback) {
+    remark_ = std::move(callback);
+  }
   // The rank that the others wait for most, if there is one.
   void on_slowest(std::function<std::optional<SlowestRank>()> callback) {
     slowest_ = std::move(callback);
@@ -104,6 +108,7 @@ class JobInspector {
   net::Notification looked_;
   bool is_looking_ = false;
   std::function<std::vector<int>(int number)> init_wait_;
+  std::function<void(std::string_view sentence)> remark_;
   std::function<std::optional<SlowestRank>()> slowest_;
   std::function<std::vector<RankWaits>()> waits_;
   std::function<uint32_t()> longest_wait_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <iterator>
 #include <thread>
@@ -112,7 +113,11 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, 
   for (int rank = 0; rank < size_; ++rank) open_channels(rank);
   // A stalled standard error does not matter to other threads.
   log::set_writer([this, thread = std::this_thread::get_id()](std::string_view line) {
-    if (std::this_thread::get_id() != thread) return false;
+    if (std::this_thread::get_id() != thread) {
+      if (const std::string erased = area_state_->interrupt(); !erased.empty())
+        std::fputs(erased.c_str(), stderr);
+      return false;
+    }
     begin_line();
     stderr_.write(line);
     copy_to_log(-1, OutputStream::kStderr, line);
@@ -529,15 +534,23 @@ void JobOutput::draw_area() {
   }
   // A terminal that takes no output gets the newest state afterwards.
   if (stdout_.is_stalled() || stderr_.is_stalled() || !is_in_foreground()) return;
+  if (area_state_->was_interrupted()) area_.forget();
   const std::string bytes = area_.show(terminal_width(STDERR_FILENO));
   if (bytes.empty()) return;
+  area_state_->set_shown(true);
   area_drawn_ = Clock::now();
   stderr_.write(bytes);
 }
 
+std::string JobOutput::erase_area(size_t below) {
+  if (area_state_->was_interrupted()) area_.forget();
+  area_state_->set_shown(false);
+  return area_.erase(below);
+}
+
 void JobOutput::make_way(size_t below) {
   if (!has_area_) return;
-  const std::string bytes = area_.erase(below);
+  const std::string bytes = erase_area(below);
   if (!bytes.empty()) stderr_.write(bytes);
   // The caller writes first.
   if (area_.is_empty() || area_waits_) return;
@@ -551,7 +564,7 @@ void JobOutput::make_way(size_t below) {
 }
 
 void JobOutput::withdraw_status() {
-  const std::string bytes = area_.erase();
+  const std::string bytes = erase_area();
   if (!bytes.empty()) stderr_.write(bytes);
 }
 

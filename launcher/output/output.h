@@ -76,6 +76,8 @@ class JobOutput {
   void end_typed_line();
   // The line below the output, on a terminal whose foreground is the launcher; empty: none.
   void show_status(std::string_view line);
+  // For another thread that writes to the terminal while the loop is blocked.
+  std::shared_ptr<AreaOnTerminal> area_on_terminal() const { return area_state_; }
   // Whether there is such a terminal.
   bool has_area() const { return has_area_; }
   // Whether the launcher is in its foreground, too.
@@ -134,6 +136,8 @@ class JobOutput {
   void take_back(Channel& from, size_t width);
   void end_bar(Channel& from, OutputStream stream);
   static bool is_in_foreground();
+  // Returns the bytes that erase the area, unless another thread has written behind it.
+  std::string erase_area(size_t below = 0);
   // Writes what the area shows now, at most four times a second, unless something stands in its way.
   void draw_area();
   // Erases it before something else is written, and draws it again soon.
@@ -191,6 +195,7 @@ class JobOutput {
   std::deque<Release> held_;  // until fewer bytes wait
   const bool has_area_;       // both streams are one terminal
   StatusArea area_;
+  const std::shared_ptr<AreaOnTerminal> area_state_ = std::make_shared<AreaOnTerminal>();
   net::asio::steady_timer area_timer_;
   bool area_waits_ = false;  // for its timer
   Clock::time_point area_drawn_{};

@@ -2,6 +2,7 @@
 // shows and erases them, and knows what the terminal shows. JobOutput owns one. Pure.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <map>
 #include <string>
@@ -33,6 +34,8 @@ class StatusArea {
   // The bytes that erase it, and leave the cursor where the next line of output begins. `below`: lines that the user has
   // ended below it.
   std::string erase(size_t below = 0);
+  // The terminal has other lines below it: they stay.
+  void forget() { rows_ = 0; }
 
  private:
   std::string line_;
@@ -40,6 +43,22 @@ class StatusArea {
   std::string shown_;
   size_t rows_ = 0;     // that the terminal shows
   size_t columns_ = 0;  // of the terminal then
+};
+
+// Whether the terminal shows the area, for threads that write to the terminal without its owner.
+class AreaOnTerminal {
+ public:
+  void set_shown(bool is_shown) { state_ = is_shown ? State::kShown : State::kErased; }
+  // Another thread is about to write. Returns the bytes that erase the last row of the area.
+  std::string interrupt() {
+    State shown = State::kShown;
+    return state_.compare_exchange_strong(shown, State::kInterrupted) ? "\r\x1b[K" : "";
+  }
+  bool was_interrupted() const { return state_ == State::kInterrupted; }
+
+ private:
+  enum class State { kErased, kShown, kInterrupted };
+  std::atomic<State> state_ = State::kErased;
 };
 
 // Whether a text that ends in '\r' can be moved to another line: it has no control characters but colors and the
