@@ -174,8 +174,9 @@ StatusLine::State JobInspector::known_progress() const {
     const RankMetrics* const metrics = metrics_.rank(rank.number());
     if (metrics == nullptr) continue;
     if (metrics->activity == RankActivity::kRuns && !rank.is_over()) ++state.job.up;
-    state.steps = std::max(state.steps, metrics->counts.steps);
-    state.bytes += metrics->counts.bytes;
+    state.counts.steps = std::max(state.counts.steps, metrics->counts.steps);
+    state.counts.bytes += metrics->counts.bytes;
+    ++state.counts.ranks;
     if (slowest && slowest->rank == number)
       state.job.slowest = {number, rank.host().name(), slowest->late_seconds};
   }

@@ -19,7 +19,7 @@ class StatusLine {
  public:
   struct State {
     JobProgress job{};  // without rates
-    uint64_t steps = 0, bytes = 0;
+    ProgressRates::Counts counts{};
   };
   // Describes the start of the ranks; empty: the job has begun.
   using Start = std::function<std::string(size_t columns)>;

@@ -10,21 +10,22 @@ constexpr std::chrono::seconds kWindow{10};
 
 }  // namespace
 
-void ProgressRates::add(Clock::time_point now, uint64_t steps, uint64_t bytes) {
-  if (!looks_.empty() && (steps < looks_.back().steps || bytes < looks_.back().bytes))
+void ProgressRates::add(Clock::time_point now, const Counts& counts) {
+  const Counts last = looks_.empty() ? counts : looks_.back().counts;
+  if (counts.steps < last.steps || counts.bytes < last.bytes || counts.ranks != last.ranks)
     looks_.clear();
-  looks_.push_back({now, steps, bytes});
+  looks_.push_back({now, counts});
   while (looks_.size() > 2 && now - looks_[1].time >= kWindow) looks_.pop_front();
 }
 
-std::optional<double> ProgressRates::rate(uint64_t Look::*count) const {
-  if (looks_.size() < 2 || looks_.back().*count == 0) return {};
+std::optional<double> ProgressRates::rate(uint64_t Counts::*count) const {
+  if (looks_.size() < 2 || looks_.back().counts.*count == 0) return {};
   const std::chrono::duration<double> time = looks_.back().time - looks_.front().time;
   if (time.count() <= 0) return {};
-  return static_cast<double>(looks_.back().*count - looks_.front().*count) / time.count();
+  return static_cast<double>(looks_.back().counts.*count - looks_.front().counts.*count) / time.count();
 }
 
-std::optional<double> ProgressRates::steps_per_second() const { return rate(&Look::steps); }
-std::optional<double> ProgressRates::bytes_per_second() const { return rate(&Look::bytes); }
+std::optional<double> ProgressRates::steps_per_second() const { return rate(&Counts::steps); }
+std::optional<double> ProgressRates::bytes_per_second() const { return rate(&Counts::bytes); }
 
 }  // namespace hvd::launcher

@@ -12,8 +12,13 @@ namespace hvd::launcher {
 
 class ProgressRates {
  public:
-  // `steps`: of the rank with the most; `bytes`: of all ranks together. Counts that fall begin anew: the ranks did.
-  void add(Clock::time_point now, uint64_t steps, uint64_t bytes);
+  struct Counts {
+    uint64_t steps = 0;  // of the rank with the most
+    uint64_t bytes = 0;  // of all ranks together
+    int64_t ranks = 0;   // that have counts: those of a host that does not answer are missing
+  };
+  // Rates begin anew with other ranks, and with counts that fall: the ranks did.
+  void add(Clock::time_point now, const Counts& counts);
   void clear() { looks_.clear(); }
 
   // Over the last seconds, or nothing where that is not known, as before the first step.
@@ -23,9 +28,9 @@ class ProgressRates {
  private:
   struct Look {
     Clock::time_point time;
-    uint64_t steps, bytes;
+    Counts counts;
   };
-  std::optional<double> rate(uint64_t Look::*count) const;
+  std::optional<double> rate(uint64_t Counts::*count) const;
 
   std::deque<Look> looks_;
 };

@@ -15,11 +15,12 @@ double share(double before, double now, double seconds) {
 void JobRates::add(const JobView& job, Clock::time_point now) {
   const auto before = std::exchange(last_, {});
   const auto rates = std::exchange(rates_, {});
-  uint64_t steps = 0, bytes = 0;
+  ProgressRates::Counts counts;
   for (const HostView& host : job.hosts) {
     for (const RankView& rank : host.ranks) {
-      steps = std::max(steps, rank.steps.value_or(0));
-      bytes += rank.bytes.value_or(0);
+      counts.steps = std::max(counts.steps, rank.steps.value_or(0));
+      counts.bytes += rank.bytes.value_or(0);
+      counts.ranks += rank.bytes ? 1 : 0;
       const int key = key_of(rank);
       last_[key] = {rank.pid, rank.seconds, rank.cpu_seconds, rank.run_delay_seconds};
       const auto last = before.find(key);
@@ -33,7 +34,7 @@ void JobRates::add(const JobView& job, Clock::time_point now) {
         rates_.insert(*known);
     }
   }
-  job_.add(now, steps, bytes);
+  job_.add(now, counts);
 }
 
 RankRates JobRates::of(const RankView& rank) const {

@@ -64,15 +64,30 @@ TEST_CASE("rates are those of the last seconds, and begin anew with the counts")
   using std::chrono::seconds;
   ProgressRates rates;
   const auto now = Clock::now();
-  rates.add(now, 0, 0);
+  rates.add(now, {.ranks = 4});
   CHECK_FALSE(rates.steps_per_second());
-  rates.add(now + seconds(2), 10, 4000);
+  rates.add(now + seconds(2), {10, 4000, 4});
   CHECK(rates.steps_per_second() == 5);
   CHECK(rates.bytes_per_second() == 2000);
-  for (int i = 4; i < 40; i += 2) rates.add(now + seconds(i), 10, 4000);
+  for (int i = 4; i < 40; i += 2) rates.add(now + seconds(i), {10, 4000, 4});
   CHECK(rates.steps_per_second() == 0);
-  rates.add(now + seconds(40), 3, 0);
+  rates.add(now + seconds(40), {3, 0, 4});
   CHECK_FALSE(rates.steps_per_second());
+}
+
+TEST_CASE("a host that does not answer once changes no rate afterwards") {
+  using std::chrono::seconds;
+  ProgressRates rates;
+  const auto now = Clock::now();
+  rates.add(now, {10, 4000, 4});
+  rates.add(now + seconds(1), {20, 8000, 4});
+  CHECK(rates.bytes_per_second() == 4000);
+  rates.add(now + seconds(2), {30, 6000, 2});
+  CHECK_FALSE(rates.bytes_per_second());
+  rates.add(now + seconds(3), {40, 16000, 4});
+  CHECK_FALSE(rates.bytes_per_second());
+  rates.add(now + seconds(4), {50, 20000, 4});
+  CHECK(rates.bytes_per_second() == 4000);
 }
 
 }  // namespace hvd::launcher
