@@ -195,7 +195,10 @@ struct JobLaunch::HostEvents : AgentEvents {
     if (job.hang_watch_) job.hang_watch_->has_written(rank);
     job.output_->write(rank, stream, bytes);
   }
-  void on_output_end(int rank, OutputStream stream) override { job.output_->end(rank, stream); }
+  void on_output_end(int rank, OutputStream stream) override {
+    if (job.status_line_) job.status_line_->has_written();
+    job.output_->end(rank, stream);
+  }
   void on_inspected(uint32_t number, const std::string& text) override {
     job.inspector_.on_inspected(host, number, text);
   }
@@ -585,8 +588,10 @@ void JobLaunch::start_input() {
   if (readers.empty()) return;
   input_ = std::make_unique<StandardInput>(
       loop_.get_executor(), STDIN_FILENO, readers, [this](int rank, ByteView bytes) {
-        if (as_text(bytes).ends_with('\n') && ::isatty(STDIN_FILENO) == 1)
+        if (as_text(bytes).ends_with('\n') && ::isatty(STDIN_FILENO) == 1) {
           output_->line_was_typed();
+          if (status_line_) status_line_->changed();
+        }
         hosts_.rank(rank).host().link()->give_input(rank, bytes);
       });
   input_->start();

@@ -80,8 +80,10 @@ class JobOutput {
   std::shared_ptr<AreaOnTerminal> area_on_terminal() const { return area_state_; }
   // Whether there is such a terminal.
   bool has_area() const { return has_area_; }
-  // Whether the launcher is in its foreground, too.
-  bool has_status() const { return has_area_ && is_in_foreground(); }
+  // Whether the launcher is in its foreground, too, and nothing stands where the line would be.
+  bool has_status() const {
+    return has_area_ && asking_ == nullptr && !has_raw_bar_ && is_in_foreground();
+  }
   // The launcher stops, and another program gets the terminal.
   void withdraw_status();
   // The last lines that a rank wrote to its standard error (rank_errors.h says which), as they were
