@@ -119,7 +119,7 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, 
       return false;
     }
     begin_line();
-    stderr_.write(line);
+    sink(OutputStream::kStderr).write(line);
     copy_to_log(-1, OutputStream::kStderr, line);
     return true;
   });
@@ -347,7 +347,7 @@ void JobOutput::end_open_line() {
 void JobOutput::end_typed_line() {
   if (style_.format != LineFormat::kText || ::isatty(STDERR_FILENO) != 1) return;
   if (area_.is_shown()) return make_way();  // it stands behind the line
-  stderr_.write("\n");
+  sink(OutputStream::kStderr).write("\n");
 }
 
 void JobOutput::line_was_typed() {
@@ -539,7 +539,7 @@ void JobOutput::draw_area() {
   if (bytes.empty()) return;
   area_state_->set_shown(true);
   area_drawn_ = Clock::now();
-  stderr_.write(bytes);
+  sink(OutputStream::kStderr).write(bytes);
 }
 
 std::string JobOutput::erase_area(size_t below) {
@@ -551,7 +551,7 @@ std::string JobOutput::erase_area(size_t below) {
 void JobOutput::make_way(size_t below) {
   if (!has_area_) return;
   const std::string bytes = erase_area(below);
-  if (!bytes.empty()) stderr_.write(bytes);
+  if (!bytes.empty()) sink(OutputStream::kStderr).write(bytes);
   // The caller writes first.
   if (area_.is_empty() || area_waits_) return;
   area_waits_ = true;
@@ -565,7 +565,7 @@ void JobOutput::make_way(size_t below) {
 
 void JobOutput::withdraw_status() {
   const std::string bytes = erase_area();
-  if (!bytes.empty()) stderr_.write(bytes);
+  if (!bytes.empty()) sink(OutputStream::kStderr).write(bytes);
 }
 
 void JobOutput::print(std::string_view sentence) {
@@ -574,7 +574,7 @@ void JobOutput::print(std::string_view sentence) {
   const std::string lines = style_.format == LineFormat::kText
                                 ? cat("horovodrun: ", sentence, "\n")
                                 : json_records("horovodrun", "", sentence);
-  stderr_.write(lines);
+  sink(OutputStream::kStderr).write(lines);
   copy_to_log(-1, OutputStream::kStderr, lines);
 }
 
@@ -645,7 +645,7 @@ bool JobOutput::is_held_back(const Channel& from, OutputStream stream) const {
 net::Task<void> JobOutput::drain() {
   area_.set_line("");
   make_way();
-  if (const std::string bars = area_.take_bars(); !bars.empty()) stdout_.write(bars);
+  if (const std::string bars = area_.take_bars(); !bars.empty()) sink(OutputStream::kStdout).write(bars);
   settle_tracebacks(true);
   for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
     if (folding(stream)) unfold(stream, true);

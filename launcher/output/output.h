@@ -126,7 +126,10 @@ class JobOutput {
   // `waits`: until they are open. Else errors are said later.
   Status open_files(int rank, bool waits);
   Channel& channel(int rank, OutputStream stream);
-  Sink& sink(OutputStream stream) { return stream == OutputStream::kStdout ? stdout_ : stderr_; }
+  // One for both streams that are one terminal: what erases the area must not overtake output.
+  Sink& sink(OutputStream stream) {
+    return has_area_ || stream == OutputStream::kStdout ? stdout_ : stderr_;
+  }
   // Everywhere but to the user: the lines that these bytes, or the end, have made whole.
   void keep(int rank, OutputStream stream, std::string_view lines, ByteView bytes);
   void show(Channel& from, OutputStream stream, std::string_view prefix, std::string_view lines,
