@@ -325,6 +325,7 @@ void JobOutput::show_soon(Channel& from, OutputStream stream) {
     from.is_waiting = false;
     const std::string& held = from.tagger.held();
     if (held.size() <= from.shown || is_held_back(from, stream)) return;
+    if (has_area_ && from.shown == 0 && is_cleared_bar(held)) return;
     if (area_.has_bar(from.key)) {
       if (is_movable_bar(held)) return;  // the bar shows the text
       end_bar(from, stream);
@@ -361,6 +362,8 @@ void JobOutput::end(int rank, OutputStream stream) {
   std::string lines;
   stamp(from);
   const std::string prefix = from.tagger.prefix();
+  // What clears a bar is no line.
+  const bool is_cleared = has_area_ && from.shown == 0 && is_cleared_bar(from.tagger.held());
   if (from.tagger.held().empty()) end_bar(from, stream);
   area_.take_bar(from.key);  // the last line replaces it
   from.tagger.finish(lines);
@@ -369,7 +372,7 @@ void JobOutput::end(int rank, OutputStream stream) {
     if (!lines.empty()) fold(rank, stream, {});
   } else if (from.is_shown) {
     lines = pass(rank, stream, std::move(lines), from.shown > 0);
-    if (!lines.empty()) show(from, stream, prefix, lines);
+    if (!lines.empty() && !is_cleared) show(from, stream, prefix, lines);
   }
   if (asking_ == &from) asking_ = nullptr;
   if (from.file) from.file->end();
@@ -591,6 +594,7 @@ std::string JobOutput::take_bars(Channel& from, const std::string& lines, std::s
   std::string others;
   std::string_view rest = lines;
   bool is_first = true;
+  bool begins_bar = false;  // the last line is a lone '\r'
   while (!rest.empty()) {
     size_t end = rest.find_first_of("\r\n");
     const bool is_bar = rest[end] == '\r' && !rest.substr(end).starts_with("\r\n");
@@ -605,16 +609,25 @@ std::string JobOutput::take_bars(Channel& from, const std::string& lines, std::s
       others += line;
     } else {
       if (is_first && from.shown > 0) take_back(from, prefix.size() + from.shown);
-      area_.set_bar(key, line.substr(0, line.size() - 1));
+      set_bar(from, prefix, line.substr(0, line.size() - 1));
     }
+    begins_bar = is_bar && line.size() == prefix.size() + 1;
     is_first = false;
   }
   // The text behind the '\r' of a bar is its next state, unless a newline comes.
   const std::string& held = from.tagger.held();
-  if (area_.has_bar(key) && !held.empty() && is_movable_bar(held))
-    area_.set_bar(key, cat(prefix, held));
+  if ((area_.has_bar(key) || begins_bar) && !held.empty() && is_movable_bar(held))
+    set_bar(from, prefix, cat(prefix, held));
   if (others.empty()) draw_area();
   return others;
+}
+
+void JobOutput::set_bar(Channel& from, std::string_view prefix, std::string_view text) {
+  const std::string_view rest = text.substr(text.starts_with(prefix) ? prefix.size() : 0);
+  if (is_cleared_bar(rest))
+    area_.take_bar(from.key);
+  else
+    area_.set_bar(from.key, text);
 }
 
 // Removes the beginning of a bar from the terminal, where it was shown like a question.

@@ -137,6 +137,8 @@ class JobOutput {
   void show_soon(Channel& from, OutputStream stream);
   // The lines without progress bars, which the area shows.
   std::string take_bars(Channel& from, const std::string& lines, std::string_view prefix);
+  // `text`: with the prefix.
+  void set_bar(Channel& from, std::string_view prefix, std::string_view text);
   // `width`: bytes of the begun line, which are at least its columns.
   void take_back(Channel& from, size_t width);
   void end_bar(Channel& from, OutputStream stream);

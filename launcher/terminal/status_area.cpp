@@ -62,4 +62,15 @@ bool is_movable_bar(std::string_view text) {
   return true;
 }
 
+bool is_cleared_bar(std::string_view text) {
+  if (!is_movable_bar(text)) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b')
+      i = text.find_first_of("mK", i);
+    else if (text[i] != ' ')
+      return false;
+  }
+  return true;
+}
+
 }  // namespace hvd::launcher

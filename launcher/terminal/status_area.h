@@ -64,5 +64,7 @@ class AreaOnTerminal {
 // Whether a text that ends in '\r' can be moved to another line: it has no control characters but colors and the
 // sequence that erases the rest of its line.
 bool is_movable_bar(std::string_view text);
+// Whether a text, without its prefix, is how a program clears its bar: spaces, colors and sequences that erase.
+bool is_cleared_bar(std::string_view text);
 
 }  // namespace hvd::launcher

@@ -42,6 +42,11 @@ TEST_CASE("a bar that moves the cursor stays where its rank writes it") {
     CHECK_FALSE(is_movable_bar(text));
 }
 
+TEST_CASE("spaces and sequences that erase clear a bar") {
+  for (const char* text : {"", "      ", "\x1b[K", "\x1b[0m  \x1b[2K"}) CHECK(is_cleared_bar(text));
+  for (const char* text : {"50%", " \x1b[Kx", "\x1b[A", "\x1b"}) CHECK_FALSE(is_cleared_bar(text));
+}
+
 TEST_CASE("colors take no columns") {
   CHECK(cut_colored("\x1b[36m[0]\x1b[0m50%\x1b[K", 4) == "\x1b[36m[0]\x1b[0m5\x1b[0m");
   CHECK(cut_colored("abc", 2) == "ab");
