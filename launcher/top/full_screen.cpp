@@ -66,11 +66,12 @@ void FullScreen::leave() {
 
 void FullScreen::show(std::string_view lines) {
   std::string bytes = "\x1b[H";
+  // Erased before its text: behind a line that fills the row, the cursor is still on its last character.
   while (!lines.empty()) {
-    bytes += cat(take_line(lines), "\x1b[K");
-    if (!lines.empty()) bytes += "\r\n";
+    const std::string_view line = take_line(lines);
+    bytes += lines.empty() ? cat("\x1b[J", line) : cat("\x1b[K", line, "\r\n");
   }
-  write_to_screen(bytes + "\x1b[J");
+  write_to_screen(bytes);
 }
 
 ScreenSize screen_size() {

@@ -211,18 +211,19 @@ class Top {
     const int ready = ::poll(entries.data(), entries.size(), Deadline::at(next).poll_timeout());
     if (ready < 0 && errno != EINTR) is_over_ = true;
     if (ready > 0 && entries[1].revents != 0) take_signals();
-    if (ready > 0 && entries[0].revents != 0) take_input();
+    if (ready > 0 && entries[0].revents != 0) take_input(entries[0].revents);
     if (ready > 0 && entries[2].revents != 0) take_answer();
     if (Clock::now() >= questions_.next()) questions_.ask();
     if (questions_.has_ended()) is_over_ = true;
     if (!is_over_) draw();
   }
 
-  void take_input() {
+  void take_input(short events) {
     std::array<char, 256> keys;
     const ssize_t size = ::read(STDIN_FILENO, keys.data(), keys.size());
-    // The terminal is gone.
-    if (size == 0 || (size < 0 && errno != EINTR && errno != EAGAIN)) is_over_ = true;
+    // The terminal is gone. A flush may have taken keys that poll() has seen.
+    const bool is_gone = size == 0 && (events & (POLLHUP | POLLERR)) != 0;
+    if (is_gone || (size < 0 && errno != EINTR && errno != EAGAIN)) is_over_ = true;
     if (size <= 0) return;
     const std::string_view text(keys.data(), static_cast<size_t>(size));
     if (!take_keys(choice_, text, screen_size().rows)) is_over_ = true;
