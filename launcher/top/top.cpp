@@ -241,13 +241,23 @@ class Top {
     rates_.add(*job_, Clock::now());
   }
 
+  // By SIGTSTP, which the system ignores where no shell could continue the command, as under `ssh -t`.
+  static void stop_here() {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTSTP);
+    ::raise(SIGTSTP);
+    ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
+    ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  }
+
   void take_signals() {
     signalfd_siginfo info{};
     while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
       const int number = static_cast<int>(info.ssi_signo);
       if (number == SIGTSTP) {
         screen_->leave();
-        ::kill(::getpid(), SIGSTOP);
+        stop_here();
         screen_->enter();
       } else if (number == SIGINT) {
         is_over_ = true;
