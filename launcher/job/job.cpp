@@ -178,9 +178,9 @@ class JobLaunch : private PolicyLaunch {
   std::optional<HostShutdown> shutdown_;  // once the ranks are about to start
   std::shared_ptr<MetricsFile> metrics_file_;
   std::shared_ptr<MetricsServer> metrics_server_;
-  std::shared_ptr<StartWatch> start_watch_;  // once all ranks run
-  std::shared_ptr<StatusLine> status_line_;  // the same
-  std::shared_ptr<HangWatch> hang_watch_;    // the same
+  std::shared_ptr<StartWatch> start_watch_;          // once all ranks run
+  std::shared_ptr<StatusLine> status_line_;          // the same
+  std::shared_ptr<HangWatch> hang_watch_;            // the same
   std::shared_ptr<StragglerWatch> straggler_watch_;  // once a rank has called hvd.init()
   std::unique_ptr<JobPolicy> policy_ = std::make_unique<ConstantSize>();
 };
@@ -729,12 +729,11 @@ void JobLaunch::start() {
   write_metrics();
   serve_metrics();
   server_->show_launch([this] { return inspector_.states(); });
-  loop_watch_.emplace(
-      loop_.get_executor(), host_jobs_.lease_seconds(),
-      // On a thread of its own.
-      [area = output_->area_on_terminal()](const std::string& sentence) {
-        std::fputs(cat(area->interrupt(), line_of(sentence)).c_str(), stderr);
-      });
+  loop_watch_.emplace(loop_.get_executor(), host_jobs_.lease_seconds(),
+                      // On a thread of its own.
+                      [area = output_->area_on_terminal()](const std::string& sentence) {
+                        std::fputs(cat(area->interrupt(), line_of(sentence)).c_str(), stderr);
+                      });
   if (const double seconds = options_.settings.end.timeout.value_or(0); seconds > 0) {
     timeout_.expires_at(
         (history_ != nullptr ? history_->began : Clock::now()) +

@@ -538,7 +538,7 @@ void JobOutput::draw_area() {
   // A terminal that takes no output gets the newest state afterwards.
   if (stdout_.is_stalled() || stderr_.is_stalled() || !is_in_foreground()) return;
   if (area_state_->was_interrupted()) area_.forget();
-  const std::string bytes = area_.show(terminal_width(STDERR_FILENO));
+  const std::string bytes = area_.show(terminal_size(STDERR_FILENO));
   if (bytes.empty()) return;
   area_state_->set_shown(true);
   area_drawn_ = Clock::now();

@@ -32,7 +32,7 @@ net::Task<std::string> StatusLine::line() {
   rates_.add(Clock::now(), state.counts);
   state.job.steps_per_second = rates_.steps_per_second();
   state.job.bytes_per_second = rates_.bytes_per_second();
-  co_return job_line(state.job, columns - 1, is_utf8_locale());
+  co_return job_line(state.job, StatusArea::room(columns), is_utf8_locale());
 }
 
 net::Task<void> StatusLine::run(std::shared_ptr<StatusLine> self) {

@@ -22,7 +22,8 @@ std::optional<double> ProgressRates::rate(uint64_t Counts::*count) const {
   if (looks_.size() < 2 || looks_.back().counts.*count == 0) return {};
   const std::chrono::duration<double> time = looks_.back().time - looks_.front().time;
   if (time.count() <= 0) return {};
-  return static_cast<double>(looks_.back().counts.*count - looks_.front().counts.*count) / time.count();
+  return static_cast<double>(looks_.back().counts.*count - looks_.front().counts.*count) /
+         time.count();
 }
 
 std::optional<double> ProgressRates::steps_per_second() const { return rate(&Counts::steps); }

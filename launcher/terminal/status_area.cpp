@@ -22,25 +22,36 @@ std::string StatusArea::take_bars() {
   return lines;
 }
 
-std::string StatusArea::show(size_t columns) {
-  // A line that fills the last column may move the cursor to the next row.
-  const size_t room = columns > 1 ? columns - 1 : 1;
+size_t StatusArea::room(size_t columns) {
+  constexpr size_t kSpare = 3;
+  return columns > kSpare ? columns - kSpare : 1;
+}
+
+std::string StatusArea::show(TerminalSize size) {
+  const size_t room = StatusArea::room(size.columns);
+  const size_t most_rows = size.rows > 1 ? size.rows - 1 : 1;
   std::string lines;
   size_t rows = 0;
   const auto add = [&](std::string_view text) {
     lines += cat(rows++ == 0 ? "" : "\r\n", cut_colored(text, room), "\x1b[K");
   };
+  const size_t own = line_.empty() ? 0 : 1;
+  size_t most_bars = std::min(kMostBars, most_rows - std::min(most_rows, own));
+  // Their count has a row, too.
+  if (bars_.size() > most_bars && most_bars + own == most_rows && most_bars > 0) --most_bars;
   for (const auto& [key, text] : bars_) {
-    if (rows < kMostBars) add(text);
+    if (rows < most_bars) add(text);
   }
-  if (bars_.size() > kMostBars) add(cat("and ", bars_.size() - kMostBars, " more"));
-  if (!line_.empty()) add(line_);
-  if (rows_ > 0 && rows == rows_ && lines == shown_ && columns == columns_) return "";
+  if (bars_.size() > most_bars && rows + own < most_rows)
+    add(cat(rows > 0 ? "and " : "", bars_.size() - most_bars, rows > 0 ? " more" : " bars"));
+  if (own > 0) add(line_);
+  if (rows_ > 0 && rows == rows_ && lines == shown_ && size == size_) return "";
   std::string bytes = erase();
-  bytes += lines;
+  // Some characters are wider than one column: no row is wrapped.
+  if (rows > 0) bytes += cat("\x1b[?7l", lines, "\x1b[?7h");
   shown_ = std::move(lines);
   rows_ = rows;
-  columns_ = columns;
+  size_ = size;
   return bytes;
 }
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "launcher/terminal/terminal_width.h"
+
 namespace hvd::launcher {
 
 // More ranks with a progress bar are counted.
@@ -15,6 +17,9 @@ inline constexpr size_t kMostBars = 4;
 
 class StatusArea {
  public:
+  // The columns of a row. Behind a line that fills the last one, the cursor may be in the next row, as it may be behind
+  // the echo of ^C.
+  static size_t room(size_t columns);
   // Empty: no line.
   void set_line(std::string_view line) { line_ = line; }
   // `key`: of the stream that shows the bar; `text`: with the prefix, without its '\r'.
@@ -29,8 +34,8 @@ class StatusArea {
   bool is_empty() const { return line_.empty() && bars_.empty(); }
   // Whether the terminal shows it.
   bool is_shown() const { return rows_ > 0; }
-  // The bytes that replace what is shown, or an empty text if it is up to date.
-  std::string show(size_t columns);
+  // The bytes that replace what is shown, or an empty text if it is up to date. `size`: of the terminal.
+  std::string show(TerminalSize size);
   // The bytes that erase it, and leave the cursor where the next line of output begins. `below`: lines that the user has
   // ended below it.
   std::string erase(size_t below = 0);
@@ -41,8 +46,8 @@ class StatusArea {
   std::string line_;
   std::map<size_t, std::string> bars_;
   std::string shown_;
-  size_t rows_ = 0;     // that the terminal shows
-  size_t columns_ = 0;  // of the terminal then
+  size_t rows_ = 0;      // that the terminal shows
+  TerminalSize size_{};  // of the terminal then
 };
 
 // Whether the terminal shows the area, for threads that write to the terminal without its owner.

@@ -6,17 +6,17 @@
 #include "base/text.h"
 
 namespace hvd::launcher {
-namespace {
 
-constexpr size_t kUsual = 80;
-
-}  // namespace
-
-size_t terminal_width(int fd) {
+TerminalSize terminal_size(int fd) {
   winsize size{};
-  const bool is_known = ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return is_known ? size.ws_col : kUsual;
+  TerminalSize known;
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0) return known;
+  if (size.ws_col > 0) known.columns = size.ws_col;
+  if (size.ws_row > 0) known.rows = size.ws_row;
+  return known;
 }
+
+size_t terminal_width(int fd) { return terminal_size(fd).columns; }
 
 size_t text_width(int fd) {
   const auto columns = parse_int(environment_variable("COLUMNS").value_or(""));

@@ -4,21 +4,31 @@
 
 #include <chrono>
 
+#include "base/text.h"
 #include "launcher/terminal/launch_progress.h"
 #include "launcher/terminal/progress_rates.h"
 #include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 
+namespace {
+
+constexpr TerminalSize kSmall{.columns = 20};
+
+// Without the bytes around each drawing.
+std::string drawn(std::string_view lines) { return cat("\x1b[?7l", lines, "\x1b[?7h"); }
+
+}  // namespace
+
 TEST_CASE("the status line replaces itself, and is erased before output") {
   StatusArea area;
-  CHECK(area.show(20).empty());
+  CHECK(area.show(kSmall).empty());
   area.set_line("one");
-  CHECK(area.show(20) == "one\x1b[K");
+  CHECK(area.show(kSmall) == drawn("one\x1b[K"));
   CHECK(area.is_shown());
-  CHECK(area.show(20).empty());  // nothing is new
+  CHECK(area.show(kSmall).empty());  // nothing is new
   area.set_line("a line that is too long");
-  CHECK(area.show(20) == "\r\x1b[Ja line that is too \x1b[K");
+  CHECK(area.show(kSmall) == cat("\r\x1b[J", drawn("a line that is to\x1b[K")));
   CHECK(area.erase() == "\r\x1b[J");
   CHECK(area.erase().empty());
 }
@@ -27,12 +37,41 @@ TEST_CASE("four bars stand above the line, and the others are counted") {
   StatusArea area;
   area.set_line("status");
   for (size_t rank = 0; rank < 64; ++rank) area.set_bar(rank, "50%");
-  CHECK(area.show(80) ==
-        "50%\x1b[K\r\n50%\x1b[K\r\n50%\x1b[K\r\n50%\x1b[K\r\nand 60 more\x1b[K\r\nstatus\x1b[K");
+  CHECK(
+      area.show({}) ==
+      drawn(
+          "50%\x1b[K\r\n50%\x1b[K\r\n50%\x1b[K\r\n50%\x1b[K\r\nand 60 more\x1b[K\r\nstatus\x1b[K"));
   CHECK(area.erase(1) == "\r\x1b[6A\x1b[J");
   CHECK(area.take_bar(3) == "50%");
   CHECK_FALSE(area.has_bar(3));
   CHECK(area.take_bar(3).empty());
+}
+
+TEST_CASE("a low terminal keeps a row for output") {
+  StatusArea area;
+  area.set_line("status");
+  for (size_t rank = 0; rank < 3; ++rank) area.set_bar(rank, "50%");
+  CHECK(area.show({.rows = 5}) == drawn("50%\x1b[K\r\n50%\x1b[K\r\n50%\x1b[K\r\nstatus\x1b[K"));
+  area.set_bar(3, "50%");
+  CHECK(
+      area.show({.rows = 5}) ==
+      cat("\r\x1b[3A\x1b[J", drawn("50%\x1b[K\r\n50%\x1b[K\r\nand 2 more\x1b[K\r\nstatus\x1b[K")));
+  CHECK(area.show({.rows = 2}) == cat("\r\x1b[3A\x1b[J", drawn("status\x1b[K")));
+  CHECK(area.erase() == "\r\x1b[J");
+}
+
+TEST_CASE("other lines below the area stay") {
+  StatusArea area;
+  AreaOnTerminal state;
+  CHECK(state.interrupt().empty());
+  area.set_line("status");
+  area.set_bar(0, "50%");
+  CHECK_FALSE(area.show({}).empty());
+  state.set_shown(true);
+  CHECK(state.interrupt() == "\r\x1b[K");
+  CHECK(state.was_interrupted());
+  area.forget();
+  CHECK(area.erase().empty());
 }
 
 TEST_CASE("a bar that moves the cursor stays where its rank writes it") {
