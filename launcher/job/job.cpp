@@ -253,6 +253,7 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on_lost(const Status& why) override {
     for (const RankRun* rank : run.ranks()) {
       job.output_->rank_ended(rank->number(), {.is_failure = true, .is_mute = true});
+      job.output_->forget(rank->number());
     }
     job.act(job.supervisor_.on_lost(host, why));
     job.on_gone(host);

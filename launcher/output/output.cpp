@@ -295,6 +295,7 @@ void JobOutput::show(Channel& from, OutputStream stream, std::string_view prefix
                      std::string_view lines, std::function<void()> written) {
   make_way();
   has_raw_bar_ = lines.ends_with('\r');
+  raw_bar_ = &from;
   if (asking_ == &from) asking_ = nullptr;
   const size_t shown = std::exchange(from.shown, 0);
   const bool goes_on = open_line_ == &from;
@@ -374,11 +375,27 @@ void JobOutput::end(int rank, OutputStream stream) {
     lines = pass(rank, stream, std::move(lines), from.shown > 0);
     if (!lines.empty() && !is_cleared) show(from, stream, prefix, lines);
   }
-  if (asking_ == &from) asking_ = nullptr;
+  leave_terminal(from);
   if (from.file) from.file->end();
   if (!tracebacks_ || stream != OutputStream::kStderr) return;
   tracebacks_->output_ended(rank);
   settle_tracebacks_by(Clock::now() + kSettledAfter);
+}
+
+void JobOutput::leave_terminal(const Channel& from) {
+  if (open_line_ == &from) end_open_line();
+  if (asking_ == &from) asking_ = nullptr;
+  if (!has_area_ || !has_raw_bar_ || raw_bar_ != &from) return;
+  has_raw_bar_ = false;
+  sink(OutputStream::kStdout).write("\n");
+}
+
+void JobOutput::forget(int rank) {
+  for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
+    Channel& from = channel(rank, stream);
+    end_bar(from, stream);
+    leave_terminal(from);
+  }
 }
 
 std::string JobOutput::pass(int rank, OutputStream stream, std::string lines, bool is_begun) {
@@ -452,6 +469,7 @@ void JobOutput::unfold(OutputStream stream, bool all) {
   while (folding.lines.take(Clock::now(), all, folded)) {
     make_way();
     has_raw_bar_ = folded.line.ends_with('\r');
+    raw_bar_ = nullptr;
     const std::string tag = stamped(shown_tag(folded.ranks, stream));
     sink(stream).write(tag + folded.line, [this, stream, shown = folded.consumed] {
       for (const auto& [rank, size] : shown) {
@@ -519,7 +537,7 @@ bool JobOutput::is_in_foreground() { return ::tcgetpgrp(STDERR_FILENO) == ::getp
 void JobOutput::draw_area() {
   if (!has_area_ || area_waits_) return;
   // A prompt, or a bar that moves the cursor, stands where the area would be.
-  if (asking_ != nullptr || has_raw_bar_) return;
+  if (asking_ != nullptr || has_raw_bar_ || open_line_ != nullptr) return;
   const auto next = area_drawn_ + kDrawnEach;
   if (area_.is_empty()) {
     if (area_.is_shown()) make_way();
@@ -658,6 +676,7 @@ bool JobOutput::is_held_back(const Channel& from, OutputStream stream) const {
 net::Task<void> JobOutput::drain() {
   area_.set_line("");
   make_way();
+  end_open_line();
   if (const std::string bars = area_.take_bars(); !bars.empty()) sink(OutputStream::kStdout).write(bars);
   settle_tracebacks(true);
   for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {

@@ -64,6 +64,8 @@ class JobOutput {
   void write(int rank, OutputStream stream, ByteView bytes);
   // The rank will write no more.
   void end(int rank, OutputStream stream);
+  // The host of the rank is lost: no end of its output will come. The terminal keeps its bars as lines.
+  void forget(int rank);
   // The rank has ended. Its output may come later.
   void rank_ended(int rank, TracebackFolder::End how);
   // Shows the tracebacks that are held back: the job has ended.
@@ -142,6 +144,8 @@ class JobOutput {
   // `width`: bytes of the begun line, which are at least its columns.
   void take_back(Channel& from, size_t width);
   void end_bar(Channel& from, OutputStream stream);
+  // The channel will write no more: it leaves room for the area.
+  void leave_terminal(const Channel& from);
   static bool is_in_foreground();
   // Returns the bytes that erase the area, unless another thread has written behind it.
   std::string erase_area(size_t below = 0);
@@ -208,6 +212,7 @@ class JobOutput {
   Clock::time_point area_drawn_{};
   // The last line on the terminal ends in '\r' and is not in the area: its bar moves the cursor.
   bool has_raw_bar_ = false;
+  const Channel* raw_bar_ = nullptr;  // its channel; null: several, or none
   // The channel whose unfinished line is the last one on the terminal; or null.
   Channel* open_line_ = nullptr;
   // The channel whose unfinished line on the terminal may be a question, until the user has typed a line.
