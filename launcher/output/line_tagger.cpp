@@ -95,6 +95,25 @@ void LineTagger::append(std::string_view line, std::string_view end, std::string
   is_continued_ = continues;
 }
 
+std::string without_tag_colors(std::string_view lines) {
+  std::string plain;
+  plain.reserve(lines.size());
+  while (!lines.empty()) {
+    const size_t end = std::min(lines.find_first_of("\r\n"), lines.size() - 1) + 1;
+    std::string_view line = lines.substr(0, end);
+    lines.remove_prefix(end);
+    for (int sequence = 0; sequence < 2; ++sequence) {
+      const size_t begin = line.find("\x1b[");
+      const size_t last = line.find('m', begin);
+      if (begin == std::string_view::npos || last == std::string_view::npos) break;
+      plain += line.substr(0, begin);
+      line.remove_prefix(last + 1);
+    }
+    plain += line;
+  }
+  return plain;
+}
+
 Status check_tag(std::string_view tag) {
   constexpr std::string_view kWords[] = {"rank", "host", "local_rank", "stream", "time"};
   return check_placeholders("--tag", tag, kWords);

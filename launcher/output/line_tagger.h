@@ -48,6 +48,9 @@ class LineTagger {
   bool is_continued_ = false;  // it is the rest of a longer one
 };
 
+// Removes the color of the tag, its first two escape sequences, from each line. Lines keep their own colors.
+std::string without_tag_colors(std::string_view lines);
+
 // Whether every {word} in the tag of --tag is one that has a meaning.
 Status check_tag(std::string_view tag);
 

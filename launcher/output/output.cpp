@@ -39,6 +39,9 @@ constexpr std::chrono::milliseconds kDrawnEach{250};
 // Lines that come together are written before it is drawn below them.
 constexpr std::chrono::milliseconds kDrawnAfter{20};
 
+// Ends the color of a tag.
+constexpr std::string_view kTagEnd = "\x1b[0m";
+
 bool are_one_terminal() {
   struct stat out {};
   struct stat error {};
@@ -137,7 +140,7 @@ std::string JobOutput::shown_tag(const std::vector<int>& ranks, OutputStream str
   const int fd = stream == OutputStream::kStdout ? STDOUT_FILENO : STDERR_FILENO;
   if (is_plain || (!style_.colors_always && ::isatty(fd) != 1)) return tag;
   return cat("\x1b[", kColors[static_cast<size_t>(ranks[0]) % std::size(kColors)], "m", tag,
-             "\x1b[0m");
+             kTagEnd);
 }
 
 void JobOutput::open_channels(int rank) {
@@ -240,7 +243,10 @@ void JobOutput::keep(int rank, OutputStream stream, std::string_view lines, Byte
   Channel& channel = this->channel(rank, stream);
   constexpr size_t kRecent = 16 * 1024;  // a traceback through a framework
   if (!lines.empty()) copy_to_file(channel, lines);
-  copy_to_log(rank, stream, lines);
+  if (style_.log != nullptr && channel.tag.ends_with(kTagEnd))
+    copy_to_log(rank, stream, without_tag_colors(lines));
+  else
+    copy_to_log(rank, stream, lines);
   if (stream != OutputStream::kStderr) return;
   std::string text;
   if (style_.format == LineFormat::kJson) {  // within a sentence no objects are wanted
@@ -677,7 +683,8 @@ net::Task<void> JobOutput::drain() {
   area_.set_line("");
   make_way();
   end_open_line();
-  if (const std::string bars = area_.take_bars(); !bars.empty()) sink(OutputStream::kStdout).write(bars);
+  if (const std::string bars = area_.take_bars(); !bars.empty())
+    sink(OutputStream::kStdout).write(bars);
   settle_tracebacks(true);
   for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
     if (folding(stream)) unfold(stream, true);

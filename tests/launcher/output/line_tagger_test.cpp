@@ -141,4 +141,12 @@ TEST_CASE("a tag is the user's, with what it names filled in") {
         ",\"rank\":2,\"host\":\"b\",\"stream\":\"stdout\",");
 }
 
+TEST_CASE("a log gets lines without the colors of their tags") {
+  CHECK(without_tag_colors("\x1b[36m[0]: \x1b[0m50%\r\n\x1b[36m[0]: \x1b[0m\x1b[31mred\x1b[0m\n") ==
+        "[0]: 50%\r\n[0]: \x1b[31mred\x1b[0m\n");
+  CHECK(without_tag_colors("Fri \x1b[33m[1]: \x1b[0mhalf") == "Fri [1]: half");
+  CHECK(without_tag_colors("\n").size() == 1);
+  CHECK(without_tag_colors("").empty());
+}
+
 }  // namespace hvd::launcher
