@@ -25,6 +25,25 @@ for percent in range(0, 101, 10):
     time.sleep(0.3)
 sys.stderr.write("\\n")
 """
+ENDS_OF_BARS = """
+import sys, time
+def out(text, seconds=0.3):
+    sys.stderr.write(text)
+    sys.stderr.flush()
+    time.sleep(seconds)
+out("10%")
+out("\\r20%")
+out("\\r30%\\r")
+out("\\n")
+out("\\r40%")
+out("\\r   \\r")
+out("50%\\r", 2)
+out("\\x1b[?2004hname? ", 0)
+print("hello", sys.stdin.readline().strip(), flush=True)
+time.sleep(2)
+out("\\n60%\\r", 2)
+out("\\r\\x1b[K", 0)
+"""
 LINE = r"^2/2 ranks · .*00:00:\d\d$"
 
 
@@ -108,6 +127,21 @@ def test_bars_of_ranks_become_lines_above_it_and_stay_once():
         sorted(job.past()) == sorted(["[1]<stdout>:between"] + [f"[{r}]<stderr>:100% of {r}" for r in range(6)]),
         job.past(),
     )
+
+
+@world("a")
+def test_each_end_of_a_bar_of_the_rank_that_may_ask():
+    job = Screen(LAUNCHER, "-np", 1, "-H", "a:1", PYTHON, "-c", ENDS_OF_BARS)
+    job.sees(r"50%\n1/1 rank · ")
+    rows = job.sees(r"name\?$")
+    kept = [f"[0]<stderr>:{text}" for text in ("30%", "50%", "name?")]
+    expect(rows == kept, rows)
+    job.type("you\n")
+    kept = [*kept[:2], kept[2] + " you", "[0]<stdout>:hello you"]
+    rows = job.sees(r"^1/1 rank · ")
+    expect(rows[:-1] == kept, rows)
+    job.sees(r"60%\n1/1 rank · ")
+    expect(job.end() == 0 and job.past() == kept, job.past())
 
 
 @world("a")
