@@ -22,6 +22,7 @@
 #include "base/unique_fd.h"
 #include "launcher/output/rank_errors.h"
 #include "launcher/output/report.h"
+#include "launcher/terminal/terminal_end.h"
 #include "launcher/terminal/terminal_width.h"
 
 namespace hvd::launcher {
@@ -565,6 +566,7 @@ void JobOutput::draw_area() {
   const std::string bytes = area_.show(terminal_size(STDERR_FILENO));
   if (bytes.empty()) return;
   area_state_->set_shown(true);
+  erase_at_death(area_.rows());
   area_drawn_ = Clock::now();
   sink(OutputStream::kStderr).write(bytes);
 }
@@ -572,6 +574,7 @@ void JobOutput::draw_area() {
 std::string JobOutput::erase_area(size_t below) {
   if (area_state_->was_interrupted()) area_.forget();
   area_state_->set_shown(false);
+  erase_at_death(0);
   return area_.erase(below);
 }
 

@@ -33,7 +33,9 @@ class StatusArea {
   // Whether there is anything to show.
   bool is_empty() const { return line_.empty() && bars_.empty(); }
   // Whether the terminal shows it.
-  bool is_shown() const { return rows_ > 0; }
+  bool is_shown() const { return rows() > 0; }
+  // The rows that the terminal shows.
+  size_t rows() const { return rows_; }
   // The bytes that replace what is shown, or an empty text if it is up to date. `size`: of the terminal.
   std::string show(TerminalSize size);
   // The bytes that erase it, and leave the cursor where the next line of output begins. `below`: lines that the user has

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <string>
 
 #include "base/text.h"
 #include "base/words.h"
+#include "launcher/terminal/terminal_end.h"
 
 namespace hvd::launcher {
 namespace {
@@ -16,9 +16,8 @@ namespace {
 // The alternate screen, and a cursor that is not seen.
 constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[2J";
 constexpr std::string_view kLeave = "\x1b[0m\x1b[?25h\x1b[?1049l";
-constexpr int kDeadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGQUIT, SIGSYS, SIGTRAP};
 
-// For the handler, which runs in the one thread of the command.
+// For restore(), which runs in the one thread of the command.
 termios terminal_before;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 void write_to_screen(std::string_view bytes) {
@@ -29,11 +28,9 @@ void write_to_screen(std::string_view bytes) {
   }
 }
 
-// The default action has come back (SA_RESETHAND).
-void restore_and_die(int number) {
+void restore() {
   ::tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before);
   write_to_screen(kLeave);
-  ::raise(number);
 }
 
 }  // namespace
@@ -41,10 +38,7 @@ void restore_and_die(int number) {
 FullScreen::FullScreen() {
   ::tcgetattr(STDIN_FILENO, &before_);
   terminal_before = before_;
-  struct sigaction action {};
-  action.sa_handler = restore_and_die;
-  action.sa_flags = SA_RESETHAND;
-  for (const int number : kDeadly) ::sigaction(number, &action, nullptr);
+  restore_at_death(restore);
   enter();
 }
 

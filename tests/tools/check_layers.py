@@ -234,7 +234,8 @@ STATE_HOMES = (
     "src/runtime/capi/api_call.h",
     "src/base/log/log.cpp",
     "src/base/fork_guard.cpp",
-    "launcher/top/full_screen.cpp",  # for the handler of deadly signals
+    "launcher/terminal/terminal_end.cpp",  # for the handler of deadly signals
+    "launcher/top/full_screen.cpp",  # the same
     "plugins/bootstrap/pmi/goodbye.cpp",
 )
 

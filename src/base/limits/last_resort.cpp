@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -19,10 +20,15 @@ struct TerminateOptions {
   int exit_code = 1;
   int (*error_number_of)(const std::exception&) = nullptr;
   std::terminate_handler usual = nullptr;
+  std::atomic<void (*)()> restore = nullptr;
 };
 TerminateOptions& terminate_options() {
   static TerminateOptions* const kOptions = new TerminateOptions;
   return *kOptions;
+}
+
+void restore() {
+  if (const auto call = terminate_options().restore.exchange(nullptr)) call();
 }
 
 // Allocates nothing.
@@ -44,11 +50,13 @@ void end_without_memory() {
                          "start fewer ranks\n",
                          terminate_options().program, host);
   }
+  restore();
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, static_cast<size_t>(size));
   ::_exit(terminate_options().exit_code);
 }
 
 [[noreturn]] void end_because(const Status& why) {
+  restore();
   std::fprintf(stderr, "%s: %s\n", terminate_options().program, why.message().c_str());
   std::fflush(stderr);
   ::_exit(terminate_options().exit_code);
@@ -64,10 +72,10 @@ void end_without_handler() {
                            ? 0
                            : terminate_options().error_number_of(error);
     if (number != 0) end_because(system_error("cannot go on", number));
-    terminate_options().usual();  // a defect
+    // A defect: ends below.
   } catch (...) {
-    terminate_options().usual();
   }
+  restore();
   terminate_options().usual();
 }
 
@@ -75,9 +83,14 @@ void end_without_handler() {
 
 void end_by_sentence(const char* program, int exit_code,
                      int (*error_number_of)(const std::exception&)) {
-  terminate_options() = {program, exit_code, error_number_of,
-                         std::set_terminate(end_without_handler)};
+  TerminateOptions& options = terminate_options();
+  options.program = program;
+  options.exit_code = exit_code;
+  options.error_number_of = error_number_of;
+  options.usual = std::set_terminate(end_without_handler);
   std::set_new_handler(end_without_memory);
 }
+
+void before_last_words(void (*restore)()) { terminate_options().restore = restore; }
 
 }  // namespace hvd

@@ -12,4 +12,8 @@ namespace hvd {
 void end_by_sentence(const char* program, int exit_code,
                      int (*error_number_of)(const std::exception&) = nullptr);
 
+// Calls `restore`, which is async-signal-safe, before such a sentence and before an abort for another exception; null:
+// nothing.
+void before_last_words(void (*restore)());
+
 }  // namespace hvd
