@@ -255,6 +255,7 @@ struct JobLaunch::HostEvents : AgentEvents {
       job.output_->rank_ended(rank->number(), {.is_failure = true, .is_mute = true});
       job.output_->forget(rank->number());
     }
+    if (job.status_line_) job.status_line_->has_written();
     job.act(job.supervisor_.on_lost(host, why));
     job.on_gone(host);
   }
@@ -512,6 +513,12 @@ void JobLaunch::watch_stragglers() {
         on_straggler(finding, is_of_host, sentence);
       });
   inspector_.set_waits([watch = straggler_watch_] { return watch->waits(); });
+  inspector_.on_slowest([watch = straggler_watch_]() -> std::optional<SlowestRank> {
+    const auto slowest = watch->slowest();
+    // The others differ by chance.
+    if (!slowest || !slowest->is_straggler) return {};
+    return SlowestRank{slowest->rank, slowest->late_seconds};
+  });
   inspector_.set_longest_wait([watch = straggler_watch_] { return watch->longest_wait(); });
   net::asio::co_spawn(loop_, StragglerWatch::run(straggler_watch_), net::asio::detached);
 }
