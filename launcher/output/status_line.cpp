@@ -41,7 +41,8 @@ net::Task<void> StatusLine::run(std::shared_ptr<StatusLine> self) {
   co_await self->timer_.async_wait(net::use_tuple);
   while (!self->is_over_) {
     self->is_asleep_ = !self->output_.has_status();
-    const auto next = self->is_asleep_ ? Clock::time_point::max() : Clock::now() + kEach;
+    // Also while it is not shown: no signal comes when a shell's fg gives it the terminal.
+    const auto next = Clock::now() + kEach;
     if (!self->is_asleep_ && !self->is_suspended_) {
       const std::string line = co_await self->line();
       if (self->is_over_) co_return;

@@ -1,6 +1,6 @@
 // Follows a job on a terminal from the start of its ranks to its end, in one line below their output: which ranks start,
-// then how many run, and how fast. Asks the agents once a second, for as long as the terminal shows the line, and has no
-// timer else. JobLaunch owns it and calls it. Lives on the launch's loop.
+// then how many run, and how fast. Asks the agents once a second, for as long as the terminal shows the line, and looks
+// at the terminal as often else. JobLaunch owns it and calls it. Lives on the launch's loop.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ class StatusLine {
   const Look look_;
   ProgressRates rates_;
   bool is_suspended_ = false;
-  bool is_asleep_ = false;  // no timer runs: the line is not shown
+  bool is_asleep_ = false;  // the line is not shown
   bool is_over_ = false;
   net::asio::steady_timer timer_;
 };
