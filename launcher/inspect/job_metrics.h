@@ -35,7 +35,7 @@ class JobMetrics {
   // Milliseconds since the last training step of any rank, or -1.
   int64_t step_age() const;
   std::string text(const HostTable& hosts, const JobStates& states, MetricsLevel level) const;
-  // What the ranks wait for each other; empty where that is unknown.
+  // The waits of ranks for each other; empty where they are unknown.
   std::string waits_text(const HostTable& hosts, const JobStates& states,
                          const std::vector<RankWaits>& waits, MetricsLevel level) const;
   // Something that an agent cannot read, such as the counts of a rank: a sentence about it, the first time; else empty.

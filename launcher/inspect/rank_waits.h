@@ -1,4 +1,4 @@
-// What a rank has waited for others, and others for it: a part of the metrics of a job.
+// The time that a rank has waited for others, and others for it: a part of the metrics of a job.
 #pragma once
 
 namespace hvd::launcher {

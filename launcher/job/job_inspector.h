@@ -61,7 +61,7 @@ class JobInspector {
   }
   // Returns what the line on the terminal shows. Asks the agents.
   net::Task<StatusLine::State> progress();
-  // What ranks wait for each other is a part of the metrics.
+  // The waits of ranks for each other are a part of the metrics.
   void set_waits(std::function<std::vector<RankWaits>()> waits) { waits_ = std::move(waits); }
   // The longest wait of any rank in a step, in microseconds, goes to the agents with the questions about steps.
   void set_longest_wait(std::function<uint32_t()> wait) { longest_wait_ = std::move(wait); }

@@ -370,7 +370,7 @@ void JobOutput::end(int rank, OutputStream stream) {
   std::string lines;
   stamp(from);
   const std::string prefix = from.tagger.prefix();
-  // What clears a bar is no line.
+  // The blanks that clear a bar are no line.
   const bool is_cleared = has_area_ && from.shown == 0 && is_cleared_bar(from.tagger.held());
   if (from.tagger.held().empty()) end_bar(from, stream);
   area_.take_bar(from.key);  // the last line replaces it
@@ -614,6 +614,19 @@ void JobOutput::begin_line() {
   has_raw_bar_ = false;
 }
 
+namespace {
+
+// The first line of the text, with its end: "\n", "\r\n", or '\r' behind a bar. Removes it.
+std::string_view take_row(std::string_view& rest) {
+  size_t end = rest.find_first_of("\r\n");
+  end += rest.substr(end).starts_with("\r\n") ? 2 : 1;
+  const std::string_view line = rest.substr(0, end);
+  rest.remove_prefix(end);
+  return line;
+}
+
+}  // namespace
+
 std::string JobOutput::take_bars(Channel& from, const std::string& lines, std::string_view prefix) {
   const size_t key = from.key;
   const bool has_bars = lines.find('\r') != std::string::npos || area_.has_bar(key);
@@ -623,17 +636,12 @@ std::string JobOutput::take_bars(Channel& from, const std::string& lines, std::s
   bool is_first = true;
   bool begins_bar = false;  // the last line is a lone '\r'
   while (!rest.empty()) {
-    size_t end = rest.find_first_of("\r\n");
-    const bool is_bar = rest[end] == '\r' && !rest.substr(end).starts_with("\r\n");
-    end += rest.substr(end).starts_with("\r\n") ? 2 : 1;
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(end);
-    if (is_first && line == "\n" && area_.has_bar(key)) {
-      // It came after the '\r' before it: both end one line.
-      others += cat(area_.take_bar(key), "\n");
-    } else if (!is_bar || !is_movable_bar(line.substr(0, line.size() - 1))) {
-      area_.take_bar(key);  // this line replaces it
-      others += line;
+    const std::string_view line = take_row(rest);
+    const bool is_bar = line.ends_with('\r');
+    if (!is_bar || !is_movable_bar(line.substr(0, line.size() - 1))) {
+      const std::string bar = area_.take_bar(key);  // this line replaces it
+      // A lone newline came after the '\r' before it: both end one line.
+      others += is_first && line == "\n" ? cat(bar, line) : std::string(line);
     } else {
       if (is_first && from.shown > 0) take_back(from, prefix.size() + from.shown);
       set_bar(from, prefix, line.substr(0, line.size() - 1));
@@ -641,12 +649,15 @@ std::string JobOutput::take_bars(Channel& from, const std::string& lines, std::s
     begins_bar = is_bar && line.size() == prefix.size() + 1;
     is_first = false;
   }
-  // The text behind the '\r' of a bar is its next state, unless a newline comes.
-  const std::string& held = from.tagger.held();
-  if ((area_.has_bar(key) || begins_bar) && !held.empty() && is_movable_bar(held))
-    set_bar(from, prefix, cat(prefix, held));
+  if (area_.has_bar(key) || begins_bar) set_held_bar(from, prefix);
   if (others.empty()) draw_area();
   return others;
+}
+
+// The text behind the '\r' of a bar is its next state, unless a newline comes.
+void JobOutput::set_held_bar(Channel& from, std::string_view prefix) {
+  const std::string& held = from.tagger.held();
+  if (!held.empty() && is_movable_bar(held)) set_bar(from, prefix, cat(prefix, held));
 }
 
 void JobOutput::set_bar(Channel& from, std::string_view prefix, std::string_view text) {

@@ -140,6 +140,7 @@ class JobOutput {
   // The lines without progress bars, which the area shows.
   std::string take_bars(Channel& from, const std::string& lines, std::string_view prefix);
   // `text`: with the prefix.
+  void set_held_bar(Channel& from, std::string_view prefix);
   void set_bar(Channel& from, std::string_view prefix, std::string_view text);
   // `width`: bytes of the begun line, which are at least its columns.
   void take_back(Channel& from, size_t width);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "base/text.h"
 #include "launcher/stragglers/median.h"
@@ -31,7 +33,7 @@ struct Compared {
   bool is_late(int rank) const {
     return finding.ranks.empty() || std::ranges::count(finding.ranks, rank) > 0;
   }
-  // Of a step with the waits of the others.
+  // The time of a step with the waits of the others.
   double step_seconds() const { return finding.step_seconds + finding.late_seconds; }
   // The median over the late ranks, or over the others, in a step.
   double in_step(Count count, bool of_late) const {
@@ -106,57 +108,82 @@ std::map<int, PressureRecord::Growth> PressureRecord::growth() const {
   return all;
 }
 
-StragglerCause cause_of(const StragglerFinding& finding, const Ranks& ranks) {
-  const Compared compared{finding, ranks};
-  const std::string its = finding.ranks.size() == 1 ? "its" : "their";
-  const double late = finding.late_seconds;
+namespace {
+
+using Found = std::optional<StragglerCause>;
+
+Found taken_processors(const Compared& compared) {
+  const double late = compared.finding.late_seconds;
+  const std::string its = compared.finding.ranks.size() == 1 ? "its" : "their";
   const double throttled = 1e-6 * compared.more_in_step(&RankPressure::throttled_microseconds);
   if (throttled > kShare * late) {
-    return {cat("a CPU quota stops its cgroup for ", milliseconds(throttled), " of each step"),
-            true};
+    return StragglerCause{
+        cat("a CPU quota stops its cgroup for ", milliseconds(throttled), " of each step"), true};
   }
-  const double stolen = compared.most(steal_share), stolen_else = compared.of_others(steal_share);
-  if (stolen - stolen_else > kStealShare) {
-    return {cat("the hypervisor takes ", std::lround(100 * stolen),
-                " % of the host's processors (steal)"),
-            true};
+  const double stolen = compared.most(steal_share);
+  if (stolen - compared.of_others(steal_share) > kStealShare) {
+    return StragglerCause{cat("the hypervisor takes ", std::lround(100 * stolen),
+                              " % of the host's processors (steal)"),
+                          true};
   }
   const double delay = 1e-6 * compared.more_in_step(&RankPressure::run_delay_microseconds);
-  if (delay > kShare * late &&
-      1e-6 * compared.more_in_step(&RankPressure::cpu_microseconds) >= delay)
-    return {cat(its, " own threads wait for each other's processors for ", milliseconds(delay),
-                " of each step (run delay): more threads than processors"),
-            false};
-  if (delay > kShare * late) {
-    return {cat(its, " threads wait for a processor for ", milliseconds(delay),
-                " of each step (run delay): other processes use the host"),
-            true};
+  if (delay <= kShare * late) return {};
+  if (1e-6 * compared.more_in_step(&RankPressure::cpu_microseconds) >= delay) {
+    return StragglerCause{
+        cat(its, " own threads wait for each other's processors for ", milliseconds(delay),
+            " of each step (run delay): more threads than processors"),
+        false};
   }
+  return StragglerCause{cat(its, " threads wait for a processor for ", milliseconds(delay),
+                            " of each step (run delay): other processes use the host"),
+                        true};
+}
+
+Found page_faults(const Compared& compared) {
   const double faults = compared.more_in_step(&RankPressure::major_faults);
-  if (faults > kFaultsInStep) {
-    const bool swaps = compared.more_in_step(&RankPressure::swapped_in) > kPagesInStep ||
-                       compared.in_step(&RankPressure::swapped_in, true) > kPagesInStep;
-    return {cat(std::lround(faults), faults < 1.5 ? " page fault" : " page faults",
-                " in each step read from ",
-                swaps ? "swap: the host has too little memory" : "storage (major faults)"),
-            true};
+  if (faults <= kFaultsInStep) return {};
+  const bool swaps = compared.more_in_step(&RankPressure::swapped_in) > kPagesInStep ||
+                     compared.in_step(&RankPressure::swapped_in, true) > kPagesInStep;
+  return StragglerCause{
+      cat(std::lround(faults), faults < 1.5 ? " page fault" : " page faults",
+          " in each step read from ",
+          swaps ? "swap: the host has too little memory" : "storage (major faults)"),
+      true};
+}
+
+Found blocked_process(const Compared& compared) {
+  for (const auto& [rank, each] : compared.ranks) {
+    if (!compared.is_late(rank) || compared.finding.ranks.empty()) continue;
+    if (each.blocked < kLeastBlocked ||
+        blocked_share(each) - compared.of_others(blocked_share) <= kBlockedShare)
+      continue;
+    return StragglerCause{cat("its process waits for storage or a network file system, in ",
+                              each.blocked, " of ", each.looks, " looks (uninterruptible sleep)"),
+                          true};
   }
-  for (const auto& [rank, each] : ranks) {
-    if (!compared.is_late(rank) || finding.ranks.empty()) continue;
-    if (each.blocked >= kLeastBlocked &&
-        blocked_share(each) - compared.of_others(blocked_share) > kBlockedShare)
-      return {cat("its process waits for storage or a network file system, in ", each.blocked,
-                  " of ", each.looks, " looks (uninterruptible sleep)"),
-              true};
-  }
+  return {};
+}
+
+Found resent_segments(const Compared& compared) {
+  if (compared.ranks.empty()) return {};
   const double resent = compared.in_step(&RankPressure::retransmits, true);
-  const double steps = ranks.empty() ? 0 : ranks.begin()->second.seconds / compared.step_seconds();
-  if (resent > kResentInStep && resent * steps > kLeastResent &&
-      (finding.ranks.empty() ||
-       compared.more_in_step(&RankPressure::retransmits) > kResentInStep)) {
-    return {cat(its, " host sends ", std::lround(resent * steps), " TCP segments again in ",
-                std::lround(steps), " steps (retransmits)"),
-            true};
+  const double steps = compared.ranks.begin()->second.seconds / compared.step_seconds();
+  if (resent <= kResentInStep || resent * steps <= kLeastResent) return {};
+  if (!compared.finding.ranks.empty() &&
+      compared.more_in_step(&RankPressure::retransmits) <= kResentInStep)
+    return {};
+  const std::string its = compared.finding.ranks.size() == 1 ? "its" : "their";
+  return StragglerCause{cat(its, " host sends ", std::lround(resent * steps),
+                            " TCP segments again in ", std::lround(steps), " steps (retransmits)"),
+                        true};
+}
+
+}  // namespace
+
+StragglerCause cause_of(const StragglerFinding& finding, const Ranks& ranks) {
+  const Compared compared{finding, ranks};
+  for (const auto judge : {taken_processors, page_faults, blocked_process, resent_segments}) {
+    if (Found cause = judge(compared)) return *std::move(cause);
   }
   return {};
 }

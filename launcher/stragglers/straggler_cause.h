@@ -11,7 +11,7 @@
 
 namespace hvd::launcher {
 
-// What the agents have read of the ranks while a rank was suspected, by rank.
+// The counts that agents have read of the ranks while a rank was suspected, by rank.
 class PressureRecord {
  public:
   using Pressures = std::map<int, RankPressure>;
@@ -22,7 +22,7 @@ class PressureRecord {
 
   struct Growth {
     double seconds = 0;  // between the first look and the last
-    RankPressure by{};   // what the counts have grown by
+    RankPressure by{};   // the growth of the counts
     int looks = 0, blocked = 0;
   };
   // By rank.

@@ -24,7 +24,7 @@ constexpr int kWindowsOfAll = 4;
 // A peak: late by this share of a step, with all others in time.
 constexpr double kPeakShare = 0.5;
 constexpr size_t kLeastPeaks = 3, kMostPeaks = 8;
-// Of a step without waits: the noise of many ranks makes one of them late by half a step.
+// A share of a step without waits: the noise of many ranks makes one of them late by half a step.
 constexpr double kMovingShare = 0.75;
 constexpr size_t kUsualWindows = 8, kLeastUsual = 4;
 constexpr int kMostEverybody = 3;
@@ -83,7 +83,7 @@ StragglerRule::Numbers::Numbers(const StepWindow& all) : window(all) {
   for (size_t i = 0; i < kSteps; ++i) {
     std::vector<double> of_step;
     for (const std::vector<double>& of_rank : late) of_step.push_back(of_rank[i]);
-    // Of two, the other one.
+    // The other one of two.
     reference.push_back(size() == 2 ? std::min(of_step[0], of_step[1]) : median(of_step));
   }
   center = median(medians);
@@ -216,6 +216,34 @@ std::vector<StragglerFinding> StragglerRule::judge(const StepWindow& window) {
   return findings;
 }
 
+namespace {
+
+// `late`: indexes of all ranks that are late; `of`: of those of the finding.
+StragglerFinding constant_finding(const StragglerRule::Numbers& numbers, const std::set<int>& late,
+                                  StragglerKind kind, const std::vector<size_t>& of) {
+  const auto& ranks = numbers.window.ranks;
+  StragglerFinding finding{.kind = kind, .step_seconds = numbers.step};
+  // Those that are late may be half of all, or more.
+  double others = numbers.center;
+  if (2 * late.size() >= ranks.size()) {
+    std::vector<double> rest;
+    for (size_t index = 0; index < ranks.size(); ++index) {
+      if (!late.contains(static_cast<int>(index))) rest.push_back(numbers.medians[index]);
+    }
+    others = median(std::move(rest));
+  }
+  std::vector<double> excess;
+  for (const size_t index : of) {
+    finding.ranks.push_back(ranks[index].rank);
+    excess.push_back(numbers.medians[index] - others);
+  }
+  finding.late_seconds = median(std::move(excess));
+  finding.late_steps = numbers.late_steps(of, others);
+  return finding;
+}
+
+}  // namespace
+
 void StragglerRule::judge_constant(const Numbers& numbers,
                                    std::vector<StragglerFinding>& findings) {
   const auto& ranks = numbers.window.ranks;
@@ -232,35 +260,17 @@ void StragglerRule::judge_constant(const Numbers& numbers,
   }
   is_suspicious_ = is_suspicious_ || !suspects_.empty();
   const bool is_half = 2 * late.size() >= ranks.size();
-  const auto add = [&](StragglerKind kind, const std::vector<size_t>& of) {
-    StragglerFinding finding{.kind = kind, .step_seconds = numbers.step};
-    std::vector<double> excess;
-    // Those that are late may be half of all, or more.
-    double others = numbers.center;
-    if (is_half) {
-      std::vector<double> rest;
-      for (size_t index = 0; index < ranks.size(); ++index) {
-        if (!late.contains(static_cast<int>(index))) rest.push_back(numbers.medians[index]);
-      }
-      others = median(std::move(rest));
-    }
-    for (const size_t index : of) {
-      finding.ranks.push_back(ranks[index].rank);
-      excess.push_back(numbers.medians[index] - others);
-    }
-    finding.late_seconds = median(std::move(excess));
-    finding.late_steps = numbers.late_steps(of, others);
-    finding.is_one_of_two =
-        is_half && (ranks.size() == 2 || (kind == StragglerKind::kHost && on_host.size() == 2));
-    findings.push_back(std::move(finding));
-  };
   for (const auto& [host, of] : begun) {
     const bool is_whole = of.size() == on_host[host] && of.size() > 1 && on_host.size() > 1;
     if (is_whole) {
-      add(StragglerKind::kHost, of);
+      findings.push_back(constant_finding(numbers, late, StragglerKind::kHost, of));
+      findings.back().is_one_of_two = is_half && (ranks.size() == 2 || on_host.size() == 2);
       continue;
     }
-    for (const size_t index : of) add(StragglerKind::kConstant, {index});
+    for (const size_t index : of) {
+      findings.push_back(constant_finding(numbers, late, StragglerKind::kConstant, {index}));
+      findings.back().is_one_of_two = is_half && ranks.size() == 2;
+    }
   }
 }
 

@@ -111,16 +111,15 @@ int StragglerWatch::members() const {
       hosts_.ranks(), [this](const RankRun& run) { return rank_of_(run.number()) >= 0; }));
 }
 
-net::Task<void> StragglerWatch::look() {
-  const std::vector<std::string> answers = co_await ask_(InspectDetail::kSteps);
-  if (is_over_) co_return;
+// Returns the windows that are new.
+std::vector<StepWindow> StragglerWatch::take(const std::vector<std::string>& answers) {
   std::map<int, int> host_of;
   std::map<int, StepAlignment::Rank> ranks;
   for (auto& [rank, steps] : by_rank<RankSteps>(answers, decode_steps, &host_of))
     ranks[rank] = {host_of[rank], std::move(steps)};
   // A host that does not answer may be suspended.
   if (static_cast<int>(ranks.size()) != members()) ranks.clear();
-  const std::vector<StepWindow> windows = alignment_.take(ranks);
+  std::vector<StepWindow> windows = alignment_.take(ranks);
   idle_ = alignment_.has_moved() ? 0 : std::clamp(2 * idle_, kShortestPause, kLongestIdle);
   if (!ranks.empty() && !ranks.begin()->second.steps.last.empty()) {
     const std::vector<StepSample>& last = ranks.begin()->second.steps.last;
@@ -129,6 +128,13 @@ net::Task<void> StragglerWatch::look() {
       step_seconds_ += 1e-6 * step.microseconds / static_cast<double>(last.size());
     if (alignment_.has_moved()) tally_.take(ranks);
   }
+  return windows;
+}
+
+net::Task<void> StragglerWatch::look() {
+  const std::vector<std::string> answers = co_await ask_(InspectDetail::kSteps);
+  if (is_over_) co_return;
+  const std::vector<StepWindow> windows = take(answers);
   const std::vector<std::string> host_of_rank = host_names();
   if (std::exchange(known_names_, host_of_rank) != host_of_rank) forget_ranks();
   std::vector<StragglerFinding> findings;

@@ -69,6 +69,7 @@ class StragglerWatch {
   std::vector<std::string> host_names() const;
   int members() const;
   net::Task<void> pause(double seconds);
+  std::vector<StepWindow> take(const std::vector<std::string>& answers);
   net::Task<void> look();
   net::Task<void> look_at_causes();
   net::Task<void> look_at_place();

@@ -92,7 +92,7 @@ std::string WaitTally::summary(const std::vector<std::string>& host_of) const {
   std::string text =
       cat("ranks waited ", std::lround(100 * share), " % of the time for other ranks");
   if (times == 0 || static_cast<double>(most->second.times_last) < kNamedShare * seen) return text;
-  // Of few ranks, each is the last one in a large share of the steps.
+  // Each of few ranks is the last one in a large share of the steps.
   const double fair = static_cast<double>(times) / static_cast<double>(ranks_.size());
   if (static_cast<double>(most->second.times_last) < kUnfair * fair) return text;
   const auto rank = static_cast<size_t>(most->first);

@@ -27,24 +27,30 @@ size_t StatusArea::room(size_t columns) {
   return columns > kSpare ? columns - kSpare : 1;
 }
 
-std::string StatusArea::show(TerminalSize size) {
+std::vector<std::string> StatusArea::rows_for(TerminalSize size) const {
   const size_t room = StatusArea::room(size.columns);
   const size_t most_rows = size.rows > 1 ? size.rows - 1 : 1;
-  std::string lines;
-  size_t rows = 0;
-  const auto add = [&](std::string_view text) {
-    lines += cat(rows++ == 0 ? "" : "\r\n", cut_colored(text, room), "\x1b[K");
-  };
+  std::vector<std::string> rows;
+  const auto add = [&](std::string_view text) { rows.push_back(cut_colored(text, room)); };
   const size_t own = line_.empty() ? 0 : 1;
   size_t most_bars = std::min(kMostBars, most_rows - std::min(most_rows, own));
   // Their count has a row, too.
   if (bars_.size() > most_bars && most_bars + own == most_rows && most_bars > 0) --most_bars;
   for (const auto& [key, text] : bars_) {
-    if (rows < most_bars) add(text);
+    if (rows.size() < most_bars) add(text);
   }
-  if (bars_.size() > most_bars && rows + own < most_rows)
-    add(cat(rows > 0 ? "and " : "", bars_.size() - most_bars, rows > 0 ? " more" : " bars"));
+  const bool has_some = !rows.empty();
+  if (bars_.size() > most_bars && rows.size() + own < most_rows)
+    add(cat(has_some ? "and " : "", bars_.size() - most_bars, has_some ? " more" : " bars"));
   if (own > 0) add(line_);
+  return rows;
+}
+
+std::string StatusArea::show(TerminalSize size) {
+  std::string lines;
+  size_t rows = 0;
+  for (const std::string& row : rows_for(size))
+    lines += cat(rows++ == 0 ? "" : "\r\n", row, "\x1b[K");
   if (rows_ > 0 && rows == rows_ && lines == shown_ && size == size_) return "";
   std::string bytes = erase();
   // Some characters are wider than one column: no row is wrapped.

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "launcher/terminal/terminal_width.h"
 
@@ -45,6 +46,8 @@ class StatusArea {
   void forget() { rows_ = 0; }
 
  private:
+  // The bars and the line, cut to the width of the terminal.
+  std::vector<std::string> rows_for(TerminalSize size) const;
   std::string line_;
   std::map<size_t, std::string> bars_;
   std::string shown_;

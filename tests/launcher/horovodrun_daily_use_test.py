@@ -124,7 +124,7 @@ class Scripts(Folder):
         self.refused("-h", "a:1,b:1", "python3", "train.py", says="write -H a:1,b:1 for hosts")
 
     def test_commands_of_other_tools_are_answered(self):
-        for word in ("status", "top", "pss", "version", "check-build"):
+        for word in ("status", "pss", "version", "check-build"):
             self.refused(word, says=f"no command '{word}'; ")
         result = run("-np", "2", "no-such-status", cwd=self.folder, env=self.environment)
         self.assertNotIn(b"no command", result.stderr)

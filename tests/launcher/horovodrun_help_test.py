@@ -115,7 +115,7 @@ class Questions(unittest.TestCase):
                 self.assertIn(" ".join(paragraph.split()), page)
             for flag in ("--help", "-h"):
                 self.assertEqual(run(name, flag).stdout.decode(), text)
-        self.assertIn("; or a command: ps, stack, ", run("help", "netwrok").stderr.decode())
+        self.assertIn("; or a command: ps, top, stack, ", run("help", "netwrok").stderr.decode())
 
     def test_dry_run_shows_the_plan_and_starts_nothing(self):
         result = run("-np", "6", "-H", "a:4,no-such-host:4", "--dry-run", "python3", "train.py")

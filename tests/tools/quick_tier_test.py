@@ -8,7 +8,16 @@ import unittest
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 # All their cases take long, or need what the quick tier does not install.
-WITHOUT = {"gpu_bundle", "link_faults", "newer_slurm", "original_horovod", "soak", "stacks"}
+WITHOUT = {
+    "gpu_bundle",
+    "link_faults",
+    "live_line",
+    "newer_slurm",
+    "original_horovod",
+    "soak",
+    "stacks",
+    "stragglers",
+}
 
 
 def cases():

@@ -45,7 +45,7 @@ uint64_t steal_microseconds() {
   return number_of(words[8]) * 1'000'000 / static_cast<uint64_t>(::sysconf(_SC_CLK_TCK));
 }
 
-// Of the network namespace of the agent.
+// The count of the network namespace of the agent.
 uint64_t retransmits() {
   const std::string snmp = read_proc_file("/proc/net/snmp");
   std::string_view rest = snmp;

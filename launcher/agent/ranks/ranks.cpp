@@ -194,7 +194,6 @@ const RankCommand* Ranks::any_command() const {
   return nullptr;
 }
 
-
 std::vector<RankSteps> Ranks::steps() const { return meters_.read_steps(processes()); }
 
 std::optional<Clock::time_point> Ranks::late_moment(int rank,

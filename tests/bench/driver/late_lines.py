@@ -60,7 +60,7 @@ def healthy(bench):
     over = threading.Event()
 
     def compile_again():
-        source = "#include <regex>\n#include <map>\nint main() { std::regex r(\"a*\"); }\n"
+        source = '#include <regex>\n#include <map>\nint main() { std::regex r("a*"); }\n'
         while not over.is_set():
             subprocess.run(["g++", "-O2", "-x", "c++", "-", "-o", "/dev/null"], input=source, text=True, check=False)
 

@@ -113,9 +113,10 @@ TEST_CASE("zsh describes the commands") {
 
 TEST_CASE("the full help has all that the short one has: defaults and commands") {
   const std::string help = join(split(full_help_text(1000), '\n'), " ");
-  for (const char* text : {"[1]", "Restarts of a failed job (3 if elastic). [0]",
-                           "they end. [kill]", "[30; HOROVOD_START_TIMEOUT]",
-                           "json objects. [text]", "ps [-a] [-w] [--json] [NAME]", "attach [NAME]"}) {
+  for (const char* text :
+       {"[1]", "Restarts of a failed job (3 if elastic). [0]", "they end. [kill]",
+        "[30; HOROVOD_START_TIMEOUT]", "json objects. [text]", "ps [-a] [-w] [--json] [NAME]",
+        "attach [NAME]"}) {
     CHECK_MESSAGE(help.find(text) != std::string::npos, text);
   }
   // A setting without a flag does not repeat its variable.
