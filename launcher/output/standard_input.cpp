@@ -1,6 +1,7 @@
 #include "launcher/output/standard_input.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -85,9 +86,14 @@ class StandardInput::Impl : public std::enable_shared_from_this<Impl> {
       is_waiting_ = true;
       later_.expires_after(kLookAgain);
       return later_.async_wait([self = shared_from_this()](const net::error_code& error) {
-        if (!error) self->read();
+        if (error) return;
+        self->is_waiting_ = false;
+        self->read_next();
       });
     }
+    // The shell may have taken the line meanwhile: a read would wait for the next one, and the loop with it.
+    pollfd poll{fd_.get(), POLLIN, 0};
+    if (is_watched_ && ::poll(&poll, 1, 0) == 0) return read_next();
     std::array<std::byte, kReadAtOnce> buffer;
     const ssize_t size = ::read(fd_.get(), buffer.data(), buffer.size());
     if (size < 0 && (errno == EINTR || errno == EAGAIN)) return read_next();
