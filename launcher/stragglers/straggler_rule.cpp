@@ -218,20 +218,23 @@ std::vector<StragglerFinding> StragglerRule::judge(const StepWindow& window) {
 
 namespace {
 
+// How late those are in the median that are not late.
+double lateness_of_others(const StragglerRule::Numbers& numbers, const std::set<int>& late) {
+  // Those that are late may be half of all, or more.
+  if (2 * late.size() < numbers.size()) return numbers.center;
+  std::vector<double> rest;
+  for (size_t index = 0; index < numbers.size(); ++index) {
+    if (!late.contains(static_cast<int>(index))) rest.push_back(numbers.medians[index]);
+  }
+  return median(std::move(rest));
+}
+
 // `late`: indexes of all ranks that are late; `of`: of those of the finding.
 StragglerFinding constant_finding(const StragglerRule::Numbers& numbers, const std::set<int>& late,
                                   StragglerKind kind, const std::vector<size_t>& of) {
   const auto& ranks = numbers.window.ranks;
   StragglerFinding finding{.kind = kind, .step_seconds = numbers.step};
-  // Those that are late may be half of all, or more.
-  double others = numbers.center;
-  if (2 * late.size() >= ranks.size()) {
-    std::vector<double> rest;
-    for (size_t index = 0; index < ranks.size(); ++index) {
-      if (!late.contains(static_cast<int>(index))) rest.push_back(numbers.medians[index]);
-    }
-    others = median(std::move(rest));
-  }
+  const double others = lateness_of_others(numbers, late);
   std::vector<double> excess;
   for (const size_t index : of) {
     finding.ranks.push_back(ranks[index].rank);
@@ -247,7 +250,11 @@ StragglerFinding constant_finding(const StragglerRule::Numbers& numbers, const s
 void StragglerRule::judge_constant(const Numbers& numbers,
                                    std::vector<StragglerFinding>& findings) {
   const auto& ranks = numbers.window.ranks;
-  const std::set<int> late = late_ranks(numbers);
+  std::set<int> late = late_ranks(numbers);
+  // Long delays of other ranks move the median of one, too.
+  std::erase_if(late, [&, others = lateness_of_others(numbers, late)](int index) {
+    return 2 * numbers.late_steps({static_cast<size_t>(index)}, others) < static_cast<int>(kSteps);
+  });
   std::map<int, std::vector<size_t>> begun;  // by host
   std::map<int, size_t> on_host;
   suspects_.clear();

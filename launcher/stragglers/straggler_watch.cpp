@@ -20,6 +20,8 @@ constexpr double kLongestIdle = 15;
 constexpr double kMargin = 0.05;
 constexpr int kLooksAtCauses = 20, kLooksAtPressure = 5;
 constexpr double kShortestLook = 0.1;
+// py-spy needs some 15 ms to read a stack: of a rank that is less late, it reads another line.
+constexpr double kLeastForSamples = 0.02;
 
 double now_seconds() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
@@ -186,7 +188,8 @@ net::Task<void> StragglerWatch::look_at_place() {
     const bool is_meant = rule_.suspects().contains(each.rank) || each.is_straggler;
     if (is_meant && (latest == nullptr || each.late_seconds > latest->late_seconds)) latest = &each;
   }
-  const int number = latest == nullptr ? -1 : number_of(latest->rank);
+  const bool can_sample = latest != nullptr && latest->late_seconds > kLeastForSamples;
+  const int number = can_sample ? number_of(latest->rank) : -1;
   if (number < 0) co_return;
   const int rank = latest->rank;
   const double late = std::min(1e6 * latest->late_seconds, double{UINT32_MAX});
