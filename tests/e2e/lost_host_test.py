@@ -51,7 +51,7 @@ def answers_of_the_job(job):
 
     text = wait_until(listed, 10, job.describe)
     rows = {row.split()[0]: row.split() for row in text.splitlines()[2:-1]}
-    expect(rows["0"][1] == "a" and rows["0"][2].isdigit() and rows["1"][1:3] == ["b", "-"], text)
+    expect(rows["0"][1] == "a" and rows["0"][2].isdigit() and rows["2"][1:3] == ["b", "-"], text)
     began = time.monotonic()
     both = ask("exec", pid, "hostname")
     expect(both.returncode == 1 and re.search(r"host b: no answer for [2-6] s", both.stderr), both)
