@@ -16,6 +16,9 @@ namespace {
 constexpr double kShortestPause = 1, kLongestPause = 60;
 // While no step ends.
 constexpr double kLongestIdle = 15;
+// Before the first step, in the first minutes: many ranks start slowly.
+constexpr double kLongestBefore = 2;
+constexpr int kLooksBefore = 150;
 // Behind the end of a window, which the agents see at different moments.
 constexpr double kMargin = 0.05;
 constexpr int kLooksAtCauses = 20, kLooksAtPressure = 5;
@@ -122,7 +125,10 @@ std::vector<StepWindow> StragglerWatch::take(const std::vector<std::string>& ans
   // A host that does not answer may be suspended.
   if (static_cast<int>(ranks.size()) != members()) ranks.clear();
   std::vector<StepWindow> windows = alignment_.take(ranks);
-  idle_ = alignment_.has_moved() ? 0 : std::clamp(2 * idle_, kShortestPause, kLongestIdle);
+  const bool is_before = step_seconds_ == 0 && ++looks_before_ < kLooksBefore;
+  idle_ = alignment_.has_moved()
+              ? 0
+              : std::clamp(2 * idle_, kShortestPause, is_before ? kLongestBefore : kLongestIdle);
   if (!ranks.empty() && !ranks.begin()->second.steps.last.empty()) {
     const std::vector<StepSample>& last = ranks.begin()->second.steps.last;
     step_seconds_ = 0;

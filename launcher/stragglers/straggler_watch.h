@@ -92,6 +92,7 @@ class StragglerWatch {
   std::vector<std::string> known_names_;  // hosts by rank, at the last look
   double step_seconds_ = 0;               // of a step with its waits
   double idle_ = 0;                       // seconds of the last pause without a step
+  int looks_before_ = 0;                  // the first step
   bool is_over_ = false;
   net::asio::steady_timer timer_;
 };
