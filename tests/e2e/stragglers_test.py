@@ -31,4 +31,29 @@ def test_ranks_in_time_are_not_named():
     expect(job.err == "", job.describe())
 
 
+SLOW_HOST = """
+import os, time
+import numpy
+import horovod.numpy as hvd
+hvd.init()
+late = 0.02 if os.environ["HOROVOD_HOSTNAME"] == "b" else 0
+for _ in range(400 if os.path.exists("again") else 4000):
+    time.sleep(0.02 + late)
+    hvd.allreduce(numpy.ones(8), name="gradient")
+    if late: open("again", "w").close()
+print("done", hvd.rank(), flush=True)
+"""
+
+
+@world("a b c d")
+def test_a_slow_host_is_replaced_by_a_spare_once():
+    flags = ("-np", 6, "-H", "a:2,b:2,c:2,d:2", "--spares", 1, "--max-restarts", 1, "--on-straggler", "restart")
+    job = Job(*flags, PYTHON, "-c", SLOW_HOST, cwd=scratch(BUILD))
+    job.ends_with(0, 90)
+    expect(re.search("ranks 2-3 on b, all ranks of this host, are [0-9.]+ ms late", job.err), job.describe())
+    expect("to start again without host b, which is slow (--on-straggler restart)" in job.err, job.describe())
+    expect(job.out.count("done ") == 6 and job.err.count("late in") == 1, job.describe())
+    job.leaves_nothing()
+
+
 main()
