@@ -21,6 +21,8 @@ _CONNECTIONS = 64
 _JOB_IDS = ("HOROVOD_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE")
 # Each rank counts the steps of the job, so their sum would count them more than once.
 _LARGEST = ("horovod_steps_total",)
+# Any number of groups may exist, with any names.
+_OF_GROUPS = "horovod_group_calls_total"
 
 
 def start(after_shutdown: Callable[[Callable[[], None]], None]) -> None:
@@ -63,6 +65,8 @@ def text() -> str:
     ]
     sums: Dict[str, float] = {}
     for line in _observation.metrics("job").splitlines():
+        if _OF_GROUPS in line:
+            continue
         if line.startswith("#"):
             _put(lines, sums)
             line = line.replace("Whether the rank has", "Ranks that have")
