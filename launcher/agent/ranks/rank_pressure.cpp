@@ -70,15 +70,17 @@ std::vector<std::string> cpu_stat_files(std::string_view cgroups) {
   size_t root = 0;  // the size of the path of the hierarchy
   while (!cgroups.empty()) {
     // "0::/PATH", or "4:cpu,cpuacct:/PATH"
-    const std::vector<std::string> parts = split(take_line(cgroups), ':');
-    if (parts.size() < 3 || !parts[2].starts_with('/')) continue;
-    const std::vector<std::string> controllers = split(parts[1], ',');
-    const bool is_cpu = std::ranges::count(controllers, "cpu") > 0;
-    if (!is_cpu && !(parts[1].empty() && folder.empty())) continue;
-    const std::string base =
-        is_cpu ? cat("/sys/fs/cgroup/", parts[1]) : std::string("/sys/fs/cgroup");
+    const std::string_view line = take_line(cgroups);
+    const size_t names_at = line.find(':') + 1, names_end = line.find(':', names_at);
+    if (names_at == 0 || names_end == std::string_view::npos) continue;
+    const std::string_view names = line.substr(names_at, names_end - names_at);
+    const std::string_view path = line.substr(names_end + 1);  // it may hold ':'
+    if (!path.starts_with('/')) continue;
+    const bool is_cpu = std::ranges::count(split(names, ','), "cpu") > 0;
+    if (!is_cpu && !(names.empty() && folder.empty())) continue;
+    const std::string base = is_cpu ? cat("/sys/fs/cgroup/", names) : std::string("/sys/fs/cgroup");
     root = base.size();
-    folder = base + (parts[2] == "/" ? "" : parts[2]);
+    folder = cat(base, path == "/" ? "" : path);
   }
   std::vector<std::string> files;
   while (root > 0 && folder.size() >= root) {

@@ -13,6 +13,8 @@ TEST_CASE("the CPU statistics of a cgroup and of those above it are found, in v2
   CHECK(cpu_stat_files("12:memory:/m\n4:cpu,cpuacct:/docker/1\n0::/x\n") ==
         Files{"/sys/fs/cgroup/cpu,cpuacct/docker/1/cpu.stat",
               "/sys/fs/cgroup/cpu,cpuacct/docker/cpu.stat", "/sys/fs/cgroup/cpu,cpuacct/cpu.stat"});
+  CHECK(cpu_stat_files("0::/pod:1\n") ==
+        Files{"/sys/fs/cgroup/pod:1/cpu.stat", "/sys/fs/cgroup/cpu.stat"});
   CHECK(cpu_stat_files("0::/\n") == Files{"/sys/fs/cgroup/cpu.stat"});
   CHECK(cpu_stat_files("").empty());
   CHECK(cpu_stat_files("1:name=systemd:/a\n").empty());
