@@ -37,7 +37,7 @@ hosts: ')",
 # A directory with the program, copied to hosts that do not share it with this machine.
 # stage: .
 
-# A command that each host runs first, in the shell that starts the agent.
+# A command that each host runs once; the ranks get its environment.
 # remote_init: module load python
 
 # Interfaces that the ranks use among each other.

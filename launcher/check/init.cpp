@@ -34,16 +34,22 @@ int show_known_hosts() {
 int test_hosts(const Options& options) {
   const auto hosts = ask_hosts(options);
   if (!hosts.ok()) return refuse(hosts.status());
-  std::vector<std::string> silent;
+  std::vector<std::string> silent, without_python;
   std::string text;
   for (const HostCheck& host : *hosts) {
     text += cat(host.host, ": ", host_summary(host), "\n");
-    if (!host.rows.ok()) silent.push_back(host.host);
+    if (!host.rows.ok())
+      silent.push_back(host.host);
+    else if (find_software(*host.rows, "Python") == nullptr)
+      without_python.push_back(host.host);
   }
   const std::vector<std::string> differing = differing_software(*hosts);
   if (!silent.empty()) {
     text += cat("not ready: ", join(silent, ", "), "; mend that, then: horovodrun --config-file ",
                 kFile, " --check-build\n");
+  } else if (!without_python.empty()) {
+    text += cat("not ready: no python3 on ", join(without_python, ", "),
+                "; install it there, or let `remote_init` in ", kFile, " put one on PATH\n");
   } else if (!differing.empty()) {
     text += cat("not ready: the hosts differ in ", join(differing, ", "),
                 "; install the same version on all hosts\n");
@@ -53,7 +59,8 @@ int test_hosts(const Options& options) {
                 is_here ? "" : "With `--stage .` it runs without a shared disk.\n");
   }
   const int printed = print_answer(text);
-  return silent.empty() && differing.empty() ? printed : kExitLauncher;
+  const bool is_ready = silent.empty() && without_python.empty() && differing.empty();
+  return is_ready ? printed : kExitLauncher;
 }
 
 }  // namespace
