@@ -223,6 +223,8 @@ void Agent::finish_when_over() {
   const bool is_over = state_.runs_ranks() ? ranks_.have_ended() : state_.is_ending();
   if (!is_over || state_.now() == AgentState::kFinished) return;
   const bool is_given_up = state_.now() == AgentState::kKilling && state_.deadline().passed();
+  metrics_.stop();  // its child is none of a rank
+  if (!is_given_up && metrics_.is_asking()) return;
   if (!is_given_up && pmix_.is_alone()) return pmix_.end();
   if (!is_given_up && !is_childless()) {
     if (!state_.is_ending()) end(job_.kill_grace_seconds);  // end the ranks' remaining processes
@@ -477,11 +479,12 @@ void Agent::execute(const Signal& order) {
 }
 
 void Agent::execute(const Inspect& question) {
-  if (InspectDetail{question.detail} == InspectDetail::kMetrics) {
+  const InspectDetail detail{question.detail};
+  if (detail == InspectDetail::kMetrics || detail == InspectDetail::kProgress) {
     metrics_.begin(question);
-  } else if (InspectDetail{question.detail} == InspectDetail::kSteps) {
+  } else if (detail == InspectDetail::kSteps) {
     outbox_.put(Inspected{question.number, encode(ranks_.steps())});
-  } else if (InspectDetail{question.detail} == InspectDetail::kPressure) {
+  } else if (detail == InspectDetail::kPressure) {
     outbox_.put(Inspected{question.number, encode(ranks_.pressures())});
   } else {
     inspections_.begin(question);

@@ -37,8 +37,8 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
                     }
                     const bool is_of_kernel =
                         detail == InspectDetail::kProcess || detail == InspectDetail::kMetrics ||
-                        detail == InspectDetail::kSteps || detail == InspectDetail::kPressure ||
-                        detail == InspectDetail::kSigns;
+                        detail == InspectDetail::kProgress || detail == InspectDetail::kSteps ||
+                        detail == InspectDetail::kPressure || detail == InspectDetail::kSigns;
                     if (!is_of_kernel) stack_tool_.offer_to(host.number(), *host.link());
                     if (detail == InspectDetail::kSteps && longest_wait_)
                       host.link()->show_longest_wait(longest_wait_());
@@ -141,25 +141,26 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
 }
 
-net::Task<void> JobInspector::look() {
+net::Task<void> JobInspector::look(InspectDetail detail) {
   bool is_cancelled = false;
   while (is_looking_ && !is_cancelled) {
     const bool was_notified = co_await looked_.wait();
     is_cancelled = !was_notified;
   }
-  const bool is_known = looked_at_ && Clock::now() - *looked_at_ < kYoung;
+  const bool is_whole = detail == InspectDetail::kProgress || !lacks_gpus_;
+  const bool is_known = looked_at_ && Clock::now() - *looked_at_ < kYoung && is_whole;
   if (is_cancelled || is_known) co_return;
   is_looking_ = true;
-  const std::vector<std::string> answers =
-      co_await inspection_.run(InspectDetail::kMetrics, kMetricsTime);
+  const std::vector<std::string> answers = co_await inspection_.run(detail, kMetricsTime);
   metrics_.take(answers);
+  lacks_gpus_ = detail == InspectDetail::kProgress;
   is_looking_ = false;
   looked_at_ = Clock::now();
   looked_.notify();
 }
 
 net::Task<StatusLine::State> JobInspector::progress() {
-  co_await look();
+  co_await look(InspectDetail::kProgress);
   co_return known_progress();
 }
 
@@ -185,7 +186,7 @@ StatusLine::State JobInspector::known_progress() const {
 
 // The answer to ps and top.
 net::Task<std::string> JobInspector::job_as_json() {
-  co_await look();
+  co_await look(InspectDetail::kMetrics);
   co_return known_job();
 }
 

@@ -46,7 +46,8 @@ class JobInspector {
   net::Task<std::string> place_of_late(int rank, uint32_t late_microseconds);
 
   // Reads the figures of all ranks, unless they are younger than a second: several viewers cost the agents one question.
-  net::Task<void> look();
+  // `detail`: kMetrics or kProgress.
+  net::Task<void> look(InspectDetail detail);
   // The ranks of the table that a rank of the table waits for in hvd.init().
   void on_init_wait(std::function<std::vector<int>(int number)> callback) {
     init_wait_ = std::move(callback);
@@ -107,6 +108,7 @@ class JobInspector {
   std::optional<Clock::time_point> looked_at_;
   net::Notification looked_;
   bool is_looking_ = false;
+  bool lacks_gpus_ = false;  // the last look
   std::function<std::vector<int>(int number)> init_wait_;
   std::function<void(std::string_view sentence)> remark_;
   std::function<std::optional<SlowestRank>()> slowest_;

@@ -150,7 +150,8 @@ enum class InspectDetail : uint8_t {
   kSigns = 51,
   kPlaces = 52,
   kSteps = 53,
-  kPressure = 54
+  kPressure = 54,
+  kProgress = 55  // as kMetrics, without a look at GPUs
 };
 // Describe the ranks' processes. Answered by Inspected.
 struct Inspect {

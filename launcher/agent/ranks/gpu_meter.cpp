@@ -11,6 +11,8 @@ namespace {
 constexpr double kSecondsToAnswer = 3;
 constexpr double kSecondsBetween = 5;
 constexpr double kSecondsAfterFailure = 60;
+constexpr double kSecondsToUse = 30;
+constexpr double kSecondsToStop = 1;
 constexpr char kProgram[] = "nvidia-smi";
 
 }  // namespace
@@ -37,10 +39,22 @@ void GpuMeter::take(const HelperCommandOutcome& outcome) {
   ended_ = std::move(asked_);
   limit_ = Deadline::never();
   use_ = outcome.status == 0 ? parse_gpu_use(outcome.output) : GpuUse{};
+  use_until_ = Deadline::after_seconds(kSecondsToUse);
   if (outcome.status == 0)
     why_.clear();
-  else
+  else if (!next_.is_never())
     next_ = Deadline::after_seconds(kSecondsAfterFailure);
+}
+
+const GpuUse& GpuMeter::use() const {
+  static const GpuUse kUnknown;
+  return use_until_.passed() ? kUnknown : use_;
+}
+
+void GpuMeter::stop() {
+  if (std::exchange(next_, Deadline::never()).is_never() || !is_asking()) return;
+  limit_ = Deadline::after_seconds(kSecondsToStop);
+  asked_->kill();
 }
 
 void GpuMeter::on_reaped(pid_t pid, int status) {

@@ -19,8 +19,11 @@ class GpuMeter {
 
   // Asks unless the last answer is recent, or this host has no nvidia-smi. `like`: how ranks are started.
   void look(const RankCommand& like);
-  bool is_asking() const { return asked_ != nullptr && limit_.time() != Deadline::never().time(); }
-  const GpuUse& use() const { return use_; }
+  bool is_asking() const { return asked_ != nullptr && !limit_.is_never(); }
+  // Of the last half minute; else nothing is known.
+  const GpuUse& use() const;
+  // Asks no more, and ends the program that runs: is_asking() until it has ended, for a second at most.
+  void stop();
   // Why nothing is known of GPUs that the host may have: a sentence without the host's name; or empty.
   const std::string& why() const { return why_; }
 
@@ -38,6 +41,7 @@ class GpuMeter {
   Deadline limit_ = Deadline::never();
   Deadline next_ = Deadline::after_seconds(0);  // the next question
   GpuUse use_;
+  Deadline use_until_ = Deadline::after_seconds(0);
   std::string why_;
 };
 

@@ -13,7 +13,9 @@ constexpr double kSecondsForGpus = 0.5;
 
 void MetricsAnswers::begin(const Inspect& question) {
   waiting_.push_back(question.number);
-  if (const RankCommand* like = ranks_.any_command()) gpus_.look(*like);
+  const RankCommand* like = ranks_.any_command();
+  if (InspectDetail{question.detail} == InspectDetail::kMetrics && like != nullptr)
+    gpus_.look(*like);
   if (!gpus_.is_asking()) return answer();
   if (waiting_.size() == 1) limit_ = Deadline::after_seconds(kSecondsForGpus);
 }

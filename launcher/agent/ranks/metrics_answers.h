@@ -21,6 +21,9 @@ class MetricsAnswers {
       : ranks_(ranks), send_(std::move(send)), gpus_(loop) {}
 
   void begin(const Inspect& question);
+  // The ranks have ended: as GpuMeter.
+  void stop() { gpus_.stop(); }
+  bool is_asking() const { return gpus_.is_asking(); }
   void on_reaped(pid_t pid, int status);
   Deadline deadline() const;
   void on_deadline();
