@@ -194,12 +194,13 @@ std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_en
 
 std::optional<HangRule::Finding> HangRule::judge_wait(Places places, Time now) {
   next_wait_sample_ = later(now, kWaitLimits * limit_ / 2);
+  if (std::ranges::any_of(places, [](const auto& each) { return each.second.is_excused != 0; }))
+    return {};
   Finding finding{Finding::Kind::kWait, 0, {}, {}};
   bool is_new = false;
   for (const auto& [number, rank] : ranks_) {
     const double seconds = seconds_between(rank.since, now);
     const RankPlace& place = places[number];
-    if (place.is_excused != 0) return {};
     // Ranks come to a collective one after the other.
     if (seconds < (kWaitLimits - 1) * limit_ || place.is_collective == 0) continue;
     if (!may_spin(place) && main_is_busy(rank)) continue;
