@@ -8,8 +8,8 @@
 namespace hvd::launcher {
 namespace {
 
-// Ids are slots of the response cache and how often the slot was used.
-constexpr uint32_t kSlotsOfCache = 1 << 20;
+// A rank that ends a step in each microsecond needs centuries for more.
+constexpr uint64_t kMostSteps = uint64_t{1} << 54;
 
 }  // namespace
 
@@ -23,13 +23,13 @@ RankSteps steps_of(const RankCounters& counters) {
   std::map<uint32_t, uint64_t> waits;
   for (uint64_t left = std::min<uint64_t>(alike, kMostStepSamples); left > 0; --left) {
     const StepLog::Step& step = log.steps[(log.ended - left) % StepLog::kKept];
-    steps.last.push_back({step.microseconds, step.waited_microseconds, step.ended_by});
+    steps.last.push_back({step.microseconds, step.waited_microseconds, step.ended_by, step.call});
     if (step.longest != 0) waits[step.longest] += step.waited_microseconds;
   }
   const auto most =
       std::ranges::max_element(waits, {}, [](const auto& wait) { return wait.second; });
   if (most == waits.end()) return steps;
-  steps.awaited = counters.names.at(most->first % kSlotsOfCache);
+  steps.awaited = counters.names.at(most->first % OperationNames::kSlotsOfCache);
   steps.awaited_microseconds = most->second;
   return steps;
 }
@@ -40,7 +40,8 @@ std::string encode(const std::vector<RankPressure>& pressures) { return encode_l
 Result<std::vector<RankSteps>> decode_steps(std::string_view bytes) {
   HVD_ASSIGN_OR_RETURN(auto steps, decode_list<RankSteps>(bytes, "the steps of ranks"));
   for (const RankSteps& rank : steps) {
-    if (rank.last.size() != std::min<uint64_t>(rank.ended, kMostStepSamples) ||
+    if (rank.ended > kMostSteps ||
+        rank.last.size() != std::min<uint64_t>(rank.ended, kMostStepSamples) ||
         rank.awaited.size() > OperationNames::kMostText) {
       return invalid_argument("an agent reports more steps of a rank than there are");
     }
@@ -49,7 +50,7 @@ Result<std::vector<RankSteps>> decode_steps(std::string_view bytes) {
 }
 
 Result<std::vector<RankPressure>> decode_pressures(std::string_view bytes) {
-  return decode_list<RankPressure>(bytes, "the steps of ranks");
+  return decode_list<RankPressure>(bytes, "the disturbances of ranks");
 }
 
 }  // namespace hvd::launcher

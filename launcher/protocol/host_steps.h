@@ -15,9 +15,11 @@ namespace hvd::launcher {
 
 struct StepSample {
   uint32_t microseconds = 0;
-  uint32_t waited = 0;    // microseconds: the longest wait of an operation for other ranks
-  uint32_t ended_by = 0;  // the id of the operation that ended the step: the same on each rank
-  static auto fields(auto& m) { return std::tie(m.microseconds, m.waited, m.ended_by); }
+  uint32_t waited = 0;  // microseconds: the longest wait of an operation for other ranks
+  // What ended the step, as in StepLog: the same on each rank.
+  uint32_t ended_by = 0;
+  uint32_t call = 0;
+  static auto fields(auto& m) { return std::tie(m.microseconds, m.waited, m.ended_by, m.call); }
 };
 
 struct RankSteps {
@@ -43,7 +45,7 @@ RankSteps steps_of(const RankCounters& counters);
 // Counts of the processes of a rank, and of its host and cgroup. Counts never fall.
 struct RankPressure {
   int32_t rank = 0;
-  uint8_t is_blocked = 0;  // its first process is in uninterruptible sleep (D) now
+  uint8_t is_blocked = 0;  // a process of it is in uninterruptible sleep (D) now
   uint64_t cpu_microseconds = 0;
   uint64_t run_delay_microseconds = 0;
   uint64_t major_faults = 0;

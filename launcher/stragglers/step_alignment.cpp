@@ -15,8 +15,11 @@ std::optional<StepWindow> window_at(uint64_t first, const std::map<int, StepAlig
     if (first < oldest || first + StepWindow::kSteps > each.steps.ended) return {};
     const auto begin = last.begin() + static_cast<ptrdiff_t>(first - oldest);
     window.ranks.push_back({rank, each.host, {begin, begin + StepWindow::kSteps}});
-    const bool is_alike = std::ranges::equal(window.ranks.front().steps, window.ranks.back().steps,
-                                             {}, &StepSample::ended_by, &StepSample::ended_by);
+    const bool is_alike =
+        std::ranges::equal(window.ranks.front().steps, window.ranks.back().steps,
+                           [](const auto& one, const auto& other) {
+                             return one.ended_by == other.ended_by && one.call == other.call;
+                           });
     if (!is_alike) return {};
   }
   return window;
@@ -39,8 +42,8 @@ std::vector<StepWindow> StepAlignment::take(const std::map<int, Rank>& ranks) {
   has_moved_ = ended != ended_;
   if (ended < ended_) next_ = 0;  // the ranks have begun again
   ended_ = ended;
-  if (next_ < oldest && ended - std::min(ended, oldest) >= StepWindow::kSteps)
-    next_ = ended - StepWindow::kSteps;  // steps were missed
+  // Steps were missed.
+  if (next_ < oldest) next_ = std::max(oldest, ended - std::min(ended, StepWindow::kSteps));
   for (; next_ + StepWindow::kSteps <= ended; next_ += StepWindow::kSteps) {
     if (auto window = window_at(next_, ranks)) windows.push_back(*std::move(window));
   }

@@ -209,6 +209,7 @@ net::Task<void> StragglerWatch::look_at_place() {
 // Their numbers mean other processes from now on.
 void StragglerWatch::forget_ranks() {
   rule_ = {};
+  tally_.forget_ranks();
   pressures_.clear();
   places_.clear();
 }

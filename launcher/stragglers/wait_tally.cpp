@@ -43,6 +43,7 @@ void WaitTally::take(const StepWindow& window) {
   const double weight = 1 + static_cast<double>(since) / StepWindow::kSteps;
   next_ = window.first + StepWindow::kSteps;
   ++windows_;
+  ++named_windows_;
   for (size_t i = 0; i < StepWindow::kSteps; ++i) {
     uint32_t longest = 0;
     const StepWindow::Rank* last = &window.ranks.front();
@@ -82,7 +83,7 @@ std::string WaitTally::summary(const std::vector<std::string>& host_of) const {
     times += rank.times_last;
     if (most == nullptr || rank.times_last > most->second.times_last) most = &each;
   }
-  const double seen = static_cast<double>(windows_ * StepWindow::kSteps);
+  const double seen = static_cast<double>(named_windows_ * StepWindow::kSteps);
   const double share =
       static_cast<double>(waited_for_ranks_) / static_cast<double>(std::max<uint64_t>(seen_, 1));
   if (windows_ < kLeastWindows || share < kLeastShare) return {};

@@ -17,6 +17,11 @@ class WaitTally {
   // Takes the answers of the agents, for all ranks of the job.
   void take(const std::map<int, StepAlignment::Rank>& ranks);
   void take(const StepWindow& window);
+  // Their numbers mean other processes from now on.
+  void forget_ranks() {
+    ranks_.clear();
+    named_windows_ = 0;
+  }
   // By rank. `straggler` of each is left to the caller.
   std::vector<RankWaits> waits() const;
   // "ranks waited 21 % of the time, most often for rank 3 (b), in layer4.weight"; empty where they waited little, or
@@ -36,8 +41,8 @@ class WaitTally {
   std::map<std::string, uint64_t> awaited_;  // microseconds, by operation
   // Microseconds of the windows, over all ranks: beyond the wait of the last rank of each step, and in all.
   uint64_t waited_for_ranks_ = 0, seen_ = 0;
-  uint64_t windows_ = 0;
-  uint64_t next_ = 0;  // the step behind the last window
+  uint64_t windows_ = 0, named_windows_ = 0;  // the latter since forget_ranks()
+  uint64_t next_ = 0;                         // the step behind the last window
 };
 
 }  // namespace hvd::launcher

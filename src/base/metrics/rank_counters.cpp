@@ -15,7 +15,7 @@ uint32_t clamped(uint64_t microseconds) {
 }  // namespace
 
 void StepLog::step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics,
-                         uint32_t id) {
+                         uint32_t id, uint32_t call) {
   const std::chrono::nanoseconds since_start = now.time_since_epoch();
   const uint64_t bytes = std::accumulate(metrics.bytes.begin(), metrics.bytes.end(), uint64_t{0});
   if (began.count() != 0) {
@@ -24,7 +24,8 @@ void StepLog::step_ended(std::chrono::steady_clock::time_point now, const Metric
                             .waited_microseconds = clamped(waited),
                             .bytes = bytes - bytes_before,
                             .longest = longest,
-                            .ended_by = id};
+                            .ended_by = id,
+                            .call = call};
     total_microseconds += took;
     // A wait counts in the step after the one in which it lies mostly.
     total_waited = std::min(total_waited + waited, total_microseconds);

@@ -27,9 +27,11 @@ struct StepLog {
     // counts here, and its wait lies at the end of the step before.
     uint32_t waited_microseconds = 0;
     uint64_t bytes = 0;  // input of this rank in operations that completed
-    uint32_t longest =
-        0;  // the id in the response cache of the operation with that wait; 0: it had none
-    uint32_t ended_by = 0;  // the id of the operation that ended the step: the same on each rank
+    // The id in the response cache of the operation with that wait; 0: it had none.
+    uint32_t longest = 0;
+    // What ended the step, the same on each rank: the id of an operation, or 0 and the number of a call of a group.
+    uint32_t ended_by = 0;
+    uint32_t call = 0;
   };
 
   uint64_t ended = 0;  // steps; the last one lies at (ended - 1) % kKept
@@ -54,7 +56,7 @@ struct StepLog {
     longest = id;
   }
   void step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics,
-                  uint32_t id = 0);
+                  uint32_t id = 0, uint32_t call = 0);
   // Ranks have had different numbers of steps until now: one of them had joined (hvd.join).
   void count_anew() { first = ended; }
 };
@@ -73,6 +75,8 @@ std::optional<StepMeans> means_of(const StepLog& log);
 // Names of operations, by their slot in the response cache. A name is written when the ranks first agree on it.
 class OperationNames {
  public:
+  // An id of the cache is a slot, and how often the slot was used before.
+  static constexpr uint32_t kSlotsOfCache = 1 << 20;
   static constexpr size_t kSlots = 512;
   static constexpr size_t kMostText = 55;
 

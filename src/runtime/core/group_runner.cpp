@@ -231,7 +231,8 @@ void GroupRunner::note_wait(const Group& group, const Submission& call) {
   parts_.instruments->metrics->agreed(waited);
   if (call.group.begins_step) {
     parts_.instruments->metrics->stepped(group.checked.met);
-    parts_.instruments->steps->step_ended(group.checked.met, *parts_.instruments->metrics);
+    parts_.instruments->steps->step_ended(group.checked.met, *parts_.instruments->metrics, 0,
+                                          static_cast<uint32_t>(group.completed));
   }
   // A rank outside of a smaller group does not wait in it, and is not late.
   if (group.members->ranks.size() == static_cast<size_t>(mesh_->size()))

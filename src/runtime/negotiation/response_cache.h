@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/metrics/rank_counters.h"
 #include "runtime/submission/tensor_table.h"
 #include "runtime/wire/message.h"
 
@@ -34,7 +35,7 @@ struct CacheEntry {
 class ResponseCache {
  public:
   // An id is a slot, from 1, and how often the slot was used before: so it means one name only.
-  static constexpr uint32_t kSlots = 1 << 20;
+  static constexpr uint32_t kSlots = OperationNames::kSlotsOfCache;
   static constexpr uint32_t slot_of(uint32_t id) { return id % kSlots; }
   static constexpr uint32_t id_after(uint32_t id) { return id + kSlots; }
 

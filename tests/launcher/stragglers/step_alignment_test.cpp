@@ -62,7 +62,8 @@ TEST_CASE("ranks of other worlds, and other steps, have no window") {
   ranks[1].steps.world_size = 1;
   CHECK(alignment.take(ranks).empty());
   ranks = ranks_with(60, 60);
-  ranks[1].steps.last[30].ended_by = 12345;
+  SUBCASE("by name") { ranks[1].steps.last[30].ended_by = 12345; }
+  SUBCASE("by the call of a group") { ranks[1].steps.last[30].call = 12345; }
   CHECK(alignment.take(ranks).empty());
   // Agents that answer far apart.
   CHECK(alignment.take(ranks_with(300, 500)).empty());
