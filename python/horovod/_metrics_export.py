@@ -35,11 +35,14 @@ def start(after_shutdown: Callable[[Callable[[], None]], None]) -> None:
     if file and os.path.lexists(file) and (os.path.islink(file) or not os.path.isfile(file)):
         _say(f"metrics are not written: HOROVOD_METRICS_FILE={file!r} is no regular file, which can be replaced")
     elif file:
-        ends.append(_File(os.path.abspath(file)).end)
+        try:
+            ends.append(_File(os.path.abspath(file)).end)
+        except (OSError, RuntimeError) as failure:
+            _say(f"metrics are not written to HOROVOD_METRICS_FILE={file!r}: {failure}")
     if port:
         try:
             ends.append(_serve(*_address(port)))
-        except (OSError, ValueError) as failure:
+        except (OSError, RuntimeError, ValueError) as failure:
             _say(f"metrics are not served at HOROVOD_METRICS_PORT={port!r}: {failure}")
     owner = os.getpid()
 
@@ -119,7 +122,8 @@ class _File:
             try:
                 with open(self._new, "w", encoding="utf-8") as file:
                     file.write(text())
-                os.replace(self._new, self._path)
+                if not self._ended.is_set():
+                    os.replace(self._new, self._path)
             except OSError as failure:
                 if not has_failed:
                     _say(f"cannot write {self._path!r} (HOROVOD_METRICS_FILE): {failure.strerror}")
@@ -182,7 +186,11 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self._room = threading.Semaphore(_CONNECTIONS)
         self._ended = threading.Event()
         super().__init__(address, _Handler)
-        threading.Thread(target=self._run, name="hvd-metrics-port", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name="hvd-metrics-port", daemon=True).start()
+        except RuntimeError:
+            self.server_close()
+            raise
 
     def _run(self) -> None:
         while not self._ended.is_set():
@@ -199,10 +207,14 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._room.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        if not self._room.acquire(blocking=False):
             self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread can be started
+            self._room.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
