@@ -14,9 +14,11 @@ WITHOUT = {
     "live_line",
     "newer_slurm",
     "original_horovod",
+    "pictures",
     "soak",
     "stacks",
     "stragglers",
+    "yama",
 }
 
 
