@@ -60,7 +60,7 @@ print("== end ==", flush=True)
 def kernel(folder):
     """Debian's kernel for virtual machines, from its package."""
     if not (shutil.which("qemu-system-x86_64") and shutil.which("busybox")):
-        raise Skip("qemu-system-x86_64 or busybox is missing: packaging/packages-release.txt names the packages")
+        raise Skip("qemu-system-x86_64 or busybox is missing: packaging/packages-*.txt name the packages")
     words = subprocess.run(
         ["apt-cache", "depends", "linux-image-cloud-amd64"], capture_output=True, text=True, check=True
     ).stdout
@@ -88,7 +88,9 @@ def initial_files(folder):
     for name in ("sh", "uname", "cat", "mkdir", "chmod", "id", "mv", "rm", "env", "ls", "head"):
         (root / "bin" / name).symlink_to("busybox")
     copy_program("/usr/bin/python3.11", root, "/usr/bin/python3")
-    shutil.copytree(STDLIB, root / "usr/lib/python3.11", ignore=shutil.ignore_patterns("test", "__pycache__", "config-*"))
+    shutil.copytree(
+        STDLIB, root / "usr/lib/python3.11", ignore=shutil.ignore_patterns("test", "__pycache__", "config-*")
+    )
     for program in (BUILD / "bin").iterdir():
         copy_program(program, root, f"/opt/bin/{program.name}")
     copy_program(PY_SPY, root, "/opt/bin/py-spy")
