@@ -88,6 +88,10 @@ std::string host_summary(const HostCheck& host) {
   return count != 0 ? text : text + ", no framework";
 }
 
+bool has_python(const HostCheck& host) {
+  return host.rows.ok() && find_software(*host.rows, "Python") != nullptr;
+}
+
 std::vector<std::string> differing_software(std::span<const HostCheck> hosts) {
   std::vector<std::string> names = {"Python"};
   names.insert(names.end(), kFrameworkRows.begin(), kFrameworkRows.end());

@@ -18,6 +18,8 @@ std::vector<std::string> names_in_ssh_config(std::string_view text);
 
 // "Python 3.11.2 (/usr/bin/python3), PyTorch 2.13.0", or why there is no answer.
 std::string host_summary(const HostCheck& host);
+// False also of a host without an answer.
+bool has_python(const HostCheck& host);
 
 // Rows of Python and of frameworks in which hosts that answered differ: "PyTorch (on a: 2.13.0; on b: 1.13.1)".
 std::vector<std::string> differing_software(std::span<const HostCheck> hosts);

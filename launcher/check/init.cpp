@@ -40,7 +40,7 @@ int test_hosts(const Options& options) {
     text += cat(host.host, ": ", host_summary(host), "\n");
     if (!host.rows.ok())
       silent.push_back(host.host);
-    else if (find_software(*host.rows, "Python") == nullptr)
+    else if (!has_python(host))
       without_python.push_back(host.host);
   }
   const std::vector<std::string> differing = differing_software(*hosts);

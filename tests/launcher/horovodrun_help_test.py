@@ -56,6 +56,13 @@ class Questions(unittest.TestCase):
             with open(f"{folder}/horovodrun.yaml", encoding="utf-8") as config:
                 self.assertEqual(config.read(), written)
             os.remove(f"{folder}/horovodrun.yaml")
+            os.mkdir(f"{folder}/bin")
+            for name in ("sh", "bash", "env"):
+                os.symlink(f"/bin/{name}", f"{folder}/bin/{name}")
+            result = run("init", "localhost", cwd=folder, env={"HOME": folder, "PATH": f"{folder}/bin"})
+            self.assertEqual(result.returncode, 1)
+            self.assertRegex(result.stdout.decode(), r"not ready: no python3 on localhost; install it there, or let ")
+            os.remove(f"{folder}/horovodrun.yaml")
             result = run("init", "localhost", "no-such-host.invalid", **job)
             self.assertEqual(result.returncode, 1)
             self.assertRegex(
