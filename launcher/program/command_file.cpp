@@ -117,9 +117,10 @@ Result<std::string> python_for_scripts(const CommandPlace& place) {
     const std::string folder(value_of(place.environment, name));
     if (folder.empty()) continue;
     if (!is_folder(folder)) {
-      return not_found(cat(name, " names the active environment ", printable(folder),
-                           ", which is not on this host; create it there, give all hosts its packages "
-                           "by --stage-env"));
+      return not_found(
+          cat(name, " names the active environment ", printable(folder),
+              ", which is not on this host; create it there, give all hosts its packages "
+              "by --stage-env"));
     }
     std::string python = folder + "/bin/python3";
     if (::access(python.c_str(), X_OK) == 0) return python;

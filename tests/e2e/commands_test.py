@@ -53,7 +53,8 @@ def test_each_host_runs_a_script_by_the_active_environment():
         job.said()
         == [
             f"host b: prepare: VIRTUAL_ENV names the active environment {venv}/bin, which is not on "
-            "this host; create it there, give all hosts its packages by --stage-env, or write a Python before the script, as in: python3 train.py"
+            "this host; create it there, give all hosts its packages by --stage-env, or write a Python before the "
+            "script, as in: python3 train.py"
         ],
         job.describe(),
     )

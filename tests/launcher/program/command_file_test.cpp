@@ -86,7 +86,8 @@ TEST_CASE("An environment that is not on the host is an error, not another Pytho
   folder.file("train.py", "", 0644);
   CHECK(find(folder, {"train.py"}, {{"VIRTUAL_ENV", "/no/venv"}}).error ==
         "VIRTUAL_ENV names the active environment /no/venv, which is not on this host; create it "
-        "there, or write a Python before the script, as in: python3 train.py");
+        "there, give all hosts its packages by --stage-env, or write a Python before the script, "
+        "as in: python3 train.py");
   CHECK(find(folder, {"train.py"}, {}, "/no/venv/bin/python3")
             .error.starts_with("the Python of horovodrun's environment, /no/venv/bin/python3, is "
                                "not on this host; "));
