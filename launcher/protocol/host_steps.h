@@ -16,7 +16,7 @@ namespace hvd::launcher {
 struct StepSample {
   uint32_t microseconds = 0;
   uint32_t waited = 0;  // microseconds: the longest wait of an operation for other ranks
-  // What ended the step, as in StepLog: the same on each rank.
+  // Both say what ended the step, as in StepLog: the same on each rank.
   uint32_t ended_by = 0;
   uint32_t call = 0;
   static auto fields(auto& m) { return std::tie(m.microseconds, m.waited, m.ended_by, m.call); }

@@ -42,8 +42,9 @@ std::vector<StepWindow> StepAlignment::take(const std::map<int, Rank>& ranks) {
   has_moved_ = ended != ended_;
   if (ended < ended_) next_ = 0;  // the ranks have begun again
   ended_ = ended;
-  // Steps were missed.
-  if (next_ < oldest) next_ = std::max(oldest, ended - std::min(ended, StepWindow::kSteps));
+  // Steps were missed, unless one of the ranks has begun again.
+  if (next_ < oldest && oldest <= ended)
+    next_ = std::max(oldest, ended - std::min(ended, StepWindow::kSteps));
   for (; next_ + StepWindow::kSteps <= ended; next_ += StepWindow::kSteps) {
     if (auto window = window_at(next_, ranks)) windows.push_back(*std::move(window));
   }

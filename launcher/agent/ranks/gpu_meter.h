@@ -20,7 +20,7 @@ class GpuMeter {
   // Asks unless the last answer is recent, or this host has no nvidia-smi. `like`: how ranks are started.
   void look(const RankCommand& like);
   bool is_asking() const { return asked_ != nullptr && !limit_.is_never(); }
-  // Of the last half minute; else nothing is known.
+  // Readings of the last half minute; else nothing is known.
   const GpuUse& use() const;
   // Asks no more, and ends the program that runs: is_asking() until it has ended, for a second at most.
   void stop();

@@ -29,7 +29,8 @@ struct StepLog {
     uint64_t bytes = 0;  // input of this rank in operations that completed
     // The id in the response cache of the operation with that wait; 0: it had none.
     uint32_t longest = 0;
-    // What ended the step, the same on each rank: the id of an operation, or 0 and the number of a call of a group.
+    // Both say what ended the step, the same on each rank: the id of an operation, or 0 and the number of a call of a
+    // group.
     uint32_t ended_by = 0;
     uint32_t call = 0;
   };
