@@ -178,11 +178,23 @@ Found resent_segments(const Compared& compared) {
                         true};
 }
 
+// Others wait as long, but may do so when nobody waits for them.
+Found contended_processors(const Compared& compared) {
+  const double delay = 1e-6 * compared.in_step(&RankPressure::run_delay_microseconds, true);
+  if (delay <= kShare * compared.finding.late_seconds) return {};
+  return StragglerCause{
+      cat("the program itself, or other processes: the ranks of its host wait for "
+          "a processor for ",
+          milliseconds(delay), " of each step (run delay)"),
+      false};
+}
+
 }  // namespace
 
 StragglerCause cause_of(const StragglerFinding& finding, const Ranks& ranks) {
   const Compared compared{finding, ranks};
-  for (const auto judge : {taken_processors, page_faults, blocked_process, resent_segments}) {
+  for (const auto judge :
+       {taken_processors, page_faults, blocked_process, resent_segments, contended_processors}) {
     if (Found cause = judge(compared)) return *std::move(cause);
   }
   return {};
