@@ -7,6 +7,7 @@ GLIBC" and a line for each file: a wheel, or the archive of an environment. A fi
 
 import fcntl
 import hashlib
+import http.client
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import urllib.request
 import zipfile
 
 # Options of a file of requirements that name where packages are.
@@ -117,21 +119,64 @@ class Target:
         return ["--python-version", self.python, "--python-platform", f"{self.machine}-manylinux_2_{newest}"]
 
 
-def read_requirements(path, seen):
+def joined_lines(text):
+    """The lines of a file of requirements, without comments."""
+    for line in text.replace("\\\n", " ").splitlines():
+        line = re.sub(r"(^|\s)#.*", "", line).strip()
+        if line:
+            yield line
+
+
+def text_of(path):
+    """The content of a file, also of one that a server has."""
+    if "://" not in path:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    try:
+        with urllib.request.urlopen(path, timeout=60) as answer:
+            return answer.read().decode()
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        # The text of the error may have the password.
+        raise Refused(
+            f"{without_passwords(path)} cannot be read ({type(error).__name__}): name a file of this machine"
+        ) from None
+
+
+def read_requirements(path, seen, reads_servers):
     """The lines of a file of requirements and of those that it names, with their folders."""
     if path in seen:
         return
     seen.add(path)
     folder = os.path.dirname(path)
-    with open(path, encoding="utf-8") as file:
-        for line in file.read().replace("\\\n", " ").splitlines():
-            line = re.sub(r"(^|\s)#.*", "", line).strip()
-            if not line:
-                continue
-            yield folder, line
-            more = re.match(r"(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)", line)
-            if more and "://" not in more[1]:
-                yield from read_requirements(os.path.join(folder, more[1]), seen)
+    for line in joined_lines(text_of(path)):
+        yield folder, line
+        more = re.match(r"(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)", line)
+        if not more:
+            continue
+        named = more[1] if "://" in more[1] else os.path.join(folder, more[1])
+        if "://" not in named or reads_servers:
+            yield from read_requirements(named, seen, reads_servers)
+
+
+def hashes_of(line):
+    """The hashes of a line of requirements: its options, and that of an address."""
+    found = re.findall(r"(?:--hash[=\s]\s*(\w+):|[#&](sha\d+)=)([0-9a-fA-F]+)", line)
+    return {f"{option or part}:{digest}".lower() for option, part, digest in found}
+
+
+def without_hashes(line):
+    return re.sub(r"\s*--hash[=\s]\s*\S+", "", line)
+
+
+def package_of(line):
+    """The name of a line's package, as indexes compare names; or nothing."""
+    first = without_hashes(re.sub(r"^(-e|--editable)[\s=]+", "", line)).split(";")[0].strip()
+    named = re.match(r"([\w.-]+)\s*(?:\[[^\]]*\])?\s*@", first)
+    file = re.split(r"[?#]", first)[0].rsplit("/", 1)[-1]
+    file = re.match(r"(.+?)-\d[^-]*(?:-.*\.whl|\.(?:zip|tar\.\w+|tgz))$", file)
+    alone = re.match(r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(?:[=<>!~(]|$)", first)
+    found = named or file or alone
+    return re.sub(r"[-_.]+", "-", found[1]).lower() if found else ""
 
 
 def source_of(folder, line):
@@ -152,6 +197,15 @@ def is_of_this_folder(line):
     return bool(is_file or is_named or re.search(r"@\s*(file:|\.{0,2}/)", line))
 
 
+def has_no_hash(line):
+    """Whether a chosen package is a repository or a directory."""
+    place = re.sub(r"^(-e|--editable)[\s=]+|^[\w.-]+\s*(\[[^\]]*\])?\s*@\s*", "", without_hashes(line))
+    place = re.split(r"[\s;#]", place)[0]
+    is_repository = re.match(r"(git|hg|svn|bzr)\+", place)
+    is_path = place.startswith(("file:", ".", "/")) or line.startswith(("-e", "--editable"))
+    return bool(is_repository or (is_path and not re.search(r"\.(whl|zip|tar\.\w+|tgz)$", place)))
+
+
 class Environment:
     def __init__(self, source, target, may_build):
         self.source = source
@@ -161,10 +215,15 @@ class Environment:
         self.uv = shutil.which("uv")
         self.name = os.path.basename(source)
         self.is_kept = True
+        self.hashes = {}  # of each package for which the file has some
+        self.needs_hashes = False
         texts, self.sources = [], []
         if self.name.endswith(".txt") or self.name.endswith(".in"):
-            for folder, line in read_requirements(source, set()):
+            wanted = [os.environ.get(name, "").lower() for name in ("PIP_REQUIRE_HASHES", "UV_REQUIRE_HASHES")]
+            self.needs_hashes = any(each in ("1", "true", "yes", "on", "y", "t") for each in wanted)
+            for folder, line in read_requirements(source, set(), bool(self.uv)):
                 texts.append(line)
+                self.take_hashes(line)
                 self.is_kept = self.is_kept and not is_of_this_folder(line)
                 place = source_of(folder, line)
                 if place:
@@ -178,7 +237,40 @@ class Environment:
         text = "\n".join([str(target), str(may_build), str(bool(self.uv)), *texts, *places, *settings])
         self.key = hashlib.sha256(text.encode()).hexdigest()
 
+    def take_hashes(self, line):
+        found = hashes_of(line)
+        self.needs_hashes = self.needs_hashes or line == "--require-hashes"
+        if found and (line.startswith(("-e", "--editable")) or not line.startswith("-")):
+            package = package_of(line)
+            if not package:
+                raise Refused(f"{self.name} has a hash without a name of its package: {without_passwords(line)}")
+            self.hashes.setdefault(package, set()).update(found)
+
+    def with_own_hashes(self, line):
+        """The line of a chosen package with those of its hashes that the file has too, if the file has some: pip takes
+        no other file of the package. uv itself compares none while it chooses."""
+        own, chosen = self.hashes.get(package_of(line)), without_hashes(line)
+        if not own:
+            if self.needs_hashes:
+                raise Refused(f"{self.name} has no hash of {without_passwords(chosen)}, and --require-hashes wants one")
+            return line
+        found = hashes_of(line)
+        # Indexes name hashes of one kind alone. pip compares the others.
+        kept = {each for each in own if not found or each in found or not each.startswith("sha256:")}
+        if not kept:
+            self.refuse_hashes(chosen)
+        return " ".join([chosen, *(f"--hash={each}" for each in sorted(kept))])
+
+    def refuse_hashes(self, package):
+        raise Refused(
+            f"no file of {without_passwords(package)} has one of the hashes that {self.name} names: the package has "
+            f"been changed, or {self.name} is of another one"
+        )
+
     def fail(self, output):
+        mismatch = re.search(r"DO NOT MATCH THE HASHES.*\n\s+([^\s@]+)", output)
+        if mismatch:
+            self.refuse_hashes(mismatch[1])
         cause = cause_of(output)
         lacks_wheel = re.search(r"No matching distribution|no wheels|no usable wheels|--only-binary|building", output)
         remedy = "; --allow-build builds a package without a wheel on this machine" if lacks_wheel else ""
@@ -202,7 +294,8 @@ class Environment:
         )
 
     def lock(self, work):
-        """A file of pinned requirements for the target, made by uv; or the file itself for pip."""
+        """Files of pinned requirements for the target, made by uv, with words for pip: those whose files have hashes, and
+        the others, which are of this machine or of a repository."""
         requirements = self.source
         if self.name == "uv.lock":
             requirements = os.path.join(work, "exported.txt")
@@ -210,30 +303,40 @@ class Environment:
             done = run([*words, "--output-file", requirements], self.folder)
             if done.returncode != 0:
                 self.fail(done.stderr)
-            with open(requirements, encoding="utf-8") as file:
-                text = file.read()
+            text = text_of(requirements)
+            for line in joined_lines(text):
+                self.take_hashes(line)
             with open(requirements, "w", encoding="utf-8") as file:
                 file.write("\n".join([*self.places(), text]))
         locked = os.path.join(work, "locked.txt")
         words = [self.uv, "pip", "compile", "--quiet", requirements, "--no-header", "--no-annotate"]
-        words += [*self.target.for_uv(), "--output-file", locked]
+        words += ["--generate-hashes", *self.target.for_uv(), "--output-file", locked]
         if self.name.endswith(".toml"):  # the project's indexes, for pip
             words += ["--emit-index-url", "--emit-find-links"]
         if self.name == "uv.lock":  # its hashes choose, and not the order of its indexes
             words += ["--index-strategy", "unsafe-best-match"]
-        if self.is_kept:  # a folder of this machine has no hash
-            words.append("--generate-hashes")
         if not self.may_build:
             words += ["--only-binary", ":all:"]
         done = run(words, self.folder)
         if done.returncode != 0:
             self.fail(done.stderr)
-        with open(locked, encoding="utf-8") as file:
-            text = file.read()
-        text = re.sub(r"^(--find-links )(?!/|\w+://)", rf"\g<1>{self.folder}/", text, flags=re.MULTILINE)
-        with open(locked, "w", encoding="utf-8") as file:
-            file.write("\n".join([*self.places(), text]))
-        return locked
+        places, chosen = list(self.places()), []
+        for line in joined_lines(text_of(locked)):
+            if line.startswith("--") and not line.startswith("--editable"):
+                places.append(re.sub(r"^(--find-links )(?!/|\w+://)", rf"\g<1>{self.folder}/", line))
+            else:
+                chosen.append(self.with_own_hashes(line))
+        parts = (
+            ([line for line in chosen if not has_no_hash(line)], ["--no-deps", "--require-hashes"]),
+            ([line for line in chosen if has_no_hash(line)], ["--no-deps"]),
+        )
+        runs = []
+        for lines, more in parts:
+            if lines:
+                runs.append((os.path.join(work, f"chosen{len(runs)}.txt"), more))
+                with open(runs[-1][0], "w", encoding="utf-8") as file:
+                    file.write("\n".join([*places, *lines]))
+        return runs
 
     def places(self):
         if self.name != "uv.lock":
@@ -249,10 +352,9 @@ class Environment:
         """A folder with the wheels."""
         pip, is_same = self.pip()
         wheels = os.path.join(work, "wheels")
-        requirements = self.source
-        more = []
+        runs = [(self.source, [])]
         if self.uv:
-            requirements, more = self.lock(work), ["--no-deps", *(["--require-hashes"] if self.is_kept else [])]
+            runs = self.lock(work)
         elif self.name in ("uv.lock", "pyproject.toml"):
             raise Refused(f"{self.name} needs uv on this machine (pip install uv); the hosts need none")
         elif not is_same:
@@ -266,9 +368,10 @@ class Environment:
             words = ["wheel", "--wheel-dir", wheels]
         else:
             raise Refused(f"--allow-build builds only for the Python of this machine, and the hosts have {self.target}")
-        done = run([*pip, *words, *more, "--quiet", "-r", requirements], self.folder)
-        if done.returncode != 0:
-            self.fail(done.stderr)
+        for requirements, more in runs:
+            done = run([*pip, *words, *more, "--quiet", "-r", requirements], self.folder)
+            if done.returncode != 0:
+                self.fail(done.stderr)
         for name in os.listdir(wheels) if os.path.isdir(wheels) else ():
             if not name.endswith(".whl"):
                 raise Refused(f"{self.name}: {name} is no wheel; --allow-build builds one on this machine")

@@ -14,7 +14,7 @@ import network
 from elastic_jobs import discovery, wait_for_generation
 
 PLACE = "/var/tmp/horovod-0"
-RESOLVER = ROOT / "launcher/environment/resolve_environment.py"
+RESOLVER = (ROOT / "launcher/environment/resolve_environment.py").read_text(encoding="utf-8")
 PYTHON_VERSION = subprocess.run([PYTHON, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[1]
 INSTALLERS = os.environ.get("HVD_TEST_INSTALLERS", "")
 TRAIN = """import subprocess, sys, tiny
@@ -158,13 +158,14 @@ def test_hosts_install_a_file_of_requirements_once():
     expect(on("a", f"flock --exclusive --nonblock {home} echo free") == "free", "the lock stays")
 
 
-def resolved(folder, name, cache, glibc="2.36"):
+def resolved(folder, name, cache, glibc="2.36", build="", user=None, **variables):
     """The output of the resolver, and the hashes of the files that it chose."""
     done = subprocess.run(
-        [PYTHON, RESOLVER, folder / name, PYTHON_VERSION, os.uname().machine, glibc, cache, ""],
+        [PYTHON, "-I", "-c", RESOLVER, folder / name, PYTHON_VERSION, os.uname().machine, glibc, cache, build],
         stdout=subprocess.PIPE,
         text=True,
-        env=alone(folder),
+        env=alone(folder, **variables),
+        user=user,
         check=True,
     )
     return done.stdout, re.findall(r"^([0-9a-f]{64}) ", done.stdout, re.MULTILINE)
@@ -195,19 +196,65 @@ def test_the_resolver_takes_what_is_in_the_folder_of_its_file():
     expect("another C library" in text, text)
 
 
-@world("a", "--bare")
-def test_uv_locks_a_project():
-    """Also by the command of docs/uv-pipx-conda.md."""
+def path_with_uv():
     if not INSTALLERS:
         raise Skip("HVD_TEST_INSTALLERS names no Python that has uv")
-    uv = pathlib.Path(INSTALLERS).parent
-    folder = project()
+    return f"{pathlib.Path(INSTALLERS).parent}:{os.environ['PATH']}"
+
+
+def lock_project(folder, path):
     (folder / "pyproject.toml").write_text(
         '[project]\nname = "mine"\nversion = "1"\nrequires-python = ">=3.8"\ndependencies = ["tiny"]\n'
         "[tool.uv]\npackage = false\nno-index = true\nfind-links = ['wheels']\n"
     )
-    path = f"{uv}:{os.environ['PATH']}"
-    subprocess.run([uv / "uv", "lock", "--quiet"], cwd=folder, env=alone(folder, PATH=path), check=True)
+    subprocess.run(["uv", "lock", "--quiet"], cwd=folder, env=alone(folder, PATH=path), check=True)
+
+
+def test_the_resolver_takes_no_file_with_another_hash():
+    folder, cache, path = project(), scratch() / "cache", path_with_uv()
+    wheel = folder / "wheels" / "tiny-1.0-py3-none-any.whl"
+    right = {kind: hashlib.new(kind, wheel.read_bytes()).hexdigest() for kind in ("sha256", "sha512")}
+    other = "0" * 64
+    for line in (
+        f"tiny==1.0 --hash=sha256:{right['sha256']} \\\n  --hash=sha256:{other}",
+        f"tiny==1.0 --hash=sha512:{right['sha512']}",
+        f"--require-hashes\nTiny==1.0 --hash sha256:{right['sha256']}",
+        f"./wheels/{wheel.name} --hash=sha256:{right['sha256']}",
+    ):
+        require(folder, line)
+        text, found = resolved(folder, "requirements.txt", cache, PATH=path)
+        expect(found == [right["sha256"]], f"{line}: {text}")
+    (folder / "pins.txt").write_text(f"tiny==1.0 --hash=sha256:{other}\n")
+    for line, refusal in (
+        (f"tiny==1.0 --hash=sha256:{other}", "no file of tiny==1.0 has one of the hashes that requirements.txt "),
+        (f"tiny --hash=sha256:{other}", "no file of tiny==1.0 has one of the hashes"),
+        ("-r pins.txt", "no file of tiny==1.0 has one of the hashes"),
+        ("-c pins.txt\ntiny", "no file of tiny==1.0 has one of the hashes"),
+        (f"-r file://{folder}/pins.txt", "no file of tiny==1.0 has one of the hashes"),
+        (f"./wheels/{wheel.name} --hash=sha256:{other}", "no file of .*tiny.* has one of the hashes"),
+        (f"tiny @ file://{wheel}#sha256={other}", "no file of tiny has one of the hashes"),
+        (f"tiny==1.0 --hash=sha512:{other}{other}", "no file of tiny==1.0 has one of the hashes"),
+        ("--require-hashes\ntiny==1.0", "requirements.txt has no hash of tiny==1.0, and --require-hashes wants one"),
+        (f"-r https://user:secret@127.0.0.1:9/{other}.txt", "https://.* cannot be read"),
+    ):
+        require(folder, line)
+        text, _ = resolved(folder, "requirements.txt", cache, PATH=path)
+        expect(re.match(f"refused .*{refusal}", text) and "secret" not in text, f"{line}: {text}")
+    lock_project(folder, path)
+    lock = (folder / "uv.lock").read_text()
+    for digest in (right["sha256"], other):
+        (folder / "uv.lock").write_text(lock.replace('.whl" }', f'.whl", hash = "sha256:{digest}" }}'))
+        text, found = resolved(folder, "uv.lock", cache, PATH=path)
+        refusal = "refused no file of tiny==1.0 has one of the hashes that uv.lock names: "
+        expect(text.startswith(refusal) if digest == other else found == [digest], text)
+
+
+@world("a", "--bare")
+def test_uv_locks_a_project():
+    """Also by the command of docs/uv-pipx-conda.md."""
+    path = path_with_uv()
+    folder = project()
+    lock_project(folder, path)
     for name in ("uv.lock", "pyproject.toml", "requirements.txt"):
         runs(start(folder, hosts="a:1", packages=name, PATH=path), 1)
     require(folder, "tiny @ ./wheels/tiny-1.0-py3-none-any.whl")
