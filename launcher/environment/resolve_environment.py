@@ -2,7 +2,8 @@
 
 Arguments: the file or directory of --stage-env, Python and machine and glibc of the hosts, the folder of the cache, and
 "build" where a package without a wheel may be built here. Prints "refused SENTENCE", or "folder FOLDER", "needs BYTES
-GLIBC" and a line for each file: a wheel, or the archive of an environment. A file lies in FOLDER under its hash.
+GLIBC" and a line for each file: a wheel, or the archive of an environment. A file lies in FOLDER under its hash. An
+archive of the user stays where it is: "file PATH" in place of "folder FOLDER".
 """
 
 import fcntl
@@ -207,6 +208,8 @@ def has_no_hash(line):
 
 
 class Environment:
+    has_copies = True  # in the cache
+
     def __init__(self, source, target, may_build):
         self.source = source
         self.folder = os.path.dirname(source)
@@ -377,6 +380,13 @@ class Environment:
                 raise Refused(f"{self.name}: {name} is no wheel; --allow-build builds one on this machine")
         return wheels
 
+    def place(self, cache):
+        return f"folder {cache}"
+
+    def lines(self, work, cache):
+        fetched = self.fetch(work)
+        return keep(fetched, cache) if os.path.isdir(fetched) else []
+
     def needs(self, lines, cache):
         size, glibc = 0, 0
         for line in lines:
@@ -416,11 +426,11 @@ def keep(wheels, cache):
     return lines
 
 
-def kept_answer(path, cache):
+def kept_answer(path, cache, has_copies):
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.read().splitlines()
-        for line in lines[1:]:
+        for line in lines[1:] if has_copies else ():
             digest, size, _ = line.split(" ", 2)
             if os.path.getsize(os.path.join(cache, digest)) != int(size):
                 return None
@@ -439,10 +449,13 @@ class Archive:
     def __init__(self, source):
         self.source = source
         self.name = os.path.basename(source)
+        self.has_copies = os.path.isdir(source)
         about = hashlib.sha256()
         for path in self.paths():
-            status = os.lstat(path)
-            about.update(f"{path} {status.st_size} {status.st_mtime_ns} {status.st_mode}\n".encode())
+            # The file that is sent: also where a link leads. Another link to a file of a directory changes its ctime.
+            status = os.lstat(path) if self.has_copies else os.stat(path)
+            changed = status.st_mtime_ns if self.has_copies else status.st_ctime_ns
+            about.update(f"{path} {status.st_size} {status.st_mtime_ns} {changed} {status.st_mode}\n".encode())
         self.key = about.hexdigest()
 
     def paths(self):
@@ -456,12 +469,17 @@ class Archive:
                 if not names and not folders and folder != self.source:
                     yield folder
 
+    def place(self, cache):
+        return f"folder {cache}" if self.has_copies else f"file {self.source}"
+
+    def lines(self, work, cache):
+        if self.has_copies:
+            return keep(self.fetch(work), cache)
+        return [f"{digest_of(self.source)} {os.path.getsize(self.source)} 644 {self.name}"]
+
     def fetch(self, work):
         files = os.path.join(work, "files")
         os.mkdir(files)
-        if not os.path.isdir(self.source):
-            os.symlink(self.source, os.path.join(files, self.name))
-            return files
         self.check(self.read(os.path.join(self.source, "pyvenv.cfg")), os.listdir(self.source))
         with tarfile.open(os.path.join(files, f"{self.name}.tar.gz"), "w:gz", compresslevel=1) as archive:
             for path in list(self.paths())[1:]:
@@ -494,7 +512,7 @@ class Archive:
         size, settings, names = 0, "", set()
         digest, packed, _ = lines[0].split(" ", 2)
         try:
-            with tarfile.open(os.path.join(cache, digest)) as archive:
+            with tarfile.open(os.path.join(cache, digest) if self.has_copies else self.source) as archive:
                 for member in archive:
                     words = os.path.normpath(member.name).split("/")
                     size += member.size + 4096
@@ -544,8 +562,12 @@ def remove_unused(cache, wheels):
     paths = [os.path.join(cache, name) for name in os.listdir(cache) if name.startswith("resolved-")]
     paths += [os.path.join(wheels, name) for name in os.listdir(wheels)]
     for path in paths:
-        if os.path.getmtime(path) < oldest:
-            os.unlink(path)
+        try:
+            about = os.lstat(path)
+            if about.st_mtime < oldest or stat.S_ISLNK(about.st_mode):  # a link of an earlier version
+                os.unlink(path)
+        except FileNotFoundError:
+            pass
 
 
 def answer(source, target, cache, may_build):
@@ -558,17 +580,16 @@ def answer(source, target, cache, may_build):
     os.makedirs(wheels, mode=0o700, exist_ok=True)
     remove_unused(cache, wheels)
     resolved = os.path.join(cache, f"resolved-{environment.key}")
-    lines = kept_answer(resolved, wheels) if environment.is_kept else None
+    lines = kept_answer(resolved, wheels, environment.has_copies) if environment.is_kept else None
     if not lines:
         with tempfile.TemporaryDirectory(dir=cache) as work:
-            fetched = environment.fetch(work)
-            lines = keep(fetched, wheels) if os.path.isdir(fetched) else []
+            lines = environment.lines(work, wheels)
             lines.insert(0, environment.needs(lines, wheels))
             unfinished = os.path.join(work, "resolved")
             with open(unfinished, "w", encoding="utf-8") as file:
                 file.write("\n".join(lines))
             os.replace(unfinished, resolved)
-    return [f"folder {wheels}", *lines]
+    return [environment.place(wheels), *lines]
 
 
 def main():

@@ -58,11 +58,13 @@ constexpr uint64_t kDigestsAtOnce = 16;
 // The files, their hashes as far as they have been read, and the hosts that get them.
 class StagedEnvironment::Files {
  public:
-  Files(EnvironmentOffer offer, std::vector<PackageFile> listed, fs::path folder)
+  // `place`: the folder that has each file under its hash; or, if `is_file`, the only file.
+  Files(EnvironmentOffer offer, std::vector<PackageFile> listed, fs::path place, bool is_file)
       : offer_(std::move(offer)),
         bytes_(size_of_package(listed)),
         chunks_(std::move(listed)),
-        folder_(std::move(folder)) {}
+        place_(std::move(place)),
+        is_file_(is_file) {}
 
   const EnvironmentOffer& offer() const { return offer_; }
   uint64_t bytes() const { return bytes_; }
@@ -79,11 +81,15 @@ class StagedEnvironment::Files {
  private:
   Result<std::string> read_file(uint64_t number);
   Status check(uint64_t number, std::string_view bytes);
+  fs::path path_of(const PackageFile& file) const {
+    return is_file_ ? place_ : place_ / to_hex(file.digest);
+  }
 
   const EnvironmentOffer offer_;
   const uint64_t bytes_;
   const ChunkTable chunks_;
-  const fs::path folder_;
+  const fs::path place_;
+  const bool is_file_;
   std::vector<Digest> digests_;
   Sha256 hash_;  // of the file whose chunks are read
   UniqueFd file_;
@@ -150,15 +156,16 @@ Status StagedEnvironment::Files::check(uint64_t number, std::string_view bytes) 
   if (place.offset + place.size < file.size) return {};
   const Digest digest = hash_.digest();
   if (digest == file.digest) return {};
-  return failed_precondition(cat("--stage-env: ", file.path,
-                                 " has changed since it was resolved: remove ",
-                                 (folder_ / to_hex(file.digest)).string()));
+  const std::string path = path_of(file).string();
+  return failed_precondition(cat(
+      "--stage-env: ", file.path, " has changed since it was resolved: ",
+      is_file_ ? cat("write nothing to ", path, " while horovodrun reads it") : "remove " + path));
 }
 
 Result<std::string> StagedEnvironment::Files::read_file(uint64_t number) {
   const ChunkTable::Place place = chunks_.at(number);
   const PackageFile& file = chunks_.files()[place.file];
-  const fs::path path = folder_ / to_hex(file.digest);
+  const fs::path path = path_of(file);
   const auto failed = [&](const std::string& why) {
     return failed_precondition(
         cat("--stage-env: cannot read ", file.path, ", which is ", path.string(), ": ", why));
@@ -289,7 +296,8 @@ net::Task<void> StagedEnvironment::resolve() {
 // The lines that resolve_environment.py prints.
 Result<std::shared_ptr<StagedEnvironment::Files>> StagedEnvironment::parse(
     const std::string& answer) const {
-  constexpr std::string_view kRefused = "refused ", kFolder = "folder ", kNeeds = "needs ";
+  constexpr std::string_view kRefused = "refused ", kFolder = "folder ", kFile = "file ",
+                             kNeeds = "needs ";
   const std::vector<std::string> lines = split(answer, '\n');
   if (lines[0].starts_with(kRefused)) {
     return failed_precondition(
@@ -299,7 +307,9 @@ Result<std::shared_ptr<StagedEnvironment::Files>> StagedEnvironment::parse(
                 : cat("; host ", oldest_host_, " has the oldest glibc")));
   }
   const Status wrong = internal_error("--stage-env: the resolver has printed no list of files");
-  if (lines.size() < 2 || !lines[0].starts_with(kFolder) || !lines[1].starts_with(kNeeds)) {
+  const bool is_file = lines[0].starts_with(kFile);
+  if (lines.size() < 2 || (!is_file && !lines[0].starts_with(kFolder)) ||
+      !lines[1].starts_with(kNeeds) || (is_file && lines.size() < 3)) {
     return wrong;
   }
   const std::vector<std::string> needs = split(lines[1].substr(kNeeds.size()), ' ');
@@ -313,8 +323,8 @@ Result<std::shared_ptr<StagedEnvironment::Files>> StagedEnvironment::parse(
     if (!lines[at].empty()) offer.list += lines[at] + "\n";
   }
   HVD_ASSIGN_OR_RETURN(auto listed, parse_package_list(offer.list, kMostEnvironmentBytes));
-  return std::make_shared<Files>(std::move(offer), std::move(listed),
-                                 lines[0].substr(kFolder.size()));
+  std::string place = lines[0].substr((is_file ? kFile : kFolder).size());
+  return std::make_shared<Files>(std::move(offer), std::move(listed), std::move(place), is_file);
 }
 
 }  // namespace hvd::launcher

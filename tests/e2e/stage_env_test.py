@@ -196,6 +196,42 @@ def test_the_resolver_takes_what_is_in_the_folder_of_its_file():
     expect("another C library" in text, text)
 
 
+def test_an_archive_stays_as_it_is_and_may_be_removed_after_a_job():
+    folder, cache = scratch(), scratch() / "cache"
+    (folder / "env").mkdir()
+    (folder / "env" / "pyvenv.cfg").write_text("relocatable = true\n")
+    archive = folder / "env.tgz"
+    subprocess.run(["tar", "czf", archive, "env"], cwd=folder, check=True)
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    before = archive.stat()
+    # Another user can use it, but not change it.
+    folder.chmod(0o755)
+    cache.parent.chmod(0o755)
+    cache.mkdir(mode=0o700)
+    user = 65534 if os.geteuid() == 0 else None
+    if user:
+        os.chown(cache, user, user)
+    answers = set()
+    for _ in range(2):
+        text, found = resolved(folder, "env.tgz", cache, user=user)
+        expect(text.startswith(f"file {archive}\n") and found == [digest], text)
+        answers.update(each.stat().st_ino for each in cache.glob("resolved-*"))
+    expect(len(answers) == 1, "the second job has not found the answer of the first one")
+    expect(archive.stat().st_mtime_ns == before.st_mtime_ns, "the archive has another time")
+    # A change that keeps size and time is seen.
+    archive.write_bytes(archive.read_bytes()[:-1] + b"\1")
+    os.utime(archive, ns=(before.st_atime_ns, before.st_mtime_ns))
+    text, found = resolved(folder, "env.tgz", cache, user=user)
+    expect(found != [digest], text)
+    # A link that an earlier version has left.
+    (cache / "wheels" / digest).symlink_to(archive)
+    archive.unlink()
+    one = project()
+    one.chmod(0o755)
+    text, found = resolved(one, "requirements.txt", cache, user=user)
+    expect(len(found) == 1 and not (cache / "wheels" / digest).is_symlink(), text)
+
+
 def path_with_uv():
     if not INSTALLERS:
         raise Skip("HVD_TEST_INSTALLERS names no Python that has uv")
