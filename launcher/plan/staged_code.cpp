@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <utility>
 
 #include "base/text.h"
@@ -24,12 +25,32 @@ uint32_t mode_of(const fs::path& path) {
   return static_cast<uint32_t>(fs::status(path, error).permissions()) & 0777;
 }
 
+// Whether other programs have made this entry for this machine. An environment of Python, which may have GBs, does not
+// run at another path.
+bool is_left_out(const fs::directory_entry& entry) {
+  const fs::path name = entry.path().filename();
+  for (const char* const each : {".git", "__pycache__", "node_modules", ".tox"}) {
+    if (name == each) return true;
+  }
+  std::error_code ignored;
+  if (entry.is_symlink(ignored) || !entry.is_directory(ignored)) return false;
+  return fs::exists(entry.path() / "pyvenv.cfg", ignored) ||
+         fs::exists(entry.path() / "conda-meta", ignored);
+}
+
 bool is_below(const fs::path& relative) { return !relative.empty() && *relative.begin() != ".."; }
 
 class Collector {
  public:
   explicit Collector(std::vector<StagedCode::Entry>& entries) : entries_(entries) {}
 
+  // The file or directory `from` of the user, which is `to` in the copy.
+  Status add_all(const fs::path& from, const fs::path& to) {
+    root_ = from;
+    return add(from, to);
+  }
+
+ private:
   Status add(const fs::path& from, const fs::path& to) {
     std::error_code error;
     const fs::file_status status = fs::symlink_status(from, error);
@@ -45,23 +66,29 @@ class Collector {
       for (fs::directory_iterator each(from, error), end; !error && each != end;
            each.increment(error)) {
         const fs::path name = each->path().filename();
-        if (name != ".git" && name != "__pycache__")
-          HVD_RETURN_IF_ERROR(add(each->path(), to / name));
+        if (from == root_) part_ = name.string();
+        if (!is_left_out(*each)) HVD_RETURN_IF_ERROR(add(each->path(), to / name));
       }
     } else if (fs::is_regular_file(status)) {
       entry.size = fs::file_size(from, error);
       size_ += error ? 0 : entry.size;
+      parts_[part_] += error ? 0 : entry.size;
       entries_.push_back(std::move(entry));
     }
     if (error) return system_error(cat("--stage: ", from.string()), error.value());
     if (size_ <= kMost) return {};
-    return invalid_argument(
-        "--stage: more than 1 GiB: stage the code alone, and let data lie where "
-        "all hosts see it");
+    const auto largest =
+        std::ranges::max_element(parts_, {}, [](const auto& part) { return part.second; });
+    const fs::path place = largest->first.empty() ? root_ : root_ / largest->first;
+    return invalid_argument(cat("--stage: more than 1 GiB, of which ", largest->second >> 20,
+                                " MiB or more are in ", printable(place.string()),
+                                ": stage the code alone, and let data lie where all hosts see it"));
   }
 
- private:
   std::vector<StagedCode::Entry>& entries_;
+  fs::path root_;
+  std::string part_;                       // the file or directory in root_ that is read now
+  std::map<std::string, uint64_t> parts_;  // bytes of each
   uint64_t size_ = 0;
 };
 
@@ -172,7 +199,7 @@ Result<std::shared_ptr<const StagedCode>> read_staged_code(const fs::path& what,
                                .from = {}});
     }
   }
-  HVD_RETURN_IF_ERROR(collector.add(from, to));
+  HVD_RETURN_IF_ERROR(collector.add_all(from, to));
   HVD_ASSIGN_OR_RETURN(code->digest, digest_of(*code));
   return std::shared_ptr<const StagedCode>(std::move(code));
 }

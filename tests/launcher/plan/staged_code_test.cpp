@@ -139,7 +139,34 @@ TEST_CASE("more than code is refused before a byte of it is read") {
   fs::resize_file(project.folder / "data", (uint64_t{1} << 30) + 1);  // takes no place on the disk
   const auto code = read_staged_code(project.folder, project.folder, false);
   REQUIRE_FALSE(code.ok());
-  CHECK(code.status().message().starts_with("--stage: more than 1 GiB: stage the code alone"));
+  CHECK(code.status().message() ==
+        cat("--stage: more than 1 GiB, of which 1024 MiB or more are in ",
+            (fs::canonical(project.folder) / "data").string(),
+            ": stage the code alone, and let data lie where all hosts see it"));
+  fs::create_directories(project.folder / "sets" / "train");
+  fs::rename(project.folder / "data", project.folder / "sets" / "train" / "data");
+  const auto deeper = read_staged_code(project.folder, project.folder, false);
+  REQUIRE_FALSE(deeper.ok());
+  CHECK(deeper.status().message().find(
+            "in " + (fs::canonical(project.folder) / "sets:").string()) != std::string::npos);
+}
+
+TEST_CASE("environments of this machine are no code, unless --stage names one") {
+  const Project project;
+  project.write("train.py", "");
+  project.write("conda-meta.txt", "");
+  project.write(".venv/pyvenv.cfg", "");
+  project.write(".venv/lib/torch.so", "");
+  project.write("tools/env/conda-meta/history", "");
+  project.write("tools/env/bin/python", "");
+  project.write("node_modules/a/index.js", "");
+  project.write(".tox/log", "");
+  const auto files = copy(*project.read()).files;
+  CHECK(files == std::map<std::string, std::string>{{"./train.py", ""}, {"./conda-meta.txt", ""}});
+  const auto named = read_staged_code(project.folder / ".venv", project.folder, false);
+  REQUIRE(named.ok());
+  CHECK(copy(**named).files ==
+        std::map<std::string, std::string>{{".venv/pyvenv.cfg", ""}, {".venv/lib/torch.so", ""}});
 }
 
 }  // namespace hvd::launcher
