@@ -194,10 +194,11 @@ int run_attempts(const Options& options, const LaunchEvents& events) {
   prepare_process(options);
   const auto folder = take_output_folder(options.settings);
   if (!folder.ok()) return refuse(folder.status());
+  ResolvedEnvironment environment;  // each launch gets the same files
   while (next.plan) {
     JobHistory* const history = launches->history();
-    next = launches->after(run_job(options, *next.plan, launches->generation(), nullptr, events,
-                                   history,
+    next = launches->after(run_job(options, *next.plan, launches->generation(), environment,
+                                   nullptr, events, history,
                                    [&launches](int host) { return launches->has_spare(host); }));
   }
   return next.exit_code;

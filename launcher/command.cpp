@@ -171,7 +171,9 @@ int run_on_joined_hosts(const Options& options, JoinQueue& join_queue, const Lau
   if (!folder.ok()) return refuse(folder.status());
   std::optional<JobHistory> history;
   if (changes) history.emplace(new_history(settings, hosts, true));
-  return run_job(options, *plan, 0, &join_queue, events, history ? &*history : nullptr).exit_code;
+  ResolvedEnvironment environment;
+  return run_job(options, *plan, 0, environment, &join_queue, events, history ? &*history : nullptr)
+      .exit_code;
 }
 
 }  // namespace

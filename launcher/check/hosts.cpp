@@ -86,7 +86,8 @@ class HostCheckProcess {
     ::dup2(output, STDERR_FILENO);
     prepare_process(job);
     const auto plan = plan_slots({host}, std::nullopt);
-    return plan.ok() ? run_job(job, *plan, 0, nullptr, {}, nullptr).exit_code
+    ResolvedEnvironment environment;
+    return plan.ok() ? run_job(job, *plan, 0, environment, nullptr, {}, nullptr).exit_code
                      : refuse(plan.status());
   }
 

@@ -56,10 +56,11 @@ constexpr uint64_t kDigestsAtOnce = 16;
 }  // namespace
 
 // The files, their hashes as far as they have been read, and the hosts that get them.
-class StagedEnvironment::Files {
+class EnvironmentFiles {
  public:
   // `place`: the folder that has each file under its hash; or, if `is_file`, the only file.
-  Files(EnvironmentOffer offer, std::vector<PackageFile> listed, fs::path place, bool is_file)
+  EnvironmentFiles(EnvironmentOffer offer, std::vector<PackageFile> listed, fs::path place,
+                   bool is_file)
       : offer_(std::move(offer)),
         bytes_(size_of_package(listed)),
         chunks_(std::move(listed)),
@@ -75,7 +76,8 @@ class StagedEnvironment::Files {
   // `host` serves the files at `server` from now on. Returns the host that did so last.
   EnvironmentSource join(const std::string& host, const MasterCandidates& server);
   void end_chain() { last_ = {}; }
-  std::set<Feed*>& feeds() { return feeds_; }
+  // The hosts that want to know of new hashes.
+  std::set<const std::function<void()>*>& readers() { return readers_; }
   bool has_detour() { return std::exchange(has_detour_, true); }
 
  private:
@@ -95,21 +97,21 @@ class StagedEnvironment::Files {
   UniqueFd file_;
   std::optional<size_t> open_;  // index of file_
   EnvironmentSource last_;
-  std::set<Feed*> feeds_;
+  std::set<const std::function<void()>*> readers_;
   bool has_detour_ = false;
 };
 
 class StagedEnvironment::Feed : public EnvironmentFeed {
  public:
-  Feed(std::shared_ptr<Files> files, std::string host)
+  Feed(std::shared_ptr<EnvironmentFiles> files, std::string host)
       : files_(std::move(files)), host_(std::move(host)) {}
-  ~Feed() override { files_->feeds().erase(this); }
+  ~Feed() override { files_->readers().erase(&wake_); }
   Feed(const Feed&) = delete;
 
   EnvironmentOffer offer() const override { return files_->offer(); }
   EnvironmentSource join(const MasterCandidates& own, std::function<void()> wake) override {
     wake_ = std::move(wake);
-    files_->feeds().insert(this);
+    files_->readers().insert(&wake_);
     return files_->join(host_, own);
   }
   const std::vector<Digest>& digests() const override { return files_->digests(); }
@@ -120,22 +122,20 @@ class StagedEnvironment::Feed : public EnvironmentFeed {
                                      "--stage-env from this machine: ", printable(why));
     files_->has_detour() ? log::info(sentence) : log::warning(sentence);
   }
-  void wake() const { wake_(); }
 
  private:
-  const std::shared_ptr<Files> files_;
+  const std::shared_ptr<EnvironmentFiles> files_;
   const std::string host_;
   std::function<void()> wake_;
 };
 
-EnvironmentSource StagedEnvironment::Files::join(const std::string& host,
-                                                 const MasterCandidates& server) {
+EnvironmentSource EnvironmentFiles::join(const std::string& host, const MasterCandidates& server) {
   EnvironmentSource source = last_;
   if (server.port != 0) last_ = {host, server};
   return source;
 }
 
-Result<std::string> StagedEnvironment::Files::read(uint64_t number) {
+Result<std::string> EnvironmentFiles::read(uint64_t number) {
   if (number == digests_.size()) {
     const uint64_t end = std::min(number + kDigestsAtOnce, chunks_.size());
     for (uint64_t next = number; next < end; ++next) {
@@ -143,13 +143,13 @@ Result<std::string> StagedEnvironment::Files::read(uint64_t number) {
       HVD_RETURN_IF_ERROR(check(next, bytes));
       digests_.push_back(sha256(as_bytes(bytes)));
     }
-    for (const Feed* const feed : feeds_) feed->wake();
+    for (const auto* const wake : readers_) (*wake)();
   }
   return read_file(number);
 }
 
 // Compares a file with its hash when its last chunk has been read: hosts compare chunks alone.
-Status StagedEnvironment::Files::check(uint64_t number, std::string_view bytes) {
+Status EnvironmentFiles::check(uint64_t number, std::string_view bytes) {
   const ChunkTable::Place place = chunks_.at(number);
   const PackageFile& file = chunks_.files()[place.file];
   hash_.add(as_bytes(bytes));
@@ -162,7 +162,7 @@ Status StagedEnvironment::Files::check(uint64_t number, std::string_view bytes) 
       is_file_ ? cat("write nothing to ", path, " while horovodrun reads it") : "remove " + path));
 }
 
-Result<std::string> StagedEnvironment::Files::read_file(uint64_t number) {
+Result<std::string> EnvironmentFiles::read_file(uint64_t number) {
   const ChunkTable::Place place = chunks_.at(number);
   const PackageFile& file = chunks_.files()[place.file];
   const fs::path path = path_of(file);
@@ -186,6 +186,22 @@ Result<std::string> StagedEnvironment::Files::read_file(uint64_t number) {
     done += static_cast<size_t>(size);
   }
   return bytes;
+}
+
+StagedEnvironment::StagedEnvironment(const net::asio::any_io_executor& executor, std::string file,
+                                     bool may_build, ResolvedEnvironment& job)
+    : executor_(executor),
+      file_(std::move(file)),
+      may_build_(may_build),
+      job_(job),
+      is_resolved_(executor) {
+  if (!job_.files) {
+    job_ = {};  // a launch that failed before has left it half made
+    return;
+  }
+  is_resolving_ = true;
+  job_.files->end_chain();
+  files_ = job_.files;
 }
 
 std::string StagedEnvironment::name() const {
@@ -238,23 +254,23 @@ Status StagedEnvironment::check(const std::string& host, const EnvironmentWanted
   if (!is_plausible(wanted)) {
     return failed_precondition("its agent has named no Python and no platform");
   }
-  if (first_host_.empty()) {
-    first_host_ = host;
-    first_ = wanted;
+  if (job_.first_host.empty()) {
+    job_.first_host = host;
+    job_.first = wanted;
   }
-  if (describe(wanted) != describe(first_)) {
-    return failed_precondition(
-        cat("it has ", describe(wanted), ", and host ", first_host_, " has ", describe(first_),
-            ": --stage-env gives all hosts the same files; name a Python that all have, as in: "
-            "horovodrun ... python",
-            release_of(first_.python), " train.py"));
+  if (describe(wanted) != describe(job_.first)) {
+    return failed_precondition(cat(
+        "it has ", describe(wanted), ", and host ", job_.first_host, " has ", describe(job_.first),
+        ": --stage-env gives all hosts the same files; name a Python that all have, as in: "
+        "horovodrun ... python",
+        release_of(job_.first.python), " train.py"));
   }
   if (is_resolving_) return {};
-  if (is_older(wanted.glibc, first_.glibc)) {
-    first_.glibc = wanted.glibc;
-    oldest_host_ = host;
-  } else if (oldest_host_.empty() && is_older(first_.glibc, wanted.glibc)) {
-    oldest_host_ = first_host_;
+  if (is_older(wanted.glibc, job_.first.glibc)) {
+    job_.first.glibc = wanted.glibc;
+    job_.oldest_host = host;
+  } else if (job_.oldest_host.empty() && is_older(job_.first.glibc, wanted.glibc)) {
+    job_.oldest_host = job_.first_host;
   }
   is_resolving_ = ++asked_ >= expected_;
   // Apart from this host, which may be given up meanwhile.
@@ -274,8 +290,8 @@ net::Task<void> StagedEnvironment::resolve() {
   std::error_code error;
   std::string command = cat("exec python3 -I -c ", shell_quote(kResolveEnvironment));
   for (const std::string& word :
-       {fs::absolute(file_, error).string(), first_.python, first_.machine, first_.glibc,
-        cache_folder(), std::string(may_build_ ? "build" : "")}) {
+       {fs::absolute(file_, error).string(), job_.first.python, job_.first.machine,
+        job_.first.glibc, cache_folder(), std::string(may_build_ ? "build" : "")}) {
     command += cat(" ", shell_quote(word));
   }
   auto run = ScriptRun::start(executor_, command, {.time = kMostTime, .output = kMostAnswer},
@@ -290,11 +306,12 @@ net::Task<void> StagedEnvironment::resolve() {
   else
     files_ = failed_precondition(cat("--stage-env needs Python 3.8 or later on this machine: ",
                                      printable(answer.last_words)));
+  if (files_->ok()) job_.files = **files_;
   is_resolved_.notify();
 }
 
 // The lines that resolve_environment.py prints.
-Result<std::shared_ptr<StagedEnvironment::Files>> StagedEnvironment::parse(
+Result<std::shared_ptr<EnvironmentFiles>> StagedEnvironment::parse(
     const std::string& answer) const {
   constexpr std::string_view kRefused = "refused ", kFolder = "folder ", kFile = "file ",
                              kNeeds = "needs ";
@@ -302,9 +319,9 @@ Result<std::shared_ptr<StagedEnvironment::Files>> StagedEnvironment::parse(
   if (lines[0].starts_with(kRefused)) {
     return failed_precondition(
         cat("--stage-env: ", printable(lines[0].substr(kRefused.size()), 1200),
-            oldest_host_.empty() || lines[0].find("glibc") == std::string::npos
+            job_.oldest_host.empty() || lines[0].find("glibc") == std::string::npos
                 ? ""
-                : cat("; host ", oldest_host_, " has the oldest glibc")));
+                : cat("; host ", job_.oldest_host, " has the oldest glibc")));
   }
   const Status wrong = internal_error("--stage-env: the resolver has printed no list of files");
   const bool is_file = lines[0].starts_with(kFile);
@@ -324,7 +341,8 @@ Result<std::shared_ptr<StagedEnvironment::Files>> StagedEnvironment::parse(
   }
   HVD_ASSIGN_OR_RETURN(auto listed, parse_package_list(offer.list, kMostEnvironmentBytes));
   std::string place = lines[0].substr((is_file ? kFile : kFolder).size());
-  return std::make_shared<Files>(std::move(offer), std::move(listed), std::move(place), is_file);
+  return std::make_shared<EnvironmentFiles>(std::move(offer), std::move(listed), std::move(place),
+                                            is_file);
 }
 
 }  // namespace hvd::launcher

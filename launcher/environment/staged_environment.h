@@ -1,6 +1,7 @@
 // The environment of --stage-env: resolved once, for the Python and the oldest glibc of the hosts, and sent to all. A
 // restart and a host that joins later get the same files. Hosts get them from each other, in the order in which they
-// want them. HostStartup owns it. Lives on the launch's loop, which it never blocks.
+// want them. HostStartup owns it for one launch; ResolvedEnvironment belongs to the job. Lives on the launch's loop,
+// which it never blocks.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "launcher/environment/resolved_environment.h"
 #include "launcher/link/agent_link.h"
 #include "net/asio.h"
 #include "net/notification.h"
@@ -17,12 +19,10 @@ namespace hvd::launcher {
 
 class StagedEnvironment {
  public:
-  // `file`: as --stage-env names it, or empty. `may_build`: --allow-build.
-  StagedEnvironment(const net::asio::any_io_executor& executor, std::string file, bool may_build)
-      : executor_(executor),
-        file_(std::move(file)),
-        may_build_(may_build),
-        is_resolved_(executor) {}
+  // `file`: as --stage-env names it, or empty. `may_build`: --allow-build. `job`: of earlier launches; outlives this
+  // object.
+  StagedEnvironment(const net::asio::any_io_executor& executor, std::string file, bool may_build,
+                    ResolvedEnvironment& job);
 
   // The number of hosts that will ask. The file is resolved when all have asked, and only once.
   void expect(size_t hosts) {
@@ -43,7 +43,6 @@ class StagedEnvironment {
   std::string failure() const;
 
  private:
-  class Files;
   class Feed;
   net::Task<void> resolve();
   Status check(const std::string& host, const EnvironmentWanted& wanted);
@@ -51,18 +50,16 @@ class StagedEnvironment {
                                                    const Status& status) const;
   // "Python 3.11 on x86_64"; an archive brings its own Python, or names it.
   std::string describe(const EnvironmentWanted& wanted) const;
-  Result<std::shared_ptr<Files>> parse(const std::string& answer) const;
+  Result<std::shared_ptr<EnvironmentFiles>> parse(const std::string& answer) const;
 
   net::asio::any_io_executor executor_;
   const std::string file_;
   const bool may_build_;
-  std::string first_host_;
-  EnvironmentWanted first_;  // of that host, with the oldest glibc of all
-  std::string oldest_host_;  // empty: all have the same glibc
+  ResolvedEnvironment& job_;
   size_t expected_ = 0, asked_ = 0;
-  bool is_resolving_ = false;
+  bool is_resolving_ = false;  // or resolved
   net::Notification is_resolved_;
-  std::optional<Result<std::shared_ptr<Files>>> files_;
+  std::optional<Result<std::shared_ptr<EnvironmentFiles>>> files_;
 };
 
 }  // namespace hvd::launcher

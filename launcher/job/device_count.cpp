@@ -71,7 +71,8 @@ Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> ho
   HostJobs host_jobs(job, table.plan(), 0, identity);
   HVD_RETURN_IF_ERROR(host_jobs.read());
   for (HostRun& host : table.hosts()) host.set_events(std::make_unique<NoEvents>());
-  HostStartup startup(loop, job, table, host_jobs, nullptr);
+  ResolvedEnvironment environment;  // such a job has none
+  HostStartup startup(loop, job, table, host_jobs, nullptr, environment);
   std::vector<Status> errors;
   net::asio::co_spawn(loop, startup.reach(),
                       [&](std::exception_ptr thrown, std::vector<Status> found) {

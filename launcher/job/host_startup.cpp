@@ -35,7 +35,8 @@ CopyHolders copies_of(const std::vector<const HostRun*>& hosts, std::string_view
 }  // namespace
 
 HostStartup::HostStartup(net::asio::io_context& loop, const Options& options, HostTable& hosts,
-                         HostJobs& host_jobs, JoinQueue* join_queue)
+                         HostJobs& host_jobs, JoinQueue* join_queue,
+                         ResolvedEnvironment& environment)
     : loop_(loop),
       options_(options),
       hosts_(hosts),
@@ -51,7 +52,7 @@ HostStartup::HostStartup(net::asio::io_context& loop, const Options& options, Ho
                  join_queue ? local_sessions_ : remote_sessions_),
       archive_(loop.get_executor()),
       environment_(loop.get_executor(), options.settings.job.stage_env,
-                   options.settings.job.allow_build) {}
+                   options.settings.job.allow_build, environment) {}
 
 net::Task<std::vector<Status>> HostStartup::reach() {
   std::vector<HostStart> starts;

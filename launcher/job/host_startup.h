@@ -22,9 +22,10 @@ namespace hvd::launcher {
 
 class HostStartup {
  public:
-  // All arguments outlive this object. `join_queue`: the queue in which the hosts have joined, or null.
+  // All arguments outlive this object. `join_queue`: the queue in which the hosts have joined, or null. `environment`: of
+  // the job's earlier launches.
   HostStartup(net::asio::io_context& loop, const Options& options, HostTable& hosts,
-              HostJobs& host_jobs, JoinQueue* join_queue);
+              HostJobs& host_jobs, JoinQueue* join_queue, ResolvedEnvironment& environment);
 
   // Brings the agents of all hosts up, until they are held. Returns the errors, as Preflight::run().
   net::Task<std::vector<Status>> reach();

@@ -76,8 +76,8 @@ std::string meant_command(const std::vector<Status>& errors, const std::string& 
 class JobLaunch : private PolicyLaunch {
  public:
   JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
-            JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history,
-            std::function<bool(int host)> has_spare);
+            ResolvedEnvironment& environment, JoinQueue* join_queue, const LaunchEvents& events,
+            JobHistory* history, std::function<bool(int host)> has_spare);
   JobLaunch(const JobLaunch&) = delete;
 
   ~JobLaunch() override;
@@ -271,7 +271,8 @@ struct JobLaunch::HostEvents : AgentEvents {
 };
 
 JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
-                     JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history,
+                     ResolvedEnvironment& environment, JoinQueue* join_queue,
+                     const LaunchEvents& events, JobHistory* history,
                      std::function<bool(int host)> has_spare)
     : options_(options),
       hosts_(plan),
@@ -291,7 +292,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       cause_(loop_),
       timeout_(loop_),
       waits_(hosts_),
-      startup_(loop_, options, hosts_, host_jobs_, join_queue),
+      startup_(loop_, options, hosts_, host_jobs_, join_queue, environment),
       first_hosts_(static_cast<int>(plan.hosts.size())),
       inspector_(loop_.get_executor(), options, hosts_,
                  JobMetrics(job_name(identity_.number), options.settings.job.name.value_or(""),
@@ -934,9 +935,10 @@ void prepare_process(const Options& options) {
 }
 
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
-               JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history,
-               std::function<bool(int host)> has_spare) {
-  return JobLaunch(options, plan, generation, join_queue, events, history, std::move(has_spare))
+               ResolvedEnvironment& environment, JoinQueue* join_queue, const LaunchEvents& events,
+               JobHistory* history, std::function<bool(int host)> has_spare) {
+  return JobLaunch(options, plan, generation, environment, join_queue, events, history,
+                   std::move(has_spare))
       .run();
 }
 

@@ -9,6 +9,7 @@
 
 #include "launcher/cli/options.h"
 #include "launcher/elastic/generations.h"
+#include "launcher/environment/resolved_environment.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/state/launch_events.h"
 
@@ -30,11 +31,11 @@ struct JobEnd {
 void prepare_process(const Options& options);
 // `history`: of an elastic job; its pool names all hosts that the job may use. Null: the job has a constant
 // size.
-// `generation`: the number of earlier launches of this job. `join_queue`: the queue in which the hosts
+// `generation`: the number of earlier launches of this job. `environment`: what these have resolved. `join_queue`: the queue in which the hosts
 // have joined; null: the launcher connects to the hosts. `has_spare`: whether a spare host can take the place of this
 // one; empty: none can.
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
-               JoinQueue* join_queue, const LaunchEvents& events, JobHistory* history,
-               std::function<bool(int host)> has_spare = {});
+               ResolvedEnvironment& environment, JoinQueue* join_queue, const LaunchEvents& events,
+               JobHistory* history, std::function<bool(int host)> has_spare = {});
 
 }  // namespace hvd::launcher

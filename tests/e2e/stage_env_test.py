@@ -363,6 +363,29 @@ def test_a_damaged_or_foreign_environment_is_not_used():
     wait_until(lambda: not kept("a"), PROMPT, lambda: f"{kept('a')}")
 
 
+@world("a", "--bare")
+def test_a_restart_gets_the_same_files():
+    code = """import os, time, tiny
+print("tiny is", getattr(tiny, "age", "as it was"), flush=True)
+while os.environ["HOROVOD_GENERATION"] == "0":
+    if os.path.exists("/var/tmp/go"):
+        raise SystemExit(1)
+    time.sleep(0.05)
+"""
+    folder = project(code, "./wheels/tiny-1.0-py3-none-any.whl")
+    job = start(folder, "--max-restarts", "1", hosts="a:1")
+    job.wait_for("tiny is as it was")
+    write_wheel(folder / "wheels", "1.0", "age = 'newer'\n")
+    on("a", "touch /var/tmp/go")
+    job.ends_with(0)
+    expect(job.out.count("tiny is as it was") == 2, job.describe())
+    on("a", "rm /var/tmp/go")
+    job = start(folder, hosts="a:1")
+    job.wait_for("tiny is newer")
+    on("a", "touch /var/tmp/go")
+    job.ends_with(1)
+
+
 @world("a b", "--bare")
 def test_an_environment_that_cannot_be_had_is_one_sentence():
     # A host that waits for another one to ask does not hold up the limit of time.
