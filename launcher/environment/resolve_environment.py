@@ -94,19 +94,20 @@ class Target:
 
     def __init__(self, python, machine, glibc):
         self.python = ".".join(python.split(".")[:2])
+        self.full = python  # packages exclude single versions; X.Y alone would be X.Y.0
         self.machine = machine
         if not re.fullmatch(r"2\.\d{1,3}", glibc):
             raise Refused("the hosts have another C library than glibc, for which it chooses no wheels: install there")
         self.glibc = int(glibc.split(".")[1])
 
     def __str__(self):
-        return f"Python {self.python} on {self.machine} with glibc 2.{self.glibc}"
+        return f"Python {self.full} on {self.machine} with glibc 2.{self.glibc}"
 
     def for_pip(self):
         names = [f"manylinux_2_{minor}_{self.machine}" for minor in range(self.glibc, 4, -1)]
         names += [f"{old}_{self.machine}" for old in ("manylinux2014", "manylinux2010", "manylinux1", "linux")]
         abi = f"cp{self.python.replace('.', '')}"
-        words = ["--python-version", self.python, "--implementation", "cp"]
+        words = ["--python-version", self.full, "--implementation", "cp"]
         for each in (abi, "abi3", "none"):
             words += ["--abi", each]
         for name in names:
@@ -117,7 +118,7 @@ class Target:
         newest = min(self.glibc, NEWEST_OF_UV)
         if newest < 31:
             newest = max(minor for minor in OLDEST_OF_UV if minor <= max(newest, 17))
-        return ["--python-version", self.python, "--python-platform", f"{self.machine}-manylinux_2_{newest}"]
+        return ["--python-version", self.full, "--python-platform", f"{self.machine}-manylinux_2_{newest}"]
 
 
 def joined_lines(text):

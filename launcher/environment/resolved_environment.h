@@ -13,8 +13,8 @@ class EnvironmentFiles;
 
 struct ResolvedEnvironment {
   std::string first_host{};
-  EnvironmentWanted first{};                  // of that host, with the oldest glibc of all
-  std::string oldest_host{};                  // empty: all have the same glibc
+  EnvironmentWanted first{};  // of that host, with the oldest Python and glibc of all
+  std::string oldest_host{};  // empty: all have the same glibc
   std::shared_ptr<EnvironmentFiles> files{};  // null: none are resolved
 };
 

@@ -266,6 +266,7 @@ Status StagedEnvironment::check(const std::string& host, const EnvironmentWanted
         release_of(job_.first.python), " train.py"));
   }
   if (is_resolving_) return {};
+  if (is_older(wanted.python, job_.first.python)) job_.first.python = wanted.python;
   if (is_older(wanted.glibc, job_.first.glibc)) {
     job_.first.glibc = wanted.glibc;
     job_.oldest_host = host;

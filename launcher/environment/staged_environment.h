@@ -1,4 +1,4 @@
-// The environment of --stage-env: resolved once, for the Python and the oldest glibc of the hosts, and sent to all. A
+// The environment of --stage-env: resolved once, for the oldest Python and glibc of the hosts, and sent to all. A
 // restart and a host that joins later get the same files. Hosts get them from each other, in the order in which they
 // want them. HostStartup owns it for one launch; ResolvedEnvironment belongs to the job. Lives on the launch's loop,
 // which it never blocks.

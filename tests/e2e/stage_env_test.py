@@ -32,13 +32,13 @@ def build_wheel(folder, settings=None, metadata=None):
 """
 
 
-def write_wheel(folder, version, more=""):
+def write_wheel(folder, version, more="", about=""):
     """A package with a module, a program and a file beside the interpreter."""
     files = {
         "tiny/__init__.py": f"version = '{version}'\ndef say():\n    print('said')\n{more}",
         f"tiny-{version}.data/scripts/tiny-script": "#!python\nimport tiny\nprint(tiny.version)\n",
         f"tiny-{version}.data/data/share/tiny.txt": "data",
-        f"tiny-{version}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: tiny\nVersion: {version}\n",
+        f"tiny-{version}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: tiny\nVersion: {version}\n{about}",
         f"tiny-{version}.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"tiny-{version}.dist-info/entry_points.txt": "[console_scripts]\ntiny-says = tiny:say\n",
         f"tiny-{version}.dist-info/RECORD": "",
@@ -232,6 +232,15 @@ def test_an_archive_stays_as_it_is_and_may_be_removed_after_a_job():
     expect(len(found) == 1 and not (cache / "wheels" / digest).is_symlink(), text)
 
 
+def test_the_resolver_chooses_for_the_whole_version_of_python():
+    folder, cache = project(requirements="tiny"), scratch() / "cache"
+    first = ".".join(PYTHON_VERSION.split(".")[:2])
+    write_wheel(folder / "wheels", "2.0", about=f"Requires-Python: !={first}.0\n")
+    for path in installers():
+        text, _ = resolved(folder, "requirements.txt", cache, PATH=path)
+        expect("tiny-2.0" in text, text)
+
+
 def path_with_uv():
     if not INSTALLERS:
         raise Skip("HVD_TEST_INSTALLERS names no Python that has uv")
@@ -283,6 +292,11 @@ def test_the_resolver_takes_no_file_with_another_hash():
         text, found = resolved(folder, "uv.lock", cache, PATH=path)
         refusal = "refused no file of tiny==1.0 has one of the hashes that uv.lock names: "
         expect(text.startswith(refusal) if digest == other else found == [digest], text)
+
+
+def installers():
+    """A PATH without uv, and one with it where it is installed."""
+    return [os.environ["PATH"]] + ([path_with_uv()] if INSTALLERS else [])
 
 
 @world("a", "--bare")
@@ -400,7 +414,7 @@ def test_an_environment_that_cannot_be_had_is_one_sentence():
     one_sentence(
         job,
         "^host [ab]: prepare: --stage-env: requirements.txt cannot be resolved for "
-        r"Python 3\.\d+ on \S+ with glibc 2\.\d+: ",
+        r"Python 3\.\d+\.\d+ on \S+ with glibc 2\.\d+: ",
         "tiny==3.0",
     )
     # The password of an index stays on this machine.
@@ -459,18 +473,19 @@ def test_an_environment_that_cannot_be_had_is_one_sentence():
 
     for answers, sentence in (
         (("3.11.2", "x86_64", "none"), "the hosts have another C library than glibc, for which it chooses no wheels"),
-        (("3.11.2", "riscv64", "2.36"), r"for Python 3.11 on riscv64 with glibc 2.36: "),
+        (("3.11.2", "riscv64", "2.36"), r"for Python 3.11.2 on riscv64 with glibc 2.36: "),
     ):
         answer_as(*answers)
         require(folder, "native")
         job = start(folder, hosts="b:1")
         job.ends_with(2)
         one_sentence(job, "^host b: prepare: --stage-env: .*" + sentence)
-    # Files for the oldest glibc, whichever host asks first.
-    answer_as(PYTHON_VERSION, os.uname().machine, "2.17")
+    # Files for the oldest Python and glibc, whichever host asks first.
+    oldest = re.sub(r"\d+$", "0", PYTHON_VERSION)
+    answer_as(oldest, os.uname().machine, "2.17")
     job = start(folder)
     job.ends_with(2)
-    one_sentence(job, "with glibc 2.17: .*; host b has the oldest glibc$")
+    one_sentence(job, f"for Python {oldest} on .* with glibc 2.17: .*; host b has the oldest glibc$")
     answer_as(PYTHON_VERSION, os.uname().machine, "none")
     job = start(folder)
     job.ends_with(2)
