@@ -6,6 +6,7 @@ GLIBC" and a line for each file: a wheel, or the archive of an environment. A fi
 archive of the user stays where it is: "file PATH" in place of "folder FOLDER".
 """
 
+import collections
 import fcntl
 import hashlib
 import http.client
@@ -61,6 +62,8 @@ def environment():
         if name in kept:
             # uv lets an address have a name before it.
             kept.setdefault(theirs, re.sub(r"(^|\s)[\w.-]+=(?=\w+://)", r"\1", kept[name]))
+    # Wheels that are built again have the same bytes, and hosts need not install them again.
+    kept.setdefault("SOURCE_DATE_EPOCH", "315532800")
     return {**kept, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
 
 
@@ -199,13 +202,32 @@ def is_of_this_folder(line):
     return bool(is_file or is_named or re.search(r"@\s*(file:|\.{0,2}/)", line))
 
 
-def has_no_hash(line):
-    """Whether a chosen package is a repository or a directory."""
+def is_source(line):
+    """Whether a package is a repository or a directory, which has no wheel and no hash."""
     place = re.sub(r"^(-e|--editable)[\s=]+|^[\w.-]+\s*(\[[^\]]*\])?\s*@\s*", "", without_hashes(line))
     place = re.split(r"[\s;#]", place)[0]
     is_repository = re.match(r"(git|hg|svn|bzr)\+", place)
     is_path = place.startswith(("file:", ".", "/")) or line.startswith(("-e", "--editable"))
     return bool(is_repository or (is_path and not re.search(r"\.(whl|zip|tar\.\w+|tgz)$", place)))
+
+
+# A file of requirements, words for pip, options that say where packages are, the chosen packages if they are known, and
+# the first one that must be built.
+Part = collections.namedtuple("Part", "path words places pins source")
+
+
+def write_lines(folder, lines):
+    number, path = tempfile.mkstemp(suffix=".txt", dir=folder)
+    with open(number, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines))
+    return path
+
+
+def move_all(files, folder):
+    """Moves the files, and removes their folder."""
+    for name in os.listdir(files):
+        os.replace(os.path.join(files, name), os.path.join(folder, name))
+    os.rmdir(files)
 
 
 class Environment:
@@ -221,6 +243,7 @@ class Environment:
         self.is_kept = True
         self.hashes = {}  # of each package for which the file has some
         self.needs_hashes = False
+        self.first_source = ""  # the first line that must be built
         texts, self.sources = [], []
         if self.name.endswith(".txt") or self.name.endswith(".in"):
             wanted = [os.environ.get(name, "").lower() for name in ("PIP_REQUIRE_HASHES", "UV_REQUIRE_HASHES")]
@@ -228,7 +251,8 @@ class Environment:
             for folder, line in read_requirements(source, set(), bool(self.uv)):
                 texts.append(line)
                 self.take_hashes(line)
-                self.is_kept = self.is_kept and not is_of_this_folder(line)
+                self.is_kept = self.is_kept and not is_of_this_folder(line) and not is_source(line)
+                self.first_source = self.first_source or (line if is_source(line) else "")
                 place = source_of(folder, line)
                 if place:
                     self.sources.append(place)
@@ -276,7 +300,9 @@ class Environment:
         if mismatch:
             self.refuse_hashes(mismatch[1])
         cause = cause_of(output)
-        lacks_wheel = re.search(r"No matching distribution|no wheels|no usable wheels|--only-binary|building", output)
+        lacks_wheel = re.search(
+            r"No matching distribution|no wheels?|no usable wheels|--only-binary|building", output, re.IGNORECASE
+        )
         remedy = "; --allow-build builds a package without a wheel on this machine" if lacks_wheel else ""
         raise Refused(f"{self.name} cannot be resolved for {self.target}: {cause}{'' if self.may_build else remedy}")
 
@@ -298,8 +324,7 @@ class Environment:
         )
 
     def lock(self, work):
-        """Files of pinned requirements for the target, made by uv, with words for pip: those whose files have hashes, and
-        the others, which are of this machine or of a repository."""
+        """The packages for the target, chosen by uv: those of files, which have hashes, and the others."""
         requirements = self.source
         if self.name == "uv.lock":
             requirements = os.path.join(work, "exported.txt")
@@ -330,17 +355,13 @@ class Environment:
                 places.append(re.sub(r"^(--find-links )(?!/|\w+://)", rf"\g<1>{self.folder}/", line))
             else:
                 chosen.append(self.with_own_hashes(line))
-        parts = (
-            ([line for line in chosen if not has_no_hash(line)], ["--no-deps", "--require-hashes"]),
-            ([line for line in chosen if has_no_hash(line)], ["--no-deps"]),
-        )
-        runs = []
-        for lines, more in parts:
-            if lines:
-                runs.append((os.path.join(work, f"chosen{len(runs)}.txt"), more))
-                with open(runs[-1][0], "w", encoding="utf-8") as file:
-                    file.write("\n".join([*places, *lines]))
-        return runs
+        hashed = [line for line in chosen if not is_source(line)]
+        sources = [line for line in chosen if is_source(line)]
+        parts = [
+            Part(write_lines(work, [*places, *hashed]), ["--no-deps", "--require-hashes"], places, hashed, ""),
+            Part(write_lines(work, [*places, *sources]), ["--no-deps"], places, sources, "".join(sources[:1])),
+        ]
+        return [part for part in parts if part.pins]
 
     def places(self):
         if self.name != "uv.lock":
@@ -356,9 +377,10 @@ class Environment:
         """A folder with the wheels."""
         pip, is_same = self.pip()
         wheels = os.path.join(work, "wheels")
-        runs = [(self.source, [])]
+        os.mkdir(wheels)
+        parts = [Part(self.source, [], self.sources, [], self.first_source)]
         if self.uv:
-            runs = self.lock(work)
+            parts = self.lock(work)
         elif self.name in ("uv.lock", "pyproject.toml"):
             raise Refused(f"{self.name} needs uv on this machine (pip install uv); the hosts need none")
         elif not is_same:
@@ -366,27 +388,84 @@ class Environment:
                 f"the hosts have Python {self.target.python}, for which pip resolves only with python"
                 f"{self.target.python} on this machine: install that, or uv, here"
             )
-        if not self.may_build:
-            words = ["download", "--only-binary", ":all:", *self.target.for_pip(), "--dest", wheels]
-        elif is_same and self.target.machine == os.uname().machine:
-            words = ["wheel", "--wheel-dir", wheels]
-        else:
-            raise Refused(f"--allow-build builds only for the Python of this machine, and the hosts have {self.target}")
-        for requirements, more in runs:
-            done = run([*pip, *words, *more, "--quiet", "-r", requirements], self.folder)
-            if done.returncode != 0:
-                self.fail(done.stderr)
-        for name in os.listdir(wheels) if os.path.isdir(wheels) else ():
-            if not name.endswith(".whl"):
-                raise Refused(f"{self.name}: {name} is no wheel; --allow-build builds one on this machine")
+        for part in parts:
+            files = os.path.join(work, "downloaded")
+            output = f"error: {part.source} has no wheel" if part.source else self.download(pip, part, files)
+            if output and not self.may_build:
+                self.fail(output)
+            if output and not (is_same and self.target.machine == os.uname().machine):
+                raise Refused(
+                    f"{self.name} cannot be resolved for {self.target} without a build ({cause_of(output)}), and "
+                    "--allow-build builds only for the Python of this machine"
+                )
+            if output and not part.pins:
+                self.build_as_here(pip, part, files)
+            elif part.source:
+                self.build(pip, part, files)
+            elif output:
+                self.build_some(pip, part, files, output)
+            self.is_kept = self.is_kept and not part.source and not any(map(is_of_this_folder, part.pins))
+            move_all(files, wheels)
         return wheels
+
+    def download(self, pip, part, files):
+        """Fetches wheels for the target into a new folder. Returns why it has none, or nothing."""
+        shutil.rmtree(files, ignore_errors=True)
+        os.mkdir(files)
+        words = ["download", "--only-binary", ":all:", *self.target.for_pip(), *part.words, "--dest", files]
+        done = run([*pip, *words, "--quiet", "-r", part.path], self.folder)
+        others = [name for name in os.listdir(files) if not name.endswith(".whl")]
+        if done.returncode != 0:
+            return done.stderr or "error: pip fails"
+        return "".join(f"error: {name} is no wheel\n" for name in others)
+
+    def build(self, pip, part, files, *words):
+        done = run([*pip, "wheel", "--wheel-dir", files, *part.words, *words, "--quiet", "-r", part.path], self.folder)
+        if done.returncode != 0:
+            self.fail(done.stderr)
+
+    def build_some(self, pip, part, files, output):
+        """Builds the chosen packages that have no wheel for the target, and fetches the others."""
+        lacking, others = [], part.pins
+        while output:
+            found = re.findall(
+                r"No matching distribution found for (\S+)|^error: (\S+) is no wheel$", output, re.MULTILINE
+            )
+            names = {package_of("".join(each)) for each in found}
+            more = [pin for pin in others if package_of(pin) in names]
+            if not more:
+                self.fail(output)
+            lacking += more
+            others = [pin for pin in others if pin not in more]
+            rest = part._replace(path=write_lines(os.path.dirname(files), [*part.places, *others]))
+            output = self.download(pip, rest, files) if others else shutil.rmtree(files)
+        rest = part._replace(path=write_lines(os.path.dirname(files), [*part.places, *lacking]))
+        self.build(pip, rest, files, "--no-binary", ",".join(package_of(pin) for pin in lacking))
+
+    def build_as_here(self, pip, part, files):
+        """Builds the packages that have no wheel for this machine. pip chooses the versions here, and may choose wheels
+        for a newer glibc than that of the hosts."""
+        shutil.rmtree(files, ignore_errors=True)
+        self.build(pip, part, files)
+        for name in os.listdir(files):
+            if needed_glibc(name) <= self.target.glibc:
+                continue
+            package, version = name.split("-")[:2]
+            line = self.with_own_hashes(f"{package}=={version}")
+            path = write_lines(os.path.dirname(files), [*part.places, line])
+            one = Part(path, ["--no-deps"], part.places, [line], "")
+            again = files + "-again"
+            output = self.download(pip, one, again)
+            if output:
+                self.build_some(pip, one, again, output)
+            os.unlink(os.path.join(files, name))
+            move_all(again, files)
 
     def place(self, cache):
         return f"folder {cache}"
 
     def lines(self, work, cache):
-        fetched = self.fetch(work)
-        return keep(fetched, cache) if os.path.isdir(fetched) else []
+        return keep(self.fetch(work), cache)
 
     def needs(self, lines, cache):
         size, glibc = 0, 0
@@ -586,10 +665,8 @@ def answer(source, target, cache, may_build):
         with tempfile.TemporaryDirectory(dir=cache) as work:
             lines = environment.lines(work, wheels)
             lines.insert(0, environment.needs(lines, wheels))
-            unfinished = os.path.join(work, "resolved")
-            with open(unfinished, "w", encoding="utf-8") as file:
-                file.write("\n".join(lines))
-            os.replace(unfinished, resolved)
+            if environment.is_kept:
+                os.replace(write_lines(work, lines), resolved)
     return [environment.place(wheels), *lines]
 
 

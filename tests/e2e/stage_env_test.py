@@ -294,9 +294,74 @@ def test_the_resolver_takes_no_file_with_another_hash():
         expect(text.startswith(refusal) if digest == other else found == [digest], text)
 
 
+def write_source(source):
+    """A package without a wheel."""
+    source.mkdir()
+    (source / "backend.py").write_text(BACKEND)
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        '[project]\nname = "built"\nversion = "1.0"\n'
+    )
+    (source / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: built\nVersion: 1.0\n")
+
+
+def pack_source(folder):
+    write_source(folder / "built")
+    words = ["tar", "czf", "wheels/built-1.0.tar.gz", "--transform", "s/^built/built-1.0/", "built"]
+    subprocess.run(words, cwd=folder, check=True)
+
+
+def write_native(folder, tag, content=b""):
+    """A wheel of a package with a library."""
+    with zipfile.ZipFile(folder / f"native-1.0-py3-none-{tag}.whl", "w") as wheel:
+        wheel.writestr("native.so", content)
+        wheel.writestr("native-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: native\nVersion: 1.0\n")
+        wheel.writestr("native-1.0.dist-info/WHEEL", f"Wheel-Version: 1.0\nTag: py3-none-{tag}\n")
+        wheel.writestr("native-1.0.dist-info/RECORD", "")
+
+
 def installers():
     """A PATH without uv, and one with it where it is installed."""
     return [os.environ["PATH"]] + ([path_with_uv()] if INSTALLERS else [])
+
+
+def test_a_build_makes_only_what_has_no_wheel_and_for_the_glibc_of_the_hosts():
+    machine = os.uname().machine
+    newest = int(os.confstr("CS_GNU_LIBC_VERSION").split(".")[1])
+    for path in installers():
+        folder, cache = project(requirements="tiny\nnative\nbuilt"), scratch() / "cache"
+        pack_source(folder)
+        write_native(folder / "wheels", f"manylinux_2_{newest}_{machine}")
+        write_native(folder / "wheels", f"manylinux_2_17_{machine}")
+        text, _ = resolved(folder, "requirements.txt", cache, "2.17", PATH=path)
+        expect(re.match("refused .*built.*; --allow-build", text), text)
+        text, found = resolved(folder, "requirements.txt", cache, "2.17", "build", PATH=path)
+        expect(len(found) == 3 and "native-1.0-py3-none-manylinux_2_17" in text, text)
+        expect(re.search(r"^needs \d+ 2\.17$", text, re.MULTILINE), text)
+        # Without a package that must be built, this machine may have another Python.
+        require(folder, "tiny\nnative")
+        text, found = resolved(folder, "requirements.txt", cache, "2.17", "build", PATH=path)
+        expect(len(found) == 2, text)
+
+
+def test_a_build_makes_repositories_and_directories_for_each_job():
+    for path in installers():
+        folder, cache = project(), scratch() / "cache"
+        source = folder / "built"
+        write_source(source)
+        git = ["git", "-C", source, "-c", "user.name=a", "-c", "user.email=a@b"]
+        for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "first"]):
+            subprocess.run([*git, *words], env=alone(folder), check=True)
+        wheel = folder / "wheels" / "tiny-1.0-py3-none-any.whl"
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        repository = f"git+file://{source}"  # pip of Debian 12 takes no name before such an address
+        for line in (f"built @ {repository}" if path != os.environ["PATH"] else f"{repository}#egg=built", "./built"):
+            require(folder, f"tiny==1.0\n{line}")
+            text, _ = resolved(folder, "requirements.txt", cache, PATH=path)
+            expect(re.match("refused .*; --allow-build builds a package without a wheel on", text), text)
+            text, found = resolved(folder, "requirements.txt", cache, build="build", PATH=path)
+            expect(digest in found and len(found) == 2 and "built-1.0-py3-none-any.whl" in text, text)
+        expect(not list(cache.glob("resolved-*")), "an answer is kept")
 
 
 @world("a", "--bare")
@@ -433,17 +498,7 @@ def test_an_environment_that_cannot_be_had_is_one_sentence():
     one_sentence(job, "cache belongs to another user or is writable by others.* by XDG_CACHE_HOME$")
     (folder / "cache").chmod(0o700)
     # A package without a wheel.
-    source = folder / "built"
-    source.mkdir()
-    (source / "backend.py").write_text(BACKEND)
-    (source / "pyproject.toml").write_text(
-        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
-        '[project]\nname = "built"\nversion = "1.0"\n'
-    )
-    (source / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: built\nVersion: 1.0\n")
-    subprocess.run(
-        ["tar", "czf", "wheels/built-1.0.tar.gz", "--transform", "s/^built/built-1.0/", "built"], cwd=folder, check=True
-    )
+    pack_source(folder)
     require(folder, "tiny\nbuilt")
     job = start(folder, hosts="a:1")
     job.ends_with(2)
