@@ -473,7 +473,9 @@ class Environment:
             digest, packed, _, name = line.split(" ", 3)
             with zipfile.ZipFile(os.path.join(cache, digest)) as wheel:
                 size += int(packed) + sum(each.file_size + 4096 for each in wheel.infolist())
-            glibc = max(glibc, needed_glibc(name))
+                # The tag of a wheel that was built for its own machine says nothing.
+                is_own = re.search(r"[-.]linux_", name)
+                glibc = max(glibc, glibc_of_libraries(wheel) if is_own else needed_glibc(name))
         return f"needs {size} 2.{glibc}"
 
 
@@ -484,6 +486,21 @@ def needed_glibc(name):
         minor for old, minor in (("manylinux2014", 17), ("manylinux2010", 12), ("manylinux1_", 5)) if old in name
     ]
     return min(minors, default=0)
+
+
+def glibc_of_libraries(wheel):
+    """The newest glibc of which the programs and libraries of a wheel need a symbol."""
+    newest = 0
+    for each in wheel.infolist():
+        with wheel.open(each) as file:
+            if file.read(4) != b"\x7fELF":
+                continue
+            end = b""
+            for block in iter(lambda: file.read(1 << 24), b""):
+                found = re.findall(rb"(?<=\0)GLIBC_2\.(\d{1,3})(?=[.\0])", end + block)
+                newest = max([newest, *map(int, found)])
+                end = block[-32:]
+    return newest
 
 
 def digest_of(path):

@@ -344,6 +344,16 @@ def test_a_build_makes_only_what_has_no_wheel_and_for_the_glibc_of_the_hosts():
         expect(len(found) == 2, text)
 
 
+def test_a_wheel_of_this_machine_needs_the_glibc_of_its_libraries():
+    folder, cache = project(requirements="native"), scratch() / "cache"
+    library = pathlib.Path("/bin/ls").read_bytes()
+    write_native(folder / "wheels", f"linux_{os.uname().machine}", library)
+    versions = subprocess.run(["readelf", "-V", "/bin/ls"], capture_output=True, text=True, check=True).stdout
+    needed = max(int(minor) for minor in re.findall(r"Name: GLIBC_2\.(\d+)", versions))
+    text, _ = resolved(folder, "requirements.txt", cache)
+    expect(re.search(rf"^needs \d+ 2\.{needed}$", text, re.MULTILINE), text)
+
+
 def test_a_build_makes_repositories_and_directories_for_each_job():
     for path in installers():
         folder, cache = project(), scratch() / "cache"
