@@ -201,6 +201,15 @@ Status check_readers(const LaunchSettings& settings, const std::string& name) {
       cat(name, " ", printable(readers), " is not one of: none, all, or ranks such as 0,3-5"));
 }
 
+// Each host has its own current directory and home.
+Status check_stage_dir(const LaunchSettings& settings, const CommandLine& line) {
+  const std::string& folder = settings.job.stage_dir;
+  if (folder.empty() || folder.starts_with('/')) return {};
+  return invalid_argument(cat(name_of(line, "stage_dir"), " ", printable(folder),
+                              " is not an absolute path; name a directory of the hosts, such as "
+                              "/scratch"));
+}
+
 // The placeholders that launcher/spawn/command_spawner replaces.
 constexpr std::string_view kOfLaunchAgent[] = {"host", "user", "port"};
 
@@ -328,6 +337,7 @@ Status check_counted_slots(const LaunchSettings& settings, const CommandLine& li
 Status check_values(const LaunchSettings& settings, const CommandLine& line) {
   const auto name = [&](std::string_view key) { return name_of(line, key); };
   HVD_RETURN_IF_ERROR(check_rows(settings, line));
+  HVD_RETURN_IF_ERROR(check_stage_dir(settings, line));
   HVD_RETURN_IF_ERROR(check_exclusive(settings));
   HVD_RETURN_IF_ERROR(check_joining(settings));
   HVD_RETURN_IF_ERROR(check_metrics_port(settings));

@@ -88,6 +88,10 @@ TEST_CASE("a mistake on the command line gets one sentence") {
         "--launch-agent knows no {hots}; there are {host}, {user} and {port}");
   CHECK(error_of({"--launch-agent", "ssh -p {port} {user}@{host} ${shell}", "-np", "1", "x"})
             .empty());
+  CHECK(error_of({"--stage-dir", "~/scratch", "-np", "1", "x"}) ==
+        "--stage-dir ~/scratch is not an absolute path; name a directory of the hosts, such as "
+        "/scratch");
+  CHECK(error_of({"--stage-dir", "/scratch", "-np", "1", "x"}).empty());
   CHECK(error_of({"-np"}) == "-np needs a value");
   CHECK(error_of({"-np", "-H", "a:1"}) == "-np needs a value");
   CHECK(error_of({"-np=", "x"}) == "-np needs a value");
