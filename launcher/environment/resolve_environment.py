@@ -12,6 +12,7 @@ import hashlib
 import http.client
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -629,10 +630,17 @@ def make_cache(cache):
     while True:
         about = os.stat(part)
         is_sticky = bool(about.st_mode & stat.S_ISVTX) and part != os.path.realpath(cache)
-        if about.st_uid not in (0, os.geteuid(), os.stat("/").st_uid) or (about.st_mode & 0o022 and not is_sticky):
+        others = ("g" if about.st_mode & stat.S_IWGRP else "") + ("o" if about.st_mode & stat.S_IWOTH else "")
+        if about.st_uid not in (0, os.geteuid(), os.stat("/").st_uid):
             raise Refused(
-                f"{part} belongs to another user or is writable by others, and the wheels would lie below it: name "
-                "another folder by XDG_CACHE_HOME"
+                f"{part} belongs to another user, and the wheels would lie below it: name another folder by "
+                "XDG_CACHE_HOME"
+            )
+        if others and not is_sticky:
+            own = f"chmod {others}-w {shlex.quote(part)}, or " if about.st_uid == os.geteuid() else ""
+            raise Refused(
+                f"{part} is writable by others, and the wheels would lie below it: {own}name another folder by "
+                "XDG_CACHE_HOME"
             )
         if part == "/":
             return

@@ -505,7 +505,7 @@ def test_an_environment_that_cannot_be_had_is_one_sentence():
     (folder / "cache").chmod(0o777)
     job = start(folder, hosts="a:1")
     job.ends_with(2)
-    one_sentence(job, "cache belongs to another user or is writable by others.* by XDG_CACHE_HOME$")
+    one_sentence(job, "cache is writable by others.*: chmod go-w /.*/cache, or name another folder by XDG_CACHE_HOME$")
     (folder / "cache").chmod(0o700)
     # A package without a wheel.
     pack_source(folder)
@@ -731,15 +731,15 @@ def test_a_host_that_damages_an_environment_or_is_lost_is_left_out():
         )
 
 
-def install(folder, name, content):
-    """Runs the agent's installer on one file of the launcher."""
+def install(folder, name, content, before=""):
+    """Runs the agent's installer on one file of the launcher. `before`: code that runs before it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / name).write_bytes(content)
     (folder / "list").write_text(f"{hashlib.sha256(content).hexdigest()} {len(content)} 644 {name}\n")
     text = (ROOT / "launcher" / "agent" / "preflight" / "install_environment.py").read_text(encoding="utf-8")
     return subprocess.run(
-        [PYTHON, "-I", "-c", text, folder / "final"], cwd=folder, capture_output=True, text=True, check=False
+        [PYTHON, "-I", "-c", before + text, folder / "final"], cwd=folder, capture_output=True, text=True, check=False
     )
 
 
@@ -796,6 +796,18 @@ def test_files_that_would_leave_the_environment_are_refused():
     expect(done.returncode == 0, f"{done}")
     expect((about.st_uid, about.st_mode & 0o7777) == (os.geteuid(), 0o755), f"{about}")
     expect((folder / "files" / "sizes").read_text() == f"0 {version}\n", "the sizes")
+
+
+def test_a_disk_that_becomes_full_is_named_with_a_remedy():
+    full = """import errno, os, shutil
+def fill(*_):
+    raise OSError(errno.{}, os.strerror(errno.{}))
+shutil.copyfileobj = fill
+"""
+    for name, remedy in (("ENOSPC", "; name a directory of this host with free space by --stage-dir"), ("EIO", "")):
+        content = wheel_of("tiny.py")
+        done = install(scratch() / "parts", "tiny-1.0-py3-none-any.whl", content, full.format(name, name))
+        expect(done.returncode == 1 and re.search(rf"^OSError: .*\w{remedy}\n$", done.stderr), f"{done}")
 
 
 @world("a b", "--bare")

@@ -5,6 +5,7 @@ their hashes, and removes the wheels, which other hosts may still get from it.
 """
 
 import configparser
+import errno
 import io
 import os
 import re
@@ -193,7 +194,7 @@ def set_prefix(programs, final):
         for path, placeholder, mode in unpacking["_prefix_records"]:
             unpacking["update_prefix"](os.path.join(ENVIRONMENT, path), final, placeholder, mode=mode)
     except Exception as error:
-        sys.exit("its bin/conda-unpack cannot be run: %s: %s" % (type(error).__name__, error))
+        sys.exit("its bin/conda-unpack cannot be run: %s" % describe_error(error))
 
 
 def run(words):
@@ -203,6 +204,13 @@ def run(words):
     text = done.stdout.decode(errors="replace").strip()
     if done.returncode != 0:
         sys.exit("%s does not run: %s" % (words[0], text[-600:]))
+    return text
+
+
+def describe_error(error):
+    text = "%s: %s" % (type(error).__name__, error)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        text += "; name a directory of this host with free space by --stage-dir"
     return text
 
 
@@ -234,4 +242,4 @@ def main():
 try:
     main()
 except Exception as error:  # one sentence, for a user who does not know this program
-    sys.exit("%s: %s" % (type(error).__name__, error))
+    sys.exit(describe_error(error))
