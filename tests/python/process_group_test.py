@@ -7,6 +7,7 @@ import random
 import threading
 import time
 import unittest
+import weakref
 
 from rank_base import RankBase, main, need
 
@@ -337,6 +338,44 @@ class CollectivesTest(GroupCase):
             self.equal(future.wait(), tensors[number] + 1)
         for number, tensor in enumerate(tensors):
             self.equal(tensor, torch.full((4,), float(sum(range(self.size)) + number * self.size)))
+
+    def test_outputs_live_as_long_as_the_program_holds_them(self):
+        to, source = (self.rank + 1) % self.size, (self.rank - 1) % self.size
+        waited, polled, dropped, received, held = [], [], [], [], []
+        for number in range(300):
+            rows, other = [torch.zeros(1) for _ in range(self.size)], torch.ones(2)
+            work = dist.all_gather(rows, torch.full((1,), float(number)), async_op=True)
+            if number % 3 == 0:
+                work.wait()
+                waited.append(weakref.ref(rows[0]))
+            elif number % 3 == 1:
+                work.get_future().wait()
+                polled.append(weakref.ref(rows[0]))
+            else:
+                dropped.append(weakref.ref(rows[0]))
+            if number in (99, 100):
+                held.append((number, work))
+            message = dist.isend(other, to)
+            dist.irecv(torch.zeros(2), source).wait()
+            received.append(weakref.ref(other))
+            if number % 2:
+                message.wait()
+        dist.barrier()
+        del work, rows, other, message
+        dist.all_reduce(torch.ones(1), async_op=True).wait()  # looks at what was dropped
+
+        def alive(many):
+            return sum(one() is not None for one in many)
+
+        self.assertEqual(alive(waited), 1)  # that of a work that is held
+        self.assertLess(alive(polled), 10)
+        self.assertLess(alive(dropped), 10)
+        self.assertLess(alive(received), 10)
+        for number, work in held:
+            want = [float(number)] * self.size
+            self.assertEqual([row.item() for row in work.result()], want)
+            self.assertEqual([row.item() for row in work.get_future().wait()], want)
+            self.assertTrue(work.wait() and work.is_success())
 
     def test_barriers(self):
         dist.barrier()
@@ -833,8 +872,10 @@ class DdpTest(GroupCase):
 
     def test_the_thread_of_the_backward_pass_completes_the_buckets(self):
         group = dist.new_group(backend="horovod")
+        works, add = [], group._works.add
+        group._works.add = lambda work: (works.append(work), add(work))
         self.train(group, bucket_cap_mb=0.0001)
-        of_buckets = [work for work in group._works if work._future is not None]
+        of_buckets = [work for work in works if work._future is not None]
         self.assertGreaterEqual(len(of_buckets), 10)
         self.assertEqual({work._owner for work in of_buckets}, {threading.get_ident()})
         dist.destroy_process_group(group)

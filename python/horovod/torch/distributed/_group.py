@@ -6,11 +6,10 @@ root and reduction, and a difference is an error on every rank.
 
 from __future__ import annotations
 
-import collections
 import datetime
 import itertools
 import weakref
-from typing import Any, Callable, Deque, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -19,16 +18,13 @@ from horovod import _ops
 from horovod._ops import Kind
 from horovod.exceptions import HorovodArgumentError
 from horovod.torch import _tensors
-from horovod.torch.distributed import _calls, _messages, _monitored, _order, _postponed, _profiling, _ranks
-from horovod.torch.distributed import _reductions, _tensor_bytes
+from horovod.torch.distributed import _calls, _messages, _monitored, _open_works, _order, _postponed, _profiling
+from horovod.torch.distributed import _ranks, _reductions, _tensor_bytes
 from horovod.torch.distributed._calls import Op
 from horovod.torch.distributed._reductions import Reduction
 from horovod.torch.distributed._work import Completed, Several, Work
 
 Tensors = Sequence[torch.Tensor]
-
-# The works that a group keeps, more if the oldest one is not complete.
-_KEPT = 240
 
 _ONE = _reductions.ONE
 _AllreduceOptions = dist.AllreduceOptions
@@ -68,7 +64,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         self._store = store
         self._my_rank, self._my_size = rank, size
         self._numbers = itertools.count(1)  # of calls, as the runtime counts them
-        self._works: Deque[Work] = collections.deque()
+        self._works = _open_works.OpenWorks()  # of collectives
         self._postponed = _postponed.Calls()
         self._order = _order.of(place.ranks)
         self._seconds = timeout.total_seconds()
@@ -186,7 +182,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         return False
 
     def _wait_for_pending_works(self) -> None:
-        for work in list(self._works):
+        for work in self._works.all():
             if not work.is_completed():
                 work.wait()
 
@@ -257,7 +253,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         return self._note(work, what, outputs if inputs is None else inputs)
 
     def _note(self, work: Work, what: str, inputs: Any) -> Work:
-        self._keep_work(work)
+        self._works.add(work)
         return self._note_running(work, what, inputs)
 
     def _note_running(self, work: Work, what: str, inputs: Any) -> Work:
@@ -266,17 +262,6 @@ class HorovodProcessGroup(dist.ProcessGroup):
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
-
-    def _keep_work(self, work: Work) -> None:
-        """In torch before 2.9, C++ forgets the object, without which the work has no methods. A program may forget it
-        too."""
-        works = self._works
-        works.append(work)
-        while len(works) > _KEPT:
-            oldest = works.popleft()
-            if not oldest.is_awaited() and not oldest.is_completed():
-                works.appendleft(oldest)
-                return
 
     def _elsewhere(self, tensor: torch.Tensor) -> bool:
         """Whether another backend has the tensor. Raises for a device that no backend has."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, Optional
 
 import torch
 
 from horovod import _native, _ops
 from horovod.torch import _tensors
-from horovod.torch.distributed import _failure, _ranks, _tensor_bytes
+from horovod.torch.distributed import _failure, _open_works, _ranks, _tensor_bytes
 from horovod.torch.distributed._work import Work
-
-# Sends and receives that nobody waits for are released when there are as many.
-_KEPT = 64
 
 
 def _check_tag(tag: int) -> None:
@@ -25,7 +22,7 @@ class Messages:
 
     def __init__(self, place: _ranks.Place) -> None:
         self._place = place
-        self._works: List[Work] = []
+        self._works = _open_works.OpenWorks()
 
     def send(self, tensor: torch.Tensor, to: int, tag: int, seconds: float) -> Work:
         """Starts to send to a rank of the group."""
@@ -63,12 +60,7 @@ class Messages:
         return self._keep(Receive(self._place, handle, tensor, source, tag, seconds))
 
     def _keep(self, work: Work) -> Work:
-        if len(self._works) >= _KEPT:
-            for one in self._works:
-                if one._future is None and not one._is_done and one.is_completed():
-                    one._complete(one._seconds)
-            self._works = [one for one in self._works if not one._is_done]
-        self._works.append(work)
+        self._works.add(work)
         return work
 
 

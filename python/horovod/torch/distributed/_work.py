@@ -6,6 +6,7 @@ import collections
 import queue
 import threading
 import time
+import weakref
 from typing import Any, Callable, Deque, List, Optional, Sequence
 
 import torch.distributed as dist
@@ -29,6 +30,8 @@ class Work(dist._Work):
     _is_done = False
     _is_handed_over = False
     _event: Any = None  # of torch's profiler
+    _group_works: Any = None  # _open_works.OpenWorks
+    _weak_outputs: Any = ()
     _since = 0.0  # the time at which a future was made
     _error: Optional[BaseException] = None
     _owner: Any  # the thread or the coalesced call that completes it, or _COMPLETER
@@ -54,6 +57,8 @@ class Work(dist._Work):
                 self._complete(seconds, may_wait_again=True)
             else:
                 self._complete(self._seconds)
+        if self._group_works is not None:
+            self._group_works.forget(self)
         if self._error is not None:
             raise self._error
         return True
@@ -153,6 +158,8 @@ class Work(dist._Work):
         self._finish = None
         self._error = error
         self._is_done = True
+        if self._group_works is not None:
+            self._group_works.ended(self)
         if self._event is not None:
             _profiling.end(self._event)
             self._event = None
@@ -167,7 +174,7 @@ class Work(dist._Work):
     def _give(self, unused: Any) -> Any:
         if self._error is not None:
             raise self._error
-        return self._outputs
+        return self.result()
 
     def is_completed(self) -> bool:
         """Whether the work is complete, with its results in the outputs."""
@@ -186,7 +193,15 @@ class Work(dist._Work):
         return self._error
 
     def result(self) -> Any:
-        return self._outputs
+        if self._outputs is not None:
+            return self._outputs
+        return [output for output in (one() for one in self._weak_outputs) if output is not None]
+
+    def release(self) -> None:
+        """Leaves the outputs of a complete work to others that have them."""
+        self._weak_outputs, self._outputs = [weakref.ref(output) for output in self._outputs], None
+        self._future = self._trigger = None
+        self.__dict__.pop("_giver", None)
 
     def get_future(self) -> Any:
         if self._future is None:

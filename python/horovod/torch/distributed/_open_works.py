@@ -1,0 +1,71 @@
+"""The works of a group that are not complete, which a program need not keep."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from typing import Any, Dict, List
+
+import torch
+
+# Before torch 2.9, C++ keeps a work without its object in Python, which has the methods. C++ may wait for a work that
+# another thread has completed: its object stays until then, without its outputs, or until there are as many.
+_FORGETS = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2])) < (2, 9)
+_KEPT = 240
+# With more works than that, each new one looks whether another is complete: a program may have dropped it.
+_FEW = 4
+
+
+class OpenWorks:
+    """Keeps works until they are complete. Any thread."""
+
+    def __init__(self) -> None:
+        self._works: Dict[int, Any] = {}
+        self._ended: Dict[int, Any] = {}
+        self._released: Dict[int, Any] = {}  # complete works without their outputs
+
+    def add(self, work: Any) -> None:
+        if len(self._works) > _FEW:
+            for _ in range(1 + len(self._works) // 64):
+                self._complete_one()
+        if self._ended:
+            for _ in range(2 + len(self._ended) // 16):
+                self._release_one()
+        work._group_works = self
+        self._works[id(work)] = work
+
+    def all(self) -> List[Any]:
+        """Returns the works, the oldest first but for those that `add` has looked at."""
+        return list(self._works.values())
+
+    def ended(self, work: Any) -> None:
+        """Called by a work that is complete."""
+        if self._works.pop(id(work), None) is not None and _FORGETS:
+            self._ended[id(work)] = work
+
+    def forget(self, work: Any) -> None:
+        """Called after a wait for the work: C++ waits once."""
+        self._ended.pop(id(work), None)
+        self._released.pop(id(work), None)
+
+    def _complete_one(self) -> None:
+        with contextlib.suppress(Exception):  # no work, one of another thread, or a runtime that has ended
+            work = next(iter(self._works.values()))
+            # One with a future is completed by the thread that has it.
+            if not work._is_done and (work._future is not None or not work.is_completed()):
+                self._works[id(work)] = self._works.pop(id(work))  # others come first
+            if work._is_done:
+                self.ended(work)
+
+    def _release_one(self) -> None:
+        with contextlib.suppress(Exception):
+            number = next(iter(self._ended))
+            work = self._ended.pop(number)
+            if sys.getrefcount(work) == 2:  # this variable, and the argument: the program does not have it
+                work.release()
+                self._released[number] = work
+            elif len(self._ended) < _KEPT:
+                self._ended[number] = work  # others come first
+            if len(self._released) > _KEPT:
+                del self._released[next(iter(self._released))]
