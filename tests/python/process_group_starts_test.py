@@ -126,6 +126,19 @@ dist.init_process_group("horovod", rank=1 - hvd.rank(), world_size=2)
         self.assertNotEqual(code, 0)
         self.assertIn("give init_process_group rank=hvd.rank()", output)
 
+    def test_calls_that_a_program_does_not_await_complete_at_its_end(self):
+        text = """
+dist.init_process_group("horovod")
+mine = torch.full((2,), 1.0 + dist.get_rank())
+if dist.get_rank() == 0:
+    time.sleep(0.3)
+    dist.reduce(mine, 0)
+    print("sum", mine.tolist(), flush=True)
+else:
+    dist.reduce(mine, 0, async_op=True)
+"""
+        self.passes(self.launched(2, text), "sum [3.0, 3.0]")
+
     def test_torch_starts_beside_a_broken_package(self):
         broken = os.path.join(self.folder.name, "broken")
         os.makedirs(os.path.join(broken, "horovod"))

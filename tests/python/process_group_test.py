@@ -591,6 +591,32 @@ class GroupsTest(GroupCase):
             dist.destroy_process_group(group)
             self.equal_numbers(mine, sum(range(self.size)))
 
+    def test_a_group_completes_its_calls_before_it_ends(self):
+        for has_future in (False, True):
+            group = dist.new_group(backend="horovod")
+            mine = torch.full((1000,), float(self.rank))
+            if self.rank == 0:
+                time.sleep(0.1)
+                dist.reduce(mine, 0, group=group)
+                self.equal_numbers(mine, sum(range(self.size)))
+            else:
+                work = dist.reduce(mine, 0, group=group, async_op=True)
+                future = work.get_future() if has_future else None
+                del work
+            dist.destroy_process_group(group)
+            if self.rank != 0 and has_future:
+                future.wait()  # was completed with the call
+
+    def test_a_group_that_is_aborted_waits_for_no_call(self):
+        group = dist.new_group(backend="horovod")
+        if self.rank == 0:
+            work = dist.all_reduce(torch.ones(1), group=group, async_op=True)
+            group.abort()
+            with self.assertRaisesRegex(RuntimeError, "was destroyed"):
+                work.wait()
+        dist.barrier()
+        dist.destroy_process_group(group)
+
 
 class RandomProgramsTest(GroupCase):
     """Programs over overlapping groups, each rank in its own order across groups, against gloo's results."""

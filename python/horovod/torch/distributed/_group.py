@@ -6,8 +6,13 @@ root and reduction, and a difference is an error on every rank.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import datetime
 import itertools
+import os
+import sys
+import time
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
@@ -78,6 +83,10 @@ class HorovodProcessGroup(dist.ProcessGroup):
         self._nothing_to_wait_for = Completed([])
         self._end = weakref.finalize(self, _end, place)
         self._end.atexit = False
+        _groups.add(self)
+        if place.is_default:  # the runtime ends later at exit, since it has started before
+            atexit.unregister(_complete_calls)
+            atexit.register(_complete_calls, os.getpid())
 
     # ---- what torch asks about a group ----
 
@@ -193,13 +202,26 @@ class HorovodProcessGroup(dist.ProcessGroup):
         return int(repr(self._numbers)[len("count(") : -1]) - 1
 
     def shutdown(self) -> None:
-        """Ends the group, and with the default group what it has started."""
-        self._postponed.start()
-        self._end()
+        """Ends the group, and with the default group what it has started. Completes the calls that have started, as
+        long as the group's timeout and the job allow."""
+        try:
+            self.complete_calls()
+        finally:
+            self._end()
 
     def abort(self) -> None:
-        """As `shutdown`."""
+        """Ends the group as `shutdown` does, and waits for no call."""
         self._end()
+
+    def complete_calls(self) -> None:
+        """Waits for the calls that have started, and raises none of their errors."""
+        if not self._end.alive:
+            return
+        self._postponed.start()
+        until = time.monotonic() + self._seconds
+        for work in self._works.all():
+            with contextlib.suppress(Exception):
+                work.complete(max(until - time.monotonic(), 0.001))
 
     def split_group(self, *args: Any, **kwargs: Any) -> Any:
         """Raises RuntimeError."""
@@ -895,6 +917,16 @@ class HorovodProcessGroup(dist.ProcessGroup):
     def _end_coalescing(self, device_or_works: Any = None) -> Any:
         works, self._coalesced = self._coalesced, None
         return Several(works) if works is not None else None
+
+
+_groups: Any = weakref.WeakSet()  # of this process
+
+
+def _complete_calls(pid: int) -> None:
+    """At exit, other ranks may wait for calls of this one. After an exception they do not come."""
+    if os.getpid() == pid and not hasattr(sys, "last_type"):
+        for group in list(_groups):
+            group.complete_calls()
 
 
 def _end(place: _ranks.Place) -> None:

@@ -66,10 +66,12 @@ class Work(dist._Work):
     def synchronize(self) -> None:
         self.wait()
 
-    def complete(self) -> None:
+    def complete(self, seconds: Optional[float] = None) -> None:
         """Waits as `wait`, and raises no error of the work."""
         if not self._is_done:
-            self._complete(self._seconds)
+            if self._future is not None:
+                _completer.leave()
+            self._complete(self._seconds if seconds is None else seconds)
 
     def _complete(
         self, seconds: float, has_waited: bool = False, owner: Any = None, may_wait_again: bool = False
