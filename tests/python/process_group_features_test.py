@@ -1,9 +1,11 @@
 """Parts of newer torch above a group: meshes, FSDP2, functional collectives, compiled programs, checkpoints."""
 
+import contextlib
 import datetime
 import os
 import sys
 import tempfile
+from unittest import mock
 
 from rank_base import RankBase, main, need
 
@@ -164,6 +166,28 @@ class FeaturesTest(RankBase):
         self.assertEqual(mine.tolist(), [self.sum_of_ranks] * 2)
         with self.assertRaisesRegex(RuntimeError, "has no backend for tensors on meta"):
             dist.all_reduce(torch.ones(2, device="meta"), group=group)
+
+    def test_coalesced_calls_of_another_backend(self):
+        """Calls of torch's own class reach its backends in C++, of which none but NCCL coalesces calls."""
+        group = dist.new_group(backend="cpu:horovod,cuda:gloo")
+        for call in (group._start_coalescing, group._end_coalescing):
+            with self.assertRaisesRegex(RuntimeError, "gloo does not implement"):
+                call(torch.device("cuda"))
+        called, work = [], object()
+
+        def stand_in(name):
+            result = work if name == "_end_coalescing" else None
+            return mock.patch.object(dist.ProcessGroup, name, lambda *_: (called.append(name), result)[1])
+
+        group._devices[torch.device("meta")] = mock.Mock(supports_coalescing=True)
+        tensor, other = torch.ones(2, device="meta"), (self.rank + 1) % self.size
+        operations = [dist.P2POp(operation, tensor, other, group) for operation in (dist.isend, dist.irecv)]
+        with contextlib.ExitStack() as stack:
+            for name in ("send", "recv", "_start_coalescing", "_end_coalescing"):
+                stack.enter_context(stand_in(name))
+            self.assertEqual(dist.batch_isend_irecv(operations), [work])
+            self.assertEqual(called, ["_start_coalescing", "send", "recv", "_end_coalescing"])
+        dist.destroy_process_group(group)
 
     def test_groups_of_a_mesh(self):
         if self.size % 2:

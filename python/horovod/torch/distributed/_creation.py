@@ -158,6 +158,26 @@ def _destroy(original: Callable[..., None], group: Any = None) -> None:
 if not hasattr(dist.ProcessGroup, "shutdown"):
     redirect(dist.destroy_process_group, _destroy)
 
+
+def _batch(original: Callable[..., Any], p2p_op_list: Any) -> Any:
+    """torch starts the operations of a batch as one, as NCCL needs it, for groups of its own class alone."""
+    first = p2p_op_list[0]
+    group = first.group or c10d._get_default_group()
+    device = first.tensor.device
+    if not isinstance(group, HorovodProcessGroup) or device.type == "cpu":
+        return original(p2p_op_list)
+    if not getattr(group._get_backend(device), "supports_coalescing", False):
+        return original(p2p_op_list)
+    c10d._check_p2p_op_list(p2p_op_list)
+    with c10d._coalescing_manager(group, device, async_ops=True) as manager:
+        for one in p2p_op_list:
+            one.op(one.tensor, one.peer, one.group, one.tag)
+    return manager.works
+
+
+if "async_ops" in inspect.signature(getattr(c10d, "_coalescing_manager", _batch)).parameters:  # torch 2.1
+    redirect(dist.batch_isend_irecv, _batch)
+
 _gloo: Any = getattr(dist, "ProcessGroupGloo", None)
 
 

@@ -287,10 +287,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
 
     def _elsewhere(self, tensor: torch.Tensor) -> bool:
         """Whether another backend has the tensor. Raises for a device that no backend has."""
-        if tensor.is_cpu:
-            return False
-        self._other(tensor.device.type)
-        return True
+        return not tensor.is_cpu and self._is_of_another(tensor.device)
 
     def _root(self, opts: Any) -> int:
         """The root of a call, as a rank of the job."""
@@ -911,12 +908,20 @@ class HorovodProcessGroup(dist.ProcessGroup):
         return self._note_running(work, what, work.result())
 
     # torch 1.13 gives no device, and keeps the works itself.
-    def _start_coalescing(self, device: Any = None) -> None:
+    def _start_coalescing(self, device: Any = None) -> Any:
+        if self._is_of_another(device):
+            return super()._start_coalescing(device)
         self._coalesced = None if device is None else []
 
-    def _end_coalescing(self, device_or_works: Any = None) -> Any:
+    def _end_coalescing(self, device_or_works: Any = None, *more: Any) -> Any:
+        if self._is_of_another(device_or_works):
+            return super()._end_coalescing(device_or_works, *more)
         works, self._coalesced = self._coalesced, None
         return Several(works) if works is not None else None
+
+    def _is_of_another(self, device: Any) -> bool:
+        """Whether the device is that of another backend. Raises for one that no backend has."""
+        return isinstance(device, torch.device) and device.type != "cpu" and bool(self._other(device.type))
 
 
 _groups: Any = weakref.WeakSet()  # of this process
