@@ -359,8 +359,8 @@ HVD_API int hvd_recv(const hvd_message* message, hvd_handle* handle, char* error
  * HVD_UNIMPLEMENTED: a job without the built-in links. */
 HVD_API int hvd_group_create(const int32_t* ranks, uint32_t count, const char* name, int32_t* group,
                              char* error, size_t error_size);
-/* Ends a group on this rank. Calls that are not complete fail with HVD_ABORTED; then no other member may use the
- * group either. */
+/* Ends a group on this rank. Calls that are not complete fail with HVD_ABORTED, and so do those of the other members,
+ * at once. Calls that are complete here become complete on all members. */
 HVD_API int hvd_group_destroy(int32_t group, char* error, size_t error_size);
 
 /* Operations of groups alone, beside those of hvd_op_kind. */

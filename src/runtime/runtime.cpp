@@ -133,8 +133,7 @@ Status Runtime::destroy_group(int32_t id) {
   Status status;
   {
     const MutexLock lock(progress_->progress_lock());
-    status = core_->groups().destroy(id);
-    core_->start_direct();
+    status = core_->destroy_group(id);
   }
   progress_->notify_completed();
   return status;

@@ -357,15 +357,16 @@ TEST_CASE("a group for which a host has no room fails on all its members alone")
     others.push_back(world.group(0, {0}));
     check_ok(Sum(others.back(), {1}).run(world[0]));
   }
+  int32_t late[2];
   world.ranks().each([&](int rank) {
-    const int32_t group = world.group(rank, {0, 1}, "late");
+    const int32_t group = late[rank] = world.group(rank, {0, 1}, "late");
     for (int turn = 0; turn < 2; ++turn) {
       check_has(Sum(group, {1}).run(world[rank]), Code::kUnavailable,
                 "group late: more than 240 process sets and groups at once share memory on this "
                 "host; remove some");
     }
-    check_ok(world[rank].destroy_group(group));
   });
+  world.ranks().each([&](int rank) { check_ok(world[rank].destroy_group(late[rank])); });
   check_ok(world[0].destroy_group(others.front()));
   world.ranks().each([&](int rank) {
     Sum sum(world.group(rank, {0, 1}), {1});
@@ -493,6 +494,68 @@ TEST_CASE("a member that leaves ends the later calls of its groups alone") {
       CHECK(sum.output[0] == 2);
     }
   });
+}
+
+TEST_CASE("a member that destroys a group ends the later calls of that group alone") {
+  FOR_BOTH_PLACES(has_hosts);
+  World world(3, has_hosts);
+  constexpr char kSentence[] = "group all, call 2 cannot run: rank 0 has destroyed the group";
+  world.ranks().each([&](int rank) {
+    Runtime& runtime = world[rank];
+    const int32_t all = world.group(rank, {0, 1, 2}, "all"), other = world.group(rank, {0, 1, 2});
+    check_ok(Sum(all, Numbers(3000, 1)).run(runtime));
+    Sum open(all, Numbers(200000, 1));
+    if (rank != 2) check_ok(open.submit(runtime));
+    check_ok(Sum(other, {1}).run(runtime));
+    if (rank == 0) {
+      check_ok(runtime.destroy_group(all));
+      check_has(open.finish(runtime), Code::kAborted, "group all was destroyed");
+    } else if (rank == 1) {
+      check_has(open.finish(runtime), Code::kAborted, kSentence);
+      check_has(Sum(all, {1}).run(runtime), Code::kAborted, kSentence);
+    }
+    check_ok(Sum(other, {1}).run(runtime));
+    if (rank == 2) check_has(open.run(runtime), Code::kAborted, kSentence);
+    for (int round = 0; round < 20; ++round) check_ok(Sum(other, Numbers(5000, 1)).run(runtime));
+    if (rank != 0) check_ok(runtime.destroy_group(all));
+    check_ok(runtime.destroy_group(other));
+    Sum later(world.group(rank, {0, 1, 2}), {1});
+    check_ok(later.run(runtime));
+    CHECK(later.output[0] == 3);
+  });
+}
+
+TEST_CASE("groups that come and go leave no streams") {
+  if (!hvd::test::has_builtin_links()) return;
+  World world(3, true);
+  const auto descriptors = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  const auto come_and_go = [&](int rounds) {
+    world.ranks().each([&](int rank) {
+      for (int round = 0; round < rounds; ++round) {
+        const int32_t group = world.group(rank, {0, 1, 2});
+        check_ok(Sum(group, Numbers(3000, 1)).run(world[rank]));
+        check_ok(world[rank].destroy_group(group));
+      }
+    });
+  };
+  come_and_go(1);
+  const int32_t last[] = {world.group(0, {0, 1, 2}), world.group(1, {0, 1, 2}),
+                          world.group(2, {0, 1, 2})};
+  const auto pause = [&] {  // the ranks learn of each other's last group meanwhile
+    world.ranks().each([&](int rank) {
+      for (int i = 0; i < 50; ++i) check_ok(Sum(last[rank], {1}).run(world[rank]));
+    });
+  };
+  pause();
+  const auto before = descriptors();
+  come_and_go(30);
+  const Deadline deadline = Deadline::after_seconds(20);
+  do pause();
+  while (descriptors() > before && !deadline.passed());
+  CHECK(descriptors() <= before);
 }
 
 TEST_CASE("wrong arguments are refused in one sentence") {

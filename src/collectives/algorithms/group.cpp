@@ -62,15 +62,19 @@ Group::Group(Mesh& mesh, int32_t id, std::vector<int32_t> members, uint32_t inca
 
 Group::~Group() {
   if (!mesh_.in_owner_process()) return;
-  if (sub_region_) {
-    mesh_.host_links().region().release_sub_region(sub_region_index_, sub_region_.base(),
-                                                   sub_region_.size());
-  }
+  release_sub_region();
   for (const auto& streams : peer_streams_) {
     for (PeerStream* peer_stream : streams) {
       if (peer_stream != nullptr) mesh_.close_peer_stream(*peer_stream);
     }
   }
+}
+
+void Group::release_sub_region() {
+  if (!sub_region_) return;
+  mesh_.host_links().region().release_sub_region(sub_region_index_, sub_region_.base(),
+                                                 sub_region_.size());
+  sub_region_ = {};
 }
 
 size_t Group::local_index_of(size_t member) const {

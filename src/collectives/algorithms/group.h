@@ -58,6 +58,8 @@ class Group {
   bool may_be_refused = false;
   const Status& refusal() const { return refusal_; }
   const SubRegion& sub_region() const { return sub_region_; }
+  // Gives this member's part of it back. The streams stay open, and no operation may run afterwards.
+  void release_sub_region();
 
   // Reserves steps for an operation and returns the first.
   uint64_t take_steps(uint64_t count) {

@@ -113,15 +113,20 @@ Result<std::shared_ptr<const GroupMembers>> GroupRunner::create(std::string name
   return members;
 }
 
-Status GroupRunner::destroy(int32_t id) {
+Result<std::vector<GroupEnd>> GroupRunner::destroy(int32_t id) {
   const auto found = groups_.find(id);
   if (found == groups_.end()) return not_found(cat("group ", id, " does not exist"));
   Group& group = *found->second;
   fail_calls(group, aborted(cat("group ", group.members->name, " was destroyed")));
   group.flow.drop();
-  add_end(group, left_);
+  std::vector<GroupEnd> ends;
+  add_end(group, true, ends);
+  group.links->release_sub_region();
+  const uint64_t key = group.key;
+  destroyed_.emplace(key, Destroyed{group.members, std::move(group.links)});
   groups_.erase(found);
-  return {};
+  close_if_ended(key);
+  return ends;
 }
 
 void GroupRunner::start(Submission* call) {
@@ -296,9 +301,20 @@ void GroupRunner::fail_calls(Group& group, const Status& why) {
   }
 }
 
-void GroupRunner::member_left(int32_t rank, uint64_t key, uint64_t calls) {
-  ends_.push_back({rank, key, calls});
+void GroupRunner::member_left(const GroupEnd& end) {
+  ends_.push_back(end);
   for (const auto& [id, group] : groups_) check_ends(*group);
+  close_if_ended(end.key);
+}
+
+void GroupRunner::close_if_ended(uint64_t key) {
+  const auto found = destroyed_.find(key);
+  if (found == destroyed_.end()) return;
+  const auto is_of_group = [key](const GroupEnd& end) { return end.key == key; };
+  const auto others = found->second.members->ranks.size() - 1;
+  if (static_cast<size_t>(std::ranges::count_if(ends_, is_of_group)) < others) return;
+  std::erase_if(ends_, is_of_group);
+  destroyed_.erase(found);
 }
 
 // A member that has left takes part in none of the calls that it has not completed.
@@ -306,9 +322,10 @@ void GroupRunner::check_ends(Group& group) {
   for (const GroupEnd& end : ends_) {
     if (end.key != group.key || group.completed < end.calls) continue;
     if (group.started <= end.calls) continue;
-    fail_calls(group,
-               parts_.shutdown->refuse_message(
-                   cat("group ", group.members->name, ", call ", group.completed + 1), end.rank));
+    const std::string call = cat("group ", group.members->name, ", call ", group.completed + 1);
+    fail_calls(group, end.is_destroyed ? aborted(cat(call, " cannot run: rank ", end.rank,
+                                                     " has destroyed the group"))
+                                       : parts_.shutdown->refuse_message(call, end.rank));
     return;
   }
 }
@@ -336,19 +353,19 @@ void GroupRunner::check_members(Group& group) {
 }
 
 std::vector<GroupEnd> GroupRunner::end(const Status& why) {
-  // Members may still have to read what this rank has written for the calls of a group that it has destroyed.
-  std::vector<GroupEnd> ends = std::move(left_);
+  std::vector<GroupEnd> ends;
   for (const auto& [id, group] : groups_) {
     fail_calls(*group, why.with_context(cat("group ", group->members->name, ", call ",
                                             group->completed + 1, " cannot run")));
-    add_end(*group, ends);
+    add_end(*group, false, ends);
   }
   return ends;
 }
 
-void GroupRunner::add_end(const Group& group, std::vector<GroupEnd>& ends) const {
+void GroupRunner::add_end(const Group& group, bool is_destroyed,
+                          std::vector<GroupEnd>& ends) const {
   for (const int32_t rank : group.members->ranks) {
-    if (rank != mesh_->rank()) ends.push_back({rank, group.key, group.completed});
+    if (rank != mesh_->rank()) ends.push_back({rank, group.key, group.completed, is_destroyed});
   }
 }
 
@@ -364,6 +381,7 @@ void GroupRunner::fail(const Status& why) {
 void GroupRunner::close() {
   in_use_.store(false, std::memory_order_release);
   groups_.clear();
+  destroyed_.clear();
   mesh_.reset();
 }
 

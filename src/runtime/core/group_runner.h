@@ -21,11 +21,12 @@
 
 namespace hvd::runtime {
 
-// A rank leaves after so many calls of a group.
+// A rank leaves a group after so many calls.
 struct GroupEnd {
   int32_t rank;  // the one that leaves, or the one that has to know
   uint64_t key;  // of the group, equal on all members
   uint64_t calls;
+  bool is_destroyed;  // the rank has destroyed the group, and may go on without it
 };
 
 class GroupRunner {
@@ -45,12 +46,12 @@ class GroupRunner {
 
   // Makes a group, which all members make in the same order. `ranks` is ascending and has this rank.
   Result<std::shared_ptr<const GroupMembers>> create(std::string name, std::vector<int32_t> ranks);
-  // Fails the calls that are not complete.
-  Status destroy(int32_t id);
+  // Fails the calls that are not complete. Returns what the other members need to know.
+  Result<std::vector<GroupEnd>> destroy(int32_t id);
 
   void start(Submission* call);
-  // A member has left after so many calls of the group.
-  void member_left(int32_t rank, uint64_t key, uint64_t calls);
+  // A member has left the group.
+  void member_left(const GroupEnd& end);
   // Fails the calls of groups of which a member has left without a word.
   void check_members();
   // Sets *moved when a call made progress.
@@ -67,6 +68,10 @@ class GroupRunner {
 
  private:
   struct Group;
+  struct Destroyed {
+    std::shared_ptr<const GroupMembers> members;
+    std::unique_ptr<collectives::Group> links;
+  };
   bool has_left(int32_t rank) const;
   void check_members(Group& group);
   void begin(Group& group);
@@ -77,14 +82,18 @@ class GroupRunner {
   Status difference(const Group& group) const;
   void fail_calls(Group& group, const Status& why);
   void check_ends(Group& group);
-  void add_end(const Group& group, std::vector<GroupEnd>& ends) const;
+  void add_end(const Group& group, bool is_destroyed, std::vector<GroupEnd>& ends) const;
+  void close_if_ended(uint64_t key);
 
   const Parts parts_;
   collectives::SharedMesh mesh_;  // or null
   std::map<int32_t, std::unique_ptr<Group>> groups_;
   std::map<std::vector<int32_t>, uint64_t> made_;  // groups of these ranks so far
-  std::vector<GroupEnd> ends_;                     // of other ranks
-  std::vector<GroupEnd> left_;                     // of groups that this rank has destroyed
+  // The notices of other ranks, for groups that this rank has and for those that it makes later.
+  std::vector<GroupEnd> ends_;
+  // The groups that this rank has destroyed, by key, until all members have: the end of a stream would be that of
+  // a lost rank for a member that still waits at the other end.
+  std::map<uint64_t, Destroyed> destroyed_;
   int32_t next_id_ = 1;
   std::atomic<bool> in_use_{false};
 };

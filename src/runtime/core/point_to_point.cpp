@@ -19,6 +19,7 @@ constexpr uint64_t kReportConsumed = kMostUnread / 4;
 constexpr uint64_t kMessageCost = 64;
 constexpr size_t kPiece = 64 * 1024;
 constexpr size_t kMostPieces = 8 * kPiece;  // bytes that were sent and not taken
+constexpr int32_t kDestroyed = 1;           // the tag of a group_end
 
 bool is_send(const Submission& submission) { return submission.request.op == HVD_SEND; }
 
@@ -525,7 +526,7 @@ Status PointToPoint::receive(int32_t from, ByteView bytes) {
     case PeerStep::kCopied:
       return copied(from, message.id);
     case PeerStep::kGroupEnd:
-      parts_.groups->member_left(from, message.id, message.count);
+      parts_.groups->member_left({from, message.id, message.count, message.tag == kDestroyed});
       return {};
     case PeerStep::kFlush:
       return answer_flush(peer(from));
@@ -639,13 +640,20 @@ Status PointToPoint::end(std::span<const GroupEnd> ends) {
   }
   refuses_.store(true, std::memory_order_release);
   HVD_RETURN_IF_ERROR(withdraw_if([](const Submission&) { return true; }, why));
-  for (const GroupEnd& end : ends) {
-    if (has_left(end.rank)) continue;
-    HVD_RETURN_IF_ERROR(send(end.rank, about(PeerStep::kGroupEnd, end.key, end.calls)));
-    peer(end.rank).has_sent = true;
-  }
+  HVD_RETURN_IF_ERROR(notify(ends));
   bool moved = false;
   return flush(&moved);
+}
+
+Status PointToPoint::notify(std::span<const GroupEnd> ends) {
+  for (const GroupEnd& end : ends) {
+    if (has_left(end.rank)) continue;
+    PeerMessage message = about(PeerStep::kGroupEnd, end.key, end.calls);
+    if (end.is_destroyed) message.tag = kDestroyed;
+    HVD_RETURN_IF_ERROR(send(end.rank, message));
+    peer(end.rank).has_sent = true;
+  }
+  return {};
 }
 
 // Asks each peer, once all bytes for it have left, whether they have arrived.

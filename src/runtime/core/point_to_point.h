@@ -67,6 +67,8 @@ class PointToPoint {
   Status check_peers();
   // The process set was removed: fails its sends and receives without a match.
   Status remove_set(uint32_t serial, const Status& why);
+  // Tells other ranks what they need to know of groups of this rank.
+  Status notify(std::span<const GroupEnd> ends);
   // This rank leaves: fails what has no match, tells other ranks what they need to know of its groups, and makes
   // sure that all messages of this rank arrive. Does nothing when called again.
   Status end(std::span<const GroupEnd> ends);

@@ -126,6 +126,16 @@ bool RuntimeCore::start_direct() {
   return submissions_.settle();
 }
 
+Status RuntimeCore::destroy_group(int32_t id) {
+  bool moved = false;
+  Status status = start_direct(&moved);
+  const auto ends = groups_.destroy(id);
+  if (status.ok() && ends.ok() && messages_.refusal().ok()) status = messages_.notify(*ends);
+  if (!status.ok()) fail_with(status, -1);
+  submissions_.settle();
+  return ends.ok() ? Status() : ends.error();
+}
+
 void RuntimeCore::end_messages() {
   bool moved = false;
   Status status = start_direct(&moved);

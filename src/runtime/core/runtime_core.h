@@ -112,6 +112,8 @@ class RuntimeCore final : public Drivable, private PlanSink {
   // Whether messages have something to do now, such as a copy, of which no event tells.
   bool messages_can_move() { return !messages_.may_sleep(); }
   GroupRunner& groups() { return groups_; }
+  // Ends a group of this rank: its calls fail, and the later ones of its other members.
+  Status destroy_group(int32_t id);
   // Delivers later messages and alarms to this service, which outlives the last step.
   void set_service(ServiceId id, Service* service) { services_.set(id, service); }
   // to_root sends from this rank's service to the root's. to_all sends from the root's service to the

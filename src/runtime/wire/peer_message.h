@@ -14,7 +14,8 @@
 //   copied     receiver -> sender   it has copied an accepted message from its place
 //   consumed   receiver -> sender   `count` bytes of small messages were received by the program
 //   flush      sender -> receiver   asks for the next one
-//   group_end  any -> any           the sender has left after `count` calls of the group with the key `id`
+//   group_end  any -> any           the sender has left after `count` calls of the group with the key `id`; with tag 1
+//                                   it has destroyed the group alone
 //   flushed    receiver -> sender   all messages of the sender have arrived
 #pragma once
 

@@ -935,6 +935,6 @@ def _complete_calls(pid: int) -> None:
 
 
 def _end(place: _ranks.Place) -> None:
-    _ranks.leave(place)
-    if place.is_default:
-        _ranks.end()
+    # Other ranks learn that this one leaves the job, and not the default group alone.
+    if not (place.is_default and _ranks.end()):
+        _ranks.leave(place)

@@ -101,12 +101,14 @@ def _start(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Non
         )
 
 
-def end() -> None:
-    """Ends the runtime, unless the program has called hvd.init."""
-    if _State.owns_runtime and not _basics.was_asked_for():
-        _State.owns_runtime = False
-        with contextlib.suppress(Exception):  # the job has failed, and waiting callers got the cause
-            _basics.shutdown()
+def end() -> bool:
+    """Ends the runtime, unless the program has called hvd.init. Returns whether it has."""
+    if not _State.owns_runtime or _basics.was_asked_for():
+        return False
+    _State.owns_runtime = False
+    with contextlib.suppress(Exception):  # the job has failed, and waiting callers got the cause
+        _basics.shutdown()
+    return True
 
 
 def _is_of_our_launcher(rank: int, size: int) -> bool:
