@@ -189,6 +189,23 @@ class FeaturesTest(RankBase):
             self.assertEqual(called, ["_start_coalescing", "send", "recv", "_end_coalescing"])
         dist.destroy_process_group(group)
 
+    def test_a_barrier_and_the_end_of_another_backend(self):
+        for how in ("shutdown", "abort"):
+            group = dist.new_group(backend="cpu:horovod,cuda:gloo")
+            options = dist.BarrierOptions()
+            options.device = torch.device("cuda")
+            works = [group.barrier(options)]
+            options.device = torch.device("cpu")
+            works.append(group.barrier(options))
+            for work in works:
+                work.wait()
+            self.assertEqual([type(work).__module__.startswith("horovod") for work in works], [False, True])
+            backend = group._devices[torch.device("cuda")] = mock.Mock()
+            getattr(group, how)()
+            getattr(backend, how).assert_called_once_with()
+            dist.destroy_process_group(group)
+            self.assertEqual(len(backend.method_calls), 1)
+
     def test_groups_of_a_mesh(self):
         if self.size % 2:
             self.skipTest("an odd number of ranks")

@@ -207,11 +207,21 @@ class HorovodProcessGroup(dist.ProcessGroup):
         try:
             self.complete_calls()
         finally:
-            self._end()
+            self._end_all("shutdown")
 
     def abort(self) -> None:
         """Ends the group as `shutdown` does, and waits for no call."""
-        self._end()
+        self._end_all("abort")
+
+    def _end_all(self, how: str) -> None:
+        """Ends the group, and the backends of other devices by their method of that name."""
+        with contextlib.ExitStack() as ends:
+            ends.callback(self._end)
+            if self._end.alive:
+                for backend in self._devices.values():  # before torch 2.5, NCCL's has an underscore
+                    end = getattr(backend, how, None) or getattr(backend, f"_{how}", None)
+                    if end is not None:
+                        ends.callback(end)
 
     def complete_calls(self) -> None:
         """Waits for the calls that have started, and raises none of their errors."""
@@ -870,6 +880,10 @@ class HorovodProcessGroup(dist.ProcessGroup):
 
     def barrier(self, opts: Any = None, *more: Any) -> Any:
         """torch.distributed.barrier."""
+        device = getattr(opts, "device", None)
+        for own, backend in self._devices.items():
+            if device is not None and own.type == device.type:
+                return backend.barrier(opts)
         return self._call("barrier", Op.BARRIER, None, 0, None, None, [], opts)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
