@@ -130,17 +130,25 @@ class CollectivesTest(GroupCase):
 
     @unittest.skipIf(IS_OLD, "this torch does not show the factor")
     def test_sums_of_multiplied_values(self):
-        for factor in (2.5, torch.tensor([2.5])):
+        for factor in (2.5, torch.tensor([2.5]), 0.0, torch.tensor(0.0)):
+            op, number = dist._make_nccl_premul_sum(factor), float(factor)
+            want = fold("SUM", self.all_values((4,), torch.float32))
             mine = values(self.rank, (4,), torch.float32)
-            dist.all_reduce(mine, dist._make_nccl_premul_sum(factor))
-            self.close(mine, 2.5 * fold("SUM", self.all_values((4,), torch.float32)))
+            dist.all_reduce(mine, op)
+            self.close(mine, number * want)
+            mine = values(self.rank, (4,), torch.float32)
+            dist.reduce(mine, 0, op)
+            self.close(mine, number * want if self.rank == 0 else values(self.rank, (4,), torch.float32))
+            mine = values(self.rank, (4,), torch.float32).to_sparse()
+            dist.all_reduce(mine, op)
+            self.close(mine.to_dense(), number * want)
             rows, own = [torch.ones(2) for _ in range(self.size)], torch.empty(2)
-            dist.reduce_scatter(own, rows, dist._make_nccl_premul_sum(factor))
-            self.equal(own, torch.full((2,), 2.5 * self.size))
+            dist.reduce_scatter(own, rows, op)
+            self.equal(own, torch.full((2,), number * self.size))
             self.equal(torch.stack(rows), torch.ones(self.size, 2))
             if not IS_OLD:
                 whole = torch.ones(2 * self.size)
-                dist.reduce_scatter_tensor(own, whole, dist._make_nccl_premul_sum(factor))
+                dist.reduce_scatter_tensor(own, whole, op)
                 self.equal(whole, torch.ones(2 * self.size))
 
     def test_sizes_and_layouts(self):
@@ -780,6 +788,9 @@ class ErrorsTest(GroupCase):
         self.differs(
             lambda: dist.all_gather(list(rows.unbind(0)), mine), lambda: dist.broadcast(mine, 0), "calls broadcast"
         )
+        if not IS_OLD:
+            op = dist._make_nccl_premul_sum(torch.tensor([2.0]))
+            self.differs(lambda: dist.all_reduce(mine, op), lambda: dist.reduce(mine, 0, op), "calls reduce of 3")
         self.assertEqual((mine.tolist(), rows.unique().tolist()), ([7.0] * 3, [7.0]))
 
     def test_kinds(self):

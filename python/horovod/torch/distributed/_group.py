@@ -411,9 +411,13 @@ class HorovodProcessGroup(dist.ProcessGroup):
     def _sparse_allreduce(self, tensor: torch.Tensor, reduction: Reduction, opts: Any) -> Work:
         if reduction.op != _ops.Sum or tensor.layout is not torch.sparse_coo:
             raise RuntimeError("horovod: sparse tensors are reduced by ReduceOp.SUM only, and in the layout sparse_coo")
+        if isinstance(reduction.factor, torch.Tensor) and reduction.factor.numel() != 1:
+            raise RuntimeError("horovod: the factor of sparse tensors must be one number")
         tensor = tensor.detach() if tensor.requires_grad else tensor
         found = tensor.coalesce()
         indices, values = found.indices().t().contiguous(), found.values().contiguous()
+        if reduction.factor is not _ONE:
+            values = reduction.scale(values)
         parts: List[Any] = []
 
         def take(handle: int) -> None:
@@ -452,7 +456,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         reduction, root = _reductions.of(opts.reduceOp), self._root(opts)
         is_root = opts.rootRank == self._my_rank
         _reductions.check(tensor, reduction)
-        dense, reduction = reduction.apply(_tensors.dense(tensor), in_place=is_root)
+        dense, reduction = reduction.apply(_tensors.dense(tensor))
         if reduction.fold is not None:
             return self._fold_at(root, tensor, dense, reduction, opts)
 
@@ -675,7 +679,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         if reduction.fold is not None:
             return self._fold_rows(what, outputs[0], inputs[0], reduction, opts)
         whole = inputs[0] if len(inputs) == 1 else torch.cat(list(inputs), dim=1)
-        whole, reduction = reduction.apply(whole, in_place=False)
+        whole, reduction = reduction.apply(whole)
         count = whole.numel() // self._my_size
         is_direct = len(outputs) == 1 and _tensor_bytes.takes_values(outputs[0], whole)
         result = outputs[0] if is_direct else torch.empty(count, dtype=whole.dtype)

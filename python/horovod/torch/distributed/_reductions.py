@@ -23,13 +23,17 @@ class Reduction(NamedTuple):
     fold: Optional[Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = None
     tag: int = 0  # of a fold, which ranks compare
 
-    def apply(self, tensor: torch.Tensor, in_place: bool = True) -> Tuple[torch.Tensor, Reduction]:
-        """Returns a tensor that needs a number as its factor alone."""
-        if not isinstance(self.factor, torch.Tensor):
+    def apply(self, tensor: torch.Tensor) -> Tuple[torch.Tensor, Reduction]:
+        """Returns the tensor, or a scaled copy where the runtime does not take the factor: it takes numbers, and 0 as
+        none."""
+        if not isinstance(self.factor, torch.Tensor) and self.factor != 0:
             return tensor, self
+        return self.scale(tensor), self._replace(factor=ONE)
+
+    def scale(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns a scaled copy."""
         with torch.no_grad():
-            scaled = (tensor if in_place else tensor.clone()).mul_(self.factor)
-        return scaled, self._replace(factor=ONE)
+            return tensor.clone().mul_(self.factor)
 
     def reduce(self, tensors: List[torch.Tensor]) -> torch.Tensor:
         assert self.fold is not None
