@@ -64,7 +64,7 @@ def metrics(scope: str = "rank") -> Union[str, Dict[str, float]]:
         text = ctypes.create_string_buffer(size)
         _ask(library().hvd_metrics, _SCOPES[scope], text, size, ctypes.byref(needed))
         if needed.value <= size:
-            answer = text.value.decode()
+            answer = text.value.decode(errors="replace")
             return _step_values(answer) if scope == "step" else answer
 
 

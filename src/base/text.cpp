@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/utf8.h"
+
 namespace hvd {
 
 std::string_view trim(std::string_view text) {
@@ -141,7 +143,10 @@ std::string printable(std::string_view text, size_t limit) {
   constexpr char kHex[] = "0123456789abcdef";
   std::string shown;
   for (size_t i = 0, hidden = 0; i < text.size(); ++i) {
-    if (shown.size() >= limit) return shown + "...";
+    if (shown.size() >= limit) {
+      if (hidden == 0) shown.resize(shown.size() - (i - front_of(text, i).size()));
+      return shown + "...";
+    }
     if (hidden == 0) hidden = size_of_control(text.substr(i));
     const auto byte = static_cast<unsigned char>(text[i]);
     if (hidden > 0) {

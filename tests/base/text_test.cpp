@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include "base/utf8.h"
+
 namespace hvd {
 
 TEST_CASE("split keeps empty parts and join undoes it") {
@@ -54,6 +56,19 @@ TEST_CASE("printable shows control characters as escapes and cuts long text") {
   CHECK(printable("a\xe2\x80\xae\x62\xe2\x82\xac") == "a\\xe2\\x80\\xaeb\xe2\x82\xac");
   CHECK(printable("\xe2\x81\xa6x\xd8\x9c\xc2") == "\\xe2\\x81\\xa6x\\xd8\\x9c\xc2");
   CHECK(printable(std::string(300, 'x'), 5) == "xxxxx...");
+  CHECK(printable("\xc3\xa4\xe2\x82\xac\xc3\xa4", 4) == "\xc3\xa4...");
+  CHECK(printable("\xc3\xa4\xe2\x82\xac\xc3\xa4", 5) == "\xc3\xa4\xe2\x82\xac...");
+}
+
+TEST_CASE("front_of leaves out a part of a character") {
+  const std::string text = "x\xe2\x82\xac\xc3\xa4";
+  CHECK(front_of(text, 6) == text);
+  CHECK(front_of(text, 5) == "x\xe2\x82\xac");
+  CHECK(front_of(text, 4) == "x\xe2\x82\xac");
+  CHECK(front_of(text, 3) == "x");
+  CHECK(front_of(text, 2) == "x");
+  CHECK(front_of(text, 0).empty());
+  CHECK(front_of(std::string(300, '\x80'), 100).size() >= 96);
 }
 
 }  // namespace hvd

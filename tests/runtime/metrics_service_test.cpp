@@ -79,6 +79,17 @@ TEST_CASE("a rank whose root does not answer tells what it has itself") {
   CHECK(rank.service.alarm() == Clock::time_point::max());
 }
 
+TEST_CASE("a long name of a group travels without a part of a character") {
+  hvd::runtime::MetricsMessage message, read;
+  message.values.emplace_back().groups.push_back({"x", 7});
+  std::string& name = message.values[0].groups[0].name;
+  for (int i = 0; i < 200; ++i) name += "\xc3\xa4";
+  hvd::ByteWriter out;
+  encode(message, out);
+  REQUIRE(decode(out.view(), &read).ok());
+  CHECK(read.values[0].groups[0].name == name.substr(0, 255));
+}
+
 TEST_CASE("the end of the job ends the questions") {
   Rank root(0, 2);
   const auto question = std::make_shared<Question>();

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/result.h"
+#include "base/utf8.h"
 #include "base/wire/value_bytes.h"
 
 namespace hvd::runtime {
@@ -22,11 +23,11 @@ void encode(const MetricsMessage& message, ByteWriter& out) {
   put(out, message.asks);
   out.put(static_cast<uint32_t>(message.values.size()));
   for (const MetricsOfRank& value : message.values) {
-    out.put(value.rank).put_text(std::string_view(value.host).substr(0, kLongestHost));
+    out.put(value.rank).put_text(front_of(value.host, kLongestHost));
     out.put_raw(std::as_bytes(std::span(&value.metrics, 1)));
     out.put(static_cast<uint32_t>(value.groups.size()));
     for (const GroupCalls& group : value.groups) {
-      out.put_text(std::string_view(group.name).substr(0, kLongestGroup)).put(group.completed);
+      out.put_text(front_of(group.name, kLongestGroup)).put(group.completed);
     }
   }
 }
