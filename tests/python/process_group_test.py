@@ -15,7 +15,8 @@ torch = need("torch")
 dist = torch.distributed
 
 import horovod.torch as hvd
-from horovod.torch.distributed import HorovodProcessGroup
+from horovod import _native
+from horovod.torch.distributed import HorovodProcessGroup, _calls, _ranks
 
 SECONDS = 60
 IS_OLD = not hasattr(dist.ProcessGroup, "_register_backend")  # torch 1.13
@@ -182,6 +183,16 @@ class CollectivesTest(GroupCase):
         dist.all_reduce(theirs, group=self.gloo)
         self.close(got.to_dense(), sum(mine(rank).to_dense() for rank in range(self.size)))
         self.close(got.to_dense(), theirs.to_dense())
+
+    def test_sparse_sums_whose_ranks_wait_for_others_first(self):
+        sparse, ones = torch.eye(3).to_sparse(), torch.ones(2)
+        works = [dist.all_reduce(sparse, async_op=True)]
+        if self.rank == 0:
+            works.pop().wait()
+        works.append(dist.all_reduce(ones, async_op=True))
+        for work in reversed(works):
+            work.wait()
+        self.close(sparse.to_dense(), self.size * torch.eye(3))
 
     def test_reduce(self):
         for root in range(self.size):
@@ -810,7 +821,9 @@ class ErrorsTest(GroupCase):
             f"calls gather of 3 elements of float32 to rank {last}",
         )
         if not IS_OLD:  # which sums no sparse tensors of dist.all_reduce
+            before = len(_native.pending)
             self.differs(lambda: dist.barrier(), lambda: dist.all_reduce(tensor.to_sparse()), "barrier with tag")
+            self.assertLessEqual(len(_native.pending), before)  # no part of the sum is left
 
     @unittest.skipIf(IS_OLD, "torch 1.13 has no descriptions")
     def test_names_of_groups(self):

@@ -27,7 +27,7 @@ from horovod.torch.distributed import _calls, _messages, _monitored, _open_works
 from horovod.torch.distributed import _ranks, _reductions, _tensor_bytes
 from horovod.torch.distributed._calls import Op
 from horovod.torch.distributed._reductions import Reduction
-from horovod.torch.distributed._work import Completed, Several, Work
+from horovod.torch.distributed._work import Compared, Completed, Several, Work
 
 Tensors = Sequence[torch.Tensor]
 
@@ -432,21 +432,27 @@ class HorovodProcessGroup(dist.ProcessGroup):
             with torch.no_grad():
                 tensor.copy_(total)
 
-        # The ranks have different numbers of values, which they negotiate by a name. The barrier compares the calls. An
-        # empty tensor has the shape of the sparse ones, which the ranks compare.
+        # The ranks have different numbers of values, which they negotiate by a name, once a barrier has compared the
+        # calls. An empty tensor has the shape of the sparse ones, which the ranks compare.
+        def gather() -> Any:
+            return _ops.submit(
+                Kind.ALLGATHER,
+                f"torch.{self._name}.sparse.{number}",
+                [*(_tensor_bytes.describe(one, one.shape) for one in (indices, values)), shape],
+                keep=(tensor, indices, values),
+                finish=take,
+                process_set=self._place.process_set,
+            )
+
         shape = _ops.Tensor(0, 0, int(_ops.Dtype.UINT8), (0, *tensor.shape))
         self._postponed.start()
         barrier = _calls.submit(self._place.group, Op.BARRIER, None, 0, None, None, tag=_calls.SPARSE)
         number = next(self._numbers)
-        gather = _ops.submit(
-            Kind.ALLGATHER,
-            f"torch.{self._name}.sparse.{number}",
-            [*(_tensor_bytes.describe(one, one.shape) for one in (indices, values)), shape],
-            keep=(tensor, indices, values),
-            finish=take,
-            process_set=self._place.process_set,
-        )
-        return self._record(number, "sparse_all_reduce", [gather, barrier], [tensor], opts, after)
+        what = "sparse_all_reduce"
+        label = (what, "as call", number, "of group", self._place.label)
+        work = Compared(label, barrier, gather, [tensor], self._time(opts), after)
+        self._note(work, what, [tensor])
+        return work.run()
 
     def reduce(self, tensors: Any, opts: Any = None, *more: Any) -> Any:
         """torch.distributed.reduce."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import functools
+import os
 import queue
 import threading
 import time
@@ -229,6 +231,42 @@ class Completed(Work):
     def __init__(self, outputs: Any) -> None:
         super().__init__("", [], outputs, 0)
         self._is_done = True
+
+
+class Compared(Work):
+    """An operation that starts once a call, by which the ranks compare it, has succeeded."""
+
+    def __init__(
+        self, label: Any, call: Any, start: Callable[[], Any], outputs: Any, seconds: float, finish: Callable[[], None]
+    ) -> None:
+        super().__init__(label, [call], outputs, seconds, finish)
+        self._start: Optional[Callable[[], Any]] = start
+
+    def run(self) -> Work:
+        """Lets the thread that completes futures start it: other ranks may wait for the operation while this one waits
+        for something else."""
+        self._hand_over()
+        return self
+
+    def _wait_some(self, seconds: float) -> None:
+        super()._wait_some(seconds)
+        if self._start is not None:
+            start, self._start = self._start, None
+            self._handles.append(start())
+
+    def _poll(self, handle: Any) -> bool:
+        is_complete = super()._poll(handle)
+        if not is_complete or self._start is None:
+            return is_complete
+        try:
+            self._wait_some(0)
+        except Exception as error:  # of the call
+            self._handles, self._finish = [], functools.partial(_raise, error)
+        return not self._handles
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 class Several(Work):
