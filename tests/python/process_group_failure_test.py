@@ -20,6 +20,7 @@ import torch.distributed as dist
 
 import horovod.torch.distributed  # noqa: F401, where torch registers nothing by itself
 from horovod.exceptions import HorovodInternalError
+from horovod.torch.distributed._work import Work
 
 SIZE = 3
 LIMIT = 60
@@ -202,6 +203,17 @@ class FailureTest(unittest.TestCase):
 
     def test_groups_and_their_barriers(self):
         self.loses("new_group", "monitored_barrier")
+
+    def test_a_forked_child_completes_futures(self):
+        def complete():
+            return Work("a work", [], [torch.ones(1)], 1).get_future().wait()[0].item()
+
+        self.assertEqual(complete(), 1)  # a thread of this process does it
+        pid = os.fork()
+        if not pid:
+            signal.alarm(10)
+            os._exit(0 if complete() == 1 else 1)
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
 
     def test_the_first_rank(self):
         # The store that tells all of them one cause ends with it.

@@ -20,7 +20,6 @@ from horovod.torch.distributed import _backward, _profiling
 _Base_init = dist._Work.__init__
 
 _COMPLETER = 0  # the number of no thread: the thread that completes futures
-_handing_over = threading.Lock()
 
 
 class Work(dist._Work):
@@ -123,7 +122,7 @@ class Work(dist._Work):
             _completer.add(self)
 
     def _is_first_handed_over(self) -> bool:
-        with _handing_over:
+        with _completer.lock:
             if self._is_handed_over or self.__dict__.setdefault("_owner", _COMPLETER) != _COMPLETER:
                 return False
             self._is_handed_over = True
@@ -339,14 +338,14 @@ class _Completer:
         self._new: queue.SimpleQueue[Work] = queue.SimpleQueue()
         self._later: Deque[Work] = collections.deque()  # this thread takes them out
         self._has_later = False  # or is about to look
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._thread: Optional[threading.Thread] = None
         self._works: List[Work] = []  # of this thread
 
     def add(self, work: Work) -> None:
         self._new.put(work)
         if self._thread is None:
-            with self._lock:
+            with self.lock:
                 if self._thread is None:
                     self._start()
         self.leave()  # the callback may wait for the future
@@ -438,3 +437,5 @@ class _Completer:
 
 
 _completer = _Completer()
+# A forked child has none of its parent's threads, and perhaps a lock of one of them.
+os.register_at_fork(after_in_child=_completer.__init__)  # type: ignore[misc]
