@@ -866,6 +866,28 @@ class ErrorsTest(GroupCase):
                 dist.all_reduce(torch.ones(3), group=group)
         dist.barrier()
 
+    def test_a_group_that_one_rank_gives_up(self):
+        place, ranks = None, list(range(self.size))
+
+        def join(seconds):
+            more = ("given up", "given up", datetime.timedelta(seconds=seconds))
+            return _ranks.join(None, self.rank, self.size, ranks, *more)
+
+        if self.rank == 0:
+            with self.assertRaisesRegex(RuntimeError, "Timed out waiting"):
+                join(0.2)
+        dist.barrier()
+        if self.rank != 0:
+            place = join(SECONDS)
+            call = _calls.submit(place.group, _calls.Op.BARRIER, None, 0, None, None)
+            with self.assertRaisesRegex(RuntimeError, "call 1 cannot run: rank 0 has destroyed the group"):
+                _native.wait_for(call, SECONDS)
+            _calls.destroy(place.group)
+        group, ones = dist.new_group(backend="horovod"), torch.ones(1)  # all number it alike
+        dist.all_reduce(ones, group=group)
+        self.assertEqual(ones.item(), self.size)
+        dist.destroy_process_group(group)
+
     @unittest.skipIf(torch.cuda.is_available(), "this machine has such a device")
     def test_tensors_elsewhere(self):
         with self.assertRaisesRegex((RuntimeError, NotImplementedError), "meta"):

@@ -47,8 +47,14 @@ def join(
             f"{_identity.size()} of the job; make groups of the ranks of one job"
         )
     ascending = sorted(ranks)
-    process_set = _add_set(name, ascending, timeout)
-    return Place(name, label, ranks, process_set, _calls.create(label, ascending), False)
+    # All members count the groups of these ranks, also where some give up.
+    group = _calls.create(label, ascending)
+    try:
+        process_set = _add_set(name, ascending, timeout)
+    except BaseException:
+        _calls.destroy(group)  # an error for members that call it
+        raise
+    return Place(name, label, ranks, process_set, group, False)
 
 
 def _add_set(name: str, ranks: List[int], timeout: datetime.timedelta) -> int:
