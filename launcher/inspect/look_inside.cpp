@@ -1,7 +1,5 @@
 #include "launcher/inspect/look_inside.h"
 
-#include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,8 +11,8 @@
 #include "base/check.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
-#include "base/words.h"
 #include "launcher/detach/attach.h"
+#include "launcher/inspect/inspection.h"
 #include "launcher/inspect/job_metrics.h"
 #include "launcher/inspect/job_table.h"
 #include "launcher/inspect/job_view.h"
@@ -30,7 +28,8 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr time_t kMetricsSeconds = 2;
+// The launcher waits for stacks.
+constexpr double kStackSeconds = kAnswerSeconds + 1e-3 * kInspectionTime.count();
 
 // Until the command has ended: what it says, as it comes.
 int show_records(const RunningLauncher& launcher) {
@@ -140,28 +139,10 @@ int change_ranks(std::span<const std::string> arguments) {
   return sent.ok() ? show_records(launcher) : refuse(sent);
 }
 
-// The answers of the launchers. `wants_all`: leaves out those whose job has ended.
-Result<std::string> ask_all(const std::vector<RunningLauncher>& launchers,
-                            const std::string& question, bool wants_all) {
-  std::string answers;
-  size_t ended = 0;
-  for (const RunningLauncher& launcher : launchers) {
-    const auto text = ask(launcher, question);
-    if (wants_all && text.status().code() == Code::kUnavailable) {
-      ++ended;
-      continue;
-    }
-    if (!text.ok()) return text.status();
-    answers += *text;
-  }
-  if (ended == launchers.size()) return not_found(kNoJob);
-  return answers;
-}
-
-int show_answers(const std::vector<RunningLauncher>& launchers, const std::string& question,
-                 bool wants_all) {
-  const auto answers = ask_all(launchers, question, wants_all);
-  return answers.ok() ? print_answer(*answers) : refuse(answers.status());
+int show_answer(const std::vector<RunningLauncher>& launchers, const std::string& question,
+                double seconds = kAnswerSeconds) {
+  const auto answer = std::move(ask_each(launchers, question, seconds).front());
+  return answer.ok() ? print_answer(*answer) : refuse(answer.status());
 }
 
 struct PsWords {
@@ -190,17 +171,43 @@ Result<PsWords> read_ps(std::span<const std::string> words) {
   return read;
 }
 
-std::string as_tables(std::string_view lines, size_t columns, Status& status) {
-  std::string text;
-  while (!lines.empty()) {
-    const auto job = read_job(take_line(lines));
-    if (!job.ok()) {
-      status = job.status();
-      return text;
-    }
-    text += cat(text.empty() ? "" : "\n", job_as_table(*job, columns));
+struct PsAnswers {
+  std::vector<std::string> jobs;    // lines of JSON
+  std::vector<std::string> silent;  // pids of launchers that do not answer
+};
+
+// Leaves out launchers whose job has ended, unless the user has named it.
+Result<PsAnswers> ask_for_jobs(const std::vector<RunningLauncher>& launchers, bool is_named) {
+  PsAnswers found;
+  for (size_t i = 0; auto& answer : ask_each(launchers, "ps --json")) {
+    const std::string& pid = launchers[i++].pid;
+    const Code code = answer.status().code();
+    if (answer.ok())
+      found.jobs.push_back(*std::move(answer));
+    else if (code == Code::kDeadlineExceeded)
+      found.silent.push_back(pid);
+    else if (is_named || code != Code::kUnavailable)
+      return answer.status();
   }
-  return text;
+  if (found.jobs.empty() && found.silent.empty()) return not_found(kNoJob);
+  return found;
+}
+
+int print_json(const PsAnswers& answers) {
+  for (const std::string& pid : answers.silent) print_message(silence_of(pid).message());
+  if (answers.jobs.empty()) return kExitBadInput;
+  return print_answer(join(answers.jobs, ""));
+}
+
+int print_tables(const PsAnswers& answers, size_t columns) {
+  std::vector<std::string> tables;
+  for (const std::string& line : answers.jobs) {
+    const auto job = read_job(line);
+    if (!job.ok()) return refuse(job.status());
+    tables.push_back(job_as_table(*job, columns));
+  }
+  for (const std::string& pid : answers.silent) tables.push_back(silent_row(pid));
+  return print_answer(join(tables, "\n"));
 }
 
 // `horovodrun ps [-a] [-w] [--json] [NAME]`.
@@ -211,13 +218,11 @@ int list_jobs(std::span<const std::string> words) {
   if (read->has_all) return list_all_jobs(read->is_json);
   const auto launchers = choose_launchers(read->job, "ps");
   if (!launchers.ok()) return refuse(launchers.status());
-  const auto lines = ask_all(*launchers, "ps --json", read->job.empty());
-  if (!lines.ok()) return refuse(lines.status());
-  if (read->is_json) return print_answer(*lines);
+  const auto answers = ask_for_jobs(*launchers, !read->job.empty());
+  if (!answers.ok()) return refuse(answers.status());
+  if (read->is_json) return print_json(*answers);
   const bool is_cut = !read->is_wide && ::isatty(STDOUT_FILENO) == 1;
-  Status status;
-  const std::string tables = as_tables(*lines, is_cut ? text_width(STDOUT_FILENO) : 0, status);
-  return status.ok() ? print_answer(tables) : refuse(status);
+  return print_tables(*answers, is_cut ? text_width(STDOUT_FILENO) : 0);
 }
 
 // `horovodrun stack [--native] [NAME]`.
@@ -233,7 +238,7 @@ int show_stacks(std::span<const std::string> words) {
   const auto launchers = choose_launchers(words.empty() ? "" : words[0], "stack");
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1) return refuse(several_run("stack", *launchers));
-  return show_answers(*launchers, is_native ? "stack --native" : "stack", words.empty());
+  return show_answer(*launchers, is_native ? "stack --native" : "stack", kStackSeconds);
 }
 
 // `horovodrun metrics [--level LEVEL] [NAME]`.
@@ -263,10 +268,7 @@ int show_metrics(std::span<const std::string> words) {
   const auto launchers = choose_launchers(job, "metrics");
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1) return refuse(several_run("metrics", *launchers));
-  // A launcher that is stopped does not answer.
-  const timeval limit{.tv_sec = kMetricsSeconds, .tv_usec = 0};
-  ::setsockopt(launchers->front().socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  return show_answers(*launchers, cat("metrics ", level), false);
+  return show_answer(*launchers, cat("metrics ", level));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "launcher/inspect/running_launchers.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "launcher/inspect/inspection.h"
 #include "launcher/state/job_choice.h"
@@ -23,6 +25,10 @@ Status has_ended(const RunningLauncher& launcher) {
 Status no_answer(const RunningLauncher& launcher, int error_number) {
   if (error_number == EPIPE || error_number == ECONNRESET) return has_ended(launcher);
   return system_error(cat("horovodrun with pid ", launcher.pid, " does not answer"), error_number);
+}
+
+std::string remedy(const std::string& pid) {
+  return cat("it may be stopped, as by Ctrl-Z: fg or kill -CONT ", pid, " continues it");
 }
 
 }  // namespace
@@ -84,15 +90,48 @@ Result<bool> read_more(const RunningLauncher& launcher, std::string& text) {
   return size > 0;
 }
 
-Result<std::string> ask(const RunningLauncher& launcher, const std::string& question) {
-  HVD_RETURN_IF_ERROR(send_question(launcher, question));
-  std::string text;
-  for (;;) {
-    HVD_ASSIGN_OR_RETURN(const bool is_more, read_more(launcher, text));
-    if (is_more) continue;
-    if (text.empty()) return has_ended(launcher);
-    return text;
+std::vector<Result<std::string>> ask_each(const std::vector<RunningLauncher>& launchers,
+                                          const std::string& question, double seconds) {
+  const size_t count = launchers.size();
+  std::vector<Result<std::string>> answers;
+  std::vector<std::string> texts(count);
+  std::vector<pollfd> open(count);
+  size_t left = count;
+  for (size_t i = 0; i < count; ++i) {
+    answers.emplace_back(silence_of(launchers[i].pid));
+    open[i] = {.fd = launchers[i].socket.get(), .events = POLLIN, .revents = 0};
   }
+  const auto close = [&](size_t i, Result<std::string> answer) {
+    answers[i] = std::move(answer);
+    open[i].fd = -1;
+    --left;
+  };
+  for (size_t i = 0; i < count; ++i) {
+    if (Status sent = send_question(launchers[i], question); !sent.ok()) close(i, std::move(sent));
+  }
+  // As long as one of them goes on, the others may, too.
+  auto deadline = Deadline::after_seconds(seconds);
+  while (left > 0 && !deadline.passed()) {
+    if (::poll(open.data(), open.size(), deadline.poll_timeout()) <= 0) continue;
+    deadline = Deadline::after_seconds(seconds);
+    for (size_t i = 0; i < count; ++i) {
+      if (open[i].fd < 0 || open[i].revents == 0) continue;
+      const auto is_more = read_more(launchers[i], texts[i]);
+      if (!is_more.ok())
+        close(i, is_more.status());
+      else if (!*is_more)
+        close(i, texts[i].empty() ? Result<std::string>(has_ended(launchers[i])) : texts[i]);
+    }
+  }
+  return answers;
+}
+
+Status silence_of(const std::string& pid) {
+  return deadline_exceeded(cat("horovodrun with pid ", pid, " does not answer; ", remedy(pid)));
+}
+
+std::string silent_row(const std::string& pid) {
+  return cat("horovodrun, pid ", pid, ": no answer; ", remedy(pid), "\n");
 }
 
 }  // namespace hvd::launcher

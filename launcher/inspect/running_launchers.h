@@ -10,6 +10,9 @@
 namespace hvd::launcher {
 
 inline constexpr char kNoJob[] = "no horovodrun of yours is running on this machine";
+// A launcher asks its agents for less than this, once more if another viewer has just asked: one that has said nothing
+// by then may be stopped.
+inline constexpr double kAnswerSeconds = 3;
 
 struct RunningLauncher {
   std::string pid;
@@ -29,7 +32,14 @@ Status several_run(const std::string& command, const std::vector<RunningLauncher
 Status send_question(const RunningLauncher& launcher, const std::string& question);
 // Appends what the launcher says next. False at the end.
 Result<bool> read_more(const RunningLauncher& launcher, std::string& text);
-// The whole answer.
-Result<std::string> ask(const RunningLauncher& launcher, const std::string& question);
+// Asks all launchers at once, and returns their whole answers in the same order. Code::kDeadlineExceeded: the launcher
+// has said nothing for `seconds`.
+std::vector<Result<std::string>> ask_each(const std::vector<RunningLauncher>& launchers,
+                                          const std::string& question,
+                                          double seconds = kAnswerSeconds);
+// Code::kDeadlineExceeded: "horovodrun with pid 4711 does not answer; it may be stopped ..."
+Status silence_of(const std::string& pid);
+// For the table of ps: "horovodrun, pid 4711: no answer; it may be stopped ..." and a newline.
+std::string silent_row(const std::string& pid);
 
 }  // namespace hvd::launcher

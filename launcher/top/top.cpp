@@ -74,6 +74,12 @@ class Questions {
   const std::string& pid() const { return pid_; }
   // The descriptor to wait for, or -1.
   int fd() const { return launcher_ ? launcher_->socket.get() : -1; }
+  // The launcher does not answer if none has come by then.
+  Clock::time_point limit() const {
+    const std::chrono::duration<double> limit(kAnswerSeconds);
+    return launcher_ ? asked_at_ + std::chrono::duration_cast<Clock::duration>(limit)
+                     : Clock::time_point::max();
+  }
   Clock::time_point next() const {
     return launcher_ ? Clock::time_point::max() : asked_at_ + kAskEvery;
   }
@@ -125,14 +131,20 @@ bool is_readable(int fd, Clock::time_point deadline) {
   return ::poll(&entry, fd >= 0 ? 1 : 0, Deadline::at(deadline).poll_timeout()) > 0;
 }
 
-// The next answer; nothing when the job has ended.
-std::optional<std::string> next_answer(Questions& questions) {
+std::string end_sentence(const Questions& questions) {
+  return cat("the job of horovodrun with pid ", questions.pid(), " has ended");
+}
+
+// The next answer. Code::kUnavailable: the job has ended; Code::kDeadlineExceeded: the launcher does not answer.
+Result<std::string> next_answer(Questions& questions) {
   for (;;) {
-    if (questions.has_ended()) return {};
-    if (is_readable(questions.fd(), questions.next())) {
-      if (auto text = questions.read()) return text;
+    if (questions.has_ended()) return unavailable(end_sentence(questions));
+    if (is_readable(questions.fd(), std::min(questions.next(), questions.limit()))) {
+      if (auto text = questions.read()) return *std::move(text);
     } else if (questions.fd() < 0) {
       questions.ask();
+    } else if (Clock::now() >= questions.limit()) {
+      return silence_of(questions.pid());
     }
   }
 }
@@ -141,18 +153,14 @@ bool wants_color() {
   return ::isatty(STDOUT_FILENO) == 1 && environment_variable("NO_COLOR").value_or("").empty();
 }
 
-std::string end_sentence(const Questions& questions) {
-  return cat("the job of horovodrun with pid ", questions.pid(), " has ended");
-}
-
 // `--json`, and `--once`, for which two answers make a frame: it has rates.
 int print_answers(Questions& questions, const TopWords& words) {
   JobRates rates;
   for (bool is_first = true;; is_first = false) {
     const auto text = next_answer(questions);
-    if (!text) {
-      if (is_first) return refuse(unavailable(end_sentence(questions)));
-      return 0;
+    if (!text.ok()) {
+      const bool has_ended = text.status().code() == Code::kUnavailable;
+      return has_ended && !is_first ? 0 : refuse(text.status());
     }
     if (words.is_json) {
       const int code = print_answer(*text);
@@ -276,7 +284,10 @@ class Top {
     if (questions_.silence() > kNotice)
       look.notice = cat("no answer for ", static_cast<int64_t>(questions_.silence().count()), " s");
     if (choice_.is_paused) look.notice = "stopped by p";
-    if (!job_) return screen_->show("waiting for the launcher\n");
+    if (!job_) {
+      const std::string notice = look.notice.empty() ? "" : cat(": ", look.notice);
+      return screen_->show(cat("waiting for the launcher", notice, "\n"));
+    }
     screen_->show(top_frame(*job_, rates_, choice_, look));
   }
 

@@ -83,6 +83,13 @@ def test_a_program_without_horovod_has_a_row_with_what_it_uses():
     expect(lines[2] == "2 hosts: 2 running" and "\x1b" not in once.stdout, once)
     expect(all(re.fullmatch(r"[1-9]\d?%|1\d\d%", row[7]) for row in table(once.stdout)[4:]), once)
     expect(ask("top").stdout.splitlines()[2:4] == lines[2:4], "an output that is no terminal is not that of --once")
+    os.kill(job.process.pid, signals.SIGSTOP)
+    stopped = ask("ps")
+    row = f"horovodrun, pid {job.process.pid}: no answer; it may be stopped"
+    expect(stopped.returncode == 0 and stopped.stdout.startswith(row), stopped)
+    silent = ask("top", "--once")
+    expect(silent.returncode == 2 and f"pid {job.process.pid} does not answer; it may be" in silent.stderr, silent)
+    os.kill(job.process.pid, signals.SIGCONT)
     ended(job)
     none = ask("top")
     expect(none.returncode == 2 and "no horovodrun of yours" in none.stderr, none)

@@ -8,7 +8,9 @@
 #include <chrono>
 #include <fstream>
 
+#include "base/clock.h"
 #include "base/text.h"
+#include "launcher/inspect/running_launchers.h"
 #include "net/abstract_names.h"
 
 using namespace hvd;
@@ -53,4 +55,28 @@ TEST_CASE("without a free descriptor the server of questions waits, and then ans
   CHECK(heard.empty());
   loop.run_for(5s);
   CHECK(heard == "ps");
+}
+
+TEST_CASE("a launcher that does not answer hides no other one") {
+  std::vector<RunningLauncher> launchers;
+  std::vector<UniqueFd> peers;
+  for (const char* pid : {"1", "2", "3"}) {
+    int ends[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    launchers.push_back({pid, UniqueFd(ends[0])});
+    peers.emplace_back(ends[1]);
+  }
+  peers[0].reset();  // it has ended
+  REQUIRE(::send(peers[2].get(), "{}\n", 3, MSG_NOSIGNAL) == 3);
+  REQUIRE(::shutdown(peers[2].get(), SHUT_WR) == 0);
+  const auto began = Clock::now();
+  const auto answers = ask_each(launchers, "ps --json", 0.2);
+  CHECK(Clock::now() - began < 5s);
+  REQUIRE(answers.size() == 3);
+  CHECK(answers[0].status().code() == Code::kUnavailable);
+  CHECK(answers[1].status().code() == Code::kDeadlineExceeded);
+  CHECK(
+      answers[1].status().message().starts_with("horovodrun with pid 2 does not answer; it may "));
+  REQUIRE(answers[2].ok());
+  CHECK(*answers[2] == "{}\n");
 }
