@@ -486,6 +486,8 @@ void Agent::execute(const Inspect& question) {
     outbox_.put(Inspected{question.number, encode(ranks_.steps())});
   } else if (detail == InspectDetail::kPressure) {
     outbox_.put(Inspected{question.number, encode(ranks_.pressures())});
+  } else if (detail == InspectDetail::kAnnounced) {
+    outbox_.put(Inspected{question.number, encode(ranks_.announced())});
   } else {
     inspections_.begin(question);
   }

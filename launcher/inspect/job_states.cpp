@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/text.h"
-#include "launcher/output/line_folder.h"
+#include "launcher/plan/rank_set.h"
 
 namespace hvd::launcher {
 namespace {
@@ -18,30 +19,12 @@ using Json = nlohmann::ordered_json;
 double tenths(double seconds) { return std::round(seconds * 10) / 10; }
 double seconds_of(uint64_t microseconds) { return static_cast<double>(microseconds) * 1e-6; }
 
-// "ranks 2-3"
-std::string named(std::vector<int> ranks) {
-  std::ranges::sort(ranks);
-  return cat(ranks.size() == 1 ? "rank " : "ranks ", ranks_text(ranks));
-}
-
-uint64_t begun(const RankCounts& counts) {
-  return counts.operations + counts.failed_operations + counts.pending;
-}
-
 // Adds to the states of ranks what `ps` and `top` show.
 class Figures {
  public:
-  Figures(const HostTable& hosts, const JobStates& job, const JobFigures& figures)
-      : job_(job), figures_(figures) {
-    for (const RankRun& rank : hosts.ranks()) {
-      const RankMetrics* const metrics = figures.rank(rank.number());
-      const int number = job.rank_of(rank.number());
-      if (metrics == nullptr || number < 0 || rank.state() != RankState::kInJob) continue;
-      if (metrics->has_counters != 0) progress_.emplace_back(number, begun(metrics->counts));
-    }
-  }
+  Figures(const JobStates& job, const JobFigures& figures) : job_(job), figures_(figures) {}
 
-  void add(const RankRun& rank, Json& entry) const {
+  void add(const RankRun& rank, Json& entry) {
     const RankMetrics* const metrics = figures_.rank(rank.number());
     if (metrics != nullptr && metrics->pid != 0) {
       entry["pid"] = metrics->pid;
@@ -69,36 +52,29 @@ class Figures {
   }
 
  private:
-  std::string wait_of(const RankRun& rank, const RankMetrics* metrics) const {
+  std::string wait_of(const RankRun& rank, const RankMetrics* metrics) {
     if (rank.state() == RankState::kInInit) return init_wait_of(rank);
     if (metrics == nullptr) return "";
-    if (rank.state() == RankState::kInJob && metrics->counts.pending > 0) {
-      const std::vector<int> ranks = behind(begun(metrics->counts));
-      if (!ranks.empty()) return named(ranks);
-    }
-    return metrics->is_on_disk != 0 ? "disk" : "";
+    const int number = job_.rank_of(rank.number());
+    std::string ranks = rank.state() == RankState::kInJob ? figures_.operation_wait(number) : "";
+    return ranks.empty() && metrics->is_on_disk != 0 ? "disk" : ranks;
   }
 
-  std::string init_wait_of(const RankRun& rank) const {
+  std::string init_wait_of(const RankRun& rank) {
+    const auto [found, is_new] = init_waits_.try_emplace(rank.start());
+    if (!is_new) return found->second;
     std::vector<int> missing;
     for (const int number : figures_.init_wait(rank.number())) {
       if (const int present = job_.rank_of(number); present >= 0) missing.push_back(present);
     }
-    return missing.empty() ? "hvd.init()" : cat(named(missing), " in hvd.init()");
-  }
-
-  // The ranks that have begun fewer operations: a rank whose operations are pending may wait for them.
-  std::vector<int> behind(uint64_t begun) const {
-    std::vector<int> ranks;
-    for (const auto& [number, count] : progress_) {
-      if (count < begun) ranks.push_back(number);
-    }
-    return ranks;
+    found->second = missing.empty() ? "hvd.init()" : cat(name_of_ranks(missing), " in hvd.init()");
+    return found->second;
   }
 
   const JobStates& job_;
   const JobFigures& figures_;
-  std::vector<std::pair<int, uint64_t>> progress_;  // of ranks: operations that they have begun
+  // The waits of ranks that start together, by the name of their start.
+  std::map<std::string, std::string> init_waits_;
 };
 
 Json rank_as_json(const RankRun& rank, const JobStates& job) {
@@ -117,7 +93,7 @@ Json rank_as_json(const RankRun& rank, const JobStates& job) {
 
 // `figures`: null for states alone.
 Json all_as_json(const HostTable& hosts, const JobStates& job, const JobFigures* figures) {
-  const auto more = figures != nullptr ? std::make_unique<Figures>(hosts, job, *figures) : nullptr;
+  const auto more = figures != nullptr ? std::make_unique<Figures>(job, *figures) : nullptr;
   Json all = Json::array();
   for (const HostRun& host : hosts.hosts()) {
     const std::chrono::duration<double> seconds = Clock::now() - host.since();

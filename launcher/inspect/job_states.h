@@ -39,6 +39,8 @@ struct JobFigures {
   std::function<const RankMetrics*(int number)> rank{};
   // The ranks of the table that a rank of the table waits for in hvd.init().
   std::function<std::vector<int>(int number)> init_wait{};
+  // The ranks that announce fewer operations than this rank, which waits for them, as name_of_ranks(); or empty.
+  std::function<std::string(int rank)> operation_wait{};
   // The seconds for which a host has not answered; 0: it answers.
   std::function<double(const HostRun& host)> silence{};
 };

@@ -11,6 +11,7 @@
 #include "launcher/job/silent_hosts.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
+#include "launcher/protocol/host_steps.h"
 
 namespace hvd::launcher {
 namespace {
@@ -20,6 +21,10 @@ constexpr double kIsSilent = 2;
 constexpr std::chrono::milliseconds kMetricsTime{800};
 // A viewer that asks once a second gets new figures each time.
 constexpr std::chrono::milliseconds kYoung{900};
+// The agents only read memory for it.
+constexpr std::chrono::milliseconds kAnnouncedTime{400};
+// Between two looks at ranks that may wait: most operations end within it.
+constexpr std::chrono::milliseconds kBetweenLooks{200};
 
 }  // namespace
 
@@ -38,7 +43,8 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
                     const bool is_of_kernel =
                         detail == InspectDetail::kProcess || detail == InspectDetail::kMetrics ||
                         detail == InspectDetail::kProgress || detail == InspectDetail::kSteps ||
-                        detail == InspectDetail::kPressure || detail == InspectDetail::kSigns;
+                        detail == InspectDetail::kPressure || detail == InspectDetail::kSigns ||
+                        detail == InspectDetail::kAnnounced;
                     if (!is_of_kernel) stack_tool_.offer_to(host.number(), *host.link());
                     if (detail == InspectDetail::kSteps && longest_wait_)
                       host.link()->show_longest_wait(longest_wait_());
@@ -153,10 +159,42 @@ net::Task<void> JobInspector::look(InspectDetail detail) {
   is_looking_ = true;
   const std::vector<std::string> answers = co_await inspection_.run(detail, kMetricsTime);
   metrics_.take(answers);
+  if (detail == InspectDetail::kMetrics) co_await look_at_waits();
   lacks_gpus_ = detail == InspectDetail::kProgress;
   is_looking_ = false;
   looked_at_ = Clock::now();
   looked_.notify();
+}
+
+// A rank waits if it has announced nothing new in between.
+net::Task<void> JobInspector::look_at_waits() {
+  for (bool is_first = true; is_first || operation_waits_.needs_another(); is_first = false) {
+    if (!is_first) {
+      net::asio::steady_timer timer(executor_, kBetweenLooks);
+      co_await timer.async_wait(net::use_tuple);
+    }
+    take_announced(co_await inspection_.run(InspectDetail::kAnnounced, kAnnouncedTime));
+  }
+}
+
+void JobInspector::take_announced(const std::vector<std::string>& answers) {
+  std::vector<OperationWaits::Rank> ranks;
+  for (size_t host = 0; host < answers.size(); ++host) {
+    const auto announced = decode_announced(answers[host]);
+    if (!announced.ok()) continue;
+    for (const RankRun* run : hosts_.host(static_cast<int>(host)).ranks()) {
+      const int rank = policy_->rank_of(run->number());
+      const auto found = std::ranges::find(*announced, run->number(), &RankAnnounced::rank);
+      if (run->state() != RankState::kInJob || rank < 0 || found == announced->end()) continue;
+      ranks.push_back({.number = run->number(),
+                       .rank = rank,
+                       .start = run->start(),
+                       .world_size = found->world_size,
+                       .operations = found->operations,
+                       .joins = found->joins});
+    }
+  }
+  operation_waits_.take(ranks, Clock::now());
 }
 
 net::Task<StatusLine::State> JobInspector::progress() {
@@ -203,6 +241,7 @@ std::string JobInspector::known_job() const {
       .rank = [this](int number) { return metrics_.rank(number); },
       .init_wait =
           [this](int number) { return init_wait_ ? init_wait_(number) : std::vector<int>(); },
+      .operation_wait = [this](int rank) { return operation_waits_.of(rank); },
       .silence =
           [](const HostRun& host) {
             if (host.is_over() || host.link() == nullptr) return 0.0;

@@ -17,6 +17,7 @@
 #include "launcher/inspect/inspection.h"
 #include "launcher/inspect/job_metrics.h"
 #include "launcher/inspect/job_states.h"
+#include "launcher/inspect/operation_waits.h"
 #include "launcher/inspect/rank_commands.h"
 #include "launcher/job/job_policy.h"
 #include "launcher/output/status_line.h"
@@ -88,6 +89,8 @@ class JobInspector {
   net::Task<void> run_command(std::string_view digits, net::StreamSocket& caller);
   net::Task<std::string> describe(InspectDetail detail);
   net::Task<std::string> job_as_json();
+  net::Task<void> look_at_waits();
+  void take_announced(const std::vector<std::string>& answers);
   // By the last look.
   std::string known_job() const;
   StatusLine::State known_progress() const;
@@ -104,6 +107,7 @@ class JobInspector {
   Inspection inspection_;
   RankCommands commands_;
   JobMetrics metrics_;
+  OperationWaits operation_waits_;
   const Clock::time_point began_ = Clock::now();
   std::optional<Clock::time_point> looked_at_;
   net::Notification looked_;

@@ -1,4 +1,4 @@
-// Parses a set of ranks, such as "0,3-5", and counts ranks in words. Pure.
+// Parses a set of ranks, such as "0,3-5", and names and counts ranks in words. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,5 +14,7 @@ namespace hvd::launcher {
 Result<std::vector<bool>> parse_ranks(std::string_view text, int size);
 // "1 rank", "2 ranks".
 std::string count_of_ranks(int64_t count);
+// "rank 1", "ranks 2-3", "ranks 0, 2, 4-7 and 200 more". At least one rank, in any order.
+std::string name_of_ranks(std::vector<int> ranks);
 
 }  // namespace hvd::launcher

@@ -36,6 +36,7 @@ RankSteps steps_of(const RankCounters& counters) {
 
 std::string encode(const std::vector<RankSteps>& steps) { return encode_list(steps); }
 std::string encode(const std::vector<RankPressure>& pressures) { return encode_list(pressures); }
+std::string encode(const std::vector<RankAnnounced>& announced) { return encode_list(announced); }
 
 Result<std::vector<RankSteps>> decode_steps(std::string_view bytes) {
   HVD_ASSIGN_OR_RETURN(auto steps, decode_list<RankSteps>(bytes, "the steps of ranks"));
@@ -51,6 +52,10 @@ Result<std::vector<RankSteps>> decode_steps(std::string_view bytes) {
 
 Result<std::vector<RankPressure>> decode_pressures(std::string_view bytes) {
   return decode_list<RankPressure>(bytes, "the disturbances of ranks");
+}
+
+Result<std::vector<RankAnnounced>> decode_announced(std::string_view bytes) {
+  return decode_list<RankAnnounced>(bytes, "the announcements of ranks");
 }
 
 }  // namespace hvd::launcher

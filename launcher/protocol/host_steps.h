@@ -1,5 +1,5 @@
-// The answers of an agent to Inspect with InspectDetail::kSteps and kPressure: the last training steps of its ranks, and
-// what disturbs their processes. Pure.
+// The answers of an agent to Inspect with InspectDetail::kSteps, kPressure and kAnnounced: the last training steps of its
+// ranks, what disturbs their processes, and how many operations they have announced. Pure.
 #pragma once
 
 #include <cstdint>
@@ -61,9 +61,20 @@ struct RankPressure {
   }
 };
 
+// As Announcements, of a rank that counts them.
+struct RankAnnounced {
+  int32_t rank = 0;        // number of its process in the plan
+  int32_t world_size = 0;  // of the ranks that call each other
+  uint64_t operations = 0;
+  uint64_t joins = 0;
+  static auto fields(auto& m) { return std::tie(m.rank, m.world_size, m.operations, m.joins); }
+};
+
 std::string encode(const std::vector<RankSteps>& steps);
 std::string encode(const std::vector<RankPressure>& pressures);
+std::string encode(const std::vector<RankAnnounced>& announced);
 Result<std::vector<RankSteps>> decode_steps(std::string_view bytes);
 Result<std::vector<RankPressure>> decode_pressures(std::string_view bytes);
+Result<std::vector<RankAnnounced>> decode_announced(std::string_view bytes);
 
 }  // namespace hvd::launcher

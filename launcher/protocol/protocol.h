@@ -140,7 +140,8 @@ struct EndRank {
 // How an agent describes a rank: its first process; also the processes below that, and their Python stacks; one line
 // about the busiest of them; as kStacks with the frames of libraries, for which py-spy briefly stops the process; or
 // what it has counted and used, as the bytes of host_metrics.h; or whether it moves, and where it is, as the bytes of
-// host_signs.h; or its last training steps, and what disturbs its processes, as the bytes of host_steps.h.
+// host_signs.h; or its last training steps, what disturbs its processes, and how many operations it has announced, as the
+// bytes of host_steps.h.
 enum class InspectDetail : uint8_t {
   kProcess = 0,
   kStacks = 1,
@@ -151,7 +152,8 @@ enum class InspectDetail : uint8_t {
   kPlaces = 52,
   kSteps = 53,
   kPressure = 54,
-  kProgress = 55  // as kMetrics, without a look at GPUs
+  kProgress = 55,  // as kMetrics, without a look at GPUs
+  kAnnounced = 56
 };
 // Describe the ranks' processes. Answered by Inspected.
 struct Inspect {

@@ -23,6 +23,8 @@ import numpy
 import horovod.numpy as hvd
 hvd.init()
 for _ in range(5): hvd.allreduce(numpy.ones(25, "f4"), name="gradient")
+pair = hvd.add_process_set([0, 1])
+for _ in range(3 if hvd.rank() < 2 else 0): hvd.allreduce(numpy.ones(25, "f4"), name="pair", process_set=pair)
 print("ready", flush=True)
 if hvd.rank() == 1: time.sleep(600)
 hvd.allreduce(numpy.ones(25, "f4"), name="gradient")

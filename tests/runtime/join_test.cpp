@@ -125,6 +125,34 @@ TEST_CASE("an operation from before the join counts, and one from after it waits
   });
 }
 
+TEST_CASE("counts of announcements are of all ranks alone, and alike on each after a join") {
+  FOR_ALL_LINKS(options);
+  options.process_sets = {{0, 1}};
+  std::vector<hvd::RankCounters> counters(3);
+  options.counters = &counters;
+  {
+    Ranks ranks(3, options);
+    require_started(ranks);
+    ranks.each([&](int rank) {
+      const hvd::Announcements& announced = counters[static_cast<size_t>(rank)].announced;
+      const uint64_t before = announced.operations;  // all ranks have registered the set
+      if (rank < 2) {
+        Work of_set(HVD_ALLREDUCE, "of set", std::vector<double>{1}, HVD_FLOAT64);
+        of_set.submission.process_set = 1;
+        CHECK(of_set.run(ranks[rank]).ok());
+      }
+      for (int step = 0; step < 2 + rank; ++step) reduce(ranks[rank], "all", 1);
+      CHECK(announced.operations - before == static_cast<uint64_t>(2 + rank));
+      join(ranks[rank]);
+      reduce(ranks[rank], "after", 1);
+    });
+  }
+  for (const hvd::RankCounters& rank : counters) {
+    CHECK(rank.announced.operations == 1);
+    CHECK(rank.announced.joins == 2);
+  }
+}
+
 TEST_CASE("a set is joined by itself") {
   RanksOptions options;
   options.process_sets = {{0, 2}};

@@ -44,6 +44,8 @@ Ranks::Ranks(int size, RanksOptions options) : size_(size) {
     identity.rank = rank;
     identity.size = size;
     runtime::RuntimeOptions mine = common;
+    if (options.counters != nullptr)
+      mine.counters = &(*options.counters)[static_cast<size_t>(rank)];
     if (options.has_heaps) mine.heap = &heaps_[static_cast<size_t>(rank)];
     mine.start_deadline = Deadline::after_seconds(options.start_seconds);
     const std::shared_ptr<rendezvous::Store> seen =

@@ -31,6 +31,7 @@ struct RanksOptions {
   // The memory links delay each message by a random time of at most this; the seed decides.
   std::chrono::microseconds late{0};
   unsigned late_seed = 0;
+  std::vector<RankCounters>* counters = nullptr;  // by rank; null: each has its own
   // The store as a rank sees it, made from the one of all; empty: that one.
   std::function<std::shared_ptr<rendezvous::Store>(int rank, std::shared_ptr<rendezvous::Store>)>
       store_of;

@@ -113,6 +113,19 @@ std::vector<RankSteps> RankMeters::read_steps(const std::vector<pid_t>& pids) co
   return all;
 }
 
+std::vector<RankAnnounced> RankMeters::read_announced(const std::vector<pid_t>& pids) const {
+  std::vector<RankAnnounced> all;
+  for (size_t i = 0; i < ranks_.size() && pages_; ++i) {
+    const auto page = pids[i] > 0 ? pages_->read(i) : std::nullopt;
+    if (!page) continue;
+    all.push_back({.rank = ranks_[i].rank,
+                   .world_size = page->size,
+                   .operations = page->announced.operations,
+                   .joins = page->announced.joins});
+  }
+  return all;
+}
+
 void RankMeters::show_longest_wait(uint32_t microseconds) const {
   for (size_t i = 0; pages_ && i < ranks_.size(); ++i) pages_->set_longest_wait(i, microseconds);
 }

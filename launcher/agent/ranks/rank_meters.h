@@ -35,6 +35,8 @@ class RankMeters {
   void show_longest_wait(uint32_t microseconds) const;
   // The last training steps of the ranks that run and count them. Reads their pages alone.
   std::vector<RankSteps> read_steps(const std::vector<pid_t>& pids) const;
+  // The same about what they have announced.
+  std::vector<RankAnnounced> read_announced(const std::vector<pid_t>& pids) const;
 
  private:
   std::optional<MetricsPages> pages_;

@@ -196,6 +196,8 @@ const RankCommand* Ranks::any_command() const {
 
 std::vector<RankSteps> Ranks::steps() const { return meters_.read_steps(processes()); }
 
+std::vector<RankAnnounced> Ranks::announced() const { return meters_.read_announced(processes()); }
+
 std::optional<Clock::time_point> Ranks::late_moment(int rank,
                                                     std::chrono::microseconds late) const {
   for (size_t i = 0; i < ranks_.size(); ++i) {

@@ -79,6 +79,8 @@ class Ranks {
   // As RankMeters::late_moment(), of a rank by its number.
   std::optional<Clock::time_point> late_moment(int rank, std::chrono::microseconds late) const;
   std::vector<RankPressure> pressures() const;
+  // Returns how many operations the running ranks have announced.
+  std::vector<RankAnnounced> announced() const;
   // Returns the command of a running rank, else null.
   const RankCommand* command_of(int rank) const;
   // The same of any rank that runs.

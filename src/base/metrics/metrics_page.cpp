@@ -114,6 +114,7 @@ RankCounters* MetricsPage::begin(int32_t rank, int32_t size) {
   layout_of(*counters_).store(0);
   counters_->metrics = {};
   counters_->steps = {};
+  counters_->announced = {};
   counters_->rank = rank;
   counters_->size = size;
   layout_of(*counters_).store(kMetricsLayout);

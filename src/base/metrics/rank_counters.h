@@ -93,6 +93,15 @@ class OperationNames {
   std::array<Name, kSlots> names_{};
 };
 
+// How many operations of all ranks of its world a rank has announced. All ranks announce the same ones, so that a rank
+// that has announced more than another waits for that one. Not counted are operations of smaller process sets and of
+// groups, and messages between two ranks.
+struct Announcements {
+  uint64_t operations = 0;  // since all ranks joined last (hvd.join)
+  // Begins and ends of joins; odd: this rank has joined, and another one has not.
+  uint64_t joins = 0;
+};
+
 struct RankCounters {
   uint64_t layout = 0;  // in a page: kMetricsLayout once the rest is valid
   int32_t rank = 0;     // in its world
@@ -100,6 +109,7 @@ struct RankCounters {
   Metrics metrics;
   StepLog steps;
   OperationNames names;
+  Announcements announced;
 };
 
 }  // namespace hvd

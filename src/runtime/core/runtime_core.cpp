@@ -218,7 +218,12 @@ void RuntimeCore::announce(ProcessSetState* set, Submission* submission) {
 void RuntimeCore::announce_now(ProcessSetState* set, Submission* submission) {
   submission->name->announced = submission;
   instruments_.trace.negotiate(*submission);
-  if (submission->request.op == HVD_JOIN) {
+  const int32_t op = submission->request.op;
+  if (set == sets_.all() && !is_of_members(op)) {
+    Announcements& announced = *instruments_.announced;
+    ++(op == HVD_JOIN ? announced.joins : announced.operations);
+  }
+  if (op == HVD_JOIN) {
     set->has_joined = true;
     set->negotiator.join();
   } else {
@@ -491,6 +496,10 @@ Status RuntimeCore::apply(ProcessSetState* set, const Plan& plan, ByteView their
 void RuntimeCore::all_have_joined(ProcessSetState* set, int32_t last) {
   set->negotiator.all_have_joined();
   set->has_joined = false;
+  if (set == sets_.all()) {
+    instruments_.announced->operations = 0;
+    ++instruments_.announced->joins;
+  }
   const std::vector<Submission*> waiting = std::exchange(set->after_join, {});
   Name* name = names_->find(set->members->serial, kJoinName);
   if (name != nullptr && name->announced != nullptr) {

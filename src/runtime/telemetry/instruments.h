@@ -9,11 +9,15 @@ namespace hvd::runtime {
 
 struct Instruments {
   explicit Instruments(RankCounters* counters)
-      : metrics(&counters->metrics), steps(&counters->steps), names(&counters->names) {}
+      : metrics(&counters->metrics),
+        steps(&counters->steps),
+        names(&counters->names),
+        announced(&counters->announced) {}
   TraceRecorder trace;
   Metrics* const metrics;
   StepLog* const steps;
   OperationNames* const names;
+  Announcements* const announced;
 };
 
 }  // namespace hvd::runtime

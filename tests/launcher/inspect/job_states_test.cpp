@@ -25,6 +25,7 @@ JobFigures figures_of(std::vector<RankMetrics> ranks) {
             return index < ranks.size() ? &ranks[index] : nullptr;
           },
           .init_wait = [](int) { return std::vector<int>(); },
+          .operation_wait = [](int) { return std::string(); },
           .silence = [](const HostRun&) { return 0.0; }};
 }
 
@@ -79,6 +80,7 @@ TEST_CASE("figures of ranks stand beside their states, and name the ranks that o
   behind.counts.operations = 5;
   JobFigures figures = figures_of({ahead, behind});
   figures.init_wait = [](int) { return std::vector<int>{1}; };
+  figures.operation_wait = [](int rank) { return rank == 0 ? "rank 1" : ""; };
   const JobStates constant{.rank_of = [](int number) { return number; }};
   const auto job = read_job(job_as_json(hosts, constant, figures));
   REQUIRE(job.ok());

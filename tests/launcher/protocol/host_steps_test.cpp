@@ -58,6 +58,11 @@ TEST_CASE("steps and disturbances of ranks travel as bytes, and a cut or lying a
       decode_pressures(encode(std::vector<RankPressure>{{.rank = 2, .retransmits = 9}}));
   REQUIRE(pressures.ok());
   CHECK(((*pressures)[0].rank == 2 && (*pressures)[0].retransmits == 9));
+  const auto announced = decode_announced(encode(
+      std::vector<RankAnnounced>{{.rank = 2, .world_size = 4, .operations = 7, .joins = 1}}));
+  REQUIRE(announced.ok());
+  CHECK(((*announced)[0].rank == 2 && (*announced)[0].operations == 7));
+  CHECK(((*announced)[0].world_size == 4 && (*announced)[0].joins == 1));
 }
 
 }  // namespace hvd::launcher
