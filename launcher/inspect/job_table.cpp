@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "launcher/plan/rank_set.h"
+#include "launcher/terminal/launch_progress.h"
 #include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
@@ -32,6 +33,20 @@ Cells row_of(const HostView& host, const RankView& rank, bool is_elastic, bool h
   if (has_gpu_column) row.push_back(gpu_text(rank));
   row.push_back(printable(rank.waits_for));
   return row;
+}
+
+// "hosts ready 2/4; c: connect 3 s": while some are not; else empty.
+std::string start_line(const std::vector<const HostView*>& hosts, size_t columns) {
+  std::vector<HostProgress> progress;
+  for (const HostView* const host : hosts) {
+    if (host->is_over()) continue;
+    const bool is_ready = is_past_start(*host);
+    progress.push_back(
+        {printable(host->name), printable(stage_text(*host)), host->seconds, is_ready});
+  }
+  const bool is_whole = std::ranges::all_of(progress, &HostProgress::is_ready);
+  constexpr size_t kWithoutEnd = 1000;
+  return is_whole ? "" : cat(progress_line(progress, columns == 0 ? kWithoutEnd : columns), "\n");
 }
 
 // Processes that have left an elastic job are of its past.
@@ -74,6 +89,15 @@ std::vector<const HostView*> present_hosts(const JobView& job) {
     if (!has_begun_again) hosts.push_back(&host);
   }
   return hosts;
+}
+
+bool is_past_start(const HostView& host) {
+  return host.state != "planned" && host.state != "connecting" && host.state != "preparing";
+}
+
+std::string stage_text(const HostView& host) {
+  if (!host.stage.empty()) return host.stage;
+  return host.state == "preparing" ? "prepare" : host.state;
 }
 
 std::string gpu_text(const RankView& rank) {
@@ -132,7 +156,7 @@ std::string job_as_table(const JobView& job, size_t columns) {
                                 is_elastic ? cat("generation ", job.generation, ", ") : "",
                                 count_of_ranks(job.size), ": ", printable(join(job.command, " ")));
   return cat(columns == 0 ? std::string_view(title) : cut(title, columns), "\n",
-             aligned(lines, is_number, columns), silent);
+             aligned(lines, is_number, columns), start_line(hosts, columns), silent);
 }
 
 }  // namespace hvd::launcher

@@ -9,7 +9,8 @@
 
 namespace hvd::launcher {
 
-// "horovodrun, pid 4711, 2 ranks: python3 train.py", a line for each rank, and one for each host that does not answer.
+// "horovodrun, pid 4711, 2 ranks: python3 train.py", a line for each rank, one for hosts that start, and one for each
+// host that does not answer.
 // `columns`: lines are cut there; 0: not at all.
 std::string job_as_table(const JobView& job, size_t columns);
 
@@ -19,6 +20,10 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows,
 
 // The hosts without those that have ended and are in the job once more.
 std::vector<const HostView*> present_hosts(const JobView& job);
+// Whether its agent is prepared, or was.
+bool is_past_start(const HostView& host);
+// The present step of a host that starts: "authenticate", "prepare"
+std::string stage_text(const HostView& host);
 // "97% 12G" of its GPUs; "-" without one
 std::string gpu_text(const RankView& rank);
 bool has_gpus(const JobView& job);

@@ -406,6 +406,8 @@ net::Task<int> JobLaunch::run_all() {
       status_line_->changed();
   });
   supervisor_.ask_about_silence([this](int host) { return is_silent(host); });
+  choose_policy();
+  inspector_.open(*policy_);
   if (const int code = co_await prepare(); code != 0) co_return code;
   start();
   while (!hosts_.is_over()) {
@@ -435,10 +437,6 @@ void JobLaunch::choose_policy() {
   if (history_ == nullptr) return;
   PolicyLaunch& launch = *this;
   policy_ = std::make_unique<ElasticJob>(launch, options_.settings, join_queue_, *history_);
-  supervisor_.ask_before_end(
-      [this](int rank, int host, int exit_code, const std::string& sentence) {
-        return policy_->survives(rank, host, exit_code, sentence);
-      });
 }
 
 void JobLaunch::watch_start() {
@@ -728,13 +726,17 @@ void JobLaunch::start() {
   });
   shutdown_.emplace(loop_, hosts_, *output_, host_jobs_.grace(),
                     [this](HostRun& host) { on_late(host); });
-  choose_policy();
+  if (history_ != nullptr) {
+    supervisor_.ask_before_end(
+        [this](int rank, int host, int exit_code, const std::string& sentence) {
+          return policy_->survives(rank, host, exit_code, sentence);
+        });
+  }
   inspector_.on_init_wait([this](int number) {
     const auto wait = waits_.of(number);
     return wait ? wait->missing : std::vector<int>();
   });
   inspector_.on_remark([this](std::string_view sentence) { output_->print(sentence); });
-  inspector_.open(*policy_);
   write_metrics();
   serve_metrics();
   server_->show_launch([this] { return inspector_.states(); });
@@ -754,6 +756,7 @@ void JobLaunch::start() {
   // An agent has ended while others were prepared.
   if (supervisor_.is_ending()) return end_all(host_jobs_.grace());
   policy_->begin();
+  inspector_.take_changes();
   for (int host = 0; host < first_hosts_; ++host) start(hosts_.host(host));
 }
 

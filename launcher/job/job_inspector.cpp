@@ -54,7 +54,8 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
       commands_(executor, hosts.plan(),
                 [this](int rank, const Message& order) -> std::string {
                   const HostRun& host = hosts_.rank(rank).host();
-                  if (host.is_over() || host.link() == nullptr) return "the rank has ended\n";
+                  if (host.is_over()) return "the rank has ended\n";
+                  if (!host.had_ranks()) return "the rank has not started\n";
                   const std::string silence = silence_of(host);
                   if (!silence.empty()) return cat("host ", host.name(), ": ", silence, "\n");
                   host.link()->pass(order);
@@ -102,7 +103,9 @@ void JobInspector::open(JobPolicy& policy) {
 // Sends the caller records as exec does: OutputChunk or the reason why not, then an exit code.
 net::Task<void> JobInspector::change(const std::vector<std::string>& words,
                                      net::StreamSocket& caller) {
-  const auto sentence = policy_->change(words);
+  const auto sentence =
+      takes_changes_ ? policy_->change(words)
+                     : Result<std::string>(failed_precondition("the ranks have not started"));
   ExecResult end{.why = {}};
   if (sentence.ok()) {
     const Message chunk = OutputChunk{.bytes = *sentence + "\n"};
@@ -297,8 +300,12 @@ std::string JobInspector::describe(const HostRun& host, const std::string& ranks
   if (host.is_over())
     return has_begun_again(host) ? "" : cat("host ", host.name(), ": has ended\n");
   if (!ranks.empty()) return cat("host ", host.name(), "\n", ranks);
-  const std::string silence = silence_of(host);
-  return cat("host ", host.name(), ": ", silence.empty() ? "no rank runs" : silence, "\n");
+  std::string why = silence_of(host);
+  if (host.state() == HostState::kConnecting)
+    why = cat("connecting, ", to_string(host.stage()));
+  else if (why.empty())
+    why = host.had_ranks() ? "no rank runs" : to_string(host.state());
+  return cat("host ", host.name(), ": ", why, "\n");
 }
 
 }  // namespace hvd::launcher

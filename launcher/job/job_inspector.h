@@ -33,8 +33,11 @@ class JobInspector {
   JobInspector(const net::asio::any_io_executor& executor, const Options& options,
                const HostTable& hosts, JobMetrics metrics);
 
-  // Opens the socket. The job runs without it when that fails. `policy` outlives this object's loop.
+  // Opens the socket, before hosts are reached. The job runs without it when that fails. `policy` outlives this object's
+  // loop.
   void open(JobPolicy& policy);
+  // The policy has begun: from now on, orders may change the job.
+  void take_changes() { takes_changes_ = true; }
   // Returns one text per host with the stacks of its ranks; empty for a host that did not answer.
   net::Task<std::vector<std::string>> stacks() { return inspection_.run(InspectDetail::kStacks); }
   // The same with one line about the busiest process of each rank.
@@ -104,6 +107,7 @@ class JobInspector {
   const HostTable& hosts_;
   StackTool stack_tool_;
   JobPolicy* policy_ = nullptr;  // since open()
+  bool takes_changes_ = false;
   Inspection inspection_;
   RankCommands commands_;
   JobMetrics metrics_;

@@ -152,19 +152,22 @@ std::string progress_of(const JobView& job, const JobRates& rates, const TopLook
 
 std::string hosts_line(const JobView& job) {
   std::map<std::string, int> states{};
-  std::vector<std::string> silent;
+  std::vector<std::string> notable;
   const std::vector<const HostView*> hosts = present_hosts(job);
   for (const HostView* const host : hosts) {
     ++states[printable(host->state)];
+    if (!host->is_over() && !is_past_start(*host))
+      notable.push_back(cat(printable(host->name), ": ", printable(stage_text(*host)), " ",
+                            static_cast<int64_t>(host->seconds), " s"));
     if (host->silence > 0)
-      silent.push_back(cat(printable(host->name), ": no answer for ",
-                           static_cast<int64_t>(host->silence), " s"));
+      notable.push_back(cat(printable(host->name), ": no answer for ",
+                            static_cast<int64_t>(host->silence), " s"));
   }
   std::vector<std::string> parts;
   for (const auto& [state, count] : states) parts.push_back(cat(count, " ", state));
   std::string line =
       cat(hosts.size(), hosts.size() == 1 ? " host: " : " hosts: ", join(parts, ", "));
-  if (!silent.empty()) line += cat("; ", join(silent, ", "));
+  if (!notable.empty()) line += cat("; ", join(notable, ", "));
   return line;
 }
 

@@ -285,6 +285,13 @@ def test_a_terminal_shows_which_host_is_slow_and_forgets_it():
     faults.freeze("b")
     terminal = Terminal(LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--start-timeout", "120", "true", TERM="xterm")
     terminal.shows("hosts ready 1/2; b: connect ")
+    rows = ask("ps").stdout.splitlines()
+    expect([row.split()[3] for row in rows[2:4]] == ["planned"] * 2, rows)
+    expect(re.fullmatch(r"hosts ready 1/2; b: connect \d+ s", rows[4]), rows)
+    states = [(host["state"], host.get("stage")) for host in json.loads(ask("ps", "--json").stdout)["hosts"]]
+    expect(states == [("held", None), ("connecting", "connect")], states)
+    early = ask("exec", "true")
+    expect(early.returncode == 1 and early.stderr.count("the rank has not started\n") == 2, early)
     faults.thaw("b")
     expect(terminal.end() == 0 and terminal.text.endswith("\r\x1b[J"), terminal.text)
 

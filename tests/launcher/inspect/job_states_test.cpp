@@ -102,6 +102,20 @@ TEST_CASE("figures of ranks stand beside their states, and name the ranks that o
         "   2  a       -  in_init         -    -       -  rank 1 in hvd.init()\n");
 }
 
+TEST_CASE("a table has a line for hosts that start") {
+  JobView job{.pid = 7, .command = {"x"}, .size = 2};
+  job.hosts.push_back({.name = "a", .state = "held", .ranks = {{.rank = 0, .state = "planned"}}});
+  job.hosts.push_back({.name = "b",
+                       .state = "connecting",
+                       .stage = "authenticate",
+                       .seconds = 3.2,
+                       .ranks = {{.rank = 1, .state = "planned"}}});
+  CHECK(job_as_table(job, 0).ends_with(
+      "   1  b       -  planned        -    -       -\nhosts ready 1/2; b: authenticate 3 s\n"));
+  job.hosts[1].state = "starting";
+  CHECK(job_as_table(job, 0).find("hosts ready") == std::string::npos);
+}
+
 TEST_CASE("a job with GPUs has a column for them") {
   JobView job{.pid = 7, .command = {"x"}, .size = 2};
   job.hosts.push_back({.name = "a", .state = "running"});
