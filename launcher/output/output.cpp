@@ -301,6 +301,7 @@ void JobOutput::write(int rank, OutputStream stream, ByteView bytes) {
 void JobOutput::show(Channel& from, OutputStream stream, std::string_view prefix,
                      std::string_view lines, std::function<void()> written) {
   make_way();
+  from.has_cleared = false;
   has_raw_bar_ = lines.ends_with('\r');
   raw_bar_ = &from;
   if (asking_ == &from) asking_ = nullptr;
@@ -333,7 +334,10 @@ void JobOutput::show_soon(Channel& from, OutputStream stream) {
     from.is_waiting = false;
     const std::string& held = from.tagger.held();
     if (held.size() <= from.shown || is_held_back(from, stream)) return;
-    if (has_area_ && from.shown == 0 && is_cleared_bar(held)) return;
+    if (has_area_ && from.shown == 0) {
+      if (is_of_colors(held)) return write_colors(held);
+      if (from.has_cleared && is_cleared_bar(held)) return;
+    }
     if (area_.has_bar(from.key)) {
       if (is_movable_bar(held)) return;  // the bar shows the text
       end_bar(from, stream);
@@ -365,14 +369,21 @@ void JobOutput::line_was_typed() {
   make_way(1);
 }
 
+// Neither colors nor the blanks that clear a bar are a line.
+bool JobOutput::ends_blank(const Channel& from) const {
+  const std::string& held = from.tagger.held();
+  return has_area_ && from.shown == 0 &&
+         (is_of_colors(held) || (from.has_cleared && is_cleared_bar(held)));
+}
+
 void JobOutput::end(int rank, OutputStream stream) {
   Channel& from = channel(rank, stream);
   std::string lines;
   stamp(from);
   const std::string prefix = from.tagger.prefix();
-  // The blanks that clear a bar are no line.
-  const bool is_cleared = has_area_ && from.shown == 0 && is_cleared_bar(from.tagger.held());
-  if (from.tagger.held().empty()) end_bar(from, stream);
+  const std::string held = from.tagger.held();
+  const bool is_blank = ends_blank(from);
+  if (is_blank) end_bar(from, stream);
   area_.take_bar(from.key);  // the last line replaces it
   from.tagger.finish(lines);
   keep(rank, stream, lines, {});
@@ -380,7 +391,10 @@ void JobOutput::end(int rank, OutputStream stream) {
     if (!lines.empty()) fold(rank, stream, {});
   } else if (from.is_shown) {
     lines = pass(rank, stream, std::move(lines), from.shown > 0);
-    if (!lines.empty() && !is_cleared) show(from, stream, prefix, lines);
+    if (is_blank)
+      write_colors(held);
+    else if (!lines.empty())
+      show(from, stream, prefix, lines);
   }
   leave_terminal(from);
   if (from.file) from.file->end();
@@ -657,15 +671,26 @@ std::string JobOutput::take_bars(Channel& from, const std::string& lines, std::s
 // The text behind the '\r' of a bar is its next state, unless a newline comes.
 void JobOutput::set_held_bar(Channel& from, std::string_view prefix) {
   const std::string& held = from.tagger.held();
-  if (!held.empty() && is_movable_bar(held)) set_bar(from, prefix, cat(prefix, held));
+  if (is_movable_bar(held) && !is_of_colors(held)) set_bar(from, prefix, cat(prefix, held));
 }
 
 void JobOutput::set_bar(Channel& from, std::string_view prefix, std::string_view text) {
   const std::string_view rest = text.substr(text.starts_with(prefix) ? prefix.size() : 0);
-  if (is_cleared_bar(rest))
-    area_.take_bar(from.key);
-  else
+  if (is_of_colors(rest) && area_.has_bar(from.key)) {
+    const std::string bar = area_.take_bar(from.key);
+    area_.set_bar(from.key, bar.ends_with(rest) ? bar : cat(bar, rest));
+  } else if (is_of_colors(rest) || is_cleared_bar(rest)) {
+    from.has_cleared |= !area_.take_bar(from.key).empty();
+    write_colors(rest);
+  } else {
+    from.has_cleared = false;
     area_.set_bar(from.key, text);
+  }
+}
+
+void JobOutput::write_colors(std::string_view text) {
+  const std::string colors = colors_in(text);
+  if (!colors.empty()) sink(OutputStream::kStdout).write(colors);
 }
 
 // Removes the beginning of a bar from the terminal, where it was shown like a question.

@@ -112,9 +112,10 @@ class JobOutput {
     std::string recent;    // newest bytes, kept for standard error only
     LineTagger plain{""};  // cuts lines for folding, and for the report beside objects
     std::unique_ptr<net::asio::steady_timer>
-        soon;                 // shows an unfinished line after a pause, as a prompt
-    bool is_waiting = false;  // the timer `soon` runs
-    size_t shown = 0;         // bytes of the tagger's unfinished line that were shown
+        soon;                  // shows an unfinished line after a pause, as a prompt
+    bool is_waiting = false;   // the timer `soon` runs
+    size_t shown = 0;          // bytes of the tagger's unfinished line that were shown
+    bool has_cleared = false;  // its last text has cleared its bar
   };
   struct Folding {
     Folding(net::asio::any_io_executor executor, int size) : lines(size), timer(executor) {}
@@ -142,6 +143,10 @@ class JobOutput {
   // `text`: with the prefix.
   void set_held_bar(Channel& from, std::string_view prefix);
   void set_bar(Channel& from, std::string_view prefix, std::string_view text);
+  // Writes the sequences for colors in a text that the terminal does not show.
+  void write_colors(std::string_view text);
+  // Whether the unfinished line is not to be shown.
+  bool ends_blank(const Channel& from) const;
   // `width`: bytes of the begun line, which are at least its columns.
   void take_back(Channel& from, size_t width);
   void end_bar(Channel& from, OutputStream stream);

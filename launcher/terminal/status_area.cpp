@@ -53,8 +53,8 @@ std::string StatusArea::show(TerminalSize size) {
     lines += cat(rows++ == 0 ? "" : "\r\n", row, "\x1b[K");
   if (rows_ > 0 && rows == rows_ && lines == shown_ && size == size_) return "";
   std::string bytes = erase();
-  // Some characters are wider than one column: no row is wrapped.
-  if (rows > 0) bytes += cat("\x1b[?7l", lines, "\x1b[?7h");
+  // Some characters are wider than one column: no row is wrapped. A rank may have left its color.
+  if (rows > 0) bytes += cat("\x1b[0m\x1b[?7l", lines, "\x1b[?7h");
   shown_ = std::move(lines);
   rows_ = rows;
   size_ = size;
@@ -81,13 +81,29 @@ bool is_movable_bar(std::string_view text) {
 
 bool is_cleared_bar(std::string_view text) {
   if (!is_movable_bar(text)) return false;
+  bool clears = false;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\x1b')
       i = text.find_first_of("mK", i);
     else if (text[i] != ' ')
       return false;
+    clears = clears || text[i] != 'm';
   }
-  return true;
+  return clears;
+}
+
+bool is_of_colors(std::string_view text) {
+  return is_movable_bar(text) && colors_in(text).size() == text.size();
+}
+
+std::string colors_in(std::string_view text) {
+  std::string colors;
+  for (size_t at = 0; (at = text.find('\x1b', at)) != std::string_view::npos;) {
+    const size_t end = std::min(text.find_first_of("mK", at), text.size() - 1) + 1;
+    if (text[end - 1] == 'm') colors += text.substr(at, end - at);
+    at = end;
+  }
+  return colors;
 }
 
 }  // namespace hvd::launcher

@@ -74,7 +74,11 @@ class AreaOnTerminal {
 // Whether a text that ends in '\r' can be moved to another line: it has no control characters but colors and the
 // sequence that erases the rest of its line.
 bool is_movable_bar(std::string_view text);
-// Whether a text, without its prefix, is how a program clears its bar: spaces, colors and sequences that erase.
+// Whether a text, without its prefix, is how a program clears its bar: spaces, sequences that erase, and colors.
 bool is_cleared_bar(std::string_view text);
+// Whether a text is empty, or has only sequences for colors: a bar stays as it is.
+bool is_of_colors(std::string_view text);
+// The sequences for colors in a movable bar.
+std::string colors_in(std::string_view text);
 
 }  // namespace hvd::launcher

@@ -145,6 +145,18 @@ def test_each_end_of_a_bar_of_the_rank_that_may_ask():
 
 
 @world("a")
+def test_colors_end_where_the_rank_ends_them():
+    for program, line in (
+        ("printf '\\033[31mbad\\n'; sleep 1.2; printf '\\033[0m'", "bad"),
+        ("printf '\\033[31m50%%\\r'; sleep 1.2; printf '\\033[0m'", "50%"),
+        ("printf '\\033[31m50%%\\r'; sleep 1.2; printf '\\033[0m\\r'", "50%"),
+    ):
+        job = Screen(LAUNCHER, "-np", 1, "-H", "a:1", "sh", "-c", program)
+        expect(job.end() == 0 and job.past() == [f"[0]<stdout>:{line}"], job.past())
+        expect(job.screen.cursor.attrs.fg == "default", f"the terminal stays {job.screen.cursor.attrs.fg}: {program}")
+
+
+@world("a")
 def test_bars_that_move_the_cursor_pass_as_they_are():
     moves = "printf '\\033[2K\\r10%%\\r'; sleep 2; printf '\\033[A20%%\\r'; sleep 1; echo; echo done"
     job = Screen(LAUNCHER, "-np", 1, "-H", "a:1", "sh", "-c", moves)

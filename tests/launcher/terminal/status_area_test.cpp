@@ -16,7 +16,7 @@ namespace {
 constexpr TerminalSize kSmall{.columns = 20};
 
 // Without the bytes around each drawing.
-std::string drawn(std::string_view lines) { return cat("\x1b[?7l", lines, "\x1b[?7h"); }
+std::string drawn(std::string_view lines) { return cat("\x1b[0m\x1b[?7l", lines, "\x1b[?7h"); }
 
 }  // namespace
 
@@ -82,8 +82,16 @@ TEST_CASE("a bar that moves the cursor stays where its rank writes it") {
 }
 
 TEST_CASE("spaces and sequences that erase clear a bar") {
-  for (const char* text : {"", "      ", "\x1b[K", "\x1b[0m  \x1b[2K"}) CHECK(is_cleared_bar(text));
-  for (const char* text : {"50%", " \x1b[Kx", "\x1b[A", "\x1b"}) CHECK_FALSE(is_cleared_bar(text));
+  for (const char* text : {"      ", "\x1b[K", "\x1b[0m  \x1b[2K"}) CHECK(is_cleared_bar(text));
+  for (const char* text : {"", "\x1b[0m", "50%", " \x1b[Kx", "\x1b[A", "\x1b"})
+    CHECK_FALSE(is_cleared_bar(text));
+}
+
+TEST_CASE("colors alone clear no bar, and are found in what clears one") {
+  for (const char* text : {"", "\x1b[0m", "\x1b[0m\x1b[31m"}) CHECK(is_of_colors(text));
+  for (const char* text : {" ", "\x1b[K", "\x1b[0mx", "\x1b[0", "\x1b"})
+    CHECK_FALSE(is_of_colors(text));
+  CHECK(colors_in(" \x1b[0m \x1b[2K\x1b[1;31m") == "\x1b[0m\x1b[1;31m");
 }
 
 TEST_CASE("colors take no columns") {
