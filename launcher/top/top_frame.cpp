@@ -131,8 +131,9 @@ std::vector<Cells> folded(const std::vector<Line>& lines) {
 std::string title_of(const JobView& job, const TopLook& look) {
   const std::string name = job.name.empty() ? "" : cat(printable(job.name), ", ");
   const std::string generation = job.generation < 0 ? "" : cat(", generation ", job.generation);
-  return cat(name, "pid ", job.pid, generation, ": ", printable(join(job.command, " ")),
-             look.notice.empty() ? "" : cat("  [", look.notice, "]"));
+  // First: a long command is cut.
+  return cat(look.notice.empty() ? "" : cat("[", look.notice, "] "), name, "pid ", job.pid,
+             generation, ": ", printable(join(job.command, " ")));
 }
 
 std::string progress_of(const JobView& job, const JobRates& rates, const TopLook& look) {

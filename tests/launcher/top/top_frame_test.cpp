@@ -117,6 +117,15 @@ TEST_CASE("keys sort, filter, stop and end") {
   CHECK_FALSE(take_keys(choice, "q", 24));
 }
 
+TEST_CASE("a notice stands before a command that is longer than the terminal is wide") {
+  JobView job = job_of(1, 1);
+  job.command = {"python3", std::string(300, 'x')};
+  TopChoice choice;
+  const auto lines =
+      lines_in(top_frame(job, {}, choice, {.size = {40, 24}, .notice = "no answer for 12 s"}));
+  CHECK(lines[0].starts_with("[no answer for 12 s] pid 7: python3 x"));
+}
+
 TEST_CASE("names of hosts and programs write nothing else to the terminal") {
   JobView job = job_of(1, 1);
   job.command = {"sh", "-c", "\x1b]0;x\a\n\n"};
