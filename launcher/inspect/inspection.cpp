@@ -21,6 +21,8 @@ constexpr size_t kMaxRequest = 4 << 20;
 constexpr size_t kPieceOfRequest = 4096;
 // The pause after an accept that failed, for example for lack of descriptors.
 constexpr std::chrono::milliseconds kPause{500};
+// More than are asked until an answer is too late for any use.
+constexpr size_t kMostDetails = 16;
 
 }  // namespace
 
@@ -29,6 +31,8 @@ net::Task<std::vector<std::string>> Inspection::run(InspectDetail detail,
   const size_t hosts = hosts_.hosts().size();
   Question question{++last_, std::vector<std::string>(hosts), std::vector<bool>(hosts), 0,
                     net::asio::steady_timer(executor_, limit)};
+  details_[question.number] = detail;
+  if (details_.size() > kMostDetails) details_.erase(details_.begin());
   for (size_t host = 0; host < hosts; ++host) {
     question.is_open[host] = ask_(host, question.number, detail);
     if (question.is_open[host]) ++question.left;
@@ -55,13 +59,17 @@ net::Task<std::string> Inspection::run_on(size_t host, std::function<bool(uint32
 }
 
 void Inspection::on_answer(size_t host, uint32_t number, const std::string& text) {
+  bool is_late = true;
   for (Question* question : *questions_) {
     if (question->number != number) continue;
+    is_late = false;
     // A host that has joined since was not asked.
     if (host >= question->is_open.size() || !question->is_open[host]) continue;
     question->answers[host] = text;
     close(*question, host);
   }
+  const auto detail = details_.find(number);
+  if (is_late && late_ && detail != details_.end()) late_(host, detail->second, text);
 }
 
 void Inspection::give_up(size_t host) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,11 @@ class Inspection {
   // Asks one host, by `ask` with the number of the question; empty where nothing came.
   net::Task<std::string> run_on(size_t host, std::function<bool(uint32_t number)> ask);
   void on_answer(size_t host, uint32_t number, const std::string& text);
+  // Answers that come when their question has ended go to `callback`.
+  void on_late(
+      std::function<void(size_t host, InspectDetail detail, const std::string& text)> callback) {
+    late_ = std::move(callback);
+  }
   // The host does not answer: ends the wait for it.
   void give_up(size_t host);
 
@@ -56,6 +62,9 @@ class Inspection {
   const std::shared_ptr<std::vector<Question*>> questions_ =
       std::make_shared<std::vector<Question*>>();
   uint32_t last_ = 0;
+  // The last questions to all hosts, by number.
+  std::map<uint32_t, InspectDetail> details_;
+  std::function<void(size_t host, InspectDetail detail, const std::string& text)> late_;
 };
 
 class InspectionServer {

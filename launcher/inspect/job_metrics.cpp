@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <map>
 #include <utility>
 
@@ -13,6 +14,8 @@ namespace hvd::launcher {
 namespace {
 
 constexpr double kMicro = 1e-6;
+// The figures of a host that answers late for once, or over a slow link.
+constexpr std::chrono::seconds kStays{2};
 
 template <typename T>
 struct Sample {
@@ -139,16 +142,30 @@ std::optional<MetricsLevel> parse_metrics_level(std::string_view word) {
   return static_cast<MetricsLevel>(found - kLevels.begin());
 }
 
-void JobMetrics::take(const std::vector<std::string>& answers) {
+void JobMetrics::set(size_t host, const std::string& answer, Clock::time_point now) {
+  auto metrics = decode_host_metrics(answer);
+  if (metrics.ok())
+    hosts_[host] = {.has_answered = true, .answered_at = now, .last = *std::move(metrics)};
+}
+
+void JobMetrics::take_late(size_t host, const std::string& answer, Clock::time_point now) {
+  hosts_.resize(std::max(hosts_.size(), host + 1));
+  set(host, answer, now);
+  find_ranks();
+}
+
+void JobMetrics::take(const std::vector<std::string>& answers, Clock::time_point now) {
   hosts_.resize(std::max(hosts_.size(), answers.size()));
   for (size_t i = 0; i < answers.size(); ++i) {
-    auto metrics = decode_host_metrics(answers[i]);
-    hosts_[i].has_answered = metrics.ok();
-    if (metrics.ok())
-      hosts_[i].last = *std::move(metrics);
-    else if (hosts_[i].last)
-      forget_present(*hosts_[i].last);
+    set(i, answers[i], now);
+    Host& host = hosts_[i];
+    host.has_answered = host.last && now - host.answered_at <= kStays;
+    if (host.last && !host.has_answered) forget_present(*host.last);
   }
+  find_ranks();
+}
+
+void JobMetrics::find_ranks() {
   by_rank_.clear();
   for (const Host& host : hosts_) {
     if (!host.has_answered) continue;

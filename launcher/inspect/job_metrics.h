@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/inspect/job_states.h"
 #include "launcher/inspect/rank_waits.h"
@@ -28,9 +29,12 @@ class JobMetrics {
   JobMetrics(std::string job, std::string name, uint32_t restarts)
       : job_(std::move(job)), name_(std::move(name)), restarts_(restarts) {}
 
-  // `answers`: by host, as Inspected::text; empty where none came in time.
-  void take(const std::vector<std::string>& answers);
-  // The last figures of a rank of the table, as of its host's last answer; null if that host did not answer.
+  // `answers`: by host, as Inspected::text; empty where none came in time. The last answer of a host stays for two
+  // seconds.
+  void take(const std::vector<std::string>& answers, Clock::time_point now = Clock::now());
+  // An answer to an earlier question.
+  void take_late(size_t host, const std::string& answer, Clock::time_point now = Clock::now());
+  // The figures of a rank of the table, as of its host's last answer; null where that is too old.
   const RankMetrics* rank(int number) const;
   // Milliseconds since the last training step of any rank, or -1.
   int64_t step_age() const;
@@ -43,10 +47,13 @@ class JobMetrics {
 
  private:
   struct Host {
-    bool has_answered = false;
+    bool has_answered = false;  // of late
+    Clock::time_point answered_at{};
     std::optional<HostMetrics> last;
   };
 
+  void set(size_t host, const std::string& answer, Clock::time_point now);
+  void find_ranks();
   std::string about_job(const HostTable& hosts, const std::string& job) const;
 
   const std::string job_;

@@ -62,7 +62,12 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
                   return "";
                 }),
       metrics_(std::move(metrics)),
-      looked_(executor) {}
+      looked_(executor) {
+  inspection_.on_late([this](size_t host, InspectDetail detail, const std::string& text) {
+    if (detail == InspectDetail::kMetrics || detail == InspectDetail::kProgress)
+      metrics_.take_late(host, text);
+  });
+}
 
 std::string JobInspector::silence_of(const HostRun& host) const {
   if (host.is_over() || host.link() == nullptr) return "";

@@ -7,11 +7,18 @@ namespace {
 
 // A slow step ends about once in this time; a fast job is seen to slow down after it.
 constexpr std::chrono::seconds kWindow{10};
+// For as long, the ranks of a host that does not answer may come back.
+constexpr std::chrono::seconds kMoment{3};
 
 }  // namespace
 
 void ProgressRates::add(Clock::time_point now, const Counts& counts) {
   const Counts last = looks_.empty() ? counts : looks_.back().counts;
+  if (counts.ranks < last.ranks) {
+    if (!missing_since_) missing_since_ = now;
+    if (now - *missing_since_ < kMoment) return;
+  }
+  missing_since_.reset();
   if (counts.steps < last.steps || counts.bytes < last.bytes || counts.ranks != last.ranks)
     looks_.clear();
   looks_.push_back({now, counts});

@@ -17,9 +17,9 @@ class ProgressRates {
     uint64_t bytes = 0;  // of all ranks together
     int64_t ranks = 0;   // that have counts: those of a host that does not answer are missing
   };
-  // Rates begin anew with other ranks, and with counts that fall: the ranks did.
+  // Rates begin anew with counts that fall, since the ranks did, and with another number of ranks: of fewer when they are
+  // missing for longer than a moment.
   void add(Clock::time_point now, const Counts& counts);
-  void clear() { looks_.clear(); }
 
   // Over the last seconds, or nothing where that is not known, as before the first step.
   std::optional<double> steps_per_second() const;
@@ -33,6 +33,7 @@ class ProgressRates {
   std::optional<double> rate(uint64_t Counts::*count) const;
 
   std::deque<Look> looks_;
+  std::optional<Clock::time_point> missing_since_;
 };
 
 }  // namespace hvd::launcher

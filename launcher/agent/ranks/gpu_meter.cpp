@@ -44,6 +44,7 @@ void GpuMeter::take(const HelperCommandOutcome& outcome) {
     why_.clear();
   else if (!next_.is_never())
     next_ = Deadline::after_seconds(kSecondsAfterFailure);
+  taken_();
 }
 
 const GpuUse& GpuMeter::use() const {

@@ -2,8 +2,10 @@
 // does not answer is asked again after a minute. MetricsAnswers owns it. Lives on the agent's loop.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "launcher/agent/ranks/gpu_use.h"
@@ -15,7 +17,9 @@ namespace hvd::launcher {
 
 class GpuMeter {
  public:
-  explicit GpuMeter(net::EventLoop& loop) : loop_(loop) {}
+  // `taken`: called when the program has ended and its answer is in use().
+  GpuMeter(net::EventLoop& loop, std::function<void()> taken)
+      : loop_(loop), taken_(std::move(taken)) {}
 
   // Asks unless the last answer is recent, or this host has no nvidia-smi. `like`: how ranks are started.
   void look(const RankCommand& like);
@@ -36,6 +40,7 @@ class GpuMeter {
   void take(const HelperCommandOutcome& outcome);
 
   net::EventLoop& loop_;
+  const std::function<void()> taken_;
   std::unique_ptr<HelperCommand> asked_,
       ended_;  // the one that ended may not be destroyed by the call that it makes
   Deadline limit_ = Deadline::never();

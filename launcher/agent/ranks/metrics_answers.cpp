@@ -29,11 +29,6 @@ void MetricsAnswers::answer() {
   for (const uint32_t number : std::exchange(waiting_, {})) send_(Inspected{number, text});
 }
 
-void MetricsAnswers::on_reaped(pid_t pid, int status) {
-  gpus_.on_reaped(pid, status);
-  if (!gpus_.is_asking()) answer();
-}
-
 Deadline MetricsAnswers::deadline() const {
   return limit_.time() < gpus_.deadline().time() ? limit_ : gpus_.deadline();
 }

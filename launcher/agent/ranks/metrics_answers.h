@@ -18,13 +18,13 @@ class MetricsAnswers {
  public:
   // `ranks` outlives this object. `send` takes Inspected.
   MetricsAnswers(net::EventLoop& loop, Ranks& ranks, std::function<void(const Message&)> send)
-      : ranks_(ranks), send_(std::move(send)), gpus_(loop) {}
+      : ranks_(ranks), send_(std::move(send)), gpus_(loop, [this] { answer(); }) {}
 
   void begin(const Inspect& question);
   // The ranks have ended: as GpuMeter.
   void stop() { gpus_.stop(); }
   bool is_asking() const { return gpus_.is_asking(); }
-  void on_reaped(pid_t pid, int status);
+  void on_reaped(pid_t pid, int status) { gpus_.on_reaped(pid, status); }
   Deadline deadline() const;
   void on_deadline();
 

@@ -88,8 +88,9 @@ TEST_CASE("a host that does not answer keeps its counts, and its ranks are not u
   HostTable hosts(*plan_slots({{"a", "", 1}, {"b", "", 1}}, {}));
   JobMetrics metrics("1", "", 0);
   const std::string a = encode(host_of({rank_of(0, 1'000'000)}, 4));
-  metrics.take({a, encode(host_of({rank_of(1, 1'000'000)}, 4))});
-  metrics.take({a, ""});
+  const auto now = Clock::now();
+  metrics.take({a, encode(host_of({rank_of(1, 1'000'000)}, 4))}, now);
+  metrics.take({a, ""}, now + std::chrono::milliseconds(2500));
   const std::string text = metrics.text(hosts, kConstant, MetricsLevel::kRanks);
   CHECK(has_sample(text, "horovod_operations_total{job_id=\"1\",operation=\"allreduce\"} 8"));
   CHECK(has_sample(text, "horovod_host_up{job_id=\"1\",host=\"b\"} 0"));
@@ -97,10 +98,30 @@ TEST_CASE("a host that does not answer keeps its counts, and its ranks are not u
   CHECK(has_sample(text, "horovod_ranks_up{job_id=\"1\"} 1"));
   // The age of a step, and memory, are of the present.
   CHECK(has_sample(text, "horovod_step_age_seconds{job_id=\"1\"} 1.5"));
-  metrics.take({"", ""});
+  metrics.take({"", ""}, now + std::chrono::milliseconds(5000));
   const std::string none = metrics.text(hosts, kConstant, MetricsLevel::kSummary);
   CHECK(none.find("step_age") == std::string::npos);
   CHECK(has_sample(none, "horovod_job_resident_bytes{job_id=\"1\"} 0"));
+}
+
+TEST_CASE("a host that answers late is up, by its last answer") {
+  using std::chrono::milliseconds;
+  HostTable hosts(*plan_slots({{"a", "", 1}, {"b", "", 1}}, {}));
+  JobMetrics metrics("1", "", 0);
+  const std::string a = encode(host_of({rank_of(0, 1)}, 4));
+  const std::string b = encode(host_of({rank_of(1, 1)}, 4));
+  const auto now = Clock::now();
+  metrics.take({a, ""}, now);
+  CHECK(metrics.rank(1) == nullptr);
+  metrics.take_late(1, b, now + milliseconds(100));
+  REQUIRE(metrics.rank(1) != nullptr);
+  metrics.take({a, ""}, now + milliseconds(1000));
+  REQUIRE(metrics.rank(1) != nullptr);
+  CHECK(metrics.rank(1)->counts.steps == 10);
+  CHECK(has_sample(metrics.text(hosts, kConstant, MetricsLevel::kSummary),
+                   "horovod_ranks_up{job_id=\"1\"} 2"));
+  metrics.take({a, ""}, now + milliseconds(3000));
+  CHECK(metrics.rank(1) == nullptr);
 }
 
 TEST_CASE("metrics of a host that came back are those of one host, and only ranks have a rank") {

@@ -135,11 +135,23 @@ TEST_CASE("a host that does not answer once changes no rate afterwards") {
   rates.add(now + seconds(1), {20, 8000, 4});
   CHECK(rates.bytes_per_second() == 4000);
   rates.add(now + seconds(2), {30, 6000, 2});
-  CHECK_FALSE(rates.bytes_per_second());
-  rates.add(now + seconds(3), {40, 16000, 4});
-  CHECK_FALSE(rates.bytes_per_second());
-  rates.add(now + seconds(4), {50, 20000, 4});
   CHECK(rates.bytes_per_second() == 4000);
+  rates.add(now + seconds(3), {40, 16000, 4});
+  CHECK(rates.bytes_per_second() == 4000);
+}
+
+TEST_CASE("ranks that are missing for longer have no part in the rates") {
+  using std::chrono::seconds;
+  ProgressRates rates;
+  const auto now = Clock::now();
+  rates.add(now, {10, 4000, 4});
+  rates.add(now + seconds(1), {20, 8000, 4});
+  for (int i = 2; i < 7; ++i)
+    rates.add(now + seconds(i),
+              {20 + 10 * static_cast<uint64_t>(i), 1000 * static_cast<uint64_t>(i), 2});
+  CHECK(rates.bytes_per_second() == 1000);
+  rates.add(now + seconds(7), {90, 40000, 4});
+  CHECK_FALSE(rates.bytes_per_second());
 }
 
 }  // namespace hvd::launcher
