@@ -16,6 +16,8 @@ namespace {
 constexpr double kMicro = 1e-6;
 // The figures of a host that answers late for once, or over a slow link.
 constexpr std::chrono::seconds kStays{2};
+// Steps differ, and answers are up to two seconds old.
+constexpr uint64_t kIdleSteps = 5, kIdleMilliseconds = 2000;
 
 template <typename T>
 struct Sample {
@@ -185,6 +187,13 @@ int64_t JobMetrics::step_age() const {
     if (age >= 0 && (youngest < 0 || age < youngest)) youngest = age;
   }
   return youngest;
+}
+
+bool JobMetrics::is_stepping() const {
+  uint64_t step = 0;
+  for (const auto& [number, rank] : by_rank_) step = std::max(step, rank->step_microseconds);
+  const int64_t age = step_age();
+  return age >= 0 && static_cast<uint64_t>(age) < kIdleMilliseconds + kIdleSteps * step / 1000;
 }
 
 // The samples of the job itself, of its ranks by state and of its hosts by state.

@@ -38,6 +38,8 @@ class JobMetrics {
   const RankMetrics* rank(int number) const;
   // Milliseconds since the last training step of any rank, or -1.
   int64_t step_age() const;
+  // Whether a training step of any rank has ended within the time of a few steps.
+  bool is_stepping() const;
   std::string text(const HostTable& hosts, const JobStates& states, MetricsLevel level) const;
   // The waits of ranks for each other; empty where they are unknown.
   std::string waits_text(const HostTable& hosts, const JobStates& states,

@@ -513,9 +513,8 @@ void JobLaunch::watch_stragglers() {
       });
   inspector_.set_waits([watch = straggler_watch_] { return watch->waits(); });
   inspector_.on_slowest([watch = straggler_watch_]() -> std::optional<SlowestRank> {
-    const auto slowest = watch->slowest();
-    // The others differ by chance.
-    if (!slowest || !slowest->is_straggler) return {};
+    const StragglerRule::Lateness* const slowest = watch->slowest();
+    if (slowest == nullptr) return {};
     return SlowestRank{slowest->rank, slowest->late_seconds};
   });
   inspector_.set_longest_wait([watch = straggler_watch_] { return watch->longest_wait(); });

@@ -213,7 +213,7 @@ net::Task<StatusLine::State> JobInspector::progress() {
 StatusLine::State JobInspector::known_progress() const {
   const std::chrono::duration<double> seconds = Clock::now() - began_;
   StatusLine::State state{.job = {.seconds = seconds.count()}};
-  const auto slowest = slowest_ ? slowest_() : std::nullopt;
+  const std::optional<SlowestRank> slowest = this->slowest();
   for (const RankRun& rank : hosts_.ranks()) {
     const int number = policy_->rank_of(rank.number());
     if (number < 0) continue;
@@ -228,6 +228,11 @@ StatusLine::State JobInspector::known_progress() const {
       state.job.slowest = {number, rank.host().name(), slowest->late_seconds};
   }
   return state;
+}
+
+// In a job that hangs, the last steps say nothing of now.
+std::optional<SlowestRank> JobInspector::slowest() const {
+  return slowest_ && metrics_.is_stepping() ? slowest_() : std::nullopt;
 }
 
 // The answer to ps and top.
@@ -245,7 +250,7 @@ std::string JobInspector::known_job() const {
       .name = options_.settings.job.name.value_or(""),
       .seconds = seconds.count(),
       .step_age = age < 0 ? -1 : static_cast<double>(age) * 1e-3,
-      .slowest = slowest_ ? slowest_() : std::nullopt,
+      .slowest = slowest(),
       .rank = [this](int number) { return metrics_.rank(number); },
       .init_wait =
           [this](int number) { return init_wait_ ? init_wait_(number) : std::vector<int>(); },

@@ -99,6 +99,7 @@ class JobInspector {
   StatusLine::State known_progress() const;
   std::string describe(const HostRun& host, const std::string& ranks) const;
   JobStates job_states() const;
+  std::optional<SlowestRank> slowest() const;
   bool has_begun_again(const HostRun& host) const;
   net::Task<void> change(const std::vector<std::string>& words, net::StreamSocket& caller);
 

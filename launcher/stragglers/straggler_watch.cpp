@@ -234,14 +234,6 @@ net::Task<void> StragglerWatch::report(StragglerFinding finding, std::vector<std
                              host_of));
 }
 
-std::optional<StragglerWatch::Slowest> StragglerWatch::slowest() const {
-  const auto& ranks = rule_.latest();
-  const auto most = std::ranges::max_element(ranks, {}, &StragglerRule::Lateness::late_seconds);
-  if (most == ranks.end()) return {};
-  return Slowest{most->rank, hosts_.host(most->host).name(), most->late_seconds,
-                 most->is_straggler};
-}
-
 uint32_t StragglerWatch::longest_wait() const {
   double longest = 0;
   for (const StragglerRule::Lateness& rank : rule_.latest())

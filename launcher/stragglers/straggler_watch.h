@@ -37,13 +37,6 @@ class StragglerWatch {
   using Report = std::function<void(const StragglerFinding&, bool is_of_host, const std::string&)>;
   // The present rank of a rank of the table, or -1.
   using RankOf = std::function<int(int number)>;
-  // The rank that is late most now.
-  struct Slowest {
-    int rank = 0;
-    std::string host;
-    double late_seconds = 0;  // in a step
-    bool is_straggler = false;
-  };
 
   // `hosts` outlives this object.
   StragglerWatch(net::asio::any_io_executor executor, const HostTable& hosts, RankOf rank_of,
@@ -53,8 +46,8 @@ class StragglerWatch {
   static net::Task<void> run(std::shared_ptr<StragglerWatch> self);
   void stop();
 
-  // Nothing before the first window of steps.
-  std::optional<Slowest> slowest() const;
+  // The straggler that is late most, or null.
+  const StragglerRule::Lateness* slowest() const { return rule_.slowest(); }
   // The longest wait of any rank in a step, in microseconds, in the median of the last window; 0: unknown.
   uint32_t longest_wait() const;
   std::vector<RankWaits> waits() const;

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <tuple>
+
 #include "base/text.h"
 
 namespace hvd::launcher {
@@ -102,6 +104,20 @@ TEST_CASE("a host that does not answer keeps its counts, and its ranks are not u
   const std::string none = metrics.text(hosts, kConstant, MetricsLevel::kSummary);
   CHECK(none.find("step_age") == std::string::npos);
   CHECK(has_sample(none, "horovod_job_resident_bytes{job_id=\"1\"} 0"));
+}
+
+TEST_CASE("a job steps while a step ends within the time of a few steps") {
+  HostMetrics host = host_of({rank_of(0, 1)}, 1);
+  for (const auto& [age, step, is_stepping] : {std::tuple{-1, 0, false},
+                                               {1500, 100'000, true},
+                                               {3000, 100'000, false},
+                                               {60'000, 20'000'000, true}}) {
+    host.step_age = age;
+    host.ranks[0].step_microseconds = static_cast<uint64_t>(step);
+    JobMetrics metrics("1", "", 0);
+    metrics.take({encode(host)});
+    CHECK(metrics.is_stepping() == is_stepping);
+  }
 }
 
 TEST_CASE("a host that answers late is up, by its last answer") {
