@@ -6,25 +6,101 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <span>
 
 #include "base/text.h"
 
 namespace hvd::launcher {
 namespace {
 
+struct CharacterRange {
+  char32_t first, last;
+};
+
+// Combining characters, joiners and selectors of variants, which take no column.
+constexpr CharacterRange kZeroWidth[] = {
+    {0x300, 0x36f},   {0x483, 0x489},   {0x591, 0x5bd},   {0x610, 0x61a},
+    {0x64b, 0x65f},   {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff}, {0x200b, 0x200f},
+    {0x20d0, 0x20ff}, {0x2060, 0x2064}, {0x302a, 0x302d}, {0x3099, 0x309a},
+    {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}, {0xfeff, 0xfeff}, {0xe0100, 0xe01ef}};
+// East Asian characters and pictures, which take two. Where terminals differ, too: a row that is shorter than it could be
+// breaks nothing.
+constexpr CharacterRange kTwoColumns[] = {
+    {0x1100, 0x115f},   {0x231a, 0x231b},   {0x2329, 0x232a},   {0x23e9, 0x23f3},
+    {0x25fd, 0x25fe},   {0x2614, 0x2615},   {0x2648, 0x2653},   {0x267f, 0x267f},
+    {0x2693, 0x2693},   {0x26a1, 0x26a1},   {0x26aa, 0x26ab},   {0x26bd, 0x26be},
+    {0x26c4, 0x26c5},   {0x26ce, 0x26ce},   {0x26d4, 0x26d4},   {0x26ea, 0x26ea},
+    {0x26f2, 0x26f5},   {0x26fa, 0x26fd},   {0x2705, 0x2705},   {0x270a, 0x270b},
+    {0x2728, 0x2728},   {0x274c, 0x274e},   {0x2753, 0x2757},   {0x2795, 0x2797},
+    {0x27b0, 0x27bf},   {0x2b1b, 0x2b1c},   {0x2b50, 0x2b55},   {0x2e80, 0x303e},
+    {0x3041, 0xa4cf},   {0xa960, 0xa97f},   {0xac00, 0xd7a3},   {0xf900, 0xfaff},
+    {0xfe10, 0xfe19},   {0xfe30, 0xfe6f},   {0xff00, 0xff60},   {0xffe0, 0xffe6},
+    {0x16fe0, 0x18cff}, {0x1aff0, 0x1b2ff}, {0x1f004, 0x1f004}, {0x1f0cf, 0x1f0cf},
+    {0x1f18e, 0x1f19a}, {0x1f200, 0x1f64f}, {0x1f680, 0x1f6ff}, {0x1f7e0, 0x1f7f0},
+    {0x1f900, 0x1faff}, {0x20000, 0x3fffd}};
+
+bool is_among(std::span<const CharacterRange> ranges, char32_t character) {
+  const auto found = std::ranges::lower_bound(ranges, character, {}, &CharacterRange::last);
+  return found != ranges.end() && found->first <= character;
+}
+
 bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
+
+struct Character {
+  size_t bytes = 1;
+  size_t columns = 1;
+};
+
+// The character at the front of a text that is not empty. A byte that is none counts as one.
+Character first_character(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) return {};
+  const size_t bytes = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  char32_t character = lead & (0xffu >> (bytes + 1));
+  if (lead < 0xc2 || text.size() < bytes) return {};
+  for (size_t i = 1; i < bytes; ++i) {
+    if (!is_continuation(text[i])) return {};
+    character = character << 6 | (static_cast<unsigned char>(text[i]) & 0x3fu);
+  }
+  if (is_among(kZeroWidth, character)) return {bytes, 0};
+  return {bytes, is_among(kTwoColumns, character) ? size_t{2} : size_t{1}};
+}
+
+// The end of a sequence for colors, or of another one with 'm' or 'K' at its end, that begins the text.
+size_t end_of_sequence(std::string_view text) {
+  return std::min(text.find_first_of("mK"), text.size() - 1) + 1;
+}
 
 }  // namespace
 
 size_t width_of(std::string_view text) {
-  return static_cast<size_t>(
-      std::ranges::count_if(text, [](char byte) { return !is_continuation(byte); }));
+  size_t width = 0;
+  while (!text.empty()) {
+    const Character character = first_character(text);
+    width += character.columns;
+    text.remove_prefix(character.bytes);
+  }
+  return width;
+}
+
+size_t colored_width_of(std::string_view text) {
+  size_t width = 0;
+  while (!text.empty()) {
+    const size_t begin = std::min(text.find('\x1b'), text.size());
+    width += width_of(text.substr(0, begin));
+    text.remove_prefix(begin);
+    if (!text.empty()) text.remove_prefix(end_of_sequence(text));
+  }
+  return width;
 }
 
 std::string_view cut(std::string_view text, size_t columns) {
   size_t at = 0;
-  for (size_t width = 0; at < text.size(); ++at) {
-    if (!is_continuation(text[at]) && width++ == columns) break;
+  for (size_t width = 0; at < text.size();) {
+    const Character character = first_character(text.substr(at));
+    width += character.columns;
+    if (width > columns) break;
+    at += character.bytes;
   }
   return text.substr(0, at);
 }
@@ -32,18 +108,21 @@ std::string_view cut(std::string_view text, size_t columns) {
 std::string cut_colored(std::string_view text, size_t columns) {
   std::string shown;
   bool has_color = false;
-  for (size_t at = 0, width = 0; at < text.size();) {
-    if (text[at] == '\x1b') {
-      const size_t end = std::min(text.find_first_of("mK", at), text.size() - 1) + 1;
+  for (size_t width = 0; !text.empty();) {
+    if (text[0] == '\x1b') {
+      const size_t end = end_of_sequence(text);
       if (text[end - 1] == 'm') {
-        shown += text.substr(at, end - at);
+        shown += text.substr(0, end);
         has_color = true;
       }
-      at = end;
+      text.remove_prefix(end);
       continue;
     }
-    if (!is_continuation(text[at]) && width++ == columns) break;
-    shown += text[at++];
+    const Character character = first_character(text);
+    width += character.columns;
+    if (width > columns) break;
+    shown += text.substr(0, character.bytes);
+    text.remove_prefix(character.bytes);
   }
   return has_color ? shown + "\x1b[0m" : shown;
 }

@@ -13,11 +13,12 @@ std::string time_span(double seconds);
 std::string percent(double share);
 // "1.2G", "512K"; "-" below 0
 std::string size_text(double bytes);
-// Columns that a text takes on a terminal, without escape sequences: its characters.
+// Columns that a text takes on a terminal, without escape sequences: characters may take none, one or two.
 size_t width_of(std::string_view text);
 // Its first characters, at most `columns`.
 std::string_view cut(std::string_view text, size_t columns);
-// The same of a text with sequences for colors, which take no columns. Ends its colors.
+// Both of a text with sequences for colors, which take no columns. Ends its colors.
+size_t colored_width_of(std::string_view text);
 std::string cut_colored(std::string_view text, size_t columns);
 
 }  // namespace hvd::launcher

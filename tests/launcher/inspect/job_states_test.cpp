@@ -151,6 +151,16 @@ TEST_CASE("numbers of tables are short") {
   CHECK(width_of("aé€b") == 4);
 }
 
+TEST_CASE("wide characters take two columns, and combining ones none") {
+  CHECK(width_of("日本 ok") == 7);
+  CHECK(width_of("e\u0301\U0001f680") == 3);
+  CHECK(width_of("\xff\xc3") == 2);
+  CHECK(cut("a日b", 2) == "a");
+  CHECK(cut("a日b", 3) == "a日");
+  CHECK(cut("e\u0301x", 1) == "e\u0301");
+  CHECK(cut_colored("\x1b[36m日日\x1b[0m", 3) == "\x1b[36m日\x1b[0m");
+}
+
 TEST_CASE("a process of an elastic job is named beside its rank, if it has one") {
   HostTable hosts(*plan_slots({{"a", "", 2}}, {}));
   const JobStates elastic{.generation = 3,
