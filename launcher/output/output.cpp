@@ -589,7 +589,7 @@ std::string JobOutput::erase_area(size_t below) {
   if (area_state_->was_interrupted()) area_.forget();
   area_state_->set_shown(false);
   erase_at_death(0);
-  return area_.erase(below);
+  return area_.erase(terminal_width(STDERR_FILENO), below);
 }
 
 void JobOutput::make_way(size_t below) {

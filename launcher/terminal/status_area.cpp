@@ -48,22 +48,28 @@ std::vector<std::string> StatusArea::rows_for(TerminalSize size) const {
 
 std::string StatusArea::show(TerminalSize size) {
   std::string lines;
-  size_t rows = 0;
-  for (const std::string& row : rows_for(size))
-    lines += cat(rows++ == 0 ? "" : "\r\n", row, "\x1b[K");
-  if (rows_ > 0 && rows == rows_ && lines == shown_ && size == size_) return "";
-  std::string bytes = erase();
+  std::vector<size_t> widths;
+  for (const std::string& row : rows_for(size)) {
+    lines += cat(widths.empty() ? "" : "\r\n", row, "\x1b[K");
+    widths.push_back(colored_width_of(row));
+  }
+  if (is_shown() && widths.size() == rows() && lines == shown_ && size == size_) return "";
+  std::string bytes = erase(size.columns);
   // Some characters are wider than one column: no row is wrapped. A rank may have left its color.
-  if (rows > 0) bytes += cat("\x1b[0m\x1b[?7l", lines, "\x1b[?7h");
+  if (!widths.empty()) bytes += cat("\x1b[0m\x1b[?7l", lines, "\x1b[?7h");
   shown_ = std::move(lines);
-  rows_ = rows;
+  widths_ = std::move(widths);
   size_ = size;
   return bytes;
 }
 
-std::string StatusArea::erase(size_t below) {
-  if (rows_ == 0) return "";
-  const size_t up = std::exchange(rows_, 0) - 1 + below;
+// Most terminals that became narrower have wrapped the rows.
+std::string StatusArea::erase(size_t columns, size_t below) {
+  if (!is_shown()) return "";
+  size_t up = below;
+  for (const size_t width : std::exchange(widths_, {}))
+    up += std::max<size_t>(1, (width + columns - 1) / columns);
+  --up;
   return cat("\r", up > 0 ? cat("\x1b[", up, "A") : "", "\x1b[J");
 }
 

@@ -36,14 +36,14 @@ class StatusArea {
   // Whether the terminal shows it.
   bool is_shown() const { return rows() > 0; }
   // The rows that the terminal shows.
-  size_t rows() const { return rows_; }
+  size_t rows() const { return widths_.size(); }
   // The bytes that replace what is shown, or an empty text if it is up to date. `size`: of the terminal.
   std::string show(TerminalSize size);
-  // The bytes that erase it, and leave the cursor where the next line of output begins. `below`: lines that the user has
-  // ended below it.
-  std::string erase(size_t below = 0);
+  // The bytes that erase it, and leave the cursor where the next line of output begins. `columns`: of the terminal now;
+  // `below`: lines that the user has ended below it.
+  std::string erase(size_t columns, size_t below = 0);
   // The terminal has other lines below it: they stay.
-  void forget() { rows_ = 0; }
+  void forget() { widths_.clear(); }
 
  private:
   // The bars and the line, cut to the width of the terminal.
@@ -51,8 +51,8 @@ class StatusArea {
   std::string line_;
   std::map<size_t, std::string> bars_;
   std::string shown_;
-  size_t rows_ = 0;      // that the terminal shows
-  TerminalSize size_{};  // of the terminal then
+  std::vector<size_t> widths_;  // of the rows that the terminal shows
+  TerminalSize size_{};         // of the terminal then
 };
 
 // Whether the terminal shows the area, for threads that write to the terminal without its owner.

@@ -29,8 +29,8 @@ TEST_CASE("the status line replaces itself, and is erased before output") {
   CHECK(area.show(kSmall).empty());  // nothing is new
   area.set_line("a line that is too long");
   CHECK(area.show(kSmall) == cat("\r\x1b[J", drawn("a line that is to\x1b[K")));
-  CHECK(area.erase() == "\r\x1b[J");
-  CHECK(area.erase().empty());
+  CHECK(area.erase(20) == "\r\x1b[J");
+  CHECK(area.erase(20).empty());
 }
 
 TEST_CASE("four bars stand above the line, and the others are counted") {
@@ -41,7 +41,7 @@ TEST_CASE("four bars stand above the line, and the others are counted") {
       area.show({}) ==
       drawn(
           "50%\x1b[K\r\n50%\x1b[K\r\n50%\x1b[K\r\n50%\x1b[K\r\nand 60 more\x1b[K\r\nstatus\x1b[K"));
-  CHECK(area.erase(1) == "\r\x1b[6A\x1b[J");
+  CHECK(area.erase(80, 1) == "\r\x1b[6A\x1b[J");
   CHECK(area.take_bar(3) == "50%");
   CHECK_FALSE(area.has_bar(3));
   CHECK(area.take_bar(3).empty());
@@ -57,7 +57,18 @@ TEST_CASE("a low terminal keeps a row for output") {
       area.show({.rows = 5}) ==
       cat("\r\x1b[3A\x1b[J", drawn("50%\x1b[K\r\n50%\x1b[K\r\nand 2 more\x1b[K\r\nstatus\x1b[K")));
   CHECK(area.show({.rows = 2}) == cat("\r\x1b[3A\x1b[J", drawn("status\x1b[K")));
-  CHECK(area.erase() == "\r\x1b[J");
+  CHECK(area.erase(80) == "\r\x1b[J");
+}
+
+TEST_CASE("rows that a narrower terminal has wrapped are erased, too") {
+  StatusArea area;
+  area.set_line(std::string(70, 'x'));
+  area.set_bar(0, "\x1b[36m50%\x1b[0m");
+  CHECK_FALSE(area.show({}).empty());
+  CHECK(area.erase(80) == "\r\x1b[1A\x1b[J");
+  CHECK_FALSE(area.show({}).empty());
+  CHECK(area.show({.columns = 30}).starts_with("\r\x1b[3A\x1b[J"));
+  CHECK(area.erase(10) == "\r\x1b[3A\x1b[J");
 }
 
 TEST_CASE("other lines below the area stay") {
@@ -71,7 +82,7 @@ TEST_CASE("other lines below the area stay") {
   CHECK(state.interrupt() == "\r\x1b[K");
   CHECK(state.was_interrupted());
   area.forget();
-  CHECK(area.erase().empty());
+  CHECK(area.erase(80).empty());
 }
 
 TEST_CASE("a bar that moves the cursor stays where its rank writes it") {
@@ -97,6 +108,7 @@ TEST_CASE("colors alone clear no bar, and are found in what clears one") {
 TEST_CASE("colors take no columns") {
   CHECK(cut_colored("\x1b[36m[0]\x1b[0m50%\x1b[K", 4) == "\x1b[36m[0]\x1b[0m5\x1b[0m");
   CHECK(cut_colored("abc", 2) == "ab");
+  CHECK(colored_width_of("\x1b[36m[0]\x1b[0m50%\x1b[K") == 6);
 }
 
 TEST_CASE("the line of a job leaves out what is not known and what has no room") {
