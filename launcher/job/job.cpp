@@ -356,7 +356,8 @@ void JobLaunch::on_gone(int host) {
 
 void JobLaunch::show_silence() {
   while (const auto news = silent_hosts_.take_news()) output_->print(*news);
-  const std::string line = silent_hosts_.status_line();
+  // The end has limits of its own, and a host that does not answer is no news then.
+  const std::string line = supervisor_.is_ending() ? "" : silent_hosts_.status_line();
   const bool had_line = std::exchange(has_silence_line_, !line.empty());
   if (status_line_) status_line_->suspend(has_silence_line_);
   if (had_line || has_silence_line_) output_->show_status(line);
@@ -864,6 +865,7 @@ void JobLaunch::end_all(double grace, int signal) {
   if (!has_started()) return;  // start() does it
   policy_->stop();
   startup_.cancel();
+  show_silence();
   shutdown_->end_all(grace, signal);
 }
 

@@ -345,14 +345,16 @@ def test_a_terminal_counts_the_seconds_of_silence():
 
 
 @world()
-def test_a_terminal_shows_the_silence_in_place_of_the_start():
+def test_a_terminal_shows_the_silence_in_place_of_the_start_and_until_the_end():
     terminal = Terminal(LAUNCHER, "-np", "2", "-H", "a:1,b:1", "--host-timeout", "8", "sleep", "1000", TERM="xterm")
     terminal.shows("ranks started 2; 1 s")
     faults.crash("b")
-    terminal.shows("host b was lost: the host did not answer for 8 s")
+    terminal.shows("has not answered for 6 s")
+    terminal.type("\x03")
     terminal.end()
-    silence = terminal.text.partition("has not answered for 5 s")[2]
+    silence, _, end = terminal.text.partition("has not answered for 5 s")[2].partition("; Ctrl-C again to kill")
     expect("has not answered for 6 s" in silence and "ranks started" not in silence, terminal.text)
+    expect(end and "has not answered" not in end, terminal.text)
 
 
 @world()
