@@ -82,6 +82,7 @@ net::Task<HostStartup::Outcome> HostStartup::run(JobOutput& output) {
   net::asio::co_spawn(loop_, show_progress(output), net::asio::detached);
   Outcome outcome;
   outcome.errors = co_await reach();
+  is_reached_ = true;
   progress_.cancel();
   output.show_status("");
   if (is_cancelled_ || !outcome.errors.empty()) co_return outcome;
@@ -168,7 +169,8 @@ net::Task<void> HostStartup::show_progress(JobOutput& output) {
   for (auto wait = kProgressAfter;; wait = kProgressEvery) {
     progress_.expires_after(wait);
     const auto [error] = co_await progress_.async_wait(net::use_tuple);
-    if (error) co_return;
+    // No cancel reaches a wait that has ended.
+    if (error || is_reached_) co_return;
     output.show_status(progress_line(progress_of(hosts_), terminal_width(STDERR_FILENO)));
   }
 }

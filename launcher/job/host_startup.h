@@ -64,6 +64,7 @@ class HostStartup {
   StagedEnvironment environment_;
   JobOutput* output_ = nullptr;  // after run()
   bool is_cancelled_ = false;
+  bool is_reached_ = false;  // run() has ended the line about progress
 };
 
 }  // namespace hvd::launcher
