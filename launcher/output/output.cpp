@@ -51,6 +51,12 @@ bool are_one_terminal() {
          out.st_rdev == error.st_rdev;
 }
 
+// The last line of a text that ends in '\r', without that.
+std::string_view last_row(std::string_view lines) {
+  lines.remove_suffix(1);
+  return lines.substr(lines.find_last_of("\r\n") + 1);
+}
+
 // In a report beside objects.
 std::string plain_tag(int rank) { return cat("[", rank, "]<stderr>:"); }
 
@@ -303,6 +309,7 @@ void JobOutput::show(Channel& from, OutputStream stream, std::string_view prefix
   make_way();
   from.has_cleared = false;
   has_raw_bar_ = lines.ends_with('\r');
+  is_raw_movable_ = has_area_ && has_raw_bar_ && is_movable_bar(last_row(lines));
   raw_bar_ = &from;
   if (asking_ == &from) asking_ = nullptr;
   const size_t shown = std::exchange(from.shown, 0);
@@ -490,6 +497,7 @@ void JobOutput::unfold(OutputStream stream, bool all) {
   while (folding.lines.take(Clock::now(), all, folded)) {
     make_way();
     has_raw_bar_ = folded.line.ends_with('\r');
+    is_raw_movable_ = false;
     raw_bar_ = nullptr;
     const std::string tag = stamped(shown_tag(folded.ranks, stream));
     sink(stream).write(tag + folded.line, [this, stream, shown = folded.consumed] {
@@ -641,10 +649,23 @@ std::string_view take_row(std::string_view& rest) {
 
 }  // namespace
 
+// Makes room for the bars of this channel. Without a place for them, held ones become lines.
+bool JobOutput::is_area_visible(const Channel& from) {
+  if (!is_in_foreground()) {
+    end_bars();
+    return false;
+  }
+  if (has_raw_bar_ && is_raw_movable_) {
+    has_raw_bar_ = false;
+    sink(OutputStream::kStdout).write(raw_bar_ == &from ? "\r\x1b[K" : "\n");
+  }
+  return true;
+}
+
 std::string JobOutput::take_bars(Channel& from, const std::string& lines, std::string_view prefix) {
   const size_t key = from.key;
   const bool has_bars = lines.find('\r') != std::string::npos || area_.has_bar(key);
-  if (!has_bars) return lines;
+  if (!has_bars || !is_area_visible(from)) return lines;
   std::string others;
   std::string_view rest = lines;
   bool is_first = true;
@@ -708,6 +729,18 @@ void JobOutput::end_bar(Channel& from, OutputStream stream) {
   if (!text.empty()) show(from, stream, "", text + "\n");
 }
 
+void JobOutput::end_bars() {
+  const std::string bars = area_.take_bars();
+  if (bars.empty()) return;
+  make_way();
+  end_open_line();
+  sink(OutputStream::kStdout).write(bars);
+}
+
+void JobOutput::end_hidden_bars() {
+  if (has_area_ && !is_in_foreground()) end_bars();
+}
+
 // An unfinished line does not come before the lines that are held back.
 bool JobOutput::is_held_back(const Channel& from, OutputStream stream) const {
   if (!tracebacks_ || stream != OutputStream::kStderr) return false;
@@ -722,8 +755,7 @@ net::Task<void> JobOutput::drain() {
   area_.set_line("");
   make_way();
   end_open_line();
-  if (const std::string bars = area_.take_bars(); !bars.empty())
-    sink(OutputStream::kStdout).write(bars);
+  end_bars();
   settle_tracebacks(true);
   for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr}) {
     if (folding(stream)) unfold(stream, true);

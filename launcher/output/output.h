@@ -86,6 +86,8 @@ class JobOutput {
   bool has_status() const {
     return has_area_ && asking_ == nullptr && !has_raw_bar_ && is_in_foreground();
   }
+  // Ends the progress bars of ranks, as lines, if the launcher is not in the foreground: nothing would show them.
+  void end_hidden_bars();
   // The launcher stops, and another program gets the terminal.
   void withdraw_status();
   // The last lines that a rank wrote to its standard error (rank_errors.h says which), as they were
@@ -138,6 +140,7 @@ class JobOutput {
   void show(Channel& from, OutputStream stream, std::string_view prefix, std::string_view lines,
             std::function<void()> written = {});
   void show_soon(Channel& from, OutputStream stream);
+  bool is_area_visible(const Channel& from);
   // The lines without progress bars, which the area shows.
   std::string take_bars(Channel& from, const std::string& lines, std::string_view prefix);
   // `text`: with the prefix.
@@ -150,6 +153,7 @@ class JobOutput {
   // `width`: bytes of the begun line, which are at least its columns.
   void take_back(Channel& from, size_t width);
   void end_bar(Channel& from, OutputStream stream);
+  void end_bars();
   // The channel will write no more: it leaves room for the area.
   void leave_terminal(const Channel& from);
   static bool is_in_foreground();
@@ -216,8 +220,9 @@ class JobOutput {
   net::asio::steady_timer area_timer_;
   bool area_waits_ = false;  // for its timer
   Clock::time_point area_drawn_{};
-  // The last line on the terminal ends in '\r' and is not in the area: its bar moves the cursor.
+  // The last line on the terminal ends in '\r' and is not in the area: its bar moves the cursor, or the area was hidden.
   bool has_raw_bar_ = false;
+  bool is_raw_movable_ = false;       // it was written while the launcher was not in the foreground
   const Channel* raw_bar_ = nullptr;  // its channel; null: several, or none
   // The channel whose unfinished line is the last one on the terminal; or null.
   Channel* open_line_ = nullptr;

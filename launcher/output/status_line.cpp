@@ -41,6 +41,7 @@ net::Task<void> StatusLine::run(std::shared_ptr<StatusLine> self) {
   co_await self->timer_.async_wait(net::use_tuple);
   while (!self->is_over_) {
     self->is_asleep_ = !self->output_.has_status();
+    if (self->is_asleep_) self->output_.end_hidden_bars();
     // Also while it is not shown: no signal comes when a shell's fg gives it the terminal.
     const auto next = Clock::now() + kEach;
     if (!self->is_asleep_ && !self->is_suspended_) {

@@ -44,6 +44,12 @@ time.sleep(2)
 out("\\n60%\\r", 2)
 out("\\r\\x1b[K", 0)
 """
+COUNTS = """
+import sys, time
+for i in range(300):
+    print(f"\\r{i} of 300", end="", flush=True, file=sys.stderr)
+    time.sleep(0.1)
+"""
 LINE = r"^2/2 ranks · .*00:00:\d\d$"
 
 
@@ -127,6 +133,33 @@ def test_bars_of_ranks_become_lines_above_it_and_stay_once():
         sorted(job.past()) == sorted(["[1]<stdout>:between"] + [f"[{r}]<stderr>:100% of {r}" for r in range(6)]),
         job.past(),
     )
+
+
+@world("a")
+def test_bars_pass_while_the_launcher_is_in_the_background():
+    counts = "import sys, time\nfor i in range(300): sys.stderr.write(f'\\r{i} of 300'); time.sleep(0.1)"
+    program = scratch() / "counts.py"
+    program.write_text(COUNTS)
+    shell = Screen("/bin/bash", "--norc", "--noprofile", "-i", PS1="$ ")
+    shell.type(f"{LAUNCHER} -np 1 -H a:1 {PYTHON} {program} &\n")
+    shell.shows(r"<stderr>:\d+ of 300\r")
+    shell.type("fg\n")
+    shell.sees(r"of 300\n1/1 rank · ")
+    shell.type("\x1a")
+    shell.sees("Stopped")
+    shell.type("bg\n")
+    seen = len(shell.text)
+
+    def passes():
+        shell.read()
+        return re.search(r"of 300\r.*of 300\r", shell.text[seen:], re.S)
+
+    wait_until(passes, 20, lambda: shell.text)
+    shell.type("fg\n")
+    shell.sees(r"of 300\n1/1 rank · ")
+    shell.type("\x03")
+    shell.sees(r"^\$ $|^\$$")
+    shell.close()
 
 
 @world("a")
