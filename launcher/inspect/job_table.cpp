@@ -152,9 +152,9 @@ std::string job_as_table(const JobView& job, size_t columns) {
                            [](const auto& row) { return static_cast<unsigned>(row.first); });
   std::vector<Cells> lines = {head};
   for (auto& [rank, row] : rows) lines.push_back(std::move(row));
-  const std::string title = cat("horovodrun, pid ", job.pid, ", ",
-                                is_elastic ? cat("generation ", job.generation, ", ") : "",
-                                count_of_ranks(job.size), ": ", printable(join(job.command, " ")));
+  const std::string title = cat(
+      "horovodrun, pid ", job.pid, ", ", is_elastic ? cat("generation ", job.generation, ", ") : "",
+      count_of_ranks(job.size), ": ", printable(join(job.command, " "), std::string::npos));
   return cat(columns == 0 ? std::string_view(title) : cut(title, columns), "\n",
              aligned(lines, is_number, columns), start_line(hosts, columns), silent);
 }

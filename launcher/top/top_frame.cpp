@@ -133,7 +133,7 @@ std::string title_of(const JobView& job, const TopLook& look) {
   const std::string generation = job.generation < 0 ? "" : cat(", generation ", job.generation);
   // First: a long command is cut.
   return cat(look.notice.empty() ? "" : cat("[", look.notice, "] "), name, "pid ", job.pid,
-             generation, ": ", printable(join(job.command, " ")));
+             generation, ": ", printable(join(job.command, " "), std::string::npos));
 }
 
 std::string progress_of(const JobView& job, const JobRates& rates, const TopLook& look) {

@@ -137,7 +137,6 @@ def test_bars_of_ranks_become_lines_above_it_and_stay_once():
 
 @world("a")
 def test_bars_pass_while_the_launcher_is_in_the_background():
-    counts = "import sys, time\nfor i in range(300): sys.stderr.write(f'\\r{i} of 300'); time.sleep(0.1)"
     program = scratch() / "counts.py"
     program.write_text(COUNTS)
     shell = Screen("/bin/bash", "--norc", "--noprofile", "-i", PS1="$ ")

@@ -128,6 +128,12 @@ TEST_CASE("a job with GPUs has a column for them") {
         "   1  a       -  in_job        -    -       -        -\n");
 }
 
+TEST_CASE("a table that is not cut has the whole command") {
+  const JobView job{.pid = 7, .command = {"sh", std::string(3000, 'x')}};
+  CHECK(job_as_table(job, 0).starts_with("horovodrun, pid 7, 0 ranks: sh " +
+                                         std::string(3000, 'x') + "\n"));
+}
+
 TEST_CASE("a host with a hostile name cannot write to the terminal, and lines fit its width") {
   JobView job{.pid = 7, .command = {"sh", "-c", "\x1b]0;x\a"}, .size = 1};
   job.hosts.push_back(
