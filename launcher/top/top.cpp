@@ -12,6 +12,7 @@
 #include <csignal>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/settings.h"
@@ -23,6 +24,7 @@
 #include "launcher/state/job_choice.h"
 #include "launcher/terminal/terminal_width.h"
 #include "launcher/top/full_screen.h"
+#include "launcher/top/keys.h"
 #include "launcher/top/rank_rates.h"
 #include "launcher/top/top_frame.h"
 
@@ -34,6 +36,8 @@ constexpr std::chrono::milliseconds kAskEvery{1000};
 constexpr std::chrono::seconds kNotice{2};
 // Between two starts of a job (--max-restarts), its launcher has no socket.
 constexpr std::chrono::seconds kBetweenStarts{120};
+// The bytes of one key come together, or nearly so over a slow link.
+constexpr std::chrono::milliseconds kKeyTime{50};
 constexpr char kQuestion[] = "ps --json";
 
 struct TopWords {
@@ -215,11 +219,12 @@ class Top {
                                      pollfd{signals_.get(), POLLIN, 0},
                                      pollfd{questions_.fd(), POLLIN, 0}};
     // A notice about silence counts seconds.
-    const auto next = std::min(questions_.next(), Clock::now() + kAskEvery);
+    const auto next = std::min({questions_.next(), Clock::now() + kAskEvery, key_until_});
     const int ready = ::poll(entries.data(), entries.size(), Deadline::at(next).poll_timeout());
     if (ready < 0 && errno != EINTR) is_over_ = true;
     if (ready > 0 && entries[1].revents != 0) take_signals();
     if (ready > 0 && entries[0].revents != 0) take_input(entries[0].revents);
+    if (Clock::now() >= key_until_) take_keys_so_far(keys_.give_up());
     if (ready > 0 && entries[2].revents != 0) take_answer();
     if (Clock::now() >= questions_.next()) questions_.ask();
     if (questions_.has_ended()) is_over_ = true;
@@ -233,8 +238,12 @@ class Top {
     const bool is_gone = size == 0 && (events & (POLLHUP | POLLERR)) != 0;
     if (is_gone || (size < 0 && errno != EINTR && errno != EAGAIN)) is_over_ = true;
     if (size <= 0) return;
-    const std::string_view text(keys.data(), static_cast<size_t>(size));
-    if (!take_keys(choice_, text, screen_size().rows)) is_over_ = true;
+    take_keys_so_far(keys_.take({keys.data(), static_cast<size_t>(size)}));
+  }
+
+  void take_keys_so_far(const std::vector<Key>& keys) {
+    if (!take_keys(choice_, keys, screen_size().rows)) is_over_ = true;
+    key_until_ = keys_.is_waiting() ? Clock::now() + kKeyTime : Clock::time_point::max();
   }
 
   void take_answer() {
@@ -295,6 +304,9 @@ class Top {
   UniqueFd signals_;
   std::optional<FullScreen> screen_;
   TopChoice choice_;
+  KeyReader keys_;
+  // Then a key that has come in part is what it is.
+  Clock::time_point key_until_ = Clock::time_point::max();
   JobRates rates_;
   std::optional<JobView> job_;
   std::string notice_;

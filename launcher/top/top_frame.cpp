@@ -19,8 +19,6 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-constexpr std::string_view kUp = "\x1b[A", kDown = "\x1b[B", kPageUp = "\x1b[5~",
-                           kPageDown = "\x1b[6~", kHome = "\x1b[H", kEnd = "\x1b[F";
 // The rows above and below those of ranks.
 constexpr size_t kAround = 5;
 
@@ -206,21 +204,35 @@ std::string clipped(std::string_view lines, size_t columns, size_t rows) {
   return text;
 }
 
-void move_rows(TopChoice& choice, std::string_view key, size_t page) {
-  if (key == kUp) choice.first -= std::min<size_t>(choice.first, 1);
-  if (key == kDown) ++choice.first;
-  if (key == kPageUp) choice.first -= std::min(choice.first, page);
-  if (key == kPageDown) choice.first += page;
-  if (key == kHome) choice.first = 0;
-  if (key == kEnd) choice.first = SIZE_MAX / 2;
+// Returns false: it is another key.
+bool move_rows(TopChoice& choice, Key::Kind key, size_t page) {
+  switch (key) {
+    case Key::Kind::kUp:
+      choice.first -= std::min<size_t>(choice.first, 1);
+      return true;
+    case Key::Kind::kDown:
+      ++choice.first;
+      return true;
+    case Key::Kind::kPageUp:
+      choice.first -= std::min(choice.first, page);
+      return true;
+    case Key::Kind::kPageDown:
+      choice.first += page;
+      return true;
+    case Key::Kind::kHome:
+      choice.first = 0;
+      return true;
+    case Key::Kind::kEnd:
+      choice.first = SIZE_MAX / 2;
+      return true;
+    default:
+      return false;
+  }
 }
 
 void edit_filter(TopChoice& choice, char key) {
   if (key == '\n' || key == '\r') {
     choice.is_filtering = false;
-  } else if (key == '\x1b') {
-    choice.is_filtering = false;
-    choice.filter.clear();
   } else if (key == '\x7f' || key == '\b') {
     if (!choice.filter.empty()) choice.filter.pop_back();
   } else if (key >= ' ' && key < '\x7f') {
@@ -229,20 +241,13 @@ void edit_filter(TopChoice& choice, char key) {
   choice.first = 0;
 }
 
-// False: the keys begin with another one.
-bool take_move(TopChoice& choice, std::string_view& keys, size_t page) {
-  if (choice.is_filtering) return false;
-  for (const std::string_view key : {kPageUp, kPageDown, kUp, kDown, kHome, kEnd}) {
-    if (!keys.starts_with(key)) continue;
-    move_rows(choice, key, page);
-    keys.remove_prefix(key.size());
-    return true;
-  }
-  return false;
+void escape(TopChoice& choice) {
+  if (std::exchange(choice.is_filtering, false)) choice.first = 0;
+  choice.filter.clear();
+  choice.shows_help = false;
 }
 
-// `rest`: the keys behind it.
-void choose(TopChoice& choice, char key, std::string_view& rest) {
+void choose(TopChoice& choice, char key) {
   switch (key) {
     case 's':
       choice.order = static_cast<TopOrder>((static_cast<int>(choice.order) + 1) % 4);
@@ -264,11 +269,6 @@ void choose(TopChoice& choice, char key, std::string_view& rest) {
       choice.is_filtering = true;
       choice.filter.clear();
       break;
-    case '\x1b':
-      choice.filter.clear();
-      choice.shows_help = false;
-      if (rest.starts_with('[')) rest = {};  // the sequence of another key
-      break;
     default:
       break;
   }
@@ -276,17 +276,18 @@ void choose(TopChoice& choice, char key, std::string_view& rest) {
 
 }  // namespace
 
-bool take_keys(TopChoice& choice, std::string_view keys, size_t rows) {
-  while (!keys.empty()) {
-    if (take_move(choice, keys, rows > kAround ? rows - kAround : 1)) continue;
-    const char key = keys.front();
-    keys.remove_prefix(1);
-    if (choice.is_filtering)
-      edit_filter(choice, key);
-    else if (key == 'q' || key == 'Q')
+bool take_keys(TopChoice& choice, std::span<const Key> keys, size_t rows) {
+  for (const Key key : keys) {
+    if (key.kind == Key::Kind::kEscape)
+      escape(choice);
+    else if (move_rows(choice, key.kind, rows > kAround ? rows - kAround : 1))
+      continue;
+    else if (choice.is_filtering)
+      edit_filter(choice, key.character);
+    else if (key.character == 'q' || key.character == 'Q')
       return false;
     else
-      choose(choice, key, keys);
+      choose(choice, key.character);
   }
   return true;
 }

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
-#include <string_view>
 
 #include "launcher/inspect/job_view.h"
 #include "launcher/top/full_screen.h"
+#include "launcher/top/keys.h"
 #include "launcher/top/rank_rates.h"
 
 namespace hvd::launcher {
@@ -27,8 +28,8 @@ struct TopChoice {
   size_t first = 0;           // the row at the top
 };
 
-// Returns false for the key that ends the command. `keys`: bytes as they were typed.
-bool take_keys(TopChoice& choice, std::string_view keys, size_t rows);
+// Returns false for the key that ends the command. `rows`: of the terminal.
+bool take_keys(TopChoice& choice, std::span<const Key> keys, size_t rows);
 
 struct TopLook {
   ScreenSize size{};

@@ -46,6 +46,12 @@ std::vector<std::string> lines_in(const std::string& text) {
   return lines;
 }
 
+// As Esc, if nothing follows it.
+bool type(TopChoice& choice, std::string_view bytes, size_t rows = 24) {
+  KeyReader reader;
+  return take_keys(choice, reader.take(bytes), rows) && take_keys(choice, reader.give_up(), rows);
+}
+
 bool has_text(const std::string& frame, const std::string& text) {
   return frame.find(text) != std::string::npos;
 }
@@ -80,7 +86,7 @@ TEST_CASE("512 ranks fit on any terminal, by host or by rank, and every row can 
   TopChoice choice;
   for (const ScreenSize size : {ScreenSize{80, 24}, {200, 60}, {20, 6}, {1, 1}}) {
     for (const char* keys : {"", "f", "f", "h", "h"}) {
-      take_keys(choice, keys, size.rows);
+      type(choice, keys, size.rows);
       const auto lines = lines_in(top_frame(job, rates, choice, {.size = size}));
       CHECK(lines.size() <= size.rows);
       for (const std::string& line : lines) CHECK(width_of(line) <= size.columns);
@@ -89,11 +95,11 @@ TEST_CASE("512 ranks fit on any terminal, by host or by rank, and every row can 
   choice = {};
   const TopLook look{.size = {80, 24}};
   CHECK(has_text(top_frame(job, rates, choice, look), "h0        8  8 in_job"));
-  take_keys(choice, "f", 24);
+  type(choice, "f");
   CHECK(has_text(top_frame(job, rates, choice, look), "1-19 of 512"));
-  take_keys(choice, "\x1b[6~\x1b[B", 24);
+  type(choice, "\x1b[6~\x1b[B");
   CHECK(has_text(top_frame(job, rates, choice, look), "21-39 of 512"));
-  take_keys(choice, "\x1b[F", 24);
+  type(choice, "\x1b[F");
   CHECK(has_text(top_frame(job, rates, choice, look), "494-512 of 512"));
 }
 
@@ -104,17 +110,56 @@ TEST_CASE("keys sort, filter, stop and end") {
   JobRates rates;
   TopChoice choice;
   const TopLook look{.size = {80, 24}};
-  CHECK(take_keys(choice, "ss", 24));  // by memory
+  CHECK(type(choice, "ss"));  // by memory
   CHECK(lines_in(top_frame(job, rates, choice, look))[4].starts_with("   1  h0"));
-  CHECK(take_keys(choice, "/stop\rp", 24));
+  CHECK(type(choice, "/stop\rp"));
   CHECK(choice.is_paused);
   const auto lines = lines_in(top_frame(job, rates, choice, look));
   CHECK(lines[1].starts_with("2/3 ranks"));
   CHECK(lines[4].starts_with("   2  h0    102  stopped"));
   CHECK(lines[5].empty());
-  CHECK(take_keys(choice, "\x1b", 24));
+  CHECK(type(choice, "\x1b"));
   CHECK(choice.filter.empty());
-  CHECK_FALSE(take_keys(choice, "q", 24));
+  CHECK_FALSE(type(choice, "q"));
+}
+
+TEST_CASE("escape sequences are one key each, whatever the terminal, also in parts") {
+  const JobView job = job_of(64, 8);
+  TopChoice choice;
+  const TopLook look{.size = {80, 24}};
+  top_frame(job, {}, choice, look);
+  type(choice, "f/in_job");
+  const auto first_after = [&](std::string_view keys) {
+    type(choice, keys);
+    top_frame(job, {}, choice, look);
+    return choice.first;
+  };
+  for (const char* end : {"\x1b[F", "\x1b[4~", "\x1b[8~", "\x1bOF", "\x1b[1;5F"}) {
+    CHECK_MESSAGE(first_after(end) == 493, end);
+    CHECK(first_after("\x1b[A") == 492);
+    CHECK(first_after("\x1bOA") == 491);
+    for (const char* home : {"\x1b[H", "\x1b[1~", "\x1b[7~", "\x1bOH"}) {
+      CHECK_MESSAGE(first_after(home) == 0, home);
+      first_after("\x1b[6~");
+    }
+  }
+  CHECK((choice.is_filtering && choice.filter == "in_job"));
+  for (const char* other : {"\x1bOP", "\x1b[15~", "\x1b[[A", "\x1b[15;2~",
+                            "\x1b"
+                            "f",
+                            "\x1b[<0;1;1M"})
+    CHECK(type(choice, other));
+  CHECK_MESSAGE((choice.is_filtering && choice.filter == "in_job"), choice.filter);
+  KeyReader reader;
+  for (const char* part : {"\x1b", "[", "1", ";5"}) {
+    CHECK(reader.take(part).empty());
+    CHECK(reader.is_waiting());
+  }
+  const auto keys = reader.take("Bx");
+  REQUIRE(keys.size() == 2);
+  CHECK((keys[0].kind == Key::Kind::kDown && keys[1].character == 'x' && !reader.is_waiting()));
+  type(choice, "\x1b");
+  CHECK((!choice.is_filtering && choice.filter.empty()));
 }
 
 TEST_CASE("a notice stands before a command that is longer than the terminal is wide") {
