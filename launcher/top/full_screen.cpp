@@ -13,9 +13,9 @@
 namespace hvd::launcher {
 namespace {
 
-// The alternate screen, and a cursor that is not seen.
-constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[2J";
-constexpr std::string_view kLeave = "\x1b[0m\x1b[?25h\x1b[?1049l";
+// The alternate screen, a cursor that is not seen, and rows that do not wrap: some characters are wider than was counted.
+constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
+constexpr std::string_view kLeave = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 // For restore(), which runs in the one thread of the command.
 termios terminal_before;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)

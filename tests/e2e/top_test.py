@@ -120,7 +120,7 @@ def test_top_follows_a_job_on_a_terminal_and_gives_it_back():
         top.type("q")
         expect(top.end() == 0, top.text)
         expect(top.attributes() == before, "the terminal is not as it was")
-        expect(top.text.endswith("\x1b[0m\x1b[?25h\x1b[?1049l"), top.text[-200:])
+        expect(top.text.endswith("\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"), top.text[-200:])
         expect(not job.process.poll(), job.describe())
     ended(job)
 
