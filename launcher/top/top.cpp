@@ -22,6 +22,7 @@
 #include "launcher/inspect/running_launchers.h"
 #include "launcher/output/report.h"
 #include "launcher/state/job_choice.h"
+#include "launcher/state/job_record.h"
 #include "launcher/terminal/terminal_width.h"
 #include "launcher/top/full_screen.h"
 #include "launcher/top/keys.h"
@@ -34,8 +35,6 @@ namespace {
 constexpr std::chrono::milliseconds kAskEvery{1000};
 // A launcher that has not answered for this long may be stopped.
 constexpr std::chrono::seconds kNotice{2};
-// Between two starts of a job (--max-restarts), its launcher has no socket.
-constexpr std::chrono::seconds kBetweenStarts{120};
 // The bytes of one key come together, or nearly so over a slow link.
 constexpr std::chrono::milliseconds kKeyTime{50};
 constexpr char kQuestion[] = "ps --json";
@@ -62,16 +61,11 @@ Result<TopWords> read_top_words(std::span<const std::string> words) {
   return read;
 }
 
-bool is_process(const std::string& pid) {
-  const auto number = parse_int(pid);
-  return number && (::kill(static_cast<pid_t>(*number), 0) == 0 || errno == EPERM);
-}
-
 // Asks a launcher once a second, and never waits for it.
 class Questions {
  public:
   explicit Questions(RunningLauncher launcher)
-      : pid_(launcher.pid), launcher_(std::move(launcher)) {
+      : pid_(launcher.pid), start_(start()), launcher_(std::move(launcher)) {
     begin();
   }
 
@@ -98,7 +92,8 @@ class Questions {
       launcher_ = std::move(launchers.front());
       return begin();
     }
-    has_ended_ = !is_process(pid_) || silence() > kBetweenStarts;
+    // Between two starts of a job (--max-restarts), which may take long, its launcher has no socket.
+    has_ended_ = has_process_ended();
   }
 
   // Call when fd() can be read. Returns a whole answer.
@@ -108,7 +103,7 @@ class Questions {
     launcher_.reset();
     std::string text = std::exchange(text_, {});
     if (!is_more.ok() || text.empty()) {
-      if (!is_process(pid_)) has_ended_ = true;
+      has_ended_ = has_process_ended();
       return {};
     }
     answered_at_ = Clock::now();
@@ -121,7 +116,12 @@ class Questions {
     if (!send_question(*launcher_, kQuestion).ok()) launcher_.reset();
   }
 
+  int64_t start() const { return start_of(parse_int(pid_).value_or(0)); }
+  // Another process may have its number since.
+  bool has_process_ended() const { return start() == 0 || start() != start_; }
+
   const std::string pid_;
+  const int64_t start_;                      // of the process
   std::optional<RunningLauncher> launcher_;  // while an answer is awaited
   std::string text_;
   Clock::time_point asked_at_{};
