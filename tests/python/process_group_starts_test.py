@@ -139,6 +139,38 @@ else:
 """
         self.passes(self.launched(2, text), "sum [3.0, 3.0]")
 
+    def test_calls_of_all_groups_complete_before_the_default_group_ends(self):
+        text = """
+dist.init_process_group("horovod")
+group = dist.new_group([0, 1])
+mine = torch.full((2,), 1.0 + dist.get_rank())
+if dist.get_rank() == 0:
+    time.sleep(0.3)
+    dist.all_reduce(mine, group=group)
+    print("sum", mine.tolist(), flush=True)
+else:
+    dist.all_reduce(mine, group=group, async_op=True)
+dist.destroy_process_group()
+"""
+        self.passes(self.launched(2, text), "sum [3.0, 3.0]")
+
+    def test_the_end_of_a_program_does_not_wait_for_calls_that_it_has_given_up(self):
+        text = """
+import signal
+dist.init_process_group("horovod")
+if dist.get_rank() == 0:
+    late = dist.all_reduce(torch.ones(1), async_op=True)
+    try:
+        late.wait(datetime.timedelta(seconds=0.1))
+    except RuntimeError:
+        signal.signal(signal.SIGALRM, lambda *unused: sys.exit(7))
+        signal.alarm(1)
+        dist.barrier()
+time.sleep(600)
+"""
+        code, output = self.launched(2, text)  # else its limit of time would end it
+        self.assertEqual(code, 7, output)
+
     def test_torch_starts_beside_a_broken_package(self):
         broken = os.path.join(self.folder.name, "broken")
         os.makedirs(os.path.join(broken, "horovod"))

@@ -626,6 +626,14 @@ class GroupsTest(GroupCase):
             if self.rank != 0 and has_future:
                 future.wait()  # was completed with the call
 
+    def test_a_callback_that_waits_for_a_sparse_sum(self):
+        sparse, dense = torch.eye(3).to_sparse(), torch.ones(2)
+        first = dist.all_reduce(sparse, async_op=True)
+        second = dist.all_reduce(dense, async_op=True)
+        second.get_future().then(lambda done: first.wait()).wait()
+        self.close(sparse.to_dense(), self.size * torch.eye(3))
+        self.equal_numbers(dense, self.size)
+
     def test_a_group_that_is_aborted_waits_for_no_call(self):
         group = dist.new_group(backend="horovod")
         if self.rank == 0:

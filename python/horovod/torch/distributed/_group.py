@@ -35,6 +35,8 @@ _ONE = _reductions.ONE
 _AllreduceOptions = dist.AllreduceOptions
 _TELLS_WHO_WAITS = hasattr(_AllreduceOptions(), "asyncOp")
 _NO_TIME = datetime.timedelta(0)
+# How long the end of a program waits for calls that have started.
+_SECONDS_AT_EXIT = 30
 _CPU = torch.device("cpu")
 # The parts are those of valid tensors of one shape.
 _UNCHECKED = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
@@ -84,9 +86,9 @@ class HorovodProcessGroup(dist.ProcessGroup):
         self._end = weakref.finalize(self, _end, place)
         self._end.atexit = False
         _groups.add(self)
-        if place.is_default:  # the runtime ends later at exit, since it has started before
-            atexit.unregister(_complete_calls)
-            atexit.register(_complete_calls, os.getpid())
+        # The runtime ends later at exit, since it has started before.
+        atexit.unregister(_complete_calls)
+        atexit.register(_complete_calls, os.getpid())
 
     # ---- what torch asks about a group ----
 
@@ -205,7 +207,9 @@ class HorovodProcessGroup(dist.ProcessGroup):
         """Ends the group, and with the default group what it has started. Completes the calls that have started, as
         long as the group's timeout and the job allow."""
         try:
-            self.complete_calls()
+            # torch may end the default group, and thereby the runtime, before the others.
+            for group in list(_groups) if self._place.is_default else [self]:
+                group.complete_calls(group._seconds)
         finally:
             self._end_all("shutdown")
 
@@ -223,15 +227,17 @@ class HorovodProcessGroup(dist.ProcessGroup):
                     if end is not None:
                         ends.callback(end)
 
-    def complete_calls(self) -> None:
-        """Waits for the calls that have started, and raises none of their errors."""
+    def complete_calls(self, seconds: float) -> None:
+        """Waits for the collectives that have started, and raises none of their errors. The program has given those up
+        of which a wait has ended."""
         if not self._end.alive:
             return
         self._postponed.start()
-        until = time.monotonic() + self._seconds
+        until = time.monotonic() + seconds
         for work in self._works.all():
             with contextlib.suppress(Exception):
-                work.complete(max(until - time.monotonic(), 0.001))
+                if not work._is_given_up:
+                    work.complete(max(until - time.monotonic(), 0.001))
 
     def split_group(self, *args: Any, **kwargs: Any) -> Any:
         """Raises RuntimeError."""
@@ -952,10 +958,12 @@ _groups: Any = weakref.WeakSet()  # of this process
 
 
 def _complete_calls(pid: int) -> None:
-    """At exit, other ranks may wait for calls of this one. After an exception they do not come."""
+    """At exit, other ranks may wait for calls of this one. After an exception they do not come, and it may have been
+    caught."""
     if os.getpid() == pid and not hasattr(sys, "last_type"):
+        until = time.monotonic() + _SECONDS_AT_EXIT
         for group in list(_groups):
-            group.complete_calls()
+            group.complete_calls(min(group._seconds, max(until - time.monotonic(), 0.001)))
 
 
 def _end(place: _ranks.Place) -> None:

@@ -30,6 +30,7 @@ class Work(dist._Work):
     _future: Any = None
     _is_done = False
     _is_handed_over = False
+    _is_given_up = False  # a wait has ended before the work
     _event: Any = None  # of torch's profiler
     _group_works: Any = None  # _open_works.OpenWorks
     _weak_outputs: Any = ()
@@ -52,7 +53,7 @@ class Work(dist._Work):
     def wait(self, timeout: Any = None) -> bool:
         if not self._is_done:
             seconds = timeout.total_seconds() if timeout is not None else 0
-            if self._future is not None:
+            if self._is_of_completer():
                 _completer.leave()
             if seconds > 0:
                 self._complete(seconds, may_wait_again=True)
@@ -70,7 +71,7 @@ class Work(dist._Work):
     def complete(self, seconds: Optional[float] = None) -> None:
         """Waits as `wait`, and raises no error of the work."""
         if not self._is_done:
-            if self._future is not None:
+            if self._is_of_completer():
                 _completer.leave()
             self._complete(self._seconds if seconds is None else seconds)
 
@@ -109,8 +110,13 @@ class Work(dist._Work):
         else:
             self._end(None)
 
+    def _is_of_completer(self) -> bool:
+        """Whether the thread that completes futures may complete it. That thread itself must not wait for that."""
+        return self._future is not None or self._is_handed_over
+
     def _give_up(self) -> None:
         """Lets another thread complete the work."""
+        self._is_given_up = True
         del self._owner
         if self._future is not None:
             self._hand_over()
@@ -281,7 +287,7 @@ class Several(Work):
 
     def _wait_some(self, seconds: float) -> None:
         work = self._handles[-1]
-        if work._future is not None and self._owner != _COMPLETER:
+        if work._is_of_completer() and self._owner != _COMPLETER:
             _completer.leave()
         while not work._is_done:
             if work.__dict__.setdefault("_owner", self) is self:
