@@ -79,9 +79,11 @@ def svg(screen, title):
 
 
 def words(picture):
-    """The lines of a picture, without its numbers and the width of its columns."""
+    """The lines of a picture, without its numbers, its causes and the width of its columns."""
     lines = re.split(r"<!-- \d+ -->", re.sub(r"<title>.*</title>", "", picture))
     texts = [html.unescape(re.sub(r"<[^>]*>|\n", "", line)) for line in lines]
+    # A busy machine causes what an idle one does not, and a rank that has just begun may wait for another one.
+    texts = [re.sub(r"cause: .*|(?<=\dM ).*rank.*", "", text) for text in texts]
     return [re.sub(r"[-+]?\d+(\.\d+)?", "N", " ".join(text.split())) for text in texts]
 
 
