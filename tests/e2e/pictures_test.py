@@ -103,7 +103,7 @@ def pictures():
             other = Screen("/bin/bash", "--norc", "--noprofile", "-i", size=(100, 12), **shell)
             other.sees(r"^\$ *$")
             other.type(f"clear; horovodrun {name}\n")
-            other.sees(r"^ +3 +b +\d+ .* ", 30)
+            other.sees(r"^ +3 +b +\d+ .*" + (r"\n\$" if name == "ps" else ""), 30)
             if name == "top":
                 other.sees(r"^4/4 ranks · .* slowest rank 3", 30)
             found[name] = svg(other, title)
