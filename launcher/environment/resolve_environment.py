@@ -37,6 +37,8 @@ VARIABLES = {
 # The newest version of glibc that uv has a platform for.
 NEWEST_OF_UV = 40
 OLDEST_OF_UV = (17, 28, 31)
+# The option of a hash in a line of requirements, before the digits.
+HASH = r"""--hash[=\s]\s*["']?(\w+):"""
 # Prints the version of a Python and its arguments for pip: its own, or the one that it would give to a new environment.
 FIND_PIP = """
 import glob, os, sys
@@ -126,21 +128,29 @@ class Target:
 
 
 def joined_lines(text):
-    """The lines of a file of requirements, without comments."""
-    for line in text.replace("\\\n", " ").splitlines():
-        line = re.sub(r"(^|\s)#.*", "", line).strip()
-        if line:
-            yield line
+    """The lines of a file of requirements as uv divides them, without comments. A comment ends with its line, also
+    after a backslash."""
+    line = ""
+    for part in re.split(r"\r\n|\r|\n", text):
+        part = re.sub(r"(^|[ \t])#.*", "", part)
+        line += part[:-1] + " " if part.endswith("\\") else part
+        if part.endswith("\\"):
+            continue
+        if line.strip():
+            yield line.strip()
+        line = ""
+    if line.strip():
+        yield line.strip()
 
 
 def text_of(path):
     """The content of a file, also of one that a server has."""
     if "://" not in path:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             return file.read()
     try:
         with urllib.request.urlopen(path, timeout=60) as answer:
-            return answer.read().decode()
+            return answer.read().decode("utf-8-sig")
     except (OSError, ValueError, http.client.HTTPException) as error:
         # The text of the error may have the password.
         raise Refused(
@@ -166,7 +176,7 @@ def read_requirements(path, seen, reads_servers):
 
 def hashes_of(line):
     """The hashes of a line of requirements: its options, and that of an address."""
-    found = re.findall(r"(?:--hash[=\s]\s*(\w+):|[#&](sha\d+)=)([0-9a-fA-F]+)", line)
+    found = re.findall(rf"(?:{HASH}|[#&](sha\d+|md5)=)([0-9a-fA-F]+)", line)
     return {f"{option or part}:{digest}".lower() for option, part, digest in found}
 
 
@@ -268,8 +278,16 @@ class Environment:
 
     def take_hashes(self, line):
         found = hashes_of(line)
-        self.needs_hashes = self.needs_hashes or line == "--require-hashes"
-        if found and (line.startswith(("-e", "--editable")) or not line.startswith("-")):
+        is_option = line.startswith("-") and not line.startswith(("-e", "--editable"))
+        self.needs_hashes = self.needs_hashes or (is_option and "--require-hashes" in line.split())
+        # uv would take the package without its hash.
+        parsed = re.findall(rf"{HASH}[0-9a-fA-F]+(?![^\s\"'])", line)
+        if line.count("--hash") != (0 if is_option else len(parsed)):
+            raise Refused(
+                f"{self.name} has a hash that belongs to no package, or that is not of the form --hash=sha256:DIGITS: "
+                f"{without_passwords(line)}"
+            )
+        if found and not is_option:
             package = package_of(line)
             if not package:
                 raise Refused(f"{self.name} has a hash without a name of its package: {without_passwords(line)}")

@@ -260,16 +260,20 @@ def test_the_resolver_takes_no_file_with_another_hash():
     wheel = folder / "wheels" / "tiny-1.0-py3-none-any.whl"
     right = {kind: hashlib.new(kind, wheel.read_bytes()).hexdigest() for kind in ("sha256", "sha512")}
     other = "0" * 64
+    (folder / "bom.txt").write_text(f"\ufefftiny==1.0 --hash=sha256:{right['sha256']}\n")
+    (folder / "wants.txt").write_text("\ufeff--no-index --require-hashes\n")
     for line in (
         f"tiny==1.0 --hash=sha256:{right['sha256']} \\\n  --hash=sha256:{other}",
         f"tiny==1.0 --hash=sha512:{right['sha512']}",
         f"--require-hashes\nTiny==1.0 --hash sha256:{right['sha256']}",
         f"./wheels/{wheel.name} --hash=sha256:{right['sha256']}",
+        "-r bom.txt",
     ):
         require(folder, line)
         text, found = resolved(folder, "requirements.txt", cache, PATH=path)
         expect(found == [right["sha256"]], f"{line}: {text}")
     (folder / "pins.txt").write_text(f"tiny==1.0 --hash=sha256:{other}\n")
+    (folder / "crlf.txt").write_bytes(f"tiny==1.0 \\\r\n  --hash=sha256:{other}\r\n".encode())
     for line, refusal in (
         (f"tiny==1.0 --hash=sha256:{other}", "no file of tiny==1.0 has one of the hashes that requirements.txt "),
         (f"tiny --hash=sha256:{other}", "no file of tiny==1.0 has one of the hashes"),
@@ -280,6 +284,13 @@ def test_the_resolver_takes_no_file_with_another_hash():
         (f"tiny @ file://{wheel}#sha256={other}", "no file of tiny has one of the hashes"),
         (f"tiny==1.0 --hash=sha512:{other}{other}", "no file of tiny==1.0 has one of the hashes"),
         ("--require-hashes\ntiny==1.0", "requirements.txt has no hash of tiny==1.0, and --require-hashes wants one"),
+        ("-r wants.txt\ntiny==1.0", "requirements.txt has no hash of tiny==1.0, and --require-hashes wants one"),
+        (f"# a \\\ntiny==1.0 --hash=sha256:{other}", "no file of tiny==1.0 has one of the hashes"),
+        (f'tiny==1.0 --hash="sha256:{other}"', "no file of tiny==1.0 has one of the hashes"),
+        (f"-r file://{folder}/crlf.txt", "no file of tiny==1.0 has one of the hashes"),
+        (f"tiny==1.0 \f --hash=sha256:{other}", "no file of tiny==1.0 has one of the hashes"),
+        (f"tiny==1.0 # a \\\n--hash=sha256:{other}", "requirements.txt has a hash that belongs to no package"),
+        (f"tiny==1.0 --hash=sha256:{other}-", "requirements.txt has a hash that .* or that is not of the form"),
         (f"-r https://user:secret@127.0.0.1:9/{other}.txt", "https://.* cannot be read"),
     ):
         require(folder, line)
