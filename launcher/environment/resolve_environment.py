@@ -294,19 +294,15 @@ class Environment:
             self.hashes.setdefault(package, set()).update(found)
 
     def with_own_hashes(self, line):
-        """The line of a chosen package with those of its hashes that the file has too, if the file has some: pip takes
-        no other file of the package. uv itself compares none while it chooses."""
+        """The line of a chosen package with the file's hashes of it, if the file has some: pip takes no other file of
+        the package, from any index. uv compares none while it chooses, and knows those of one index alone."""
         own, chosen = self.hashes.get(package_of(line)), without_hashes(line)
         if not own:
             if self.needs_hashes:
                 raise Refused(f"{self.name} has no hash of {without_passwords(chosen)}, and --require-hashes wants one")
             return line
-        found = hashes_of(line)
-        # Indexes name hashes of one kind alone. pip compares the others.
-        kept = {each for each in own if not found or each in found or not each.startswith("sha256:")}
-        if not kept:
-            self.refuse_hashes(chosen)
-        return " ".join([chosen, *(f"--hash={each}" for each in sorted(kept))])
+        # pip also takes those of an address, and no others of md5.
+        return " ".join([chosen, *(f"--hash={each}" for each in sorted(own - hashes_of(chosen)))])
 
     def refuse_hashes(self, package):
         raise Refused(

@@ -1,10 +1,13 @@
 #!/usr/bin/python3 -B
 """--stage-env: hosts install the packages of a file without a network, once, and nothing half-made is used."""
 
+import functools
 import hashlib
+import http.server
 import io
 import itertools
 import tarfile
+import threading
 import time
 import zipfile
 
@@ -303,6 +306,38 @@ def test_the_resolver_takes_no_file_with_another_hash():
         text, found = resolved(folder, "uv.lock", cache, PATH=path)
         refusal = "refused no file of tiny==1.0 has one of the hashes that uv.lock names: "
         expect(text.startswith(refusal) if digest == other else found == [digest], text)
+
+
+class QuietServer(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+def test_the_resolver_finds_the_file_of_a_hash_in_any_index():
+    folder, cache, path = project(), scratch() / "cache", path_with_uv()
+    write_wheel(folder / "others", "1.0", "own = True\n")
+    name = "tiny-1.0-py3-none-any.whl"
+    wheel = (folder / "wheels" / name).read_bytes()
+    right, other = (hashlib.sha256((folder / each / name).read_bytes()).hexdigest() for each in ("wheels", "others"))
+    for index, fragment in (
+        ("weak", f"wheels/{name}#md5={hashlib.md5(wheel).hexdigest()}"),
+        ("one", f"wheels/{name}#sha256={right}"),
+        ("two", f"others/{name}#sha256={other}"),
+    ):
+        (folder / index / "tiny").mkdir(parents=True)
+        (folder / index / "tiny" / "index.html").write_text(f'<a href="/{fragment}">{name}</a>')
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietServer, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    for index, refusal in (
+        (f"--index-url {address}/weak/", ""),
+        (f"--index-url {address}/one/\n--extra-index-url {address}/two/", ""),
+        (f"--index-url {address}/two/", "refused no file of tiny==1.0 has one of the hashes"),
+    ):
+        (folder / "requirements.txt").write_text(f"{index}\ntiny==1.0 --hash=sha256:{right}\n")
+        text, found = resolved(folder, "requirements.txt", cache, PATH=path)
+        expect(text.startswith(refusal) if refusal else found == [right], f"{index}: {text}")
+    server.shutdown()
 
 
 def write_source(source):
