@@ -289,9 +289,12 @@ class Environment:
             )
         if found and not is_option:
             package = package_of(line)
-            if not package:
-                raise Refused(f"{self.name} has a hash without a name of its package: {without_passwords(line)}")
-            self.hashes.setdefault(package, set()).update(found)
+            if package:
+                self.hashes.setdefault(package, set()).update(found)
+            elif self.uv:  # which checks no hashes, as pip does
+                raise Refused(
+                    f"{self.name} has a hash without a name of its package: write NAME @ {without_passwords(line)}"
+                )
 
     def with_own_hashes(self, line):
         """The line of a chosen package with the file's hashes of it, if the file has some: pip takes no other file of
@@ -304,16 +307,16 @@ class Environment:
         # pip also takes those of an address, and no others of md5.
         return " ".join([chosen, *(f"--hash={each}" for each in sorted(own - hashes_of(chosen)))])
 
-    def refuse_hashes(self, package):
-        raise Refused(
-            f"no file of {without_passwords(package)} has one of the hashes that {self.name} names: the package has "
-            f"been changed, or {self.name} is of another one"
-        )
-
-    def fail(self, output):
+    def check_hashes(self, output):
         mismatch = re.search(r"DO NOT MATCH THE HASHES.*\n\s+([^\s@]+)", output)
         if mismatch:
-            self.refuse_hashes(mismatch[1])
+            raise Refused(
+                f"no file of {without_passwords(mismatch[1])} has one of the hashes that {self.name} names: the "
+                f"package has been changed, or {self.name} is of another one"
+            )
+
+    def fail(self, output):
+        self.check_hashes(output)
         cause = cause_of(output)
         lacks_wheel = re.search(
             r"No matching distribution|no wheels?|no usable wheels|--only-binary|building", output, re.IGNORECASE
@@ -406,6 +409,7 @@ class Environment:
         for part in parts:
             files = os.path.join(work, "downloaded")
             output = f"error: {part.source} has no wheel" if part.source else self.download(pip, part, files)
+            self.check_hashes(output)
             if output and not self.may_build:
                 self.fail(output)
             if output and not (is_same and self.target.machine == os.uname().machine):

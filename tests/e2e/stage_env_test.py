@@ -161,10 +161,10 @@ def test_hosts_install_a_file_of_requirements_once():
     expect(on("a", f"flock --exclusive --nonblock {home} echo free") == "free", "the lock stays")
 
 
-def resolved(folder, name, cache, glibc="2.36", build="", user=None, **variables):
+def resolved(folder, name, cache, glibc="2.36", build="", user=None, python=PYTHON_VERSION, **variables):
     """The output of the resolver, and the hashes of the files that it chose."""
     done = subprocess.run(
-        [PYTHON, "-I", "-c", RESOLVER, folder / name, PYTHON_VERSION, os.uname().machine, glibc, cache, build],
+        [PYTHON, "-I", "-c", RESOLVER, folder / name, python, os.uname().machine, glibc, cache, build],
         stdout=subprocess.PIPE,
         text=True,
         env=alone(folder, **variables),
@@ -299,6 +299,9 @@ def test_the_resolver_takes_no_file_with_another_hash():
         require(folder, line)
         text, _ = resolved(folder, "requirements.txt", cache, PATH=path)
         expect(re.match(f"refused .*{refusal}", text) and "secret" not in text, f"{line}: {text}")
+    require(folder, f"tiny==1.0 --hash=sha256:{other}")
+    text, _ = resolved(folder, "requirements.txt", cache, build="build", python="3.8.1", PATH=path)
+    expect("no file of tiny==1.0 has one of the hashes" in text, text)
     lock_project(folder, path)
     lock = (folder / "uv.lock").read_text()
     for digest in (right["sha256"], other):
@@ -364,6 +367,24 @@ def write_native(folder, tag, content=b""):
         wheel.writestr("native-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: native\nVersion: 1.0\n")
         wheel.writestr("native-1.0.dist-info/WHEEL", f"Wheel-Version: 1.0\nTag: py3-none-{tag}\n")
         wheel.writestr("native-1.0.dist-info/RECORD", "")
+
+
+def test_an_archive_without_a_name_has_the_hash_of_its_line():
+    folder, cache = project(), scratch() / "cache"
+    pack_source(folder)
+    archive = folder / "v1.0.tar.gz"
+    (folder / "wheels" / "built-1.0.tar.gz").rename(archive)
+    for digest, answer in (
+        (hashlib.sha256(archive.read_bytes()).hexdigest(), "folder"),
+        ("0" * 64, "refused no file of"),
+    ):
+        line = f"file://{archive}#sha256={digest}"
+        for path in installers():
+            require(folder, line)
+            text, _ = resolved(folder, "requirements.txt", cache, build="build", PATH=path)
+            if path != os.environ["PATH"]:  # uv does not compare it
+                answer = f"refused requirements.txt has a hash without a name of its package: write NAME @ {line}"
+            expect(text.startswith(answer), f"{line}: {text}")
 
 
 def installers():
