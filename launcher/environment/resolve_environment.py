@@ -67,7 +67,8 @@ def environment():
             kept.setdefault(theirs, re.sub(r"(^|\s)[\w.-]+=(?=\w+://)", r"\1", kept[name]))
     # Wheels that are built again have the same bytes, and hosts need not install them again.
     kept.setdefault("SOURCE_DATE_EPOCH", "315532800")
-    return {**kept, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
+    kept.update(PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1", PIP_QUIET="0")
+    return {**kept, "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
 
 
 def without_passwords(text):
@@ -158,20 +159,21 @@ def text_of(path):
         ) from None
 
 
-def read_requirements(path, seen, reads_servers):
-    """The lines of a file of requirements and of those that it names, with their folders."""
+def read_requirements(path, seen, reads_servers, is_constraint=False):
+    """The lines of a file of requirements and of those that it names: their folders, and whether they only limit."""
     if path in seen:
         return
     seen.add(path)
     folder = os.path.dirname(path)
     for line in joined_lines(text_of(path)):
-        yield folder, line
-        more = re.match(r"(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)", line)
+        yield folder, line, is_constraint
+        more = re.match(r"(-r|-c|--requirement|--constraint)[\s=]*(\S+)", line)
         if not more:
             continue
-        named = more[1] if "://" in more[1] else os.path.join(folder, more[1])
+        named = more[2] if "://" in more[2] else os.path.join(folder, more[2])
         if "://" not in named or reads_servers:
-            yield from read_requirements(named, seen, reads_servers)
+            limits = is_constraint or more[1] in ("-c", "--constraint")
+            yield from read_requirements(named, seen, reads_servers, limits)
 
 
 def hashes_of(line):
@@ -188,7 +190,7 @@ def package_of(line):
     """The name of a line's package, as indexes compare names; or nothing."""
     first = without_hashes(re.sub(r"^(-e|--editable)[\s=]+", "", line)).split(";")[0].strip()
     named = re.match(r"([\w.-]+)\s*(?:\[[^\]]*\])?\s*@", first)
-    file = re.split(r"[?#]", first)[0].rsplit("/", 1)[-1]
+    file = re.sub(r"\s*\[[^\]]*\]$", "", re.split(r"[?#]", first)[0]).rsplit("/", 1)[-1]
     file = re.match(r"(.+?)-\d[^-]*(?:-.*\.whl|\.(?:zip|tar\.\w+|tgz))$", file)
     alone = re.match(r"([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(?:[=<>!~(]|$)", first)
     found = named or file or alone
@@ -205,18 +207,23 @@ def source_of(folder, line):
     return f"{option} {os.path.join(folder, value) if is_folder else value}".strip()
 
 
+def place_of(line):
+    """The address or the path of a line, without a name, extras and what follows."""
+    place = re.sub(r"^(-e|--editable)[\s=]+|^[\w.-]+\s*(\[[^\]]*\])?\s*@\s*", "", without_hashes(line))
+    return re.split(r"[\s;#]", re.sub(r"\[[^\]]*\]", "", place))[0]
+
+
 def is_of_this_folder(line):
     """Whether the line names files that may change while the line stays."""
-    first = (line.split(";")[0].split() or [""])[0]
-    is_file = "://" not in first and re.search(r"\.(whl|zip|tar\.\w+|tgz)$", first)
+    place = place_of(line)
+    is_file = "://" not in place and re.search(r"\.(whl|zip|tar\.\w+|tgz)$", place)
     is_named = re.match(r"(-e|--editable)\b|\.{0,2}/|\.{1,2}(\[|\s|;|$)|file:", line)
     return bool(is_file or is_named or re.search(r"@\s*(file:|\.{0,2}/)", line))
 
 
 def is_source(line):
     """Whether a package is a repository or a directory, which has no wheel and no hash."""
-    place = re.sub(r"^(-e|--editable)[\s=]+|^[\w.-]+\s*(\[[^\]]*\])?\s*@\s*", "", without_hashes(line))
-    place = re.split(r"[\s;#]", place)[0]
+    place = place_of(line)
     is_repository = re.match(r"(git|hg|svn|bzr)\+", place)
     is_path = place.startswith(("file:", ".", "/")) or line.startswith(("-e", "--editable"))
     return bool(is_repository or (is_path and not re.search(r"\.(whl|zip|tar\.\w+|tgz)$", place)))
@@ -259,11 +266,13 @@ class Environment:
         if self.name.endswith(".txt") or self.name.endswith(".in"):
             wanted = [os.environ.get(name, "").lower() for name in ("PIP_REQUIRE_HASHES", "UV_REQUIRE_HASHES")]
             self.needs_hashes = any(each in ("1", "true", "yes", "on", "y", "t") for each in wanted)
-            for folder, line in read_requirements(source, set(), bool(self.uv)):
+            for folder, line, is_constraint in read_requirements(source, set(), bool(self.uv)):
                 texts.append(line)
                 self.take_hashes(line)
                 self.is_kept = self.is_kept and not is_of_this_folder(line) and not is_source(line)
-                self.first_source = self.first_source or (line if is_source(line) else "")
+                # pip decides about one with a marker.
+                must_build = is_source(line) and not is_constraint and ";" not in line
+                self.first_source = self.first_source or (line if must_build else "")
                 place = source_of(folder, line)
                 if place:
                     self.sources.append(place)
@@ -432,10 +441,14 @@ class Environment:
         shutil.rmtree(files, ignore_errors=True)
         os.mkdir(files)
         words = ["download", "--only-binary", ":all:", *self.target.for_pip(), *part.words, "--dest", files]
-        done = run([*pip, *words, "--quiet", "-r", part.path], self.folder)
+        done = run([*pip, *words, "-r", part.path], self.folder)
         others = [name for name in os.listdir(files) if not name.endswith(".whl")]
         if done.returncode != 0:
             return done.stderr or "error: pip fails"
+        # pip saves nothing of a directory.
+        names = {package_of(name.split("-")[0]) for name in os.listdir(files)}
+        said = re.search(r"^Successfully downloaded (.*)", done.stdout, re.MULTILINE)
+        others += [name for name in (said[1].split() if said else ()) if package_of(name) not in names]
         return "".join(f"error: {name} is no wheel\n" for name in others)
 
     def build(self, pip, part, files, *words):

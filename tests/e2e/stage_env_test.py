@@ -244,6 +244,32 @@ def test_the_resolver_chooses_for_the_whole_version_of_python():
         expect("tiny-2.0" in text, text)
 
 
+def test_pip_judges_what_need_not_be_built():
+    folder, cache = project(), scratch() / "cache"
+    wheel = "wheels/tiny-1.0-py3-none-any.whl"
+    write_source(folder / "built")
+    write_wheel(folder / "wheels", "1.0", about="Provides-Extra: more\n")
+    (folder / "limits.txt").write_text("other @ git+https://127.0.0.1:9/other\n")
+    for line in (
+        f"./{wheel}[more]",
+        f"{wheel}[more]",
+        "tiny\ngit+https://127.0.0.1:9/w#egg=w ; sys_platform == 'win32'",
+        "tiny\n-c limits.txt",
+    ):
+        require(folder, line)
+        text, found = resolved(folder, "requirements.txt", cache)
+        expect(len(found) == 1, f"{line}: {text}")
+    write_wheel(folder / "wheels", "1.0", "newer = True\n", about="Provides-Extra: more\n")
+    require(folder, f"{wheel}[more]")
+    text, found = resolved(folder, "requirements.txt", cache)
+    expect(found == [hashlib.sha256((folder / wheel).read_bytes()).hexdigest()], text)
+    require(folder, "tiny\n./built ; sys_platform == 'linux'")
+    text, _ = resolved(folder, "requirements.txt", cache)
+    expect(re.match("refused .*built.*; --allow-build builds a package without a wheel", text), text)
+    text, found = resolved(folder, "requirements.txt", cache, build="build")
+    expect(len(found) == 2, text)
+
+
 def path_with_uv():
     if not INSTALLERS:
         raise Skip("HVD_TEST_INSTALLERS names no Python that has uv")
