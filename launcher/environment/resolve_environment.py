@@ -221,6 +221,21 @@ def is_of_this_folder(line):
     return bool(is_file or is_named or re.search(r"@\s*(file:|\.{0,2}/)", line))
 
 
+def package_at_address(line):
+    """The name of a package that a line takes from an address or a file; or nothing."""
+    is_option = line.startswith("-") and not line.startswith(("-e", "--editable"))
+    has_address = not is_option and ("://" in place_of(line) or is_of_this_folder(line))
+    return package_of(line) if has_address else ""
+
+
+def needed_at_addresses(path):
+    """The names of the packages that a wheel needs from an address."""
+    with zipfile.ZipFile(path) as wheel:
+        about = [name for name in wheel.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name)]
+        text = "\n".join(wheel.read(name).decode(errors="replace") for name in about)
+    return {package_at_address(line) for line in re.findall(r"^Requires-Dist:\s*(.*)", text, re.MULTILINE)}
+
+
 def is_source(line):
     """Whether a package is a repository or a directory, which has no wheel and no hash."""
     place = place_of(line)
@@ -261,6 +276,7 @@ class Environment:
         self.is_kept = True
         self.hashes = {}  # of each package for which the file has some
         self.needs_hashes = False
+        self.at_addresses = set()  # packages of which an index may have other files
         self.first_source = ""  # the first line that must be built
         texts, self.sources = [], []
         if self.name.endswith(".txt") or self.name.endswith(".in"):
@@ -269,6 +285,7 @@ class Environment:
             for folder, line, is_constraint in read_requirements(source, set(), bool(self.uv)):
                 texts.append(line)
                 self.take_hashes(line)
+                self.at_addresses.add(package_at_address(line))
                 self.is_kept = self.is_kept and not is_of_this_folder(line) and not is_source(line)
                 # pip decides about one with a marker.
                 must_build = is_source(line) and not is_constraint and ";" not in line
@@ -479,10 +496,18 @@ class Environment:
         for a newer glibc than that of the hosts."""
         shutil.rmtree(files, ignore_errors=True)
         self.build(pip, part, files)
+        at_addresses = self.at_addresses.union(
+            *(needed_at_addresses(os.path.join(files, name)) for name in os.listdir(files))
+        )
         for name in os.listdir(files):
             if needed_glibc(name) <= self.target.glibc:
                 continue
             package, version = name.split("-")[:2]
+            if package_of(package) in at_addresses:
+                raise Refused(
+                    f"{name}, which {self.name} takes from an address or a file, needs glibc 2.{needed_glibc(name)}, "
+                    f"and the hosts have glibc 2.{self.target.glibc}: name a wheel for that"
+                )
             line = self.with_own_hashes(f"{package}=={version}")
             path = write_lines(os.path.dirname(files), [*part.places, line])
             one = Part(path, ["--no-deps"], part.places, [line], "")

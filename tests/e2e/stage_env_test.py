@@ -431,6 +431,13 @@ def test_a_build_makes_only_what_has_no_wheel_and_for_the_glibc_of_the_hosts():
         text, found = resolved(folder, "requirements.txt", cache, "2.17", "build", PATH=path)
         expect(len(found) == 3 and "native-1.0-py3-none-manylinux_2_17" in text, text)
         expect(re.search(r"^needs \d+ 2\.17$", text, re.MULTILINE), text)
+        # The index's file does not replace one of an address, which may have other content.
+        named = f"native-1.0-py3-none-manylinux_2_{newest}_{machine}.whl"
+        (folder / "mine").mkdir(exist_ok=True)
+        shutil.copy(folder / "wheels" / named, folder / "mine")
+        require(folder, f"built\n./mine/{named}")
+        text, _ = resolved(folder, "requirements.txt", cache, "2.17", "build", PATH=path)
+        expect(text.startswith("refused") and (path != os.environ["PATH"] or "needs glibc" in text), text)
         # Without a package that must be built, this machine may have another Python.
         require(folder, "tiny\nnative")
         text, found = resolved(folder, "requirements.txt", cache, "2.17", "build", PATH=path)
