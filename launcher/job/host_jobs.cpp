@@ -81,6 +81,7 @@ Status HostJobs::read() {
   if (settings.job.stage.has_value()) {
     HVD_ASSIGN_OR_RETURN(code_, read_staged_code(settings.job.stage.value_or(""), directory_,
                                                  settings.job.wdir.has_value()));
+    HVD_RETURN_IF_ERROR(check_words(*code_, options_.command));
   }
   const std::string& packages = settings.job.stage_env;
   if (!packages.empty() && ::access(packages.c_str(), R_OK) != 0) {

@@ -25,24 +25,29 @@ uint32_t mode_of(const fs::path& path) {
   return static_cast<uint32_t>(fs::status(path, error).permissions()) & 0777;
 }
 
-// Whether other programs have made this entry for this machine. An environment of Python, which may have GBs, does not
-// run at another path.
+bool is_environment(const fs::path& directory) {
+  std::error_code ignored;
+  return fs::exists(directory / "pyvenv.cfg", ignored) ||
+         fs::exists(directory / "conda-meta", ignored);
+}
+
+// Whether other programs have made this directory for this machine. An environment of Python, which may have GBs, does
+// not run at another path.
 bool is_left_out(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  if (!entry.is_directory(ignored)) return false;
   const fs::path name = entry.path().filename();
   for (const char* const each : {".git", "__pycache__", "node_modules", ".tox"}) {
     if (name == each) return true;
   }
-  std::error_code ignored;
-  if (entry.is_symlink(ignored) || !entry.is_directory(ignored)) return false;
-  return fs::exists(entry.path() / "pyvenv.cfg", ignored) ||
-         fs::exists(entry.path() / "conda-meta", ignored);
+  return !entry.is_symlink(ignored) && is_environment(entry.path());
 }
 
 bool is_below(const fs::path& relative) { return !relative.empty() && *relative.begin() != ".."; }
 
 class Collector {
  public:
-  explicit Collector(std::vector<StagedCode::Entry>& entries) : entries_(entries) {}
+  explicit Collector(StagedCode& code) : entries_(code.entries), left_out_(code.left_out) {}
 
   // The file or directory `from` of the user, which is `to` in the copy.
   Status add_all(const fs::path& from, const fs::path& to) {
@@ -67,7 +72,11 @@ class Collector {
            each.increment(error)) {
         const fs::path name = each->path().filename();
         if (from == root_) part_ = name.string();
-        if (!is_left_out(*each)) HVD_RETURN_IF_ERROR(add(each->path(), to / name));
+        if (is_left_out(*each)) {
+          left_out_.push_back({.path = (to / name).lexically_normal(), .from = each->path()});
+        } else {
+          HVD_RETURN_IF_ERROR(add(each->path(), to / name));
+        }
       }
     } else if (fs::is_regular_file(status)) {
       entry.size = fs::file_size(from, error);
@@ -86,6 +95,7 @@ class Collector {
   }
 
   std::vector<StagedCode::Entry>& entries_;
+  std::vector<StagedCode::LeftOut>& left_out_;
   fs::path root_;
   std::string part_;                       // the file or directory in root_ that is read now
   std::map<std::string, uint64_t> parts_;  // bytes of each
@@ -176,7 +186,7 @@ Result<std::shared_ptr<const StagedCode>> read_staged_code(const fs::path& what,
   const fs::path within = here.lexically_relative(from);
   const fs::path below = from.lexically_relative(here);
   auto code = std::make_shared<StagedCode>();
-  Collector collector(code->entries);
+  Collector collector(*code);
   fs::path to = ".";
   if (is_directory && is_below(within)) {
     code->working_directory = within.string();
@@ -202,6 +212,29 @@ Result<std::shared_ptr<const StagedCode>> read_staged_code(const fs::path& what,
   HVD_RETURN_IF_ERROR(collector.add_all(from, to));
   HVD_ASSIGN_OR_RETURN(code->digest, digest_of(*code));
   return std::shared_ptr<const StagedCode>(std::move(code));
+}
+
+Status check_words(const StagedCode& code, const std::vector<std::string>& command) {
+  for (const std::string& word : command) {
+    // An absolute path leads out of the copy.
+    const fs::path path = (fs::path(code.working_directory) / word).lexically_normal();
+    if (path.is_absolute()) continue;
+    for (const StagedCode::LeftOut& each : code.left_out) {
+      const fs::path below = path.lexically_relative(each.path);
+      std::error_code ignored;
+      if (!is_below(below) || below == "." ||
+          !fs::exists(fs::symlink_status(each.from / below, ignored))) {
+        continue;
+      }
+      return invalid_argument(
+          cat("--stage: ", printable(word), " lies in ", printable(each.from.string()), ", ",
+              is_environment(each.from)
+                  ? "an environment of Python, which is not copied: give the ranks its packages by "
+                    "--stage-env, and name python3 or another Python of the hosts"
+                  : "which is not copied: name a file outside of it"));
+    }
+  }
+  return {};
 }
 
 }  // namespace hvd::launcher

@@ -1,5 +1,5 @@
-// The code that --stage copies to each host: a file, or a directory with its contents except .git, __pycache__,
-// node_modules, .tox and environments of Python. StagedCode lists and hashes it once. StagedParts reads the bytes from
+// The code that --stage copies to each host: a file, or a directory with its contents except directories
+// named .git, __pycache__, node_modules or .tox and environments of Python. StagedCode lists and hashes it once. StagedParts reads the bytes from
 // disk anew for each host, at the speed of that host. HostJobs owns the list; Preflight reads the parts.
 #pragma once
 
@@ -26,7 +26,13 @@ struct StagedCode {
     std::filesystem::path from;  // the source of a file
     uint64_t size = 0;           // bytes of a file; else 0
   };
+  // A directory that is not copied.
+  struct LeftOut {
+    std::filesystem::path path;  // where it would lie in the copy
+    std::filesystem::path from;
+  };
   std::vector<Entry> entries;
+  std::vector<LeftOut> left_out;
   Digest digest{};                // hash of all parts but the last one, which carries the hash
   std::string working_directory;  // where the ranks run: within the copy, or absolute
   std::string path;  // the staged directory, or the folder of the staged file, in the copy
@@ -54,5 +60,8 @@ class StagedParts {
 Result<std::shared_ptr<const StagedCode>> read_staged_code(const std::filesystem::path& what,
                                                            const std::filesystem::path& directory,
                                                            bool is_chosen);
+
+// Fails if a word of the command names a file of a directory that is not copied.
+Status check_words(const StagedCode& code, const std::vector<std::string>& command);
 
 }  // namespace hvd::launcher

@@ -59,6 +59,12 @@ def test_code_is_where_its_ranks_look_for_it_and_goes_with_the_job():
     job = Job("-np", 1, "-H", "a:1", "--stage", "nowhere", "true", cwd=folder)
     job.ends_with(2)
     one_sentence(job, "--stage: nowhere: No such file or directory")
+    (folder / ".venv").mkdir()
+    (folder / ".venv" / "pyvenv.cfg").touch()
+    (folder / ".venv" / "python").symlink_to(PYTHON)
+    job = Job("-np", 1, "-H", "a:1", "--stage", ".", ".venv/python", "train.py", cwd=folder)
+    job.ends_with(2)
+    one_sentence(job, r"^--stage: .venv/python lies in /.*/\.venv, an environment of Python, which is not copied: ")
     job.leaves_nothing()
 
 

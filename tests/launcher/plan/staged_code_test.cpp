@@ -161,12 +161,43 @@ TEST_CASE("environments of this machine are no code, unless --stage names one") 
   project.write("tools/env/bin/python", "");
   project.write("node_modules/a/index.js", "");
   project.write(".tox/log", "");
+  project.write("module/.git", "gitdir: elsewhere");
   const auto files = copy(*project.read()).files;
-  CHECK(files == std::map<std::string, std::string>{{"./train.py", ""}, {"./conda-meta.txt", ""}});
+  CHECK(files == std::map<std::string, std::string>{{"./train.py", ""},
+                                                    {"./conda-meta.txt", ""},
+                                                    {"./module/.git", "gitdir: elsewhere"}});
   const auto named = read_staged_code(project.folder / ".venv", project.folder, false);
   REQUIRE(named.ok());
   CHECK(copy(**named).files ==
         std::map<std::string, std::string>{{".venv/pyvenv.cfg", ""}, {".venv/lib/torch.so", ""}});
+}
+
+TEST_CASE("a command that names a file of a directory that is not copied is refused") {
+  const Project project;
+  project.write("src/train.py", "");
+  project.write(".venv/pyvenv.cfg", "");
+  fs::create_directory(project.folder / ".venv/bin");
+  fs::create_symlink("/opt/none/python3", project.folder / ".venv/bin/python");
+  project.write("node_modules/run.js", "");
+  const std::string place = fs::canonical(project.folder).string();
+  const std::string environment =
+      "/.venv, an environment of Python, which is not copied: give the ranks its packages by "
+      "--stage-env, and name python3 or another Python of the hosts";
+  const auto said = [&](const fs::path& directory, std::vector<std::string> command) {
+    const auto code = read_staged_code(project.folder, directory, false);
+    REQUIRE(code.ok());
+    return check_words(**code, command).message();
+  };
+  CHECK(said(project.folder, {".venv/bin/python", "src/train.py"}) ==
+        cat("--stage: .venv/bin/python lies in ", place, environment));
+  CHECK(said(project.folder / "src", {"../.venv/bin/python", "train.py"}) ==
+        cat("--stage: ../.venv/bin/python lies in ", place, environment));
+  CHECK(said(project.folder, {"node", "./node_modules/run.js"}) ==
+        cat("--stage: ./node_modules/run.js lies in ", place,
+            "/node_modules, which is not copied: name a file outside of it"));
+  // Other words, also those that name nothing here.
+  CHECK(said(project.folder, {"python3", "src/train.py", "--skip", ".venv", "node_modules/new",
+                              place + "/.venv/bin/python"}) == "");
 }
 
 }  // namespace hvd::launcher
