@@ -5,6 +5,7 @@
 
 #include "base/settings.h"
 #include "base/text.h"
+#include "launcher/allocation/host_choice.h"
 #include "launcher/check/first_config.h"
 #include "launcher/check/hosts.h"
 #include "launcher/output/report.h"
