@@ -3,41 +3,15 @@
 //   horovodrun -np N horovod_worker SOCKET
 #include <horovod/horovod.h>
 
+#include "calls.h"
 #include "worker.h"
 
 namespace {
 
-char error[1024];
-
-void check(int status) {
-  if (status != HVD_OK) throw std::runtime_error(error);
-}
-
-hvd_handle submit(const char* name, float* data, size_t count) {
-  const int64_t shape = static_cast<int64_t>(count);
-  hvd_tensor tensor{};
-  tensor.dtype = HVD_FLOAT32;
-  tensor.ndim = 1;
-  tensor.shape = &shape;
-  tensor.input = tensor.output = data;
-  hvd_submission submission{};
-  submission.struct_size = sizeof(submission);
-  submission.op = HVD_ALLREDUCE;
-  submission.reduce_op = HVD_SUM;
-  submission.name = name;
-  submission.device = HVD_CPU;
-  submission.flags = HVD_KEEPS_TENSORS;  // a failure ends the process
-  submission.tensor_count = 1;
-  submission.tensors = &tensor;
-  hvd_handle handle = 0;
-  check(hvd_submit(&submission, &handle, error, sizeof(error)));
-  return handle;
-}
-
-void finish(hvd_handle handle) {
-  check(hvd_wait(handle, -1, error, sizeof(error)));
-  check(hvd_release(handle, error, sizeof(error)));
-}
+using bench::check;
+using bench::error;
+using bench::finish;
+using bench::submit;
 
 void allreduce(float* data, size_t count) { finish(submit("bench", data, count)); }
 

@@ -7,15 +7,9 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "calls.h"
+
 namespace {
-
-char error[1024];
-
-void check(int status) {
-  if (status == HVD_OK) return;
-  std::fprintf(stderr, "%s\n", error);
-  std::exit(1);
-}
 
 void sleep_for(double seconds) {
   const auto whole = static_cast<time_t>(seconds);
@@ -25,24 +19,7 @@ void sleep_for(double seconds) {
 
 void allreduce(const char* name) {
   float data[64] = {};
-  const int64_t shape = 64;
-  hvd_tensor tensor{};
-  tensor.dtype = HVD_FLOAT32;
-  tensor.ndim = 1;
-  tensor.shape = &shape;
-  tensor.input = tensor.output = data;
-  hvd_submission submission{};
-  submission.struct_size = sizeof(submission);
-  submission.op = HVD_ALLREDUCE;
-  submission.reduce_op = HVD_SUM;
-  submission.name = name;
-  submission.device = HVD_CPU;
-  submission.tensor_count = 1;
-  submission.tensors = &tensor;
-  hvd_handle handle = 0;
-  check(hvd_submit(&submission, &handle, error, sizeof error));
-  check(hvd_wait(handle, -1, error, sizeof error));
-  check(hvd_release(handle, error, sizeof error));
+  bench::finish(bench::submit(name, data, 64));
 }
 
 }  // namespace
@@ -54,12 +31,12 @@ int main(int count, char** words) {
   }
   const int steps = std::atoi(words[1]);
   const double seconds = std::atof(words[2]);
-  check(hvd_init(nullptr, error, sizeof error));
+  bench::check(hvd_init(nullptr, bench::error, sizeof bench::error));
   const double mine = seconds * (hvd_rank() == std::atoi(words[3]) ? 1 + std::atof(words[4]) : 1);
   for (int step = 0; step < steps; ++step) {
     sleep_for(mine);
     allreduce("layer1.bias");
     allreduce("layer4.weight");
   }
-  check(hvd_shutdown(error, sizeof error));
+  bench::check(hvd_shutdown(bench::error, sizeof bench::error));
 }
