@@ -32,7 +32,10 @@ done
 mkdir "$scratch/debs" "$scratch/examples"
 cp "${packages[@]}" "$scratch/debs"
 cp -a examples "$scratch"
+cp packaging/oci/pip.conf "$scratch"
 find "$scratch/examples" -name __pycache__ -prune -exec rm -rf {} +
+# mmdebstrap leaves dates before that of the commit, such as those of an old clone.
+find "$scratch/examples" "$scratch/pip.conf" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 # The packages of Debian that these need, and the first one where they name alternatives.
 needed=$(for deb in "${packages[@]}"; do dpkg-deb -f "$deb" Pre-Depends Depends; done |
   sed 's/^[A-Z][A-Za-z-]*://' | tr , '\n' | sed 's/^ *//; s/[ (|:].*//' | grep -Ev '^(libhorovod1)?$' | sort -u)
@@ -45,7 +48,7 @@ mmdebstrap --quiet --variant=minbase --mode=root --format=tar --include="$includ
   --customize-hook='chroot "$1" sh -c "dpkg -i /var/cache/debs/*.deb"' \
   --customize-hook='rm -rf "$1"/var/cache/debs "$1"/etc/ssh/ssh_host_* "$1"/var/lib/apt/lists/*' \
   --customize-hook="copy-in '$scratch/examples' /" \
-  --customize-hook="copy-in packaging/oci/pip.conf /etc" \
+  --customize-hook="copy-in '$scratch/pip.conf' /etc" \
   bookworm "$scratch/root.tar" "$@"
 
 python=$(tar -xOf "$scratch/root.tar" ./var/lib/dpkg/status | sed -n '/^Package: python3$/,/^$/s/^Version: \([0-9]*\.[0-9]*\).*/\1/p')
