@@ -210,6 +210,16 @@ def test_an_nvidia_smi_that_hangs_is_one_sentence():
     job.signal(signal.SIGINT)
     job.wait()
     job.leaves_nothing()
+    # It is no process of a rank: a job ends with its ranks.
+    waits = "echo ready; while [ ! -e stop ]; do sleep 0.05; done"
+    job = Job("-np", 1, "sh", "-c", waits, environment=environment, cwd=folder)
+    job.wait_for("ready", 1, 60)
+    metrics_of(job, "summary")
+    wait_until(lambda: len((folder / "asked").read_text().split()) == 2, 20, job.describe)
+    (folder / "stop").touch()
+    job.ends_with(0)
+    expect(job.err == "", job.describe())
+    job.leaves_nothing()
 
 
 LOOPS = """
