@@ -31,9 +31,9 @@ struct JobEnd {
 void prepare_process(const Options& options);
 // `history`: of an elastic job; its pool names all hosts that the job may use. Null: the job has a constant
 // size.
-// `generation`: the number of earlier launches of this job. `environment`: what these have resolved. `join_queue`: the queue in which the hosts
-// have joined; null: the launcher connects to the hosts. `has_spare`: whether a spare host can take the place of this
-// one; empty: none can.
+// `generation`: the number of earlier launches of this job. `environment`: what these have resolved.
+// `join_queue`: the queue in which the hosts have joined; null: the launcher connects to the hosts. `has_spare`:
+// whether a spare host can take the place of this one; empty: none can.
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
                ResolvedEnvironment& environment, JoinQueue* join_queue, const LaunchEvents& events,
                JobHistory* history, std::function<bool(int host)> has_spare = {});

@@ -1,6 +1,7 @@
 // The code that --stage copies to each host: a file, or a directory with its contents except directories
-// named .git, __pycache__, node_modules or .tox and environments of Python. StagedCode lists and hashes it once. StagedParts reads the bytes from
-// disk anew for each host, at the speed of that host. HostJobs owns the list; Preflight reads the parts.
+// named .git, __pycache__, node_modules or .tox and environments of Python. StagedCode lists and hashes it
+// once. StagedParts reads the bytes from disk anew for each host, at the speed of that host. HostJobs owns
+// the list; Preflight reads the parts.
 #pragma once
 
 #include <cstdint>
