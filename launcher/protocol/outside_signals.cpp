@@ -7,7 +7,9 @@ void OutsideSignals::add(int number, Target target, Clock::time_point now) {
   bool& is_hit = arrival.by_target[static_cast<size_t>(target)];
   // A target that gets a signal again after it was taken got a new one.
   const bool is_new = arrival.due == Clock::time_point() || (arrival.is_taken && is_hit);
-  if (is_new) arrival = {.due = now + kSameSignalFor};
+  if (is_new) {
+    arrival = {.due = now + (target == Target::kLauncher ? kSameSignalFor : kLoneSignalFor)};
+  }
   is_hit = true;
 }
 

@@ -13,6 +13,8 @@ namespace hvd::launcher {
 
 // The processes of a host, and the launcher with them, do not get such a signal at one moment.
 constexpr std::chrono::milliseconds kSameSignalFor{250};
+// Guardian or agent of a busy host may be this much later than the other one.
+constexpr std::chrono::milliseconds kLoneSignalFor{1000};
 
 struct OutsideSignal {
   int number = 0;
