@@ -131,6 +131,7 @@ std::string job_as_json(const HostTable& hosts, const JobStates& job, const JobF
   text["seconds"] = tenths(figures.seconds);
   text["size"] = std::ranges::count_if(
       hosts.ranks(), [&job](const RankRun& rank) { return job.rank_of(rank.number()) >= 0; });
+  if (figures.read_at >= 0) text["read_at"] = std::round(figures.read_at * 1000) / 1000;
   if (figures.step_age >= 0) text["step_age"] = tenths(figures.step_age);
   if (figures.slowest) {
     text["slowest"] = {{"rank", figures.slowest->rank},

@@ -33,6 +33,7 @@ struct JobFigures {
   std::vector<std::string> command{};  // of the ranks
   std::string name{};                  // --name, or empty
   double seconds = 0;                  // since the job began
+  double read_at = -1;   // seconds of the job at which the figures of ranks were read; -1: never
   double step_age = -1;  // seconds since the last training step of any rank; -1: unknown
   std::optional<SlowestRank> slowest{};
   // The figures of a rank of the table; null where its agent has not answered.

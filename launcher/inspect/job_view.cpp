@@ -57,6 +57,7 @@ JobView read_whole_job(const Json& json) {
   job.seconds = json.value("seconds", 0.0);
   for (const Json& host : json.at("hosts")) job.hosts.push_back(read_host(host));
   job.size = json.value("size", int64_t{0});
+  job.read_at = json.value("read_at", -1.0);
   job.step_age = json.value("step_age", -1.0);
   if (const auto slowest = json.find("slowest"); slowest != json.end()) {
     job.slowest = slowest->at("rank").get<int>();

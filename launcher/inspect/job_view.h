@@ -51,6 +51,7 @@ struct JobView {
   std::vector<std::string> command{};
   double seconds = 0;
   int64_t size = 0;  // ranks
+  double read_at = -1;
   double step_age = -1;
   int slowest = -1;  // the rank that others wait for most, or -1
   double late_seconds = 0;

@@ -29,7 +29,7 @@ net::Task<std::string> StatusLine::line() {
   std::string start = start_(columns);
   if (!start.empty()) co_return start;
   State state = co_await look_();
-  rates_.add(Clock::now(), state.counts);
+  rates_.add(state.read_at, state.counts);
   state.job.steps_per_second = rates_.steps_per_second();
   state.job.bytes_per_second = rates_.bytes_per_second();
   co_return job_line(state.job, StatusArea::room(columns), is_utf8_locale());

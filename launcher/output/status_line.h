@@ -20,6 +20,7 @@ class StatusLine {
   struct State {
     JobProgress job{};  // without rates
     ProgressRates::Counts counts{};
+    Clock::time_point read_at{};  // the counts
   };
   // Describes the start of the ranks; empty: the job has begun.
   using Start = std::function<std::string(size_t columns)>;

@@ -12,17 +12,20 @@ constexpr std::chrono::seconds kMoment{3};
 
 }  // namespace
 
-void ProgressRates::add(Clock::time_point now, const Counts& counts) {
+void ProgressRates::add(Clock::time_point time, const Counts& counts) {
+  if (!looks_.empty() && time == looks_.back().time) return;
+  // The job has begun again.
+  if (!looks_.empty() && time < looks_.back().time) looks_.clear();
   const Counts last = looks_.empty() ? counts : looks_.back().counts;
   if (counts.ranks < last.ranks) {
-    if (!missing_since_) missing_since_ = now;
-    if (now - *missing_since_ < kMoment) return;
+    if (!missing_since_) missing_since_ = time;
+    if (time - *missing_since_ < kMoment) return;
   }
   missing_since_.reset();
   if (counts.steps < last.steps || counts.bytes < last.bytes || counts.ranks != last.ranks)
     looks_.clear();
-  looks_.push_back({now, counts});
-  while (looks_.size() > 2 && now - looks_[1].time >= kWindow) looks_.pop_front();
+  looks_.push_back({time, counts});
+  while (looks_.size() > 2 && time - looks_[1].time >= kWindow) looks_.pop_front();
 }
 
 std::optional<double> ProgressRates::rate(uint64_t Counts::*count) const {

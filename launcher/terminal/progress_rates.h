@@ -19,7 +19,8 @@ class ProgressRates {
   };
   // Rates begin anew with counts that fall, since the ranks did, and with another number of ranks: of fewer when they are
   // missing for longer than a moment.
-  void add(Clock::time_point now, const Counts& counts);
+  // `time`: when they were read. Counts of the same time are the same ones.
+  void add(Clock::time_point time, const Counts& counts);
 
   // Over the last seconds, or nothing where that is not known, as before the first step.
   std::optional<double> steps_per_second() const;

@@ -1,6 +1,7 @@
 #include "launcher/top/rank_rates.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace hvd::launcher {
@@ -12,7 +13,7 @@ double share(double before, double now, double seconds) {
 
 }  // namespace
 
-void JobRates::add(const JobView& job, Clock::time_point now) {
+void JobRates::add(const JobView& job) {
   const auto before = std::exchange(last_, {});
   const auto rates = std::exchange(rates_, {});
   ProgressRates::Counts counts;
@@ -34,7 +35,9 @@ void JobRates::add(const JobView& job, Clock::time_point now) {
         rates_.insert(*known);
     }
   }
-  job_.add(now, counts);
+  // The launcher may have read them a moment before it answered.
+  const std::chrono::duration<double> read_at(job.read_at);
+  job_.add(Clock::time_point(std::chrono::duration_cast<Clock::duration>(read_at)), counts);
 }
 
 RankRates JobRates::of(const RankView& rank) const {

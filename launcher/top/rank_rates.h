@@ -18,7 +18,7 @@ struct RankRates {
 
 class JobRates {
  public:
-  void add(const JobView& job, Clock::time_point now);
+  void add(const JobView& job);
   RankRates of(const RankView& rank) const;
   const ProgressRates& job() const { return job_; }
 

@@ -173,7 +173,7 @@ int print_answers(Questions& questions, const TopWords& words) {
     }
     const auto job = read_job(*text);
     if (!job.ok()) return refuse(job.status());
-    rates.add(*job, Clock::now());
+    rates.add(*job);
     if (is_first) continue;
     TopChoice choice;
     const TopLook look{.size = {.columns = ::isatty(STDOUT_FILENO) == 1 ? text_width(STDOUT_FILENO)
@@ -255,7 +255,7 @@ class Top {
       return;
     }
     job_ = *std::move(job);
-    rates_.add(*job_, Clock::now());
+    rates_.add(*job_);
   }
 
   // By SIGTSTP, which the system ignores where no shell could continue the command, as under `ssh -t`.

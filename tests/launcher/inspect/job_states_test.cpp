@@ -20,6 +20,7 @@ JobFigures figures_of(std::vector<RankMetrics> ranks) {
   return {.pid = 7,
           .command = {"python3", "train.py"},
           .seconds = 1.5,
+          .read_at = 1.2341,
           .rank = [ranks = std::move(ranks)](int number) -> const RankMetrics* {
             const auto index = static_cast<size_t>(number);
             return index < ranks.size() ? &ranks[index] : nullptr;
@@ -58,7 +59,7 @@ TEST_CASE("the states of hosts and ranks are printed by their names") {
   CHECK(line.ends_with("}\n"));
   CHECK(line.find('\n') == line.size() - 1);
   CHECK(line.starts_with(
-      R"({"pid":7,"command":["python3","train.py"],"seconds":1.5,"size":3,"hosts":[{"host":"a")"));
+      R"({"pid":7,"command":["python3","train.py"],"seconds":1.5,"size":3,"read_at":1.234,"hosts":[{"host":"a")"));
 }
 
 TEST_CASE("figures of ranks stand beside their states, and name the ranks that others wait for") {
@@ -85,6 +86,7 @@ TEST_CASE("figures of ranks stand beside their states, and name the ranks that o
   const auto job = read_job(job_as_json(hosts, constant, figures));
   REQUIRE(job.ok());
   const std::vector<RankView>& ranks = job->hosts.at(0).ranks;
+  CHECK(job->read_at == 1.234);
   CHECK(ranks.at(0).pid == 12);
   CHECK(ranks.at(0).seconds == 2);
   CHECK(ranks.at(0).memory == 4096);

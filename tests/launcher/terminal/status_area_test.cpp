@@ -133,6 +133,8 @@ TEST_CASE("rates are those of the last seconds, and begin anew with the counts")
   rates.add(now + seconds(2), {10, 4000, 4});
   CHECK(rates.steps_per_second() == 5);
   CHECK(rates.bytes_per_second() == 2000);
+  rates.add(now + seconds(2), {10, 4000, 4});
+  CHECK(rates.steps_per_second() == 5);
   for (int i = 4; i < 40; i += 2) rates.add(now + seconds(i), {10, 4000, 4});
   CHECK(rates.steps_per_second() == 0);
   rates.add(now + seconds(40), {3, 0, 4});
