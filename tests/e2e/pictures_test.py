@@ -105,7 +105,8 @@ def pictures():
             other.type(f"clear; horovodrun {name}\n")
             other.sees(r"^ +3 +b +\d+ .*" + (r"\n\$" if name == "ps" else ""), 30)
             if name == "top":
-                other.sees(r"^4/4 ranks · .* slowest rank 3", 30)
+                other.sees(r"^4/4 ranks · [1-9].* MB/s · slowest rank 3", 30)
+                other.sees(r"^ +3 +b +\d+ .* \d+% +\d+% +\d+% ", 30)
             found[name] = svg(other, title)
             other.close()
         job.type("\x03")
