@@ -184,6 +184,8 @@ environments() {
   environment kubernetes kubernetes-validate==1.37.0 kubeflow-trainer-api==2.3.0
   # The newest, which users get, make the site of the pages.
   environment sphinx sphinx myst-parser furo && addition sphinx copybutton sphinx-copybutton
+  # Users install the wheels by these, and --stage-env asks uv.
+  environment installers --upgrade pip uv pipx
   # pip builds the wheel with this.
   environment wheel scikit-build-core
   if [[ $tier == release ]]; then
@@ -196,8 +198,6 @@ environments() {
     environment easybuild easybuild==5.4.1 pycodestyle
     # Those of docs/tracking.md.
     environment trackers wandb==0.31.0 mlflow-skinny==3.17.2 tensorboard==2.21.0 numpy
-    # Users install the wheels by these.
-    environment installers --upgrade pip uv pipx
     # packaging/wheel.sh needs these.
     environment release build scikit-build-core wheel auditwheel abi3audit check-wheel-contents twine
     horovod_environment
