@@ -1,21 +1,22 @@
-"""The lines about torch.distributed: its all_reduce on this backend against gloo, and against hvd.allreduce_; and DDP
-against hvd.DistributedOptimizer.
+"""The lines about torch.distributed: its all_reduce on this backend against gloo, and against hvd.allreduce_, messages,
+DDP against hvd.DistributedOptimizer, FSDP2 against gloo, and a group at rest.
 
-In the lines about all_reduce, each rank is bound to a core, as is its counterpart of the other teams, where there are
-as many cores.
+In the lines about all_reduce on one host and about messages, each rank is bound to a core, as is its counterpart of the
+other teams of Python, where there are as many cores.
 """
 
 import statistics
 
 from driver import teams, training_lines
-from driver.lines import KIB, MIB, Line, Result
+from driver.lines import KIB, MIB, Line, Result, limited_links, rest_of
 
 
 def _rows(bench, size, ranks):
     group = bench.need(teams.torch_group, ranks, python=bench.python)
     gloo = bench.need(teams.torch_gloo, ranks, python=bench.python, is_bound=True)
     ours = bench.need(teams.torch_group, ranks, python=bench.python, is_direct=True)
-    rows = bench.rounds_of([group, gloo, ours], "allreduce", size, "ITERATIONS")
+    mpi = bench.team(teams.openmpi, ranks)
+    rows = bench.rounds_of([group, gloo, ours, mpi], "allreduce", size, "ITERATIONS")
     return {name: statistics.median(row[0] for row in each) for name, each in rows.items()}, group.name, ours.name
 
 
@@ -55,6 +56,51 @@ def ddp(model):
     return measure
 
 
+def between_hosts(size, factor):
+    """Two ranks on two hosts, whose links have 1 Gbit/s."""
+
+    def measure(bench):
+        group = bench.need(teams.torch_group, 2, hosts=True, python=bench.python, is_bound=False)
+        gloo = bench.need(teams.torch_gloo, 2, hosts=True, python=bench.python)
+        mpi = bench.team(teams.openmpi, 2, hosts=True)
+        with limited_links("1gbit"):
+            rows = bench.rounds_of([group, gloo, mpi], "allreduce", size, "ITERATIONS")
+        found = {name: statistics.median(row[0] for row in each) for name, each in rows.items()}
+        mine = found.pop(group.name)
+        return Result("µs", mine, found, f"≥ {factor} × gloo", found[gloo.name] >= factor * mine)
+
+    return measure
+
+
+def one_way(size, microseconds=None):
+    """A message of torch.distributed from rank to rank; without a limit beside a copy of as many bytes."""
+
+    def measure(bench):
+        group = bench.need(teams.torch_group, 2, python=bench.python)
+        gloo = bench.need(teams.torch_gloo, 2, python=bench.python, is_bound=True)
+        rows = bench.rounds_of([group, gloo], "message", size, "ITERATIONS")
+        mine, copy = (statistics.median(column) for column in zip(*rows[group.name]))
+        peers = {gloo.name: statistics.median(row[0] for row in rows[gloo.name])}
+        must = f"≤ {microseconds} µs" if microseconds else "measured"
+        passed = not microseconds or mine <= microseconds
+        return Result("µs", mine, peers, must, passed, "" if microseconds else f"{copy / mine:.2f} × a copy")
+
+    return measure
+
+
+def fsdp(bench):
+    group = bench.need(teams.torch_group, 4, python=bench.python, is_bound=False)
+    gloo = bench.need(teams.torch_gloo, 4, python=bench.python)
+    rows = bench.rounds_of([group, gloo], "train", "transformer", "ITERATIONS")
+    found = {name: statistics.median(row[0] for row in each) for name, each in rows.items()}
+    mine = found.pop(group.name)
+    return Result("µs", mine, found, "≥ 1.5 × gloo", found[gloo.name] >= 1.5 * mine)
+
+
+def at_rest(bench):
+    return rest_of(bench, bench.need(teams.torch_group, 2, python=bench.python, is_bound=False))
+
+
 SIZES = {"4KiB": (4 * KIB, 10), "64KiB": (64 * KIB, 10), "1MiB": (MIB, 6), "8MiB": (8 * MIB, 3)}
 LINES = (
     [
@@ -85,5 +131,20 @@ LINES = (
     + [
         Line(f"door-ddp-{model}", f"DDP of {what}, against hvd.DistributedOptimizer - 2", ddp(model))
         for model, what in training_lines.MODELS.items()
+    ]
+    + [
+        Line("door-fsdp2", "a step of FSDP2, a transformer of 3.2 million parameters, 4 ranks", fsdp),
+        Line("door-send-4B", "4 B from rank to rank, one way, by send and recv", one_way(4, 8)),
+        Line("door-send-1MiB", "1 MiB from rank to rank, one way, by send and recv", one_way(MIB)),
+        Line("door-idle", "a group at rest, 2 ranks", at_rest),
+    ]
+    + [
+        Line(
+            f"door-hosts-{size}",
+            f"dist.all_reduce of {size} between two hosts, 1 Gbit/s",
+            between_hosts(count, 2 if count == 4 * KIB else 0.98),
+            True,
+        )
+        for size, (count, _) in SIZES.items()
     ]
 )

@@ -231,7 +231,7 @@ def one_way(size, microseconds=None):
 
 
 @contextlib.contextmanager
-def _limited_links(rate):
+def limited_links(rate):
     def on_each(*words):
         for host in teams.HOST_NAMES:
             subprocess.run([teams.HOSTS, "exec", host, "tc", "qdisc", *words], check=True)
@@ -248,7 +248,7 @@ def bfloat16_between_hosts(size):
 
     def measure(bench):
         contenders = bench.builds(4, hosts=True)
-        with _limited_links("1gbit"):
+        with limited_links("1gbit"):
             rows = bench.rounds_of(contenders, "average", "bfloat16", size, "ITERATIONS")
         note = _beside_before(rows)
         divided, _, summed = (statistics.median(column) for column in zip(*rows["ours"]))
@@ -285,17 +285,21 @@ def memory(bench):
 
 def idle(hosts):
     def measure(bench):
-        ours = bench.need(teams.ours, 2, hosts=hosts)
-        bench.only(ours)
-        ours.ask("allreduce", 4, 10)
-        time.sleep(1)
-        before = stillness.activity(ours.pids.values())
-        time.sleep(bench.idle_seconds)
-        after = stillness.activity(ours.pids.values())
-        wakeups, packets = after[0] - before[0], after[1] - before[1]
-        return Result("wake-ups", wakeups, {}, "0, and no packet", wakeups == 0 and packets == 0, f"{packets} packets")
+        return rest_of(bench, bench.need(teams.ours, 2, hosts=hosts))
 
     return measure
+
+
+def rest_of(bench, team):
+    """What the ranks of a team do that have nothing to do."""
+    bench.only(team)
+    team.ask("allreduce", 4, 10)
+    time.sleep(1)
+    before = stillness.activity(team.pids.values())
+    time.sleep(bench.idle_seconds)
+    after = stillness.activity(team.pids.values())
+    wakeups, packets = after[0] - before[0], after[1] - before[1]
+    return Result("wake-ups", wakeups, {}, "0, and no packet", wakeups == 0 and packets == 0, f"{packets} packets")
 
 
 LINES = (

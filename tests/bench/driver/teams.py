@@ -260,9 +260,9 @@ def ccl(ranks):
     return Team("oneCCL", _singly(command, ranks, False), ranks)
 
 
-def torch_group(ranks, python="/usr/bin/python3", is_direct=False, is_bound=True):
+def torch_group(ranks, hosts=False, python="/usr/bin/python3", is_direct=False, is_bound=True):
     """torch.distributed on the backend horovod; `is_direct`: the same by hvd.allreduce_; `is_bound`: to cores."""
-    launcher = [_built(BUILD / "bin" / "horovodrun"), "-np", ranks]
+    launcher = [_built(BUILD / "bin" / "horovodrun"), "-np", ranks, *_spread(hosts, ranks)]
     worker = [python, PYTHON_WORKER, "{socket}", "horovod" if is_direct else "group"]
     return Team(
         "hvd.allreduce_" if is_direct else "dist, horovod",

@@ -35,6 +35,20 @@ def per_thousand_us(count, step):
     return (time.perf_counter() - start) / count * 1e9
 
 
+def way_us(iterations, rank, distributed, out, into):
+    """One way of a message between two ranks: half of a ping-pong."""
+
+    def step():
+        if rank == 0:
+            distributed.send(out, 1)
+            distributed.recv(into, 1)
+        else:
+            distributed.recv(into, 0)
+            distributed.send(out, 0)
+
+    return median_us(iterations, step) / 2
+
+
 def memory():
     """Resident and proportional memory of this process in MiB."""
     with open("/proc/self/smaps_rollup", encoding="ascii") as file:
@@ -103,6 +117,28 @@ class Plain:
         return Trainer(model, wrap_model=self.wrap_model, after=self.barrier)
 
 
+class Distributed(Plain):
+    """torch.distributed, on the group that a subclass makes."""
+
+    def trainer(self, model):
+        from models import ShardedTransformer, Trainer
+
+        if model == "transformer":
+            return ShardedTransformer()
+        return Trainer(model, wrap_model=self.torch.nn.parallel.DistributedDataParallel)
+
+    def allreduce(self, size, iterations, *_):
+        tensor = self.torch.zeros(int(size) // 4)
+        return [median_us(int(iterations), lambda: self.torch.distributed.all_reduce(tensor))]
+
+    def message(self, size, iterations):
+        """One way between two ranks, and a copy of as many bytes."""
+        out, into = (self.torch.ones(int(size), dtype=self.torch.uint8) for _ in range(2))
+        both = way_us(int(iterations), self.rank, self.torch.distributed, out, into)
+        copy = median_us(int(iterations), lambda: into.copy_(out)) if self.rank == 0 else 0.0
+        return [both, copy]
+
+
 class Horovod(Plain):
     def __init__(self):
         super().__init__()
@@ -167,26 +203,17 @@ class Bound(Horovod):
         return trainer
 
 
-class Group(Horovod):
+class Group(Distributed):
     """torch.distributed on the backend horovod."""
 
     def __init__(self):
-        super().__init__()
+        super().__init__(os.environ["HOROVOD_RANK"])
         import horovod.torch.distributed  # noqa: F401, registers the backend
 
         self.torch.distributed.init_process_group("horovod")
 
-    def trainer(self, model):
-        from models import Trainer
 
-        return Trainer(model, wrap_model=self.torch.nn.parallel.DistributedDataParallel)
-
-    def allreduce(self, size, iterations, *_):
-        tensor = self.torch.zeros(int(size) // 4)
-        return [median_us(int(iterations), lambda: self.torch.distributed.all_reduce(tensor))]
-
-
-class Gloo(Plain):
+class Gloo(Distributed):
     def __init__(self, rank, size, folder, interface):
         super().__init__(rank)
         import torch.distributed  # noqa: F401, as an attribute of self.torch
@@ -195,15 +222,6 @@ class Gloo(Plain):
         self.torch.distributed.init_process_group(
             "gloo", init_method=f"file://{folder}/torch", rank=int(rank), world_size=int(size)
         )
-
-    def trainer(self, model):
-        from models import Trainer
-
-        return Trainer(model, wrap_model=self.torch.nn.parallel.DistributedDataParallel)
-
-    def allreduce(self, size, iterations, *_):
-        tensor = self.torch.zeros(int(size) // 4)
-        return [median_us(int(iterations), lambda: self.torch.distributed.all_reduce(tensor))]
 
     def allreduces(self, size, count):
         tensor = self.torch.zeros(int(size) // 4)
