@@ -161,6 +161,7 @@ environments() {
     addition torch-2.13 accelerate accelerate==1.15.0
     addition torch-2.13 lightning-fabric lightning-fabric==2.6.6
     addition torch-2.13 torchmetrics torchmetrics==1.9.0
+    addition torch-2.13 transformers transformers==5.24.0
   fi
   # The newest TensorFlow, with Keras 3, and the last one with Keras 2.
   environment tensorflow-2.21 tensorflow-cpu==2.21.0 tensorboard

@@ -6,6 +6,7 @@ horovodrun -np 2 [--torch-backend horovod] python3 process_group_programs.py NAM
 import json
 import os
 import sys
+import tempfile
 
 import torch
 import torch.distributed as dist
@@ -159,10 +160,47 @@ def checkpoint(is_first):
     return whole(net)
 
 
+class Classifier(torch.nn.Module):
+    """As transformers' models: it takes labels and returns its loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = perceptron(2)
+
+    def forward(self, inputs, labels=None):
+        logits = self.net(inputs)
+        return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+def trainer():
+    from transformers import Trainer, TrainingArguments
+
+    samples = [{"inputs": inputs, "labels": labels} for inputs, labels in data()]
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            output_dir=folder,
+            use_cpu=True,
+            ddp_backend="gloo",
+            per_device_train_batch_size=8,
+            gradient_accumulation_steps=2,
+            num_train_epochs=2,
+            logging_steps=1,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+        )
+        net = Classifier()
+        training = Trainer(model=net, args=arguments, train_dataset=samples, eval_dataset=samples)
+        training.train()
+        seen = [entry["loss"] for entry in training.state.log_history if "loss" in entry]
+        return [*seen, training.evaluate()["eval_loss"], *numbers(net)]
+
+
 PROGRAMS = {
     "accelerate": accelerate,
     "lightning_fabric": fabric,
     "torchmetrics": torchmetrics,
+    "trainer": trainer,
     "zero1": lambda: deepspeed(1),
     "zero2": lambda: deepspeed(2),
     "save": lambda: checkpoint(True),

@@ -78,6 +78,10 @@ class ProgramsTest(unittest.TestCase):
     def test_torchmetrics(self):
         self.agrees("torchmetrics")
 
+    @of("transformers")
+    def test_the_trainer_of_transformers(self):
+        self.agrees("trainer")
+
     @of("deepspeed")
     def test_deepspeed_zero_1(self):
         self.agrees("zero1")
