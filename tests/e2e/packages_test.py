@@ -735,7 +735,7 @@ def test_two_images_have_the_same_packages_and_files():
 
 
 def contents_of(image):
-    """What each file of an image is: its kind, mode, owner, date, and target or hash."""
+    """The kind, mode, owner, date, and target or hash of each file of an image."""
     found = {}
     with tarfile.open(image) as archive:
         layer = max(archive.getmembers(), key=lambda each: each.size)

@@ -291,7 +291,7 @@ def idle(hosts):
 
 
 def rest_of(bench, team):
-    """What the ranks of a team do that have nothing to do."""
+    """Measures a team whose ranks have nothing to do."""
     bench.only(team)
     team.ask("allreduce", 4, 10)
     time.sleep(1)
