@@ -23,7 +23,7 @@ struct ProcessUsage {
   uint64_t resident_bytes = 0;
   uint64_t threads = 0;
   uint64_t processes = 0;
-  uint64_t gpu_bytes = 0;  // memory on GPUs, as nvidia-smi shows it
+  uint64_t gpu_bytes = 0;  // memory on GPUs, as nvidia-smi or rocm-smi shows it
   static auto fields(auto& m) {
     return std::tie(m.cpu_microseconds, m.run_delay_microseconds, m.minor_faults, m.major_faults,
                     m.read_bytes, m.written_bytes, m.resident_bytes, m.threads, m.processes,

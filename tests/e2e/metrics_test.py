@@ -165,12 +165,33 @@ def test_prometheus_finds_a_port_that_stays_over_restarts():
     one_sentence(refused, "other machines can reach --metrics-port 0.0.0.0:0: .* --metrics-insecure")
 
 
-def gpu_tool(script):
-    """A folder with a program in nvidia-smi's place, and the environment of a job that finds it."""
+def gpu_tool(script, name="nvidia-smi"):
+    """A folder with a program in the place of nvidia-smi or rocm-smi, and the environment of a job that finds it."""
+    if name != "nvidia-smi" and shutil.which("nvidia-smi"):
+        raise Skip(f"this machine has nvidia-smi, which is asked before {name}")
     folder = scratch()
-    (folder / "nvidia-smi").write_text(script)
-    (folder / "nvidia-smi").chmod(0o755)
+    (folder / name).write_text(script)
+    (folder / name).chmod(0o755)
     return folder, clean_environment(PATH=f"{folder}:{os.environ['PATH']}")
+
+
+@contextlib.contextmanager
+def ranks_on_gpus(folder, environment, processes):
+    """A job of two ranks, with a file `processes` of the folder that has the process id of rank 1 for PID."""
+    (folder / "processes").touch()
+    job = Job("-np", 2, "sh", "-c", "echo pid $$; sleep 600; true", environment=environment)
+    job.wait_for("pid ", 2, 60)
+    pids = dict(re.findall(r"\[([01])\]<stdout>:pid ([0-9]+)", job.out))
+    (folder / "processes").write_text(processes.replace("{PID}", pids["1"]))
+    yield job
+    job.signal(signal.SIGINT)
+    job.wait()
+
+
+def expect_gpu_bytes(job, count):
+    found = metrics_of(job, "rank")
+    expect(found['horovod_rank_gpu_bytes{host="localhost",rank="1"}'] == count, found)
+    expect(found["horovod_job_gpu_bytes"] == count, found)
 
 
 def test_the_memory_of_ranks_on_gpus():
@@ -183,34 +204,80 @@ case $1 in
 esac
 """
     )
-    (folder / "processes").touch()
-    job = Job("-np", 2, "sh", "-c", "echo pid $$; sleep 600; true", environment=environment)
-    job.wait_for("pid ", 2, 60)
-    pids = dict(re.findall(r"\[([01])\]<stdout>:pid ([0-9]+)", job.out))
-    (folder / "processes").write_text(f"GPU-a, {pids['1']}, 1024\nGPU-b, {pids['1']}, 1\nGPU-a, 1, 77\nfoo, bar, baz\n")
-    found = metrics_of(job, "rank")
-    expect(found['horovod_rank_gpu_bytes{host="localhost",rank="1"}'] == 1025 << 20, found)
-    expect(found["horovod_job_gpu_bytes"] == 1025 << 20, found)
-    job.signal(signal.SIGINT)
-    job.wait()
+    (folder / "rocm-smi").write_text("#!/bin/sh\necho >${0%/*}/rocm\n")
+    (folder / "rocm-smi").chmod(0o755)
+    processes = "GPU-a, {PID}, 1024\nGPU-b, {PID}, 1\nGPU-a, 1, 77\nfoo, bar, baz\n"
+    with ranks_on_gpus(folder, environment, processes) as job:
+        expect_gpu_bytes(job, 1025 << 20)
+    expect(not (folder / "rocm").exists(), "rocm-smi is asked beside nvidia-smi")
 
 
-def test_an_nvidia_smi_that_hangs_is_one_sentence():
-    folder, environment = gpu_tool("#!/bin/sh\necho $$ >>${0%/*}/asked\nexec sleep 600\n")
-    job = Job("-np", 1, "sh", "-c", "echo ready; exec sleep 600", environment=environment)
-    job.wait_for("ready", 1, 60)
-    for _ in range(2):
-        expect(metrics_of(job, "summary")["horovod_job_gpu_bytes"] == 0, "no GPU is known")  # in time
+OF_ROCM_SMI = """
+
+======================= ROCm System Management Interface =======================
+============================== % time GPU is busy ==============================
+GPU[0]\t\t: GPU use (%): 3
+GPU[0]\t\t: GFX Activity: N/A
+GPU[1]\t\t: GPU use (%): 75
+GPU[1]\t\t: GFX Activity: N/A
+GPU[2]\t\t: GPU use (%): 98
+GPU[2]\t\t: GFX Activity: N/A
+================================================================================
+================================ KFD Processes =================================
+KFD process information:
+PID\tPROCESS NAME\tGPU(s)\tVRAM USED \tSDMA USED\tCU OCCUPANCY\t
+1  \tsystemd     \t1     \t77        \t0        \t0           \t
+{PID}\tsh          \t2     \t3221225472\t0        \t12          \t
+================================================================================
+============================= GPUs Indexed by PID ==============================
+PID 1 is using 1 DRM device(s):
+2\x20
+PID {PID} is using 2 DRM device(s):
+0 1\x20
+================================================================================
+============================= End of ROCm SMI Log ==============================
+"""
+
+
+def test_the_memory_of_ranks_on_amd_gpus():
+    """As above, with the output of rocm-smi, whose exit code is that of GPUs without a counter of their activity."""
+    folder, environment = gpu_tool(
+        """#!/bin/sh
+[ "$*" = "--showuse --showpids --showpidgpus" ] && cat "${0%/*}/processes"
+exit 2
+""",
+        "rocm-smi",
+    )
+    with ranks_on_gpus(folder, environment, OF_ROCM_SMI) as job:
+        expect_gpu_bytes(job, 3 << 30)
+        seen = ask("ps", "--json", job.process.pid)
+        ranks = json.loads(seen.stdout)["hosts"][0]["ranks"]
+        expect([rank.get("gpu_share") for rank in ranks] == [None, 0.75], seen)
+
+
+def test_a_program_for_gpus_that_hangs_is_one_sentence():
+    names = ["nvidia-smi"] if shutil.which("nvidia-smi") else ["nvidia-smi", "rocm-smi"]
+    hangs = "#!/bin/sh\necho $$ >>${0%/*}/asked\nexec sleep 600\n"
+    folders, environments = zip(*(gpu_tool(hangs, name) for name in names))
+    jobs = [
+        Job("-np", 1, "sh", "-c", "echo ready; exec sleep 600", environment=environment) for environment in environments
+    ]
+    for job in jobs:
+        job.wait_for("ready", 1, 60)
+        for _ in range(2):
+            expect(metrics_of(job, "summary")["horovod_job_gpu_bytes"] == 0, "no GPU is known")  # in time
     time.sleep(3.5)
-    for _ in range(2):
-        metrics_of(job, "summary")
-    expect(job.err.count("nvidia-smi has not answered for 3 s") == 1, job.describe())
-    asked = (folder / "asked").read_text().split()
-    expect(len(asked) == 1 and not os.path.exists(f"/proc/{asked[0]}"), asked)
-    job.signal(signal.SIGINT)
-    job.wait()
-    job.leaves_nothing()
+    for job, name, folder in zip(jobs, names, folders):
+        for _ in range(2):
+            metrics_of(job, "summary")
+        expect(job.err.count(f"{name} has not answered for 3 s") == 1, job.describe())
+        asked = (folder / "asked").read_text().split()
+        expect(len(asked) == 1 and not os.path.exists(f"/proc/{asked[0]}"), asked)
+        job.signal(signal.SIGINT)
+        job.wait()
+        job.leaves_nothing()
     # It is no process of a rank: a job ends with its ranks.
+    folder, environment = folders[0], environments[0]
     waits = "echo ready; while [ ! -e stop ]; do sleep 0.05; done"
     job = Job("-np", 1, "sh", "-c", waits, environment=environment, cwd=folder)
     job.wait_for("ready", 1, 60)

@@ -1,11 +1,24 @@
 #include "launcher/agent/ranks/gpu_meter.h"
 
+#include <sys/wait.h>
+
+#include <array>
+#include <optional>
 #include <utility>
 
 #include "base/text.h"
+#include "launcher/agent/ranks/gpu_use.h"
+#include "launcher/agent/ranks/rocm_use.h"
 #include "launcher/program/program.h"
 
 namespace hvd::launcher {
+
+struct GpuProgram {
+  const char* name;
+  std::string (*command)(const std::string& path);
+  std::optional<GpuUse> (*read)(const HelperCommandOutcome& outcome);  // nothing: it has failed
+};
+
 namespace {
 
 constexpr double kSecondsToAnswer = 3;
@@ -13,20 +26,41 @@ constexpr double kSecondsBetween = 5;
 constexpr double kSecondsAfterFailure = 60;
 constexpr double kSecondsToUse = 30;
 constexpr double kSecondsToStop = 1;
-constexpr char kProgram[] = "nvidia-smi";
+
+std::optional<GpuUse> read_nvidia(const HelperCommandOutcome& outcome) {
+  if (outcome.status != 0) return std::nullopt;
+  return parse_gpu_use(outcome.output);
+}
+
+// rocm-smi exits with 0 where it finds no driver, and with another code where a GPU does not know one of the values.
+std::optional<GpuUse> read_rocm(const HelperCommandOutcome& outcome) {
+  if (!WIFEXITED(outcome.status)) return std::nullopt;
+  return parse_rocm_use(outcome.output);
+}
+
+// The first of these that the host has is asked.
+constexpr std::array kPrograms = {GpuProgram{"nvidia-smi", gpu_use_command, read_nvidia},
+                                  GpuProgram{"rocm-smi", rocm_use_command, read_rocm}};
 
 }  // namespace
 
 void GpuMeter::look(const RankCommand& like) {
   if (asked_ || !next_.passed()) return;
   ended_.reset();
-  const auto found = find_program(kProgram, like.working_directory,
-                                  std::string(value_of(like.environment, "PATH")));
-  next_ = Deadline::after_seconds(found.ok() ? kSecondsBetween : kSecondsAfterFailure);
-  if (!found.ok()) return;
+  std::string path;
+  for (const GpuProgram& program : kPrograms) {
+    const auto found = find_program(program.name, like.working_directory,
+                                    std::string(value_of(like.environment, "PATH")));
+    if (!found.ok()) continue;
+    program_ = &program;
+    path = *found;
+    break;
+  }
+  next_ = Deadline::after_seconds(path.empty() ? kSecondsAfterFailure : kSecondsBetween);
+  if (path.empty()) return;
   RankCommand command = like;
   command.path = "/bin/sh";
-  command.arguments = {"sh", "-c", gpu_use_command(*found)};
+  command.arguments = {"sh", "-c", program_->command(path)};
   command.has_input = false;
   auto started = HelperCommand::start(
       loop_, command, [this](const HelperCommandOutcome& outcome) { take(outcome); });
@@ -38,9 +72,10 @@ void GpuMeter::look(const RankCommand& like) {
 void GpuMeter::take(const HelperCommandOutcome& outcome) {
   ended_ = std::move(asked_);
   limit_ = Deadline::never();
-  use_ = outcome.status == 0 ? parse_gpu_use(outcome.output) : GpuUse{};
+  std::optional<GpuUse> read = program_->read(outcome);
+  use_ = read ? *std::move(read) : GpuUse{};
   use_until_ = Deadline::after_seconds(kSecondsToUse);
-  if (outcome.status == 0)
+  if (read)
     why_.clear();
   else if (!next_.is_never())
     next_ = Deadline::after_seconds(kSecondsAfterFailure);
@@ -66,7 +101,7 @@ void GpuMeter::on_reaped(pid_t pid, int status) {
 void GpuMeter::on_deadline() {
   limit_ = Deadline::never();
   use_ = {};
-  why_ = cat(kProgram, " has not answered for ", kSecondsToAnswer,
+  why_ = cat(program_->name, " has not answered for ", kSecondsToAnswer,
              " s; what ranks use of its GPUs is not shown");
   asked_->kill();
 }

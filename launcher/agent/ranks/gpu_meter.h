@@ -1,5 +1,6 @@
-// Asks nvidia-smi what processes use of this host's GPUs: while somebody looks, and every 5 s at most. A program that
-// does not answer is asked again after a minute. MetricsAnswers owns it. Lives on the agent's loop.
+// Asks nvidia-smi, or rocm-smi on a host without it, what processes use of this host's GPUs: while somebody looks, and
+// every 5 s at most. A program that does not answer is asked again after a minute. MetricsAnswers owns it. Lives on the
+// agent's loop.
 #pragma once
 
 #include <functional>
@@ -15,13 +16,15 @@
 
 namespace hvd::launcher {
 
+struct GpuProgram;
+
 class GpuMeter {
  public:
   // `taken`: called when the program has ended and its answer is in use().
   GpuMeter(net::EventLoop& loop, std::function<void()> taken)
       : loop_(loop), taken_(std::move(taken)) {}
 
-  // Asks unless the last answer is recent, or this host has no nvidia-smi. `like`: how ranks are started.
+  // Asks unless the last answer is recent, or this host has neither program. `like`: how ranks are started.
   void look(const RankCommand& like);
   bool is_asking() const { return asked_ != nullptr && !limit_.is_never(); }
   // Readings of the last half minute; else nothing is known.
@@ -43,6 +46,7 @@ class GpuMeter {
   const std::function<void()> taken_;
   std::unique_ptr<HelperCommand> asked_,
       ended_;  // the one that ended may not be destroyed by the call that it makes
+  const GpuProgram* program_ = nullptr;  // the last one that was asked
   Deadline limit_ = Deadline::never();
   Deadline next_ = Deadline::after_seconds(0);  // the next question
   GpuUse use_;

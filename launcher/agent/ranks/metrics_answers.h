@@ -1,5 +1,5 @@
-// Answers the launcher's questions about what ranks have counted and used. An answer waits for nvidia-smi, on a host that
-// has it, for half a second at most. The agent owns it. Lives on the agent's loop.
+// Answers the launcher's questions about what ranks have counted and used. An answer waits for nvidia-smi or rocm-smi, on
+// a host that has one, for half a second at most. The agent owns it. Lives on the agent's loop.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,31 @@
+// The output of nvidia-smi and of rocm-smi, which has names of processes of other users.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/check.h"
+#include "launcher/agent/ranks/rocm_use.h"
+
+namespace {
+
+void check(const hvd::launcher::GpuUse& use) {
+  HVD_CHECK(use.processes.size() <= 4096);
+  std::vector<pid_t> pids;
+  for (const auto& process : use.processes) {
+    HVD_CHECK(process.pid > 0);
+    pids.push_back(process.pid);
+    if (pids.size() == 16) break;  // the sums look at each pair
+  }
+  HVD_CHECK(use.bytes_of(pids) <= uint64_t{1} << 63);
+  HVD_CHECK(use.percent_of(pids) >= -1 && use.percent_of(pids) <= 100);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  check(hvd::launcher::parse_gpu_use(text));
+  if (const auto use = hvd::launcher::parse_rocm_use(text)) check(*use);
+  return 0;
+}
