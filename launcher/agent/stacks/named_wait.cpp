@@ -76,7 +76,8 @@ bool is_backward(const PythonFrame& frame) {
 }
 
 bool has_torch_group(const WaitSigns& signs) {
-  return has_nccl(signs) || has_thread(signs, "pt_gloo");
+  // Before PyTorch 2, the threads of a group have no names.
+  return has_nccl(signs) || has_thread(signs, "pt_gloo") || signs.has_torch_store;
 }
 
 NamedWait wait_of_frames(const WaitSigns& signs) {

@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -22,6 +25,50 @@ namespace fs = std::filesystem;
 
 // Threads of a process beyond these are not looked at.
 constexpr size_t kMaxThreads = 1000;
+// Nor at connections of its host.
+constexpr size_t kMaxConnections = 100'000;
+
+std::string variable_of(pid_t pid, std::string_view name) {
+  const std::string environment = read_proc_file(cat("/proc/", pid, "/environ"));
+  const std::string beginning = cat(name, "=");
+  for (const std::string& variable : split(environment, '\0')) {
+    if (variable.starts_with(beginning)) return variable.substr(beginning.size());
+  }
+  return {};
+}
+
+// The ends of the links of its sockets, "socket:[4711]".
+std::set<std::string> sockets_of(pid_t pid) {
+  std::set<std::string> sockets;
+  std::error_code error;
+  for (fs::directory_iterator at(cat("/proc/", pid, "/fd"), error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code gone;
+    std::string target = fs::read_symlink(at->path(), gone).string();
+    if (target.starts_with("socket:")) sockets.insert(std::move(target));
+  }
+  return sockets;
+}
+
+// Whether a process has a TCP connection that ends at this port, here or elsewhere.
+bool is_connected_at(pid_t pid, uint16_t port) {
+  const std::set<std::string> sockets = sockets_of(pid);
+  std::array<char, 24> end_text{};
+  std::snprintf(end_text.data(), end_text.size(), ":%04X", static_cast<unsigned>(port));
+  const std::string_view end(end_text.data());
+  for (const char* table : {"tcp", "tcp6"}) {
+    std::ifstream rows(cat("/proc/", pid, "/net/", table));
+    size_t count = 0;
+    for (std::string row; std::getline(rows, row) && ++count <= kMaxConnections;) {
+      // Number, own address, other one, state, and the inode of the socket.
+      const std::vector<std::string_view> words = words_of(row);
+      if (words.size() < 10 || words[3] != "01") continue;
+      if (!words[1].ends_with(end) && !words[2].ends_with(end)) continue;
+      if (sockets.contains(cat("socket:[", words[9], "]"))) return true;
+    }
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -59,16 +106,23 @@ WaitSigns wait_signs(pid_t pid) {
   }
   signs.is_in_io = is_io(read_proc_file(cat("/proc/", pid, "/syscall")));
   std::ifstream maps(cat("/proc/", pid, "/maps"));
-  bool has_jax = false;
+  bool has_jax = false, has_torch = false;
   for (std::string line; std::getline(maps, line);) {
     signs.has_mpi |= line.find("/libmpi.so") != std::string::npos ||
                      line.find("/libmpich.so") != std::string::npos;
+    has_torch |= line.find("/libtorch_cpu.so") != std::string::npos;
     has_jax |= line.find("/jaxlib/") != std::string::npos;
   }
   // jax.distributed speaks to its coordinator by gRPC.
   signs.has_jax = has_jax && std::ranges::any_of(signs.threads, [](const std::string& name) {
                     return name.starts_with("grpc_");
                   });
+  // Each rank of a group is connected to its store.
+  if (has_torch) {
+    const auto port = parse_int(variable_of(pid, "MASTER_PORT"));
+    signs.has_torch_store = port && *port > 0 && *port <= UINT16_MAX &&
+                            is_connected_at(pid, static_cast<uint16_t>(*port));
+  }
   return signs;
 }
 

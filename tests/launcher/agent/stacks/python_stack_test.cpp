@@ -89,6 +89,12 @@ TEST_CASE("A wait in a known library is named by what the user has called") {
         "waits in torch.distributed (gloo): the reduction of gradients in backward(), called at "
         "train.py:8");
   CHECK(wait({backward}).empty());  // without a process group it computes
+  WaitSigns unnamed{.stack = {backward, {"<module>", "/home/u/train.py", 8}}};
+  unnamed.threads = {"python3"};
+  unnamed.has_torch_store = true;
+  CHECK(describe_wait(named_wait(unnamed)) ==
+        "waits in torch.distributed: the reduction of gradients in backward(), called at "
+        "train.py:8");
   CHECK(wait({{"synchronize", cat(kTorch, "cuda/__init__.py"), 9}}) ==
         "waits in the GPU: torch.cuda.synchronize, called at train.py:8");
   CHECK(wait({{"_wait", "/v/site-packages/horovod/_ops.py", 9},
