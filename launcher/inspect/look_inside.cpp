@@ -34,6 +34,7 @@ constexpr double kStackSeconds = kAnswerSeconds + 1e-3 * kInspectionTime.count()
 // Until the command has ended: what it says, as it comes.
 int show_records(const RunningLauncher& launcher) {
   std::string bytes;
+  await_answer(launcher);
   for (;;) {
     std::string_view rest = bytes;
     const auto message = take_record(rest);
@@ -60,9 +61,7 @@ struct ExecWords {
 };
 
 // Whether the first word of `exec` is a job, and not the command: a number, or the name of a job that runs.
-bool means_job(const std::string& word, std::span<const std::string> rest) {
-  return parse_int(word) || (!rest.empty() && names_running_job(word));
-}
+bool means_job(const std::string& word) { return parse_int(word) || names_running_job(word); }
 
 Result<ExecWords> read_exec(std::span<const std::string> words) {
   ExecWords read;
@@ -70,7 +69,7 @@ Result<ExecWords> read_exec(std::span<const std::string> words) {
     const std::string word = words[0];
     words = words.subspan(1);
     constexpr std::string_view kRank = "--rank";
-    if (read.job.empty() && means_job(word, words)) {
+    if (read.job.empty() && means_job(word)) {
       read.job = word;
     } else if (word == kRank && !words.empty()) {
       read.order.ranks = words[0];
@@ -232,8 +231,8 @@ int show_stacks(std::span<const std::string> words) {
   if (is_native) words = words.subspan(1);
   if (words.size() > 1 || (words.size() == 1 && !may_be_job(words[0]))) {
     return refuse(
-        invalid_argument("write horovodrun stack [NAME or id of a job]; to run the program stack, "
-                         "put flags before it"));
+        invalid_argument("write horovodrun stack [--native] [NAME or id of a job]; to run the "
+                         "program stack, put flags before it"));
   }
   const auto launchers = choose_launchers(words.empty() ? "" : words[0], "stack");
   if (!launchers.ok()) return refuse(launchers.status());

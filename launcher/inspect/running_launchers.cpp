@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/proc_file.h"
 #include "base/text.h"
 #include "launcher/inspect/inspection.h"
+#include "launcher/output/report.h"
 #include "launcher/state/job_choice.h"
 #include "net/abstract_names.h"
 #include "net/packet_socket.h"
@@ -29,6 +31,12 @@ Status no_answer(const RunningLauncher& launcher, int error_number) {
 
 std::string remedy(const std::string& pid) {
   return cat("it may be stopped, as by Ctrl-Z: fg or kill -CONT ", pid, " continues it");
+}
+
+bool is_stopped(const std::string& pid) {
+  const std::string about = read_proc_file(cat("/proc/", pid, "/stat"));
+  const size_t name_end = about.rfind(") ");
+  return name_end != std::string::npos && (about[name_end + 2] == 'T' || about[name_end + 2] == 't');
 }
 
 }  // namespace
@@ -77,6 +85,19 @@ Status send_question(const RunningLauncher& launcher, const std::string& questio
     sent += static_cast<size_t>(size);
   }
   return {};
+}
+
+void await_answer(const RunningLauncher& launcher) {
+  pollfd entry{.fd = launcher.socket.get(), .events = POLLIN, .revents = 0};
+  for (bool is_told = false;;) {
+    const int limit = is_told ? -1 : Deadline::after_seconds(kAnswerSeconds).poll_timeout();
+    const int ready = ::poll(&entry, 1, limit);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return;
+    if (ready == 0 && is_stopped(launcher.pid)) {
+      is_told = true;
+      print_message(silence_of(launcher.pid).message());
+    }
+  }
 }
 
 Result<bool> read_more(const RunningLauncher& launcher, std::string& text) {

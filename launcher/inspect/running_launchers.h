@@ -30,6 +30,8 @@ Status several_run(const std::string& command, const std::vector<RunningLauncher
 
 // Code::kUnavailable, here and below: the launcher has ended after it had been found.
 Status send_question(const RunningLauncher& launcher, const std::string& question);
+// Waits until the launcher says something, and tells the user once where it is stopped and has said nothing for a while.
+void await_answer(const RunningLauncher& launcher);
 // Appends what the launcher says next. False at the end.
 Result<bool> read_more(const RunningLauncher& launcher, std::string& text);
 // Asks all launchers at once, and returns their whole answers in the same order. Code::kDeadlineExceeded: the launcher
