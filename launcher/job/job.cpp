@@ -63,7 +63,7 @@ constexpr std::chrono::seconds kTimeToLeave{2};
 
 // A sentence on the command of horovodrun that the user means by a program that no host has; or empty.
 std::string meant_command(const std::vector<Status>& errors, const std::string& program) {
-  const std::string missing = cat("program '", program, "' was not found on PATH");
+  const std::string missing = cat("program '", printable(program), "' was not found on PATH");
   const bool is_missing = std::ranges::any_of(errors, [&](const Status& error) {
     return error.message().find(missing) != std::string::npos;
   });
