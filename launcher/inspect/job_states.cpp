@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 double tenths(double seconds) { return std::round(seconds * 10) / 10; }
-double seconds_of(uint64_t microseconds) { return static_cast<double>(microseconds) * 1e-6; }
+double seconds_of(uint64_t microseconds) { return static_cast<double>(microseconds) / 1e6; }
 
 // Adds to the states of ranks what `ps` and `top` show.
 class Figures {
@@ -28,7 +28,7 @@ class Figures {
     const RankMetrics* const metrics = figures_.rank(rank.number());
     if (metrics != nullptr && metrics->pid != 0) {
       entry["pid"] = metrics->pid;
-      entry["seconds"] = static_cast<double>(metrics->age_milliseconds) * 1e-3;
+      entry["seconds"] = static_cast<double>(metrics->age_milliseconds) / 1e3;
       if (metrics->activity == RankActivity::kStopped) entry["stopped"] = true;
       entry["cpu_seconds"] = seconds_of(metrics->usage.cpu_microseconds);
       entry["run_delay_seconds"] = seconds_of(metrics->usage.run_delay_microseconds);

@@ -103,7 +103,11 @@ std::string escape_label(std::string_view text) {
 
 std::string number_text(double value) {
   std::array<char, 32> digits;
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr;
+  // Sums of binary fractions differ from decimal ones behind these digits.
+  constexpr int kDigits = 15;
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
+                                 std::chars_format::general, kDigits)
+                       .ptr;
   return {digits.data(), end};
 }
 
