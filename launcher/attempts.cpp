@@ -141,7 +141,7 @@ class ElasticLaunches : public Launches {
     if (lacks_hosts) put_off(end.failed_hosts);
     const auto next = wait_for_next_hosts(options_, *history_);
     if (!next.ok()) {
-      print_message(next.status().message());
+      print_message(next.status().message(), Tone::kError);
       return {.exit_code = history_->failure_code != 0 ? history_->failure_code : 1};
     }
     if (next->signal != 0) return {.exit_code = kExitSignal + next->signal};

@@ -246,7 +246,8 @@ int run_joined_job(const Options& options, const LaunchEvents& events) {
   const auto signal = wait_for_hosts(loop, join_queue, seconds);
   if (!signal.ok()) return refuse(signal.status());
   if (*signal != 0) {
-    print_message(cat("ended by ", signal_name(*signal), " before anything was started"));
+    print_message(cat("ended by ", signal_name(*signal), " before anything was started"),
+                  Tone::kError);
     return kExitSignal + *signal;
   }
   return run_on_joined_hosts(options, join_queue, events);

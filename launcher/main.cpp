@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   const auto options = parse_options(arguments, &wants_json);
   if (wants_json) log::set_format(log::Format::kJson);
   if (!options.ok()) return refuse(options.status());
+  color_messages(options->settings.output.color);
   if (is_question(*options)) return answer(*options);
   if (is_started_by_mpi(*options)) return run_by_mpi(*options);
   const Launch launch = [&options](const std::function<void()>& on_running) {

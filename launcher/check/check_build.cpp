@@ -157,7 +157,7 @@ CheckAnswer check_build(const Options& options) {
   if (!settings.questions.require.has_value()) return answer;
   const Status required = check_required(settings.questions.require.value_or(""), rows);
   if (required.ok()) return answer;
-  print_message(required.message());
+  print_message(required.message(), Tone::kError);
   answer.exit_code = kExitLauncher;
   return answer;
 }

@@ -104,7 +104,7 @@ int check_all_required(std::string_view names, std::span<const HostCheck> hosts)
     if (!host.rows.ok()) continue;
     const Status required = check_required(names, *host.rows);
     if (required.ok()) continue;
-    print_message(cat(host.host, ": ", required.message()));
+    print_message(cat(host.host, ": ", required.message()), Tone::kError);
     exit_code = kExitLauncher;
   }
   return exit_code;

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "launcher/plan/rank_set.h"
+#include "launcher/terminal/color.h"
 #include "launcher/terminal/launch_progress.h"
 #include "launcher/terminal/terminal_text.h"
 
@@ -21,12 +22,17 @@ double mean_share(const RankView& rank) {
                                                   : rank.cpu_seconds / std::max(rank.seconds, 0.1);
 }
 
-Cells row_of(const HostView& host, const RankView& rank, bool is_elastic, bool has_gpu_column) {
-  Cells row = {rank.rank < 0 ? "-" : cat(rank.rank)};
-  if (is_elastic) row.push_back(cat(rank.process));
-  row.push_back(printable(host.name));
+Cells row_of(const JobView& job, const HostView& host, const RankView& rank, bool has_gpu_column,
+             bool has_color) {
+  const auto paint = [has_color](const std::string& text, std::string_view color) {
+    return has_color ? colored(text, color) : text;
+  };
+  Cells row = {paint(rank.rank < 0 ? "-" : cat(rank.rank), rank_color(job, rank))};
+  if (job.generation >= 0) row.push_back(cat(rank.process));
+  row.push_back(paint(printable(host.name), host_color(host)));
   row.push_back(rank.pid < 0 ? "-" : cat(rank.pid));
-  row.push_back(host.state == "lost" && !rank.is_over() ? "lost" : state_text(rank));
+  const bool is_lost = host.state == "lost" && !rank.is_over();
+  row.push_back(paint(is_lost ? "lost" : state_text(rank), state_color(host, rank)));
   row.push_back(time_span(rank.seconds));
   row.push_back(percent(mean_share(rank)));
   row.push_back(size_text(static_cast<double>(rank.memory)));
@@ -61,19 +67,20 @@ std::string aligned(const std::vector<Cells>& rows, const std::vector<bool>& is_
   std::vector<size_t> widths;
   for (const Cells& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+    for (size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], colored_width_of(row[i]));
   }
   std::string text;
   for (const Cells& row : rows) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
-      const std::string space(widths[i] - width_of(row[i]), ' ');
+      const std::string space(widths[i] - colored_width_of(row[i]), ' ');
       const bool is_right = i < is_number.size() && is_number[i];
       line += cat(i == 0 ? "" : std::string(kGap, ' '), is_right ? space : "", row[i],
                   is_right ? "" : space);
     }
     line.resize(line.find_last_not_of(' ') + 1);
-    text += cat(columns == 0 ? std::string_view(line) : cut(line, columns), "\n");
+    text += cat(columns == 0 ? line : cut_colored(line, columns), "\n");
   }
   return text;
 }
@@ -117,7 +124,25 @@ std::string state_text(const RankView& rank) {
   return rank.is_stopped ? "stopped" : printable(rank.state);
 }
 
-std::string job_as_table(const JobView& job, size_t columns) {
+std::string silence_text(const HostView& host) {
+  return cat(printable(host.name), ": no answer for ", static_cast<int64_t>(host.silence), " s");
+}
+
+std::string_view host_color(const HostView& host) {
+  return host.state == "lost" || host.silence > 0 ? kRed : "";
+}
+
+std::string_view rank_color(const JobView& job, const RankView& rank) {
+  return job.slowest >= 0 && rank.rank == job.slowest ? kYellow : "";
+}
+
+std::string_view state_color(const HostView& host, const RankView& rank) {
+  const bool is_bad =
+      rank.signal || (rank.code ? *rank.code != 0 : rank.is_stopped || host.state == "lost");
+  return is_bad ? kRed : "";
+}
+
+std::string job_as_table(const JobView& job, size_t columns, bool has_color) {
   const bool is_elastic = job.generation >= 0;
   const std::vector<const HostView*> hosts = present_hosts(job);
   const bool has_gpu_column = has_gpus(job);
@@ -141,11 +166,10 @@ std::string job_as_table(const JobView& job, size_t columns) {
   for (const HostView* const host : hosts) {
     for (const RankView& rank : host->ranks) {
       if (is_shown(rank, is_elastic))
-        rows.emplace_back(rank.rank, row_of(*host, rank, is_elastic, has_gpu_column));
+        rows.emplace_back(rank.rank, row_of(job, *host, rank, has_gpu_column, has_color));
     }
     if (host->silence > 0)
-      silent += cat("host ", printable(host->name), ": no answer for ",
-                    static_cast<int64_t>(host->silence), " s\n");
+      silent += cat("host ", colored(silence_text(*host), has_color ? kRed : ""), "\n");
   }
   // Ranks in their order, then processes that are no rank.
   std::ranges::stable_sort(rows, {},

@@ -23,6 +23,7 @@
 #include "launcher/protocol/record.h"
 #include "launcher/state/job_choice.h"
 #include "launcher/state/job_commands.h"
+#include "launcher/terminal/color.h"
 #include "launcher/terminal/terminal_width.h"
 
 namespace hvd::launcher {
@@ -203,7 +204,7 @@ int print_tables(const PsAnswers& answers, size_t columns) {
   for (const std::string& line : answers.jobs) {
     const auto job = read_job(line);
     if (!job.ok()) return refuse(job.status());
-    tables.push_back(job_as_table(*job, columns));
+    tables.push_back(job_as_table(*job, columns, color_rule().holds_for(STDOUT_FILENO)));
   }
   for (const std::string& pid : answers.silent) tables.push_back(silent_row(pid));
   return print_answer(join(tables, "\n"));

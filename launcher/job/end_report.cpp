@@ -63,12 +63,14 @@ void print_end(const Options& options, const HostTable& hosts, const HostJobs& h
                   signal_name(host_jobs.end_signal()), " and ",
                   killed.starts_with("ranks ") ? "were" : "was", " killed");
   }
+  const Tone tone = supervisor.exit_code() == 0 ? Tone::kNotice : Tone::kError;
   // The output of a single rank stands directly above the report: no need to repeat it.
-  if (words.empty() || hosts.size() == 1) return output.print(report);
+  if (words.empty() || hosts.size() == 1) return output.print(report, tone);
   const std::string whose =
       killed.empty() ? "its last lines" : cat("the last lines of rank ", rank);
   output.print(cat(report, "; ", whose, " on standard error:\n",
-                   std::string_view(words).substr(0, words.size() - 1)));
+                   std::string_view(words).substr(0, words.size() - 1)),
+               tone);
 }
 
 }  // namespace hvd::launcher

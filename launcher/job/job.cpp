@@ -649,11 +649,11 @@ net::Task<int> JobLaunch::prepare() {
   const HostStartup::Outcome hosts = co_await startup_.run(*output_);
   if (end_signal_ != 0) {
     end_cause_ = cat("ended by ", signal_name(end_signal_), " before anything was started");
-    output_->print(end_cause_);
+    output_->print(end_cause_, Tone::kError);
   } else if (!hosts.errors.empty()) {
     end_cause_ = hosts.errors.front().message();
   }
-  for (const Status& error : hosts.errors) output_->print(error.message());
+  for (const Status& error : hosts.errors) output_->print(error.message(), Tone::kError);
   if (const std::string meant = meant_command(hosts.errors, options_.command[0]); !meant.empty())
     output_->print(meant);
   if (end_signal_ != 0 || !hosts.errors.empty()) {
@@ -743,7 +743,7 @@ void JobLaunch::start() {
   loop_watch_.emplace(loop_.get_executor(), host_jobs_.lease_seconds(),
                       // On a thread of its own.
                       [area = output_->area_on_terminal()](const std::string& sentence) {
-                        std::fputs(cat(area->interrupt(), line_of(sentence)).c_str(), stderr);
+                        std::fputs(cat(area->interrupt(), shown_line(sentence)).c_str(), stderr);
                       });
   if (const double seconds = options_.settings.end.timeout.value_or(0); seconds > 0) {
     timeout_.expires_at(

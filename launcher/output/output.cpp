@@ -21,7 +21,6 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/output/rank_errors.h"
-#include "launcher/output/report.h"
 #include "launcher/terminal/terminal_end.h"
 #include "launcher/terminal/terminal_width.h"
 
@@ -39,9 +38,6 @@ constexpr size_t kUnfiledLimit = 1 << 20;
 constexpr std::chrono::milliseconds kDrawnEach{250};
 // Lines that come together are written before it is drawn below them.
 constexpr std::chrono::milliseconds kDrawnAfter{20};
-
-// Ends the color of a tag.
-constexpr std::string_view kTagEnd = "\x1b[0m";
 
 bool are_one_terminal() {
   struct stat out {};
@@ -142,12 +138,12 @@ std::string JobOutput::shown_tag(const std::vector<int>& ranks, OutputStream str
   constexpr int kColors[] = {36, 33, 32, 35, 34};
   std::string tag = line_tag(plan_, ranks, stream, style_);
   // Files get the same lines.
-  const bool is_plain = !style_.may_color || !style_.directory.empty() || tag.empty() ||
-                        style_.format != LineFormat::kText;
+  const bool is_plain =
+      !style_.directory.empty() || tag.empty() || style_.format != LineFormat::kText;
   const int fd = stream == OutputStream::kStdout ? STDOUT_FILENO : STDERR_FILENO;
-  if (is_plain || (!style_.colors_always && ::isatty(fd) != 1)) return tag;
+  if (is_plain || !style_.colors.holds_for(fd)) return tag;
   return cat("\x1b[", kColors[static_cast<size_t>(ranks[0]) % std::size(kColors)], "m", tag,
-             kTagEnd);
+             kColorEnd);
 }
 
 void JobOutput::open_channels(int rank) {
@@ -250,7 +246,7 @@ void JobOutput::keep(int rank, OutputStream stream, std::string_view lines, Byte
   Channel& channel = this->channel(rank, stream);
   constexpr size_t kRecent = 16 * 1024;  // a traceback through a framework
   if (!lines.empty()) copy_to_file(channel, lines);
-  if (style_.log != nullptr && channel.tag.ends_with(kTagEnd))
+  if (style_.log != nullptr && channel.tag.ends_with(kColorEnd))
     copy_to_log(rank, stream, without_tag_colors(lines));
   else
     copy_to_log(rank, stream, lines);
@@ -620,14 +616,11 @@ void JobOutput::withdraw_status() {
   if (!bytes.empty()) sink(OutputStream::kStderr).write(bytes);
 }
 
-void JobOutput::print(std::string_view sentence) {
+void JobOutput::print(std::string_view sentence, Tone tone) {
   begin_line();
   if (style_.folds) unfold(OutputStream::kStderr, true);
-  const std::string lines = style_.format == LineFormat::kText
-                                ? cat("horovodrun: ", sentence, "\n")
-                                : json_records("horovodrun", "", sentence);
-  sink(OutputStream::kStderr).write(lines);
-  copy_to_log(-1, OutputStream::kStderr, lines);
+  sink(OutputStream::kStderr).write(shown_line(sentence, tone));
+  copy_to_log(-1, OutputStream::kStderr, line_of(sentence));
 }
 
 void JobOutput::begin_line() {

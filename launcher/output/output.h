@@ -3,6 +3,8 @@
 // never blocks the loop. JobLaunch owns and calls it. Lives on the launch's loop.
 #pragma once
 
+#include <unistd.h>
+
 #include <deque>
 #include <functional>
 #include <memory>
@@ -15,9 +17,11 @@
 #include "launcher/output/line_folder.h"
 #include "launcher/output/line_tagger.h"
 #include "launcher/output/log_queue.h"
+#include "launcher/output/report.h"
 #include "launcher/output/sink.h"
 #include "launcher/output/traceback_folder.h"
 #include "launcher/plan/slot_plan.h"
+#include "launcher/terminal/color.h"
 #include "launcher/terminal/status_area.h"
 
 namespace hvd::launcher {
@@ -29,8 +33,7 @@ struct OutputStyle {
   std::string tag;            // value of --tag; empty: "[0]<stdout>:"
   bool has_timestamps = false;
   LineFormat format = LineFormat::kText;
-  bool may_color = false;        // the tags of ranks, on a terminal
-  bool colors_always = false;    // also elsewhere than on a terminal
+  ColorRule colors{};            // of the tags of ranks
   bool may_show_status = false;  // on a terminal that both streams have
   bool folds = false;            // equal lines of many ranks are shown once
   // Tracebacks that the failure of another rank has caused are shown as one sentence (traceback_folder.h).
@@ -71,7 +74,7 @@ class JobOutput {
   // Shows the tracebacks that are held back: the job has ended.
   void show_tracebacks() { settle_tracebacks(true); }
   // A line of the launcher itself, on standard error: "horovodrun: " + sentence.
-  void print(std::string_view sentence);
+  void print(std::string_view sentence, Tone tone = Tone::kNotice);
   // The user has ended a line on the terminal, which stands behind what a rank asked.
   void line_was_typed();
   // The terminal has shown ^C, without an end of the line, on standard error.
@@ -86,6 +89,8 @@ class JobOutput {
   bool has_status() const {
     return has_area_ && asking_ == nullptr && !has_raw_bar_ && is_in_foreground();
   }
+  // Whether that line may have colors.
+  bool colors_status() const { return style_.colors.holds_for(STDERR_FILENO); }
   // Ends the progress bars of ranks, as lines, if the launcher is not in the foreground: nothing would show them.
   void end_hidden_bars();
   // The launcher stops, and another program gets the terminal.

@@ -14,12 +14,8 @@ Result<OutputStyle> output_style(const LaunchSettings& settings, int size, uint3
   style.directory = settings.output.output_filename.value_or("");
   style.is_continued = generation > 0;
   style.tag = settings.output.tag;
-  const std::string color = to_lower(settings.output.color);
   const bool is_smart = environment_variable("TERM").value_or("dumb") != "dumb";
-  style.colors_always = color == "always";
-  style.may_color =
-      color != "never" &&
-      (style.colors_always || (environment_variable("NO_COLOR").value_or("").empty() && is_smart));
+  style.colors = color_rule(settings.output.color);
   style.may_show_status = is_smart && !settings.output.no_progress;
   style.folds = settings.output.fold;
   // Programs read objects, and the ranks of an elastic job have other numbers in later generations.

@@ -1,5 +1,7 @@
 #include "launcher/output/report.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <utility>
 
@@ -7,6 +9,7 @@
 #include "base/log/log_format.h"
 #include "base/text.h"
 #include "launcher/protocol/protocol.h"
+#include "launcher/terminal/color.h"
 
 namespace hvd::launcher {
 namespace {
@@ -16,15 +19,31 @@ std::function<void(std::string_view)>& message_copy() {
   return copy;
 }
 
+ColorRule& message_colors() {
+  static ColorRule colors = color_rule();
+  return colors;
+}
+
+constexpr std::string_view kName = "horovodrun:";
+
 }  // namespace
 
 std::string line_of(std::string_view sentence) {
   if (log::format() == log::Format::kJson) return json_records("horovodrun", "", sentence);
-  return cat("horovodrun: ", sentence, "\n");
+  return cat(kName, " ", sentence, "\n");
 }
 
-void print_message(std::string_view sentence) {
-  std::fputs(line_of(sentence).c_str(), stderr);
+std::string shown_line(std::string_view sentence, Tone tone) {
+  std::string line = line_of(sentence);
+  if (!line.starts_with(kName) || !message_colors().holds_for(STDERR_FILENO)) return line;
+  line.replace(0, kName.size(), colored(kName, tone == Tone::kError ? kBoldRed : kBold));
+  return line;
+}
+
+void color_messages(std::string_view when) { message_colors() = color_rule(when); }
+
+void print_message(std::string_view sentence, Tone tone) {
+  std::fputs(shown_line(sentence, tone).c_str(), stderr);
   if (message_copy()) message_copy()(sentence);
 }
 
@@ -38,7 +57,7 @@ int print_answer(const std::string& text) {
 }
 
 int refuse(const Status& why) {
-  print_message(why.message());
+  print_message(why.message(), Tone::kError);
   return kExitBadInput;
 }
 

@@ -1,6 +1,7 @@
 // The launcher's final messages.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -14,8 +15,13 @@ struct OutputChunk;
 
 // "horovodrun: " + sentence and a newline, or an object with --log-format json.
 std::string line_of(std::string_view sentence);
+enum class Tone : uint8_t { kNotice, kError };
+// That line as standard error shows it: "horovodrun:" is bold, and red in an error, where color_messages() has it so.
+std::string shown_line(std::string_view sentence, Tone tone = Tone::kNotice);
+// `when`: the value of --color; "auto" until this is called, while the process has one thread.
+void color_messages(std::string_view when);
 // One sentence on standard error.
-void print_message(std::string_view sentence);
+void print_message(std::string_view sentence, Tone tone = Tone::kNotice);
 // Calls `copy` with each sentence that print_message prints from now on; empty: no longer. One thread uses both.
 void copy_messages(std::function<void(std::string_view sentence)> copy);
 // Writes an answer to standard output. Returns 0 when all of it was written, else kExitLauncher.

@@ -32,7 +32,8 @@ net::Task<std::string> StatusLine::line() {
   rates_.add(state.read_at, state.counts);
   state.job.steps_per_second = rates_.steps_per_second();
   state.job.bytes_per_second = rates_.bytes_per_second();
-  co_return job_line(state.job, StatusArea::room(columns), is_utf8_locale());
+  co_return job_line(state.job, StatusArea::room(columns), is_utf8_locale(),
+                     output_.colors_status());
 }
 
 net::Task<void> StatusLine::run(std::shared_ptr<StatusLine> self) {

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "launcher/terminal/color.h"
 #include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
@@ -39,22 +40,23 @@ std::string step_rate(double steps_per_second) {
   return fmt::format("{:.{}f} steps/s", steps_per_second, digits);
 }
 
-std::string job_line(const JobProgress& job, size_t columns, bool is_utf8) {
+std::string job_line(const JobProgress& job, size_t columns, bool is_utf8, bool has_color) {
   const std::string_view separator = is_utf8 ? " \u00b7 " : " | ";
   const std::string time = time_span(job.seconds);
   std::string line = cat(job.up, "/", job.size, job.size == 1 ? " rank" : " ranks");
-  const auto add = [&](const std::string& part) {
-    const size_t width = width_of(line) + width_of(part) + 3 + 3 + time.size();
-    if (width <= columns) line += cat(separator, part);
+  const auto add = [&](const std::string& part, std::string_view color = {}) {
+    const size_t width = colored_width_of(line) + width_of(part) + 3 + 3 + time.size();
+    if (width <= columns) line += cat(separator, colored(part, color));
   };
   if (job.steps_per_second) add(step_rate(*job.steps_per_second));
   if (job.bytes_per_second) add(byte_rate(*job.bytes_per_second));
   if (job.slowest) {
     add(cat("slowest rank ", job.slowest->rank, " (", printable(job.slowest->host), ") +",
-            std::lround(job.slowest->late_seconds * 1000), " ms"));
+            std::lround(job.slowest->late_seconds * 1000), " ms"),
+        has_color ? kYellow : "");
   }
   line += cat(separator, time);
-  return std::string(cut(line, columns));
+  return cut_colored(line, columns);
 }
 
 }  // namespace hvd::launcher

@@ -34,8 +34,8 @@ struct JobProgress {
 };
 
 // "4/4 ranks · 12.4 steps/s · 1.1 GB/s · slowest rank 3 (b) +38 ms · 00:02:11", without the parts that are not known,
-// and without those that `columns` has no room for. `is_utf8`: of the terminal.
-std::string job_line(const JobProgress& job, size_t columns, bool is_utf8);
+// and without those that `columns` has no room for. `is_utf8`: of the terminal. `has_color`: the slowest rank has one.
+std::string job_line(const JobProgress& job, size_t columns, bool is_utf8, bool has_color = false);
 
 // "1.1 GB/s"
 std::string byte_rate(double bytes_per_second);

@@ -23,6 +23,7 @@
 #include "launcher/output/report.h"
 #include "launcher/state/job_choice.h"
 #include "launcher/state/job_record.h"
+#include "launcher/terminal/color.h"
 #include "launcher/terminal/terminal_width.h"
 #include "launcher/top/full_screen.h"
 #include "launcher/top/keys.h"
@@ -153,10 +154,6 @@ Result<std::string> next_answer(Questions& questions) {
   }
 }
 
-bool wants_color() {
-  return ::isatty(STDOUT_FILENO) == 1 && environment_variable("NO_COLOR").value_or("").empty();
-}
-
 // `--json`, and `--once`, for which two answers make a frame: it has rates.
 int print_answers(Questions& questions, const TopWords& words) {
   JobRates rates;
@@ -179,6 +176,7 @@ int print_answers(Questions& questions, const TopWords& words) {
     const TopLook look{.size = {.columns = ::isatty(STDOUT_FILENO) == 1 ? text_width(STDOUT_FILENO)
                                                                         : size_t{1} << 20,
                                 .rows = 0},
+                       .has_color = color_rule().holds_for(STDOUT_FILENO),
                        .is_utf8 = is_utf8_locale()};
     return print_answer(top_frame(*job, rates, choice, look));
   }
@@ -287,7 +285,7 @@ class Top {
 
   void draw() {
     TopLook look{.size = screen_size(),
-                 .has_color = wants_color(),
+                 .has_color = color_rule().holds_for(STDOUT_FILENO),
                  .is_utf8 = is_utf8_locale(),
                  .notice = notice_};
     if (questions_.silence() > kNotice)

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "launcher/inspect/job_table.h"
+#include "launcher/terminal/color.h"
 #include "launcher/terminal/launch_progress.h"
 #include "launcher/terminal/terminal_text.h"
 
@@ -30,7 +31,12 @@ struct Line {
   const HostView* host = nullptr;
   const RankView* rank = nullptr;
   RankRates rates;
+  std::string_view color;  // of the rank's number
 };
+
+std::string paint(const std::string& text, std::string_view color, bool has_color) {
+  return has_color ? colored(text, color) : text;
+}
 
 bool is_up(const HostView& host, const RankView& rank) {
   return rank.rank >= 0 && rank.pid >= 0 && !rank.is_stopped && host.silence == 0;
@@ -39,6 +45,11 @@ bool is_up(const HostView& host, const RankView& rank) {
 std::string state_of(const Line& line) {
   const bool is_lost = line.host->state == "lost" && !line.rank->is_over();
   return is_lost ? "lost" : line.host->silence > 0 ? "no answer" : state_text(*line.rank);
+}
+
+// "no answer" is about the host.
+std::string_view state_color(const Line& line) {
+  return line.host->silence > 0 ? kRed : state_color(*line.host, *line.rank);
 }
 
 bool is_wanted(const Line& line, const std::string& filter) {
@@ -52,7 +63,7 @@ std::vector<Line> lines_of(const JobView& job, const JobRates& rates, const TopC
   for (const HostView* const host : present_hosts(job)) {
     for (const RankView& rank : host->ranks) {
       if (job.generation >= 0 && rank.rank < 0 && rank.is_over()) continue;
-      Line line{host, &rank, rates.of(rank)};
+      Line line{host, &rank, rates.of(rank), rank_color(job, rank)};
       if (is_wanted(line, choice.filter)) lines.push_back(std::move(line));
     }
   }
@@ -72,13 +83,18 @@ std::vector<Line> lines_of(const JobView& job, const JobRates& rates, const TopC
   return lines;
 }
 
-Cells rank_row(const Line& line, bool has_gpu_column) {
+Cells rank_row(const Line& line, bool has_gpu_column, bool has_color) {
   const RankView& rank = *line.rank;
-  Cells row = {rank.rank < 0 ? "-" : cat(rank.rank), printable(line.host->name),
-               rank.pid < 0 ? "-" : cat(rank.pid),   state_of(line),
-               rank.steps ? cat(*rank.steps) : "-",  milliseconds(rank.step_seconds),
-               percent(rank.waited_share),           percent(line.rates.cpu),
-               percent(line.rates.run_delay),        size_text(static_cast<double>(rank.memory))};
+  Cells row = {paint(rank.rank < 0 ? "-" : cat(rank.rank), line.color, has_color),
+               paint(printable(line.host->name), host_color(*line.host), has_color),
+               rank.pid < 0 ? "-" : cat(rank.pid),
+               paint(state_of(line), state_color(line), has_color),
+               rank.steps ? cat(*rank.steps) : "-",
+               milliseconds(rank.step_seconds),
+               percent(rank.waited_share),
+               percent(line.rates.cpu),
+               percent(line.rates.run_delay),
+               size_text(static_cast<double>(rank.memory))};
   if (has_gpu_column) row.push_back(gpu_text(rank));
   row.push_back(printable(rank.waits_for));
   return row;
@@ -86,22 +102,30 @@ Cells rank_row(const Line& line, bool has_gpu_column) {
 
 // The ranks of one host as one row.
 struct Fold {
+  struct Count {
+    int ranks = 0;
+    std::string_view color{};
+  };
   const HostView* host = nullptr;
-  std::map<std::string, int> states{};
+  std::string_view color{};  // of its slowest rank
+  std::map<std::string, Count> states{};
   uint64_t steps = 0;
   bool has_steps = false;
   double cpu = -1, memory = -1;
   int waiting = 0;
 };
 
-std::vector<Cells> folded(const std::vector<Line>& lines) {
+std::vector<Cells> folded(const std::vector<Line>& lines, bool has_color) {
   std::vector<Fold> folds;
   std::map<const HostView*, size_t> index;
   for (const Line& line : lines) {
     const auto [found, is_new] = index.try_emplace(line.host, folds.size());
     if (is_new) folds.push_back({.host = line.host});
     Fold& fold = folds[found->second];
-    ++fold.states[state_of(line)];
+    Fold::Count& count = fold.states[state_of(line)];
+    ++count.ranks;
+    count.color = state_color(line);
+    if (!line.color.empty()) fold.color = line.color;
     if (line.rank->steps) {
       fold.steps = fold.has_steps ? std::min(fold.steps, *line.rank->steps) : *line.rank->steps;
       fold.has_steps = true;
@@ -116,12 +140,14 @@ std::vector<Cells> folded(const std::vector<Line>& lines) {
     std::vector<std::string> states;
     int ranks = 0;
     for (const auto& [state, count] : fold.states) {
-      states.push_back(cat(count, " ", state));
-      ranks += count;
+      states.push_back(paint(cat(count.ranks, " ", state), count.color, has_color));
+      ranks += count.ranks;
     }
-    rows.push_back({printable(fold.host->name), cat(ranks), join(states, ", "),
-                    fold.has_steps ? cat(fold.steps) : "-", percent(fold.cpu),
-                    size_text(fold.memory), fold.waiting == 0 ? "-" : cat(fold.waiting)});
+    const std::string_view color = host_color(*fold.host);
+    rows.push_back(
+        {paint(printable(fold.host->name), color.empty() ? fold.color : color, has_color),
+         cat(ranks), join(states, ", "), fold.has_steps ? cat(fold.steps) : "-", percent(fold.cpu),
+         size_text(fold.memory), fold.waiting == 0 ? "-" : cat(fold.waiting)});
   }
   return rows;
 }
@@ -146,10 +172,10 @@ std::string progress_of(const JobView& job, const JobRates& rates, const TopLook
         progress.slowest = {job.slowest, host.name, job.late_seconds};
     }
   }
-  return job_line(progress, look.size.columns, look.is_utf8);
+  return job_line(progress, look.size.columns, look.is_utf8, look.has_color);
 }
 
-std::string hosts_line(const JobView& job) {
+std::string hosts_line(const JobView& job, bool has_color) {
   std::map<std::string, int> states{};
   std::vector<std::string> notable;
   const std::vector<const HostView*> hosts = present_hosts(job);
@@ -158,12 +184,11 @@ std::string hosts_line(const JobView& job) {
     if (!host->is_over() && !is_past_start(*host))
       notable.push_back(cat(printable(host->name), ": ", printable(stage_text(*host)), " ",
                             static_cast<int64_t>(host->seconds), " s"));
-    if (host->silence > 0)
-      notable.push_back(cat(printable(host->name), ": no answer for ",
-                            static_cast<int64_t>(host->silence), " s"));
+    if (host->silence > 0) notable.push_back(paint(silence_text(*host), kRed, has_color));
   }
   std::vector<std::string> parts;
-  for (const auto& [state, count] : states) parts.push_back(cat(count, " ", state));
+  for (const auto& [state, count] : states)
+    parts.push_back(paint(cat(count, " ", state), state == "lost" ? kRed : "", has_color));
   std::string line =
       cat(hosts.size(), hosts.size() == 1 ? " host: " : " hosts: ", join(parts, ", "));
   if (!notable.empty()) line += cat("; ", join(notable, ", "));
@@ -187,7 +212,7 @@ std::string keys_line(const TopChoice& choice, size_t shown, size_t all) {
 constexpr std::string_view kHelp =
     "q            quit; the job goes on\n"
     "s            sort by rank, CPU, memory or step\n"
-    "f            one row for each host, or for each rank\n"
+    "f, Enter     one row for each host, or for each rank\n"
     "/            show the rows with a text; Enter ends it, Esc shows all\n"
     "p, space     stop and go on\n"
     "up, down, page up, page down, home, end   other rows\n"
@@ -197,10 +222,16 @@ constexpr std::string_view kHelp =
     "WAIT   share of a step until all ranks had agreed\n"
     "CPU    share of a core           DELAY   share of time without a processor\n";
 
+std::string_view first_rows(std::string_view lines, size_t rows) {
+  std::string_view rest = lines;
+  while (rows-- > 0 && !rest.empty()) take_line(rest);
+  return lines.substr(0, lines.size() - rest.size());
+}
+
 std::string clipped(std::string_view lines, size_t columns, size_t rows) {
+  lines = first_rows(lines, rows);
   std::string text;
-  for (size_t row = 0; row < rows && !lines.empty(); ++row)
-    text += cat(cut(take_line(lines), columns), "\n");
+  while (!lines.empty()) text += cat(cut_colored(take_line(lines), columns), "\n");
   return text;
 }
 
@@ -261,6 +292,8 @@ void choose(TopChoice& choice, char key) {
       choice.shows_help = !choice.shows_help;
       break;
     case 'f':
+    case '\r':
+    case '\n':
       choice.is_folded = !choice.is_folded;
       choice.has_chosen_fold = true;
       choice.first = 0;
@@ -296,14 +329,14 @@ std::string top_frame(const JobView& job, const JobRates& rates, TopChoice& choi
                       const TopLook& look) {
   const size_t columns = look.size.columns;
   std::string head = cat(cut(title_of(job, look), columns), "\n", progress_of(job, rates, look),
-                         "\n", cut(hosts_line(job), columns), "\n");
+                         "\n", cut_colored(hosts_line(job, look.has_color), columns), "\n");
   if (choice.shows_help) return clipped(cat(head, "\n", kHelp), columns, look.size.rows);
   const std::vector<Line> lines = lines_of(job, rates, choice);
   if (!choice.has_chosen_fold) choice.is_folded = lines.size() > kMostRows;
   std::vector<Cells> rows;
   std::vector<bool> is_number;
   if (choice.is_folded) {
-    rows = folded(lines);
+    rows = folded(lines, look.has_color);
     rows.insert(rows.begin(), {"HOST", "RANKS", "STATES", "STEP", "CPU", "MEMORY", "WAITING"});
     is_number = {false, true, false, true, true, true, true};
   } else {
@@ -313,7 +346,7 @@ std::string top_frame(const JobView& job, const JobRates& rates, TopChoice& choi
     if (has_gpu_column) titles.emplace_back("GPU");
     titles.emplace_back("WAITS FOR");
     rows.push_back(std::move(titles));
-    for (const Line& line : lines) rows.push_back(rank_row(line, has_gpu_column));
+    for (const Line& line : lines) rows.push_back(rank_row(line, has_gpu_column, look.has_color));
     is_number = {true, false, true, false, true, true, true, true, true, true, has_gpu_column};
   }
   const size_t all = rows.size() - 1;
@@ -330,7 +363,7 @@ std::string top_frame(const JobView& job, const JobRates& rates, TopChoice& choi
   for (; shown < room && !rest.empty(); ++shown) frame += cat(take_line(rest), "\n");
   for (size_t i = shown; i < room; ++i) frame += "\n";
   frame += cat(cut(keys_line(choice, shown, all), columns), "\n");
-  return clipped(frame, SIZE_MAX, look.size.rows);
+  return std::string(first_rows(frame, look.size.rows));
 }
 
 }  // namespace hvd::launcher

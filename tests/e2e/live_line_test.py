@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
-"""The status line below the output of a job on a terminal, and the progress bars of ranks above it."""
+"""The status line below the output of a job on a terminal, the progress bars of ranks above it, and colors."""
 
+import shlex
 import signal as signals
 
 from harness import *
@@ -186,6 +187,36 @@ def test_colors_end_where_the_rank_ends_them():
         job = Screen(LAUNCHER, "-np", 1, "-H", "a:1", "sh", "-c", program)
         expect(job.end() == 0 and job.past() == [f"[0]<stdout>:{line}"], job.past())
         expect(job.screen.cursor.attrs.fg == "default", f"the terminal stays {job.screen.cursor.attrs.fg}: {program}")
+
+
+@world("a")
+def test_only_a_terminal_shows_the_name_before_an_error_in_red():
+    state_folder()  # before a Screen forks, which would make its own
+    folder = scratch() / "out"
+    fails = ("--no-progress", "--name", "fails", "-np", 1, "-H", "a:1", "sh", "-c", "echo up; echo bad >&2; exit 3")
+    for words, code in (
+        (("-np", 2, "-H", "a:1", "true"), 2),
+        (fails, 3),
+        (("--output-filename", folder, *fails), 3),
+    ):
+        words = [str(word) for word in (LAUNCHER, *words)]
+        job = Screen(*words, NO_COLOR="")
+        expect(os.waitstatus_to_exitcode(job.end()) == code, repr(job.text))
+        expect(job.text.count("horovodrun:") == job.text.count("\x1b[1;31mhorovodrun:\x1b[0m ") == 1, repr(job.text))
+        if "--name" in words:
+            log = ask("logs", "fails")
+            expect("exited with code 3" in log.stderr and "up" in log.stdout, log)
+            expect("\x1b" not in log.stdout + log.stderr, log)
+        for command, more in (
+            (words, {"NO_COLOR": "1"}),
+            ([words[0], "--color", "never", *words[1:]], {"NO_COLOR": ""}),
+            (["/bin/sh", "-c", f"{shlex.join(words)} 2>&1 | cat"], {"NO_COLOR": ""}),
+        ):
+            plain = Screen(*command, **more)
+            plain.end()
+            expect("horovodrun: " in plain.text and "\x1b" not in plain.text, repr(plain.text))
+    files = {path.name: path.read_text() for path in folder.glob("rank.0/*")}
+    expect(files == {"stdout": "[0]<stdout>:up\n", "stderr": "[0]<stderr>:bad\n"}, files)
 
 
 @world("a")

@@ -236,6 +236,7 @@ STATE_HOMES = (
     "src/base/fork_guard.cpp",
     "launcher/terminal/terminal_end.cpp",  # for the handler of deadly signals
     "launcher/top/full_screen.cpp",  # the same
+    "launcher/output/report.cpp",  # colors and copies of the sentences that any function prints
     "plugins/bootstrap/pmi/goodbye.cpp",
 )
 

@@ -147,6 +147,35 @@ TEST_CASE("a host with a hostile name cannot write to the terminal, and lines fi
   while (!rest.empty()) CHECK(take_line(rest).size() <= 20);
 }
 
+TEST_CASE("colors show what needs attention, and move no column") {
+  JobView job{.pid = 7, .command = {"x"}, .size = 5, .slowest = 1};
+  job.hosts.push_back({.name = "a",
+                       .state = "running",
+                       .ranks = {{.rank = 0, .state = "ended", .code = 0},
+                                 {.rank = 1, .state = "in_job"},
+                                 {.rank = 2, .state = "in_job", .is_stopped = true}}});
+  job.hosts.push_back({.name = "b",
+                       .state = "running",
+                       .silence = 3,
+                       .ranks = {{.rank = 3, .state = "ended", .code = 3}}});
+  job.hosts.push_back({.name = "c", .state = "lost", .ranks = {{.rank = 4, .state = "in_job"}}});
+  const std::string table = job_as_table(job, 0, true);
+  CHECK(table ==
+        "horovodrun, pid 7, 5 ranks: x\n"
+        "RANK  HOST  PID  STATE    ELAPSED  CPU  MEMORY  WAITS FOR\n"
+        "   0  a       -  exit 0         -    -       -\n"
+        "   \x1b[33m1\x1b[0m  a       -  in_job         -    -       -\n"
+        "   2  a       -  \x1b[31mstopped\x1b[0m        -    -       -\n"
+        "   3  \x1b[31mb\x1b[0m       -  \x1b[31mexit 3\x1b[0m         -    -       -\n"
+        "   4  \x1b[31mc\x1b[0m       -  \x1b[31mlost\x1b[0m           -    -       -\n"
+        "host \x1b[31mb: no answer for 3 s\x1b[0m\n");
+  const std::string plain = job_as_table(job, 0);
+  CHECK(plain.find('\x1b') == std::string::npos);
+  std::string_view rest = table;
+  std::string_view without = plain;
+  while (!rest.empty()) CHECK(colored_width_of(take_line(rest)) == take_line(without).size());
+}
+
 TEST_CASE("numbers of tables are short") {
   CHECK(time_span(131.9) == "00:02:11");
   CHECK(time_span(90061) == "1 d 01:01:01");

@@ -122,6 +122,12 @@ TEST_CASE("the line of a job leaves out what is not known and what has no room")
         "00:02:11");
   CHECK(job_line(job, 40, false) == "4/4 ranks | 12.4 steps/s | 00:02:11");
   CHECK(job_line(job, 5, false) == "4/4 r");
+  const std::string colors = job_line(job, 80, false, true);
+  CHECK(colors.find(" | \x1b[33mslowest rank 3 (b) +38 ms\x1b[0m | 00:02:11") != std::string::npos);
+  CHECK(colored_width_of(colors) == job_line(job, 80, false).size());
+  for (size_t columns = 1; columns < 80; ++columns)
+    CHECK(colored_width_of(job_line(job, columns, false, true)) ==
+          job_line(job, columns, false).size());
 }
 
 TEST_CASE("rates are those of the last seconds, and begin anew with the counts") {

@@ -163,6 +163,55 @@ TEST_CASE("escape sequences are one key each, whatever the terminal, also in par
   CHECK((!choice.is_filtering && choice.filter.empty()));
 }
 
+TEST_CASE("Enter folds as f does, and ends a filter") {
+  const JobView job = job_of(2, 2);
+  TopChoice choice;
+  type(choice, "\r");
+  CHECK((choice.is_folded && choice.has_chosen_fold));
+  type(choice, "\n");
+  CHECK_FALSE(choice.is_folded);
+  type(choice, "/h1\r");
+  CHECK((!choice.is_folded && !choice.is_filtering && choice.filter == "h1"));
+}
+
+TEST_CASE("colors show what needs attention, and change no width") {
+  JobView job = job_of(3, 2);
+  job.slowest = 1;
+  job.late_seconds = 0.038;
+  job.hosts[1].silence = 3;
+  job.hosts[1].ranks[1].code = 0;
+  job.hosts[2].state = "lost";
+  job.hosts[0].ranks[0].is_stopped = true;
+  TopChoice choice;
+  const auto shown = [&](bool has_color) {
+    return top_frame(job, {}, choice, {.size = {100, 24}, .has_color = has_color});
+  };
+  const std::string frame = shown(true);
+  for (const char* part :
+       {"\x1b[33mslowest rank 1 (h0) +38 ms\x1b[0m", "2 running", "\x1b[31m1 lost\x1b[0m",
+        "\x1b[31mh1: no answer for 3 s\x1b[0m", "  0  h0    100  \x1b[31mstopped\x1b[0m ",
+        "  \x1b[33m1\x1b[0m  h0    101  in_job ",
+        "  2  \x1b[31mh1\x1b[0m    102  \x1b[31mno answer\x1b[0m ",
+        "  5  \x1b[31mh2\x1b[0m    105  \x1b[31mlost\x1b[0m "})
+    CHECK_MESSAGE(has_text(frame, part), frame);
+  type(choice, "f");
+  const std::string folded = shown(true);
+  for (const char* part :
+       {"\x1b[33mh0\x1b[0m        2  1 in_job, \x1b[31m1 stopped\x1b[0m ",
+        "\x1b[31mh1\x1b[0m        2  \x1b[31m2 no answer\x1b[0m ", "\x1b[31mh2\x1b[0m  "})
+    CHECK_MESSAGE(has_text(folded, part), folded);
+  for (const char* keys : {"", "f", "h"}) {
+    type(choice, keys);
+    const auto colors = lines_in(shown(true));
+    const auto plain = lines_in(shown(false));
+    REQUIRE(colors.size() == plain.size());
+    for (size_t i = 0; i < plain.size(); ++i) {
+      CHECK(plain[i].find('\x1b') == std::string::npos);
+      CHECK(colored_width_of(colors[i]) == plain[i].size());
+    }
+  }
+}
+
 TEST_CASE("a notice stands before a command that is longer than the terminal is wide") {
   JobView job = job_of(1, 1);
   job.command = {"python3", std::string(300, 'x')};
