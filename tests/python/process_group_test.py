@@ -634,6 +634,22 @@ class GroupsTest(GroupCase):
         self.close(sparse.to_dense(), self.size * torch.eye(3))
         self.equal_numbers(dense, self.size)
 
+    def test_groups_that_some_ranks_do_not_use(self):
+        everyone = list(range(self.size))
+        numbers = [_calls.create("used by one rank", everyone) for _ in range(300)]
+        for number in numbers:
+            if self.rank == 0:
+                call = _calls.submit(number, _calls.Op.BARRIER, None, 0, None, None)
+            dist.barrier()
+            _calls.destroy(number)
+            if self.rank == 0:
+                with self.assertRaisesRegex(RuntimeError, "destroyed"):
+                    _native.wait_for(call, SECONDS)
+        group, ones = dist.new_group(backend="horovod"), torch.ones(3)
+        dist.all_reduce(ones, group=group)
+        self.equal_numbers(ones, self.size)
+        dist.destroy_process_group(group)
+
     def test_a_group_that_is_aborted_waits_for_no_call(self):
         group = dist.new_group(backend="horovod")
         if self.rank == 0:

@@ -525,25 +525,19 @@ TEST_CASE("a member that destroys a group ends the later calls of that group alo
   });
 }
 
-TEST_CASE("groups that come and go leave no streams") {
-  if (!hvd::test::has_builtin_links()) return;
-  World world(3, true);
-  const auto descriptors = [] {
-    const std::filesystem::directory_iterator all("/proc/self/fd");
-    return std::distance(begin(all), end(all));
-  };
-  const auto come_and_go = [&](int rounds) {
-    world.ranks().each([&](int rank) {
-      for (int round = 0; round < rounds; ++round) {
-        const int32_t group = world.group(rank, {0, 1, 2});
-        check_ok(Sum(group, Numbers(3000, 1)).run(world[rank]));
-        check_ok(world[rank].destroy_group(group));
-      }
-    });
-  };
-  come_and_go(1);
-  const int32_t last[] = {world.group(0, {0, 1, 2}), world.group(1, {0, 1, 2}),
-                          world.group(2, {0, 1, 2})};
+namespace {
+
+ptrdiff_t descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return std::distance(begin(all), end(all));
+}
+
+// Runs come_and_go(rounds), and requires that it leaves no descriptors.
+template <typename Function>
+void check_leaves_no_descriptors(World& world, int rounds, Function&& come_and_go) {
+  come_and_go(world.ranks().size());
+  int32_t last[3];
+  world.ranks().each([&](int rank) { last[rank] = world.group(rank, {0, 1, 2}); });
   const auto pause = [&] {  // the ranks learn of each other's last group meanwhile
     world.ranks().each([&](int rank) {
       for (int i = 0; i < 50; ++i) check_ok(Sum(last[rank], {1}).run(world[rank]));
@@ -551,11 +545,62 @@ TEST_CASE("groups that come and go leave no streams") {
   };
   pause();
   const auto before = descriptors();
-  come_and_go(30);
+  come_and_go(rounds);
   const Deadline deadline = Deadline::after_seconds(20);
   do pause();
   while (descriptors() > before && !deadline.passed());
   CHECK(descriptors() <= before);
+}
+
+}  // namespace
+
+TEST_CASE("groups that come and go leave no streams") {
+  if (!hvd::test::has_builtin_links()) return;
+  World world(3, true);
+  check_leaves_no_descriptors(world, 30, [&](int rounds) {
+    world.ranks().each([&](int rank) {
+      for (int round = 0; round < rounds; ++round) {
+        const int32_t group = world.group(rank, {0, 1, 2});
+        check_ok(Sum(group, Numbers(3000, 1)).run(world[rank]));
+        check_ok(world[rank].destroy_group(group));
+      }
+    });
+  });
+}
+
+TEST_CASE("groups of which some members call nothing leave no streams and no shared memory") {
+  FOR_BOTH_PLACES(has_hosts);
+  World world(3, has_hosts);
+  int32_t all[3];
+  world.ranks().each([&](int rank) { all[rank] = world.group(rank, {0, 1, 2}); });
+  check_leaves_no_descriptors(world, has_hosts ? 60 : 750, [&](int rounds) {
+    world.ranks().each([&](int rank) {
+      Runtime& runtime = world[rank];
+      for (int round = 0; round < rounds; ++round) {
+        const int32_t group = world.group(rank, {0, 1, 2});
+        // The leader of the host makes the shared memory of a group.
+        const int caller = round % 2 == 0 ? 0 : 1 + round / 2 % 2;
+        Sum sum(group, Numbers(static_cast<size_t>(round % 3 == 0 ? 3000 : 3), 1));
+        // In turn: the call starts before the others destroy the group, or perhaps later.
+        const bool is_first = round / 4 % 4 != 3;
+        const bool calls = rank == caller || (round % 7 == 0 && rank == (caller + 1) % 3);
+        if (calls && is_first) check_ok(sum.submit(runtime));
+        if (is_first) check_ok(Sum(all[rank], {1}).run(runtime));
+        if (calls && !is_first) check_ok(sum.submit(runtime));
+        if (!calls || round % 5 == 0) check_ok(runtime.destroy_group(group));
+        if (calls) check_has(sum.finish(runtime), Code::kAborted, "destroyed");
+        if (calls && round % 5 != 0) check_ok(runtime.destroy_group(group));
+      }
+    });
+  });
+  world.ranks().each([&](int rank) {
+    const int32_t group = world.group(rank, {0, 1, 2});
+    for (const size_t count : {1, 3000, 100000}) {
+      Sum sum(group, counted(count, rank));
+      check_ok(sum.run(world[rank]));
+      CHECK(sum.output[count - 1] == 3 * static_cast<double>(count - 1) + 3000);
+    }
+  });
 }
 
 TEST_CASE("wrong arguments are refused in one sentence") {

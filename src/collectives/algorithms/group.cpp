@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collectives/algorithms/inter_host_allreduce.h"
+#include "collectives/algorithms/tuning.h"
 
 namespace hvd::collectives {
 namespace {
@@ -75,6 +76,21 @@ void Group::release_sub_region() {
   mesh_.host_links().region().release_sub_region(sub_region_index_, sub_region_.base(),
                                                  sub_region_.size());
   sub_region_ = {};
+}
+
+void Group::retire() {
+  release_sub_region();
+  SharedRegion& region = mesh_.host_links().region();
+  if (sub_region_index_ < 0 && refusal_.ok()) {
+    // A refused sub-region ends with the search of its last member.
+    const auto index = region.find_sub_region(key_);
+    if (index.ok() && *index >= 0) region.release_sub_region(*index, nullptr, 0);
+  }
+  for (auto& streams : peer_streams_) streams.clear();
+  if (hosts_.size() == 1) return;
+  std::array<uint64_t, kMostStreams> keys;
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = stream_key(key_, i);
+  mesh_.retire_peer_streams(keys);
 }
 
 size_t Group::local_index_of(size_t member) const {

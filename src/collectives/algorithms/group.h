@@ -60,6 +60,9 @@ class Group {
   const SubRegion& sub_region() const { return sub_region_; }
   // Gives this member's part of it back. The streams stay open, and no operation may run afterwards.
   void release_sub_region();
+  // Gives back what this member has not used while others did: its part of the shared memory, and the streams that
+  // peers have opened. No member runs an operation of the group afterwards.
+  void retire();
 
   // Reserves steps for an operation and returns the first.
   uint64_t take_steps(uint64_t count) {

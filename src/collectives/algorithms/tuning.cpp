@@ -27,7 +27,7 @@ Tuning tuning_of(const hvd_batch& batch) {
     tuning.chunk = tuning.one_shot_chunk = std::max<size_t>(static_cast<size_t>(own.chunk), 4096);
   }
   if (own.direct_hosts != 0) tuning.two_shot_hosts = own.direct_hosts;
-  if (own.streams > 0) tuning.streams = std::min(own.streams, 16);
+  if (own.streams > 0) tuning.streams = std::min(own.streams, kMostStreams);
   if (own.drivers > 0) tuning.drivers = own.drivers;
   return tuning;
 }

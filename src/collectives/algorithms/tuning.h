@@ -10,6 +10,9 @@
 
 namespace hvd::collectives {
 
+// The most streams between two ranks.
+constexpr int32_t kMostStreams = 16;
+
 struct Tuning {
   // One-shot, up to this product of the bytes of a batch and the number of other hosts, on at most
   // two_shot_hosts hosts.

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -97,6 +98,8 @@ class Mesh {
   PeerHeaps* peer_heaps() { return peer_heaps_.get(); }
   PeerStream& peer_stream(int32_t rank, uint64_t id) { return remote_->peer_stream(rank, id); }
   void close_peer_stream(PeerStream& peer_stream) { remote_->close_peer_stream(peer_stream); }
+  // Closes the streams with these ids to all ranks, also those that peers have opened and this rank has not used.
+  void retire_peer_streams(std::span<const uint64_t> ids) { remote_->retire_peer_streams(ids); }
 
  private:
   Mesh(MeshOptions options, net::EventLoop loop);

@@ -68,6 +68,16 @@ void RemoteLinks::close_peer_stream(PeerStream& peer_stream) {
   peer_streams_.erase(key);
 }
 
+void RemoteLinks::retire_peer_streams(std::span<const uint64_t> ids) {
+  const auto is_retired = [ids](const auto& entry) {
+    return std::ranges::find(ids, entry.first.second) != ids.end();
+  };
+  std::erase_if(dials_, is_retired);
+  std::erase_if(peer_streams_, is_retired);
+  retired_.insert(retired_.end(), ids.begin(), ids.end());
+  while (retired_.size() > kRetired) retired_.pop_front();
+}
+
 Status RemoteLinks::send(int32_t rank, ByteView first, ByteView second) {
   if (!failure_.ok()) return failure_;
   ControlStream& stream = control(rank);
@@ -394,7 +404,9 @@ bool RemoteLinks::settle(Handshake& peer) {
     dials_.erase(dial);
   }
   peer.confirm();
-  if (peer.state() == Handshake::State::kOpen) attach(key, peer);
+  if (peer.state() != Handshake::State::kOpen) return true;
+  // The peer has no use for a retired stream, but a refusal would fail its dial.
+  if (std::ranges::find(retired_, key.second) == retired_.end()) attach(key, peer);
   return true;
 }
 

@@ -4,9 +4,11 @@
 // owns and calls it. One caller at a time; never waits.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,6 +66,9 @@ class RemoteLinks final {
 
   PeerStream& peer_stream(int32_t rank, uint64_t id);
   void close_peer_stream(PeerStream& peer_stream);
+  // Closes the streams with these ids to all ranks. A later connection for one of them is closed at once: its peer
+  // has dialled before it knew.
+  void retire_peer_streams(std::span<const uint64_t> ids);
 
   // Send the cause, or a goodbye, to every peer as far as possible without waiting; then close all
   // links.
@@ -73,6 +78,8 @@ class RemoteLinks final {
  private:
   // A failing peer refuses new links at once; its cause arrives over the control streams.
   static constexpr double kSecondsForCause = 1;
+  // A connection that was dialled before so many other streams were retired is left open.
+  static constexpr size_t kRetired = 4096;
   using Key = std::pair<int32_t, uint64_t>;
   struct Dial {
     std::vector<std::unique_ptr<Handshake>> attempts;
@@ -114,6 +121,7 @@ class RemoteLinks final {
   std::map<int32_t, std::unique_ptr<ControlStream>> controls_;
   std::map<Key, std::unique_ptr<PeerStream>> peer_streams_;
   std::map<Key, Dial> dials_;
+  std::deque<uint64_t> retired_;  // the last ids
   std::map<int32_t, Deadline> expected_;
   std::deque<std::pair<int32_t, Bytes>> kept_;
   Deadline cause_deadline_ = Deadline::never();  // to wait for the cause of a stream's end

@@ -314,6 +314,7 @@ void GroupRunner::close_if_ended(uint64_t key) {
   const auto others = found->second.members->ranks.size() - 1;
   if (static_cast<size_t>(std::ranges::count_if(ends_, is_of_group)) < others) return;
   std::erase_if(ends_, is_of_group);
+  found->second.links->retire();
   destroyed_.erase(found);
 }
 
