@@ -650,6 +650,28 @@ class GroupsTest(GroupCase):
         self.equal_numbers(ones, self.size)
         dist.destroy_process_group(group)
 
+    def test_a_sparse_sum_that_times_out_on_one_rank(self):
+        group = dist.new_group(backend="horovod")
+
+        def add():
+            sparse = torch.eye(3).to_sparse()
+            group.allreduce([sparse], dist.AllreduceOptions()).wait()
+            self.close(sparse.to_dense(), self.size * torch.eye(3))
+
+        if self.rank == 0:
+            group._set_default_timeout(datetime.timedelta(seconds=0.3))
+            with self.assertRaisesRegex(RuntimeError, "Timed out waiting 300ms for sparse_all_reduce as call 1"):
+                add()
+            group._set_default_timeout(datetime.timedelta(seconds=SECONDS))
+        dist.barrier()
+        if self.rank != 0:
+            add()
+        ones = torch.ones(2)
+        dist.all_reduce(ones, group=group)
+        self.equal_numbers(ones, self.size)
+        add()
+        dist.destroy_process_group(group)
+
     def test_a_group_that_is_aborted_waits_for_no_call(self):
         group = dist.new_group(backend="horovod")
         if self.rank == 0:
