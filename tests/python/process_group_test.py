@@ -650,6 +650,17 @@ class GroupsTest(GroupCase):
         self.equal_numbers(ones, self.size)
         dist.destroy_process_group(group)
 
+    def test_a_group_completes_its_sends_before_it_ends(self):
+        group, many = dist.new_group(backend="horovod"), 1 << 20
+        if self.rank == 0:
+            dist.isend(torch.full((many,), 7.0), 1, group=group)
+        elif self.rank == 1:
+            time.sleep(0.2)
+            got = torch.zeros(many)
+            dist.recv(got, 0, group=group)
+            self.equal_numbers(got, 7)
+        dist.destroy_process_group(group)
+
     def test_a_sparse_sum_that_times_out_on_one_rank(self):
         group = dist.new_group(backend="horovod")
 

@@ -228,13 +228,13 @@ class HorovodProcessGroup(dist.ProcessGroup):
                         ends.callback(end)
 
     def complete_calls(self, seconds: float) -> None:
-        """Waits for the collectives that have started, and raises none of their errors. The program has given those up
-        of which a wait has ended."""
+        """Waits for the collectives and sends that have started, and raises none of their errors. The program has given
+        those up of which a wait has ended."""
         if not self._end.alive:
             return
         self._postponed.start()
         until = time.monotonic() + seconds
-        for work in self._works.all():
+        for work in [*self._works.all(), *self._messages.sends()]:
             with contextlib.suppress(Exception):
                 if not work._is_given_up:
                     work.complete(max(until - time.monotonic(), 0.001))

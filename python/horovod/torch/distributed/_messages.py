@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 import torch
 
@@ -58,6 +58,10 @@ class Messages:
             finish=finish,
         )
         return self._keep(Receive(self._place, handle, tensor, source, tag, seconds))
+
+    def sends(self) -> List[Work]:
+        """Returns the sends that are not complete."""
+        return [work for work in self._works.all() if not isinstance(work, Receive)]
 
     def _keep(self, work: Work) -> Work:
         self._works.add(work)
