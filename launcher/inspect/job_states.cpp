@@ -67,7 +67,8 @@ class Figures {
     for (const int number : figures_.init_wait(rank.number())) {
       if (const int present = job_.rank_of(number); present >= 0) missing.push_back(present);
     }
-    found->second = missing.empty() ? "hvd.init()" : cat(name_of_ranks(missing), " in hvd.init()");
+    found->second =
+        missing.empty() ? "hvd.init()" : cat(name_of_ranks(missing), " to call hvd.init()");
     return found->second;
   }
 

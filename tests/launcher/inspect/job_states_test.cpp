@@ -94,14 +94,14 @@ TEST_CASE("figures of ranks stand beside their states, and name the ranks that o
   CHECK(ranks.at(0).waits_for == "rank 1");
   CHECK(ranks.at(1).is_stopped);
   CHECK(ranks.at(1).waits_for.empty());
-  CHECK(ranks.at(2).waits_for == "rank 1 in hvd.init()");
+  CHECK(ranks.at(2).waits_for == "rank 1 to call hvd.init()");
   CHECK(ranks.at(2).pid == -1);
   CHECK(job_as_table(*job, 0) ==
         "horovodrun, pid 7, 3 ranks: python3 train.py\n"
         "RANK  HOST  PID  STATE     ELAPSED  CPU  MEMORY  WAITS FOR\n"
         "   0  a      12  in_job   00:00:02   0%    4.0K  rank 1\n"
         "   1  a      13  stopped  00:00:00   0%      0B\n"
-        "   2  a       -  in_init         -    -       -  rank 1 in hvd.init()\n");
+        "   2  a       -  in_init         -    -       -  rank 1 to call hvd.init()\n");
 }
 
 TEST_CASE("a table has a line for hosts that start") {
