@@ -259,14 +259,18 @@ void wait_for_output(const UniqueFd& launcher) {
   ::poll(&ended, 1, kFollowMilliseconds);
 }
 
+// Empty: all.
+Result<std::vector<bool>> wanted_ranks(const JobRecord& record, const LogWords& words) {
+  if (words.ranks.empty()) return std::vector<bool>{};
+  // An elastic job may have had more ranks than its record says.
+  const bool is_known = record.is_constant && record.ranks > 0;
+  auto ranks = parse_ranks(words.ranks, is_known ? record.ranks : kMostRanks);
+  if (!ranks.ok()) return ranks.status().with_context("--rank");
+  return ranks;
+}
+
 Status print_log(const StateView& view, const JobRecord& record, const LogWords& words) {
-  std::vector<bool> ranks;
-  if (!words.ranks.empty()) {
-    // An elastic job may have had more ranks than its record says.
-    auto parsed = parse_ranks(words.ranks, kMostRanks);
-    if (!parsed.ok()) return parsed.status().with_context("--rank");
-    ranks = *std::move(parsed);
-  }
+  HVD_ASSIGN_OR_RETURN(const std::vector<bool> ranks, wanted_ranks(record, words));
   HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_job_folder(view.path, record.launcher));
   if (!record.has_output) {
     return not_found(cat(described(record, view),

@@ -97,6 +97,7 @@ std::string to_json(const JobRecord& record) {
                        {"written", record.written},
                        {"ended", record.ended},
                        {"ranks", record.ranks},
+                       {"is_constant", record.is_constant},
                        {"launches", record.launches},
                        {"exit_code", record.exit_code},
                        {"cause", record.cause},
@@ -131,6 +132,7 @@ Result<JobRecord> parse_job_record(std::string_view text) {
   record.written = time_of(object, "written");
   record.ended = time_of(object, "ended");
   record.ranks = small_number_of(object, "ranks");
+  record.is_constant = object.value("is_constant", Json()) == true;
   record.launches = small_number_of(object, "launches");
   record.exit_code = small_number_of(object, "exit_code");
   record.cause = text_of(object, "cause");

@@ -37,8 +37,9 @@ struct JobRecord {
   int64_t began = 0;               // times: seconds since 1970
   int64_t written = 0;             // the last sign of the launcher
   int64_t ended = 0;
-  int32_t ranks = 0;     // 0: not known yet
-  int32_t launches = 0;  // how often all ranks have started
+  int32_t ranks = 0;         // 0: not known yet
+  bool is_constant = false;  // no later rank has a number above these
+  int32_t launches = 0;      // how often all ranks have started
   int32_t exit_code = 0;
   std::string cause;        // a sentence on the end, or empty
   int64_t lost_output = 0;  // bytes that the writer has not got, at the end

@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "launcher/output/metrics_port.h"
 #include "launcher/output/report.h"
+#include "launcher/plan/job_kind.h"
 #include "launcher/plan/redaction.h"
 #include "launcher/state/log_files.h"
 #include "launcher/state/log_reader.h"
@@ -327,6 +328,7 @@ JobRecord new_record(const LaunchSettings& settings, std::span<const std::string
   record.allocation = environment_variable("SLURM_JOB_ID").value_or("");
   record.node = environment_variable("SLURMD_NODENAME").value_or("");
   record.began = now();
+  record.is_constant = !is_elastic(settings);
   record.has_output = keeps_output(settings);
   return record;
 }

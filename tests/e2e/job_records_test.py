@@ -122,9 +122,10 @@ def test_logs_of_a_job_that_runs_and_has_ended():
     said = logs("talks", environment=environment)
     expect({"[0]<stdout>:early 0", "[1]<stdout>:early 1"} <= set(said.out.splitlines()), said.describe())
     expect(re.search(r"horovodrun: rank [01] on host \S+ exited with code 3", said.err), said.describe())
-    nothing = Job("logs", "--rank", "x", "talks", environment=environment)
-    nothing.ends_with(2)
-    one_sentence(nothing, "--rank")
+    for rank, sentence in (("x", "--rank"), (2, r"--rank: there is no rank 2; the last one is 1$")):
+        nothing = Job("logs", "--rank", rank, "talks", environment=environment)
+        nothing.ends_with(2)
+        one_sentence(nothing, sentence)
     Job("-np", 1, "true", environment=environment).ends_with(0)
     nothing = Job("logs", environment=environment)
     nothing.ends_with(2)

@@ -19,6 +19,7 @@ JobRecord some_record() {
   record.began = 1'700'000'000;
   record.written = record.ended = 1'700'000'100;
   record.ranks = 8;
+  record.is_constant = true;
   record.launches = 2;
   record.exit_code = 3;
   record.cause = "rank 3 on host b exited with code 3";
@@ -34,6 +35,7 @@ TEST_CASE("a record is read as it was written") {
   REQUIRE(read.ok());
   CHECK(to_json(*read) == text);
   CHECK(read->command == some_record().command);
+  CHECK(read->is_constant);
   CHECK(read->launcher.is_beside(some_record().launcher));
 }
 
@@ -55,7 +57,9 @@ TEST_CASE("text that is no record is refused") {
         std::string(R"({"host":7,"pid":1,"state":"running"})")}) {
     CHECK_MESSAGE(!parse_job_record(text).ok(), text);
   }
-  CHECK(parse_job_record(R"({"host":"a","pid":1,"state":"running","of_later":{}})").ok());
+  const auto other = parse_job_record(R"({"host":"a","pid":1,"state":"running","of_later":{}})");
+  REQUIRE(other.ok());
+  CHECK(!other->is_constant);  // as an earlier release has written it
 }
 
 TEST_CASE("times of a record cannot overflow") {
