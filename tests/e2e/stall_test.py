@@ -136,5 +136,22 @@ def test_without_the_check_nothing_is_said():
     expect("Missing ranks" not in job.err, job.describe())
 
 
+def test_a_report_that_cannot_be_written_is_known_at_the_start():
+    """And is one sentence, also when a stall follows."""
+    path = scratch() / "none" / "stalls"
+    rank = """
+import time, numpy
+import horovod.numpy as hvd
+hvd.init()
+hvd.rank() and time.sleep(1.5)
+hvd.allreduce(numpy.ones(1), name="step")
+"""
+    job = Job("-np", 2, "--stall-check-warning-time-seconds", 0.5, "--stall-report", path, PYTHON, "-c", rank)
+    job.ends_with(0)
+    before, _, after = job.err.partition("Missing ranks")
+    sentence = f"cannot write to {path} (--stall-report): No such file or directory; the job goes on without it"
+    expect(before.count(sentence) == 1 and after and "(--stall-report)" not in after, job.describe())
+
+
 if __name__ == "__main__":
     main()

@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <utility>
 
 #include "base/files/own_file.h"
 #include "base/log/log.h"
@@ -42,7 +45,27 @@ StallInspector::StallInspector(RuntimeCore* core, StallOptions options)
         options_.size, options_.times,
         [core](int32_t process_set, int32_t rank) { return core->is_member(process_set, rank); },
         core_->parents());
+    // A FIFO may get its reader later, which would take the end of this one for the end of the reports.
+    std::error_code error;
+    if (!options_.report_path.empty() && !std::filesystem::is_fifo(options_.report_path, error))
+      open_report();
   }
+}
+
+std::string StallInspector::shown_report() const {
+  return cat(options_.report_path, " (--stall-report)");
+}
+
+UniqueFd StallInspector::open_report() {
+  auto file = open_own_file_in(UniqueFd(AT_FDCWD), options_.report_path, O_APPEND, shown_report());
+  if (file.ok()) return *std::move(file);
+  go_on_without_report(file.status());
+  return {};
+}
+
+void StallInspector::go_on_without_report(const Status& why) {
+  if (std::exchange(cannot_write_, true)) return;
+  log::warning(cat(why.message(), "; the job goes on without it"));
 }
 
 void StallInspector::send_hello() {
@@ -188,12 +211,11 @@ void StallInspector::publish(const StallReport& report) {
     const double epoch =
         std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
     const std::string line = json_of(report, epoch) + "\n";
-    const auto file = open_own_file(options_.report_path, O_APPEND);
-    if (!file.ok()) {
-      log::warning(cat("stall report: ", file.status().message()));
-    } else if (::write(file->get(), line.data(), line.size()) !=
-               static_cast<ssize_t>(line.size())) {
-      log::warning(cat("cannot write the stall report to ", options_.report_path));
+    const UniqueFd file = open_report();
+    const ssize_t written = file ? ::write(file.get(), line.data(), line.size()) : 0;
+    if (file && written != static_cast<ssize_t>(line.size())) {
+      go_on_without_report(
+          system_error(cat("cannot write to ", shown_report()), written < 0 ? errno : ENOSPC));
     }
   }
   if (report.fatal()) core_->fail(cause_of(report));

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/unique_fd.h"
 #include "runtime/core/runtime_core.h"
 #include "runtime/settings/worker_settings.h"
 #include "runtime/stall/stall_inquiry.h"
@@ -53,12 +54,17 @@ class StallInspector final : public Service {
   void answer(const StallAsk& ask);
   StallState state_of(const StallName& name) const;
   void publish(const StallReport& report);
+  // Empty after a sentence for the user.
+  UniqueFd open_report();
+  void go_on_without_report(const Status& why);
+  std::string shown_report() const;  // its path, for errors
 
   RuntimeCore* const core_;
   const StallOptions options_;
   Clock::time_point next_check_ = Clock::time_point::min();  // when pending work is checked next
   std::optional<StallInquiry> inquiry_;  // the inquiry that the root leads; empty on other ranks
   uint64_t reports_ = 0;
+  bool cannot_write_ = false;  // the user knows that the report file cannot be written
 };
 
 }  // namespace hvd::runtime
