@@ -519,6 +519,7 @@ void JobLaunch::watch_stragglers() {
     return SlowestRank{slowest->rank, slowest->late_seconds};
   });
   inspector_.set_longest_wait([watch = straggler_watch_] { return watch->longest_wait(); });
+  straggler_watch_->on_window([this] { inspector_.show_longest_wait(); });
   net::asio::co_spawn(loop_, StragglerWatch::run(straggler_watch_), net::asio::detached);
 }
 

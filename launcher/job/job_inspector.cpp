@@ -37,9 +37,7 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
       inspection_(executor, hosts,
                   [this](size_t number, uint32_t question, InspectDetail detail) {
                     const HostRun& host = hosts_.host(static_cast<int>(number));
-                    if (host.is_over() || host.link() == nullptr || !silence_of(host).empty()) {
-                      return false;
-                    }
+                    if (!can_answer(host)) return false;
                     const bool is_of_kernel =
                         detail == InspectDetail::kProcess || detail == InspectDetail::kMetrics ||
                         detail == InspectDetail::kProgress || detail == InspectDetail::kSteps ||
@@ -75,10 +73,20 @@ std::string JobInspector::silence_of(const HostRun& host) const {
   return seconds >= kIsSilent ? describe_silence(seconds) : "";
 }
 
+bool JobInspector::can_answer(const HostRun& host) const {
+  return !host.is_over() && host.link() != nullptr && silence_of(host).empty();
+}
+
+void JobInspector::show_longest_wait() {
+  for (const HostRun& host : hosts_.hosts()) {
+    if (can_answer(host)) host.link()->show_longest_wait(longest_wait_());
+  }
+}
+
 net::Task<std::string> JobInspector::place_of_late(int rank, uint32_t late_microseconds) {
   const HostRun& host = hosts_.rank(rank).host();
   return inspection_.run_on(static_cast<size_t>(host.number()), [=, this, &host](uint32_t number) {
-    if (host.is_over() || host.link() == nullptr || !silence_of(host).empty()) return false;
+    if (!can_answer(host)) return false;
     stack_tool_.offer_to(host.number(), *host.link());
     host.link()->inspect_late(number, rank, late_microseconds);
     return true;

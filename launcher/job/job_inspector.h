@@ -70,6 +70,8 @@ class JobInspector {
   void set_waits(std::function<std::vector<RankWaits>()> waits) { waits_ = std::move(waits); }
   // The longest wait of any rank in a step, in microseconds, goes to the agents with the questions about steps.
   void set_longest_wait(std::function<uint32_t()> wait) { longest_wait_ = std::move(wait); }
+  // Sends it now.
+  void show_longest_wait();
   // The job's metrics in Prometheus's format, within a second.
   net::Task<std::string> metrics(MetricsLevel level);
 
@@ -86,6 +88,8 @@ class JobInspector {
   std::string states() const;
   // "no answer for 12 s", or empty while the host answers.
   std::string silence_of(const HostRun& host) const;
+  // Its agent runs, and is not silent.
+  bool can_answer(const HostRun& host) const;
 
  private:
   net::Task<void> answer(std::string request, net::StreamSocket& caller);

@@ -150,6 +150,7 @@ net::Task<void> StragglerWatch::look() {
     tally_.take(window);
     for (StragglerFinding& each : rule_.judge(window)) findings.push_back(std::move(each));
   }
+  if (!windows.empty() && on_window_) on_window_();
   for (StragglerFinding& finding : findings) {
     co_await report(std::move(finding), host_of_rank);
     if (is_over_) co_return;

@@ -45,6 +45,8 @@ class StragglerWatch {
   // A rank has called hvd.init(). The coroutine shares the object: its loop may outlive the launch.
   static net::Task<void> run(std::shared_ptr<StragglerWatch> self);
   void stop();
+  // Called when longest_wait() has changed by a new window.
+  void on_window(std::function<void()> callback) { on_window_ = std::move(callback); }
 
   // The straggler that is late most, or null.
   const StragglerRule::Lateness* slowest() const { return rule_.slowest(); }
@@ -77,6 +79,7 @@ class StragglerWatch {
   const Ask ask_;
   const AskPlace ask_place_;
   const Report report_;
+  std::function<void()> on_window_;
   StepAlignment alignment_;
   StragglerRule rule_;
   WaitTally tally_;

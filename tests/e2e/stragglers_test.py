@@ -31,6 +31,13 @@ def test_ranks_in_time_are_not_named():
     expect(job.err == "", job.describe())
 
 
+def test_ranks_know_how_late_they_are_from_the_first_window_on():
+    job = Job("-np", 2, PYTHON, WORKER, 95, 0.05, 1, 0.3)
+    job.ends_with(0)
+    own = dict(re.findall(r"rank (\d) is (-?[0-9.]+) ms late", job.out))
+    expect(float(own["1"]) > 7 > float(own["0"]) >= 0, own)
+
+
 SLOW_HOST = """
 import os, time
 import numpy
