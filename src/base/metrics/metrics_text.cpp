@@ -19,7 +19,8 @@ struct CounterText {
   std::string_view help;
 };
 constexpr std::array<CounterText, kCounters> kCounterTexts = {{
-    {Counter::kSteps, "steps", "Training steps: times that the names of tensors came again."},
+    {Counter::kSteps, "steps",
+     "Training steps: times that the names of tensors came again, and backward passes of DDP."},
     {Counter::kPasses, "passes", "Passes of the runtime over what can move."},
     {Counter::kWakeups, "wakeups", "Times that a thread of the runtime slept and was woken."},
     {Counter::kBatches, "batches", "Batches that were run."},
