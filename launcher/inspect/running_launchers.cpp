@@ -36,7 +36,8 @@ std::string remedy(const std::string& pid) {
 bool is_stopped(const std::string& pid) {
   const std::string about = read_proc_file(cat("/proc/", pid, "/stat"));
   const size_t name_end = about.rfind(") ");
-  return name_end != std::string::npos && (about[name_end + 2] == 'T' || about[name_end + 2] == 't');
+  return name_end != std::string::npos &&
+         (about[name_end + 2] == 'T' || about[name_end + 2] == 't');
 }
 
 }  // namespace
@@ -89,12 +90,12 @@ Status send_question(const RunningLauncher& launcher, const std::string& questio
 
 void await_answer(const RunningLauncher& launcher) {
   pollfd entry{.fd = launcher.socket.get(), .events = POLLIN, .revents = 0};
-  for (bool is_told = false;;) {
-    const int limit = is_told ? -1 : Deadline::after_seconds(kAnswerSeconds).poll_timeout();
+  for (bool has_notified = false;;) {
+    const int limit = has_notified ? -1 : Deadline::after_seconds(kAnswerSeconds).poll_timeout();
     const int ready = ::poll(&entry, 1, limit);
     if (ready > 0 || (ready < 0 && errno != EINTR)) return;
     if (ready == 0 && is_stopped(launcher.pid)) {
-      is_told = true;
+      has_notified = true;
       print_message(silence_of(launcher.pid).message());
     }
   }

@@ -80,7 +80,8 @@ Status not_on_path(const std::string& program, const std::string& working_direct
     return permission_denied(cat("program '", program, "' may not be executed: ", *path,
                                  " lacks the permission (chmod +x)"));
   }
-  std::string sentence = cat("program '", printable(program), "' was not found on PATH (", printable(search_path), ")");
+  std::string sentence = cat("program '", printable(program), "' was not found on PATH (",
+                             printable(search_path), ")");
   HVD_RETURN_IF_ERROR(misread(program, working_directory, search_path));
   if (program == "python" && find_on_path("python3", working_directory, search_path)) {
     return not_found(sentence + ", but 'python3' is there: write python3 in the command");

@@ -15,7 +15,7 @@ struct WaitSigns {
   std::set<std::string> threads{};  // names of the process's threads
   bool has_mpi = false;             // the process has loaded a library of MPI
   std::string line{};               // source_to_read(), once it was read
-  bool has_torch_store = false;     // the process has loaded PyTorch, and is connected at MASTER_PORT
+  bool has_torch_store = false;  // the process has loaded PyTorch, and is connected at MASTER_PORT
   bool has_jax = false;   // the process has loaded JAX, and speaks to other processes by gRPC
   bool is_in_io = false;  // its main thread is in a call of is_io()
 };
