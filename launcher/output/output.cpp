@@ -619,8 +619,13 @@ void JobOutput::withdraw_status() {
 void JobOutput::print(std::string_view sentence, Tone tone) {
   begin_line();
   if (style_.folds) unfold(OutputStream::kStderr, true);
-  sink(OutputStream::kStderr).write(shown_line(sentence, tone));
-  copy_to_log(-1, OutputStream::kStderr, line_of(sentence));
+  if (style_.format == LineFormat::kText) {
+    sink(OutputStream::kStderr).write(shown_line(sentence, tone));
+    return copy_to_log(-1, OutputStream::kStderr, line_of(sentence));
+  }
+  const std::string records = json_records("horovodrun", "", sentence);
+  sink(OutputStream::kStderr).write(records);
+  copy_to_log(-1, OutputStream::kStderr, records);
 }
 
 void JobOutput::begin_line() {
