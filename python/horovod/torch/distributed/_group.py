@@ -14,7 +14,7 @@ import os
 import sys
 import time
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -35,7 +35,7 @@ _ONE = _reductions.ONE
 _AllreduceOptions = dist.AllreduceOptions
 _TELLS_WHO_WAITS = hasattr(_AllreduceOptions(), "asyncOp")
 _NO_TIME = datetime.timedelta(0)
-# How long the end of a program waits for calls that have started.
+# How long the end of a program waits for calls that have started, and that of a group for sends.
 _SECONDS_AT_EXIT = 30
 _CPU = torch.device("cpu")
 # The parts are those of valid tensors of one shape.
@@ -234,7 +234,12 @@ class HorovodProcessGroup(dist.ProcessGroup):
             return
         self._postponed.start()
         until = time.monotonic() + seconds
-        for work in [*self._works.all(), *self._messages.sends()]:
+        self._complete(self._works.all(), until)
+        # A large message is sent once it is received, which may never be.
+        self._complete(self._messages.sends(), min(until, time.monotonic() + _SECONDS_AT_EXIT))
+
+    def _complete(self, works: Iterable[Work], until: float) -> None:
+        for work in works:
             with contextlib.suppress(Exception):
                 if not work._is_given_up:
                     work.complete(max(until - time.monotonic(), 0.001))

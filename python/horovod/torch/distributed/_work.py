@@ -437,7 +437,7 @@ class _Completer:
             work._end(error)
 
     def _rest(self, works: List[Work]) -> None:
-        """Waits a while for the oldest work, and ends those that have waited for too long."""
+        """Waits a while for the first work, and puts it behind the others."""
         seconds = self._AMONG_OTHERS if len(works) > 1 else self._ALONE
         work = works.pop(0)
         try:
@@ -449,7 +449,7 @@ class _Completer:
             return
         # A callback that waits has let another thread go on.
         if self._is_this_thread():
-            works.insert(0, work)
+            works.append(work)
         else:
             self._new.put(work)
 
