@@ -99,7 +99,9 @@ class RocmText {
 
 // rocm-smi prints the GPUs of a process only as text, not with --json or --csv.
 std::string rocm_use_command(const std::string& rocm_smi) {
-  return cat("exec ", shell_quote(rocm_smi), " --showuse --showpids --showpidgpus");
+  // A script in Python, which is not to find the modules of the job.
+  return cat("unset PYTHONPATH PYTHONHOME PYTHONSTARTUP; PYTHONNOUSERSITE=1 exec ",
+             shell_quote(rocm_smi), " --showuse --showpids --showpidgpus");
 }
 
 std::optional<GpuUse> parse_rocm_use(std::string_view text) {

@@ -53,6 +53,7 @@ std::set<std::string> sockets_of(pid_t pid) {
 // Whether a process has a TCP connection that ends at this port, here or elsewhere.
 bool is_connected_at(pid_t pid, uint16_t port) {
   const std::set<std::string> sockets = sockets_of(pid);
+  if (sockets.empty()) return false;
   std::array<char, 24> end_text{};
   std::snprintf(end_text.data(), end_text.size(), ":%04X", static_cast<unsigned>(port));
   const std::string_view end(end_text.data());
@@ -117,8 +118,11 @@ WaitSigns wait_signs(pid_t pid) {
   signs.has_jax = has_jax && std::ranges::any_of(signs.threads, [](const std::string& name) {
                     return name.starts_with("grpc_");
                   });
-  // Each rank of a group is connected to its store.
-  if (has_torch) {
+  // Each rank of a group is connected to its store. From PyTorch 2 on, the names of threads tell it.
+  const auto is_of_group = [](const std::string& name) {
+    return name.starts_with("pt_gloo") || name.starts_with("pt_nccl");
+  };
+  if (has_torch && std::ranges::none_of(signs.threads, is_of_group)) {
     const auto port = parse_int(variable_of(pid, "MASTER_PORT"));
     signs.has_torch_store = port && *port > 0 && *port <= UINT16_MAX &&
                             is_connected_at(pid, static_cast<uint16_t>(*port));

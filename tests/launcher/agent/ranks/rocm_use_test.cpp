@@ -100,7 +100,8 @@ TEST_CASE("output of rocm-smi is read up to a bound") {
 
 TEST_CASE("the path of rocm-smi may need quotes") {
   CHECK(rocm_use_command("/a b/rocm-smi") ==
-        "exec '/a b/rocm-smi' --showuse --showpids --showpidgpus");
+        "unset PYTHONPATH PYTHONHOME PYTHONSTARTUP; PYTHONNOUSERSITE=1 exec '/a b/rocm-smi' "
+        "--showuse --showpids --showpidgpus");
 }
 
 }  // namespace hvd::launcher
