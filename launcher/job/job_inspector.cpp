@@ -175,10 +175,11 @@ net::Task<void> JobInspector::look(InspectDetail detail) {
   is_looking_ = true;
   const std::vector<std::string> answers = co_await inspection_.run(detail, kMetricsTime);
   metrics_.take(answers);
-  looked_at_ = Clock::now();
+  read_at_ = Clock::now();
   if (detail == InspectDetail::kMetrics) co_await look_at_waits();
   lacks_gpus_ = detail == InspectDetail::kProgress;
   is_looking_ = false;
+  looked_at_ = Clock::now();
   looked_.notify();
 }
 
@@ -221,7 +222,7 @@ net::Task<StatusLine::State> JobInspector::progress() {
 StatusLine::State JobInspector::known_progress() const {
   const std::chrono::duration<double> seconds = Clock::now() - began_;
   StatusLine::State state{.job = {.seconds = seconds.count()},
-                          .read_at = looked_at_.value_or(began_)};
+                          .read_at = read_at_.value_or(began_)};
   const std::optional<SlowestRank> slowest = this->slowest();
   for (const RankRun& rank : hosts_.ranks()) {
     const int number = policy_->rank_of(rank.number());
@@ -258,7 +259,7 @@ std::string JobInspector::known_job() const {
       .command = options_.command,
       .name = options_.settings.job.name.value_or(""),
       .seconds = seconds.count(),
-      .read_at = looked_at_ ? std::chrono::duration<double>(*looked_at_ - began_).count() : -1,
+      .read_at = read_at_ ? std::chrono::duration<double>(*read_at_ - began_).count() : -1,
       .step_age = age < 0 ? -1 : static_cast<double>(age) * 1e-3,
       .slowest = slowest(),
       .rank = [this](int number) { return metrics_.rank(number); },
@@ -276,6 +277,7 @@ std::string JobInspector::known_job() const {
 
 net::Task<std::string> JobInspector::metrics(MetricsLevel level) {
   metrics_.take(co_await inspection_.run(InspectDetail::kMetrics, kMetricsTime));
+  read_at_ = Clock::now();
   const JobStates states = job_states();
   const std::string sentence = metrics_.about_unread(hosts_, states);
   if (!sentence.empty() && remark_) remark_(sentence);

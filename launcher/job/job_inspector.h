@@ -118,7 +118,7 @@ class JobInspector {
   JobMetrics metrics_;
   OperationWaits operation_waits_;
   const Clock::time_point began_ = Clock::now();
-  std::optional<Clock::time_point> looked_at_;
+  std::optional<Clock::time_point> looked_at_, read_at_;  // read_at_: the figures of metrics_
   net::Notification looked_;
   bool is_looking_ = false;
   bool lacks_gpus_ = false;  // the last look

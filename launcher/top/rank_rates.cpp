@@ -36,7 +36,7 @@ void JobRates::add(const JobView& job) {
     }
   }
   // The launcher may have read them a moment before it answered.
-  const std::chrono::duration<double> read_at(job.read_at);
+  const std::chrono::duration<double> read_at(job.read_at < 0 ? job.seconds : job.read_at);
   job_.add(Clock::time_point(std::chrono::duration_cast<Clock::duration>(read_at)), counts);
 }
 

@@ -105,8 +105,8 @@ def test_top_follows_a_job_on_a_terminal_and_gives_it_back():
         top = Screen(LAUNCHER, "top", size=size)
         before = top.attributes()
         rows = top.sees(r"^4/4 ranks · \d+\.\d steps/s · \d.* kB/s( · slowest .*)? · 00:0\d:\d\d$")
-        # Rank 2 sleeps 50 ms in each step, and counts may be some milliseconds older than their time.
-        expect(float(rows[1].split()[3]) < 22, rows)
+        # Rank 2 sleeps 50 ms in each step; an answer may take some of the second between two looks.
+        expect(float(rows[1].split()[3]) < 30, rows)
         expect(rows[0].startswith(f"pid {job.process.pid}: {PYTHON} -c "), rows)
         expect(rows[3].split()[:4] == ["RANK", "HOST", "PID", "STATE"], rows)
         expect([row.split()[:2] for row in rows[4:8]] == [[*"0a"], [*"1a"], [*"2b"], [*"3b"]], rows)
