@@ -35,7 +35,11 @@ std::optional<StallOptions> stall_options(int32_t rank, int32_t size,
     }
     times.shutdown = 0;
   }
-  return StallOptions{rank, size, times, host_name(settings), settings.stall.report, stack};
+  // The program may go to another directory later.
+  std::error_code error;
+  std::string report = settings.stall.report;
+  if (!report.empty()) report = std::filesystem::absolute(report, error).string();
+  return StallOptions{rank, size, times, host_name(settings), std::move(report), stack};
 }
 
 StallInspector::StallInspector(RuntimeCore* core, StallOptions options)
