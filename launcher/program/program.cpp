@@ -17,6 +17,8 @@ namespace hvd::launcher {
 
 namespace {
 
+constexpr size_t kMostOfPath = 4096;
+
 std::string absolute(std::string_view path, const std::string& working_directory) {
   if (!path.empty() && path.front() == '/') return std::string(path);
   return path.empty() ? working_directory : cat(working_directory, "/", path);
@@ -77,11 +79,11 @@ Status misread(const std::string& program, const std::string& working_directory,
 Status not_on_path(const std::string& program, const std::string& working_directory,
                    std::string_view search_path) {
   if (const auto path = search_unrunnable(program, working_directory, search_path)) {
-    return permission_denied(cat("program '", program, "' may not be executed: ", *path,
+    return permission_denied(cat("program '", printable(program), "' may not be executed: ", *path,
                                  " lacks the permission (chmod +x)"));
   }
   std::string sentence = cat("program '", printable(program), "' was not found on PATH (",
-                             printable(search_path), ")");
+                             printable(search_path, kMostOfPath), ")");
   HVD_RETURN_IF_ERROR(misread(program, working_directory, search_path));
   if (program == "python" && find_on_path("python3", working_directory, search_path)) {
     return not_found(sentence + ", but 'python3' is there: write python3 in the command");
@@ -89,7 +91,8 @@ Status not_on_path(const std::string& program, const std::string& working_direct
   struct stat info {};
   const std::string local = absolute(program, working_directory);
   if (::stat(local.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
-    return not_found(cat(sentence, ", but it is in the working directory: write ./", program));
+    return not_found(
+        cat(sentence, ", but it is in the working directory: write ./", printable(program)));
   }
   return not_found(std::move(sentence));
 }
@@ -128,14 +131,15 @@ Status check_interpreter(const std::string& program, const std::string& path,
   }
   const std::string interpreter = absolute(words[0], working_directory);
   if (!is_runnable(interpreter)) {
-    return not_found(cat("program '", program, "' is a script whose interpreter '",
+    return not_found(cat("program '", printable(program), "' is a script whose interpreter '",
                          printable(words[0]), "' is missing or may not be executed"));
   }
   const bool is_env = words[0].ends_with("/env") && words.size() == 2 && words[1][0] != '-' &&
                       words[1].find('/') == std::string::npos;
   if (!is_env || find_on_path(words[1], working_directory, search_path)) return {};
   return not_on_path(printable(words[1]), working_directory, search_path)
-      .with_context(cat("program '", program, "' is a script for '", printable(words[1]), "'"));
+      .with_context(
+          cat("program '", printable(program), "' is a script for '", printable(words[1]), "'"));
 }
 
 }  // namespace
@@ -244,10 +248,10 @@ Result<std::string> find_program(const std::string& program, const std::string& 
     if (::stat(path.c_str(), &info) != 0) {
       const int error = errno;
       HVD_RETURN_IF_ERROR(misread(program, working_directory, search_path));
-      return system_error(cat("program '", program, "' cannot be run"), error);
+      return system_error(cat("program '", printable(program), "' cannot be run"), error);
     }
     if (S_ISDIR(info.st_mode)) {
-      return failed_precondition(cat("program '", program, "' is a directory"));
+      return failed_precondition(cat("program '", printable(program), "' is a directory"));
     }
     if (!is_runnable(path)) {
       return permission_denied(cat("program '", program,
