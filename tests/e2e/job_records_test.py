@@ -84,9 +84,9 @@ def test_commands_that_look_into_a_job_take_its_name():
     expect("horovod_ranks_up" in answer("metrics", "--level", "rank", "one").out, "metrics")
     for words in (("one", "sh"), ("--rank", "0", "one", "sh"), (pid, "sh")):
         expect(answer("exec", *words, "-c", "echo $HOROVOD_RANK").out == "0\n", words)
-    # Behind "--", and where it is the only word, it is a command.
-    for words in (("--", "one", "x"), ("--rank", "0", "one")):
-        one_sentence(answer("exec", *words, code=2), "several are running; write horovodrun exec ID")
+    # Behind "--" it is a command.
+    one_sentence(answer("exec", "--", "one", "x", code=2), "several are running; write horovodrun exec ID")
+    one_sentence(answer("exec", "--rank", "0", "one", code=2), r"write horovodrun exec \[NAME or id of a job\]")
     one_sentence(answer("stack", "gone", code=2), r"job gone \(\d+\) does not run; horovodrun ps -a shows")
     one_sentence(answer("resize", "one", 2, code=2), "the job has a constant number of ranks|--min-np")
     one_sentence(answer("metrics", "no-such", code=2), "there is no job no-such in ")
