@@ -33,7 +33,7 @@ PLANTED = {
     },
     "ddp": {
         "skip": "is in skip",
-        "group": None,
+        "group": r"waits in torch\.distributed( \(gloo\))?: all_reduce",
         "lock": "is in lock_twice",
         "file": "is in read_a_dead_file",
         "exit": "is in wait_at_exit",
@@ -54,7 +54,7 @@ PLANTED = {
 }
 WAIT = {
     "torch": r"torch\.distributed( \(gloo\))?: \w+",
-    "ddp": r"torch\.distributed( \(gloo\))?: [^,]+",
+    "ddp": r"torch\.distributed( \(gloo\))?: the reduction of gradients in backward\(\)",
     "deepspeed": r"torch\.distributed( \(gloo\))?: [^,]+",
     "mpi": r"MPI: \w+",
     "jax": r"JAX: \w+",
@@ -147,7 +147,7 @@ def check_stall(job, _, place):
 def check_named(job, library, place):
     wait = rf"{WAIT[library]}, \w+\.py:\d+"
     both = rf"ranks 0-1 on \S+ wait in {wait}|rank 0 on \S+ waits in {wait}; rank 1 on \S+ waits in {wait}"
-    one = rf"rank 0 on \S+ waits in {wait}; rank 1 on \S+ {place}, hanging_rank\.py:\d+"
+    one = rf"rank 0 on \S+ waits in {wait}; rank 1 on \S+ {place}, (hanging_rank|collective_libraries)\.py:\d+"
     expect(re.search(one if place else both, job.err), job.describe())
     expect(job.err.count("the job hangs") == 1, job.describe())
 
