@@ -91,7 +91,11 @@ def test_a_program_without_horovod_has_a_row_with_what_it_uses():
     expect(stopped.returncode == 0 and stopped.stdout.startswith(row), stopped)
     silent = ask("top", "--once")
     expect(silent.returncode == 2 and f"pid {job.process.pid} does not answer; it may be" in silent.stderr, silent)
+    words = [LAUNCHER, "exec", str(job.process.pid), "echo", "goes on"]
+    waits = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment())
+    expect(f"pid {job.process.pid} does not answer; it may be" in waits.stderr.readline(), "exec")
     os.kill(job.process.pid, signals.SIGCONT)
+    expect(waits.communicate(timeout=30) == ("[0]<stdout>:goes on\n[1]<stdout>:goes on\n", ""), waits)
     ended(job)
     none = ask("top")
     expect(none.returncode == 2 and "no horovodrun of yours" in none.stderr, none)
