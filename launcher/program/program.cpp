@@ -73,7 +73,7 @@ Status misread(const std::string& program, const std::string& working_directory,
   return not_found(cat(sentence,
                        "it is one word with blanks in it: remove the quotes around it, so "
                        "that '",
-                       first, "' is the program"));
+                       printable(first), "' is the program"));
 }
 
 Status not_on_path(const std::string& program, const std::string& working_directory,
@@ -254,7 +254,7 @@ Result<std::string> find_program(const std::string& program, const std::string& 
       return failed_precondition(cat("program '", printable(program), "' is a directory"));
     }
     if (!is_runnable(path)) {
-      return permission_denied(cat("program '", program,
+      return permission_denied(cat("program '", printable(program),
                                    "' may not be executed: chmod +x it, or write its interpreter "
                                    "before it"));
     }
