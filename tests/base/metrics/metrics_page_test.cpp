@@ -7,6 +7,7 @@
 
 #include <csignal>
 
+#include "base/metrics/metrics_text.h"
 #include "base/process/pipe.h"
 #include "base/text.h"
 
@@ -63,6 +64,13 @@ TEST_CASE("the counters of another process are read while it runs, is stopped an
   REQUIRE(next);
   CHECK(passes_of(*pages->read(1)) == 2);
   kill_child(*next);
+}
+
+TEST_CASE("numbers have no noise of binary fractions") {
+  CHECK(number_text(0.1 + 0.2) == "0.3");
+  CHECK(number_text(3903573 * 1e-6) == "3.903573");
+  CHECK(number_text(134217728) == "134217728");
+  CHECK(number_text(0) == "0");
 }
 
 TEST_CASE("a place that is no page is refused, and nothing is written there") {
