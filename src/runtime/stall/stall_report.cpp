@@ -69,12 +69,12 @@ std::string details(const StallReport::Rank& rank) {
   return text;
 }
 
-std::string quoted(std::string_view text) { return cat("\"", json_escaped(text), "\""); }
+std::string json_string(std::string_view text) { return cat("\"", json_escaped(text), "\""); }
 
 std::string json_of(const StallReport::Work& work) {
   std::vector<std::string> ranks;
   for (const int32_t rank : work.missing) ranks.push_back(cat(rank));
-  return cat("{\"name\":", quoted(work.name.name), ",\"op\":", quoted(op_name(work.op)),
+  return cat("{\"name\":", json_string(work.name.name), ",\"op\":", json_string(op_name(work.op)),
              ",\"process_set\":", work.name.process_set, ",\"seconds\":", tenths(work.seconds),
              ",\"missing_ranks\":[", join(ranks, ","), "]}");
 }
@@ -83,14 +83,14 @@ std::string json_of(const StallReport::Rank& rank) {
   const StallAnswer& answer = rank.answer;
   std::string last = "null";
   if (!answer.last_name.empty()) {
-    last = cat("{\"name\":", quoted(answer.last_name), ",\"op\":", quoted(op_name(answer.last_op)),
+    last = cat("{\"name\":", json_string(answer.last_name), ",\"op\":", json_string(op_name(answer.last_op)),
                ",\"seconds_ago\":", tenths(answer.last_seconds),
-               answer.last_program.empty() ? "" : cat(",\"program\":", quoted(answer.last_program)),
+               answer.last_program.empty() ? "" : cat(",\"program\":", json_string(answer.last_program)),
                "}");
   }
-  return cat("{\"rank\":", rank.rank, ",\"host\":", quoted(rank.host), ",\"pid\":", rank.pid,
+  return cat("{\"rank\":", rank.rank, ",\"host\":", json_string(rank.host), ",\"pid\":", rank.pid,
              ",\"answered\":", rank.answered ? "true" : "false", ",\"last_submitted\":", last,
-             ",\"stack\":", quoted(answer.stack), ",\"note\":", quoted(answer.note), "}");
+             ",\"stack\":", json_string(answer.stack), ",\"note\":", json_string(answer.note), "}");
 }
 
 // "ranks 0-2,5"
@@ -114,8 +114,8 @@ std::string text_of(const StallReport::Waiting& waiting) {
 std::string json_of(const StallReport::Waiting& waiting) {
   std::vector<std::string> ranks;
   for (const int32_t rank : waiting.ranks) ranks.push_back(cat(rank));
-  return cat("{\"ranks\":[", join(ranks, ","), "],\"name\":", quoted(waiting.name.name),
-             ",\"op\":", quoted(op_name(waiting.op)), ",\"place\":", quoted(waiting.place), "}");
+  return cat("{\"ranks\":[", join(ranks, ","), "],\"name\":", json_string(waiting.name.name),
+             ",\"op\":", json_string(op_name(waiting.op)), ",\"place\":", json_string(waiting.place), "}");
 }
 
 }  // namespace
@@ -160,8 +160,8 @@ std::string json_of(const StallReport& report, double epoch_seconds) {
   for (const auto& one : report.waiting) waiting.push_back(json_of(one));
   const std::string common = report.last_common.empty()
                                  ? "null"
-                                 : cat("{\"name\":", quoted(report.last_common),
-                                       ",\"op\":", quoted(op_name(report.last_common_op)), "}");
+                                 : cat("{\"name\":", json_string(report.last_common),
+                                       ",\"op\":", json_string(op_name(report.last_common_op)), "}");
   std::array<char, 64> time{};
   std::snprintf(time.data(), time.size(), "%.3f", epoch_seconds);
   return cat("{\"event\":\"stall\",\"time\":", time.data(),
