@@ -154,6 +154,15 @@ dist.destroy_process_group()
 """
         self.passes(self.launched(2, text), "sum [3.0, 3.0]")
 
+    def test_a_program_ends_while_a_future_is_being_completed(self):
+        text = """
+dist.init_process_group("horovod")
+work = dist.all_reduce(torch.ones(3), async_op=True)
+future = work.get_future().then(lambda done: (time.sleep(0.5), print("called", flush=True)))
+work.wait()
+"""
+        self.passes(self.launched(2, text), "called")
+
     def test_the_end_of_a_program_does_not_wait_for_calls_that_it_has_given_up(self):
         text = """
 import signal

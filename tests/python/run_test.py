@@ -435,6 +435,28 @@ class DataTest(unittest.TestCase):
         iteration.close()
         self.assertFalse([each for each in threading.enumerate() if each.name == "horovod-data"])
 
+    def test_a_program_that_ends_in_an_iteration_awaits_the_batch_in_the_making(self):
+        program = """
+import itertools, time
+from horovod.data import AsyncDataLoaderMixin, BaseDataLoader
+
+class Numbers(BaseDataLoader):
+    def _iterate(self):
+        for number in itertools.count():
+            time.sleep(0.3)
+            print("made", number, flush=True)
+            yield number
+
+class AsyncNumbers(AsyncDataLoaderMixin, Numbers):
+    pass
+
+iteration = iter(AsyncNumbers(64))
+print("got", next(iteration))
+"""
+        done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.stdout.splitlines()[-1][:4], "made")
+
     def test_a_loader_without_its_parts(self):
         for ask in (len, list):
             with self.assertRaisesRegex(NotImplementedError, "BaseDataLoader"):

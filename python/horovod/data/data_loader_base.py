@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 
 class BaseDataLoader:
@@ -30,10 +31,15 @@ class BaseDataLoader:
 class _Preparation:
     """One iteration that runs ahead in its own thread, by a limited number of batches."""
 
+    # How long the process waits at exit for a batch.
+    _AT_EXIT = 10
+
     def __init__(self, batches: Iterator[Any], ahead: int) -> None:
         self._ready: queue.Queue[Tuple[str, Any]] = queue.Queue(ahead)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._fill, args=(batches,), daemon=True, name="horovod-data")
+        # Python would end a thread that comes back from a framework's C++ at exit within it: the process aborts.
+        atexit.register(self._end, self._AT_EXIT)
         self._thread.start()
 
     def _fill(self, batches: Iterator[Any]) -> None:
@@ -71,9 +77,13 @@ class _Preparation:
 
     def close(self) -> None:
         """Ends the thread after the batch that it is making."""
+        self._end()
+        atexit.unregister(self._end)
+
+    def _end(self, seconds: Optional[float] = None) -> None:
         self._ended.set()
         if self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(seconds)
 
 
 class AsyncDataLoaderMixin:

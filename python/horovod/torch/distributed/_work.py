@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
 import functools
 import os
@@ -351,6 +352,8 @@ class _Completer:
     _ALONE = 0.005
     # How long it leaves a work to the thread of a backward pass.
     _LATE = 0.1
+    # How long the process waits at exit for a callback that this thread runs.
+    _AT_EXIT = 10
 
     def __init__(self) -> None:
         self._new: queue.SimpleQueue[Work] = queue.SimpleQueue()
@@ -358,6 +361,7 @@ class _Completer:
         self._has_later = False  # or is about to look
         self.lock = threading.Lock()
         self._thread: Optional[threading.Thread] = None
+        self._threads: List[threading.Thread] = []  # this one, and those that others went on for
         self._works: List[Work] = []  # of this thread
 
     def add(self, work: Work) -> None:
@@ -383,13 +387,23 @@ class _Completer:
 
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="hvd-futures", daemon=True)
+        self._threads = [thread for thread in self._threads if thread.is_alive()] + [self._thread]
         self._thread.start()
+
+    def end(self) -> None:
+        """Ends the threads at exit. Torch releases the lock of the interpreter while it completes a future. A thread that
+        asks for it again after the interpreter has ended would be ended within torch's C++, which aborts the process."""
+        threads, self._thread = self._threads, None
+        self._new.put(Completed([]))  # a thread may wait for a work
+        until = time.monotonic() + self._AT_EXIT
+        for thread in threads:
+            thread.join(max(until - time.monotonic(), 0))
 
     def _is_this_thread(self) -> bool:
         return threading.current_thread() is self._thread
 
     def _run(self) -> None:
-        while True:
+        while self._is_this_thread():
             works = self._works
             self._take_late()
             if not works:
@@ -408,8 +422,6 @@ class _Completer:
                         return
             if works:
                 self._rest(works)
-                if not self._is_this_thread():
-                    return
 
     def _take_late(self) -> None:
         late = time.monotonic() - self._LATE
@@ -457,3 +469,5 @@ class _Completer:
 _completer = _Completer()
 # A forked child has none of its parent's threads, and perhaps a lock of one of them.
 os.register_at_fork(after_in_child=_completer.__init__)  # type: ignore[misc]
+# Groups register what they do at exit later, and it runs before.
+atexit.register(_completer.end)
