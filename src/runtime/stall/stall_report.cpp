@@ -83,10 +83,12 @@ std::string json_of(const StallReport::Rank& rank) {
   const StallAnswer& answer = rank.answer;
   std::string last = "null";
   if (!answer.last_name.empty()) {
-    last = cat("{\"name\":", json_string(answer.last_name), ",\"op\":", json_string(op_name(answer.last_op)),
-               ",\"seconds_ago\":", tenths(answer.last_seconds),
-               answer.last_program.empty() ? "" : cat(",\"program\":", json_string(answer.last_program)),
-               "}");
+    last = cat(
+        "{\"name\":", json_string(answer.last_name),
+        ",\"op\":", json_string(op_name(answer.last_op)),
+        ",\"seconds_ago\":", tenths(answer.last_seconds),
+        answer.last_program.empty() ? "" : cat(",\"program\":", json_string(answer.last_program)),
+        "}");
   }
   return cat("{\"rank\":", rank.rank, ",\"host\":", json_string(rank.host), ",\"pid\":", rank.pid,
              ",\"answered\":", rank.answered ? "true" : "false", ",\"last_submitted\":", last,
@@ -115,7 +117,8 @@ std::string json_of(const StallReport::Waiting& waiting) {
   std::vector<std::string> ranks;
   for (const int32_t rank : waiting.ranks) ranks.push_back(cat(rank));
   return cat("{\"ranks\":[", join(ranks, ","), "],\"name\":", json_string(waiting.name.name),
-             ",\"op\":", json_string(op_name(waiting.op)), ",\"place\":", json_string(waiting.place), "}");
+             ",\"op\":", json_string(op_name(waiting.op)),
+             ",\"place\":", json_string(waiting.place), "}");
 }
 
 }  // namespace
@@ -158,10 +161,11 @@ std::string json_of(const StallReport& report, double epoch_seconds) {
   for (const auto& one : report.missing) ranks.push_back(json_of(one));
   std::vector<std::string> waiting;
   for (const auto& one : report.waiting) waiting.push_back(json_of(one));
-  const std::string common = report.last_common.empty()
-                                 ? "null"
-                                 : cat("{\"name\":", json_string(report.last_common),
-                                       ",\"op\":", json_string(op_name(report.last_common_op)), "}");
+  const std::string common =
+      report.last_common.empty()
+          ? "null"
+          : cat("{\"name\":", json_string(report.last_common),
+                ",\"op\":", json_string(op_name(report.last_common_op)), "}");
   std::array<char, 64> time{};
   std::snprintf(time.data(), time.size(), "%.3f", epoch_seconds);
   return cat("{\"event\":\"stall\",\"time\":", time.data(),
