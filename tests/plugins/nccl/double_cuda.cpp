@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/mutex.h"
 #include "ops/nccl/abi.h"
@@ -119,6 +120,29 @@ struct Event {
 };
 
 namespace {
+
+// As in the real library, an event lives until the process ends where nothing destroys it: an event of a GPU that
+// does not answer cannot be destroyed, and is no leak.
+class LiveEvents {
+ public:
+  void* add() {
+    const MutexLock lock(mutex_);
+    return events_.emplace_back(std::make_unique<Event>()).get();
+  }
+  void remove(void* event) {
+    const MutexLock lock(mutex_);
+    std::erase_if(events_, [event](const auto& each) { return each.get() == event; });
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Event>> events_ HVD_GUARDED_BY(mutex_);
+};
+
+LiveEvents& live_events() {
+  static auto& events = *new LiveEvents;  // threads may use it while the process ends
+  return events;
+}
 
 constexpr int kOutOfMemory = 2, kInvalidDevice = 101, kInvalidHandle = 400, kNotReady = 600;
 constexpr int kIllegalState = 401, kForbiddenInCapture = 900, kSpoiledCapture = 901,
@@ -268,11 +292,11 @@ int cudaThreadExchangeStreamCaptureMode(int* mode) {
 int cudaEventCreateWithFlags(void** event, unsigned) {
   if (const int error = begin_on_device("cudaEventCreateWithFlags"); error != 0) return error;
   log("event");
-  *event = new Event;
+  *event = live_events().add();
   return 0;
 }
 int cudaEventDestroy(void* event) {
-  delete static_cast<Event*>(event);
+  live_events().remove(event);
   return 0;
 }
 int cudaEventRecord(void* event, void* stream) {
