@@ -236,7 +236,7 @@ def limited_links(rate):
         for host in teams.HOST_NAMES:
             subprocess.run([teams.HOSTS, "exec", host, "tc", "qdisc", *words], check=True)
 
-    on_each("replace", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "2mb", "latency", "50ms")
+    on_each("replace", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "128kb", "latency", "50ms")
     try:
         yield
     finally:
