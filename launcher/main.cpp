@@ -40,11 +40,11 @@ int main(int argc, char** argv) {
     std::fputs(first_screen().c_str(), stderr);
     return kExitBadInput;
   }
-  bool wants_json = false;
-  const auto options = parse_options(arguments, &wants_json);
-  if (wants_json) log::set_format(log::Format::kJson);
+  MessageForm form;
+  const auto options = parse_options(arguments, &form);
+  if (form.is_json) log::set_format(log::Format::kJson);
+  color_messages(form.color);
   if (!options.ok()) return refuse(options.status());
-  color_messages(options->settings.output.color);
   if (is_question(*options)) return answer(*options);
   if (is_started_by_mpi(*options)) return run_by_mpi(*options);
   const Launch launch = [&options](const std::function<void()>& on_running) {

@@ -449,7 +449,7 @@ bool is_detached(const Options& options) {
   return options.settings.job.detach && !options.settings.job.dry_run;
 }
 
-Result<Options> parse_options(std::span<const std::string> arguments, bool* wants_json) {
+Result<Options> parse_options(std::span<const std::string> arguments, MessageForm* form) {
   const std::vector<Flag> flags = all_flags();
   std::vector<std::string> words(arguments.begin(), arguments.end());
   if (!words.empty() && words.front() == "help") words.front() = "--help";
@@ -458,12 +458,15 @@ Result<Options> parse_options(std::span<const std::string> arguments, bool* want
   Options options;
   options.is_in_slurm_step = is_in_plain_step(environment_variable);
   const Status unfit = settle(line, options);
-  if (wants_json != nullptr) {
+  if (form != nullptr) {
     std::string format = options.settings.output.log_format;
+    form->color = options.settings.output.color;
     for (const Given& given : line.flags) {
-      if (std::string_view(given.flag->setting->key) == "log_format") format = given.value;
+      const std::string_view key = given.flag->setting->key;
+      if (key == "log_format") format = given.value;
+      if (key == "color") form->color = given.value;
     }
-    *wants_json = to_lower(format) == "json";
+    form->is_json = to_lower(format) == "json";
   }
   HVD_RETURN_IF_ERROR(misread);
   HVD_RETURN_IF_ERROR(unfit);

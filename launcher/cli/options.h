@@ -20,9 +20,14 @@ struct Options {
   bool is_in_slurm_step = false;
 };
 
-// `arguments`: without the program's name. An error is one sentence. `wants_json` becomes true when the
-// user asks for errors as JSON objects, as far as arguments and config file are readable.
-Result<Options> parse_options(std::span<const std::string> arguments, bool* wants_json = nullptr);
+// The form of errors that the user asks for, as far as arguments and config file are readable.
+struct MessageForm {
+  bool is_json = false;
+  std::string color = "auto";  // the value of --color
+};
+
+// `arguments`: without the program's name. An error is one sentence.
+Result<Options> parse_options(std::span<const std::string> arguments, MessageForm* form = nullptr);
 
 // True for --help, --version and other flags that print an answer and start no job.
 bool is_question(const Options& options);

@@ -215,6 +215,9 @@ def test_only_a_terminal_shows_the_name_before_an_error_in_red():
             plain = Screen(*command, **more)
             plain.end()
             expect("horovodrun: " in plain.text and "\x1b" not in plain.text, repr(plain.text))
+    refused = Screen(LAUNCHER, "--color", "never", "--no-such-flag", "true", NO_COLOR="")
+    refused.end()
+    expect("--no-such-flag" in refused.text and "\x1b" not in refused.text, repr(refused.text))
     files = {path.name: path.read_text() for path in folder.glob("rank.0/*")}
     expect(files == {"stdout": "[0]<stdout>:up\n", "stderr": "[0]<stderr>:bad\n"}, files)
 
