@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/proc_file.h"
 #include "base/text.h"
 #include "launcher/inspect/inspection.h"
 #include "launcher/output/report.h"
@@ -31,13 +30,6 @@ Status no_answer(const RunningLauncher& launcher, int error_number) {
 
 std::string remedy(const std::string& pid) {
   return cat("it may be stopped, as by Ctrl-Z: fg or kill -CONT ", pid, " continues it");
-}
-
-bool is_stopped(const std::string& pid) {
-  const std::string about = read_proc_file(cat("/proc/", pid, "/stat"));
-  const size_t name_end = about.rfind(") ");
-  return name_end != std::string::npos &&
-         (about[name_end + 2] == 'T' || about[name_end + 2] == 't');
 }
 
 }  // namespace
@@ -94,7 +86,7 @@ void await_answer(const RunningLauncher& launcher) {
     const int limit = has_notified ? -1 : Deadline::after_seconds(kAnswerSeconds).poll_timeout();
     const int ready = ::poll(&entry, 1, limit);
     if (ready > 0 || (ready < 0 && errno != EINTR)) return;
-    if (ready == 0 && is_stopped(launcher.pid)) {
+    if (ready == 0 && is_stopped(parse_int(launcher.pid).value_or(0))) {
       has_notified = true;
       print_message(silence_of(launcher.pid).message());
     }

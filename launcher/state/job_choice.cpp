@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "base/text.h"
+#include "launcher/output/report.h"
 #include "launcher/state/state_folder.h"
 
 namespace hvd::launcher {
@@ -84,6 +85,13 @@ bool names_running_job(const std::string& word) {
   return view.ok() && std::ranges::any_of(view->records, [&](const JobRecord& record) {
            return record.name == word && view->life_of(record) == JobLife::kRuns;
          });
+}
+
+void tell_if_stopped(const std::string& pid) {
+  if (!is_stopped(parse_int(pid).value_or(0))) return;
+  print_message(cat("horovodrun with pid ", pid,
+                    " is stopped, as by Ctrl-Z, and says nothing until fg or kill -CONT ", pid,
+                    " continues it"));
 }
 
 }  // namespace hvd::launcher

@@ -48,18 +48,33 @@ bool is_letter_of_name(char letter) {
          letter == '.';
 }
 
+constexpr size_t kState = 0;
+
+// The fields of /proc/PID/stat behind the program's name; empty: there is no such process.
+std::string fields_of(int64_t pid) {
+  std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
+  // The name, in brackets, may contain blanks and brackets.
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return {};
+  stat.erase(0, name_end + 1);
+  return stat;
+}
+
 }  // namespace
 
 int64_t start_of(int64_t pid) {
-  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
-  // The name of the program, in brackets, may contain blanks and brackets.
-  const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  const auto words = words_of(std::string_view(stat).substr(name_end + 1));
-  constexpr size_t kState = 0, kStart = 19;
+  const std::string fields = fields_of(pid);
+  const auto words = words_of(fields);
+  constexpr size_t kStart = 19;
   // A zombie has ended.
   if (words.size() <= kStart || words[kState] == "Z" || words[kState] == "X") return 0;
   return parse_int(words[kStart]).value_or(0);
+}
+
+bool is_stopped(int64_t pid) {
+  const std::string fields = fields_of(pid);
+  const auto words = words_of(fields);
+  return !words.empty() && (words[kState] == "T" || words[kState] == "t");
 }
 
 ProcessIdentity ProcessIdentity::own() {

@@ -60,6 +60,8 @@ JobLife life_of(const JobRecord& record, const ProcessIdentity& observer, int64_
 
 // When the process began, in clock ticks since the boot; 0: there is none.
 int64_t start_of(int64_t pid);
+// Whether a signal, as of Ctrl-Z, or a debugger has stopped it.
+bool is_stopped(int64_t pid);
 
 // A name is short, and looks neither like a pid nor like a flag. An error says what it may contain.
 Status check_job_name(std::string_view name);

@@ -175,6 +175,24 @@ def test_control_c_ends_only_attach():
 
 
 @world()
+def test_who_waits_for_a_stopped_launcher_hears_of_it():
+    detached = Detached("--name", "stopped", "-np", 1, "-H", "b:1", "sh", "-c", WAITS)
+    early = detached.attach()
+    early.wait_for("early")
+    detached.signal(signals.SIGSTOP)
+    waiting = [detached.attach(), Job("logs", "-f", "stopped"), Job("wait", "stopped")]
+    for each in waiting:
+        notice = f"pid {detached.pid} is stopped, as by Ctrl-Z, .* kill -CONT {detached.pid} continues it"
+        wait_until(lambda: re.search(notice, each.err), 60, each.describe)
+    detached.signal(signals.SIGCONT)
+    detached.signal(signals.SIGUSR1)
+    for each, code in zip(waiting, (3, 0, 3)):
+        each.ends_with(code)
+    early.ends_with(3)
+    detached.leaves_nothing()
+
+
+@world()
 def test_a_job_survives_its_terminal():
     for hosts in ("b:1", "localhost:1"):
         terminal = Terminal(
