@@ -58,7 +58,7 @@ int follow(SpoolReader& reader, const std::string& pid) {
   for (const OutputChunk& chunk : before.take()) {
     if (const int code = show(chunk); code != 0) return code;
   }
-  if (is_running) tell_if_stopped(pid);
+  if (is_running) notify_if_stopped(pid);
   while (is_running) {
     reader.wait();
     is_running = reader.is_running();

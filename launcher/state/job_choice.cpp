@@ -87,7 +87,7 @@ bool names_running_job(const std::string& word) {
          });
 }
 
-void tell_if_stopped(const std::string& pid) {
+void notify_if_stopped(const std::string& pid) {
   if (!is_stopped(parse_int(pid).value_or(0))) return;
   print_message(cat("horovodrun with pid ", pid,
                     " is stopped, as by Ctrl-Z, and says nothing until fg or kill -CONT ", pid,

@@ -40,8 +40,8 @@ inline bool may_be_job(const std::string& word) { return !word.empty() && word[0
 // job with this name or id. `wants_running`: refuses a job that has ended.
 Result<std::string> launcher_here(const std::string& word, const std::string& command,
                                   bool wants_running);
-// Tells the user, before a wait for output or the end of the job, that the launcher beside this process is stopped.
-void tell_if_stopped(const std::string& pid);
+// Notifies the user, before a wait for output or the end of the job, that the launcher beside this process is stopped.
+void notify_if_stopped(const std::string& pid);
 // Whether it is the name of a job that runs.
 bool names_running_job(const std::string& word);
 

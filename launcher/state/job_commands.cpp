@@ -279,7 +279,7 @@ Status print_log(const StateView& view, const JobRecord& record, const LogWords&
   }
   const bool is_here = record.launcher.is_beside(view.observer);
   const UniqueFd launcher = is_here ? open_launcher(record) : UniqueFd();
-  if (words.follows && launcher) tell_if_stopped(cat(record.launcher.pid));
+  if (words.follows && launcher) notify_if_stopped(cat(record.launcher.pid));
   LogReader reader(folder);
   bool is_noticed = false;
   for (;;) {
@@ -363,7 +363,7 @@ int wait_for_job(std::span<const std::string> words) {
   const auto record = choose_job(*view, *word, "wait");
   if (!record.ok()) return refuse(record.status());
   if (record->launcher.is_beside(view->observer) && open_launcher(*record))
-    tell_if_stopped(cat(record->launcher.pid));
+    notify_if_stopped(cat(record->launcher.pid));
   const auto end = await_end(*view, *record);
   if (!end.ok()) return refuse(end.status());
   if (end->has_ended()) return end->exit_code;

@@ -175,7 +175,7 @@ def test_control_c_ends_only_attach():
 
 
 @world()
-def test_who_waits_for_a_stopped_launcher_hears_of_it():
+def test_attach_logs_and_wait_notify_of_a_stopped_launcher():
     detached = Detached("--name", "stopped", "-np", 1, "-H", "b:1", "sh", "-c", WAITS)
     early = detached.attach()
     early.wait_for("early")

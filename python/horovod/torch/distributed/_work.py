@@ -391,8 +391,8 @@ class _Completer:
         self._thread.start()
 
     def end(self) -> None:
-        """Ends the threads at exit. Torch releases the lock of the interpreter while it completes a future. A thread that
-        asks for it again after the interpreter has ended would be ended within torch's C++, which aborts the process."""
+        """Ends the threads at exit. Torch releases Python's lock while it completes a future. A thread that asks for it
+        again after Python has ended would be ended within torch's C++, which aborts the process."""
         threads, self._thread = self._threads, None
         self._new.put(Completed([]))  # a thread may wait for a work
         until = time.monotonic() + self._AT_EXIT
