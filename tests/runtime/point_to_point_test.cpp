@@ -643,7 +643,13 @@ TEST_CASE("transfers fail when their other rank leaves without them") {
     // It waits for nothing.
     check_ok(world[2].shutdown(Deadline::after_seconds(0)));
     check_has(receive.finish(world[2]), Code::kAborted, "this rank called shutdown");
-    check_has(send.finish(world[1]), Code::kAborted, "rank 2 has ended");
+    const Status failed = send.finish(world[1]);
+    CHECK(failed.code() == Code::kAborted);
+    // The kernel of a receiver that ends with unread data resets a connection.
+    const bool is_reset =
+        way == Way::kStreams && failed.message().find("reset") != std::string::npos;
+    CHECK_MESSAGE((is_reset || failed.message().find("rank 2 has ended") != std::string::npos),
+                  failed.message());
   }
 }
 
