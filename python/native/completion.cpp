@@ -5,6 +5,7 @@
 #include "device.h"
 #include "reference.h"
 #include "state.h"
+#include "without_lock.h"
 
 namespace hvd::python {
 
@@ -86,8 +87,8 @@ int wait_for_end(ModuleState* state, hvd_handle handle, PyObject* check, double 
   double unchecked = 0;
   for (;;) {
     const double seconds = next_slice(state, check, limit, since);
-    Py_BEGIN_ALLOW_THREADS status = state->wait(handle, seconds, error, sizeof error);
-    Py_END_ALLOW_THREADS if (PyErr_CheckSignals() != 0) return -1;
+    status = without_lock([&] { return state->wait(handle, seconds, error, sizeof error); });
+    if (PyErr_CheckSignals() != 0) return -1;
     if (status != HVD_IN_PROGRESS || seconds == 0) return status;
     unchecked += seconds;
     if (check == nullptr || unchecked < kCheck) continue;

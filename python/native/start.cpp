@@ -2,6 +2,7 @@
 #include <atomic>
 
 #include "state.h"
+#include "without_lock.h"
 
 namespace hvd::python {
 namespace {
@@ -29,10 +30,11 @@ PyObject* start_after(PyObject* module, PyObject* arguments) {
     on_reached(argument);
   } else {
     // A full stream lets the call wait.
-    Py_BEGIN_ALLOW_THREADS;
-    error = reinterpret_cast<LaunchHostFunction*>(static_cast<uintptr_t>(launch))(
-        reinterpret_cast<void*>(static_cast<uintptr_t>(stream)), on_reached, argument);
-    Py_END_ALLOW_THREADS;
+    const auto function = reinterpret_cast<LaunchHostFunction*>(static_cast<uintptr_t>(launch));
+    error = without_lock([&] {
+      return function(reinterpret_cast<void*>(static_cast<uintptr_t>(stream)), on_reached,
+                      argument);
+    });
   }
   return PyLong_FromLong(error);
 }

@@ -4,6 +4,7 @@
 
 #include "reference.h"
 #include "state.h"
+#include "without_lock.h"
 
 namespace hvd::python {
 
@@ -21,9 +22,7 @@ PyObject* hand_over(ModuleState* state, hvd_submission submission, PyObject* ent
   int status = HVD_OK;
   if (state->is_provisional() != 0) {
     // It waits for the other ranks.
-    Py_BEGIN_ALLOW_THREADS;
-    status = state->submit(&submission, &number, error, sizeof error);
-    Py_END_ALLOW_THREADS;
+    status = without_lock([&] { return state->submit(&submission, &number, error, sizeof error); });
   } else {
     status = state->submit(&submission, &number, error, sizeof error);
   }

@@ -123,5 +123,33 @@ print(rank, "has done", flush=True)
             one_sentence(job, "^rank 0 on host a exited with code 1")
 
 
+WAITS_AT_THE_END = (
+    HEAD
+    + """
+import threading
+slow_to_end = [{number: str(number)} for number in range(300000)]
+hvd.init()
+
+def wait():
+    try:
+        hvd.allreduce(numpy.ones(1000), name=f"only{rank}")
+    except hvd.HorovodInternalError:
+        pass
+
+threading.Thread(target=wait, daemon=True).start()
+time.sleep(0.3)
+print("done", flush=True)
+"""
+)
+
+
+@world("a")
+def test_a_daemon_thread_in_a_collective_does_not_crash_a_rank_that_is_done():
+    for _ in range(6):
+        job = Job("-np", 2, "-H", "a:2", PYTHON, "-c", WAITS_AT_THE_END)
+        job.ends_with(0)
+        expect(job.out.count("done") == 2, job.describe())
+
+
 if __name__ == "__main__":
     main()
