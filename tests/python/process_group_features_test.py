@@ -55,6 +55,30 @@ class FeaturesTest(RankBase):
 
         self.assertEqual(program(torch.full((2,), float(self.rank))).tolist(), [2 * self.sum_of_ranks + 1] * 2)
 
+    def test_a_compiled_ddp_module_and_calls_that_break_a_graph(self):
+        def train(group):
+            torch.manual_seed(0)
+            plain = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 1))
+            model = torch.nn.parallel.DistributedDataParallel(plain, process_group=group)
+            model = torch.compile(model, backend="aot_eager")
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            for _ in range(2):
+                optimizer.zero_grad()
+                model(torch.ones(4, 8) * (self.rank + 1)).square().mean().backward()
+                optimizer.step()
+            return torch.cat([param.detach().reshape(-1) for param in plain.parameters()])
+
+        torch.testing.assert_close(train(dist.group.WORLD), train(self.gloo))
+
+        @torch.compile(backend="aot_eager")
+        def program(tensor):
+            total = tensor * 1
+            dist.all_reduce(total, async_op=True).wait()
+            dist.broadcast(tensor, 0)
+            return total + tensor
+
+        self.assertEqual(program(torch.full((2,), self.rank + 1.0)).tolist(), [self.sum_of_ranks + self.size + 1] * 2)
+
     def test_distributed_tensors(self):
         from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import inspect
 import sys
 import threading
@@ -101,8 +102,42 @@ def _backends(backend: Any) -> Optional[Dict[str, str]]:
     return {device: str(name) for device, name in found.get_device_backend_map().items()}
 
 
+def _code_of(holder: Any) -> Iterator[Any]:
+    """The code objects of a module's or class's functions, with those within them."""
+    for value in list(vars(holder).values()):
+        if isinstance(value, (property, functools.cached_property)):
+            value = getattr(value, "fget", None) or getattr(value, "func", None)
+        value = getattr(value, "__func__", value)
+        if inspect.isclass(value) and value.__module__ == getattr(holder, "__name__", None):
+            yield from _code_of(value)
+        found = [value.__code__] if inspect.isfunction(value) else []
+        while found:
+            code = found.pop()
+            yield code
+            found += filter(inspect.iscode, code.co_consts)
+
+
+@functools.lru_cache(maxsize=None)
+def _stay_uncompiled() -> None:
+    """Keeps torch.compile from compiling this package's functions, in which it would meet a group. It knows groups as
+    objects in C++, and refuses members that these have not."""
+    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    skip = getattr(frames, "skip_code", None)
+    if hasattr(frames, "set_code_exec_strategy"):  # newer versions
+        action = frames._FrameAction.SKIP
+        strategy = frames._FrameExecStrategy(action, action)  # of the function, and of what it calls
+        skip = lambda code: frames.set_code_exec_strategy(code, strategy)  # noqa: E731
+    if skip is None:  # torch before 2.1
+        return
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "horovod" and module is not None:
+            for code in _code_of(module):
+                skip(code)
+
+
 def make_group(store: Any, rank: int, size: int, timeout: datetime.timedelta, kind: Any = HorovodProcessGroup) -> Any:
     """Returns this rank's part in the group that torch makes now."""
+    _stay_uncompiled()
     wish = _current.wish
     if wish is None:
         raise RuntimeError(
