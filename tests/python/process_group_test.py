@@ -1,6 +1,7 @@
 """The backend horovod of torch.distributed: each collective, dtype and reduction, beside gloo in one program."""
 
 import datetime
+import functools
 import inspect
 import os
 import random
@@ -201,6 +202,32 @@ class CollectivesTest(GroupCase):
                 dist.reduce(mine, root, getattr(dist.ReduceOp, op))
                 want = fold(op, self.all_values((6,), torch.int64))
                 self.close(mine, want if self.rank == root else values(self.rank, (6,), torch.int64))
+
+    def test_complex_halves(self):
+        mine = torch.tensor([1 + 1j, 2]).to(torch.complex32)
+        dist.reduce(mine, 0)
+        factor = self.size if self.rank == 0 else 1
+        self.assertEqual(mine.to(torch.complex64).tolist(), [factor * (1 + 1j), factor * 2])
+
+    def test_numbers_that_are_copied_only(self):
+        kinds = [torch.quantize_per_tensor(torch.tensor([100.0, 2.0]), 0.5, 3, torch.qint32)]
+        kinds += [torch.ones(2).to(getattr(torch, name)) for name in ("float8_e4m3fn",) if hasattr(torch, name)]
+        for mine in kinds:
+            for op in ("SUM", "MAX", "BXOR"):
+                for call in (dist.all_reduce, functools.partial(dist.reduce, dst=0)):
+                    for more in ({}, {"async_op": True}):
+                        with self.assertRaisesRegex(ValueError, f"{mine.dtype} are copied, and not reduced"):
+                            call(mine, op=getattr(dist.ReduceOp, op), **more)
+
+    def test_roots_and_ranks_that_a_group_has_not(self):
+        one = torch.ones(1)
+        for rank in (-1, self.size, self.size + 3):
+            for call in (dist.broadcast, dist.reduce, dist.send, dist.recv):
+                with self.assertRaisesRegex(
+                    ValueError, f"is {rank}, and the ranks of group .* are 0 to {self.size - 1}"
+                ):
+                    call(one, rank)
+        dist.barrier()  # nothing was counted
 
     def movable(self):
         dtypes = INTEGERS + FLOATS + [torch.bool, torch.complex64]

@@ -310,9 +310,9 @@ class HorovodProcessGroup(dist.ProcessGroup):
         """Whether another backend has the tensor. Raises for a device that no backend has."""
         return not tensor.is_cpu and self._is_of_another(tensor.device)
 
-    def _root(self, opts: Any) -> int:
+    def _root(self, opts: Any, what: str) -> int:
         """The root of a call, as a rank of the job."""
-        return self._place.ranks[getattr(opts, "rootRank", 0)]
+        return self._place.rank_of(getattr(opts, "rootRank", 0), f"{what}: the root")
 
     # ---- collectives ----
 
@@ -470,7 +470,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         tensor = _one(tensors, "reduce")
         if self._elsewhere(tensor):
             return super().reduce(tensors, opts)
-        reduction, root = _reductions.of(opts.reduceOp), self._root(opts)
+        reduction, root = _reductions.of(opts.reduceOp), self._root(opts, "reduce")
         is_root = opts.rootRank == self._my_rank
         _reductions.check(tensor, reduction)
         dense, reduction = reduction.apply(_tensors.dense(tensor))
@@ -526,6 +526,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         tensor = _one(tensors, "broadcast")
         if not tensor.is_cpu and self._elsewhere(tensor):
             return super().broadcast(tensors, opts)
+        root = self._root(opts, "broadcast")
         dense = _tensors.dense(tensor)
 
         def after() -> None:
@@ -543,7 +544,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
             opts,
             after,
             keep=tensor,
-            root=self._root(opts),
+            root=root,
         )
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
@@ -555,9 +556,9 @@ class HorovodProcessGroup(dist.ProcessGroup):
         self._check_parts("all_gather", tensor, targets)
         return self._gather([targets], [tensor], "all_gather", list(targets), opts)
 
-    def _check_parts(self, what: str, tensor: torch.Tensor, targets: Tensors) -> None:
+    def _check_parts(self, what: str, tensor: torch.Tensor, targets: Tensors, kind: str = "outputs") -> None:
         if len(targets) != self._my_size:
-            raise ValueError(f"horovod: {what}: there are {len(targets)} outputs for {self._my_size} ranks")
+            raise ValueError(f"horovod: {what}: there are {len(targets)} {kind} for {self._my_size} ranks")
         for target in targets:
             if target.numel() != tensor.numel() or target.dtype != tensor.dtype:
                 raise ValueError(
@@ -840,6 +841,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         tensor = _one(inputs, "gather")
         if self._elsewhere(tensor):
             return super().gather(outputs, inputs, opts)
+        root = self._root(opts, "gather")
         dense = _tensors.dense(tensor)
         targets: Tensors = []
         rows: Optional[torch.Tensor] = None
@@ -864,7 +866,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
             after,
             [tensor],
             keep=targets,
-            root=self._root(opts),
+            root=root,
         )
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, *more: Any) -> Any:
@@ -872,11 +874,12 @@ class HorovodProcessGroup(dist.ProcessGroup):
         output = _one(outputs, "scatter")
         if self._elsewhere(output):
             return super().scatter(outputs, inputs, opts)
+        root = self._root(opts, "scatter")
         parts: Any = []
         rows: Optional[torch.Tensor] = None
         if opts.rootRank == self._my_rank:
             parts = _one(inputs, "scatter") if not isinstance(inputs[0], torch.Tensor) else inputs
-            self._check_parts("scatter", output, parts)
+            self._check_parts("scatter", output, parts, "inputs")
             rows = torch.stack([part.detach().reshape(-1) for part in parts])
         result = _tensor_bytes.memory_of(output)
 
@@ -896,7 +899,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
             after,
             parts,
             keep=output,
-            root=self._root(opts),
+            root=root,
         )
 
     def barrier(self, opts: Any = None, *more: Any) -> Any:

@@ -27,10 +27,11 @@ class Messages:
     def send(self, tensor: torch.Tensor, to: int, tag: int, seconds: float) -> Work:
         """Starts to send to a rank of the group."""
         _check_tag(tag)
+        rank = self._place.rank_of(to, "send: the other rank")
         dense = _tensors.dense(tensor)
         handle = _ops.send(
             _tensor_bytes.describe_message(dense),
-            self._place.ranks[to],
+            rank,
             tag,
             self._place.process_set,
             0.0,
@@ -41,13 +42,13 @@ class Messages:
     def receive(self, tensor: torch.Tensor, source: Optional[int], tag: int, seconds: float) -> Work:
         """Starts to receive from a rank of the group, or from any."""
         _check_tag(tag)
+        rank = _ops.ANY_RANK if source is None else self._place.rank_of(source, "recv: the other rank")
         target = tensor if _tensor_bytes.is_plain(tensor) else torch.empty(tensor.shape, dtype=tensor.dtype)
 
         def finish() -> None:
             if target is not tensor:
                 _tensors.copy(tensor, target)
 
-        rank = _ops.ANY_RANK if source is None else self._place.ranks[source]
         handle = _ops.recv(
             _tensor_bytes.describe_message(target),
             rank,

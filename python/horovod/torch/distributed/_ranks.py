@@ -23,6 +23,14 @@ class Place(NamedTuple):
     group: int  # of its collectives
     is_default: bool
 
+    def rank_of(self, rank: int, what: str) -> int:
+        """Returns the rank of the job. Raises ValueError, of `what`, for a rank that the group has not."""
+        if 0 <= rank < len(self.ranks):
+            return self.ranks[rank]
+        raise ValueError(
+            f"horovod: {what} is {rank}, and the ranks of group {self.label} are 0 to {len(self.ranks) - 1}"
+        )
+
 
 class _State:
     owns_runtime = False  # a default group has started it, and the program has not called hvd.init

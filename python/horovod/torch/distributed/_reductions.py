@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from horovod import _ops
+from horovod.torch.distributed import _tensor_bytes
 
 
 ONE = 1.0  # compared by identity: the factor of most reductions
@@ -72,10 +73,10 @@ def of(op: Any) -> Reduction:
 
 def check(tensor: torch.Tensor, reduction: Reduction) -> None:
     """Raises unless tensors of the dtype can be reduced in this way."""
+    if _tensor_bytes.travels_as_bytes(tensor):
+        raise ValueError(f"horovod: numbers of {tensor.dtype} are copied, and not reduced; convert them first")
     if reduction.fold is not None:
         if tensor.is_floating_point() or tensor.is_complex():
             raise RuntimeError(f"Cannot use ReduceOp.{reduction.name} with non-integral dtype")
     elif tensor.is_complex() and reduction.op not in (_ops.Sum, _ops.Average):
         raise ValueError(f"horovod: complex numbers are reduced by SUM and AVG, and not by {reduction.name}")
-    elif tensor.dtype.is_floating_point and tensor.element_size() == 1:
-        raise ValueError(f"horovod: numbers of {tensor.dtype} are copied, and not reduced; convert them first")

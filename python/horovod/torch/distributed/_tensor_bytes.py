@@ -43,6 +43,12 @@ def form_of(tensor: torch.Tensor) -> Form:
     return form
 
 
+def travels_as_bytes(tensor: torch.Tensor) -> bool:
+    """Returns whether the runtime does not know the tensor's numbers."""
+    form = form_of(tensor)
+    return form.other != 0 and form.dtype == BYTES.dtype
+
+
 def describe(tensor: torch.Tensor, shape: Sequence[int], output: Optional[torch.Tensor] = None) -> _ops.Tensor:
     """Returns the op layer's view of a dense tensor, as a tensor of another shape. The ranks compare shapes, to which
     each dtype that the runtime does not know adds its own number of ones."""
