@@ -218,7 +218,7 @@ SYSTEM = re.compile(
     r"[a-z_0-9]+|(assert|complex|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp"
     r"|signal|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|string|time|wchar"
     r"|dirent|fcntl|fnmatch|glob|grp|ifaddrs|netdb|poll|pthread|pwd|sched|semaphore|spawn|syslog"
-    r"|termios|unistd|cpuid|elf|link|features|emmintrin|immintrin|x86intrin|arm_neon)\.h"
+    r"|termios|unistd|cpuid|cxxabi|elf|link|features|emmintrin|immintrin|x86intrin|arm_neon)\.h"
     r"|(sys|arpa|netinet|net|linux|asm)/[a-z_0-9]+\.h"
 )
 

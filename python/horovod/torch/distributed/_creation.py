@@ -121,7 +121,7 @@ def _code_of(holder: Any) -> Iterator[Any]:
 def _stay_uncompiled() -> None:
     """Keeps torch.compile from compiling this package's functions, in which it would meet a group. It knows groups as
     objects in C++, and refuses members that these have not."""
-    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     skip = getattr(frames, "skip_code", None)
     if hasattr(frames, "set_code_exec_strategy"):  # newer versions
         action = frames._FrameAction.SKIP
