@@ -100,6 +100,40 @@ print("initialized", hvd.is_initialized())
         self.assertEqual(output.count("sum [2.0, 2.0, 2.0] horovod"), 3, output)
         self.assertEqual(other.wait(LIMIT), 0)
 
+    def test_worlds_beside_the_job(self):
+        text = """
+import torch.multiprocessing
+def child(rank, path):
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
+    mine = torch.full((2,), 1.0 + rank)
+    dist.all_reduce(mine)
+    os.write(1, f"child {mine.tolist()}\\n".encode())  # one line of two processes
+    dist.destroy_process_group()
+def world_of_children(name):
+    torch.multiprocessing.spawn(child, (f"FOLDER/{name}.{os.environ['RANK']}",), nprocs=2)
+def world_of_all(name):
+    rank = int(os.environ["RANK"])
+    dist.init_process_group("gloo", init_method=f"file://FOLDER/{name}", rank=rank, world_size=2)
+    mine = torch.full((2,), 1.0 + dist.get_rank())
+    dist.all_reduce(mine)
+    print("all", mine.tolist(), type(dist.distributed_c10d._get_default_group()).__name__, flush=True)
+if __name__ == "__main__":
+    world_of_children("first")
+    world_of_all("second")
+    world_of_children("third")
+    dist.destroy_process_group()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    mine = torch.ones(2)
+    dist.all_reduce(mine)
+    print("alone", mine.tolist(), flush=True)
+    dist.destroy_process_group()
+    world_of_all("fourth")
+    dist.destroy_process_group()
+""".replace("FOLDER", self.folder.name)
+        output = self.passes(self.launched(2, text, "--torch-backend", "horovod"), "all [3.0, 3.0] GlooStandIn")
+        for line, count in (("child [3.0, 3.0]", 8), ("all [3.0, 3.0] GlooStandIn", 4), ("alone [1.0, 1.0]", 2)):
+            self.assertEqual(output.count(line), count, output)
+
     def test_hvd_in_the_same_program(self):
         for before, after in (("hvd.init()", ""), ("", "hvd.init()")):
             text = f"""

@@ -306,9 +306,11 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   HVD_ASSIGN_OR_RETURN(auto bootstrap, find_others(&*start, wishes));
   HVD_ASSIGN_OR_RETURN(auto options, options_of(&*start, wishes, &bootstrap));
   const bool is_elastic = options.is_elastic;
-  // Before they meet, since wrong worlds may never. A caller that names its ranks wants its own world.
+  // Before they meet, since wrong worlds may never. A caller that names its ranks wants its own world, and so does one
+  // whose ranks find each other by a means of its own.
   const hvd::rendezvous::WorldReport report = report_of(bootstrap.identity, options);
-  hvd::runtime::notify_agent(report);
+  const bool is_of_job = wishes.share == nullptr;
+  if (is_of_job) hvd::runtime::notify_agent(report);
   auto runtime =
       Runtime::create(bootstrap.identity, std::move(bootstrap.store), std::move(options));
   if (!runtime.ok()) {
@@ -317,7 +319,7 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
     *is_void = !loss.ok();
     return *is_void ? loss : with_evidence(runtime.error(), bootstrap.evidence);
   }
-  if (!is_elastic && (*runtime)->identity().local_rank == 0) {
+  if (is_of_job && !is_elastic && (*runtime)->identity().local_rank == 0) {
     hvd::rendezvous::WorldReport met = report;
     met.has_met = true;
     hvd::runtime::notify_agent(met);

@@ -34,6 +34,7 @@ class Place(NamedTuple):
 
 class _State:
     owns_runtime = False  # a default group has started it, and the program has not called hvd.init
+    has_left_job = False  # for a world of its own
 
 
 def join(
@@ -99,12 +100,14 @@ def _start(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Non
         # The ranks may be others than those of the group before.
         end()
     if not _identity.is_initialized():
-        if _is_of_our_launcher(rank, size):
+        rendezvous = _StoreRendezvous(store, rank, size)
+        if _is_world_of_job(rendezvous):
             _basics.start_for_group(None)
         else:
-            rendezvous = _StoreRendezvous(store, rank, size)
+            _forget_job()
             _basics.start_for_group(rendezvous)
-            rendezvous.close()
+        rendezvous.close()
+        os.environ[_RANK_PROCESS] = str(os.getpid())
         _State.owns_runtime = True
     _rendezvous.end_with_runtime()
     if (_identity.rank(), _identity.size()) != (rank, size):
@@ -125,9 +128,30 @@ def end() -> bool:
     return True
 
 
+# The process that is the rank, for processes that it starts, which have its variables.
+_RANK_PROCESS = "HOROVOD_TORCH_RANK_PROCESS"
+
+
 def _is_of_our_launcher(rank: int, size: int) -> bool:
     place = (os.environ.get("HOROVOD_RANK"), os.environ.get("HOROVOD_SIZE"))
-    return "HOROVOD_STORE" in os.environ and (place == (str(rank), str(size)) or place == (None, None))
+    is_rank = os.environ.get(_RANK_PROCESS, str(os.getpid())) == str(os.getpid())
+    return is_rank and (place == (str(rank), str(size)) or place == (None, None))
+
+
+def _is_world_of_job(rendezvous: _StoreRendezvous) -> bool:
+    """Whether the group is the world of our launcher's job, on all its ranks. It is another one in processes that a
+    rank starts, and where each rank makes a world of its own."""
+    if "HOROVOD_STORE" not in os.environ:
+        return _State.has_left_job and rendezvous.all_agree(False)
+    is_mine = _is_of_our_launcher(rendezvous.rank, rendezvous.size)
+    return rendezvous.all_agree(is_mine) if "HOROVOD_RANK" in os.environ else is_mine
+
+
+def _forget_job() -> None:
+    """Takes the variables by which this process would be a rank of the job."""
+    _State.has_left_job |= "HOROVOD_STORE" in os.environ
+    for name in ("STORE", "RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "METRICS_PAGE"):
+        os.environ.pop(f"HOROVOD_{name}", None)
 
 
 class _StoreRendezvous:
@@ -147,8 +171,19 @@ class _StoreRendezvous:
         found: bytes = self._store.get(self._KEY)
         return found
 
+    def all_agree(self, answer: bool) -> bool:
+        """Returns whether the answer of all ranks is true."""
+        if self.rank:
+            self._store.set(f"{self._KEY}/{self.rank}", str(int(answer)))
+            return bool(self._store.get(f"{self._KEY}/all") == b"1")
+        others = [self._store.get(f"{self._KEY}/{rank}") for rank in range(1, self.size)]
+        agreed = answer and all(other == b"1" for other in others)
+        self._store.set(f"{self._KEY}/all", str(int(agreed)))
+        return agreed
+
     def close(self) -> None:
         """Called when all ranks have met: another group may use the store with the same names."""
         if self.rank == 0:
             with contextlib.suppress(Exception):  # not every store deletes keys
-                self._store.delete_key(self._KEY)
+                for key in (self._KEY, f"{self._KEY}/all", *(f"{self._KEY}/{rank}" for rank in range(1, self.size))):
+                    self._store.delete_key(key)
