@@ -30,7 +30,7 @@ for _name, _dtype in [("uint16", Dtype.UINT16), ("uint32", Dtype.UINT32), ("uint
 
 
 # Complex numbers travel as pairs of reals.
-COMPLEX = {torch.complex32: Dtype.FLOAT16, torch.complex64: Dtype.FLOAT32, torch.complex128: Dtype.FLOAT64}
+COMPLEX = {torch.complex64: Dtype.FLOAT32, torch.complex128: Dtype.FLOAT64}
 
 
 def number_of(dtype: torch.dtype) -> Optional[Dtype]:

@@ -33,6 +33,7 @@ def _other(dtype: torch.dtype, number: int, parts: int) -> Form:
 BYTES = Form(int(_ops.Dtype.UINT8), 1, 0)
 _forms: dict = {dtype: Form(int(number), 1, 0) for dtype, number in _tensors.DTYPES.items()}
 _forms.update({dtype: _other(dtype, int(number), 2) for dtype, number in _tensors.COMPLEX.items()})
+_forms[torch.complex32] = _other(torch.complex32, int(_ops.Dtype.FLOAT16), 2)
 
 
 def form_of(tensor: torch.Tensor) -> Form:
