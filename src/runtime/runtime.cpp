@@ -335,10 +335,10 @@ Status Runtime::shutdown(Deadline deadline, bool ends_other_sets) {
     fail(why.with_lost_rank(identity_.rank));
   }
   // The other ranks have the whole time to answer after the last of their sets has ended.
-  bool has_said_so = false;
+  bool has_logged = false;
   for (bool waits = others_work(); !progress_->wait(core_->departed(), deadline) && waits;) {
     waits = others_work();
-    if (waits && !std::exchange(has_said_so, true)) {
+    if (waits && !std::exchange(has_logged, true)) {
       log::warning(
           "this rank has ended its work, and stays for process sets of other ranks until these "
           "have ended theirs");
