@@ -107,7 +107,8 @@ def _start(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Non
             _forget_job()
             _basics.start_for_group(rendezvous)
         rendezvous.close()
-        os.environ[_RANK_PROCESS] = str(os.getpid())
+        if "HOROVOD_STORE" in os.environ:
+            os.environ[_RANK_PROCESS] = f"{os.getpid()} {os.environ['HOROVOD_STORE']}"
         _State.owns_runtime = True
     _rendezvous.end_with_runtime()
     if (_identity.rank(), _identity.size()) != (rank, size):
@@ -128,14 +129,16 @@ def end() -> bool:
     return True
 
 
-# The process that is the rank, for processes that it starts, which have its variables.
+# The process that is the rank, and its job's store, for processes that it starts, which have its variables: ranks of
+# another job that one of them launches have another store.
 _RANK_PROCESS = "HOROVOD_TORCH_RANK_PROCESS"
 
 
 def _is_of_our_launcher(rank: int, size: int) -> bool:
     place = (os.environ.get("HOROVOD_RANK"), os.environ.get("HOROVOD_SIZE"))
-    is_rank = os.environ.get(_RANK_PROCESS, str(os.getpid())) == str(os.getpid())
-    return is_rank and (place == (str(rank), str(size)) or place == (None, None))
+    process, _, store = os.environ.get(_RANK_PROCESS, "").partition(" ")
+    is_child = store == os.environ["HOROVOD_STORE"] and process != str(os.getpid())
+    return not is_child and (place == (str(rank), str(size)) or place == (None, None))
 
 
 def _is_world_of_job(rendezvous: _StoreRendezvous) -> bool:
