@@ -135,6 +135,20 @@ if __name__ == "__main__":
         for line, count in (("child [3.0, 3.0]", 8), ("all [3.0, 3.0] GlooStandIn", 4), ("alone [1.0, 1.0]", 2)):
             self.assertEqual(output.count(line), count, output)
 
+    def test_a_job_within_a_rank_uses_its_own_links(self):
+        text = f"""
+import subprocess
+dist.init_process_group("horovod")
+dist.barrier()
+if len(sys.argv) > 1:
+    print("within", "HOROVOD_STORE" in os.environ, flush=True)
+elif dist.get_rank() == 0:
+    subprocess.run([{LAUNCHER!r}, "-np", "2", sys.executable, __file__, "within"], check=True)
+dist.barrier()
+"""
+        output = self.passes(self.launched(2, text))
+        self.assertEqual(output.count("within True"), 2, output)
+
     def test_hvd_in_the_same_program(self):
         for before, after in (("hvd.init()", ""), ("", "hvd.init()")):
             text = f"""
