@@ -234,7 +234,7 @@ def test_bars_that_move_the_cursor_pass_as_they_are():
 def test_the_line_ends_with_the_job_however_it_ends():
     for number in (signals.SIGTERM, signals.SIGINT, signals.SIGHUP):
         job = Screen(LAUNCHER, "-np", 1, "-H", "a:1", "sh", "-c", "echo up; exec sleep 600")
-        before = job.attributes()
+        before = job.initial_attributes
         job.sees("^1/1 rank · ")
         os.kill(job.pid, number)
         expect(os.waitstatus_to_exitcode(job.end()) == 128 + number, job.text)

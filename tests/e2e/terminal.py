@@ -14,12 +14,22 @@ class Terminal:
     def __init__(self, *command, **environment):
         self.before = Inventory()
         self.text = ""
+        ready, go = os.pipe()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            os.read(ready, 1)
             if self.size:
                 resize(0, *self.size)
             os.execve(command[0], [*map(str, command)], clean_environment(**{"TERM": "dumb", **environment}))
+        self.initial_attributes = self.attributes()  # before the program may change them
+        os.write(go, b"g")
+        os.close(ready)
+        os.close(go)
         os.set_blocking(self.fd, False)
+
+    def attributes(self):
+        """Flags, control characters and echo of the terminal."""
+        return termios.tcgetattr(self.fd)
 
     def type(self, text):
         os.write(self.fd, text.encode())
@@ -96,7 +106,3 @@ class Screen(Terminal):
             return re.search(pattern, "\n".join(self.rows()), re.M) and self.rows()
 
         return wait_until(look, seconds, lambda: f"{pattern!r} on the screen:\n" + "\n".join(self.rows()))
-
-    def attributes(self):
-        """Flags, control characters and echo of the terminal."""
-        return termios.tcgetattr(self.fd)

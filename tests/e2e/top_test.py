@@ -107,7 +107,7 @@ def test_top_follows_a_job_on_a_terminal_and_gives_it_back():
     job.wait_for("ready", 4)
     for size in ((80, 24), (200, 60)):
         top = Screen(LAUNCHER, "top", size=size)
-        before = top.attributes()
+        before = top.initial_attributes
         rows = top.sees(r"^4/4 ranks · \d+\.\d steps/s · \d.* kB/s( · slowest .*)? · 00:0\d:\d\d$")
         # Rank 2 sleeps 50 ms in each step; an answer may take some of the second between two looks.
         expect(float(rows[1].split()[3]) < 30, rows)
@@ -137,7 +137,7 @@ def test_the_terminal_is_restored_at_each_end_of_top():
     job.wait_for("ready")
     for number in (signals.SIGINT, signals.SIGTERM, signals.SIGHUP, signals.SIGSEGV):
         top = Screen(LAUNCHER, "top")
-        before = top.attributes()
+        before = top.initial_attributes
         top.sees("^1/1 rank")
         os.kill(top.pid, number)
         status = top.end()
