@@ -140,9 +140,13 @@ def test_a_log_has_the_last_64_mib():
     folder = pathlib.Path(environment["HOROVOD_STATE_DIR"])
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     expect(size <= 65 << 20, size)
-    # A busy machine may lose more, and says so.
+    # A busy machine may lose more, and says so. With so much, there is room for the oldest that is left.
+    missing = sum(int(each.split()[0]) for each in said.said() if "bytes of output are missing here" in each)
     sentences = [each for each in said.said() if "bytes of output are missing here" not in each]
-    expect(len(sentences) == 1 and sentences[0].startswith("the oldest output is gone"), sentences)
+    if not sentences:
+        expect(missing > 80_000_000 - (64 << 20), said.said())
+    else:
+        expect(len(sentences) == 1 and sentences[0].startswith("the oldest output is gone"), sentences)
 
 
 def test_a_launcher_that_was_killed_has_an_end():
