@@ -56,8 +56,8 @@ Status Shutdown::refuse(int32_t op, std::string_view name, const SetMembers& set
   if (is_registration(op)) return reason;
   return aborted(
       cat(operation_text(op, name), " cannot run: ", reason.message(),
-          " before every rank had submitted it; all ranks must submit the same operations before "
-          "one of them ends (hvd.join() is for ranks with fewer steps)"));
+          " before it was complete; all ranks must submit the same operations, and wait for them, "
+          "before one of them ends (hvd.join() is for ranks with fewer steps)"));
 }
 
 bool Shutdown::has_left(int32_t rank) const {

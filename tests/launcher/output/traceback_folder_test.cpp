@@ -24,7 +24,7 @@ std::string shut_down_by(int rank) {
   return cat(
       "horovod.exceptions.HorovodInternalError: allreduce 'x' cannot run: Horovod has been shut "
       "down: rank ",
-      rank, " has ended its program or called shutdown before every rank had submitted it\n");
+      rank, " has ended its program or called shutdown before it was complete\n");
 }
 
 std::string consequence_of(int rank) { return kBegin + kProgram + kOurs + shut_down_by(rank); }
