@@ -45,6 +45,8 @@ class Player {
       const int code = api_.remove_set(id, &handle, &error);
       finish_alone(code, handle, "the end of a set", error);
     }
+    // Work that a rank has released is complete: the rank may leave.
+    run_alone(HVD_BARRIER, "the last barrier");
   }
 
  private:
@@ -63,7 +65,7 @@ class Player {
           // Work that is not complete may still be written to.
           if (running && over_.load()) keep({running});
         }
-        if (round.ends_with_join) join();
+        if (round.ends_with_join) run_alone(HVD_JOIN, "join");
         continue;
       }
       const auto seed = program_.seed * 977 + static_cast<unsigned>(rank_ * 31 + round_ * 7);
@@ -76,15 +78,16 @@ class Player {
     }
   }
 
-  // Waits for what is no step: joins and sets.
-  hvd_output finish_alone(int code, hvd_handle handle, const std::string& what, std::string error) {
+  // Waits for what is no step: joins, the last barrier and sets.
+  hvd_output finish_alone(int code, hvd_handle handle, const std::string& what, std::string error,
+                          bool has_output = true) {
     hvd_output output{};
     output.struct_size = sizeof output;
     output.process_set = -1;
     Step step;
     step.name = what;
     if (code == HVD_OK) code = api_.wait(handle, options_.timeout, &error);
-    if (code == HVD_OK) code = api_.output(handle, 0, &output, &error);
+    if (code == HVD_OK && has_output) code = api_.output(handle, 0, &output, &error);
     std::string ignored;
     if (handle != 0) api_.release(handle, &ignored);
     if (code != HVD_OK) fail(step, code, "", error);
@@ -94,16 +97,16 @@ class Player {
     return output;
   }
 
-  void join() {
+  void run_alone(int32_t op, const std::string& what) {
     if (over_.load()) return;
     hvd_submission submission{};
     submission.struct_size = sizeof submission;
-    submission.op = HVD_JOIN;
+    submission.op = op;
     submission.device = HVD_CPU;
     hvd_handle handle = 0;
     std::string error;
     const int code = api_.submit(submission, &handle, &error);
-    finish_alone(code, handle, "join", error);
+    finish_alone(code, handle, what, error, op == HVD_JOIN);
   }
 
   void play_part(std::vector<const Step*> steps, unsigned seed) {
