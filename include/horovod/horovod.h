@@ -338,7 +338,8 @@ typedef struct hvd_message {
   const char* program; /* as in hvd_submission */
 } hvd_message;
 
-/* Sends a message. Waits for no other rank; may be complete when it returns. */
+/* Sends a message. Waits for no other rank; may be complete when it returns. HVD_ALREADY_EXISTS, also of hvd_recv:
+ * the memory of other work in flight is in the way. */
 HVD_API int hvd_send(const hvd_message* message, hvd_handle* handle, char* error,
                      size_t error_size);
 /* Receives a message into the caller's memory. hvd_get_output(handle, 0) has the sender's rank. */
@@ -396,7 +397,9 @@ typedef struct hvd_group_call {
   int32_t begins_step;
 } hvd_group_call;
 
-/* Calls a collective of a group. Handles are those of hvd_submit; the call may be complete at once. */
+/* Calls a collective of a group. Handles are those of hvd_submit; the call may be complete at once.
+ * HVD_ALREADY_EXISTS: the memory of other work in flight is in the way. Such a call is not counted: wait, and call
+ * again. */
 HVD_API int hvd_group_submit(const hvd_group_call* call, hvd_handle* handle, char* error,
                              size_t error_size);
 

@@ -80,7 +80,7 @@ typedef enum hvd_status {
   HVD_UNAVAILABLE = 5,         /* a peer or server cannot be reached */
   HVD_ABORTED = 6,             /* a peer died or shut down: all pending work fails with it */
   HVD_PERMISSION_DENIED = 7,   /* a signature, token or file mode was refused */
-  HVD_ALREADY_EXISTS = 8,      /* the name is in flight already */
+  HVD_ALREADY_EXISTS = 8,      /* the name or memory is in flight already */
   HVD_UNIMPLEMENTED = 9,       /* not in this build; the message names an alternative */
   HVD_INTERNAL = 10,           /* a defect of this library */
   HVD_IN_PROGRESS = 11         /* hvd_wait returned before completion; hvd_release */

@@ -1,18 +1,37 @@
 // Collectives of groups: converts Python's arguments, and calls hvd_group_submit.
+#include <algorithm>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "dense.h"
 #include "reference.h"
 #include "state.h"
+#include "without_lock.h"
 
 namespace hvd::python {
 namespace {
 
-// Returns false with an exception if the call is refused.
-bool call_group(ModuleState* state, const hvd_group_call& call, hvd_handle* handle) {
+constexpr std::chrono::microseconds kFirstPause{20}, kLongestPause{1000};
+
+// Returns false with an exception if the call is refused. A call waits, for at most `seconds`, while work in flight uses
+// its memory: whether that has ended may differ between ranks, and all of them must count the call.
+bool call_group(ModuleState* state, const hvd_group_call& call, double seconds,
+                hvd_handle* handle) {
   if (PyList_Size(state->abandoned) > 0 && !sweep(state)) return false;
   char error[kErrorSize];
-  const int status = state->group_submit(&call, handle, error, sizeof error);
+  int status = state->group_submit(&call, handle, error, sizeof error);
+  if (status == HVD_OK) return true;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  for (auto pause = kFirstPause;
+       status == HVD_ALREADY_EXISTS && (seconds < 0 || std::chrono::steady_clock::now() < until);
+       pause = std::min(2 * pause, kLongestPause)) {
+    status = without_lock([&] {
+      std::this_thread::sleep_for(pause);
+      return state->group_submit(&call, handle, error, sizeof error);
+    });
+    if (status != HVD_OK && PyErr_CheckSignals() != 0) return false;
+  }
   if (status == HVD_OK) return true;
   raise_failure(state, status, error, false);
   return false;
@@ -37,10 +56,11 @@ PyObject* group_submit(PyObject* module, PyObject* arguments) {
   call.struct_size = sizeof call;
   unsigned long long input = 0, output = 0;
   long long count = 0;
+  double seconds = 0;
   PyObject *counts = nullptr, *keep = nullptr, *finish = nullptr;
-  if (!PyArg_ParseTuple(arguments, "iiiiLKKiidOOOi", &call.group, &call.op, &call.reduce_op,
+  if (!PyArg_ParseTuple(arguments, "iiiiLKKiidOOOid", &call.group, &call.op, &call.reduce_op,
                         &call.dtype, &count, &input, &output, &call.root_rank, &call.tag,
-                        &call.prescale, &counts, &keep, &finish, &call.begins_step)) {
+                        &call.prescale, &counts, &keep, &finish, &call.begins_step, &seconds)) {
     return nullptr;
   }
   call.count = count;
@@ -54,7 +74,7 @@ PyObject* group_submit(PyObject* module, PyObject* arguments) {
   }
   const Reference entry(PyTuple_Pack(2, finish, keep));
   hvd_handle handle = 0;
-  if (!entry || !call_group(state, call, &handle)) return nullptr;
+  if (!entry || !call_group(state, call, seconds, &handle)) return nullptr;
   return keep_pending(state, handle, entry.get());
 }
 
@@ -82,7 +102,7 @@ PyObject* group_reduce(PyObject* module, PyObject* arguments) {
   call.input = dense.view.input;
   call.output = dense.view.output;
   hvd_handle handle = 0;
-  if (!call_group(state, call, &handle)) return nullptr;
+  if (!call_group(state, call, seconds, &handle)) return nullptr;
   char error[kErrorSize];
   const int status = wait_for_end(state, handle, nullptr, seconds, error);
   if (status == HVD_IN_PROGRESS) return keep_pending(state, handle, tensor);

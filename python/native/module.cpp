@@ -106,9 +106,10 @@ PyMethodDef methods[] = {
      "check() now and then."},
     {"group_submit", group_submit, METH_VARARGS,
      "group_submit(group, op, reduce_op, dtype, count, input, output, root, tag, prescale, counts, "
-     "keep, finish)\n\n"
-     "Calls a collective of a group, and returns the handle. counts: None, or of an alltoall the "
-     "elements to each member, then from each member."},
+     "keep, finish, begins_step, seconds)\n\n"
+     "Calls a collective of a group, and returns the handle. Waits for at most the seconds while "
+     "work in flight uses the memory. counts: None, or of an alltoall the elements to each member, "
+     "then from each member."},
     {"group_reduce", group_reduce, METH_VARARGS,
      "group_reduce(group, reduce_op, (type, dtypes, layout, exchange), tensor, seconds)\n\n"
      "An allreduce in place of a group, and the wait for it. None once it is complete; the handle "

@@ -520,6 +520,18 @@ class CollectivesTest(GroupCase):
         dist.all_reduce(sparse)
         self.equal(sparse.to_dense(), torch.eye(3) * (self.size * (self.size + 1) / 2))
 
+    def test_calls_on_the_memory_of_earlier_ones(self):
+        tensor = torch.ones(100000)
+        dist.barrier()
+        if self.rank == 0:
+            time.sleep(0.1)  # the first calls of the others stay in flight
+        works = [dist.all_reduce(tensor, async_op=True), dist.all_reduce(tensor[:-1], async_op=True)]
+        works.append(dist.broadcast(tensor, 1, async_op=True))
+        dist.all_reduce(tensor)
+        for work in works:
+            work.wait()
+        self.assertEqual(tensor[[0, -2, -1]].tolist(), [self.size**3, self.size**3, self.size**2])
+
     def test_the_tag_of_the_watch_is_refused(self):
         for call in (dist.isend, dist.irecv):
             with self.assertRaisesRegex(ValueError, "the tag 2147483647 is in use by the backend"):
@@ -666,7 +678,7 @@ class GroupsTest(GroupCase):
         numbers = [_calls.create("used by one rank", everyone) for _ in range(300)]
         for number in numbers:
             if self.rank == 0:
-                call = _calls.submit(number, _calls.Op.BARRIER, None, 0, None, None)
+                call = _calls.submit(number, _calls.Op.BARRIER, None, 0, None, None, 0)
             dist.barrier()
             _calls.destroy(number)
             if self.rank == 0:
@@ -950,6 +962,19 @@ class ErrorsTest(GroupCase):
                 dist.all_reduce(torch.ones(3), group=group)
         dist.barrier()
 
+    def test_a_call_on_the_memory_of_one_that_stays_in_flight(self):
+        group, ones = dist.new_group(backend="horovod"), torch.ones(3)
+        if self.rank == 0:
+            group._set_default_timeout(datetime.timedelta(seconds=0.1))
+            work = dist.all_reduce(ones, group=group, async_op=True)
+            with self.assertRaisesRegex(ValueError, "overlaps the output of allreduce '.*, call 1', which is in flight"):
+                dist.all_reduce(ones, group=group)
+        dist.barrier()
+        if self.rank != 0:
+            work = dist.all_reduce(ones, group=group, async_op=True)
+        work.wait()
+        self.assertEqual(ones.tolist(), [self.size] * 3)
+
     def test_a_group_that_one_rank_gives_up(self):
         place, ranks = None, list(range(self.size))
 
@@ -963,7 +988,7 @@ class ErrorsTest(GroupCase):
         dist.barrier()
         if self.rank != 0:
             place = join(SECONDS)
-            call = _calls.submit(place.group, _calls.Op.BARRIER, None, 0, None, None)
+            call = _calls.submit(place.group, _calls.Op.BARRIER, None, 0, None, None, 0)
             with self.assertRaisesRegex(RuntimeError, "call 1 cannot run: rank 0 has destroyed the group"):
                 _native.wait_for(call, SECONDS)
             _calls.destroy(place.group)

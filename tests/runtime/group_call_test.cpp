@@ -412,7 +412,8 @@ TEST_CASE("memory of a call in flight is refused") {
   check_ok(first.submit(world[0]));
   Sum second(groups[0], {1, 2});
   second.call.output = first.output.data();
-  check_has(second.submit(world[0]), Code::kInvalidArgument, "overlaps the output of allreduce");
+  check_has(second.submit(world[0]), Code::kAlreadyExists,
+            " overlaps the output of allreduce 'group g, call 1', which is in flight");
   Sum other(groups[1], {3, 4});
   check_ok(other.run(world[1]));
   check_ok(first.finish(world[0]));

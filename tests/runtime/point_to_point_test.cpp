@@ -387,7 +387,7 @@ TEST_CASE("memory in flight is refused") {
   Receive second(1, 64, 2);
   second.message.data = first.bytes.data() + 8;
   second.message.count = 8;
-  check_has(second.submit(world[0]), Code::kInvalidArgument,
+  check_has(second.submit(world[0]), Code::kAlreadyExists,
             "recv from rank 1, tag 2: its output overlaps the output of recv from rank 1, tag 1");
   Send send(0, 64, 1);
   check_ok(send.run(world[1]));

@@ -71,29 +71,31 @@ std::string refusal(const MemoryUse& mine, const MemoryUse& other) {
 
 }  // namespace
 
-std::string MemoryTable::insert(Submission& submission) {
+std::string MemoryTable::insert(Submission& submission, bool* is_in_flight) {
   for (uint32_t i = 0; i < submission.tensors.size(); ++i) {
-    std::string reason = add(submission, i);
-    if (reason.empty()) continue;
+    MemoryUse refused;
+    const MemoryUse* in_use = add(submission, i, &refused);
+    if (in_use == nullptr) continue;
+    std::string reason = refusal(refused, *in_use);
+    if (is_in_flight != nullptr) *is_in_flight = in_use->owner != &submission;
     remove(submission);
     return reason;
   }
   return {};
 }
 
-std::string MemoryTable::add(Submission& submission, uint32_t index) {
+// Returns the use in flight that forbids the use *refused of the tensor, or nullptr.
+const MemoryUse* MemoryTable::add(Submission& submission, uint32_t index, MemoryUse* refused) {
   Submission::Tensor& tensor = submission.tensors[index];
   if (is_written(submission, tensor)) {
-    const MemoryUse output = use_of(submission, index, true);
-    const MemoryUse* in_use = enter(output, &tensor.output_use);
-    if (in_use != nullptr) return refusal(output, *in_use);
+    *refused = use_of(submission, index, true);
+    if (const MemoryUse* in_use = enter(*refused, &tensor.output_use)) return in_use;
   }
   if (is_read_alone(submission, tensor)) {
-    const MemoryUse input = use_of(submission, index, false);
-    const MemoryUse* in_use = enter(input, &tensor.input_use);
-    if (in_use != nullptr) return refusal(input, *in_use);
+    *refused = use_of(submission, index, false);
+    if (const MemoryUse* in_use = enter(*refused, &tensor.input_use)) return in_use;
   }
-  return {};
+  return nullptr;
 }
 
 // Returns a use in flight that forbids this one, or nullptr.

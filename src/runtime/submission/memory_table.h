@@ -27,13 +27,13 @@ struct MemoryUse {
 class MemoryTable {
  public:
   // Adds the memory of a submission, which has a name. Returns the reason when some of it is in use: then
-  // adds nothing. Empty: none.
-  std::string insert(Submission& submission);
+  // adds nothing. Empty: none. *is_in_flight: that of another submission is, which will end.
+  std::string insert(Submission& submission, bool* is_in_flight = nullptr);
   // Removes the memory of a submission that was added.
   void remove(Submission& submission);
 
  private:
-  std::string add(Submission& submission, uint32_t tensor);
+  const MemoryUse* add(Submission& submission, uint32_t tensor, MemoryUse* refused);
   const MemoryUse* enter(const MemoryUse& wanted, MemoryUse** entered);
   MemoryUse* search(const MemoryUse& wanted, const MemoryUse** in_use);
   MemoryUse* take_free();

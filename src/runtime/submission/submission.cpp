@@ -9,7 +9,8 @@ namespace hvd::runtime {
 std::string name_text(const Submission& submission) {
   if (submission.name != nullptr) return submission.name->text;
   if (const auto& group = submission.group; group.members != nullptr) {
-    return cat("group ", group.members->name, ", call ", group.number);
+    const std::string name = cat("group ", group.members->name);
+    return group.number == 0 ? name : cat(name, ", call ", group.number);
   }
   const auto& message = submission.message;
   return message_text(submission.request.op, message.peer, message.tag);

@@ -28,8 +28,10 @@ Status TensorTable::insert(uint32_t set, std::string_view name, bool shared,
 
 Status TensorTable::insert_memory(Submission* submission) {
   MutexLock lock(mutex_);
-  std::string refusal = memory_.insert(*submission);
-  return refusal.empty() ? Status() : invalid_argument(std::move(refusal));
+  bool is_in_flight = false;
+  std::string refusal = memory_.insert(*submission, &is_in_flight);
+  if (refusal.empty()) return {};
+  return is_in_flight ? already_exists(std::move(refusal)) : invalid_argument(std::move(refusal));
 }
 
 void TensorTable::count(Name* name, Submission* submission) {

@@ -79,6 +79,7 @@ def submit(
     elements: int,
     source: Optional[torch.Tensor],
     target: Optional[torch.Tensor],
+    seconds: float,
     *,
     keep: Any = None,
     reduce_op: int = _ops.Sum,
@@ -88,8 +89,8 @@ def submit(
     counts: Optional[List[int]] = None,
 ) -> int:
     """Calls a collective, and returns its handle. `elements`: hvd_group_call.count, in elements of the dtype of `like`,
-    as `counts` are. `source` and `target` are dense; None where this rank has none. `tag`: of a reduction,
-    SPARSE, or from `tag_of_sizes`."""
+    as `counts` are. `source` and `target` are dense; None where this rank has none. `seconds`: how long it waits while
+    earlier work uses their memory. `tag`: of a reduction, SPARSE, or from `tag_of_sizes`."""
     dtype, parts, other = _tensor_bytes.form_of(like) if like is not None else _tensor_bytes.BYTES
     handle: int = _native.group_submit(
         group,
@@ -106,6 +107,7 @@ def submit(
         (source, target, keep),
         _nothing,
         _backward.takes_step(),
+        seconds,
     )
     return handle
 

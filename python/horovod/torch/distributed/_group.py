@@ -279,7 +279,8 @@ class HorovodProcessGroup(dist.ProcessGroup):
             self._postponed.start()
         if self._order is not None:
             source, target, after = self._order.arrange(op, source, target, after, arguments)
-        handle = _calls.submit(self._place.group, op, like, elements, source, target, **arguments)
+        seconds = self._time(opts)
+        handle = _calls.submit(self._place.group, op, like, elements, source, target, seconds, **arguments)
         return self._record(next(self._numbers), what, [handle], outputs, opts, after, inputs)
 
     def _record(
@@ -457,7 +458,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
 
         shape = _ops.Tensor(0, 0, int(_ops.Dtype.UINT8), (0, *tensor.shape))
         self._postponed.start()
-        barrier = _calls.submit(self._place.group, Op.BARRIER, None, 0, None, None, tag=_calls.SPARSE)
+        barrier = _calls.submit(self._place.group, Op.BARRIER, None, 0, None, None, 0, tag=_calls.SPARSE)
         number = next(self._numbers)
         what = "sparse_all_reduce"
         label = (what, "as call", number, "of group", self._place.label)

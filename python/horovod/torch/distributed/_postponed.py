@@ -37,7 +37,7 @@ class Postponed(Work):
         (tensor,) = self._outputs
         try:
             handle = _calls.submit(
-                self._group, Op.ALLREDUCE, tensor, tensor.numel(), tensor, tensor, reduce_op=self._op
+                self._group, Op.ALLREDUCE, tensor, tensor.numel(), tensor, tensor, self._seconds, reduce_op=self._op
             )
             self._started = [handle]
         except Exception as error:  # of the job: callers that wait get it
