@@ -54,10 +54,13 @@ Status Shutdown::refuse(int32_t op, std::string_view name, const SetMembers& set
   cut_off_.store(true);
   const Status reason = left_by(leaver);
   if (is_registration(op)) return reason;
-  return aborted(
-      cat(operation_text(op, name), " cannot run: ", reason.message(),
-          " before it was complete; all ranks must submit the same operations, and wait for them, "
-          "before one of them ends (hvd.join() is for ranks with fewer steps)"));
+  std::string text = cat(operation_text(op, name), " cannot run: ", reason.message());
+  if (leaver != links_->rank()) {
+    text +=
+        " before it was complete; all ranks must submit the same operations, and wait for them, "
+        "before one of them ends (hvd.join() is for ranks with fewer steps)";
+  }
+  return aborted(std::move(text));
 }
 
 bool Shutdown::has_left(int32_t rank) const {
