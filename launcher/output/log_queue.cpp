@@ -12,10 +12,18 @@
 namespace hvd::launcher {
 namespace {
 
-// As many bytes may wait before some are lost. Errors and the launcher's lines have more room: they explain an end.
+// As many bytes may wait before the oldest are lost: the newest explain an end.
 constexpr size_t kMostWaiting = 8 << 20;
-constexpr size_t kMostWaitingErrors = 9 << 20;
 constexpr size_t kPiece = 60 << 10;  // a packet has less than 64 KiB
+
+std::string record_of(const OutputChunk& lines) { return std::string(as_text(to_record(lines))); }
+
+std::string record_of_lost(size_t bytes) {
+  return record_of(
+      {.rank = -1,
+       .is_error = 1,
+       .bytes = line_of(cat(bytes, " bytes of output are missing here: the disk was too slow"))});
+}
 
 }  // namespace
 
@@ -26,38 +34,40 @@ void LogQueue::write(int rank, bool is_error, std::string_view lines) {
     if (size == 0) size = kPiece;
     const std::string_view piece = lines.substr(0, size);
     lines.remove_prefix(size);
-    if (waiting_bytes_ + size > (is_error ? kMostWaitingErrors : kMostWaiting)) {
-      lost_ += size;
-      continue;
-    }
-    if (lost_ > 0) {
-      push({.rank = -1,
-            .is_error = 1,
-            .bytes =
-                line_of(cat(lost_, " bytes of output are missing here: the disk was too slow"))});
-      lost_ = 0;
-    }
-    push({.rank = rank,
-          .is_error = is_error ? uint8_t{1} : uint8_t{0},
-          .bytes = std::string(piece)});
+    waiting_bytes_ += size;
+    waiting_.push_back({record_of({.rank = rank,
+                                   .is_error = is_error ? uint8_t{1} : uint8_t{0},
+                                   .bytes = std::string(piece)}),
+                        size});
+    // Half at once: a notice for each piece would fill the log.
+    if (waiting_bytes_ > kMostWaiting) keep_newest(kMostWaiting / 2);
   }
   flush();
 }
 
-void LogQueue::push(const OutputChunk& lines) {
-  waiting_bytes_ += lines.bytes.size();
-  waiting_.push_back({std::string(as_text(to_record(lines))), lines.bytes.size()});
+void LogQueue::keep_newest(size_t most) {
+  while (waiting_bytes_ > most) {
+    lost_ += waiting_.front().size;
+    waiting_bytes_ -= waiting_.front().size;
+    waiting_.pop_front();
+  }
 }
 
 bool LogQueue::flush() {
-  while (!waiting_.empty() && !is_broken_) {
-    const Packet& next = waiting_.front();
+  while ((!waiting_.empty() || lost_ > 0) && !is_broken_) {
+    const bool is_notice = lost_ > 0;
+    const std::string notice = is_notice ? record_of_lost(lost_) : "";
+    const std::string& next = is_notice ? notice : waiting_.front().record;
     const ssize_t size =
-        ::send(socket_.get(), next.record.data(), next.record.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+        ::send(socket_.get(), next.data(), next.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && (errno == EAGAIN || errno == ENOBUFS)) return false;
     is_broken_ = size < 0;
-    waiting_bytes_ -= next.size;
+    if (is_notice) {
+      lost_ = 0;
+      continue;
+    }
+    waiting_bytes_ -= waiting_.front().size;
     waiting_.pop_front();
   }
   if (!is_broken_) return true;

@@ -1,6 +1,6 @@
 // Passes the output of a job on to the process that writes its log, over a SOCK_SEQPACKET socket: each packet is a
-// record (protocol/record.h) of OutputChunk. Never blocks: what the process does not take waits here, beyond a limit it is
-// lost, and the log says so. RecordWriter owns it, over all launches of the job; one thread uses it.
+// record (protocol/record.h) of OutputChunk. Never blocks: what the process does not take waits here, beyond a limit the
+// oldest is lost, and the log says so. RecordWriter owns it, over all launches of the job; one thread uses it.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,14 @@ class LogQueue {
   int socket() const { return socket_.get(); }
   // Whole lines. `rank`: -1 for lines of the launcher.
   void write(int rank, bool is_error, std::string_view lines);
+  // Loses the oldest of what waits, but for `most` bytes.
+  void keep_newest(size_t most);
   // Sends what the socket takes. Returns whether nothing waits.
   bool flush();
   // The bytes that wait, or are lost and not yet in a notice.
   size_t missing() const { return waiting_bytes_ + lost_; }
 
  private:
-  void push(const OutputChunk& lines);
-
   struct Packet {
     std::string record;
     size_t size = 0;  // bytes of its lines
@@ -36,7 +36,7 @@ class LogQueue {
   UniqueFd socket_;
   std::deque<Packet> waiting_;
   size_t waiting_bytes_ = 0;
-  size_t lost_ = 0;
+  size_t lost_ = 0;  // before all that waits
   bool is_broken_ = false;  // the process has ended
 };
 

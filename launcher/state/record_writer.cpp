@@ -31,6 +31,8 @@ namespace {
 
 constexpr std::chrono::seconds kSign{60};
 constexpr std::chrono::seconds kWaitAtEnd{1};
+constexpr size_t kKeptAtEnd =
+    64 << 10;  // the newest output, which explains the end, where the disk is too slow for all
 constexpr size_t kMostPacket = 64 << 10;
 constexpr int kMostPieces = 16;  // of the output, between two looks at the launcher
 constexpr size_t kMostCommand = 8 << 10;
@@ -300,8 +302,15 @@ std::string RecordWriter::cause_before_launches(int exit_code) const {
 }
 
 void RecordWriter::send_output() {
-  const auto deadline = Deadline::after(kWaitAtEnd);
-  while (output_ && !output_->flush() && !deadline.passed()) {
+  if (!output_ || send_output_until(Deadline::after(kWaitAtEnd))) return;
+  output_->keep_newest(kKeptAtEnd);
+  send_output_until(Deadline::after(kWaitAtEnd));
+}
+
+bool RecordWriter::send_output_until(Deadline deadline) {
+  for (;;) {
+    if (output_->flush()) return true;
+    if (deadline.passed()) return false;
     pollfd room{.fd = output_->socket(), .events = POLLOUT, .revents = 0};
     ::poll(&room, 1, deadline.poll_timeout());
   }

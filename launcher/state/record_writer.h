@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/unique_fd.h"
 #include "launcher/output/log_queue.h"
 #include "launcher/settings/launch_settings.h"
@@ -34,7 +35,8 @@ class RecordWriter {
   void set_cause(const std::string& cause);
   // A sentence that the launcher has printed, outside its launches.
   void add_message(std::string_view sentence);
-  // Waits for a second at most until the output is sent, and another one until the end is on disk. Call last.
+  // Waits for a second at most until the output is sent, for another one until its newest lines are, and for one until
+  // the end is on disk. Call last.
   void end(int exit_code);
 
  private:
@@ -49,6 +51,8 @@ class RecordWriter {
   // False after a sentence, when the process has ended.
   bool send();
   void send_output();
+  // Whether all of it was sent.
+  bool send_output_until(Deadline deadline);
   std::string cause_before_launches(int exit_code) const;
   // Prints what the process has sent. False when it has ended.
   bool receive(int flags);
