@@ -152,6 +152,24 @@ def test_one_task_and_a_script_of_sbatch_are_worlds_of_one(cluster):
 
 
 @on_cluster()
+def test_ranks_of_two_nodes_wait_no_longer_than_allowed_for_one_that_never_comes(cluster):
+    cluster.environment["HOROVOD_INIT_TIMEOUT"] = "3"
+    jobs = [
+        srun(
+            cluster,
+            f"--mpi={kind}",
+            "-N2",
+            "--ntasks-per-node=2",
+            *("sh", "-c", 'test $SLURM_PROCID = 3 || exec "$@"', "sh", PYTHON, RANK),
+        )
+        for kind in ("pmix", "pmi2", "none")
+    ]
+    for job in jobs:
+        expect(job.wait(60) != 0, job.describe())
+        expect(len(re.findall(r"Error: .* within \d s.*HOROVOD_INIT_TIMEOUT", job.err)) == 3, job.describe())
+
+
+@on_cluster()
 def test_the_parts_of_a_heterogeneous_job_are_one_world(cluster):
     for kind in ("pmix", "pmi2", "none"):
         job = srun(cluster, f"--mpi={kind}", "-n1", PYTHON, RANK, ":", "-n2", PYTHON, RANK)

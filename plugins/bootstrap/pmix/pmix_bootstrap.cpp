@@ -5,9 +5,12 @@
 #include <pmix_version.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <future>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -32,7 +35,7 @@ struct PmixLibrary {
   decltype(&PMIx_Get) get;
   decltype(&PMIx_Put) put;
   decltype(&PMIx_Commit) commit;
-  decltype(&PMIx_Fence) fence;
+  decltype(&PMIx_Fence_nb) fence_nb;
   decltype(&PMIx_Error_string) error_string;
 
   static Result<PmixLibrary> open() {
@@ -54,7 +57,7 @@ struct PmixLibrary {
     find("PMIx_Get", library.get);
     find("PMIx_Put", library.put);
     find("PMIx_Commit", library.commit);
-    find("PMIx_Fence", library.fence);
+    find("PMIx_Fence_nb", library.fence_nb);
     find("PMIx_Error_string", library.error_string);
     if (!whole) return unavailable(cat(opened->path(), " lacks functions of PMIx 3 and later"));
     return library;
@@ -67,14 +70,30 @@ void set_key(pmix_key_t to, std::string_view key) {
   std::memcpy(to, key.data(), std::min(key.size(), sizeof(pmix_key_t) - 1));
 }
 
+// Seconds as PMIx takes them.
+double within_limits(double seconds) { return std::clamp(seconds, 1.0, 1e6); }
+
 pmix_info_t timeout_info(double seconds) {
   pmix_info_t info;
   std::memset(&info, 0, sizeof info);
   set_key(info.key, PMIX_TIMEOUT);
   info.value.type = PMIX_INT;
-  info.value.data.integer = static_cast<int>(std::clamp(std::ceil(seconds), 1.0, 1e6));
+  info.value.data.integer = static_cast<int>(std::ceil(within_limits(seconds)));
   return info;
 }
+
+// A fence of all ranks. PMIx may end it after its rank has given up: end() owns a share.
+struct Fence {
+  pmix_proc_t all;
+  pmix_info_t infos[2];
+  std::promise<pmix_status_t> code;
+
+  static void end(pmix_status_t code, void* share) {
+    const std::unique_ptr<std::shared_ptr<Fence>> fence(
+        static_cast<std::shared_ptr<Fence>*>(share));
+    (*fence)->code.set_value(code);
+  }
+};
 
 // Slurm's servers send values from node to node in clear, and give a value to each process that says
 // it is a rank of this user. Slurm's MUNGE, where it works, hides values from other users.
@@ -161,15 +180,27 @@ class Pmix final : public Source {
     return bytes;
   }
 
+  // A server waits for the ranks of other hosts without regard to PMIX_TIMEOUT: this rank looks at the time itself.
   Status fence(double timeout_seconds) override {
-    const pmix_proc_t all = proc(PMIX_RANK_WILDCARD);
-    pmix_info_t infos[2];
-    std::memset(infos, 0, sizeof infos);
-    set_key(infos[0].key, PMIX_COLLECT_DATA);
-    infos[0].value.type = PMIX_BOOL;
-    infos[0].value.data.flag = true;
-    infos[1] = timeout_info(timeout_seconds);
-    return check(library_.fence(&all, 1, infos, 2), "PMIx_Fence");
+    const auto fence = std::make_shared<Fence>();
+    fence->all = proc(PMIX_RANK_WILDCARD);
+    std::memset(fence->infos, 0, sizeof fence->infos);
+    set_key(fence->infos[0].key, PMIX_COLLECT_DATA);
+    fence->infos[0].value.type = PMIX_BOOL;
+    fence->infos[0].value.data.flag = true;
+    fence->infos[1] = timeout_info(timeout_seconds);
+    auto code = fence->code.get_future();
+    auto share = std::make_unique<std::shared_ptr<Fence>>(fence);
+    const pmix_status_t begun =
+        library_.fence_nb(&fence->all, 1, fence->infos, 2, Fence::end, share.get());
+    if (begun == PMIX_OPERATION_SUCCEEDED) return {};  // it calls nothing then
+    HVD_RETURN_IF_ERROR(check(begun, "PMIx_Fence"));
+    share.release();
+    const std::chrono::duration<double> limit(within_limits(timeout_seconds));
+    if (code.wait_for(limit) != std::future_status::ready) {
+      return check(PMIX_ERR_TIMEOUT, "PMIx_Fence");
+    }
+    return check(code.get(), "PMIx_Fence");
   }
 
  private:
