@@ -152,6 +152,16 @@ def test_one_task_and_a_script_of_sbatch_are_worlds_of_one(cluster):
 
 
 @on_cluster()
+def test_tasks_in_an_arbitrary_order_of_nodes_are_one_world(cluster):
+    """Slurm sorts the nodes of such a step, and task 0 is not on the first one."""
+    for kind in ("pmix", "pmi2", "none"):
+        job = srun(cluster, f"--mpi={kind}", "-n3", "--distribution=arbitrary", "-w", "b,a,a", PYTHON, RANK)
+        job.ends_with(0)
+        for rank, node in enumerate("baa"):
+            expect(re.search(f"rank {rank} of 3, .* sum 6 on {node}", job.out), job.describe())
+
+
+@on_cluster()
 def test_ranks_of_two_nodes_wait_no_longer_than_allowed_for_one_that_never_comes(cluster):
     cluster.environment["HOROVOD_INIT_TIMEOUT"] = "3"
     jobs = [

@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (const auto fields = hvd::bootstrap::parse_pmi(text); fields.ok()) {
     (void)hvd::bootstrap::check_pmi(*fields, "get_result");
   }
-  if (const auto host = hvd::bootstrap::first_host(text); host.ok() && host->empty())
+  if (const auto hosts = hvd::bootstrap::hosts_of_step(text); hosts.ok() && hosts->empty())
     __builtin_trap();
   for (int64_t node : {0, 1, 5}) {
     const auto tasks = hvd::bootstrap::tasks_of_node(text, node);

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/text.h"
 #include "bootstrap/pmi/pmi_wire.h"
 #include "bootstrap/slurm/step.h"
 #include "bootstrap/torch/process_group.h"
@@ -31,20 +32,23 @@ TEST_CASE("a line of PMI is its fields, and a message may have blanks") {
   }
 }
 
-TEST_CASE("the first host of Slurm's lists") {
-  for (const auto& pair : {std::pair{"a,b", "a"},
-                           {"n[01-16,20],gpu3", "n01"},
-                           {"n[7]", "n7"},
-                           {"rack[1-2]node[03,09]", "rack1node03"},
-                           {"node-1.example.org", "node-1.example.org"}}) {
+TEST_CASE("the hosts of Slurm's lists") {
+  for (const auto& pair :
+       {std::pair{"a,b", "a b"},
+        {"n[01-03,20],gpu3", "n01 n02 n03 n20 gpu3"},
+        {"n[7]", "n7"},
+        {"n[9-10]", "n9 n10"},
+        {"rack[1-2]node[03,09]", "rack1node03 rack1node09 rack2node03 rack2node09"},
+        {"node-1.example.org", "node-1.example.org"}}) {
     CAPTURE(pair.first);
-    const auto host = first_host(pair.first);
-    REQUIRE(host.ok());
-    CHECK(*host == pair.second);
+    const auto hosts = hosts_of_step(pair.first);
+    REQUIRE(hosts.ok());
+    CHECK(join(*hosts, " ") == pair.second);
   }
-  for (const char* list : {"", ",a", "n[01", "n01]", "n[[1]]", "n[a-b]", "a b", "a;rm"}) {
+  for (const char* list : {"", ",a", "a,", "n[01", "n01]", "n[[1]]", "n[a-b]", "n[2-1]", "a b",
+                           "a;rm", "n[0-999999999999999999]"}) {
     CAPTURE(list);
-    CHECK(first_host(list).status().code() == Code::kInvalidArgument);
+    CHECK(hosts_of_step(list).status().code() == Code::kInvalidArgument);
   }
 }
 

@@ -1,6 +1,7 @@
 // Takes the identity of a rank in a plain step of srun, which offers its tasks no exchange of data.
-// Rank 0 listens on the step's first host, at a port derived from job and step. It sends its
-// message to every client, sealed by MUNGE: only processes of this user can read it.
+// Rank 0 listens on its host, at a port derived from job and step: on the step's first host, or on any under
+// srun --distribution=arbitrary. It sends its message to every client, sealed by MUNGE: only processes of
+// this user can read it.
 #include "base/clock.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -26,7 +27,7 @@ Result<int64_t> number_of(const char* variable) {
 struct Step {
   int64_t job, id;
   int32_t rank, size;
-  std::string first_host;
+  std::vector<std::string> hosts;  // of which one is that of rank 0
 };
 
 Result<Step> this_step() {
@@ -42,7 +43,9 @@ Result<Step> this_step() {
   step.size = static_cast<int32_t>(size);
   const auto nodes = environment_variable("SLURM_STEP_NODELIST");
   if (!nodes) return failed_precondition("SLURM_STEP_NODELIST is not set");
-  HVD_ASSIGN_OR_RETURN(step.first_host, first_host(*nodes));
+  HVD_ASSIGN_OR_RETURN(step.hosts, hosts_of_step(*nodes));
+  // Slurm sorts the hosts of an arbitrary distribution, and no variable has the host of task 0.
+  if (environment_variable("SLURM_DISTRIBUTION").value_or("") != "arbitrary") step.hosts.resize(1);
   return step;
 }
 
@@ -82,13 +85,17 @@ class Slurm final : public Source {
   }
 
   Result<Bytes> get(std::string_view key, double timeout_seconds) override {
-    auto value = ask_until(Deadline::after_seconds(timeout_seconds), kStepPorts, [&](int attempt) {
-      return ask(port_of_step(step_.job, step_.id, attempt), heading(key));
+    const int attempts = kStepPorts * static_cast<int>(step_.hosts.size());
+    auto value = ask_until(Deadline::after_seconds(timeout_seconds), attempts, [&](int attempt) {
+      return ask(step_.hosts[static_cast<size_t>(attempt / kStepPorts)],
+                 port_of_step(step_.job, step_.id, attempt % kStepPorts), heading(key));
     });
     if (value.ok() || value.error().code() != Code::kDeadlineExceeded) return value;
-    return deadline_exceeded(cat("rank 0 of step ", step_.job, ".", step_.id,
-                                 " did not answer on host ", step_.first_host, " (",
-                                 value.error().message(), ")"));
+    const std::string where = step_.hosts.size() == 1
+                                  ? cat("host ", step_.hosts.front())
+                                  : cat("any of the step's ", step_.hosts.size(), " hosts");
+    return deadline_exceeded(cat("rank 0 of step ", step_.job, ".", step_.id, " did not answer on ",
+                                 where, " (", value.error().message(), ")"));
   }
 
   // No fence is needed: get() waits for rank 0.
@@ -99,9 +106,9 @@ class Slurm final : public Source {
     return cat("horovod ", step_.job, ".", step_.id, " ", key, "\n");
   }
 
-  Result<Bytes> ask(uint16_t port, const std::string& heading) const {
+  Result<Bytes> ask(const std::string& host, uint16_t port, const std::string& heading) const {
     HVD_ASSIGN_OR_RETURN(const auto addresses,
-                         net::resolve({net::Endpoint::Family::kTcp, {}, step_.first_host, port}));
+                         net::resolve({net::Endpoint::Family::kTcp, {}, host, port}));
     HVD_ASSIGN_OR_RETURN(const std::string credential, read_message(addresses));
     HVD_ASSIGN_OR_RETURN(const Bytes message, munge_.unseal(credential));
     if (!as_text(message).starts_with(heading)) {

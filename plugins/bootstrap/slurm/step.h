@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
 namespace hvd::bootstrap {
 
-// The first host of a list as Slurm writes it: "n[01-16,20],gpu3" gives "n01".
-Result<std::string> first_host(std::string_view nodelist);
+// The hosts of a list as Slurm writes it: "n[01-02,20],gpu3" gives n01, n02, n20 and gpu3.
+Result<std::vector<std::string>> hosts_of_step(std::string_view nodelist);
 
 // The tasks of a node: "2(x3),1" gives 2 for nodes 0 to 2 and 1 for node 3.
 Result<int32_t> tasks_of_node(std::string_view tasks_per_node, int64_t node);
