@@ -74,7 +74,18 @@ Result<std::vector<int>> AllocationFinder::slurm_tasks(const std::string& suffix
                                                        bool are_needed) const {
   const std::string name = "SLURM_TASKS_PER_NODE" + suffix;
   const std::string value = variable(name);
-  if (value.empty()) return std::vector<int>(count, slots_alone_);
+  if (value.empty()) {
+    const int64_t all = parse_int(variable("SLURM_NTASKS" + suffix)).value_or(0);
+    const bool are_apart = variable("SLURM_DISTRIBUTION") == "arbitrary" && all > 0 &&
+                           static_cast<size_t>(all) != count;
+    if (are_apart && are_needed && !sources_.has_num_proc) {
+      return invalid_argument(
+          cat(name, " is not set, and the job has ", all, " tasks on ", count,
+              " nodes, which sbatch --distribution=arbitrary places: name hosts and slots with -H, "
+              "or write --slots-per-host N"));
+    }
+    return std::vector<int>(count, slots_alone_);
+  }
   auto slots = parse_repeated_counts(value);
   if (!slots.ok()) return slots.status().with_context(name);
   if (slots->size() == count) return slots;

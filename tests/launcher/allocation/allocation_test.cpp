@@ -187,6 +187,19 @@ TEST_CASE("in the shell of srun --pty, which has the step's first task, the laun
         "srun has started horovodrun 4 times; start it once, by srun -n1 or without srun");
 }
 
+TEST_CASE("an arbitrary distribution, whose tasks of each node Slurm does not say, is refused") {
+  Texts variables = {
+      {"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_NTASKS", "3"}, {"SLURM_DISTRIBUTION", "arbitrary"}};
+  CHECK(
+      error_of(variables) ==
+      "SLURM_TASKS_PER_NODE is not set, and the job has 3 tasks on 2 nodes, which sbatch "
+      "--distribution=arbitrary places: name hosts and slots with -H, or write --slots-per-host N");
+  CHECK(allocation(variables, {}, 5).hosts[1].slots == 5);
+  CHECK((*find(variables, {}, {}, {}, true))->hosts[1].slots == 1);
+  variables["SLURM_NTASKS"] = "2";
+  CHECK(allocation(variables).hosts == std::vector<Host>{{"n1", "", 1}, {"n2", "", 1}});
+}
+
 TEST_CASE("an error names the wrong variable of Slurm") {
   CHECK(error_of({{"SLURM_JOB_NODELIST", "n[1-"}}) == "SLURM_JOB_NODELIST: the ']' is missing");
   CHECK(error_of({{"SLURM_JOB_NODELIST", "n1"}, {"SLURM_TASKS_PER_NODE", "4(2)"}}) ==
