@@ -23,8 +23,9 @@ constexpr size_t kNoiseLimit = 64 << 10;
 constexpr size_t kHashDigits = 32;
 // Slurm's plugin auth/munge prints this when no munged answers at its socket.
 constexpr std::string_view kMungeIsDown = "Munge encode failed";
-// srun prints this for the number of a job that has ended.
-constexpr std::string_view kJobHasEnded = "Invalid job id specified";
+// srun prints these for the number of a job that has ended minutes ago, or never was, and for one that has just ended.
+constexpr std::string_view kJobIsUnknown = "Invalid job id specified";
+constexpr std::string_view kJobHasEnded = "has expired";
 
 // The stream after the marked line. It first returns the bytes that were read together with that
 // line.
@@ -75,10 +76,11 @@ Status no_marked_line(const Attempt& attempt, bool ended) {
         "them by ssh; srun printed: ",
         words));
   }
-  if (words.find(kJobHasEnded) != std::string::npos) {
-    return failed_precondition(
-        cat("SLURM_JOB_ID names a job that Slurm does not know (", words,
-            "); unset SLURM_JOB_ID if it is left of an earlier job, or name hosts with -H"));
+  const bool is_unknown = words.find(kJobIsUnknown) != std::string::npos;
+  if (is_unknown || words.find(kJobHasEnded) != std::string::npos) {
+    return failed_precondition(cat(
+        "SLURM_JOB_ID names a job that ", is_unknown ? "Slurm does not know" : "has ended", " (",
+        words, "); unset SLURM_JOB_ID if it is left of an earlier job, or name hosts with -H"));
   }
   std::string why = words;
   if (!noise.empty()) why += cat(why.empty() ? "" : "; ", "it printed '", noise, "'");

@@ -333,26 +333,34 @@ def test_named_nodes_are_steps_and_other_hosts_are_reached_by_ssh():
 @world("a b", "--no-decoys")
 def test_errors_name_the_cause_first():
     with cluster() as made:
-        done = subprocess.run(
-            [LAUNCHER, "true"],
-            stdin=subprocess.DEVNULL,
-            text=True,
-            capture_output=True,
-            env=clean_environment(
-                **made.environment,
-                SLURM_JOB_ID="99999",
-                SLURM_CLUSTER_NAME="hosts",
-                SLURM_JOB_NODELIST="a,b",
-                SLURM_TASKS_PER_NODE="1(x2)",
-            ),
-            timeout=100,
-            check=False,
+        variables = clean_environment(
+            **made.environment,
+            SLURM_CLUSTER_NAME="hosts",
+            SLURM_JOB_NODELIST="a,b",
+            SLURM_TASKS_PER_NODE="1(x2)",
         )
-        expect(done.returncode == 2, done.stderr)
-        sentence = next(line for line in done.stderr.splitlines() if "host a: " in line)
-        expect("Invalid job id" in sentence and "--overlap" not in sentence, done.stderr)
-        expect("SLURM_JOB_ID" in sentence and "-H" in sentence, done.stderr)
-        expect("--overlap" not in done.stderr, done.stderr)
+        ended = subprocess.run(
+            ["/usr/bin/salloc", "-Q", "printenv", "SLURM_JOB_ID"],
+            check=True,
+            text=True,
+            stdout=subprocess.PIPE,
+            env=clean_environment(**made.environment),
+        ).stdout.strip()
+        for job, words in (("99999", "Invalid job id"), (ended, "a job that has ended .*has expired")):
+            done = subprocess.run(
+                [LAUNCHER, "true"],
+                stdin=subprocess.DEVNULL,
+                text=True,
+                capture_output=True,
+                env={**variables, "SLURM_JOB_ID": job},
+                timeout=100,
+                check=False,
+            )
+            expect(done.returncode == 2, done.stderr)
+            sentence = next(line for line in done.stderr.splitlines() if "host a: " in line)
+            expect(re.search(words, sentence) and "--overlap" not in sentence, done.stderr)
+            expect("SLURM_JOB_ID" in sentence and "-H" in sentence, done.stderr)
+            expect("--overlap" not in done.stderr, done.stderr)
         # A cause that is not known, and the command.
         text = batch(
             made,
