@@ -45,6 +45,19 @@ def test_children_that_may_be_ranks():
         expect("only one process" not in job.out + job.err, job.describe())
 
 
+def test_a_child_without_the_descriptor_of_pmi_is_refused_and_names_the_rank():
+    """subprocess and multiprocessing close it, and a rank does so for programs that it starts."""
+    hydra = shutil.which("mpiexec.hydra", path="/usr/bin")
+    if hydra is None:
+        raise Skip("there is no mpiexec.hydra: packaging/packages-test.txt names its package")
+    job = Job("-launcher", "fork", "-np", 2, PYTHON, WORKER, "spawn-all", program=hydra)
+    job.ends_with(0, 90)
+    for rank in range(2):
+        expect(f"rank {rank} of 2 sum 3" in job.out, job.describe())
+        words = rf"Error: pmi: descriptor \d+ \(PMI_FD\), by which rank {rank} asks .* close_fds=False"
+        expect(len(re.findall(words, job.err)) == 1, job.describe())
+
+
 def test_a_program_in_c_that_starts_itself():
     if shutil.which("cc") is None:
         raise Skip("there is no cc")

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,6 +33,20 @@ Result<int64_t> number_of(const char* variable) {
     return invalid_argument(cat(variable, " is '", printable(*text), "', which is no number"));
   }
   return *number;
+}
+
+// A rank closes the descriptor for the programs that it starts, and many wrappers close all: another file may
+// have its number.
+Status check_inherited(int fd, int64_t rank) {
+  struct stat info {};
+  if (::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode)) return {};
+  return invalid_argument(cat(
+      "descriptor ", fd, " (PMI_FD), by which rank ", rank,
+      " asks its launcher, is not open in this process: a parent of this process is that rank, or "
+      "has "
+      "closed the descriptor; call hvd.init() in the process that the launcher has started, below "
+      "`if "
+      "__name__ == \"__main__\":`, or pass the descriptor on (subprocess.Popen: close_fds=False)"));
 }
 
 class Pmi final : public Source {
@@ -180,6 +195,7 @@ struct Plugin {
     if (size < 1 || rank >= size) {
       return invalid_argument(cat("PMI_RANK is ", rank, " but PMI_SIZE is ", size));
     }
+    HVD_RETURN_IF_ERROR(check_inherited(static_cast<int>(fd), rank));
     auto pmi = std::make_unique<Pmi>(static_cast<int>(fd), static_cast<int32_t>(rank),
                                      static_cast<int32_t>(size));
     HVD_RETURN_IF_ERROR(pmi->begin());
