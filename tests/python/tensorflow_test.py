@@ -167,6 +167,31 @@ class TensorFlowTest(rank_base.RankBase):
         with self.assertRaisesRegex(Exception, "Max or Product"):
             gradient(lambda x: hvd.allreduce(x, op=hvd.Max))(self.own())
 
+    def test_a_batch_of_iterations_and_jacobians(self):
+        total = self.size * (self.size + 1) / 2
+        rows = tf.reshape(tf.range(6.0), (3, 2)) * (self.rank + 1)
+        whole = numpy.arange(6.0).reshape(3, 2)
+        for call, want in [
+            (lambda row: hvd.allreduce(row, op=hvd.Sum, postscale_factor=2.0), whole * total * 2),
+            (lambda row: hvd.broadcast(row, self.size - 1), whole * self.size),
+            (lambda row: hvd.grouped_allreduce([row, tf.ones(3)], op=hvd.Max)[0], whole * self.size),
+            (lambda row: row + hvd.allreduce(tf.ones(2)) * tf.cast(hvd.size_op(), tf.float32), rows + self.size),
+        ]:
+            for got in self.both_ways(lambda x, call=call: tf.vectorized_map(call, x), rows):
+                self.same(got, want)
+
+        def jacobian(x):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = x * x * (self.rank + 1.0)
+            return hvd.DistributedGradientTape(tape).jacobian(y, x)
+
+        for got in self.both_ways(jacobian, tf.range(4.0)):
+            self.same(got, numpy.diag(2 * numpy.arange(4.0)) * total / self.size)
+        for call in (hvd.allgather, hvd.alltoall, lambda row: hvd.allreduce(row, op=hvd.Adasum)):
+            with self.assertRaisesRegex(NotImplementedError, "vectorized_map"):
+                tf.vectorized_map(call, tf.ones((3, 2 * self.size)))
+
     def test_indexed_slices(self):
         slices = tf.IndexedSlices(self.own(shape=(2, 3)), tf.constant([self.rank, 5]), tf.constant([8, 3]))
         want = numpy.zeros((8, 3))
@@ -179,6 +204,12 @@ class TensorFlowTest(rank_base.RankBase):
         self.same(tf.convert_to_tensor(hvd.allreduce(slices)), want / self.size)
         with self.assertRaisesRegex(NotImplementedError, "Sum or hvd.Average"):
             hvd.allreduce(slices, op=hvd.Max)
+        with self.assertRaisesRegex(ValueError, "factor of 0"):
+            hvd.allreduce(slices, op=hvd.Sum, postscale_factor=0.0)
+        whole = tf.IndexedSlices(tf.constant([-7, 5], tf.int32), tf.constant([0, 1]), tf.constant([2]))
+        average = [int(-7 / self.size), int(5 / self.size)]
+        self.same(hvd.allreduce(whole).values, average * self.size, tf.int32)
+        self.same(hvd.allreduce(whole, op=hvd.Sum, prescale_factor=0.5).values, [-3, 2] * self.size, tf.int32)
 
     def test_numbers_objects_barrier_and_join(self):
         for got in self.both_ways(

@@ -11,6 +11,8 @@ Rules for all of them:
   complex64 and complex128, which are reduced by Sum and Average only; else ValueError.
   Tensors travel through host memory. Gradients flow through all of them, and every rank must then
   compute them.
+* `tf.vectorized_map`, and `jacobian` of a tape, make one request of an allreduce or a broadcast of all iterations.
+  They raise NotImplementedError for other collectives and for Adasum.
 * No thread of TensorFlow's waits for other ranks in a graph for longer than 10 ms.
 * ValueError, or tf.errors.InvalidArgumentError from an operation, for an argument that cannot be right.
   tf.errors.FailedPreconditionError, on every rank, where ranks disagree; tf.errors.UnknownError when a
@@ -30,6 +32,7 @@ from horovod._keras._frameworks import mark_allreduced
 from horovod._ops import Average, Sum
 from horovod.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow import _nodes, _reduced
+from horovod.tensorflow import _vectorized as _vectorized  # registers rules
 from horovod.tensorflow.compression import Compression
 
 
@@ -72,7 +75,8 @@ def _allreduce_sparse(
     slices: tf.IndexedSlices,
     name: Optional[str],
     op: ReduceOp,
-    factor: float,
+    prescale_factor: float,
+    postscale_factor: float,
     process_set: ProcessSet,
     ignore_name_scope: bool,
 ) -> tf.IndexedSlices:
@@ -81,13 +85,24 @@ def _allreduce_sparse(
             "tf.IndexedSlices are reduced with op=hvd.Sum or hvd.Average only; others need "
             "sparse_as_dense=True or tf.convert_to_tensor."
         )
+    for each in (prescale_factor, postscale_factor):
+        _nodes.bits_of(each, "allreduce")  # raises an error for a factor that cannot be right
+    factor = float(prescale_factor) * float(postscale_factor)
     values = allgather(slices.values, name and f"{name}.values", ignore_name_scope, process_set)
     indices = allgather(slices.indices, name and f"{name}.indices", ignore_name_scope, process_set)
-    if op == Average:
-        values = values / tf.cast(_nodes.number(2, _nodes.group_of(process_set)), values.dtype)
+    size = _nodes.number(2, _nodes.group_of(process_set)) if op == Average else None
+    return tf.IndexedSlices(_scaled(values, factor, size), indices, slices.dense_shape)
+
+
+def _scaled(values: tf.Tensor, factor: float, size: Optional[tf.Tensor]) -> tf.Tensor:
+    """Returns values of the same type, times `factor`, over `size`; integers are truncated towards zero."""
+    exact = tf.float64 if values.dtype.is_integer else values.dtype
+    scaled = tf.cast(values, exact)
+    if size is not None:
+        scaled = scaled / tf.cast(size, exact)
     if factor != 1.0:
-        values = values * tf.cast(factor, values.dtype)
-    return tf.IndexedSlices(values, indices, slices.dense_shape)
+        scaled = scaled * tf.cast(factor, exact)
+    return tf.cast(scaled, values.dtype)
 
 
 def allreduce(
@@ -116,7 +131,7 @@ def allreduce(
     _reduced.note()
     if isinstance(tensor, tf.IndexedSlices):
         return mark_allreduced(
-            _allreduce_sparse(tensor, name, op, prescale_factor * postscale_factor, process_set, ignore_name_scope),
+            _allreduce_sparse(tensor, name, op, prescale_factor, postscale_factor, process_set, ignore_name_scope),
             process_set,
         )
     return mark_allreduced(
@@ -164,7 +179,13 @@ def grouped_allreduce(
     for i, tensor in enumerate(tensors):
         if isinstance(tensor, tf.IndexedSlices):
             results[i] = _allreduce_sparse(
-                tensor, name and f"{name}.{i}", op, prescale_factor * postscale_factor, process_set, ignore_name_scope
+                tensor,
+                name and f"{name}.{i}",
+                op,
+                prescale_factor,
+                postscale_factor,
+                process_set,
+                ignore_name_scope,
             )
     return [mark_allreduced(result, process_set) for result in results]
 

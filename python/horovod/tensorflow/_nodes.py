@@ -142,6 +142,16 @@ def _unique(graph: tf.Graph, op: str, name: str) -> str:
     return chosen
 
 
+def name_of_batch(op: Any) -> str:
+    """Returns the name of an operation that stands for those of all iterations, of which `op` is the traced one."""
+    return _unique(tf.compat.v1.get_default_graph(), "batch", f"{_given_name(op) or op.type}.batch")
+
+
+def _given_name(op: Any) -> str:
+    name = op.get_attr("tensor_name")
+    return name.decode() if isinstance(name, bytes) else name
+
+
 def _run(collective: str, tensor_name: str, given: Optional[str], call: Optional[tf.Tensor], **arguments: Any) -> Any:
     """Runs a collective, or adds its node to the graph. The node has the name that the caller of the
     collective gave, in so far as TensorFlow accepts its characters. `call`: see _calls.py; without it, a
@@ -234,11 +244,16 @@ def allreduce(
 
 
 def broadcast(
-    tensors: Sequence[tf.Tensor], name: str, root_rank: int, process_set: int, given: Optional[str] = None
+    tensors: Sequence[tf.Tensor],
+    name: str,
+    root_rank: int,
+    process_set: int,
+    given: Optional[str] = None,
+    call: Optional[tf.Tensor] = None,
 ) -> List[tf.Tensor]:
     root_rank = whole_root(root_rank)
     sent = _pairs(tensors)
-    results = _run("broadcast", name, given, None, tensors=sent, root_rank=root_rank, process_set=process_set)
+    results = _run("broadcast", name, given, call, tensors=sent, root_rank=root_rank, process_set=process_set)
     return _from_pairs(_shaped(results, sent), tensors)
 
 
@@ -310,9 +325,7 @@ def number(what: int, process_set: int = 0, name: Optional[str] = None) -> tf.Te
 
 def _described(op: Any) -> Tuple[str, int, Optional[tf.Tensor]]:
     """Returns the name, the process set and the number of the call for the gradient of an operation."""
-    name = op.get_attr("tensor_name")
-    name = name.decode() if isinstance(name, bytes) else name
-    process_set = op.get_attr("process_set")
+    name, process_set = _given_name(op), op.get_attr("process_set")
     if tf.executing_eagerly():
         return name and name + ".gradient", process_set, None
     # One operation may have several gradients in a graph: one for each loss.
