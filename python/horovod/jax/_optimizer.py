@@ -90,6 +90,8 @@ def DistributedOptimizer(
     `optax.MultiSteps` without one may be around it or inside. The same is true of a condition of your own, such as
     `jax.lax.cond`: all ranks must decide alike.
     """
+    if hasattr(optimizer, "gradient_transformation"):  # optax.MultiSteps
+        optimizer = optimizer.gradient_transformation()
     if not hasattr(optimizer, "update") or not hasattr(optimizer, "_replace"):
         raise ValueError(
             "DistributedOptimizer takes an optimizer of optax, such as optax.adam(1e-3), not "
