@@ -366,8 +366,19 @@ def shutdown() -> None:
     Afterwards all ranks may call `init` again. Called automatically when the process ends. When an exception
     ends it, the process sets without this rank fail, too.
     """
-    _ops.complete_delayed()
+    _ops.complete_delayed(_stall_seconds())
     _leave()
+
+
+def _stall_seconds() -> Optional[float]:
+    """Returns after how many seconds work that other ranks have not submitted is reported; None: never."""
+    if os.environ.get("HOROVOD_STALL_CHECK_DISABLE", "").strip().lower() in ("1", "true", "yes", "on"):
+        return None
+    try:
+        seconds = float(os.environ.get("HOROVOD_STALL_CHECK_TIME_SECONDS", "").strip() or 60)
+    except ValueError:
+        return None
+    return seconds or None
 
 
 def _leave(has_failed: bool = False) -> None:

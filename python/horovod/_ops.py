@@ -126,7 +126,7 @@ class _State:
         # Functions to call with a process set, or -1 for all, for frameworks that count in native code.
         self.forgetters: list[Callable[[int], Any]] = []
         # Functions that wait for work which a framework submits later.
-        self.delayed: list[Callable[[], None]] = []
+        self.delayed: list[Callable[[Optional[float]], None]] = []
 
 
 _state = _State()
@@ -159,17 +159,17 @@ def also_forget(forget: Callable[[int], Any]) -> None:
     _state.forgetters.append(forget)
 
 
-def also_complete(wait_all: Callable[[], None]) -> None:
+def also_complete(wait_all: Callable[[Optional[float]], None]) -> None:
     """Calls `wait_all` in `complete_delayed`. For a framework that submits work after the call, once its
-    tensors are computed; `wait_all` returns once that work is complete, and must not raise."""
+    tensors are computed; `wait_all` returns once that work is complete, or the limit is over, and must not raise."""
     _state.delayed.append(wait_all)
 
 
-def complete_delayed() -> None:
+def complete_delayed(limit: Optional[float] = None) -> None:
     """Returns once the work that frameworks submit later is complete: what follows ends a process set, this
-    rank's part in allreduces, or the job."""
+    rank's part in allreduces, or the job. `limit`: the most seconds in which none of it completes."""
     for wait_all in _state.delayed:
-        wait_all()
+        wait_all(limit)
 
 
 def submit(

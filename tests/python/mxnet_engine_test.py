@@ -7,6 +7,7 @@ test would hang.
 import os
 import subprocess
 import sys
+from unittest import mock
 
 import rank_base
 
@@ -206,6 +207,16 @@ class MxnetEngineTest(rank_base.RankBase):
         result = hvd.allreduce(mx.nd.ones(2 + self.rank), name="differs")
         hvd.shutdown()
         with self.assertRaisesRegex(mx.MXNetError, "Horovod.*shape"):
+            result.asnumpy()
+        hvd.init()
+
+    def test_a_shutdown_ends_a_collective_that_no_other_rank_submits(self):
+        if self.size == 1:
+            self.skipTest("one rank submits all")
+        result = hvd.allreduce(mx.nd.ones(2), name=f"alone.{self.rank}")
+        with mock.patch.dict(os.environ, HOROVOD_STALL_CHECK_TIME_SECONDS="0.5"):
+            hvd.shutdown()
+        with self.assertRaisesRegex(mx.MXNetError, "Horovod.*alone"):
             result.asnumpy()
         hvd.init()
 

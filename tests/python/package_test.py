@@ -226,7 +226,7 @@ class PackageTest(unittest.TestCase):
     def test_the_end_of_a_program_waits_for_work_that_is_not_submitted_unless_it_failed(self):
         program = (
             "import horovod.torch as hvd; from horovod import _ops; hvd.init();"
-            "_ops.also_complete(lambda: print('waited'));"
+            "_ops.also_complete(lambda limit: print('waited'));"
         )
         self.assertEqual(run(program).stdout, "waited\n")
         failed = run(program + "raise KeyError('end')")

@@ -17,6 +17,8 @@ Rules for all of them:
   Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is not initialised.
 * A call that returned at once raises errors other than bad arguments as MXNetError where a result is read.
   After the loss of a rank, later calls raise HorovodInternalError too.
+* `hvd.shutdown()` and the end of a program wait for calls that returned at once. They end those that still wait for
+  other ranks once no call has completed for HOROVOD_STALL_CHECK_TIME_SECONDS (60; 0: never).
 """
 
 from __future__ import annotations

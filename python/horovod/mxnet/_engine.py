@@ -170,9 +170,10 @@ def can_order(arrays: Sequence[Any]) -> bool:
     return is_asynchronous() and not share_memory(arrays) and not any(map(_arrays.is_on_gpu, arrays))
 
 
-def wait_all() -> None:
-    """Returns once all collectives are complete, failed or not."""
-    _wait_for(list(_pending))
+def wait_all(limit: Optional[float] = None) -> None:
+    """Returns once all collectives are complete, failed or not. `limit`: the most seconds in which none of them
+    completes."""
+    _wait_for(list(_pending), limit)
 
 
 def wait_for(name: str) -> None:
@@ -180,16 +181,21 @@ def wait_for(name: str) -> None:
     _wait_for([_latest.get(name, 0)])
 
 
-def _wait_for(tokens: Sequence[int]) -> None:
+def _wait_for(tokens: Sequence[int], limit: Optional[float] = None) -> None:
     for token in tokens:
         pending = _pending.get(token)
         if pending is None:
             continue
-        # Unlike wait_to_read, this takes no error from what reads the arrays later.
-        number, event = next(_tokens), threading.Event()
-        _waits[number] = event
-        _push(_arrive, number, pending.arrays, [], True)
-        event.wait()
+        event = _waits.get(token)
+        if event is None:
+            event = _waits[token] = threading.Event()
+            # Unlike wait_to_read, this takes no error from what reads the arrays later.
+            _push(_arrive, token, pending.arrays, [], True)
+        left = len(_pending)
+        while not event.wait(limit):
+            if len(_pending) == left:
+                return
+            left = len(_pending)
         _forget(token)
 
 

@@ -116,7 +116,8 @@ def _streams_of(device: int) -> _CopyStreams:
     return found or _copy_streams.setdefault(device, _CopyStreams(cuda.new_stream(device), cuda.new_stream(device)))
 
 
-def _wait_for_copies() -> None:
+def _wait_for_copies(limit: Optional[float] = None) -> None:
+    # A copy waits for no other rank.
     for streams in list(_copy_streams.values()):
         with contextlib.suppress(RuntimeError):  # the device has failed
             streams.out.synchronize()
