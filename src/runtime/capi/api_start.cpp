@@ -135,7 +135,7 @@ hvd::rendezvous::WorldReport report_of(const hvd::runtime::Identity& identity,
                                        const hvd::runtime::RuntimeOptions& options) {
   constexpr size_t kMostListed = 256;
   hvd::rendezvous::WorldReport report{identity.rank, identity.size, {}, {}, false};
-  if (options.ranks.size() <= kMostListed && !options.is_elastic) {
+  if (options.ranks.size() <= kMostListed) {
     report.start = hvd::runtime::start_name(identity.generation, options.epoch);
   }
   for (size_t i = 0; i < std::min(options.ranks.size(), kMostListed); ++i) {
@@ -319,7 +319,7 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
     *is_void = !loss.ok();
     return *is_void ? loss : with_evidence(runtime.error(), bootstrap.evidence);
   }
-  if (is_of_job && !is_elastic && (*runtime)->identity().local_rank == 0) {
+  if (is_of_job && (*runtime)->identity().local_rank == 0) {
     hvd::rendezvous::WorldReport met = report;
     met.has_met = true;
     hvd::runtime::notify_agent(met);
