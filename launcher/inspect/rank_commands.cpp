@@ -108,7 +108,8 @@ net::Task<void> RankCommands::run(Run wish, net::StreamSocket& caller) {
   Status status;
   const std::vector<Place> places = places_of(wish, &status);
   if (!status.ok()) {
-    const Message refusal = ExecResult{.code = kExitBadInput, .why = status.message() + "\n"};
+    const Message refusal =
+        ExecResult{.code = kExitBadInput, .why = cat("horovodrun: ", status.message(), "\n")};
     co_await send_record(caller, refusal);
     co_return;
   }

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <utility>
 
@@ -25,6 +27,14 @@ ColorRule& message_colors() {
 }
 
 constexpr std::string_view kName = "horovodrun:";
+
+// The exit code after a write that has failed. The reader of a pipe may end it, and gets no sentence.
+int on_unwritten(std::string_view stream, int error_number) {
+  if (error_number == EPIPE) return kExitSignal + SIGPIPE;
+  print_message(system_error(cat("cannot write to ", stream), error_number).message(),
+                Tone::kError);
+  return kExitLauncher;
+}
 
 }  // namespace
 
@@ -53,7 +63,7 @@ void copy_messages(std::function<void(std::string_view sentence)> copy) {
 
 int print_answer(const std::string& text) {
   const bool is_written = std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0;
-  return is_written ? 0 : kExitLauncher;
+  return is_written ? 0 : on_unwritten("standard output", errno);
 }
 
 int refuse(const Status& why) {
@@ -65,7 +75,8 @@ int show(const OutputChunk& chunk) {
   FILE* const stream = chunk.is_error != 0 ? stderr : stdout;
   const bool is_written =
       std::fwrite(chunk.bytes.data(), 1, chunk.bytes.size(), stream) == chunk.bytes.size();
-  return is_written && std::fflush(stream) == 0 ? 0 : kExitLauncher;
+  if (is_written && std::fflush(stream) == 0) return 0;
+  return on_unwritten(chunk.is_error != 0 ? "standard error" : "standard output", errno);
 }
 
 }  // namespace hvd::launcher

@@ -24,12 +24,12 @@ void color_messages(std::string_view when);
 void print_message(std::string_view sentence, Tone tone = Tone::kNotice);
 // Calls `copy` with each sentence that print_message prints from now on; empty: no longer. One thread uses both.
 void copy_messages(std::function<void(std::string_view sentence)> copy);
-// Writes an answer to standard output. Returns 0 when all of it was written, else kExitLauncher.
+// Writes an answer to standard output. Returns 0, or after a sentence the exit code when it cannot be written.
 int print_answer(const std::string& text);
 // Says on standard error why nothing was started; returns kExitBadInput.
 int refuse(const Status& why);
 
-// Prints the bytes on their stream at once; returns 0, or an exit code when they cannot be written.
+// Prints the bytes on their stream at once. Returns 0, or after a sentence the exit code when they cannot be written.
 int show(const OutputChunk& chunk);
 
 }  // namespace hvd::launcher

@@ -244,7 +244,7 @@ bool is_wanted(const OutputChunk& lines, const std::vector<bool>& ranks) {
   return ranks.empty() || (lines.rank >= 0 && rank < ranks.size() && ranks[rank]);
 }
 
-// Prints what is there. Returns an exit code when standard output takes no more.
+// Prints what is there. Returns an exit code when it cannot be written.
 int show_lines(LogReader& reader, const std::vector<bool>& ranks) {
   while (const auto lines = reader.next()) {
     if (!is_wanted(*lines, ranks)) continue;
@@ -269,7 +269,7 @@ Result<std::vector<bool>> wanted_ranks(const JobRecord& record, const LogWords& 
   return ranks;
 }
 
-Status print_log(const StateView& view, const JobRecord& record, const LogWords& words) {
+Result<int> print_log(const StateView& view, const JobRecord& record, const LogWords& words) {
   HVD_ASSIGN_OR_RETURN(const std::vector<bool> ranks, wanted_ranks(record, words));
   HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_job_folder(view.path, record.launcher));
   if (!record.has_output) {
@@ -292,8 +292,11 @@ Status print_log(const StateView& view, const JobRecord& record, const LogWords&
       print_message(
           "the oldest output is gone: a log has room for the last 64 MiB, and for less on a full "
           "disk");
-    if (code != 0) return aborted("standard output takes no more");
-    if (!goes_on) return now.status();
+    if (code != 0) return code;
+    if (!goes_on) {
+      HVD_RETURN_IF_ERROR(now.status());
+      return 0;
+    }
     wait_for_output(launcher);
   }
 }
@@ -307,8 +310,8 @@ int show_log(std::span<const std::string> words) {
   if (!view.ok()) return refuse(view.status());
   const auto record = choose_job(*view, read->job, "logs");
   if (!record.ok()) return refuse(record.status());
-  const Status status = print_log(*view, *record, *read);
-  return status.ok() ? 0 : refuse(status);
+  const auto code = print_log(*view, *record, *read);
+  return code.ok() ? *code : refuse(code.status());
 }
 
 int list_all_jobs(bool is_json) {

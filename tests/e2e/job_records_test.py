@@ -66,6 +66,33 @@ def test_jobs_are_found_by_name_while_they_run_and_afterwards():
     expect(len(texts) == 6 and not any("hunter2" in text for text in texts), texts)
 
 
+def test_a_command_whose_output_cannot_be_written_says_so_unless_a_pipe_has_no_reader():
+    environment = clean_environment()
+    named("long", "seq", 20000, environment=environment).ends_with(0)
+
+    def run(stdout, *words):  # beside a program such as this one, which ignores SIGPIPE
+        return subprocess.run(
+            [LAUNCHER, *words],
+            env=environment,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            restore_signals=False,
+            timeout=60,
+            check=False,
+        )
+
+    reader, writer = os.pipe()
+    os.close(reader)
+    for words in (("logs", "long"), ("ps", "-a"), ("--version",)):
+        with open("/dev/full", "wb") as full:
+            told = run(full, *words)
+        expect(told.returncode == 1, told)
+        expect(told.stderr == b"horovodrun: cannot write to standard output: No space left on device\n", told)
+        silent = run(writer, *words)
+        expect((silent.returncode, silent.stderr) == (128 + signal.SIGPIPE, b""), silent)
+    os.close(writer)
+
+
 def test_commands_that_look_into_a_job_take_its_name():
     folder = scratch()
     environment = clean_environment(HOROVOD_STATE_DIR=str(folder / "state"), HOROVOD_SPOOL_DIR=str(folder))
