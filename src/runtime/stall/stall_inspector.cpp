@@ -187,7 +187,7 @@ void StallInspector::answer(const StallAsk& ask) {
   answer.inquiry = ask.inquiry;
   for (const StallName& name : ask.names) answer.states.push_back(state_of(name));
   const LastSubmission& last = core_->last_submission();
-  if (last.name != kStartName) {
+  if (name_text(last) != kStartName) {
     answer.last_name = name_text(last);
     answer.last_op = last.op;
     answer.last_seconds = seconds_of(Clock::now() - last.when);
