@@ -321,6 +321,9 @@ def test_on_a_single_host_a_failed_rank_is_started_again():
     wait_for_generation(job, 1, 2)
     new = wait_for_generation(job, 2, 3)
     expect(3 in [process for process, *_ in new], job.describe())
+    # The new process is below an agent of its own.
+    seen = ask("ps").stdout
+    expect([row.split()[4] for row in seen.splitlines()[1:]] == ["STATE", "in_job", "in_job", "in_job"], seen)
     job.ends_with(0)
     job.leaves_nothing()
 

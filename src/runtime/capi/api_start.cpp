@@ -319,7 +319,8 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
     *is_void = !loss.ok();
     return *is_void ? loss : with_evidence(runtime.error(), bootstrap.evidence);
   }
-  if (is_of_job && (*runtime)->identity().local_rank == 0) {
+  // A host of an elastic job may have several agents, each with ranks of its own.
+  if (is_of_job && (is_elastic || (*runtime)->identity().local_rank == 0)) {
     hvd::rendezvous::WorldReport met = report;
     met.has_met = true;
     hvd::runtime::notify_agent(met);
