@@ -75,6 +75,18 @@ bool is_backward(const PythonFrame& frame) {
          (frame.function == "_engine_run_backward" || frame.function == "backward");
 }
 
+constexpr const char* kBackward = "the reduction of gradients in backward()";
+
+// torch calls the backend of its groups, and the user has called torch. `own`: the innermost frames of the stack.
+std::string called_of_horovod(const PythonStack& stack, std::span<const PythonFrame> own) {
+  const PythonStack above(stack.begin() + std::ssize(own), stack.end());
+  if (const auto torch = innermost(above, is_torch_distributed); !torch.empty())
+    return called(torch);
+  std::string name = called(own);
+  const bool is_hook = name.starts_with('_') && !above.empty() && is_backward(above.front());
+  return is_hook ? kBackward : name;
+}
+
 bool has_torch_group(const WaitSigns& signs) {
   // Before PyTorch 2, the threads of a group have no names.
   return has_nccl(signs) || has_thread(signs, "pt_gloo") || signs.has_torch_store;
@@ -86,14 +98,14 @@ NamedWait wait_of_frames(const WaitSigns& signs) {
   if (stack.empty()) return {};
   const PythonFrame& first = stack.front();
   if (const auto own = innermost(stack, is_horovod); !own.empty()) {
-    return {"horovod", called(own), {}};
+    return {"horovod", called_of_horovod(stack, own), {}};
   }
   for (const auto is_of_torch : {is_torch_distributed, is_deepspeed}) {
     const auto torch = innermost(stack, is_of_torch);
     if (!torch.empty()) return {torch_distributed(signs), called(torch), {}};
   }
   if (is_backward(first) && has_torch_group(signs)) {
-    return {torch_distributed(signs), "the reduction of gradients in backward()", {}};
+    return {torch_distributed(signs), kBackward, {}};
   }
   if (first.file.ends_with("/torch/cuda/__init__.py") && first.function == "synchronize") {
     return {kGpu, "torch.cuda.synchronize", {}};

@@ -95,6 +95,13 @@ TEST_CASE("A wait in a known library is named by what the user has called") {
   CHECK(describe_wait(named_wait(unnamed)) ==
         "waits in torch.distributed: the reduction of gradients in backward(), called at "
         "train.py:8");
+  const char* const kGroups = "/v/site-packages/horovod/torch/distributed/_work.py";
+  CHECK(wait({{"wait", kGroups, 9}, all_reduce, wrapper}) ==
+        "waits in horovod: all_reduce, called at train.py:8");
+  CHECK(wait({{"_complete", kGroups, 9}, backward}) ==
+        "waits in horovod: the reduction of gradients in backward(), called at train.py:8");
+  CHECK(wait({{"synchronize", kGroups, 9}, backward}) ==
+        "waits in horovod: synchronize, called at train.py:8");
   CHECK(wait({{"synchronize", cat(kTorch, "cuda/__init__.py"), 9}}) ==
         "waits in the GPU: torch.cuda.synchronize, called at train.py:8");
   CHECK(wait({{"_wait", "/v/site-packages/horovod/_ops.py", 9},
