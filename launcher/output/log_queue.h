@@ -36,7 +36,7 @@ class LogQueue {
   UniqueFd socket_;
   std::deque<Packet> waiting_;
   size_t waiting_bytes_ = 0;
-  size_t lost_ = 0;  // before all that waits
+  size_t lost_ = 0;         // before all that waits
   bool is_broken_ = false;  // the process has ended
 };
 

@@ -40,13 +40,12 @@ Result<int64_t> number_of(const char* variable) {
 Status check_inherited(int fd, int64_t rank) {
   struct stat info {};
   if (::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode)) return {};
-  return invalid_argument(cat(
-      "descriptor ", fd, " (PMI_FD), by which rank ", rank,
-      " asks its launcher, is not open in this process: a parent of this process is that rank, or "
-      "has "
-      "closed the descriptor; call hvd.init() in the process that the launcher has started, below "
-      "`if "
-      "__name__ == \"__main__\":`, or pass the descriptor on (subprocess.Popen: close_fds=False)"));
+  return invalid_argument(
+      cat("descriptor ", fd, " (PMI_FD), by which rank ", rank,
+          " asks its launcher, is not open in this process: a parent of this process is that rank, "
+          "or has closed the descriptor; call hvd.init() in the process that the launcher has "
+          "started, below `if __name__ == \"__main__\":`, or pass the descriptor on "
+          "(subprocess.Popen: close_fds=False)"));
 }
 
 class Pmi final : public Source {
