@@ -50,6 +50,9 @@ TEST_CASE("the hosts of Slurm's lists") {
     CAPTURE(list);
     CHECK(hosts_of_step(list).status().code() == Code::kInvalidArgument);
   }
+  std::string brackets = "n";
+  for (int i = 0; i < 100000; ++i) brackets += "[1]";
+  CHECK(hosts_of_step(brackets).status().code() == Code::kInvalidArgument);
 }
 
 TEST_CASE("the tasks of each node of a step") {

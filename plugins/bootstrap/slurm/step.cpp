@@ -11,6 +11,7 @@ constexpr uint32_t kFirstPort = 20000;
 constexpr uint32_t kPorts = 12000;  // below those of Linux's ip_local_port_range
 
 constexpr size_t kMostHosts = 1 << 17;
+constexpr int64_t kMostBrackets = 16;  // of one name; Slurm takes fewer
 
 bool is_host_name(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
@@ -67,7 +68,8 @@ Result<std::vector<std::string>> hosts_of_step(std::string_view nodelist) {
   std::vector<std::string> hosts;
   for (std::string_view rest = nodelist;;) {
     const size_t end = end_of_part(rest);
-    if (!expand("", rest.substr(0, end), hosts)) break;
+    const std::string_view part = rest.substr(0, end);
+    if (std::ranges::count(part, '[') > kMostBrackets || !expand("", part, hosts)) break;
     if (end == rest.size()) return hosts;
     rest.remove_prefix(end + 1);
   }
