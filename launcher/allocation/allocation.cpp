@@ -6,10 +6,10 @@
 
 #include "base/check.h"
 #include "base/cores.h"
+#include "base/names/name_ranges.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "launcher/plan/hostfile.h"
-#include "launcher/plan/name_ranges.h"
 
 namespace hvd::launcher {
 namespace {

@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/names/name_ranges.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "launcher/plan/hosts.h"
-#include "launcher/plan/name_ranges.h"
 #include "launcher/spawn/local_program.h"
 
 namespace hvd::launcher {

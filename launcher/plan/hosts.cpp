@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/names/name_ranges.h"
 #include "base/text.h"
 #include "base/words.h"
-#include "launcher/plan/name_ranges.h"
 
 namespace hvd::launcher {
 namespace {

@@ -45,14 +45,11 @@ TEST_CASE("the hosts of Slurm's lists") {
     REQUIRE(hosts.ok());
     CHECK(join(*hosts, " ") == pair.second);
   }
-  for (const char* list : {"", ",a", "a,", "n[01", "n01]", "n[[1]]", "n[a-b]", "n[2-1]", "a b",
-                           "a;rm", "n[0-999999999999999999]"}) {
+  for (const char* list : {"", ",a", "a,", "n[01", "n01]", "n[a-b]", "n[2-1]", "a b", "a;rm",
+                           "n[0-999999999999999999]"}) {
     CAPTURE(list);
     CHECK(hosts_of_step(list).status().code() == Code::kInvalidArgument);
   }
-  std::string brackets = "n";
-  for (int i = 0; i < 100000; ++i) brackets += "[1]";
-  CHECK(hosts_of_step(brackets).status().code() == Code::kInvalidArgument);
 }
 
 TEST_CASE("the tasks of each node of a step") {

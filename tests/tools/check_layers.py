@@ -40,6 +40,7 @@ SUBFOLDERS = {
         "limits": ["."],
         "log": ["."],
         "metrics": [".", "operations"],
+        "names": ["."],
         "operations": ["."],
         "process": ["."],
         "secrets": ["."],

@@ -4,10 +4,10 @@
 #include <set>
 #include <utility>
 
+#include "base/names/name_ranges.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "launcher/plan/hostfile.h"
-#include "launcher/plan/name_ranges.h"
 
 namespace hvd::launcher {
 namespace {

@@ -1,11 +1,11 @@
-#include "launcher/plan/name_ranges.h"
+#include "base/names/name_ranges.h"
 
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/text.h"
 
-namespace hvd::launcher {
+namespace hvd {
 namespace {
 
 constexpr int kMaxDepth = 8;
@@ -125,4 +125,4 @@ std::vector<std::string_view> split_outside_brackets(std::string_view text) {
   return parts;
 }
 
-}  // namespace hvd::launcher
+}  // namespace hvd

@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 
-namespace hvd::launcher {
+namespace hvd {
 
 // More names than that come from one text only by mistake.
 constexpr size_t kMaxNames = 1 << 17;
@@ -19,4 +19,4 @@ Result<std::vector<std::string>> expand_names(std::string_view pattern);
 // "a,n[1,3],b" is {"a", "n[1,3]", "b"}: commas within brackets separate nothing.
 std::vector<std::string_view> split_outside_brackets(std::string_view text);
 
-}  // namespace hvd::launcher
+}  // namespace hvd

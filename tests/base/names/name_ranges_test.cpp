@@ -1,4 +1,4 @@
-#include "launcher/plan/name_ranges.h"
+#include "base/names/name_ranges.h"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-namespace hvd::launcher {
+namespace hvd {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -75,4 +75,4 @@ TEST_CASE("commas within brackets separate nothing") {
   CHECK(split_outside_brackets("a],b") == std::vector<std::string_view>{"a]", "b"});
 }
 
-}  // namespace hvd::launcher
+}  // namespace hvd
