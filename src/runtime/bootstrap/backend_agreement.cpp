@@ -19,6 +19,8 @@ namespace {
 constexpr double kSilentSeconds = 1;
 // The time in which other ranks can take the error of this one.
 constexpr double kTroubleSeconds = 30;
+// Ranks that start together give up within that time.
+constexpr double kGivenUpSeconds = 1;
 constexpr const char* kBackendsName = "engines";
 constexpr char kChosen = '+';
 constexpr char kInTrouble = '-';
@@ -176,18 +178,22 @@ Result<bool> agree_on_backends(const PluginHost& host, const Identity& identity,
     return own.error();
   }
   const auto [code, records] = exchange({}, deadline.seconds_left());
+  const std::string undone = cat(
+      "called hvd.init() within ", limit,
+      " s; every rank of the job must, and --init-timeout (HOROVOD_INIT_TIMEOUT) may be raised");
   if (code == Code::kDeadlineExceeded) {
-    const std::string undone = cat(
-        "called hvd.init() within ", limit,
-        " s; every rank of the job must, and --init-timeout (HOROVOD_INIT_TIMEOUT) may be raised");
     return collectives::late_ranks(identity.rank, identity.size, undone, [&](int32_t other) {
       return exchange({other}, collectives::kLookAgainSeconds).first == Code::kOk;
     });
   }
-  if (code != Code::kOk)
+  // The rank that serves the store may have given up a moment earlier.
+  if (code != Code::kOk && deadline.seconds_left() < kGivenUpSeconds)
+    return deadline_exceeded(cat("not every rank has ", undone));
+  if (code != Code::kOk) {
     return Status(code,
-                  "the ranks cannot exchange the names of their backends through the job's "
-                  "store");
+                  "the job's store, through which the ranks exchange the names of their backends, "
+                  "does not answer; where a rank serves it, the error of that rank says why");
+  }
   return compare_backends(records);
 }
 
