@@ -33,7 +33,7 @@ def arguments(description):
         "--bounds",
         action="store_true",
         help="training: also what an allreduce of 4 B leaves (word), and one of as many "
-        "bytes in shared memory, nothing copied (registered)",
+        "bytes in shared memory, nothing copied (registered); door-ddp: also DDP with gradient_as_bucket_view",
     )
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="observe: time without a move that is a hang")
     parser.add_argument("--on-hosts", action="store_true", help=argparse.SUPPRESS)

@@ -45,12 +45,21 @@ def ddp(model):
         ours = bench.need(teams.ours, 2, python=bench.python)
         gloo = bench.need(teams.torch_gloo, 2, python=bench.python)
         alone = bench.need(teams.plain_torch, 2, python=bench.python, is_ddp=True)
-        found, step = training_lines.efficiencies(bench, model, barrier, [group, ours, gloo, alone])
+        views = []
+        if bench.bounds:
+            views = [
+                bench.need(teams.torch_group, 2, python=bench.python, is_bound=False, has_views=True),
+                bench.need(teams.plain_torch, 2, python=bench.python, is_ddp=True, has_views=True),
+            ]
+        found, step = training_lines.efficiencies(bench, model, barrier, [group, ours, gloo, alone, *views])
         mine, least = found.pop(group.name), found[ours.name] - 2
         note = (
             f"a step at a barrier only takes {step:.2f} ms; DDP without communication leaves "
             f"{found.pop(alone.name):.1f} %"
         )
+        if views:
+            both = " and ".join(f"{found.pop(team.name):.1f}" for team in views)
+            note += f"; gradient_as_bucket_view=True: {both} %"
         return Result("%", mine, found, f"≥ {least:.1f} %", mine >= least, note)
 
     return measure

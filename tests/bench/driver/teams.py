@@ -260,17 +260,23 @@ def ccl(ranks):
     return Team("oneCCL", _singly(command, ranks, False), ranks)
 
 
-def torch_group(ranks, hosts=False, python="/usr/bin/python3", is_direct=False, is_bound=True):
-    """torch.distributed on the backend horovod; `is_direct`: the same by hvd.allreduce_; `is_bound`: to cores."""
+# For DistributedDataParallel(gradient_as_bucket_view=True).
+_VIEWS = {"HVD_BENCH_BUCKET_VIEWS": "1"}
+
+
+def torch_group(ranks, hosts=False, python="/usr/bin/python3", is_direct=False, is_bound=True, has_views=False):
+    """torch.distributed on the backend horovod; `is_direct`: the same by hvd.allreduce_; `is_bound`: to cores;
+    `has_views`: the gradients of DDP are views of its buckets."""
     launcher = [_built(BUILD / "bin" / "horovodrun"), "-np", ranks, *_spread(hosts, ranks)]
     worker = [python, PYTHON_WORKER, "{socket}", "horovod" if is_direct else "group"]
     return Team(
-        "hvd.allreduce_" if is_direct else "dist, horovod",
+        "hvd.allreduce_" if is_direct else "dist, horovod, views" if has_views else "dist, horovod",
         [launcher + worker],
         ranks,
         {
             "PYTHONPATH": str(BUILD / "python"),
             **({"HVD_BENCH_BOUND": "1"} if is_bound else {}),
+            **(_VIEWS if has_views else {}),
             **PYTHON_ENVIRONMENT,
         },
     )
@@ -283,12 +289,12 @@ def torch_gloo(ranks, hosts=False, python="/usr/bin/python3", is_bound=False):
     return Team("torch gloo", _singly(command, ranks, hosts), ranks, PYTHON_ENVIRONMENT)
 
 
-def plain_torch(ranks, python="/usr/bin/python3", is_ddp=False):
+def plain_torch(ranks, python="/usr/bin/python3", is_ddp=False, has_views=False):
     """Processes with torch that meet at a barrier in shared memory and nowhere else. `is_ddp`: DDP in each."""
     command = [python, PYTHON_WORKER, "{socket}", "plain", "{rank}", ranks, "{folder}", *(["ddp"] if is_ddp else [])]
-    return Team(
-        "DDP, barrier only" if is_ddp else "barrier only", _singly(command, ranks, False), ranks, PYTHON_ENVIRONMENT
-    )
+    name = ("DDP, views, barrier only" if has_views else "DDP, barrier only") if is_ddp else "barrier only"
+    environment = {**PYTHON_ENVIRONMENT, **(_VIEWS if has_views else {})}
+    return Team(name, _singly(command, ranks, False), ranks, environment)
 
 
 def _tensorflow(python):

@@ -74,6 +74,12 @@ class Barrier:
                 os.sched_yield()
 
 
+def wrap_in_ddp(model):
+    from torch.nn.parallel import DistributedDataParallel
+
+    return DistributedDataParallel(model, gradient_as_bucket_view="HVD_BENCH_BUCKET_VIEWS" in os.environ)
+
+
 class Plain:
     """A process that uses torch, and nothing of ours; it meets the others at a barrier only. `kind` ddp: its module is
     in DistributedDataParallel, in a group of this process alone, for what that costs without communication."""
@@ -90,7 +96,7 @@ class Plain:
             import torch.distributed
 
             torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-            self.wrap_model = torch.nn.parallel.DistributedDataParallel
+            self.wrap_model = wrap_in_ddp
         self.barrier = Barrier(f"{folder}/barrier", self.rank, int(size)) if folder else None
         torch.ones(1000).sum()
 
@@ -125,7 +131,7 @@ class Distributed(Plain):
 
         if model == "transformer":
             return ShardedTransformer()
-        return Trainer(model, wrap_model=self.torch.nn.parallel.DistributedDataParallel)
+        return Trainer(model, wrap_model=wrap_in_ddp)
 
     def allreduce(self, size, iterations, *_):
         tensor = self.torch.zeros(int(size) // 4)

@@ -44,7 +44,6 @@ TEST_CASE("a log that is written too slowly loses the oldest output that waits, 
 
   int next = 0;
   size_t read = 0, lost = 0;
-  std::string last;
   while (!queue.flush() || read + lost < written) {
     const std::string lines = next_lines(reader.get());
     if (lines.empty()) break;
