@@ -64,7 +64,9 @@ def _complete() -> None:
     works = _works.open
     try:
         while works:
-            works.popleft().complete()
+            work = works.popleft()
+            work.complete()
+            work.release()  # the bucket ends with its module
             _works.has_ended = True
     finally:  # a signal's handler has raised
         while works:

@@ -19,12 +19,12 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 import torch
 import torch.distributed as dist
 
-from horovod import _ops
+from horovod import _identity, _ops
 from horovod._ops import Kind
 from horovod.exceptions import HorovodArgumentError
 from horovod.torch import _tensors
-from horovod.torch.distributed import _calls, _messages, _monitored, _open_works, _order, _postponed, _profiling
-from horovod.torch.distributed import _ranks, _reductions, _tensor_bytes
+from horovod.torch.distributed import _backward, _bucket_memory, _calls, _messages, _monitored, _open_works, _order
+from horovod.torch.distributed import _postponed, _profiling, _ranks, _reductions, _tensor_bytes
 from horovod.torch.distributed._calls import Op
 from horovod.torch.distributed._reductions import Reduction
 from horovod.torch.distributed._work import Compared, Completed, Several, Work
@@ -73,6 +73,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
         self._numbers = itertools.count(1)  # of calls, as the runtime counts them
         self._works = _open_works.OpenWorks()  # of collectives
         self._postponed = _postponed.Calls()
+        self._is_one_host = _identity.size() == _identity.local_size()
         self._order = _order.of(place.ranks)
         self._seconds = timeout.total_seconds()
         self._options = _Options(timeout)
@@ -332,11 +333,9 @@ class HorovodProcessGroup(dist.ProcessGroup):
             done = self._reduce_now(tensor, reduction, opts)
             if done is not None:
                 return done
-        elif reduction.factor is _ONE and self._coalesced is None and self._postponed.may_take(tensor):
-            _reductions.check(tensor, reduction)
-            words = ("all_reduce", "as call", next(self._numbers), "of group", self._place.label)
-            work = self._postponed.add(words, self._place.group, reduction.op, tensor, self._time(opts))
-            return self._note(work, "all_reduce", [tensor])
+        elif reduction.factor is _ONE and self._coalesced is None and self._is_one_host and _backward.is_caller(2):
+            if _tensor_bytes.is_plain(tensor):
+                return self._reduce_bucket(tensor, reduction, opts)
         return self._reduce_in_place("all_reduce", [tensor], reduction, opts)
 
     def _reduce_now(self, tensor: torch.Tensor, reduction: Reduction, opts: Any) -> Optional[Work]:
@@ -359,6 +358,27 @@ class HorovodProcessGroup(dist.ProcessGroup):
         work = self._record(number, "all_reduce", [handle], [tensor], opts)
         work._complete(seconds, has_waited=True)
         return work
+
+    def _reduce_bucket(self, bucket: torch.Tensor, reduction: Reduction, opts: Any) -> Work:
+        """A dense tensor that code in C++ reduces in a backward pass."""
+        _reductions.check(bucket, reduction)
+        memory = _bucket_memory.of(bucket)
+        if not self._postponed.may_take(bucket):
+            return self._call(
+                "all_reduce",
+                Op.ALLREDUCE,
+                memory,
+                memory.numel(),
+                memory,
+                memory,
+                [bucket],
+                opts,
+                keep=bucket,
+                reduce_op=reduction.op,
+            )
+        words = ("all_reduce", "as call", next(self._numbers), "of group", self._place.label)
+        work = self._postponed.add(words, self._place.group, reduction.op, bucket, memory, self._time(opts))
+        return self._note(work, "all_reduce", [bucket])
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
         """torch.distributed.all_reduce_coalesced."""

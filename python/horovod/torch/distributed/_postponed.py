@@ -11,8 +11,7 @@ from typing import Any, Deque
 
 import torch
 
-from horovod import _identity
-from horovod.torch.distributed import _backward, _calls, _tensor_bytes
+from horovod.torch.distributed import _calls, _tensor_bytes
 from horovod.torch.distributed._calls import Op
 from horovod.torch.distributed._work import Work
 
@@ -27,19 +26,28 @@ class Postponed(Work):
     _started: Any = None
     _failure: Any = None
 
-    def __init__(self, calls: Calls, words: Any, group: int, op: int, tensor: torch.Tensor, seconds: float) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        words: Any,
+        group: int,
+        op: int,
+        tensor: torch.Tensor,
+        memory: torch.Tensor,
+        seconds: float,
+    ) -> None:
         super().__init__(words, None, [tensor], seconds)
-        self._calls, self._group, self._op = calls, group, op
+        self._calls, self._group, self._op, self._memory = calls, group, op, memory
 
     def start(self) -> None:
         if self._started is not None:
             return
-        (tensor,) = self._outputs
+        memory = self._memory
         try:
             handle = _calls.submit(
-                self._group, Op.ALLREDUCE, tensor, tensor.numel(), tensor, tensor, self._seconds, reduce_op=self._op
+                self._group, Op.ALLREDUCE, memory, memory.numel(), memory, memory, self._seconds, reduce_op=self._op
             )
-            self._started = [handle]
+            self._started, self._memory = [handle], None
         except Exception as error:  # of the job: callers that wait get it
             self._started, self._failure = [], error
         except BaseException:  # of a signal handler: the result must not look complete
@@ -66,23 +74,19 @@ class Calls:
         self.waiting: Deque[Postponed] = collections.deque()
         self._bytes = 0
         self._lock = threading.RLock()
-        self._is_one_host = _identity.size() == _identity.local_size()
 
-    def may_take(self, tensor: torch.Tensor) -> bool:
-        """Called by the group's allreduce: whether its call may wait for the end of a backward pass."""
-        size = _tensor_bytes.size_of(tensor)
-        return (
-            self._is_one_host
-            and size <= _MOST_BYTES
-            and self._bytes + size <= _MOST_BYTES_OF_ALL
-            and _backward.is_caller(3)
-            and _tensor_bytes.is_plain(tensor)
-        )
+    def may_take(self, bucket: torch.Tensor) -> bool:
+        """Whether the bucket may wait for the end of the backward pass."""
+        size = _tensor_bytes.size_of(bucket)
+        return size <= _MOST_BYTES and self._bytes + size <= _MOST_BYTES_OF_ALL
 
-    def add(self, words: Any, group: int, op: int, tensor: torch.Tensor, seconds: float) -> Postponed:
-        work = Postponed(self, words, group, op, tensor, seconds)
+    def add(
+        self, words: Any, group: int, op: int, bucket: torch.Tensor, memory: torch.Tensor, seconds: float
+    ) -> Postponed:
+        """`memory`: where the bucket's values are for the runtime."""
+        work = Postponed(self, words, group, op, bucket, memory, seconds)
         with self._lock:
-            self._bytes += _tensor_bytes.size_of(tensor)
+            self._bytes += _tensor_bytes.size_of(bucket)
             self.waiting.append(work)
         return work
 

@@ -209,7 +209,8 @@ class Work(dist._Work):
 
     def release(self) -> None:
         """Leaves the outputs of a complete work to others that have them."""
-        self._weak_outputs, self._outputs = [weakref.ref(output) for output in self._outputs], None
+        if self._outputs is not None:
+            self._weak_outputs, self._outputs = [weakref.ref(output) for output in self._outputs], None
         self._future = self._trigger = None
         self.__dict__.pop("_giver", None)
 

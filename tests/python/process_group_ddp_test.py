@@ -1,0 +1,201 @@
+"""DistributedDataParallel on the backend horovod: beside gloo, its buckets, and hooks."""
+
+import contextlib
+import datetime
+import os
+import threading
+from unittest import mock
+
+from rank_base import RankBase, main, need
+
+torch = need("torch")
+dist = torch.distributed
+
+import horovod.torch as hvd
+from horovod.torch import _ddp
+from horovod.torch.distributed import _bucket_memory
+
+DDP = torch.nn.parallel.DistributedDataParallel
+
+
+class DdpCase(RankBase):
+    @classmethod
+    def setUpClass(cls):
+        if not dist.is_initialized():
+            dist.init_process_group("horovod", timeout=datetime.timedelta(seconds=60))
+        cls.rank, cls.size = dist.get_rank(), dist.get_world_size()
+        if not hasattr(DdpCase, "gloo"):
+            DdpCase.gloo = dist.new_group(backend="gloo")
+
+    def close(self, got, want, message=""):
+        self.assertTrue(torch.allclose(got, want.to(got.dtype), rtol=1e-5, atol=1e-5), f"{message}: {got} and {want}")
+
+
+class DdpTest(DdpCase):
+    def train(self, group, **more):
+        torch.manual_seed(self.rank)  # the module copies rank 0's weights
+        model = torch.nn.Sequential(
+            torch.nn.Linear(6, 16), torch.nn.Tanh(), torch.nn.BatchNorm1d(16), torch.nn.Linear(16, 1)
+        )
+        module = DDP(model, process_group=group, **more)
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+        data = torch.Generator().manual_seed(self.rank)
+        for _ in range(10):
+            optimizer.zero_grad()
+            module(torch.randn(8, 6, generator=data)).square().mean().backward()
+            optimizer.step()
+        return torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
+
+    def test_ddp_trains_as_with_gloo(self):
+        for more in (
+            {},
+            {"bucket_cap_mb": 0.0001},
+            {"find_unused_parameters": True},
+            {"gradient_as_bucket_view": True},
+            {"static_graph": True},
+        ):
+            ours, theirs = self.train(None, **more), self.train(self.gloo, **more)
+            self.close(ours, theirs, more)
+            first = ours.clone()
+            dist.broadcast(first, 0)
+            self.assertTrue(torch.equal(first, ours))
+
+    def test_passes_are_training_steps_and_calls_are_counted_by_group(self):
+        def samples(name):
+            lines = [line for line in hvd.metrics("rank").splitlines() if line.startswith(name + "{")]
+            return {line.partition('group="')[2].partition('"')[0]: int(line.split()[-1]) for line in lines}
+
+        def train():
+            self.train(group)
+            dist.all_reduce(torch.ones(2), group=group, async_op=True).wait()  # the last step ends
+
+        group = dist.new_group(backend="horovod")
+        train()
+        before = samples("horovod_steps_total")[""]
+        calls = samples("horovod_group_calls_total")[group._place.label]
+        self.assertGreaterEqual(calls, 10)
+        train()
+        self.assertEqual(samples("horovod_steps_total"), {"": before + 10})
+        self.assertGreaterEqual(samples("horovod_group_calls_total")[group._place.label], calls + 11)
+        dist.destroy_process_group(group)
+
+    def test_the_thread_of_the_backward_pass_completes_the_buckets(self):
+        group = dist.new_group(backend="horovod")
+        works, add = [], group._works.add
+        group._works.add = lambda work: (works.append(work), add(work))
+        self.train(group, bucket_cap_mb=0.0001)
+        of_buckets = [work for work in works if work.result() == [] or work._future is not None]
+        self.assertGreaterEqual(len(of_buckets), 10)
+        self.assertEqual({work._owner for work in of_buckets}, {threading.get_ident()})
+        dist.destroy_process_group(group)
+
+    def test_buckets_of_a_backward_pass_inside_of_another(self):
+        from torch.utils.checkpoint import checkpoint
+
+        class Nested(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second, self.third = (torch.nn.Linear(4, 4) for _ in range(3))
+
+            def forward(self, data):
+                return self.third(checkpoint(self.second, self.first(data), use_reentrant=True))
+
+        torch.manual_seed(1)
+        model = Nested()
+        module = DDP(model, bucket_cap_mb=0.00001)
+        for _ in range(3):
+            model.zero_grad()
+            module(torch.full((1, 4), float(self.rank))).sum().backward()
+        mean = sum(range(self.size)) / self.size
+        self.close(model.third.bias.grad, torch.ones(4))
+        self.close(model.first.weight.grad, mean * model.first.bias.grad.unsqueeze(1).expand(4, 4))
+
+    def test_a_hook_that_waits_in_the_backward_pass(self):
+        def hook(state, bucket):
+            future = dist.all_reduce(bucket.buffer().div_(self.size), async_op=True).get_future()
+            return torch.futures.Future() if future.wait() is None else future.then(lambda done: done.value()[0])
+
+        torch.manual_seed(1)
+        model = torch.nn.Linear(4, 2)
+        module = DDP(model)
+        module.register_comm_hook(None, hook)
+        module(torch.full((1, 4), float(self.rank))).sum().backward()
+        self.close(model.weight.grad, torch.full((2, 4), sum(range(self.size)) / self.size))
+
+    def test_a_hook_of_python(self):
+        from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+        torch.manual_seed(1)
+        model = torch.nn.Linear(4, 2)
+        module = DDP(model)
+        module.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        module(torch.full((1, 4), float(self.rank))).sum().backward()
+        mean = sum(range(self.size)) / self.size
+        self.close(model.weight.grad, torch.full((2, 4), mean))
+
+
+class BucketMemoryTest(DdpCase):
+    """Buckets in memory that the ranks of the host share."""
+
+    def train(self, steps=5, **more):
+        torch.manual_seed(3)
+        model = torch.nn.Sequential(torch.nn.Linear(200, 300), torch.nn.Tanh(), torch.nn.Linear(300, 1))
+        module = DDP(model, **more)
+        optimizer = torch.optim.SGD(module.parameters(), 0.1)
+        data = torch.Generator().manual_seed(self.rank)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            module(torch.randn(8, 200, generator=data)).square().mean().backward()
+            optimizer.step()
+        return module, torch.cat([param.detach().reshape(-1) for param in model.parameters()])
+
+    def shared(self):
+        """The memory of the buckets that have been moved."""
+        storages = [storage for storage in _bucket_memory._storages.values() if not storage.is_gone()]
+        return [storage._memory for storage in storages if storage._memory is not None]
+
+    def test_values_are_those_of_private_memory(self):
+        module, ours = self.train()
+        self.assertEqual(len(self.shared()), 1)
+        with mock.patch.object(_bucket_memory, "_shared", lambda bucket: None):
+            _, private = self.train()
+        self.assertEqual(len(self.shared()), 1)
+        self.assertTrue(torch.equal(ours, private))
+        _, theirs = self.train(process_group=self.gloo)
+        self.close(ours, theirs)
+
+    def test_memory_that_some_ranks_do_not_have(self):
+        _, ours = self.train()
+        with contextlib.ExitStack() as stack:
+            if self.rank == 0:
+                stack.enter_context(mock.patch.object(_bucket_memory, "_has_room", lambda size: False))
+            _, mixed = self.train()
+        self.assertTrue(torch.equal(ours, mixed))
+        with mock.patch.object(_bucket_memory._memory, "map_at", lambda memory, address: False):
+            _, mixed = self.train()
+        self.assertTrue(torch.equal(ours, mixed))
+
+    def test_gradients_that_are_views_stay(self):
+        self.addCleanup(setattr, _ddp._State, "has_views", _ddp._State.has_views)
+        module, ours = self.train(gradient_as_bucket_view=True)
+        self.assertEqual(self.shared(), [])
+        self.close(ours, self.train(process_group=self.gloo)[1])
+
+    def test_memory_is_free_once_a_module_is_gone(self):
+        def used():
+            """Bytes in the files of memory that the ranks share."""
+            dist.barrier()
+            files = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+            files = [file for file in files if os.path.exists(file) and "horovod-memory" in os.readlink(file)]
+            return 512 * sum(os.stat(file).st_blocks for file in files)
+
+        self.train()
+        before = used()
+        self.assertGreater(before, 0)
+        for _ in range(3):
+            self.train()
+        self.assertEqual(used(), before)  # of the last module, until another one's buckets come
+
+
+if __name__ == "__main__":
+    main()
