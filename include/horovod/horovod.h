@@ -444,8 +444,8 @@ HVD_API int hvd_metrics(int32_t scope, char* buffer, size_t size, size_t* needed
 /* ---- Shared memory for tensors --------------------------------------------------------------- */
 
 /* Allocates memory that the other ranks of this host can map. An in-place allreduce reduces such
- * memory without copies, if its tensors lie in such memory on every rank. A tensor may be any part of
- * it. The memory is page-aligned, zeroed and fully reserved: HVD_UNAVAILABLE or HVD_INTERNAL when the
+ * memory without copies, if its tensors lie in such memory on every rank; an allgather and a reduce-scatter of a
+ * group on one host read inputs there. A tensor may be any part of it. The memory is page-aligned, zeroed and fully reserved: HVD_UNAVAILABLE or HVD_INTERNAL when the
  * host has too little. It belongs to the process and not to a job: it may be allocated before
  * hvd_init, and stays valid after hvd_shutdown and after another hvd_init. A forked child shares it
  * with its parent, and cannot allocate or free any (HVD_FAILED_PRECONDITION). It has no name in the

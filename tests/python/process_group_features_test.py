@@ -15,7 +15,9 @@ if not hasattr(dist, "device_mesh"):
     print(f"SKIP: torch {torch.__version__} has no meshes")
     sys.exit(77)
 
-import horovod.torch.distributed  # noqa: F401, where torch registers nothing by itself
+from horovod.torch.distributed import _tensor_memory
+
+WIDTH = 2000
 
 
 class FeaturesTest(RankBase):
@@ -88,19 +90,22 @@ class FeaturesTest(RankBase):
         self.assertEqual(shared.sum().full_tensor().item(), whole.sum().item())
         self.assertTrue(torch.equal(shared.redistribute(placements=[Replicate()]).to_local(), whole))
 
-    def train(self, mesh):
+    def train(self, mesh, allocates=False):
         from torch.distributed.fsdp import fully_shard
 
         torch.manual_seed(3)
-        model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+        model = torch.nn.Sequential(torch.nn.Linear(WIDTH, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
         for layer in (model[0], model[2]):
             fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
+        if allocates:
+            for module in (model[0], model[2], model):
+                module.set_allocate_memory_from_process_group_for_comm(True)
         optimizer = torch.optim.Adam(model.parameters(), 0.01)
         data = torch.Generator().manual_seed(self.rank)
         for _ in range(5):
             optimizer.zero_grad()
-            model(torch.randn(6, 8, generator=data)).square().mean().backward()
+            model(torch.randn(6, WIDTH, generator=data)).square().mean().backward()
             optimizer.step()
         return model, torch.cat([param.full_tensor().reshape(-1) for param in model.parameters()])
 
@@ -108,6 +113,60 @@ class FeaturesTest(RankBase):
         _, ours = self.train(self.mesh())
         _, theirs = self.train(dist.device_mesh.DeviceMesh.from_group(self.gloo, "cpu"))
         self.assertTrue(torch.allclose(ours, theirs, atol=1e-6))
+
+    def test_fsdp2_in_memory_that_the_ranks_share(self):
+        from torch.distributed.fsdp import FSDPModule
+
+        if not hasattr(FSDPModule, "set_allocate_memory_from_process_group_for_comm"):
+            self.skipTest(f"FSDP2 of torch {torch.__version__} asks for no memory")
+        blocks = _tensor_memory._State.blocks
+        taken = []
+        with mock.patch.object(blocks, "take", lambda size, take=blocks.take: taken.append(size) or take(size)):
+            _, ours = self.train(self.mesh(), allocates=True)
+        _, private = self.train(self.mesh())
+        self.assertGreater(max(taken), 32 << 10)  # read where it is
+        self.assertTrue(torch.equal(ours, private))
+
+    def test_allocated_tensors(self):
+        group = dist.group.WORLD
+        cpu = torch.device("cpu")
+        self.assertTrue(group.supports_tensor_alloc(cpu))
+        self.assertFalse(group.supports_tensor_alloc(torch.device("cuda")))
+        with self.assertRaisesRegex(RuntimeError, "allocates no tensors on cuda"):
+            group.allocate_tensor(4, dtype=torch.float32, device=torch.device("cuda"))
+        self.assertEqual(group.allocate_tensor(0, dtype=torch.bfloat16, device=cpu).numel(), 0)
+        for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int64):
+            whole = group.allocate_tensor(30000 * self.size, dtype=dtype, device=cpu)
+            own, part = whole.chunk(self.size)[self.rank], torch.empty(30000, dtype=dtype)
+            own.copy_(torch.arange(30000) % 97 + self.rank)
+            dist.all_gather_into_tensor(whole, own)
+            for rank, row in enumerate(whole.chunk(self.size)):
+                self.assertTrue(torch.equal(row, (torch.arange(30000) % 97 + rank).to(dtype)))
+            dist.reduce_scatter_tensor(part, whole)
+            self.assertTrue(torch.equal(part, own * self.size))
+
+    def test_memory_of_allocated_tensors_is_used_again_until_a_call_fails(self):
+        def tensor():
+            return _tensor_memory.empty(50000, torch.float32)
+
+        first, second = tensor(), tensor()
+        addresses = {first.data_ptr(), second.data_ptr()}
+        self.assertEqual(len(addresses), 2)
+        kept = second[5:]
+        del first, second
+        again, other = tensor(), tensor()
+        self.assertIn(again.data_ptr(), addresses)
+        self.assertNotIn(other.data_ptr(), addresses)
+        group = dist.new_group(backend="horovod", timeout=datetime.timedelta(seconds=0.2))
+        if self.rank == 0:
+            with self.assertRaisesRegex(RuntimeError, "Timed out"):
+                dist.barrier(group, async_op=True).wait()
+        else:
+            _tensor_memory.forget()
+        blocks = _tensor_memory._State.blocks
+        del again, other, kept
+        self.assertEqual((blocks._free_bytes, blocks._used_bytes), (0, 0))
+        dist.barrier(self.gloo)
 
     def test_a_checkpoint(self):
         import torch.distributed.checkpoint as checkpoint

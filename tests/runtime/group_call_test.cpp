@@ -349,6 +349,54 @@ TEST_CASE("a large allreduce sums memory that the ranks share, their own, and bo
   });
 }
 
+TEST_CASE("allgather and reduce-scatter read inputs that the ranks share, their own, and both") {
+  FOR_BOTH_PLACES(has_hosts);
+  World world(3, has_hosts);
+  constexpr size_t kMost = 100000;
+  world.ranks().each([&](int rank) {
+    const int32_t group = world.group(rank, {0, 1, 2});
+    auto memory = world.ranks().heap(rank).allocate(3 * kMost * sizeof(double));
+    REQUIRE(memory.ok());
+    auto* const shared = static_cast<double*>(*memory);
+    Numbers own(3 * kMost), apart(3 * kMost);
+    for (size_t turn = 0; turn < 24; ++turn) {
+      const size_t count = turn % 3 == 0 ? 600 : turn % 3 == 1 ? 20001 : kMost - turn;
+      // Bit by bit, the ranks whose memory is shared.
+      double* const values = (turn >> rank & 1) != 0 ? shared : own.data();
+      double* const mine = values + static_cast<size_t>(rank) * count;
+      const bool differs = turn == 11;
+      const auto run = [&](int32_t op, const double* input, double* output) {
+        Call call(group, op, {0}, 1, static_cast<int64_t>(count) + (differs && rank == 1));
+        call.call.input = input;
+        call.call.output = output;
+        const Status status = call.run(world[rank]);
+        differs ? check_has(status, Code::kInvalidArgument, "elements of float64")
+                : check_ok(status);
+      };
+      const auto value = [&](int of, size_t i) {
+        return static_cast<double>(i + turn) + 1000 * of;
+      };
+
+      for (size_t i = 0; i < count; ++i) mine[i] = value(rank, i);
+      double* const all = turn % 2 == 0 ? values : apart.data();
+      run(HVD_ALLGATHER, mine, all);
+      size_t wrong = 0;
+      for (size_t i = 0; !differs && i < 3 * count; ++i)
+        wrong += all[i] != value(static_cast<int>(i / count), i % count);
+      CHECK(wrong == 0);
+
+      for (size_t i = 0; i < 3 * count; ++i) values[i] = value(rank, i);
+      run(HVD_REDUCESCATTER, values, apart.data());
+      for (size_t i = 0; !differs && i < count; ++i)
+        wrong += apart[i] != 3 * value(1, static_cast<size_t>(rank) * count + i);
+      CHECK(wrong == 0);
+    }
+    Sum last(group, {1});  // the peers have left the shared memory
+    check_ok(last.run(world[rank]));
+    check_ok(world.ranks().heap(rank).release(shared));
+  });
+}
+
 TEST_CASE("a group for which a host has no room fails on all its members alone") {
   if (!hvd::test::has_builtin_links()) return;
   World world(2, false);

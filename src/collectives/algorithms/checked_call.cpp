@@ -6,6 +6,7 @@
 
 #include "collectives/algorithms/allreduce_local.h"
 #include "collectives/algorithms/allreduce_registered.h"
+#include "collectives/algorithms/shared_inputs.h"
 #include "collectives/algorithms/small_allreduce.h"
 #include "collectives/kernels/reduction.h"
 
@@ -49,7 +50,8 @@ constexpr size_t kMostCounts =
     (kSmallBytes - sizeof(CallRecord) - sizeof(SharedHeap::Place)) / sizeof(int64_t);
 struct Posted {
   CallRecord record;
-  SharedHeap::Place place;  // of the tensor of a large allreduce; no size: its memory is private
+  // The tensor of a large allreduce, or the input of an allgather or reduce-scatter. No size: it is private.
+  SharedHeap::Place place;
   int64_t counts[kMostCounts];  // of an alltoall
 };
 static_assert(sizeof(Posted) <= kSmallBytes);
@@ -69,6 +71,16 @@ bool goes_with_record(Group& group, const hvd_batch& batch, const Reduction& red
   return reduction.count * reduction.element <= most;
 }
 
+// The places of all members; none if the memory of some member is private.
+std::vector<SharedHeap::Place> posted_places(Group& group, uint64_t step) {
+  std::vector<SharedHeap::Place> places;
+  for (size_t i = 0; i < group.local_count(); ++i) {
+    places.push_back(posted_by(group, i, step).place);
+    if (places.back().size == 0) return {};
+  }
+  return places;
+}
+
 // A larger allreduce, which has its place or its first chunk in the step of the record.
 bool starts_with_record(const Group& group, const hvd_batch& batch, const Reduction& reduction) {
   return batch.op == HVD_ALLREDUCE && group.size() > 1 &&
@@ -78,7 +90,6 @@ bool starts_with_record(const Group& group, const hvd_batch& batch, const Reduct
 // Posts the place of the tensor or packs its first chunk. Returns whether it has packed.
 bool start_large(Group& group, const hvd_batch& batch, const Reduction& reduction, uint64_t step,
                  Posted& own) {
-  own.place = {};
   if (may_be_registered(group, batch, reduction)) {
     if (const auto place = place_of(group, batch.tensors[0], reduction.element)) own.place = *place;
   }
@@ -89,13 +100,10 @@ bool start_large(Group& group, const hvd_batch& batch, const Reduction& reductio
 
 Coroutine finish_large(Flow& flow, Group& group, const hvd_batch& batch, const Reduction& reduction,
                        uint64_t step, bool is_packed) {
-  std::vector<SharedHeap::Place> places;
-  for (size_t i = 0; i < group.local_count(); ++i) {
-    places.push_back(posted_by(group, i, step).place);
-    if (places.back().size == 0) {
-      co_await allreduce_local_from(flow, group, batch, reduction, step, is_packed);
-      co_return;
-    }
+  const std::vector<SharedHeap::Place> places = posted_places(group, step);
+  if (places.empty()) {
+    co_await allreduce_local_from(flow, group, batch, reduction, step, is_packed);
+    co_return;
   }
   co_await reduce_at_places(flow, group, batch, reduction, step, places);
   group.post_all(kConsumed, step + 1);
@@ -144,6 +152,7 @@ Coroutine compare_on_host(Flow& flow, Group& group, const hvd_batch& batch, Chec
   const SubRegion& memory = group.sub_region();
   auto* const own = reinterpret_cast<Posted*>(memory.small(group.local_index(), step).payload);
   own->record = call.record;
+  own->place = {};
   if (call.counts.size() <= kMostCounts) {
     std::copy(call.counts.begin(), call.counts.end(), own->counts);
   }
@@ -154,6 +163,8 @@ Coroutine compare_on_host(Flow& flow, Group& group, const hvd_batch& batch, Chec
   }
   const bool is_large = !has_data && starts_with_record(group, batch, reduction);
   const bool is_packed = is_large && start_large(group, batch, reduction, step, *own);
+  const bool may_be_shared = may_have_shared_input(group, batch);
+  if (may_be_shared) own->place = place_of_input(group, batch).value_or(SharedHeap::Place{});
   group.post_small(step);
   SmallArrived arrived(group, step);
   co_await flow.until(arrived);
@@ -167,6 +178,11 @@ Coroutine compare_on_host(Flow& flow, Group& group, const hvd_batch& batch, Chec
     co_return;
   }
   if (*is_complete) reduce_posted(group, batch, reduction, step);
+  if (may_be_shared && call.is_same) {
+    const std::vector<SharedHeap::Place> places = posted_places(group, step);
+    *is_complete = !places.empty();
+    if (*is_complete) co_await read_shared_inputs(flow, group, batch, step, places);
+  }
   group.post_all(kConsumed, step + 1);
 }
 

@@ -262,21 +262,27 @@ def ccl(ranks):
 
 # For DistributedDataParallel(gradient_as_bucket_view=True).
 _VIEWS = {"HVD_BENCH_BUCKET_VIEWS": "1"}
+_ALLOCATES = {"HVD_BENCH_ALLOCATES": "1"}
 
 
-def torch_group(ranks, hosts=False, python="/usr/bin/python3", is_direct=False, is_bound=True, has_views=False):
+def torch_group(
+    ranks, hosts=False, python="/usr/bin/python3", is_direct=False, is_bound=True, has_views=False, allocates=False
+):
     """torch.distributed on the backend horovod; `is_direct`: the same by hvd.allreduce_; `is_bound`: to cores;
-    `has_views`: the gradients of DDP are views of its buckets."""
+    `has_views`: the gradients of DDP are views of its buckets; `allocates`: FSDP2 asks the group for memory."""
     launcher = [_built(BUILD / "bin" / "horovodrun"), "-np", ranks, *_spread(hosts, ranks)]
     worker = [python, PYTHON_WORKER, "{socket}", "horovod" if is_direct else "group"]
     return Team(
-        "hvd.allreduce_" if is_direct else "dist, horovod, views" if has_views else "dist, horovod",
+        "hvd.allreduce_"
+        if is_direct
+        else "dist, horovod" + ", views" * has_views + ", memory of the group" * allocates,
         [launcher + worker],
         ranks,
         {
             "PYTHONPATH": str(BUILD / "python"),
             **({"HVD_BENCH_BOUND": "1"} if is_bound else {}),
             **(_VIEWS if has_views else {}),
+            **(_ALLOCATES if allocates else {}),
             **PYTHON_ENVIRONMENT,
         },
     )

@@ -1,5 +1,7 @@
 """The models that the training bench trains on synthetic data: many small gradients, or few large ones."""
 
+import os
+
 import torch
 from torch import nn
 
@@ -83,6 +85,9 @@ class ShardedTransformer:
         for layer in layers:
             fully_shard(layer, mesh=mesh)
         fully_shard(self.model, mesh=mesh)
+        if "HVD_BENCH_ALLOCATES" in os.environ:
+            for module in (*layers, self.model):
+                module.set_allocate_memory_from_process_group_for_comm(True)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01)
         self.inputs = torch.randn(2, 16, 256)
 

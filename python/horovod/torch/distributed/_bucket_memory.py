@@ -84,7 +84,7 @@ def _shared(bucket: torch.Tensor) -> Optional[torch.Tensor]:
         return None
     if not _memory.map_at(memory, bucket.data_ptr()):
         return None
-    os.ftruncate(file, 0)  # no address leads to its pages any more
+    os.ftruncate(file, 0)  # its pages have no address now
     return values
 
 

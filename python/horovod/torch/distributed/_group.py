@@ -24,7 +24,7 @@ from horovod._ops import Kind
 from horovod.exceptions import HorovodArgumentError
 from horovod.torch import _tensors
 from horovod.torch.distributed import _backward, _bucket_memory, _calls, _messages, _monitored, _open_works, _order
-from horovod.torch.distributed import _postponed, _profiling, _ranks, _reductions, _tensor_bytes
+from horovod.torch.distributed import _postponed, _profiling, _ranks, _reductions, _tensor_bytes, _tensor_memory
 from horovod.torch.distributed._calls import Op
 from horovod.torch.distributed._reductions import Reduction
 from horovod.torch.distributed._work import Compared, Completed, Several, Work
@@ -176,8 +176,15 @@ class HorovodProcessGroup(dist.ProcessGroup):
     supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = False
 
     def supports_tensor_alloc(self, device: Any) -> bool:
-        """Whether the backend allocates tensors: no."""
-        return False
+        """Whether `allocate_tensor` has memory that makes collectives faster: on one host."""
+        return torch.device(device).type == "cpu" and self._is_one_host
+
+    def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: Any) -> torch.Tensor:
+        """Returns a tensor of `size` elements with any values, in memory that the ranks of the host share: where every
+        rank has its input there, they gather and reduce it without copies."""
+        if not self.supports_tensor_alloc(device):
+            raise RuntimeError(f"horovod: the group {self._name} allocates no tensors on {device}")
+        return _tensor_memory.empty(size, dtype)
 
     @property
     def options(self) -> _Options:
@@ -349,6 +356,7 @@ class HorovodProcessGroup(dist.ProcessGroup):
             raise
         except BaseException:
             next(self._numbers)
+            _tensor_memory.forget()
             raise
         if handle is False:
             return None

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.futures import Future
 
 from horovod import _native
-from horovod.torch.distributed import _backward, _profiling
+from horovod.torch.distributed import _backward, _profiling, _tensor_memory
 
 _Base_init = dist._Work.__init__
 
@@ -168,6 +168,8 @@ class Work(dist._Work):
         self._finish = None
         self._error = error
         self._is_done = True
+        if error is not None:
+            _tensor_memory.forget()
         if self._group_works is not None:
             self._group_works.ended(self)
         if self._event is not None:

@@ -1,0 +1,25 @@
+// Allgather and reduce-scatter of a group on one host, for inputs in memory that all its ranks can map (SharedHeap):
+// each rank reads the inputs of the others where they are, and packs nothing.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "collectives/algorithms/flow.h"
+#include "collectives/algorithms/group.h"
+#include "horovod/plugin_op.h"
+
+namespace hvd::collectives {
+
+// Returns whether the ranks of the group tell each other the place of the batch's only input; equal on all ranks.
+bool may_have_shared_input(Group& group, const hvd_batch& batch);
+
+// Returns nothing for private memory.
+std::optional<SharedHeap::Place> place_of_input(Group& group, const hvd_batch& batch);
+
+// Runs the batch in a step that the caller has taken and in which it posts kConsumed afterwards. Every rank has the
+// same number of rows. An input and an output overlap where an output has this rank's part, if at all. `places`: of all members, by local index.
+Coroutine read_shared_inputs(Flow& flow, Group& group, const hvd_batch& batch, uint64_t step,
+                             std::span<const SharedHeap::Place> places);
+
+}  // namespace hvd::collectives
