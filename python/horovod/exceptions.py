@@ -1,6 +1,6 @@
 """The exceptions of Horovod."""
 
-from typing import Optional
+from typing import Any, Optional, Tuple
 
 
 class HorovodInternalError(RuntimeError):
@@ -48,6 +48,10 @@ class HorovodVersionMismatchError(ImportError):
         self.name = name
         self.version = version
         self.installed_version = installed_version
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        # By default an exception is made again from its words alone.
+        return type(self), (self.name, self.version, self.installed_version)
 
 
 def get_version_mismatch_message(name: str, version: Optional[str], installed_version: Optional[str]) -> str:

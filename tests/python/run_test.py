@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -17,8 +18,9 @@ import rank_base
 
 rank_base.need("cloudpickle")
 import horovod
+from horovod import exceptions
 from horovod.data import AsyncDataLoaderMixin, BaseDataLoader
-from horovod.runner import RemoteError, _calls, _job, _program, run
+from horovod.runner import RemoteError, _calls, _job, _program, _store, run
 from horovod.runner._store import Store, StoreError, connect
 
 PLAIN = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
@@ -99,6 +101,123 @@ class RunTest(unittest.TestCase):
     def test_a_result_that_cannot_be_pickled_is_the_rank_s_error(self):
         with self.assertRaisesRegex(RemoteError, "rank 0:\n(?s:.*)pickle"):
             run(lambda: threading.Lock(), num_proc=1)
+
+    def test_a_result_or_an_exception_that_the_caller_cannot_unpickle(self):
+        class Result:
+            def __getstate__(self):
+                return {"": 1}
+
+            def __setstate__(self, state):
+                if "HOROVOD_RANK" not in os.environ:
+                    raise FileNotFoundError("what only ranks have")
+
+        class OfRanks(Result, Exception):
+            def __reduce__(self):
+                return OfRanks, (), {"": 1}
+
+        def work(raises):
+            if raises:
+                raise OfRanks("its words")
+            return Result()
+
+        with self.assertRaisesRegex(RuntimeError, "result of rank 0 cannot be unpickled .* what only ranks have"):
+            run(work, (False,), num_proc=1)
+        with self.assertRaisesRegex(RemoteError, "in work\n(?s:.*)its words") as caught:
+            run(work, (True,), num_proc=1)
+        self.assertEqual(repr(caught.exception.__cause__), "RuntimeError('OfRanks: its words')")
+
+    def test_an_exception_that_is_no_exception_of_programs_comes_back_too(self):
+        def work():
+            import asyncio
+
+            raise asyncio.CancelledError("early")
+
+        with self.assertRaisesRegex(RemoteError, "rank 0:(?s:.*)CancelledError: early"):
+            run(work, num_proc=1)
+
+    def test_errors_can_travel_on(self):
+        for error in [RemoteError(3, "its trace"), exceptions.HorovodVersionMismatchError("torch", "1", "2")]:
+            copy = pickle.loads(pickle.dumps(error))
+            self.assertEqual((type(copy), str(copy), vars(copy)), (type(error), str(error), vars(error)))
+
+    def test_the_words_that_a_rank_leaves_are_in_the_error(self):
+        with self.assertRaisesRegex(RuntimeError, r"exited with code 1; its last lines.*:\n\[1\]<stderr>:no data"):
+            run(lambda: sys.exit("no data") if os.environ["HOROVOD_RANK"] == "1" else time.sleep(240), num_proc=2)
+
+    def test_a_process_that_does_not_end_after_its_function_says_why(self):
+        def work(raises):
+            import __main__ as task
+
+            task._EXPLAIN_SECONDS, task._FAILED_SECONDS = 0.05, 0.1
+            threading.Thread(target=time.sleep, args=(240 if raises else 0.5,), name="slow").start()
+            return 1 // (not raises)
+
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(run(work, (False,), num_proc=1), [1])
+            with self.assertRaises(RemoteError):
+                run(work, (True,), num_proc=1)
+        for state in ("returned", "raised"):
+            self.assertRegex(said.getvalue(), f"has {state} on rank 0, .* waits for the thread 'slow'")
+
+    def test_a_name_means_the_same_module_to_ranks_as_to_the_caller(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for place, text in [("script/yaml.py", "def who(): return 'the script'"), ("cwd/yaml.py", "1 / 0")]:
+                os.makedirs(os.path.dirname(os.path.join(folder, place)))
+                with open(os.path.join(folder, place), "w", encoding="utf-8") as file:
+                    file.write(text)
+            with open(os.path.join(folder, "script/main.py"), "w", encoding="utf-8") as file:
+                file.write("import horovod, yaml\nprint(horovod.run(yaml.who))\n")
+            done = subprocess.run(
+                [sys.executable, "../script/main.py"],
+                cwd=os.path.join(folder, "cwd"),
+                env=PLAIN,
+                capture_output=True,
+                text=True,
+                timeout=240,
+                check=False,
+            )
+        self.assertEqual(done.stdout, "['the script']\n", done.stderr)
+
+    def test_the_import_path_of_a_rank(self):
+        here = os.getcwd()
+        for path, first, own, wanted in [
+            (
+                ["/s", "/lib", "/site", "/late"],
+                1,
+                [here, "/lib", "/own"],
+                ["/s", "/lib", "/own", "/site", "/late", here],
+            ),
+            (["", "/lib"], 1, [here, "/lib"], ["", "/lib", here]),
+            (["/s", "/lib"], 0, ["/lib", "/own"], ["/lib", "/own", "/s"]),
+        ]:
+            self.assertEqual(_calls.import_path(path, first, own), wanted)
+
+    def test_the_caller_s_standard_streams_do_not_matter(self):
+        def work():
+            sys.stderr.write("\N{SNOWMAN}" + 200000 * "x\n")
+            return 7
+
+        class Broken:
+            def write(self, text):
+                raise OSError("no stream")
+
+        closed = io.StringIO()
+        closed.close()
+        with io.TextIOWrapper(io.BytesIO(), encoding="ascii") as ascii_only:
+            for stream in (None, closed, Broken(), ascii_only):
+                with contextlib.redirect_stderr(stream):
+                    self.assertEqual(run(work, num_proc=1), [7])
+            ascii_only.seek(0)
+            self.assertIn("[0]<stderr>:\\u2603x", ascii_only.readline())
+        with tempfile.NamedTemporaryFile("r") as file:
+            program = (
+                "import horovod, os, sys\n"
+                "for number in range(3): os.close(number)\n"
+                "def work(): sys.stderr.write(200000 * 'x\\n'); return 7\n"
+                f"open({file.name!r}, 'w').write(str(horovod.run(work)))\n"
+            )
+            subprocess.run([sys.executable, "-c", program], env=PLAIN, timeout=240, check=False)
+            self.assertEqual(file.read(), "[7]")
 
     def test_a_result_that_its_rank_did_not_sign_is_refused_and_not_unpickled(self):
         class Trap:  # rank 1 stores it as rank 0's result
@@ -278,7 +397,8 @@ class RunTest(unittest.TestCase):
         for arguments, words in [
             ({"hosts": "a", "hostfile": "b"}, "hosts or hostfile"),
             ({"use_gloo": True, "use_mpi": True}, "use_gloo or use_mpi"),
-            ({"num_proc": 0}, "must be 1 or more"),
+            ({"num_proc": 0}, "whole number, 1 or more"),
+            ({"num_proc": 2.0}, "2.0; it must be a whole number"),
         ]:
             with self.assertRaisesRegex(ValueError, words):
                 run(print, **arguments)
@@ -296,32 +416,60 @@ class RunTest(unittest.TestCase):
                     "verbose": True,
                     "ssh_port": 2222,
                     "disable_cache": False,
+                    "use_gloo": 0,
+                    "reset_limit": 0,
                     "hostfile": None,
                     "network_interfaces": ["eth0", "ib0"],
                 },
             ),
-            ["-np", "4", "-H", "a:4", "--verbose", "-p", "2222", "--network-interfaces", "eth0,ib0"],
+            [
+                "-np",
+                "4",
+                "-H",
+                "a:4",
+                "--verbose",
+                "-p",
+                "2222",
+                "--reset-limit",
+                "0",
+                "--network-interfaces",
+                "eth0,ib0",
+            ],
         )
 
     def test_a_caller_that_dies_takes_its_job_along(self):
+        # A child by fork lives on, as those of multiprocessing may.
         program = (
-            "import horovod, threading, os\n"
+            "import horovod, threading, os, sys\n"
             "def work():\n"
             "    print('pid', os.getpid(), flush=True)\n"
             "    threading.Event().wait()\n"
+            "def fork():\n"
+            "    sys.stdin.readline()\n"
+            "    if os.fork() == 0:\n"
+            "        os.read(0, 1)\n"
+            "        os._exit(0)\n"
+            "    print('forked', flush=True)\n"
+            "threading.Thread(target=fork).start()\n"
             "horovod.run(work, num_proc=1)\n"
         )
-        caller = subprocess.Popen(
-            [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=PLAIN
-        )
-        with caller:
+        with subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=PLAIN,
+        ) as caller:
             pid = int(caller.stdout.readline().split()[-1])
+            caller.stdin.write("\n")
+            caller.stdin.flush()
+            self.assertEqual(caller.stdout.readline(), "forked\n")
             caller.kill()
-            caller.stdout.read()  # waits until the launcher has also closed the pipe
-        deadline = time.monotonic() + 240
-        while os.path.exists(f"/proc/{pid}"):
-            self.assertLess(time.monotonic(), deadline, "the rank is still there")
-            time.sleep(0.05)
+            deadline = time.monotonic() + 60
+            while os.path.exists(f"/proc/{pid}"):
+                self.assertLess(time.monotonic(), deadline, "the rank is still there")
+                time.sleep(0.05)
 
     def test_the_launcher_as_a_module(self):
         done = subprocess.run(
@@ -377,6 +525,16 @@ class StoreTest(unittest.TestCase):
         ]:
             with self.assertRaisesRegex(error, words):
                 self.ask(*answers)
+
+    def test_a_server_may_be_stopped_where_nothing_limits_its_responses(self):
+        for limited, error in [(True, TimeoutError), (False, StoreError)]:
+            ours, its = socket.socketpair()
+            timer = threading.Timer(0.2, its.sendall, (b"HTTP/1.1 401 no\r\nContent-Length: 0\r\n\r\n",))
+            with ours, its, unittest.mock.patch.object(_store, "_WAIT_SECONDS", 0.05):
+                timer.start()
+                with self.assertRaises(error):
+                    Store(lambda end=ours: end, "00" * 32, False, limited).get("k")
+                timer.join()
 
     def test_places_that_are_none(self):
         for place in ["", "unix:", "tcp:host", "ftp:host:1", "tcp:host:port"]:

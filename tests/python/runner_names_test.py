@@ -169,6 +169,12 @@ class LaunchTest(unittest.TestCase):
         args.output_filename = None
         args.run_func = lambda: int(os.environ["HOROVOD_RANK"]) + 5
         self.assertEqual(launch._run(args), [5, 6])
+        args.min_num_proc, args.hosts = 1, "localhost:2"
+        with mock.patch.object(launch, "call_on_all") as called:
+            launch._run(args)
+        _, least, flags, _, is_elastic = called.call_args[0]
+        self.assertEqual((least, is_elastic), (1, True))
+        self.assertIn("--min-num-proc=1", flags)
 
     def test_a_job_that_fails_or_has_no_command(self):
         with self.assertRaisesRegex(RuntimeError, "exit code 3"):
@@ -230,19 +236,21 @@ class RendezvousServerTest(unittest.TestCase):
         self.assertIn(server.start(), range(21000, 30000))
 
     def test_the_server_ends_with_a_killed_parent(self):
+        # A child by fork lives on, as those of multiprocessing may.
         program = (
-            "from horovod.runner.http.http_server import RendezvousServer as Server; import sys, time;"
-            "server = Server(address='127.0.0.1'); server.start(); print(server._child.pid, flush=True);"
+            "from horovod.runner.http.http_server import RendezvousServer as Server; import os, sys, time;"
+            "server = Server(address='127.0.0.1'); server.start();"
+            "os.fork() and print(server._child.pid, flush=True);"
             "sys.stdin.read()"
         )
         with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
             server = int(parent.stdout.readline())
             self.assertFalse(has_ended(server))
             parent.send_signal(signal.SIGKILL)
-        deadline = time.monotonic() + SECONDS
-        while not has_ended(server) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        self.assertTrue(has_ended(server))
+            deadline = time.monotonic() + SECONDS
+            while not has_ended(server) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            self.assertTrue(has_ended(server))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Imports no framework and opens no library: the calling process is not a rank.
 
 from __future__ import annotations
 
+import operator
 import sys
 import warnings
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -89,8 +90,9 @@ def run(
     if use_gloo and use_mpi:
         raise ValueError("horovod.run: give either use_gloo or use_mpi, not both.")
     ranks = num_proc if np is None else np
-    if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
-        raise ValueError(f"horovod.run: num_proc is {ranks!r}; it must be 1 or more.")
+    if isinstance(ranks, bool) or not hasattr(ranks, "__index__") or operator.index(ranks) < 1:
+        raise ValueError(f"horovod.run: num_proc is {ranks!r}; it must be a whole number, 1 or more.")
+    ranks = operator.index(ranks)  # of numpy, too
     flags = _program.flags(
         ranks,
         {

@@ -10,11 +10,13 @@ from __future__ import annotations
 import hmac
 import os
 import pickle
+import sys
 import traceback
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 FUNCTION = "run/function"
 RESULTS = "run/result/"
+TAKEN = "run/taken/"
 
 
 def result_key(rank: int) -> str:
@@ -30,7 +32,7 @@ def signing_key(secret: bytes, rank: str) -> bytes:
 
 def taken_key(rank: int) -> str:
     """Returns the key that the caller sets when the rank's outcome has arrived and the rank may end."""
-    return f"run/taken/{rank}"
+    return f"{TAKEN}{rank}"
 
 
 def cloudpickle() -> Any:
@@ -47,18 +49,30 @@ def cloudpickle() -> Any:
 
 def pack_call(path: List[str], func: Callable[..., Any], args: tuple, kwargs: Dict[str, Any]) -> bytes:
     """Returns a call as bytes, with the import path of its modules."""
-    return pickle.dumps((path, cloudpickle().dumps((func, args, kwargs))))
+    library = os.path.dirname(os.__file__)
+    standard = (library, os.path.join(os.path.dirname(library), "python{}{}.zip".format(*sys.version_info)))
+    first = next((index for index, place in enumerate(path) if place in standard), 0)
+    return pickle.dumps((path, first, cloudpickle().dumps((func, args, kwargs))))
 
 
-def unpack_call(data: bytes) -> Tuple[List[str], Callable[[], Any]]:
-    """Returns the import path of the call's modules, and a function that makes the call."""
-    path, call = pickle.loads(data)
+def import_path(path: List[str], first: int, own: List[str]) -> List[str]:
+    """Returns the import path of a rank: a name means the module that it means to the caller. `path`: the caller's,
+    `first` of which are before its standard library; `own`: the rank's."""
+    # -m puts the working folder in front, which is on the caller's path only if the caller was started so.
+    begin = 1 if own and own[0] == os.getcwd() else 0
+    return list(dict.fromkeys([*path[:first], *own[begin:], *path[first:], *own[:begin]]))
+
+
+def unpack_call(data: bytes) -> Tuple[List[str], int, Callable[[], Any]]:
+    """Returns the caller's import path, the number of its places before the standard library, and a function that
+    makes the call."""
+    path, first, call = pickle.loads(data)
 
     def make() -> Any:
         func, args, kwargs = pickle.loads(call)
         return func(*args, **kwargs)
 
-    return path, make
+    return path, first, make
 
 
 class Outcome(NamedTuple):
@@ -70,6 +84,8 @@ class Outcome(NamedTuple):
     # The place when the call ended, in an elastic job.
     rank: int = -1
     generation: int = 0
+    # The exception, whose class the caller may lack; `error` has its words then.
+    pickled: bytes = b""
 
     def rank_of(self, process: int) -> int:
         """The rank, where `process` is the rank at the start of its process."""
@@ -88,19 +104,21 @@ def pack_value(value: Any) -> bytes:
     return cloudpickle().dumps(Outcome(value, None, "", *_place()))
 
 
-def pack_error(error: BaseException) -> bytes:
-    """Returns an exception as bytes; only its text if the exception cannot be pickled."""
+def pack_error(error: BaseException, remark: str = "") -> bytes:
+    """Returns an exception as bytes; only its text if the exception cannot be pickled. `remark`: lines in front of the
+    traceback."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_globals.get("__package__") == __package__:
         frames = frames.tb_next  # the caller's own code has priority
-    trace = "".join(traceback.format_exception(type(error), error, frames))
+    trace = remark + "".join(traceback.format_exception(type(error), error, frames))
+    pickled = b""
     try:
-        packed: bytes = cloudpickle().dumps(Outcome(None, error, trace, *_place()))
-        pickle.loads(packed)
-        return packed
+        pickled = cloudpickle().dumps(error)
+        pickle.loads(pickled)  # exceptions with other arguments than their words cannot be made again
     except Exception:
-        words = RuntimeError(f"{type(error).__name__}: {error}")
-        return pickle.dumps(Outcome(None, words, trace, *_place()))
+        pickled = b""
+    words = RuntimeError(f"{type(error).__name__}: {error}")
+    return pickle.dumps(Outcome(None, words, trace, *_place(), pickled))
 
 
 def sign(packed: bytes, key: bytes) -> bytes:
@@ -109,9 +127,15 @@ def sign(packed: bytes, key: bytes) -> bytes:
 
 
 def unpack(message: bytes, key: bytes) -> Optional[Outcome]:
-    """Decodes the bytes of `sign`. Returns None, and unpickles nothing, for another key's signature."""
+    """Decodes the bytes of `sign`. Returns None, and unpickles nothing, for another key's signature. Raises the errors
+    of pickle for a value."""
     signature, packed = message[:32], memoryview(message)[32:]
     if not hmac.compare_digest(hmac.new(key, packed, "sha256").digest(), signature):
         return None
     outcome: Outcome = pickle.loads(packed)
-    return outcome
+    if not outcome.pickled:
+        return outcome
+    try:
+        return outcome._replace(error=pickle.loads(outcome.pickled))
+    except Exception:
+        return outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import re
@@ -10,30 +11,39 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from horovod.runner import _calls, _program
+from horovod.runner._descriptors import keep_from_children
 from horovod.runner._store import Store, StoreError
 
 _SENTENCE = b"horovodrun: "
 _BEGINS = re.compile(r"generation (\d+): \d+ ranks")
+# The lines of output that belong to a sentence of the launcher which ends with a colon.
+_QUOTED_LINES = 20
+# The time limit for the launcher's end after its store has refused a request.
+_REFUSED_SECONDS = 5.0
 
 
 class RemoteError(RuntimeError):
-    """The function raised on a rank: `rank`, `trace` (its traceback there), and the exception itself as
-    `__cause__`."""
+    """The function raised on a rank, or its result cannot be pickled: `rank`, `trace` (the traceback there), and the
+    exception itself as `__cause__`."""
 
     def __init__(self, rank: int, trace: str) -> None:
-        super().__init__(f"The function raised on rank {rank}:\n{trace.rstrip()}")
+        super().__init__(f"The call failed on rank {rank}:\n{trace.rstrip()}")
         self.rank = rank
         self.trace = trace
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        # By default an exception is made again from its words alone.
+        return type(self), (self.rank, self.trace)
 
 
 class _Launcher:
     """The child process. Its messages go to this process's standard error."""
 
     def __init__(self, flags: List[str], python: str) -> None:
-        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        ours, its = (keep_from_children(_above_standard(end)) for end in socket.socketpair(socket.AF_UNIX))
         with its:
             self._process = subprocess.Popen(
                 [_program.find(), *flags, "--store-fd", str(its.fileno()), python, "-m", "horovod.runner.run_task"],
@@ -42,6 +52,7 @@ class _Launcher:
                 pass_fds=[its.fileno()],
                 env=_environment(),
             )
+        keep_from_children(self._process.stderr)
         self.socket = ours
         self.messages: List[str] = []
         self._relay = threading.Thread(target=self._pass_on, daemon=True)
@@ -49,11 +60,16 @@ class _Launcher:
 
     def _pass_on(self) -> None:
         assert self._process.stderr is not None
+        quoted = 0
         for line in self._process.stderr:
+            text = line.decode(errors="replace")
             if line.startswith(_SENTENCE):
-                self.messages.append(line[len(_SENTENCE) :].decode(errors="replace").strip())
-            sys.stderr.write(line.decode(errors="replace"))
-            sys.stderr.flush()
+                self.messages.append(text[len(_SENTENCE) :].strip())
+                quoted = _QUOTED_LINES if self.messages[-1].endswith(":") else 0
+            elif quoted:
+                self.messages[-1] += "\n" + text.rstrip()
+                quoted -= 1
+            _show(text)
 
     def secrets(self) -> Tuple[str, str]:
         """Returns the secrets of the job and of the ranks' results once the job has started; empty if the
@@ -80,6 +96,14 @@ class _Launcher:
             self._process.stderr.close()
         return code
 
+    def has_ended(self, seconds: float) -> bool:
+        """Waits at most this long for the end of the launcher; returns whether it has ended."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def generation(self) -> int:
         """Returns the last generation that has begun, as far as the messages of an elastic job say."""
         begun = filter(None, map(_BEGINS.match, self.messages))
@@ -90,7 +114,30 @@ class _Launcher:
         self.socket.close()
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(signal.SIGCONT)  # a stopped one does not end
         self.wait()
+
+
+def _above_standard(end: socket.socket) -> socket.socket:
+    """Returns the socket with a number that is none of a standard stream: the program may have closed one, and still
+    write to its number."""
+    if end.fileno() > 2:
+        return end
+    with end:
+        return socket.socket(fileno=fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
+
+
+def _show(text: str) -> None:
+    """Writes to standard error, if the program has one that works: a job does not depend on it, and would wait for a
+    reader of its output."""
+    try:
+        try:
+            sys.stderr.write(text)
+        except UnicodeError:
+            sys.stderr.write(text.encode("ascii", "backslashreplace").decode())
+        sys.stderr.flush()
+    except Exception:
+        pass
 
 
 def _environment() -> Dict[str, str]:
@@ -131,7 +178,7 @@ def call_on_all(call: bytes, ranks: int, flags: List[str], python: str, is_elast
     if errors:
         first = errors[0]
         for trace in {error.trace: error for error in errors if error.trace != first.trace}.values():
-            sys.stderr.write(f"{trace}\n")
+            _show(f"{trace}\n")
         raise first from causes[0]
     complete = list(itertools.takewhile(outcomes.__contains__, itertools.count()))
     if code or len(complete) < (max(ranks, len(outcomes)) if is_elastic else ranks):
@@ -160,7 +207,7 @@ def _show_survived(outcomes: Dict[int, _calls.Outcome], end: int) -> None:
         if outcome.error and outcome.generation < end
     }
     for trace, (rank, generation) in shown.items():
-        sys.stderr.write(
+        _show(
             f"horovod.run: the function raised on rank {rank} of generation {generation}, and the job "
             f"went on:\n{trace.rstrip()}\n"
         )
@@ -176,30 +223,50 @@ def _of_last_generation(outcomes: Dict[int, _calls.Outcome]) -> Dict[int, _calls
 def _collect(launcher: _Launcher, call: bytes, ranks: Optional[int]) -> Dict[int, _calls.Outcome]:
     """Waits until this number of ranks have stored their outcomes or the job ends. Returns the outcomes by the
     rank at the start of each process, in order of arrival. Raises RuntimeError for an outcome that its rank did not
-    sign."""
+    sign, or that cannot be unpickled here."""
     outcomes: Dict[int, _calls.Outcome] = {}
     secret, results = launcher.secrets()
     if not secret:
         return outcomes
-    store = Store(lambda: launcher.socket, secret, False)
+    for name, message in _messages(launcher, Store(lambda: launcher.socket, secret, False, False), call):
+        try:
+            outcome = _calls.unpack(message, _calls.signing_key(bytes.fromhex(results), name))
+        except Exception as error:
+            raise RuntimeError(
+                f"horovod.run: the result of rank {name} cannot be unpickled in the calling process: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if outcome is None:
+            raise RuntimeError(
+                f"horovod.run: the result at {_calls.RESULTS + name!r} in the job's store is not signed by the rank "
+                "of that number, so it is not unpickled and the job ends; find the rank that "
+                "writes there."
+            )
+        outcomes[int(name)] = outcome
+        if len(outcomes) == ranks:
+            break
+    return outcomes
+
+
+def _messages(launcher: _Launcher, store: Store, call: bytes) -> Iterator[Tuple[str, bytes]]:
+    """Gives the call to the ranks. Yields the number and the message of each rank once, until the launcher ends: its
+    exit code and its sentence say why. Raises StoreError for a request that the store refuses."""
+    known = set()
     try:
         revision = store.revision()
         store.put(_calls.FUNCTION, call)
-        while ranks is None or len(outcomes) < ranks:
+        while True:
             revision, keys = store.changes(_calls.RESULTS, revision)
             for key in keys:
                 name = key[len(_calls.RESULTS) :]
-                if "/" in name or name in map(str, outcomes):
+                if "/" in name or name in known:
                     continue  # a part of a value, or a repetition
-                outcome = _calls.unpack(store.get(key), _calls.signing_key(bytes.fromhex(results), name))
-                if outcome is None:
-                    raise RuntimeError(
-                        f"horovod.run: the result at {key!r} in the job's store is not signed by the rank "
-                        "of that number, so it is not unpickled and the job ends; find the rank that "
-                        "writes there."
-                    )
-                outcomes[int(name)] = outcome
-                store.put(_calls.taken_key(int(name)), b"")
-    except (OSError, StoreError):
-        pass  # the launcher has ended; its exit code and its sentence say why
-    return outcomes
+                known.add(name)
+                message = store.get(key)
+                store.put(f"{_calls.TAKEN}{name}", b"")
+                yield name, message
+    except OSError:
+        pass
+    except StoreError:
+        if not launcher.has_ended(_REFUSED_SECONDS):
+            raise

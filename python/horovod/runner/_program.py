@@ -54,7 +54,7 @@ def flags(num_proc: int, given: dict) -> List[str]:
         if value is None or value is False:
             continue
         if name in _SWITCHES:
-            made.append(_SWITCHES[name])
+            made += [_SWITCHES[name]] if value else []  # verbose may be 0
         elif name == "cooldown_range":
             made += ["--blacklist-cooldown-range", *map(str, value)]
         else:

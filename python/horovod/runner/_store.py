@@ -53,8 +53,8 @@ def connect(place: str, timeout: float = 30.0) -> Any:
 class _Connection:
     """One connection. It signs requests, and accepts only signed responses."""
 
-    def __init__(self, opened: Any, secret: bytes) -> None:
-        self._socket = opened
+    def __init__(self, opened: Any, secret: bytes, limited: bool) -> None:
+        self._socket, self._limited = opened, limited
         self._stream = opened.makefile("rb")
         nonce = os.urandom(16).hex()
         self._send("GET", "/v1/hello", {"Hvd-Nonce": nonce}, b"")
@@ -93,7 +93,7 @@ class _Connection:
         self._socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
 
     def _receive(self, timeout: float) -> Tuple[int, Dict[str, str], bytes]:
-        self._socket.settimeout(timeout + _WAIT_SECONDS)
+        self._socket.settimeout(timeout + _WAIT_SECONDS if self._limited else None)
         words = self._line().split(" ", 2)
         status = _number(words[1]) if len(words) > 1 and words[0].startswith("HTTP/1.") else None
         if status is None:
@@ -127,9 +127,11 @@ class _Connection:
 class Store:
     """The keys of a job. One thread at a time."""
 
-    def __init__(self, open_socket: Callable[[], Any], secret: str, reconnects: bool) -> None:
-        """`secret`: in hexadecimal digits. `reconnects`: restore a broken connection."""
+    def __init__(self, open_socket: Callable[[], Any], secret: str, reconnects: bool, limited: bool = True) -> None:
+        """`secret`: in hexadecimal digits. `reconnects`: restore a broken connection. `limited`: give responses a time
+        limit; a server on this host breaks the connection when it ends, and may be stopped for any time."""
         self._open, self._secret, self._reconnects = open_socket, bytes.fromhex(secret), reconnects
+        self._limited = limited
         self._connection: Optional[_Connection] = None
 
     @classmethod
@@ -198,7 +200,7 @@ class Store:
         while True:
             try:
                 if self._connection is None:
-                    self._connection = _Connection(self._open(), self._secret)
+                    self._connection = _Connection(self._open(), self._secret, self._limited)
                 return self._connection.request(method, target, body, timeout)
             except OSError:
                 self.close()

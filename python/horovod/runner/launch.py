@@ -24,7 +24,11 @@ def _run(args: Any) -> Optional[List[Any]]:
     flags = _arguments.flags_of(args)
     if getattr(args, "run_func", None) is not None:
         call = _calls.pack_call(sys.path, args.run_func, (), {})
-        return call_on_all(call, args.num_proc or 1, flags, args.executable or sys.executable)
+        least = getattr(args, "min_num_proc", None)
+        is_elastic = least is not None or getattr(args, "host_discovery_script", None) is not None
+        return call_on_all(
+            call, args.num_proc or 1 if least is None else least, flags, args.executable or sys.executable, is_elastic
+        )
     is_question = getattr(args, "check_build", None)
     command = [] if is_question else _arguments.command_of(args)
     with subprocess.Popen([_program.find(), *flags, *command]) as launcher:

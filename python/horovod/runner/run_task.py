@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 import traceback
 from typing import Optional
 
 from horovod.runner import _calls
 from horovod.runner._store import Store, StoreError
+
+
+# The time that a rank's process may need to end after the function: until it says why, and, if the function raised,
+# until it is ended, so that the other ranks end too.
+_EXPLAIN_SECONDS = 5.0
+_FAILED_SECONDS = 30.0
 
 
 def main(addr: Optional[str] = None, port: Optional[int] = None) -> int:
@@ -19,10 +27,17 @@ def main(addr: Optional[str] = None, port: Optional[int] = None) -> int:
     key = bytes.fromhex(os.environ.pop("HOROVOD_RESULT_KEY"))  # not for the function's own children
     failure: Optional[BaseException] = None
     try:
-        path, call = _calls.unpack_call(store.get(_calls.FUNCTION))
-        sys.path.extend(place for place in path if place not in sys.path)
-        outcome = _calls.pack_value(call())
-    except (Exception, KeyboardInterrupt) as error:
+        path, first, call = _calls.unpack_call(store.get(_calls.FUNCTION))
+        sys.path[:] = _calls.import_path(path, first, sys.path)
+        value = call()
+        try:
+            outcome = _calls.pack_value(value)
+        except BaseException as error:
+            failure = error
+            outcome = _calls.pack_error(error, f"The result, of type {type(value).__name__}, cannot be pickled.\n")
+    except SystemExit:
+        raise
+    except BaseException as error:  # also asyncio.CancelledError, and classes of the program's own
         failure, outcome = error, _calls.pack_error(error)
     try:
         store.put(_calls.result_key(rank), _calls.sign(outcome, key))
@@ -33,7 +48,28 @@ def main(addr: Optional[str] = None, port: Optional[int] = None) -> int:
             traceback.print_exception(type(failure), failure, failure.__traceback__)
         raise
     store.close()
+    threading.Thread(target=_watch_end, args=(rank, failure is not None), daemon=True).start()
     return 0 if failure is None else 1
+
+
+def _watch_end(rank: int, has_failed: bool) -> None:
+    time.sleep(_EXPLAIN_SECONDS)
+    found = [
+        f"the thread {thread.name!r}, which is not a daemon thread"
+        for thread in threading.enumerate()
+        if not thread.daemon and thread is not threading.main_thread()
+    ]
+    children = getattr(sys.modules.get("multiprocessing.process"), "_children", ())
+    found += [f"the process {child.name!r}, which is not a daemon" for child in children if not child.daemon]
+    sys.stderr.write(
+        f"horovod.run: the function has {'raised' if has_failed else 'returned'} on rank {rank}, and its process does "
+        f"not end yet: Python waits for {' and '.join(found) or 'a function of atexit'}"
+        f"{f'; it is ended {_FAILED_SECONDS:g} s after the exception' if has_failed else ''}\n"
+    )
+    sys.stderr.flush()
+    if has_failed:
+        time.sleep(_FAILED_SECONDS - _EXPLAIN_SECONDS)
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import subprocess
 from typing import Any, List, Optional
 
 from horovod.runner import _program
+from horovod.runner._descriptors import keep_from_children
 
 
 class RendezvousServer:
@@ -25,7 +26,7 @@ class RendezvousServer:
         self._address = f"[{address}]" if ":" in address else address
         self._port_range = os.environ.get("HOROVOD_PORT_RANGE", "") if port_range is None else port_range
         self._child: Optional[subprocess.Popen] = None
-        self._lifetime = -1
+        self._lifetime: Any = None
         self._port = 0
         self._has_plan = False
 
@@ -54,7 +55,8 @@ class RendezvousServer:
 
     def _start(self, flags: List[str], port: int) -> None:
         token, token_end = os.pipe()
-        lifetime, lifetime_end = os.pipe()
+        lifetime, kept = os.pipe()
+        lifetime_end = keep_from_children(os.fdopen(kept, "wb", 0))
         try:
             child = subprocess.Popen(
                 [
@@ -75,7 +77,7 @@ class RendezvousServer:
             )
             os.write(token_end, secrets.token_hex(32).encode())
         except BaseException:
-            os.close(lifetime_end)
+            lifetime_end.close()
             raise
         finally:
             for end in (token, token_end, lifetime):
@@ -91,7 +93,7 @@ class RendezvousServer:
     def _end(self) -> None:
         if self._child is None:
             return
-        os.close(self._lifetime)
-        self._child.terminate()  # a forked child of this process may have a copy of the pipe
+        self._lifetime.close()
+        self._child.terminate()
         self._child.communicate()
         self._child = None
