@@ -178,6 +178,17 @@ class RunTest(unittest.TestCase):
             )
         self.assertEqual(done.stdout, "['the script']\n", done.stderr)
 
+    def test_a_call_for_another_python_is_refused(self):
+        call = _calls.pack_call([], print, (), {})
+        with unittest.mock.patch.object(sys, "version_info", (3, 7, 1)):
+            with self.assertRaisesRegex(RuntimeError, r"caller has \w+ 3\.\d+, and .* is \w+ 3\.7: .* equal versions"):
+                _calls.unpack_call(call)
+
+    def test_output_of_the_caller_comes_first(self):
+        program = "import horovod\nprint('begins')\nhorovod.run(lambda: print('works'))\nprint('ends')\n"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=PLAIN, timeout=240)
+        self.assertEqual(done.stdout.split(), ["begins", "[0]<stdout>:works", "ends"], done.stderr)
+
     def test_the_import_path_of_a_rank(self):
         here = os.getcwd()
         for path, first, own, wanted in [

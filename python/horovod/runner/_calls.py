@@ -10,6 +10,8 @@ from __future__ import annotations
 import hmac
 import os
 import pickle
+import platform
+import socket
 import sys
 import traceback
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
@@ -47,12 +49,16 @@ def cloudpickle() -> Any:
     return found
 
 
+def _python() -> str:
+    return "{} {}.{}".format(platform.python_implementation(), *sys.version_info)
+
+
 def pack_call(path: List[str], func: Callable[..., Any], args: tuple, kwargs: Dict[str, Any]) -> bytes:
     """Returns a call as bytes, with the import path of its modules."""
     library = os.path.dirname(os.__file__)
     standard = (library, os.path.join(os.path.dirname(library), "python{}{}.zip".format(*sys.version_info)))
     first = next((index for index, place in enumerate(path) if place in standard), 0)
-    return pickle.dumps((path, first, cloudpickle().dumps((func, args, kwargs))))
+    return pickle.dumps((_python(), path, first, cloudpickle().dumps((func, args, kwargs))))
 
 
 def import_path(path: List[str], first: int, own: List[str]) -> List[str]:
@@ -65,8 +71,14 @@ def import_path(path: List[str], first: int, own: List[str]) -> List[str]:
 
 def unpack_call(data: bytes) -> Tuple[List[str], int, Callable[[], Any]]:
     """Returns the caller's import path, the number of its places before the standard library, and a function that
-    makes the call."""
-    path, first, call = pickle.loads(data)
+    makes the call. RuntimeError if the caller has another version of Python: it sends the compiled code of functions,
+    which another one may take for other code."""
+    python, path, first, call = pickle.loads(data)
+    if python != _python():
+        raise RuntimeError(
+            f"horovod.run: the caller has {python}, and {sys.executable} on host {socket.gethostname()} is "
+            f"{_python()}: functions can be sent to equal versions only; give an executable of the caller's version."
+        )
 
     def make() -> Any:
         func, args, kwargs = pickle.loads(call)

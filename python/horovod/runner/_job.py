@@ -44,6 +44,8 @@ class _Launcher:
 
     def __init__(self, flags: List[str], python: str) -> None:
         ours, its = (keep_from_children(_above_standard(end)) for end in socket.socketpair(socket.AF_UNIX))
+        for stream in (sys.stdout, sys.stderr):
+            _flush(stream)  # the program's own output comes before that of the ranks
         with its:
             self._process = subprocess.Popen(
                 [_program.find(), *flags, "--store-fd", str(its.fileno()), python, "-m", "horovod.runner.run_task"],
@@ -138,6 +140,13 @@ def _show(text: str) -> None:
         sys.stderr.flush()
     except Exception:
         pass
+
+
+def _flush(stream: Any) -> None:
+    try:
+        stream.flush()
+    except Exception:
+        pass  # closed, or None
 
 
 def _environment() -> Dict[str, str]:
