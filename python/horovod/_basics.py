@@ -18,6 +18,7 @@ from typing import Any, Callable, Iterator, List, Optional
 from horovod import _objects, _ops, _stack
 from horovod import process_sets as _sets
 from horovod._identity import (
+    check_communicator,
     cross_rank,
     cross_size,
     is_elastic,
@@ -27,6 +28,7 @@ from horovod._identity import (
     local_size,
     rank,
     ranks_of_communicator,
+    set_ranks_of_job,
     size,
 )
 from horovod._library import InitOptions, Share, library
@@ -81,10 +83,21 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
         _begin()
         _join(added, ranks)
         _has_begun()
+        set_ranks_of_job(ranks)
+        if hasattr(comm, "Get_group"):
+            _check(comm)
     elif added:  # a process group has started the runtime
         for process_set in added:
             _sets.add_process_set(process_set)
     _was_asked_for = True
+
+
+def _check(comm: Any) -> None:
+    try:
+        check_communicator(comm)
+    except ValueError:
+        shutdown()
+        raise
 
 
 _was_asked_for = False  # by `init`, and not by a process group alone
@@ -312,7 +325,10 @@ def _ranks_of(comm: Optional[Any]) -> List[int]:
     if comm is None:
         return []
     if isinstance(comm, (list, tuple, range)):
-        return sorted({int(rank) for rank in comm})
+        ranks = sorted({int(rank) for rank in comm})
+        if ranks != list(comm):
+            warnings.warn(f"init: Horovod numbers the ranks {list(comm)} in the order {ranks}.", stacklevel=3)
+        return ranks
     if not hasattr(comm, "Get_group"):
         raise ValueError(f"init: comm is a {type(comm).__name__}; give a list of ranks or a communicator of mpi4py.")
     members = ranks_of_communicator(comm)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any, List
 
 from horovod._library import library
@@ -61,8 +62,64 @@ def is_elastic() -> bool:
 
 
 def ranks_of_communicator(comm: Any) -> List[int]:
-    """Returns the ranks of the job in a communicator of mpi4py, ascending."""
+    """Returns the ranks of MPI.COMM_WORLD in a communicator of mpi4py, ascending."""
     from mpi4py import MPI  # the program has mpi4py: it made the communicator
 
+    if comm == MPI.COMM_NULL:
+        raise ValueError(
+            "The communicator is MPI.COMM_NULL: this process is in none of the group, so it must not name it here; "
+            "for a process set, name the ranks by their numbers on all ranks."
+        )
     everybody = MPI.COMM_WORLD.Get_group()
     return sorted(MPI.Group.Translate_ranks(comm.Get_group(), list(range(comm.Get_size())), everybody))
+
+
+_ranks_of_job: List[int] = []
+
+
+def set_ranks_of_job(ranks: List[int]) -> None:
+    """Sets which ranks the launcher's numbers of this job's ranks are, ascending; empty: the job has all of them."""
+    global _ranks_of_job
+    _ranks_of_job = ranks
+
+
+def places_of_communicator(comm: Any) -> List[int]:
+    """Returns the ranks of this job in a communicator of mpi4py, ascending. ValueError if it has others, or if the
+    processes of MPI are not the ranks of the job."""
+    from mpi4py import MPI
+
+    found = ranks_of_communicator(comm)
+    if not is_initialized():
+        return found
+    if not _ranks_of_job and MPI.COMM_WORLD.Get_size() != size():
+        raise _other_mpi(MPI.COMM_WORLD.Get_size())
+    if _ranks_of_job and not set(found) <= set(_ranks_of_job):
+        raise ValueError(
+            f"The communicator has the ranks {found} of MPI.COMM_WORLD, and this job of Horovod has {_ranks_of_job}."
+        )
+    return [_ranks_of_job.index(each) for each in found] if _ranks_of_job else found
+
+
+def check_communicator(comm: Any) -> None:
+    """Compares the communicator of mpi4py that `init` got with the job that it made. ValueError if they have different
+    sizes. A warning if they have different numbers."""
+    from mpi4py import MPI
+
+    if comm.Get_size() != size():
+        # With COMM_WORLD itself, a program whose MPI does not find the other processes still means all of them.
+        if MPI.Comm.Compare(comm, MPI.COMM_WORLD) != MPI.IDENT or comm.Get_size() != 1:
+            raise _other_mpi(comm.Get_size())
+    elif comm.Get_rank() != rank():
+        warnings.warn(
+            f"init: this process is rank {comm.Get_rank()} of the communicator, and hvd.rank() is {rank()}: Horovod "
+            "numbers ranks in the order of MPI.COMM_WORLD. Make the communicator with that order (the key of Split).",
+            stacklevel=4,
+        )
+
+
+def _other_mpi(number: int) -> ValueError:
+    return ValueError(
+        f"mpi4py's communicator has {number} {'process' if number == 1 else 'processes'}, and Horovod's job has "
+        f"{size()} ranks: the MPI of mpi4py is not that of the launcher, or does not find the other processes. Start "
+        "the program by the launcher of mpi4py's MPI, or name the ranks by their numbers."
+    )

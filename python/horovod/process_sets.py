@@ -79,7 +79,7 @@ class ProcessSet:
 
 def _members(ranks: Union[Iterable[int], Any]) -> List[int]:
     if hasattr(ranks, "Get_group"):
-        ranks = _identity.ranks_of_communicator(ranks)
+        ranks = _identity.places_of_communicator(ranks)
     try:
         return sorted(operator.index(rank) for rank in ranks)
     except TypeError:

@@ -35,6 +35,64 @@ def test_a_program_that_uses_mpi4py_too():
         check(run("mpirun.openmpi", *OPENMPI, "-np", 3, PYTHON, RANK, "mpi", first), 3)
 
 
+# Communicators of mpi4py: in reverse order, of two ranks in three, of one rank.
+COMMUNICATORS = """
+import sys, warnings
+from mpi4py import MPI
+import horovod.numpy as hvd
+world = MPI.COMM_WORLD
+said = []
+warnings.showwarning = lambda message, *place: said.append(place[1] == sys.argv[0] and str(message))
+hvd.init(comm=world.Split(0, -world.rank))
+assert hvd.size() == 4 and "hvd.rank() is" in said.pop(), said
+hvd.shutdown()
+job = world.Split(world.rank > 0, world.rank)
+hvd.init(comm=job)
+assert (hvd.rank(), hvd.size()) == (job.rank, job.size)
+if world.rank > 0:
+    pair = job.Split(job.rank > 0, job.rank)  # the ranks 2 and 3 of MPI.COMM_WORLD
+    found = hvd.add_process_set(pair if job.rank else [1, 2])
+    assert found.ranks == [1, 2], found.ranks
+    try:
+        hvd.ProcessSet(world)
+    except ValueError as error:
+        assert "this job of Horovod has [1, 2, 3]" in str(error), error
+    else:
+        assert False
+hvd.shutdown()
+hvd.init(comm=MPI.COMM_SELF)
+print(hvd.size(), "and", said)
+"""
+# The MPI of mpi4py is not that of the launcher.
+OTHER_MPI = """
+from mpi4py import MPI
+import horovod.numpy as hvd
+for make in (lambda: hvd.init(comm=MPI.COMM_SELF), lambda: hvd.init() or hvd.ProcessSet(MPI.COMM_SELF)):
+    try:
+        make()
+        print("no error")
+    except ValueError as error:
+        print(error)
+hvd.shutdown()
+hvd.init(comm=MPI.COMM_WORLD)
+print("all", hvd.size())
+"""
+
+
+def test_communicators_of_mpi4py():
+    if subprocess.run([PYTHON, "-c", "import mpi4py"], stderr=subprocess.DEVNULL, check=False).returncode:
+        raise Skip("there is no mpi4py: packaging/packages-test.txt names its package")
+    program = scratch(BUILD) / "communicators.py"
+    program.write_text(COMMUNICATORS)
+    job = run("mpirun.openmpi", *OPENMPI, "-np", 4, PYTHON, program)
+    job.ends_with(0)
+    expect(job.out.count("1 and []") == 4, job.describe())
+    job = run("mpiexec.hydra", "-np", 2, PYTHON, "-c", OTHER_MPI)
+    job.ends_with(0)
+    expect(job.out.count("has 1 process, and Horovod's job has 2 ranks") == 4, job.describe())
+    expect(job.out.count("all 2") == 2, job.describe())
+
+
 def test_hydra_on_this_machine():
     for flags in ((), ("-pmi-port",)):  # with -pmi-port, ranks get no PMI_SIZE
         check(run("mpiexec.hydra", *flags, "-np", 3, PYTHON, RANK), 3)

@@ -146,7 +146,12 @@ Result<Bootstrap> bootstrap_by_plugin(std::unique_ptr<Opened> plugin, Identity i
                                  " s, which HOROVOD_INIT_TIMEOUT may raise",
                                  evidence.empty() ? "" : "; ", evidence));
   }
-  HVD_RETURN_IF_ERROR(shared);
+  if (!shared.ok()) {
+    // A rank that ends instead may end the fence of the others with an error of the launcher's.
+    return Status(shared.code(), cat(shared.message(), "; all ", identity.size,
+                                     " ranks must call hvd.init(), also those that form no job "
+                                     "with this one"));
+  }
   HVD_ASSIGN_OR_RETURN(saved->master, parse_invitation(text));
   // Rank 0 is there.
   const Deadline reached = Deadline::after_seconds(settings.start_seconds);
