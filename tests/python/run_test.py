@@ -604,6 +604,19 @@ class DataTest(unittest.TestCase):
         iteration.close()
         self.assertFalse([each for each in threading.enumerate() if each.name == "horovod-data"])
 
+    def test_a_child_by_fork_does_not_wait_for_the_thread_of_its_parent(self):
+        iteration = iter(AsyncNumbers(1, count=1000))
+        next(iteration)
+        child = os.fork()
+        if child == 0:
+            try:
+                list(iteration)
+            except RuntimeError as error:
+                os._exit("child by fork" in str(error))
+            os._exit(2)
+        self.assertEqual(os.WEXITSTATUS(os.waitpid(child, 0)[1]), 1)
+        self.assertEqual(len(list(iteration)), 999)
+
     def test_a_program_that_ends_in_an_iteration_awaits_the_batch_in_the_making(self):
         program = """
 import itertools, time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import queue
 import threading
 from typing import Any, Iterator, List, Optional, Tuple
@@ -37,6 +38,7 @@ class _Preparation:
     def __init__(self, batches: Iterator[Any], ahead: int) -> None:
         self._ready: queue.Queue[Tuple[str, Any]] = queue.Queue(ahead)
         self._ended = threading.Event()
+        self._process = os.getpid()
         self._thread = threading.Thread(target=self._fill, args=(batches,), daemon=True, name="horovod-data")
         # Python would end a thread that comes back from a framework's C++ at exit within it: the process aborts.
         atexit.register(self._end, self._AT_EXIT)
@@ -63,6 +65,11 @@ class _Preparation:
     def __iter__(self) -> Iterator[Any]:
         try:
             while not self._ended.is_set():
+                if os.getpid() != self._process:
+                    raise RuntimeError(
+                        "horovod.data: this process is a child by fork, which does not have the thread that makes the "
+                        "batches; begin the iteration in the child."
+                    )
                 try:
                     kind, value = self._ready.get(timeout=0.1)
                 except queue.Empty:
