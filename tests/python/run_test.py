@@ -178,6 +178,17 @@ class RunTest(unittest.TestCase):
             )
         self.assertEqual(done.stdout, "['the script']\n", done.stderr)
 
+    def test_a_function_may_fork_and_close_descriptors(self):
+        def work():
+            child = os.fork()
+            if child == 0:
+                return "of the child"
+            os.waitpid(child, 0)
+            os.closerange(3, 100)
+            return "of the rank"
+
+        self.assertEqual(run(work, num_proc=2), ["of the rank"] * 2)
+
     def test_a_call_for_another_python_is_refused(self):
         call = _calls.pack_call([], print, (), {})
         with unittest.mock.patch.object(sys, "version_info", (3, 7, 1)):

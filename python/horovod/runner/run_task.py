@@ -26,9 +26,11 @@ def main(addr: Optional[str] = None, port: Optional[int] = None) -> int:
     store = Store.of_environment()
     key = bytes.fromhex(os.environ.pop("HOROVOD_RESULT_KEY"))  # not for the function's own children
     failure: Optional[BaseException] = None
+    process = os.getpid()
     try:
         path, first, call = _calls.unpack_call(store.get(_calls.FUNCTION))
         sys.path[:] = _calls.import_path(path, first, sys.path)
+        store.close()  # the function may close descriptors, or fork
         value = call()
         try:
             outcome = _calls.pack_value(value)
@@ -39,6 +41,10 @@ def main(addr: Optional[str] = None, port: Optional[int] = None) -> int:
         raise
     except BaseException as error:  # also asyncio.CancelledError, and classes of the program's own
         failure, outcome = error, _calls.pack_error(error)
+    if os.getpid() != process:  # a child by fork of the function, whose outcome is not that of the rank
+        if failure is not None:
+            traceback.print_exception(type(failure), failure, failure.__traceback__)
+        return 0 if failure is None else 1
     try:
         store.put(_calls.result_key(rank), _calls.sign(outcome, key))
         # The launcher holds the store, and may end as soon as the last rank ends.
