@@ -151,8 +151,7 @@ class BucketMemoryTest(DdpCase):
 
     def shared(self):
         """The memory of the buckets that have been moved."""
-        storages = [storage for storage in _bucket_memory._storages.values() if not storage.is_gone()]
-        return [storage._memory for storage in storages if storage._memory is not None]
+        return [one for one in _bucket_memory._storages.values() if one.is_shared() and not one.is_gone()]
 
     def test_values_are_those_of_private_memory(self):
         module, ours = self.train()
@@ -172,8 +171,13 @@ class BucketMemoryTest(DdpCase):
             _, mixed = self.train()
         self.assertTrue(torch.equal(ours, mixed))
         with mock.patch.object(_bucket_memory._memory, "map_at", lambda memory, address: False):
-            _, mixed = self.train()
-        self.assertTrue(torch.equal(ours, mixed))
+            _, private = self.train()
+        self.assertTrue(torch.equal(ours, private))
+
+    def test_a_limited_number_moves(self):
+        with mock.patch.object(_bucket_memory, "_MOST", 0):
+            module, _ = self.train()
+            self.assertEqual(self.shared(), [])
 
     def test_gradients_that_are_views_stay(self):
         self.addCleanup(setattr, _ddp._State, "has_views", _ddp._State.has_views)

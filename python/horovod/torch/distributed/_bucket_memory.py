@@ -20,6 +20,8 @@ from horovod.torch.distributed import _tensor_bytes
 
 # The runtime reduces smaller tensors in private memory as fast.
 _LEAST_BYTES = 128 << 10
+# Torch keeps a descriptor of each storage that it has moved.
+_MOST = 64
 _FOLDER = "/dev/shm"  # torch's shared memory
 
 
@@ -30,6 +32,9 @@ class _Storage:
         self._reference = StorageWeakRef(_storage_of(bucket))
         self._is_new = True
         self._memory: Optional[torch.Tensor] = None
+
+    def is_shared(self) -> bool:
+        return self._memory is not None
 
     def is_gone(self) -> bool:
         return bool(self._reference.expired())
@@ -71,7 +76,9 @@ def _storage_of(tensor: torch.Tensor) -> Any:
 def _shared(bucket: torch.Tensor) -> Optional[torch.Tensor]:
     """Moves the bucket. Returns its memory under the address that the runtime knows; None: it stays where it is."""
     storage, size = _storage_of(bucket), _tensor_bytes.size_of(bucket)
-    if bucket.dtype not in _tensors.DTYPES or _ddp.has_views() or storage.nbytes() != size or not _has_room(size):
+    if bucket.dtype not in _tensors.DTYPES or _ddp.has_views() or storage.nbytes() != size:
+        return None
+    if sum(one.is_shared() for one in _storages.values()) >= _MOST or not _has_room(size):
         return None
     memory = _memory.shared_buffer(size)
     if memory is None:
