@@ -77,6 +77,28 @@ class SyncBatchNormTest(RankCase):
         self.check([4] * self.size, (3, 5), track_running_stats=False)
         self.check([4] * self.size, (3, 5), momentum=None)
 
+    def test_gradients_of_gradients(self):
+        """As a gradient penalty takes them: the gradients depend on the input also by mean and variance."""
+
+        def penalize(norm, values):
+            loss = norm(values).tanh().square().sum()
+            (grad,) = torch.autograd.grad(loss, values, create_graph=True)
+            grad.square().sum().backward()
+            return values.grad
+
+        for affine in (True, False):
+            counts = [2 + rank for rank in range(self.size)]
+            ours = hvd.SyncBatchNorm(3, affine=affine).double()
+            alone = torch.nn.BatchNorm1d(3, affine=affine).double()
+            mine = penalize(ours, samples(self.rank, counts[self.rank], (3, 4)).requires_grad_())
+            everybody = torch.cat([samples(rank, counts[rank], (3, 4)) for rank in range(self.size)])
+            want = penalize(alone, everybody.requires_grad_())
+            first = sum(counts[: self.rank])
+            self.assert_close(mine, want[first : first + counts[self.rank]], torch.float64)
+            if affine:
+                total = hvd.allreduce(ours.weight.grad, op=hvd.Sum)
+                self.assert_close(total, alone.weight.grad, torch.float64)
+
     def test_a_step_reads_no_number_of_a_tensor(self):
         norm = hvd.SyncBatchNorm(3)
         mine = samples(self.rank, 4, (3, 2), torch.float32).requires_grad_()

@@ -9,7 +9,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from horovod import _basics, _ops
 from horovod._ops import Sum
-from horovod.torch._allreduce import allreduce_async_
+from horovod.process_sets import global_process_set
+from horovod.torch import _submission
+from horovod.torch._allreduce import HorovodAllreduce, allreduce_async_
 from horovod.torch._rows import allgather_async
 from horovod.torch.mpi_ops import allreduce_async as allreduce_async, size as size, synchronize as synchronize
 
@@ -19,8 +21,8 @@ class SyncBatchNorm(_BatchNorm):
 
     Input: (samples, features) or (samples, features, ...), of any floating-point type, on any device
     that `hvd.allreduce` accepts. Ranks may have different numbers of samples, also none. In training,
-    all ranks must call it equally often and then run backward. In evaluation each rank works alone. The
-    arguments are those of torch. Raises ValueError for an input of another shape, and in training when
+    all ranks must call it equally often and then run the same backward passes. In evaluation each rank
+    works alone. The arguments are those of torch. Raises ValueError for an input of another shape, and in training when
     all ranks together have one value per feature.
     """
 
@@ -70,35 +72,54 @@ def _moments(input: torch.Tensor, names: str) -> Any:
     return mean, squares / total, total
 
 
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def _sum(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    """Returns the sum over the ranks, of which a derivative may be taken."""
+    return _submission.in_graph(HorovodAllreduce, tensor, None, name, Sum, 1.0, 1.0, global_process_set)
+
+
 class _Normalize(torch.autograd.Function):
     @staticmethod
     def forward(ctx, input, weight, bias, eps):
-        wide = input.double() if input.dtype == torch.float64 else input.float()
+        wide = _wide(input)
         mean, variance, count = _moments(wide, "sync_batch_norm")
         deviation = (variance + eps).rsqrt()
         shape = (1, -1) + (1,) * (input.dim() - 2)
-        normal = (wide - mean.view(shape)) * deviation.view(shape)
-        ctx.save_for_backward(normal, weight, deviation)
-        ctx.count = count
-        output = normal
+        output = (wide - mean.view(shape)) * deviation.view(shape)
+        ctx.save_for_backward(input, weight, mean, deviation)
+        ctx.count, ctx.eps = count, eps
         if weight is not None:
-            output = normal * weight.view(shape) + bias.view(shape)
+            output = output * weight.view(shape) + bias.view(shape)
         ctx.mark_non_differentiable(mean, variance, count)
         return output.to(input.dtype), mean, variance, count
 
     @staticmethod
     def backward(ctx, grad_output, *unused):
-        normal, weight, deviation = ctx.saved_tensors
-        grad = grad_output.to(normal.dtype)
-        features = normal.shape[1]
-        shape = (1, -1) + (1,) * (normal.dim() - 2)
-        over = [axis for axis in range(normal.dim()) if axis != 1]
+        input, weight, mean, deviation = ctx.saved_tensors
+        grad, wide = grad_output.to(mean.dtype), _wide(input)
+        features = wide.shape[1]
+        shape = (1, -1) + (1,) * (wide.dim() - 2)
+        over = [axis for axis in range(wide.dim()) if axis != 1]
+        # A derivative of these gradients depends on the input also by the mean and the variance.
+        is_differentiated = torch.is_grad_enabled()
+        if is_differentiated:
+            mean = _sum(wide.sum(over), f"sync_batch_norm.means.{features}") / ctx.count
+        normal = wide - mean.view(shape)
+        if is_differentiated:
+            squares = _sum(normal.square().sum(over), f"sync_batch_norm.squares.{features}")
+            deviation = (squares / ctx.count + ctx.eps).rsqrt()
+        normal = normal * deviation.view(shape)
         grad_bias, grad_weight = grad.sum(over), (grad * normal).sum(over)
-        sums = torch.cat([grad_bias, grad_weight])
-        _ops.run(allreduce_async_(sums, None, f"sync_batch_norm.sums.{features}", Sum))
-        mean, mean_normal = (sums / ctx.count).reshape(2, features)
-        grad_input = grad - mean.view(shape) - normal * mean_normal.view(shape)
-        grad_input = grad_input * deviation.view(shape)
+        sums, name = torch.cat([grad_bias, grad_weight]), f"sync_batch_norm.sums.{features}"
+        if is_differentiated:
+            sums = _sum(sums, name)
+        else:
+            _ops.run(allreduce_async_(sums, None, name, Sum))
+        of_grad, of_both = (sums / ctx.count).reshape(2, features)
+        grad_input = (grad - of_grad.view(shape) - normal * of_both.view(shape)) * deviation.view(shape)
         if weight is None:
             return grad_input.to(grad_output.dtype), None, None, None
         grad_input = grad_input * weight.to(normal.dtype).view(shape)
