@@ -367,6 +367,18 @@ class CollectivesTest(RankCase, gradient_table.GradientTableCase):
             grad.sum().backward()
             self.assert_close(leaf.grad, torch.full_like(leaf, want.get(kind, 2)), torch.float64, name)
 
+    def test_tangents_of_the_forward_mode_are_refused(self):
+        """torch's own error: without a node of the graph, the tangent would be lost silently."""
+        forward = torch.autograd.forward_ad
+        with forward.dual_level():
+            given = torch.ones(2 * self.size, 2, dtype=torch.float64)
+            dual = forward.make_dual(given, given)
+            for kind, name in self.collectives():
+                arguments = gradient_table.cases(getattr(hvd, name), kind, self.size)[0]
+                with self.assertRaisesRegex(NotImplementedError, "jvp", msg=name):
+                    getattr(hvd, name)([given, dual] if name.startswith("grouped_") else dual, **arguments)
+            self.assertIsNone(forward.unpack_dual(hvd.allreduce(given)).tangent)
+
     def test_a_group_may_have_members_without_gradient_of_other_types_and_unused(self):
         for kind, name in self.collectives():
             if not name.startswith("grouped_"):

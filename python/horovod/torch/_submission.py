@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, List, Tuple, TypeVar, Union
 
 import torch
+from torch.autograd import forward_ad
 
 from horovod import _frontend
 from horovod._ops import Kind
@@ -46,9 +47,11 @@ def rows(kind: Kind, name: str, tensors: Tensors, process_set: ProcessSet, *more
 
 
 def in_graph(function: Any, *arguments: Any) -> Any:
-    # A graph node costs more than a small allreduce: create one only if a gradient is needed.
-    wanted = torch.is_grad_enabled() and any(
-        isinstance(argument, torch.Tensor) and argument.requires_grad for argument in arguments
+    # A graph node costs more than a small allreduce: create one only if a gradient is needed. In forward mode, torch
+    # refuses the node of a tensor with a tangent, which would be lost without a word.
+    wanted = forward_ad._current_level >= 0 or (
+        torch.is_grad_enabled()
+        and any(isinstance(argument, torch.Tensor) and argument.requires_grad for argument in arguments)
     )
     return function.apply(*arguments) if wanted else function.forward(_NoContext(), *arguments)
 
