@@ -81,6 +81,28 @@ class OptimizerTest(OptimizerCase):
         self.assert_equal_tensors(frozen, before)
         self.assert_equal_tensors(model[2].bias, bias)
 
+    def test_parameters_that_are_frozen_later_stay_from_then_on(self):
+        """An optimizer would move them by their momentum if they had a gradient of zeros."""
+        for name, groups in [("Adam", 0), ("Adam", 2), ("SGD", 1), ("AdamW", "lists")]:
+            models = []
+            for is_distributed in (True, False):
+                model = make_model()
+                params = list(model.parameters())
+                optimizer = OPTIMIZERS[name](params)
+                if is_distributed:
+                    lists = [params[:2], params[2:]] if groups == "lists" else groups
+                    optimizer = hvd.DistributedOptimizer(optimizer, groups=lists)
+                for step in range(4):
+                    if step == 2:
+                        params[0].requires_grad_(False)
+                        params[3].requires_grad_(False)
+                    optimizer.zero_grad(set_to_none=True)
+                    for rank in [self.rank] if is_distributed else range(self.size):
+                        (loss_of(model, rank, step) / (1 if is_distributed else self.size)).backward()
+                    optimizer.step()
+                models.append(model)
+            self.assert_same_weights(*models)
+
     def test_zero_grad_takes_torch_s_arguments(self):
         model = make_model()
         optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()))

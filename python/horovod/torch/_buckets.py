@@ -32,8 +32,13 @@ class Bucket:
         """Returns the parameters whose hooks report that the gradient is complete."""
         return self.params
 
+    def wanted(self) -> List[torch.Tensor]:
+        """Returns the parameters that have or may have a gradient. The others were frozen meanwhile, on all ranks: a
+        gradient of zeros would let the optimizer move them by their momentum."""
+        return [param for param in self.params if param.requires_grad or param.grad is not None]
+
     def is_wanted(self) -> bool:
-        """Returns False for a bucket whose parameters were frozen meanwhile, on all ranks."""
+        """Returns whether there is such a parameter."""
         return any(param.requires_grad or param.grad is not None for param in self.params)
 
     def rearm(self, passes: int) -> None:

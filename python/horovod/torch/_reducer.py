@@ -61,7 +61,7 @@ class GradientReducer:
         self.interrupted_loss: Optional[Callable[[], Any]] = None
         # The buckets in flight when a closure's backward pass was interrupted.
         self._left: Optional[List[Bucket]] = None
-        self._kept: Dict[Bucket, List[torch.Tensor]] = {}  # reduced gradients of those buckets
+        self._kept: Dict[Bucket, List[Optional[torch.Tensor]]] = {}  # reduced gradients of those buckets
         self._failure: Optional[Exception] = None  # of an earlier bucket of this step
         # The gradients of this step that came sparse and are reduced dense, with their sparse dimensions.
         self._made_dense: Dict[torch.Tensor, int] = {}
@@ -233,9 +233,10 @@ class GradientReducer:
 
     def _start_any(self, bucket: Bucket) -> Pending:
         """Starts a bucket with gradients of any kind."""
-        grads = [self._dense_grad(param) for param in bucket.params]
+        params = bucket.wanted()
+        grads = [self._dense_grad(param) for param in params]
         if len(grads) == 1 and grads[0].is_sparse:
-            return self._start_sparse(bucket, bucket.params[0])
+            return self._start_sparse(bucket, params[0])
         if len(grads) == 1 and self.compression is Compression.none:
             return self._start_dense(bucket.name, grads[0])
         compressed, contexts = zip(*(self.compression.compress(grad) for grad in grads))
@@ -302,7 +303,7 @@ class GradientReducer:
         if self.has_work() or self._left is not None:
             self.drain()
         for bucket in self._left or []:
-            self._kept[bucket] = [param.grad.clone() for param in bucket.params]
+            self._kept[bucket] = [None if param.grad is None else param.grad.clone() for param in bucket.params]
         self._left = None
 
     def begin_pass(self, thread: int) -> None:
