@@ -60,6 +60,26 @@ class DdpTest(DdpCase):
             dist.broadcast(first, 0)
             self.assertTrue(torch.equal(first, ours))
 
+    def test_ranks_with_more_batches_than_others(self):
+        """Join: the reducer of torch asks for the number of ranks that still have data, by a work of which the program
+        has no object."""
+
+        def train(group, is_divided_by_all):
+            torch.manual_seed(3)
+            plain = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Linear(8, 1))
+            module = torch.nn.parallel.DistributedDataParallel(plain, process_group=group, bucket_cap_mb=0.0001)
+            optimizer = torch.optim.SGD(module.parameters(), 0.1)
+            data = torch.Generator().manual_seed(self.rank)
+            with module.join(divide_by_initial_world_size=is_divided_by_all):
+                for _ in range(2 + self.rank):
+                    optimizer.zero_grad()
+                    module(torch.randn(4, 6, generator=data)).square().mean().backward()
+                    optimizer.step()
+            return torch.cat([parameter.detach().reshape(-1) for parameter in plain.parameters()])
+
+        for is_divided_by_all in (True, False):
+            self.close(train(None, is_divided_by_all), train(self.gloo, is_divided_by_all), is_divided_by_all)
+
     def test_passes_are_training_steps_and_calls_are_counted_by_group(self):
         def samples(name):
             lines = [line for line in hvd.metrics("rank").splitlines() if line.startswith(name + "{")]

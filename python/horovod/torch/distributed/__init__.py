@@ -7,8 +7,10 @@ Importing this module registers the backend. From torch 2.5 on, torch registers 
 import horovod_torch_backend as _backend
 import torch.distributed as _dist
 
+from horovod.torch.distributed import _open_works
 from horovod.torch.distributed._group import HorovodProcessGroup
 
 __all__ = ["HorovodProcessGroup"]
 
 _backend.register(_dist)
+_open_works.keep_those_of_reducers()

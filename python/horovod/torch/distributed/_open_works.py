@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import weakref
 from typing import Any, Dict, List
 
 import torch
+import torch.distributed as dist
 
 # Before torch 2.9, C++ keeps a work without its object in Python, which has the methods. C++ may wait for a work that
 # another thread has completed: its object stays until then, without its outputs, or until there are as many.
@@ -69,3 +71,22 @@ class OpenWorks:
                 self._ended[number] = work  # others come first
             if len(self._released) > _KEPT:
                 del self._released[next(iter(self._released))]
+
+
+# The last work that DistributedDataParallel has given its reducer in C++, which waits for it in the next backward pass
+# and has no reference to its object in Python: with torch's Join, the number of ranks that still have data.
+_of_reducers: Any = weakref.WeakKeyDictionary()
+
+
+def keep_those_of_reducers() -> None:
+    """Makes torch's reducers keep the object in Python of such a work."""
+    give = dist.Reducer._set_forward_pass_work_handle
+    if hasattr(give, "_hvd_original"):  # where this package is imported again
+        return
+
+    def keep(reducer: Any, work: Any, *more: Any) -> None:
+        _of_reducers[reducer] = work
+        give(reducer, work, *more)
+
+    keep._hvd_original = give  # type: ignore[attr-defined]
+    dist.Reducer._set_forward_pass_work_handle = keep
