@@ -145,6 +145,36 @@ class OptimizerTest(OptimizerCase):
             want[: self.size] -= 1 / self.size
             self.assert_close(table.weight.detach(), want, torch.float32, str(as_dense))
 
+    def test_sparse_gradients_of_some_ranks(self):
+        """The others have none, or dense ones, and do not know that those elsewhere are sparse."""
+
+        def loss_of_rank(table, layer, step, rank):
+            if (step + rank) % 2 == 0:
+                return layer.bias.sum()
+            loss = layer(table(torch.tensor([step, rank, step]))).square().sum()
+            return loss + table.weight.square().sum() if step == 3 - rank else loss
+
+        def train(is_distributed, op, is_alone=False, compression=hvd.Compression.none):
+            torch.manual_seed(1)
+            table, layer = torch.nn.Embedding(10, 4, sparse=True).double(), torch.nn.Linear(4, 2).double()
+            optimizer = torch.optim.SGD([*table.parameters(), *layer.parameters()], 0.01)
+            if is_distributed:
+                groups = [list(layer.parameters())] if is_alone else None
+                optimizer = hvd.DistributedOptimizer(optimizer, op=op, groups=groups, compression=compression)
+            for step in range(5):
+                optimizer.zero_grad(set_to_none=True)
+                for rank in [self.rank] if is_distributed else range(self.size):
+                    share = self.size if op == hvd.Average and not is_distributed else 1
+                    (loss_of_rank(table, layer, step, rank) / share).backward()
+                optimizer.step()
+            return torch.nn.ModuleList([table, layer])
+
+        # Small gradients travel together, but for those that are left alone by a group.
+        for op in (hvd.Average, hvd.Sum):
+            for is_alone in (True, False):
+                self.assert_same_weights(train(True, op, is_alone), train(False, op))
+        self.assert_same_weights(train(True, hvd.Sum, False, hvd.Compression.fp16), train(False, hvd.Sum), 0.01)
+
     def test_sparse_gradients_reduced_as_dense_ones_are_sparse_again_before_the_step(self):
         for sizes in [(10,), (10, 7)]:  # the gradients of two tables travel together
             tables = []

@@ -9,14 +9,15 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 
-from horovod import _basics, _ops
-from horovod._ops import Adasum, Average, Max, Min
+from horovod import _basics, _objects, _ops
+from horovod._ops import Adasum, Average, Max, Min, Sum
+from horovod.exceptions import HorovodDisagreementError
 from horovod.process_sets import ProcessSet, id_of
 from horovod.torch import _ddp, _gradient_bucket, _torch_calls
 from horovod.torch._allreduce import allreduce_async_, grouped_allreduce_async_
 from horovod.torch._buckets import Bucket, PackedBucket, Pending
 from horovod.torch._notice import Notice
-from horovod.torch._rows import sparse_allreduce_async
+from horovod.torch._rows import sparse_gradient_async
 from horovod.torch.compression import Compression
 
 
@@ -65,6 +66,8 @@ class GradientReducer:
         self._failure: Optional[Exception] = None  # of an earlier bucket of this step
         # The gradients of this step that came sparse and are reduced dense, with their sparse dimensions.
         self._made_dense: Dict[torch.Tensor, int] = {}
+        # Parameters whose gradient was sparse on some rank, with its sparse dimensions.
+        self._sparse: Dict[torch.Tensor, int] = {}
         self._hooked: List[Any] = []  # this list keeps graph nodes with hooks alive
         self._hooks: List[Any] = []  # handles that remove hooks
         self._added: List[Tuple[str, List[torch.Tensor]]] = []
@@ -197,10 +200,13 @@ class GradientReducer:
     def _start_packed(self, bucket: PackedBucket) -> List[Pending]:
         gradients, copies, works = bucket.gradients, [], []
         with torch.no_grad():
-            for index in gradients.gather():
+            for index in self._gather(bucket):
                 param, name = bucket.params[index], bucket.names[index]
                 if param.grad is None and not param.requires_grad:
                     continue  # frozen meanwhile, on all ranks
+                if param in self._sparse:
+                    works.append(self._start_one(name, param))
+                    continue
                 grad = self._dense_grad(param)
                 if gradients.takes(index, grad):
                     gradients.slot(index).copy_(grad)
@@ -208,6 +214,18 @@ class GradientReducer:
                 else:  # the slot is zero on all ranks
                     works.append(self._start_any(Bucket(name, [param], self.passes)))
         return [self._end_of(gradients, gradients.submit(self._terms(bucket)), copies), *works]
+
+    def _gather(self, bucket: PackedBucket) -> Sequence[int]:
+        """Gathers the gradients, without those that are sparse on some ranks and have requests of their own. Returns
+        the indices of all that are not gathered."""
+        apart = [(param, param.grad) for param in bucket.params if param in self._sparse] if self._sparse else []
+        for param, _ in apart:
+            param.grad = None
+        try:
+            return bucket.gradients.gather()
+        finally:
+            for param, grad in apart:
+                param.grad = grad
 
     def _end_of(self, gradients: Any, handle: int, copies: Sequence[tuple]) -> Callable[[], None]:
         def finish() -> None:
@@ -234,18 +252,18 @@ class GradientReducer:
     def _start_any(self, bucket: Bucket) -> Pending:
         """Starts a bucket with gradients of any kind."""
         params = bucket.wanted()
-        grads = [self._dense_grad(param) for param in params]
-        if len(grads) == 1 and grads[0].is_sparse:
-            return self._start_sparse(bucket, params[0])
-        if len(grads) == 1 and self.compression is Compression.none:
-            return self._start_dense(bucket.name, grads[0])
+        if len(params) == 1:
+            return self._start_one(bucket.name, params[0])
+        return self._start_group(bucket.name, [self._dense_grad(param) for param in params])
+
+    def _start_group(self, name: str, grads: List[torch.Tensor]) -> Callable[[], None]:
         compressed, contexts = zip(*(self.compression.compress(grad) for grad in grads))
         if len(grads) == 1:
-            handle = self._start_dense(bucket.name, compressed[0])
+            handle = self._start_dense(name, compressed[0])
         else:
             handle = grouped_allreduce_async_(
                 list(compressed),
-                name=bucket.name,
+                name=name,
                 op=self.op,
                 prescale_factor=self.prescale,
                 postscale_factor=self.postscale,
@@ -261,13 +279,56 @@ class GradientReducer:
 
         return finish
 
-    def _start_sparse(self, bucket: Bucket, param: torch.Tensor) -> Callable[[], None]:
-        wait = sparse_allreduce_async(param.grad, bucket.name, self.op, self.process_set)
+    def _start_one(self, name: str, param: torch.Tensor) -> Callable[[], None]:
+        """Starts one gradient. A rank without one does not know whether those of other ranks are sparse: if the ranks
+        have requested different operations, all of them request the sum of sparse gradients."""
+        if param.grad is None and param in self._sparse:
+            wait = self._start_sparse(name, param)
+        else:
+            grad = self._dense_grad(param)
+            wait = self._start_sparse(name, param) if grad.is_sparse else self._start_group(name, [grad])
+        may_differ = True
+
+        def finish() -> None:
+            nonlocal wait, may_differ
+            try:
+                wait()
+            except HorovodDisagreementError as error:
+                if not may_differ or not self._are_sparse_elsewhere(name, param, error):
+                    raise
+                may_differ, wait = False, self._start_sparse(name, param)
+                wait()
+
+        return finish
+
+    def _start_sparse(self, name: str, param: torch.Tensor) -> Callable[[], None]:
+        if self.op not in (Average, Sum):
+            raise ValueError(f"{name}: sparse gradients can be reduced by Average and Sum only.")
+        grad = torch.zeros_like(param) if param.grad is None else param.grad
+        if not grad.is_sparse:
+            grad = grad.to_sparse(self._sparse[param])
+        wait = sparse_gradient_async(grad, f"allreduce.{name}", self.op, self.process_set)
 
         def finish() -> None:
             param.grad = wait()
+            self._sparse[param] = param.grad.sparse_dim()
 
         return finish
+
+    def _are_sparse_elsewhere(self, name: str, param: torch.Tensor, error: HorovodDisagreementError) -> bool:
+        """Called on all ranks after an error that all have got. Returns whether a rank has a sparse gradient."""
+        if not str(error).startswith("Mismatched ") or self.op not in (Average, Sum):
+            return False
+        is_sparse = param.grad is not None and param.grad.is_sparse
+        dimensions = param.grad.sparse_dim() if is_sparse else self._sparse.get(param, 0)
+        try:
+            found = _objects.allgather_object(dimensions, f"sparse.{name}", id_of(self.process_set))
+        except HorovodDisagreementError:  # a rank has joined
+            return False
+        most: int = max(found)
+        if most:
+            self._sparse[param] = most
+        return most > 0
 
     def set_passes(self, passes: int) -> None:
         """Sets how many backward passes make a step."""
@@ -443,7 +504,7 @@ class GradientReducer:
     def _run_alone(self, bucket: Bucket) -> bool:
         """Reduces a step in one call, if all gradients are small and complete. Returns False
         otherwise."""
-        if not isinstance(bucket, PackedBucket) or not bucket.is_agreed or bucket.works:
+        if not isinstance(bucket, PackedBucket) or not bucket.is_agreed or bucket.works or self._sparse:
             return False
         self._notice.send(self)
         bucket.rearm(self.passes)

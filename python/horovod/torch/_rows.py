@@ -150,13 +150,34 @@ def sparse_allreduce_async(
 
     def wait() -> torch.Tensor:
         while len(found) < 2:  # again, after an interruption
-            found.append(_ops.wait(indices if found else values))
-        all_values, all_indices = found
-        if op == Average:
-            all_values = all_values / process_set.size()
-        return torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.shape, **_unchecked)
+            found.append(_ops.wait(values if found else indices))
+        return _sparse_sum(tensor, found[0], found[1], op, process_set)
 
     return wait
+
+
+def sparse_gradient_async(
+    tensor: torch.Tensor, name: str, op: ReduceOp, process_set: ProcessSet
+) -> Callable[[], torch.Tensor]:
+    """Starts the reduction of a sparse gradient, as `sparse_allreduce_async`, by one request, whose name is that of
+    the request for a dense one: ranks with gradients of both kinds get an error."""
+    coalesced = tensor.coalesce()
+    parts = [coalesced.values(), coalesced.indices().t().contiguous()]
+    handle = _submission.rows(Kind.ALLGATHER, name, parts, process_set, (None, None), grouped=True)
+
+    def wait() -> torch.Tensor:
+        values, indices = _ops.wait(handle)
+        return _sparse_sum(tensor, indices, values, op, process_set)
+
+    return wait
+
+
+def _sparse_sum(
+    like: torch.Tensor, indices: torch.Tensor, values: torch.Tensor, op: ReduceOp, process_set: ProcessSet
+) -> torch.Tensor:
+    if op == Average:
+        values = values / process_set.size()
+    return torch.sparse_coo_tensor(indices.t(), values, like.shape, **_unchecked)
 
 
 def alltoall_async(
