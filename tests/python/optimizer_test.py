@@ -154,15 +154,15 @@ class OptimizerTest(OptimizerCase):
             loss = layer(table(torch.tensor([step, rank, step]))).square().sum()
             return loss + table.weight.square().sum() if step == 3 - rank else loss
 
-        def train(is_distributed, op, is_alone=False, compression=hvd.Compression.none):
+        def train(is_distributed, op=hvd.Average, to_none=True, is_alone=False, **more):
             torch.manual_seed(1)
             table, layer = torch.nn.Embedding(10, 4, sparse=True).double(), torch.nn.Linear(4, 2).double()
             optimizer = torch.optim.SGD([*table.parameters(), *layer.parameters()], 0.01)
             if is_distributed:
                 groups = [list(layer.parameters())] if is_alone else None
-                optimizer = hvd.DistributedOptimizer(optimizer, op=op, groups=groups, compression=compression)
+                optimizer = hvd.DistributedOptimizer(optimizer, op=op, groups=groups, **more)
             for step in range(5):
-                optimizer.zero_grad(set_to_none=True)
+                optimizer.zero_grad(set_to_none=to_none)
                 for rank in [self.rank] if is_distributed else range(self.size):
                     share = self.size if op == hvd.Average and not is_distributed else 1
                     (loss_of_rank(table, layer, step, rank) / share).backward()
@@ -170,10 +170,16 @@ class OptimizerTest(OptimizerCase):
             return torch.nn.ModuleList([table, layer])
 
         # Small gradients travel together, but for those that are left alone by a group.
-        for op in (hvd.Average, hvd.Sum):
-            for is_alone in (True, False):
-                self.assert_same_weights(train(True, op, is_alone), train(False, op))
-        self.assert_same_weights(train(True, hvd.Sum, False, hvd.Compression.fp16), train(False, hvd.Sum), 0.01)
+        for more in (
+            {},
+            {"is_alone": True},
+            {"to_none": False},
+            {"sparse_as_dense": True},
+            {"sparse_as_dense": True, "to_none": False, "is_alone": True},
+        ):
+            for op in (hvd.Average, hvd.Sum):
+                self.assert_same_weights(train(True, op, **more), train(False, op))
+        self.assert_same_weights(train(True, compression=hvd.Compression.fp16), train(False), 0.01)
 
     def test_sparse_gradients_reduced_as_dense_ones_are_sparse_again_before_the_step(self):
         for sizes in [(10,), (10, 7)]:  # the gradients of two tables travel together

@@ -68,6 +68,7 @@ class GradientReducer:
         self._made_dense: Dict[torch.Tensor, int] = {}
         # Parameters whose gradient was sparse on some rank, with its sparse dimensions.
         self._sparse: Dict[torch.Tensor, int] = {}
+        self._has_shared_sparse = False  # if they are reduced dense
         self._hooked: List[Any] = []  # this list keeps graph nodes with hooks alive
         self._hooks: List[Any] = []  # handles that remove hooks
         self._added: List[Tuple[str, List[torch.Tensor]]] = []
@@ -204,7 +205,7 @@ class GradientReducer:
                 param, name = bucket.params[index], bucket.names[index]
                 if param.grad is None and not param.requires_grad:
                     continue  # frozen meanwhile, on all ranks
-                if param in self._sparse:
+                if self._is_apart(param):
                     works.append(self._start_one(name, param))
                     continue
                 grad = self._dense_grad(param)
@@ -215,10 +216,14 @@ class GradientReducer:
                     works.append(self._start_any(Bucket(name, [param], self.passes)))
         return [self._end_of(gradients, gradients.submit(self._terms(bucket)), copies), *works]
 
+    def _is_apart(self, param: torch.Tensor) -> bool:
+        """Returns whether the gradient has a request of its own, since it is sparse on some ranks."""
+        return param in self._sparse and not self.sparse_as_dense
+
     def _gather(self, bucket: PackedBucket) -> Sequence[int]:
         """Gathers the gradients, without those that are sparse on some ranks and have requests of their own. Returns
         the indices of all that are not gathered."""
-        apart = [(param, param.grad) for param in bucket.params if param in self._sparse] if self._sparse else []
+        apart = [(param, param.grad) for param in bucket.params if self._is_apart(param)] if self._sparse else []
         for param, _ in apart:
             param.grad = None
         try:
@@ -244,10 +249,16 @@ class GradientReducer:
         """Returns the gradient: zeros if it is missing, and dense if sparse_as_dense is set."""
         if param.grad is None:
             param.grad = torch.zeros_like(param)
+            if self.sparse_as_dense and param in self._sparse:
+                self._made_dense[param] = self._sparse[param]
         elif param.grad.is_sparse and self.sparse_as_dense:
-            self._made_dense[param] = param.grad.sparse_dim()
+            self._made_dense[param] = self._dimensions(param)
             param.grad = param.grad.to_dense()
         return param.grad
+
+    def _dimensions(self, param: torch.Tensor) -> int:
+        """Returns the sparse dimensions of a sparse gradient. One that was set to zero has other ones before torch 2."""
+        return self._sparse.get(param) or param.grad.sparse_dim()
 
     def _start_any(self, bucket: Bucket) -> Pending:
         """Starts a bucket with gradients of any kind."""
@@ -282,7 +293,7 @@ class GradientReducer:
     def _start_one(self, name: str, param: torch.Tensor) -> Callable[[], None]:
         """Starts one gradient. A rank without one does not know whether those of other ranks are sparse: if the ranks
         have requested different operations, all of them request the sum of sparse gradients."""
-        if param.grad is None and param in self._sparse:
+        if param.grad is None and param in self._sparse and not self.sparse_as_dense:
             wait = self._start_sparse(name, param)
         else:
             grad = self._dense_grad(param)
@@ -305,13 +316,13 @@ class GradientReducer:
         if self.op not in (Average, Sum):
             raise ValueError(f"{name}: sparse gradients can be reduced by Average and Sum only.")
         grad = torch.zeros_like(param) if param.grad is None else param.grad
-        if not grad.is_sparse:
-            grad = grad.to_sparse(self._sparse[param])
+        if not grad.is_sparse or grad.sparse_dim() != self._sparse.get(param, grad.sparse_dim()):
+            grad = (grad.to_dense() if grad.is_sparse else grad).to_sparse(self._sparse[param])
         wait = sparse_gradient_async(grad, f"allreduce.{name}", self.op, self.process_set)
 
         def finish() -> None:
             param.grad = wait()
-            self._sparse[param] = param.grad.sparse_dim()
+            self._sparse.setdefault(param, param.grad.sparse_dim())
 
         return finish
 
@@ -320,15 +331,32 @@ class GradientReducer:
         if not str(error).startswith("Mismatched ") or self.op not in (Average, Sum):
             return False
         is_sparse = param.grad is not None and param.grad.is_sparse
-        dimensions = param.grad.sparse_dim() if is_sparse else self._sparse.get(param, 0)
+        self._share_sparse({name: self._dimensions(param) if is_sparse else self._sparse.get(param, 0)}, {name: param})
+        return param in self._sparse
+
+    def _share_sparse(self, mine: Dict[str, int], params: Dict[str, torch.Tensor]) -> None:
+        """Learns by name which of the parameters have sparse gradients on some rank."""
         try:
-            found = _objects.allgather_object(dimensions, f"sparse.{name}", id_of(self.process_set))
+            found = _objects.allgather_object(mine, f"sparse.{next(iter(params))}", id_of(self.process_set))
         except HorovodDisagreementError:  # a rank has joined
-            return False
-        most: int = max(found)
-        if most:
-            self._sparse[param] = most
-        return most > 0
+            return
+        for name, param in params.items():
+            dimensions = min((row[name] for row in found if row.get(name)), default=0)
+            if dimensions:
+                self._sparse[param] = dimensions
+
+    def _make_sparse(self) -> None:
+        """Makes the gradients sparse again that are reduced dense. In the first step, a rank learns of those that it
+        had none of: an optimizer rounds otherwise with a dense gradient."""
+        if self.sparse_as_dense and self.buckets and not self._has_shared_sparse:
+            params = [param for bucket in self.buckets for param in bucket.wanted()]
+            mine = {self.names[id(param)]: dimensions for param, dimensions in self._made_dense.items()}
+            self._share_sparse(mine, {self.names[id(param)]: param for param in params})
+            self._made_dense.update({param: self._sparse[param] for param in params if param in self._sparse})
+            self._has_shared_sparse = True
+        while self._made_dense:
+            param, dimensions = self._made_dense.popitem()
+            param.grad = param.grad.to_sparse(dimensions)
 
     def set_passes(self, passes: int) -> None:
         """Sets how many backward passes make a step."""
@@ -342,6 +370,7 @@ class GradientReducer:
         self.in_flight = self.complete = 0
         self.is_interrupted, self.interrupted_loss, self._failure = False, None, None
         self._left, self._kept, self._made_dense = None, {}, {}
+        self._has_shared_sparse = False
         self.end_step()
         self._notice.forget()
         for bucket in self.buckets:
@@ -474,9 +503,7 @@ class GradientReducer:
             bucket, grads = self._kept.popitem()
             for param, grad in zip(bucket.params, grads):
                 param.grad = grad
-        while self._made_dense:
-            param, dimensions = self._made_dense.popitem()
-            param.grad = param.grad.to_sparse(dimensions)
+        self._make_sparse()
 
     def is_needed(self) -> bool:
         """Returns whether there is something to reduce, now or once it is unfrozen."""
