@@ -9,15 +9,15 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 
-from horovod import _basics, _objects, _ops
-from horovod._ops import Adasum, Average, Max, Min, Sum
+from horovod import _basics, _ops
+from horovod._ops import Adasum, Average, Max, Min
 from horovod.exceptions import HorovodDisagreementError
 from horovod.process_sets import ProcessSet, id_of
 from horovod.torch import _ddp, _gradient_bucket, _torch_calls
 from horovod.torch._allreduce import allreduce_async_, grouped_allreduce_async_
 from horovod.torch._buckets import Bucket, PackedBucket, Pending
 from horovod.torch._notice import Notice
-from horovod.torch._rows import sparse_gradient_async
+from horovod.torch._sparse_gradients import SparseGradients
 from horovod.torch.compression import Compression
 
 
@@ -50,7 +50,6 @@ class GradientReducer:
         self.op = op
         self.prescale = 1.0 / predivide_factor
         self.postscale = predivide_factor
-        self.sparse_as_dense = sparse_as_dense
         self.process_set = process_set
         # A single rank reduces nothing, but may get company in an elastic job.
         self.active = process_set.included() and (_basics.size() > 1 or _basics.is_elastic())
@@ -64,11 +63,7 @@ class GradientReducer:
         self._left: Optional[List[Bucket]] = None
         self._kept: Dict[Bucket, List[Optional[torch.Tensor]]] = {}  # reduced gradients of those buckets
         self._failure: Optional[Exception] = None  # of an earlier bucket of this step
-        # The gradients of this step that came sparse and are reduced dense, with their sparse dimensions.
-        self._made_dense: Dict[torch.Tensor, int] = {}
-        # Parameters whose gradient was sparse on some rank, with its sparse dimensions.
-        self._sparse: Dict[torch.Tensor, int] = {}
-        self._has_shared_sparse = False  # if they are reduced dense
+        self._sparse = SparseGradients(op, process_set, sparse_as_dense)
         self._hooked: List[Any] = []  # this list keeps graph nodes with hooks alive
         self._hooks: List[Any] = []  # handles that remove hooks
         self._added: List[Tuple[str, List[torch.Tensor]]] = []
@@ -199,16 +194,17 @@ class GradientReducer:
         return allreduce_async_(grad, None, name, self.op, self.prescale, self.postscale, self.process_set)
 
     def _start_packed(self, bucket: PackedBucket) -> List[Pending]:
-        gradients, copies, works = bucket.gradients, [], []
+        gradients, copies = bucket.gradients, []
+        works: List[Pending] = []
         with torch.no_grad():
             for index in self._gather(bucket):
                 param, name = bucket.params[index], bucket.names[index]
                 if param.grad is None and not param.requires_grad:
                     continue  # frozen meanwhile, on all ranks
-                if self._is_apart(param):
+                if self._sparse.is_apart(param):
                     works.append(self._start_one(name, param))
                     continue
-                grad = self._dense_grad(param)
+                grad = self._sparse.dense(param)
                 if gradients.takes(index, grad):
                     gradients.slot(index).copy_(grad)
                     copies.append((grad, index))
@@ -216,14 +212,12 @@ class GradientReducer:
                     works.append(self._start_any(Bucket(name, [param], self.passes)))
         return [self._end_of(gradients, gradients.submit(self._terms(bucket)), copies), *works]
 
-    def _is_apart(self, param: torch.Tensor) -> bool:
-        """Returns whether the gradient has a request of its own, since it is sparse on some ranks."""
-        return param in self._sparse and not self.sparse_as_dense
-
     def _gather(self, bucket: PackedBucket) -> Sequence[int]:
         """Gathers the gradients, without those that are sparse on some ranks and have requests of their own. Returns
         the indices of all that are not gathered."""
-        apart = [(param, param.grad) for param in bucket.params if self._is_apart(param)] if self._sparse else []
+        apart = []
+        if self._sparse.are_apart():
+            apart = [(param, param.grad) for param in bucket.params if self._sparse.is_apart(param)]
         for param, _ in apart:
             param.grad = None
         try:
@@ -245,27 +239,12 @@ class GradientReducer:
     def _terms(self, bucket: PackedBucket) -> tuple:
         return ("allreduce." + bucket.name, self.op, self.prescale, self.postscale, id_of(self.process_set))
 
-    def _dense_grad(self, param: torch.Tensor) -> torch.Tensor:
-        """Returns the gradient: zeros if it is missing, and dense if sparse_as_dense is set."""
-        if param.grad is None:
-            param.grad = torch.zeros_like(param)
-            if self.sparse_as_dense and param in self._sparse:
-                self._made_dense[param] = self._sparse[param]
-        elif param.grad.is_sparse and self.sparse_as_dense:
-            self._made_dense[param] = self._dimensions(param)
-            param.grad = param.grad.to_dense()
-        return param.grad
-
-    def _dimensions(self, param: torch.Tensor) -> int:
-        """Returns the sparse dimensions of a sparse gradient. One that was set to zero has other ones before torch 2."""
-        return self._sparse.get(param) or param.grad.sparse_dim()
-
     def _start_any(self, bucket: Bucket) -> Pending:
         """Starts a bucket with gradients of any kind."""
         params = bucket.wanted()
         if len(params) == 1:
             return self._start_one(bucket.name, params[0])
-        return self._start_group(bucket.name, [self._dense_grad(param) for param in params])
+        return self._start_group(bucket.name, [self._sparse.dense(param) for param in params])
 
     def _start_group(self, name: str, grads: List[torch.Tensor]) -> Callable[[], None]:
         compressed, contexts = zip(*(self.compression.compress(grad) for grad in grads))
@@ -293,11 +272,11 @@ class GradientReducer:
     def _start_one(self, name: str, param: torch.Tensor) -> Callable[[], None]:
         """Starts one gradient. A rank without one does not know whether those of other ranks are sparse: if the ranks
         have requested different operations, all of them request the sum of sparse gradients."""
-        if param.grad is None and param in self._sparse and not self.sparse_as_dense:
-            wait = self._start_sparse(name, param)
+        if param.grad is None and self._sparse.is_apart(param):
+            wait = self._sparse.start(name, param)
         else:
-            grad = self._dense_grad(param)
-            wait = self._start_sparse(name, param) if grad.is_sparse else self._start_group(name, [grad])
+            grad = self._sparse.dense(param)
+            wait = self._sparse.start(name, param) if grad.is_sparse else self._start_group(name, [grad])
         may_differ = True
 
         def finish() -> None:
@@ -305,58 +284,12 @@ class GradientReducer:
             try:
                 wait()
             except HorovodDisagreementError as error:
-                if not may_differ or not self._are_sparse_elsewhere(name, param, error):
+                if not may_differ or not self._sparse.are_elsewhere(name, param, error):
                     raise
-                may_differ, wait = False, self._start_sparse(name, param)
+                may_differ, wait = False, self._sparse.start(name, param)
                 wait()
 
         return finish
-
-    def _start_sparse(self, name: str, param: torch.Tensor) -> Callable[[], None]:
-        if self.op not in (Average, Sum):
-            raise ValueError(f"{name}: sparse gradients can be reduced by Average and Sum only.")
-        grad = torch.zeros_like(param) if param.grad is None else param.grad
-        if not grad.is_sparse or grad.sparse_dim() != self._sparse.get(param, grad.sparse_dim()):
-            grad = (grad.to_dense() if grad.is_sparse else grad).to_sparse(self._sparse[param])
-        wait = sparse_gradient_async(grad, f"allreduce.{name}", self.op, self.process_set)
-
-        def finish() -> None:
-            param.grad = wait()
-            self._sparse.setdefault(param, param.grad.sparse_dim())
-
-        return finish
-
-    def _are_sparse_elsewhere(self, name: str, param: torch.Tensor, error: HorovodDisagreementError) -> bool:
-        """Called on all ranks after an error that all have got. Returns whether a rank has a sparse gradient."""
-        if not str(error).startswith("Mismatched ") or self.op not in (Average, Sum):
-            return False
-        is_sparse = param.grad is not None and param.grad.is_sparse
-        self._share_sparse({name: self._dimensions(param) if is_sparse else self._sparse.get(param, 0)}, {name: param})
-        return param in self._sparse
-
-    def _share_sparse(self, mine: Dict[str, int], params: Dict[str, torch.Tensor]) -> None:
-        """Learns by name which of the parameters have sparse gradients on some rank."""
-        try:
-            found = _objects.allgather_object(mine, f"sparse.{next(iter(params))}", id_of(self.process_set))
-        except HorovodDisagreementError:  # a rank has joined
-            return
-        for name, param in params.items():
-            dimensions = min((row[name] for row in found if row.get(name)), default=0)
-            if dimensions:
-                self._sparse[param] = dimensions
-
-    def _make_sparse(self) -> None:
-        """Makes the gradients sparse again that are reduced dense. In the first step, a rank learns of those that it
-        had none of: an optimizer rounds otherwise with a dense gradient."""
-        if self.sparse_as_dense and self.buckets and not self._has_shared_sparse:
-            params = [param for bucket in self.buckets for param in bucket.wanted()]
-            mine = {self.names[id(param)]: dimensions for param, dimensions in self._made_dense.items()}
-            self._share_sparse(mine, {self.names[id(param)]: param for param in params})
-            self._made_dense.update({param: self._sparse[param] for param in params if param in self._sparse})
-            self._has_shared_sparse = True
-        while self._made_dense:
-            param, dimensions = self._made_dense.popitem()
-            param.grad = param.grad.to_sparse(dimensions)
 
     def set_passes(self, passes: int) -> None:
         """Sets how many backward passes make a step."""
@@ -369,8 +302,8 @@ class GradientReducer:
         again on their buckets, since some ranks may have failed within a step."""
         self.in_flight = self.complete = 0
         self.is_interrupted, self.interrupted_loss, self._failure = False, None, None
-        self._left, self._kept, self._made_dense = None, {}, {}
-        self._has_shared_sparse = False
+        self._left, self._kept = None, {}
+        self._sparse.forget()
         self.end_step()
         self._notice.forget()
         for bucket in self.buckets:
@@ -503,7 +436,10 @@ class GradientReducer:
             bucket, grads = self._kept.popitem()
             for param, grad in zip(bucket.params, grads):
                 param.grad = grad
-        self._make_sparse()
+        self._sparse.make_sparse(self._wanted)
+
+    def _wanted(self) -> Dict[str, torch.Tensor]:
+        return {self.names[id(param)]: param for bucket in self.buckets for param in bucket.wanted()}
 
     def is_needed(self) -> bool:
         """Returns whether there is something to reduce, now or once it is unfrozen."""
@@ -531,7 +467,7 @@ class GradientReducer:
     def _run_alone(self, bucket: Bucket) -> bool:
         """Reduces a step in one call, if all gradients are small and complete. Returns False
         otherwise."""
-        if not isinstance(bucket, PackedBucket) or not bucket.is_agreed or bucket.works or self._sparse:
+        if not isinstance(bucket, PackedBucket) or not bucket.is_agreed or bucket.works or self._sparse.are_apart():
             return False
         self._notice.send(self)
         bucket.rearm(self.passes)
