@@ -7,6 +7,8 @@ import rank_case
 from optimizer_case import OPTIMIZERS, OptimizerCase, loss_of, make_model
 from rank_case import RankCase, hvd, torch
 
+from horovod.torch import functions
+
 
 class OptimizerStateTest(OptimizerCase):
     def test_state_dicts_go_out_and_in(self):
@@ -103,6 +105,23 @@ class BroadcastStateTest(RankCase):
                 self.assert_same_state(name, mine, its)
         else:
             self.assertEqual(got, want, name)
+
+    def test_state_of_parameters_elsewhere_goes_where_they_are(self):
+        """torch's device without memory stands for a GPU."""
+        params = [torch.empty(2), torch.empty(3, device="meta")]
+        given = {
+            "sizes": [2],
+            "options": [{"lr": torch.tensor(0.1)}],
+            "state": [
+                (index, {"step": torch.tensor(1.0), "mean": torch.empty_like(param)})
+                for index, param in enumerate(params)
+            ],
+        }
+        tensors, filled = [], []
+        structure = functions._fill(functions._take_out(given, tensors), filled, params)
+        self.assertEqual([each.device.type for each in filled], ["cpu", "cpu", "cpu", "cpu", "meta"])
+        self.assertEqual([each.shape for each in filled], [each.shape for each in tensors])
+        self.assertEqual(structure["state"][1][1]["mean"].device.type, "meta")
 
     def test_missing_gradients_of_a_fresh_optimizer_become_zeros_and_no_step_is_made(self):
         for name, make in {**OPTIMIZERS, "LBFGS": torch.optim.LBFGS}.items():

@@ -77,9 +77,11 @@ class _Slot:
     def __init__(self, tensor: torch.Tensor) -> None:
         self.shape = tuple(tensor.shape)
         self.dtype = tensor.dtype
+        self.is_on_cpu = tensor.device.type == "cpu"
 
-    def fill(self) -> torch.Tensor:
-        return torch.empty(self.shape, dtype=self.dtype)
+    def fill(self, device: torch.device) -> torch.Tensor:
+        """`device`: that of this rank's parameter, where the root's tensor is not in host memory."""
+        return torch.empty(self.shape, dtype=self.dtype, device="cpu" if self.is_on_cpu else device)
 
 
 def _take_out(value: Any, tensors: List[torch.Tensor]) -> Any:
@@ -94,16 +96,27 @@ def _take_out(value: Any, tensors: List[torch.Tensor]) -> Any:
     return value
 
 
-def _put_in(value: Any, tensors: List[torch.Tensor]) -> Any:
+def _put_in(value: Any, tensors: List[torch.Tensor], device: torch.device) -> Any:
     """Inverts `_take_out` with empty tensors, and appends them to `tensors` in the same order."""
     if isinstance(value, _Slot):
-        tensors.append(value.fill())
+        tensors.append(value.fill(device))
         return tensors[-1]
     if isinstance(value, dict):
-        return {key: _put_in(entry, tensors) for key, entry in value.items()}
+        return {key: _put_in(entry, tensors, device) for key, entry in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_put_in(entry, tensors) for entry in value)
+        return type(value)(_put_in(entry, tensors, device) for entry in value)
     return value
+
+
+def _fill(structure: Dict[str, Any], tensors: List[torch.Tensor], params: List[torch.Tensor]) -> Dict[str, Any]:
+    """Returns the structure of the root's optimizer with empty tensors, each on the device of its parameter here."""
+    first = params[0].device if params else torch.device("cpu")
+    filled = {key: _put_in(structure[key], tensors, first) for key in ("sizes", "options")}
+    filled["state"] = [
+        (key, _put_in(value, tensors, params[key].device if isinstance(key, int) and key < len(params) else first))
+        for key, value in structure["state"]
+    ]
+    return filled
 
 
 def broadcast_optimizer_state(
@@ -148,7 +161,7 @@ def broadcast_optimizer_state(
     structure = _objects.broadcast_object(structure, root_rank, "optimizer_state")
     sizes = [len(group["params"]) for group in optimizer.param_groups]
     if not is_root:
-        structure = _put_in(structure, tensors)
+        structure = _fill(structure, tensors, params)
     _broadcast_all([(f"optimizer_state.{index}", tensor) for index, tensor in enumerate(tensors)], root_rank)
     if sizes != structure["sizes"]:  # raised after the other ranks have got their data
         raise ValueError(
