@@ -22,8 +22,8 @@ class SyncBatchNorm(_BatchNorm):
     Input: (samples, features) or (samples, features, ...), of any floating-point type, on any device
     that `hvd.allreduce` accepts. Ranks may have different numbers of samples, also none. In training,
     all ranks must call it equally often and then run the same backward passes. In evaluation each rank
-    works alone. The arguments are those of torch. Raises ValueError for an input of another shape, and in training when
-    all ranks together have one value per feature.
+    works alone. The arguments are those of torch. Raises ValueError for an input of another shape, and
+    in training when all ranks together have one value per feature.
     """
 
     def _check_input_dim(self, input: torch.Tensor) -> None:

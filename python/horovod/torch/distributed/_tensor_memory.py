@@ -57,12 +57,9 @@ class _State:
 
 def empty(elements: int, dtype: torch.dtype) -> torch.Tensor:
     """Returns a tensor of one dimension with any values."""
-    size = elements * dtype.itemsize
-    return (
-        torch.frombuffer(_State.blocks.take(size), dtype=torch.uint8).view(dtype)
-        if size
-        else torch.empty(0, dtype=dtype)
-    )
+    nothing = torch.empty(0, dtype=dtype)
+    size = elements * nothing.element_size()
+    return torch.frombuffer(_State.blocks.take(size), dtype=torch.uint8).view(dtype) if size else nothing
 
 
 def forget() -> None:
