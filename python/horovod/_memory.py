@@ -9,9 +9,9 @@ from typing import Any, Optional
 
 from horovod._library import library
 
-
 # mremap(2): where the old size is 0, the pages get a second address.
 _MAYMOVE, _FIXED = 1, 2
+_FAILED = ctypes.c_void_p(-1).value
 
 
 def registered_buffer(size: int) -> Any:
@@ -34,8 +34,13 @@ def shared_buffer(size: int) -> Optional[Any]:
 
 def map_at(array: Any, address: int) -> bool:
     """Maps the pages of a shared buffer at a second address in place of what is mapped there. Returns whether that
-    worked; if not, nothing has changed."""
+    worked; if the process may have no more mappings, nothing has changed."""
     mremap = ctypes.CDLL(None).mremap
     mremap.restype = ctypes.c_void_p
     mremap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
-    return bool(mremap(ctypes.addressof(array), 0, ctypes.sizeof(array), _MAYMOVE | _FIXED, address) == address)
+    size = ctypes.sizeof(array)
+    # Linux may remove what is at a fixed address before it finds a limit: the first call finds it, at a free one.
+    second = mremap(ctypes.addressof(array), 0, size, _MAYMOVE, None)
+    if second is None or second == _FAILED:
+        return False
+    return bool(mremap(second, size, size, _MAYMOVE | _FIXED, address) == address)
