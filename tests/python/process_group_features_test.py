@@ -144,6 +144,17 @@ class FeaturesTest(RankBase):
                 self.assertTrue(torch.equal(row, (torch.arange(30000) % 97 + rank).to(dtype)))
             dist.reduce_scatter_tensor(part, whole)
             self.assertTrue(torch.equal(part, own * self.size))
+        values = [torch.randn(self.size * 30001, generator=torch.Generator().manual_seed(n)) for n in range(self.size)]
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
+            whole = group.allocate_tensor(self.size * 30001, dtype=dtype, device=cpu)
+            whole.copy_(values[self.rank])
+            parts = [torch.empty(30001, dtype=dtype) for _ in range(2)]
+            for source, part in zip((whole, values[self.rank].to(dtype)), parts):
+                dist.reduce_scatter_tensor(part, source, dist.ReduceOp.AVG)
+            self.assertTrue(torch.equal(*parts))
+            mean = sum(one.to(dtype).double() for one in values) / self.size
+            close = mean.chunk(self.size)[self.rank]
+            torch.testing.assert_close(parts[0].double(), close, rtol=1e-2, atol=1e-2)
 
     def test_memory_of_allocated_tensors_is_used_again_until_a_call_fails(self):
         def tensor():

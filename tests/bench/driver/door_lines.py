@@ -101,14 +101,43 @@ def fsdp(ranks):
     """With buffers of torch, and with those that FSDP2 asks the group for."""
 
     def measure(bench):
-        group = bench.need(teams.torch_group, ranks, python=bench.python, is_bound=False)
-        memory = bench.need(teams.torch_group, ranks, python=bench.python, is_bound=False, allocates=True)
+        ways = [(True, False), (True, True), (False, False), (False, True)]
+        group, *others = (
+            bench.need(
+                teams.torch_group,
+                ranks,
+                python=bench.python,
+                is_bound=False,
+                keeps_memory=keeps,
+                allocates=allocates,
+            )
+            for keeps, allocates in ways
+        )
         gloo = bench.need(teams.torch_gloo, ranks, python=bench.python)
-        rows = bench.rounds_of([group, memory, gloo], "train", "transformer", "ITERATIONS")
+        rows = bench.rounds_of([group, *others, gloo], "train", "transformer", "ITERATIONS")
         found = {name: statistics.median(row[0] for row in each) for name, each in rows.items()}
         mine = found.pop(group.name)
-        note = f"with buffers of the group {found.pop(memory.name) / 1000:.1f} ms"
+        memory, plain, plain_memory = (found.pop(team.name) / 1000 for team in others)
+        note = (
+            f"with buffers of the group {memory:.1f} ms; with the C library's own settings {plain:.1f} ms, and "
+            f"{plain_memory:.1f} ms with buffers of the group"
+        )
         return Result("µs", mine, found, "≥ 1.5 × gloo", found[gloo.name] >= 1.5 * mine, note)
+
+    return measure
+
+
+def in_memory_of_group(kind):
+    """An all_gather_into_tensor or reduce_scatter_tensor of 4 MiB in memory of the group, beside torch's."""
+
+    def measure(bench):
+        memory = bench.need(teams.torch_group, 2, python=bench.python, allocates=True)
+        private = bench.need(teams.torch_group, 2, python=bench.python)
+        gloo = bench.need(teams.torch_gloo, 2, python=bench.python, is_bound=True)
+        rows = bench.rounds_of([memory, private, gloo], kind, 4 * MIB, "ITERATIONS")
+        found = {name: statistics.median(row[0] for row in each) for name, each in rows.items()}
+        mine = found.pop(memory.name)
+        return Result("µs", mine, found, "≤ torch's memory", mine <= found[private.name])
 
     return measure
 
@@ -157,6 +186,8 @@ LINES = (
             )
             for ranks in (2, 4)
         ),
+        Line("door-gather", "all_gather_into_tensor of 4 MiB in memory of the group", in_memory_of_group("gather")),
+        Line("door-scatter", "reduce_scatter_tensor of 4 MiB in memory of the group", in_memory_of_group("scatter")),
         Line("door-send-4B", "4 B from rank to rank, one way, by send and recv", one_way(4, 8)),
         Line("door-send-1MiB", "1 MiB from rank to rank, one way, by send and recv", one_way(MIB)),
         Line("door-idle", "a group at rest, 2 ranks", at_rest),

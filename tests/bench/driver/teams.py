@@ -266,16 +266,29 @@ _ALLOCATES = {"HVD_BENCH_ALLOCATES": "1"}
 
 
 def torch_group(
-    ranks, hosts=False, python="/usr/bin/python3", is_direct=False, is_bound=True, has_views=False, allocates=False
+    ranks,
+    hosts=False,
+    python="/usr/bin/python3",
+    is_direct=False,
+    is_bound=True,
+    has_views=False,
+    allocates=False,
+    keeps_memory=True,
 ):
     """torch.distributed on the backend horovod; `is_direct`: the same by hvd.allreduce_; `is_bound`: to cores;
-    `has_views`: the gradients of DDP are views of its buckets; `allocates`: FSDP2 asks the group for memory."""
+    `has_views`: the gradients of DDP are views of its buckets; `allocates`: FSDP2 and the collectives
+    use memory of the group; `keeps_memory`: as PYTHON_ENVIRONMENT has it."""
     launcher = [_built(BUILD / "bin" / "horovodrun"), "-np", ranks, *_spread(hosts, ranks)]
     worker = [python, PYTHON_WORKER, "{socket}", "horovod" if is_direct else "group"]
     return Team(
         "hvd.allreduce_"
         if is_direct
-        else "dist, horovod" + ", views" * has_views + ", memory of the group" * allocates,
+        else (
+            "dist, horovod"
+            + ", views" * has_views
+            + ", memory of the group" * allocates
+            + ", own settings of the C library" * (not keeps_memory)
+        ),
         [launcher + worker],
         ranks,
         {
@@ -283,7 +296,7 @@ def torch_group(
             **({"HVD_BENCH_BOUND": "1"} if is_bound else {}),
             **(_VIEWS if has_views else {}),
             **(_ALLOCATES if allocates else {}),
-            **PYTHON_ENVIRONMENT,
+            **(PYTHON_ENVIRONMENT if keeps_memory else {"OMP_NUM_THREADS": "1"}),
         },
     )
 

@@ -137,6 +137,24 @@ class Distributed(Plain):
         tensor = self.torch.zeros(int(size) // 4)
         return [median_us(int(iterations), lambda: self.torch.distributed.all_reduce(tensor))]
 
+    def whole(self, size):
+        """Memory of all ranks' rows, and this rank's rows in it."""
+        count, group = int(size) // 4, self.torch.distributed.group.WORLD
+        if "HVD_BENCH_ALLOCATES" in os.environ:
+            memory = group.allocate_tensor(count, dtype=self.torch.float32, device=self.torch.device("cpu")).zero_()
+        else:
+            memory = self.torch.zeros(count)
+        return memory, memory.chunk(group.size())[group.rank()]
+
+    def gather(self, size, iterations):
+        whole, own = self.whole(size)
+        return [median_us(int(iterations), lambda: self.torch.distributed.all_gather_into_tensor(whole, own))]
+
+    def scatter(self, size, iterations):
+        whole, own = self.whole(size)
+        part = self.torch.zeros_like(own)
+        return [median_us(int(iterations), lambda: self.torch.distributed.reduce_scatter_tensor(part, whole))]
+
     def message(self, size, iterations):
         """One way between two ranks, and a copy of as many bytes."""
         out, into = (self.torch.ones(int(size), dtype=self.torch.uint8) for _ in range(2))
