@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 FILES = {"ops_test.py", "numpy_test.py", "tensorflow_test.py", "jax_test.py", "mxnet_test.py", "keras_test.py"}
+BACKENDS = {"jax", "tensorflow", "torch"}
 
 here = os.path.dirname(os.path.abspath(__file__))
 ctest, folder = sys.argv[1:]
@@ -18,16 +19,16 @@ listed = subprocess.run([ctest, "--test-dir", folder, "--show-only=json-v1"], ch
 found = collections.defaultdict(set)
 for test in json.loads(listed.stdout)["tests"]:
     command = test.get("command", [])
-    at = next(
-        (i for i, word in enumerate(command) if os.path.dirname(word) == here and os.path.basename(word) in FILES), None
-    )
-    if at is None:
-        continue
-    python = next(word for word in command if re.search(r"/python[0-9.]*$", word))
-    rest = [word for word in command[at + 1 :] if not word.endswith("TableTest")]
-    backend = rest[0] if rest else "tensorflow"
-    ranks = command[command.index("-np") + 1] if "-np" in command else "1"
-    found[python, os.path.basename(command[at]), backend].add(int(ranks))
+    for word in command:
+        # A file, or one of several with its arguments (files.py).
+        file, *rest = word.split(",")
+        if os.path.basename(file) not in FILES or os.path.dirname(file) not in ("", here):
+            continue
+        python = next(word for word in command if re.search(r"/python[0-9.]*$", word))
+        rest = [each for each in rest or command[command.index(word) + 1 :] if each in BACKENDS]
+        backend = rest[0] if rest else "tensorflow"
+        ranks = command[command.index("-np") + 1] if "-np" in command else "1"
+        found[python, os.path.basename(file), backend].add(int(ranks))
 lacking = [
     f"{file} ({backend}) with {python}: {sorted(ranks)}"
     for (python, file, backend), ranks in sorted(found.items())

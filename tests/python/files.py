@@ -1,0 +1,62 @@
+"""Runs test files one after the other, each in a process of its own that is forked after the import of a module:
+the import of a framework takes longer than most files.
+
+    python3 files.py MODULE FILE[,ARGUMENT...]...
+
+Each rank of a job runs it with the same words. It ends with the code of the first file that fails, and names the
+files that were not run. A file that skips (exit code 77) is named; where all skip, the exit code is 77.
+"""
+
+import importlib
+import os
+import sys
+
+SKIPPED = 77
+
+module, *files = sys.argv[1:]
+here = os.path.dirname(os.path.abspath(__file__))
+rank = int(os.environ.get("HOROVOD_RANK", "0"))
+skipped = []
+importlib.import_module(module)
+
+
+def verdict(number):
+    """Forks a child; None in the child, and its exit code in the parent."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    # The ranks of each file meet under keys of their own. The first has those of a job without others.
+    os.environ["HOROVOD_GENERATION"] = str(number)
+    return None
+
+
+for number, words in enumerate(files):
+    file, *arguments = words.split(",")
+    if rank == 0:
+        print(f"== {file} {' '.join(arguments)}", flush=True)
+    code = verdict(number)
+    if code is None:
+        break
+    if code == SKIPPED:
+        skipped.append(file)
+    elif code:
+        print(f"{file} failed with {code}; not run: {', '.join(files[number + 1 :]) or 'none'}", flush=True)
+        # The launcher ends the job: other ranks wait for this one.
+        sys.exit(code if code > 0 else 128 - code)
+else:
+    if skipped and rank == 0:
+        print(f"skipped: {', '.join(skipped)}")
+    sys.exit(SKIPPED if len(skipped) == len(files) else 0)
+
+# The child goes on as the main program of its file.
+path = os.path.join(here, file)
+sys.argv = [path, *arguments]
+sys.path[0] = os.path.dirname(path)
+with open(path, "rb") as text:
+    program = compile(text.read(), path, "exec")
+for name in [name for name in globals() if not name.startswith("__") and name != "program"]:
+    del globals()[name]
+__file__ = program.co_filename
+exec(program)
