@@ -16,7 +16,7 @@ units = {
     test["name"]
     for test in json.loads(listed.stdout)["tests"]
     for each in test.get("properties", [])
-    if each["name"] == "LABELS" and "unit" in each["value"]
+    if each["name"] == "LABELS" and {"unit", "left_to_asan"} & set(each["value"])
 }
 table = pathlib.Path(__file__).resolve().parents[1] / "not_sanitized.txt"
 wrong = []
@@ -26,6 +26,10 @@ for line in table.read_text(encoding="utf-8").splitlines():
     row = re.fullmatch(r"(thread|address) \| (\S+) \| (\S.*)", line)
     if not row:
         wrong.append(f"{line}: is not 'thread | test | why' or 'address | test | why'")
+        continue
+    if row[2].startswith("tests/"):
+        if not (table.parents[1] / row[2]).is_dir():
+            wrong.append(f"{line}: there is no folder {row[2]}")
         continue
     group = re.search(r"\(([^()]*)\)", row[2])  # each of its alternatives names a test
     for each in group[1].split("|") if group else [""]:
