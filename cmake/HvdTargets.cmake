@@ -59,6 +59,17 @@ function(hvd_library name)
   endif()
 endfunction()
 
+# For whoever changes a file again and again: the headers of most files are read once. ccache cannot keep the results.
+option(HVD_PRECOMPILE_HEADERS "Precompile the headers of large targets, as in the preset dev" OFF)
+function(hvd_precompile_headers)
+  if(HVD_PRECOMPILE_HEADERS)
+    foreach(target IN LISTS ARGN)
+      target_precompile_headers(${target} PRIVATE <algorithm> <chrono> <filesystem> <functional> <map> <memory>
+        <optional> <span> <string> <string_view> <vector> ${PROJECT_SOURCE_DIR}/src/net/asio.h)
+    endforeach()
+  endif()
+endfunction()
+
 # Sanitizers and emulated processors cost ten times as much: a test may take fewer of many alike
 # (tests/fewer.h).
 set(HVD_TEST_SANITIZED 0)
