@@ -300,6 +300,49 @@ class FeaturesTest(RankBase):
             dist.destroy_process_group(group)
             self.assertEqual(len(backend.method_calls), 1)
 
+    def test_a_gather_into_one_tensor(self):
+        if not hasattr(dist, "gather_single"):
+            self.skipTest(f"torch {torch.__version__} has no gather_single")
+        root = self.size - 1
+        mine = torch.arange(6.0).reshape(2, 3).t() + 10 * self.rank  # not contiguous
+        for shape in ([self.size, 3, 2], [self.size * 6]):
+            rows = torch.zeros(shape) if self.rank == root else None
+            dist.gather_single(mine, rows, dst=root)
+            if self.rank == root:
+                all_rows = [torch.arange(6.0).reshape(2, 3).t() + 10 * rank for rank in range(self.size)]
+                self.assertTrue(torch.equal(rows.reshape(self.size, 3, 2), torch.stack(all_rows)))
+
+    def test_answers_to_questions_of_torch_about_a_group(self):
+        group = dist.new_group(backend="horovod")
+        for name in ("reconfigure", "window", "abort_hooks", "completion_hooks", "splitting", "shrinking"):
+            self.assertIs(getattr(group._get_backend(torch.device("cpu")), f"supports_{name}"), False)
+        self.assertIs(group._supports_time_estimate, False)
+        if hasattr(torch._C._distributed_c10d, "ErrorType"):  # torch 2.6
+            self.assertEqual(group.get_error().name, "SUCCESS")
+        works = [dist.all_reduce(torch.ones(2), group=group, async_op=True) for _ in range(2)]
+        self.assertEqual([work._get_sequence_number() for work in works], [1, 2])
+        self.assertEqual({work.timeout for work in works}, {dist.distributed_c10d.default_pg_timeout})
+        for work in works:
+            work.wait()
+
+    def test_the_creator_of_a_backend_for_a_device(self):
+        """torch's own creator of NCCL, where it has one, makes the backend of a group's GPUs."""
+        plugins = dist.Backend._plugins
+        if not hasattr(dist.Backend, "_ensure_backend_registered"):
+            self.skipTest(f"torch {torch.__version__} has no creator of NCCL")
+        dist.Backend._ensure_backend_registered("nccl")
+        given = []
+
+        def create(options, backend_options):
+            given.append((options.group_id, options.group_rank, options.process_group, backend_options))
+            return dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size)
+
+        own = plugins["NCCL"]
+        with mock.patch.dict(plugins, {"NCCL": type(own)(create, True)}):
+            group = dist.new_group(backend="cpu:horovod,cuda:nccl", pg_options="options")
+        self.assertEqual(given, [(group.group_name, self.rank, group, "options")])
+        self.assertEqual([device.type for device in group._device_types], ["cpu", "cuda"])
+
     def test_groups_of_a_mesh(self):
         if self.size % 2:
             self.skipTest("an odd number of ranks")

@@ -14,10 +14,13 @@ SKIPPED = 77
 LAUNCHER = sys.argv.pop(1)
 LIMIT = 60
 try:
-    REGISTERS_ITSELF = tuple(map(int, metadata.version("torch").split(".")[:2])) >= (2, 5)
+    VERSION = tuple(map(int, metadata.version("torch").split(".")[:2]))
+    REGISTERS_ITSELF = VERSION >= (2, 5)
 except metadata.PackageNotFoundError:
     print(f"SKIP: {sys.executable} has no torch")
     sys.exit(SKIPPED)
+
+RECONFIGURES = VERSION >= (2, 14)
 
 IMPORTS = """
 import datetime, os, sys, time
@@ -174,6 +177,35 @@ dist.init_process_group("horovod", rank=1 - hvd.rank(), world_size=2)
         code, output = self.launched(2, text)
         self.assertNotEqual(code, 0)
         self.assertIn("give init_process_group rank=hvd.rank()", output)
+
+    @unittest.skipUnless(RECONFIGURES, "this torch reconfigures no group")
+    def test_a_group_that_is_to_be_reconfigured_is_of_gloo(self):
+        text = """
+dist.init_process_group("BACKEND", enable_reconfigure=True)
+group = dist.group.WORLD
+print(type(group).__name__, dist.get_backend(), dist.distributed_c10d._supports_reconfigure(), flush=True)
+"""
+        gloo = ["--torch-backend", "horovod"]
+        output = self.passes(self.launched(2, text.replace("BACKEND", "gloo"), *gloo), "ProcessGroup gloo True")
+        self.assertNotIn("horovod in place", output)
+        code, output = self.launched(2, text.replace("BACKEND", "horovod"))
+        self.assertNotEqual(code, 0)
+        self.assertIn("the backend horovod cannot reconfigure a group in place: leave out enable_reconfigure", output)
+
+    @unittest.skipUnless(REGISTERS_ITSELF, "torch 1.13 registers no backend for a device")
+    def test_a_group_of_gloo_beside_a_default_group_of_another_backend(self):
+        text = """
+def create(store, rank, size, timeout):
+    return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+dist.Backend.register_backend("other", create, devices=["cpu"])
+dist.init_process_group("other")
+group = dist.new_group([0, 1], backend="gloo")
+ones = torch.ones(2)
+dist.all_reduce(ones, group=group)
+print("sum", ones.tolist(), type(group).__name__, flush=True)
+dist.destroy_process_group()
+"""
+        self.passes(self.launched(2, text, "--torch-backend", "horovod"), "sum [2.0, 2.0] ProcessGroup")
 
     def test_calls_that_a_program_does_not_await_complete_at_its_end(self):
         text = """

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 import torch
 import torch.distributed as dist
 
+from horovod import _identity
 from horovod._redirect import redirect
 from horovod.torch.distributed import _ranks, _store
 from horovod.torch.distributed._group import HorovodProcessGroup
@@ -50,8 +51,13 @@ def create(original: Callable[..., Any], stands_for_gloo: bool, args: Any, kwarg
     backends = _backends(values["backend"])
     if backends is not None:
         own = backends.get("cpu")
-        if own != "horovod" and not (stands_for_gloo and own == "gloo"):
+        if own != "horovod" and not (stands_for_gloo and own == "gloo" and _may_replace_gloo(values)):
             return original(*args, **kwargs)
+        if values.get("enable_reconfigure"):
+            raise RuntimeError(
+                "horovod: the backend horovod cannot reconfigure a group in place: leave out enable_reconfigure, and "
+                "after a failure destroy the group and make a new one, or use the backend gloo"
+            )
         if len(backends) > 1 and ":" in str(values["backend"]):
             # torch takes the first one that is a whole group, and makes none of those behind it.
             order = sorted(backends.items(), key=lambda item: item[0] != "cpu")
@@ -72,12 +78,20 @@ def create(original: Callable[..., Any], stands_for_gloo: bool, args: Any, kwarg
         str(name), label, list(values["global_ranks_in_group"]), others, options, _unwatched(values["store"])
     )
     try:
-        with _gloo_replaced() if stands_for_gloo else contextlib.nullcontext():
+        with _adapted(stands_for_gloo):
             made = original(*given.args, **given.kwargs)
     finally:
         _current.wish = None
     _keep(made, values["store"])
     return made
+
+
+def _may_replace_gloo(values: Any) -> bool:
+    """Whether a group of gloo may be one of this backend: only gloo reconfigures a group in place, and ranks of a
+    default group of another backend are none of the runtime's without hvd.init."""
+    if values.get("enable_reconfigure"):
+        return False
+    return not values["global_ranks_in_group"] or _identity.is_initialized()
 
 
 def _unwatched(store: Any) -> Any:
@@ -149,25 +163,28 @@ def make_group(store: Any, rank: int, size: int, timeout: datetime.timedelta, ki
     for device, backend in wish.others.items():
         # A thread of NCCL must not wait for Python, as it would in a watched store.
         own = dist.PrefixStore(f"{wish.name}/{device}/", wish.store)
-        group._add_backend(torch.device(device), *_make_other(backend, own, rank, size, timeout, wish))
+        group._add_backend(torch.device(device), *_make_other(backend, own, group, timeout, wish))
     return group
 
 
-def _make_other(name: str, store: Any, rank: int, size: int, timeout: datetime.timedelta, wish: Wish) -> Any:
+def _make_other(name: str, store: Any, group: HorovodProcessGroup, timeout: datetime.timedelta, wish: Wish) -> Any:
     """Returns the kind of a backend of torch, and the backend."""
     kinds = dist.ProcessGroup.BackendType
+    rank, size = group.getRank(), group.getSize()
     if name == "gloo":
         return kinds.GLOO, _gloo(store, rank, size, timeout=timeout)
     if name == "nccl" and not hasattr(dist, "ProcessGroupNCCL"):
         raise RuntimeError("horovod: the group needs nccl for tensors on cuda, and this torch was built without it")
-    if name == "nccl":
+    if hasattr(dist.Backend, "_ensure_backend_registered"):  # torch 2.15 registers its own backends as plugins
+        dist.Backend._ensure_backend_registered(name)
+    plugin = dist.Backend._plugins.get(name.upper())
+    if plugin is None and name == "nccl":
         options = wish.options or dist.ProcessGroupNCCL.Options()
         options._timeout = timeout
         for attribute, value in (("global_ranks_in_group", wish.ranks), ("group_name", wish.name)):
             if hasattr(options, attribute):
                 setattr(options, attribute, value)
         return kinds.NCCL, dist.ProcessGroupNCCL(store, rank, size, options)
-    plugin = dist.Backend._plugins.get(name.upper())
     if plugin is None:
         raise ValueError(
             f"horovod: the backend {name} cannot be joined with horovod; use nccl, or another one that "
@@ -178,7 +195,10 @@ def _make_other(name: str, store: Any, rank: int, size: int, timeout: datetime.t
     given = c10d._DistributedBackendOptions()
     given.store, given.group_rank, given.group_size, given.timeout = store, rank, size, timeout
     given.group_id, given.global_ranks_in_group = wish.name, wish.ranks
-    return kinds.CUSTOM, plugin.creator_fn(given, wish.options)
+    if hasattr(given, "process_group"):
+        given.process_group = group
+    kind = getattr(dist.Backend, "backend_type_map", {}).get(name, kinds.CUSTOM)
+    return kind, plugin.creator_fn(given, wish.options)
 
 
 def _destroy(original: Callable[..., None], group: Any = None) -> None:
@@ -221,7 +241,8 @@ class GlooStandIn(HorovodProcessGroup):
 
     _backend_name = "gloo"
 
-    def __new__(cls, store: Any, rank: int, size: int, timeout: Any = c10d.default_pg_timeout) -> Any:
+    def __new__(cls, store: Any, rank: int, size: int, timeout: Any = c10d.default_pg_timeout, **_: Any) -> Any:
+        # The keywords are options of gloo.
         is_first = _current.wish is not None and not _current.wish.ranks and rank == 0
         if not _State.has_said_so and is_first:
             _State.has_said_so = True
@@ -237,12 +258,17 @@ class GlooStandIn(HorovodProcessGroup):
 
 
 @contextlib.contextmanager
-def _gloo_replaced() -> Iterator[None]:
-    original, wrap = c10d.ProcessGroupGloo, c10d._create_process_group_wrapper
-    c10d.ProcessGroupGloo = GlooStandIn
-    # With TORCH_DISTRIBUTED_DEBUG=DETAIL torch before 2 compares calls by another group: the runtime always does.
-    c10d._create_process_group_wrapper = lambda wrapped_pg, **_: wrapped_pg
+def _adapted(stands_for_gloo: bool) -> Iterator[None]:
+    """Within it, torch makes a group of this backend."""
+    # torch's flight recorder asks C++ for the name of the group, which has no backend there.
+    functions: Dict[str, Any] = {"_maybe_attach_flight_recorder": lambda *_, **__: None}
+    if stands_for_gloo:
+        functions["ProcessGroupGloo"] = GlooStandIn
+        # With TORCH_DISTRIBUTED_DEBUG=DETAIL torch before 2 compares calls by another group: the runtime always does.
+        functions["_create_process_group_wrapper"] = lambda wrapped_pg, **_: wrapped_pg
+    originals = {name: getattr(c10d, name) for name in functions if hasattr(c10d, name)}
+    vars(c10d).update({name: functions[name] for name in originals})
     try:
         yield
     finally:
-        c10d.ProcessGroupGloo, c10d._create_process_group_wrapper = original, wrap
+        vars(c10d).update(originals)

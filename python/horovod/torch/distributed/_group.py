@@ -174,6 +174,8 @@ class HorovodProcessGroup(dist.ProcessGroup):
 
     # A group is its own backend for host memory.
     supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = False
+    _supports_time_estimate = supports_reconfigure = supports_window = False
+    supports_abort_hooks = supports_completion_hooks = False
 
     def supports_tensor_alloc(self, device: Any) -> bool:
         """Whether `allocate_tensor` has memory that makes collectives faster: on one host."""
@@ -199,6 +201,10 @@ class HorovodProcessGroup(dist.ProcessGroup):
 
     def _has_hooks(self) -> bool:
         return False
+
+    def get_error(self) -> Any:
+        """No error: calls and works raise theirs."""
+        return torch._C._distributed_c10d.ErrorType.SUCCESS
 
     def _wait_for_pending_works(self) -> None:
         for work in self._works.all():
@@ -897,6 +903,15 @@ class HorovodProcessGroup(dist.ProcessGroup):
             keep=targets,
             root=root,
         )
+
+    def gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
+        """torch.distributed.gather_single."""
+        if self._elsewhere(tensor):
+            return super().gather_single(output, tensor, opts)
+        is_root = opts.rootRank == self._my_rank
+        return self.gather([output.detach().view(self._my_size, -1).unbind()] if is_root else [], [tensor], opts)
+
+    gather_into_tensor = gather_single
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, *more: Any) -> Any:
         """torch.distributed.scatter."""

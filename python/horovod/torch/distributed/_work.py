@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import datetime
 import functools
 import os
 import queue
@@ -160,6 +161,15 @@ class Work(dist._Work):
 
     def _abandon(self, handle: Any) -> None:
         _native.abandon(handle)
+
+    @property
+    def timeout(self) -> datetime.timedelta:
+        """The time after which `wait` gives up."""
+        return datetime.timedelta(seconds=self._seconds)
+
+    def _get_sequence_number(self) -> int:
+        """The number of a collective among those of its group; 0 for a message."""
+        return next((word for word in self._label[2:3] if isinstance(word, int)), 0)
 
     def _name(self) -> str:
         return self._label if isinstance(self._label, str) else " ".join(map(str, self._label))
