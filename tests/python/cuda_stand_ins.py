@@ -1,0 +1,76 @@
+#!/usr/bin/python3 -B
+"""Lets a torch with CUDA be imported where there is no CUDA: writes small libraries in place of the 2 GB of those that
+its wheel depends on.
+
+    cuda_stand_ins.py FOLDER     (site-packages/torch/lib)
+
+Each function of a stand-in returns cudaErrorNoDevice, so that torch finds no GPU.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+# The driver is no stand-in: torch opens it when a program asks for a GPU, and so do other packages.
+LIBRARY = re.compile(r"lib(cu(?!da\.)|nv|nccl)")
+FUNCTION = re.compile(r"_*(cu|nv|nccl)")
+# Called while a library is loaded, or asked for a number of the version.
+RETURN_ZERO = re.compile(r"_*cudaRegister|ncclGetVersion")
+RETURN_TEXT = re.compile(r"cudaGetError(Name|String)")
+NO_DEVICE = 100
+
+
+def read(option, file):
+    return subprocess.run(["readelf", "-W", option, file], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def needs(files):
+    """Returns the missing libraries, each with its functions, and the name of each one's version."""
+    libraries, versions, functions = set(), {}, {}
+    for file in files:
+        libraries.update(filter(LIBRARY.match, re.findall(r"\(NEEDED\).*\[(.*)\]", read("--dynamic", file))))
+        for line in read("--version-info", file).splitlines():
+            library = re.search(r"File: (\S+)", line)
+            if library:
+                of = library[1]
+            version = re.search(r"Name: (\S+)  Flags", line)
+            if version and LIBRARY.match(of):
+                versions[version[1]] = of
+        for name, version in re.findall(r" UND (\w+)(?:@(\S+))?", read("--dyn-syms", file)):
+            if FUNCTION.match(name):
+                functions[name] = version
+    # Libraries without versions may have each other's functions: the loader searches all of them.
+    places = {library: [] for library in libraries}
+    for name, version in functions.items():
+        places[versions.get(version, "") or next(one for one in sorted(libraries) if "cudart" in one)].append(name)
+    return places, {library: version for version, library in versions.items()}
+
+
+def function(name):
+    if RETURN_TEXT.match(name):
+        return f'const char* {name}(int error) {{ return "no CUDA: a stand-in"; }}\n'
+    return f"long {name}(void) {{ return {0 if RETURN_ZERO.match(name) else NO_DEVICE}; }}\n"
+
+
+def write(path, functions, version):
+    script = path.with_suffix(".map")
+    script.write_text(f"{version} {{ global: *; }};\n", encoding="utf-8")
+    flags = ["-w", "-shared", "-fPIC", f"-Wl,-soname,{path.name},--version-script={script}"]
+    source = "".join(map(function, sorted(functions)))
+    subprocess.run(["gcc", *flags, "-o", path, "-xc", "-"], input=source, text=True, check=True)
+    script.unlink()
+
+
+def main(folder):
+    folder = pathlib.Path(folder)
+    places, versions = needs(folder.glob("lib*.so*"))
+    made = [library for library in sorted(places) if not (folder / library).exists()]
+    for library in made:
+        write(folder / library, places[library], versions.get(library, library))
+    size = sum((folder / library).stat().st_size for library in made)
+    print(f"{len(made)} libraries with {sum(map(len, places.values()))} functions, {size // 1000} kB")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
