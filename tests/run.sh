@@ -106,17 +106,28 @@ environment() {
   without "$name" "$1"
 }
 
-# old_environment VERSION NAME PACKAGE...: an environment by an older Python, of PATH or of pyenv.
-old_environment() {
-  local version=$1 python
+# environment_by VERSIONS NAME PACKAGE...: an environment by the first of these versions of Python, of PATH or of pyenv.
+environment_by() {
+  local versions=$1 version python
   shift
-  for python in "$(command -v "python$version")" ~/.pyenv/versions/"$version".*/bin/python3; do
-    if "$python" -c 'import venv' 2>/dev/null; then
-      environment "$@"
-      return
-    fi
+  for version in $versions; do
+    for python in "$(command -v "python$version")" ~/.pyenv/versions/"$version".*/bin/python3; do
+      if "$python" -c 'import venv' 2>/dev/null; then
+        environment "$@"
+        return
+      fi
+    done
   done
-  echo "SKIP python.$1: there is no python$version in PATH or ~/.pyenv" >>"$steps"
+  echo "SKIP python.$1: there is no python$versions in PATH or ~/.pyenv" >>"$steps"
+}
+
+# newest_torch: the PyTorch that users get, whatever pip's settings here cap, with stand-ins for its 2 GB of CUDA.
+newest_torch() {
+  PIP_CONSTRAINT=/dev/null environment torch-newest torch numpy cloudpickle filelock typing-extensions sympy mpmath \
+    networkx jinja2 markupsafe fsspec expecttest --no-deps --no-compile
+  if [[ -f build/venv-torch-newest/ready ]]; then
+    tests/python/cuda_stand_ins.py build/venv-torch-newest/lib/python3*/site-packages/torch/lib
+  fi
 }
 
 # without NAME PACKAGE: says why, by pip's last line.
@@ -178,7 +189,9 @@ environments() {
   environment tensorflow-2.15 tensorflow-cpu==2.15.1 tensorboard
   # The last one whose C API has no asynchronous kernels.
   environment tensorflow-2.12 tensorflow-cpu==2.12.1
-  environment jax jax optax numpy keras
+  newest_torch
+  # Each release of JAX leaves out older versions of Python.
+  environment_by '3.15 3.14 3.13 3.12 3.11' jax jax optax numpy keras
   # Its last release needs a numpy of its time.
   environment mxnet mxnet==1.9.1 numpy==1.23.5 cloudpickle
   # mypy reads the type hints of the package and of a script that uses it, ruff all Python, and lizard C and C++.
@@ -204,8 +217,8 @@ environments() {
     environment debugpy debugpy==1.8.17
     # The first JAX whose XLA calls the runtime itself.
     environment jax-0.5 jax==0.5.3 optax numpy
-    old_environment 3.9 tensorflow-2.8 tensorflow-cpu==2.8.4 'protobuf<3.21' 'numpy<1.24'
-    old_environment 3.8 tensorflow-2.4 tensorflow-cpu==2.4.4
+    environment_by 3.9 tensorflow-2.8 tensorflow-cpu==2.8.4 'protobuf<3.21' 'numpy<1.24'
+    environment_by 3.8 tensorflow-2.4 tensorflow-cpu==2.4.4
     environment easybuild easybuild==5.4.1 pycodestyle
     # Those of docs/tracking.md.
     environment trackers wandb==0.31.0 mlflow-skinny==3.17.2 tensorboard==2.21.0 numpy
@@ -236,6 +249,7 @@ name_environments() {
       HVD_TEST_TENSORFLOWS+=${HVD_TEST_TENSORFLOWS:+:}$PWD/build/venv-tensorflow-$version/bin/python3
     fi
   done
+  if made torch-newest; then export HVD_TEST_NEWEST_TORCH=$PWD/build/venv-torch-newest/bin/python3; fi
   for name in jax mxnet mypy expecttest perfetto sphinx wheel kubernetes easybuild installers trackers; do
     variable=HVD_TEST_${name^^}
     if made "$name"; then export "$variable=$PWD/build/venv-$name/bin/python3"; fi
