@@ -1,9 +1,11 @@
 #!/usr/bin/python3 -B
-"""The recipes of packaging agree with the tree: options of CMake, components, files, packages, placeholders."""
+"""The recipes of packaging agree with the tree: options of CMake, components, files, packages, placeholders. The tables
+of frameworks agree: tested versions, extras of pip."""
 
 import ast
 import pathlib
 import re
+import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -132,6 +134,35 @@ class RecipesTest(unittest.TestCase):
             self.assertEqual(bool(used), name.endswith(".in"), name)
             for placeholder in used:
                 self.assertIn(f"s/{placeholder}/", script)
+
+    def test_extras_bring_what_the_scripts_of_the_tutorials_import(self):
+        import tomllib
+
+        extras = tomllib.loads(text(ROOT / "pyproject.toml"))["project"]["optional-dependencies"]
+        folder = ROOT / "examples/tutorials"
+
+        def imports(script):
+            """Modules that a script imports, and the scripts beside it that it imports."""
+            found = set()
+            for node in ast.walk(ast.parse(text(script))):
+                if isinstance(node, (ast.Import, ast.ImportFrom)):
+                    names = [each.name for each in node.names] if isinstance(node, ast.Import) else [node.module]
+                    found |= {name.partition(".")[0] for name in names}
+            own = {name for name in found if (folder / f"{name}.py").exists()}
+            return (found - own).union(*(imports(folder / f"{name}.py") for name in own))
+
+        # Keras comes with TensorFlow.
+        for extra, start in (
+            ("torch", "torch"),
+            ("tensorflow", "tensorflow"),
+            ("tensorflow", "keras"),
+            ("jax", "jax"),
+            ("mxnet", "mxnet"),
+        ):
+            brought = {re.match(r"[\w-]+", each)[0] for each in extras[extra]}
+            needed = set().union(*(imports(script) for script in folder.glob(f"{start}_*.py")))
+            self.assertLessEqual(needed - set(sys.stdlib_module_names) - {"horovod"}, brought, f"{start}_*.py")
+        self.assertEqual(extras["pytorch"], extras["torch"])
 
     def test_recipes_in_python_are_python(self):
         for name in RECIPES:
