@@ -15,7 +15,7 @@ import warnings
 import zlib
 from typing import Any, Callable, Iterator, List, Optional
 
-from horovod import _objects, _ops, _stack
+from horovod import _objects, _ops, _stack, _tested
 from horovod import process_sets as _sets
 from horovod._identity import (
     check_communicator,
@@ -128,6 +128,8 @@ def _begin() -> None:
 def _has_begun() -> None:
     atexit.unregister(_shutdown_at_exit)
     atexit.register(_shutdown_at_exit, os.getpid())
+    if rank() == 0:
+        _tested.note_once()
     if "HOROVOD_METRICS_FILE" in os.environ or "HOROVOD_METRICS_PORT" in os.environ:
         from horovod import _metrics_export
 

@@ -15,7 +15,7 @@ import rank_case
 from rank_case import hvd
 
 import horovod.common
-from horovod import _elastic, _library, _redirect
+from horovod import _elastic, _library, _redirect, _tested
 from horovod.torch import _torch_calls
 
 
@@ -28,6 +28,21 @@ def run(program, **environment):
         capture_output=True,
         text=True,
     )
+
+
+class TestedVersionsTest(unittest.TestCase):
+    def test_a_version_that_is_newer_than_the_newest_tested_has_a_note(self):
+        major, minor = map(int, _tested.NEWEST["torch"].split("."))
+        newer = f"{major}.{minor + 1}.0a0+git"
+        self.assertIn(f"torch {newer} is newer than {major}.{minor}, the newest", _tested.note("torch", newer))
+        for version in (f"{major}.{minor}.9+cu132", "1.13.1", f"{major}.{minor - 1}", "unknown", ""):
+            self.assertIsNone(_tested.note("torch", version), version)
+
+    def test_rank_0_says_once_that_the_framework_is_newer(self):
+        start = "import horovod.torch as hvd; hvd.init(); hvd.shutdown(); hvd.init()"
+        done = run(f"import torch; torch.__version__ = '99.1.0'; {start}")
+        self.assertEqual(done.stderr.count("horovod: torch 99.1.0 is newer than "), 1, done.stderr)
+        self.assertNotIn("is newer than", run(start).stderr)
 
 
 class RedirectTest(unittest.TestCase):

@@ -135,6 +135,14 @@ class RecipesTest(unittest.TestCase):
             for placeholder in used:
                 self.assertIn(f"s/{placeholder}/", script)
 
+    def test_the_support_matrix_names_the_newest_tested_version_of_each_framework(self):
+        (table,) = re.findall(r"^NEWEST = (\{.*\})$", text(ROOT / "python/horovod/_tested.py"), re.M)
+        rows = dict(re.findall(r"^\| (\w+) \| ([^|]*) \|", text(ROOT / "docs/support-matrix.md"), re.M))
+        names = {"jax": "JAX", "keras": "Keras", "mxnet": "MXNet", "tensorflow": "TensorFlow", "torch": "PyTorch"}
+        for framework, version in ast.literal_eval(table).items():
+            tested = re.findall(r"\d+\.\d+", rows[names[framework]])
+            self.assertEqual(max(tested, key=lambda each: tuple(map(int, each.split(".")))), version, framework)
+
     def test_extras_bring_what_the_scripts_of_the_tutorials_import(self):
         import tomllib
 

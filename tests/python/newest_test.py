@@ -1,0 +1,19 @@
+"""The newest release of a framework that PyPI has for this interpreter is the newest that the tests have run.
+
+newest_test.py FRAMEWORK
+"""
+
+import sys
+from importlib import metadata
+
+from horovod import _tested
+
+framework = sys.argv[1]
+found = metadata.version(framework)
+newest = _tested.NEWEST[framework]
+if _tested._numbers(found) != _tested._numbers(newest):
+    sys.exit(
+        f"{framework} {found} is the newest, and python/horovod/_tested.py names {newest}: run the tests with it, then "
+        "change that table and docs/support-matrix.md"
+    )
+print(framework, found)
