@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/log/log.h"
 #include "base/process/signals.h"
 #include "base/secrets/token_file.h"
@@ -83,9 +85,18 @@ std::string join_command(const LaunchSettings& settings, const net::Endpoint& bo
   return command;
 }
 
-// Nothing says how many ranks to start. Often the user means a command of horovodrun, or writes -np behind the
-// command.
-Status explain_no_hosts(const Options& options, const Status& status) {
+// This machine, with a rank for each GPU that a program sees, else with one.
+std::vector<Host> this_machine() {
+  const int gpus = visible_gpus(count_gpus(), environment_variable("CUDA_VISIBLE_DEVICES"));
+  print_message(gpus > 1    ? cat(gpus, " ranks, one per GPU; -np 1 for one")
+                : gpus == 1 ? "1 rank, as a program sees one GPU; -np N for more"
+                            : "1 rank, as a program sees no GPU; -np N for more");
+  return {{"localhost", "", std::max(gpus, 1)}};
+}
+
+// The hosts where `status` says that neither a number of ranks nor hosts are given. Often the user means a command of
+// horovodrun, or writes -np behind the command.
+Result<std::vector<Host>> hosts_without_number(const Options& options, const Status& status) {
   for (const char* key : {"num_proc", "hosts", "hostfile", "slots_per_host", "slots_by"}) {
     if (options.settings.table().is_set(key)) return status;
   }
@@ -94,9 +105,14 @@ Status explain_no_hosts(const Options& options, const Status& status) {
   if (!flag.empty()) return invalid_argument(flag);
   const std::string& word = options.command.front();
   const std::string path = environment_variable("PATH").value_or("");
-  if (word.find('/') == std::string::npos && find_program(word, "/", path).ok()) return status;
-  const std::string sentence = explain_unknown_command(word);
-  return sentence.empty() ? status : invalid_argument(sentence);
+  const bool is_program = word.find('/') != std::string::npos || word.ends_with(".py") ||
+                          find_program(word, "/", path).ok();
+  if (!is_program) {
+    const std::string sentence = explain_unknown_command(word);
+    if (!sentence.empty()) return invalid_argument(sentence);
+  }
+  if (!is_program || is_elastic(options.settings)) return status;
+  return this_machine();
 }
 
 bool names_hosts(const LaunchSettings& settings) {
@@ -199,7 +215,8 @@ int answer(const Options& options) {
 
 Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares) {
   auto chosen = choose_hosts_with_slots(options);
-  if (!chosen.ok()) return explain_no_hosts(options, chosen.status());
+  if (!chosen.ok()) chosen = hosts_without_number(options, chosen.status());
+  if (!chosen.ok()) return chosen.status();
   std::vector<Host>& hosts = *chosen;
   const auto count = static_cast<size_t>(options.settings.job.spares);
   HVD_ASSIGN_OR_RETURN(auto held_back, take_spares(hosts, count));

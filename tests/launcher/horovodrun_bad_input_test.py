@@ -56,7 +56,7 @@ class BadInput(unittest.TestCase):
 
     def test_no_command_and_no_number(self):
         self.one_sentence("-np", "2", says="the command is missing")
-        self.one_sentence("true", says="-np N")
+        self.one_sentence("--min-np", "1", "true", says="-np N")
         self.one_sentence("-np", "0", "true", says="-np 0 is out of range")
 
     def test_flags_of_elastic_jobs_that_contradict_each_other(self):

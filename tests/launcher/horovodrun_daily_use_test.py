@@ -123,6 +123,44 @@ class Scripts(Folder):
         self.refused("python3", "train.py", "-np", "2", says="-np 2 comes after the command")
         self.refused("-h", "a:1,b:1", "python3", "train.py", says="write -H a:1,b:1 for hosts")
 
+    def test_a_command_alone_starts_a_rank_for_each_gpu(self):
+        self.file("train.py", "import os; print(os.environ['HOROVOD_SIZE'])\n")
+        # A /dev of its own, with files in place of the devices.
+        devices = self.folder / "dev"
+        devices.mkdir()
+        start = (
+            f"cp -a /dev/null /dev/zero /dev/random /dev/urandom /dev/tty {devices} && mkdir {devices}/shm && "
+            f'ln -s /proc/self/fd {devices}/fd && touch $GPUS && mount --bind {devices} /dev && exec "$@"'
+        )
+        one = "1 rank, as a program sees {} GPU; -np N for more"
+        for gpus, visible, command, size, line in (
+            (2, None, ["train.py"], 2, "2 ranks, one per GPU; -np 1 for one"),
+            (3, "0,2", [PYTHON, "train.py"], 2, "2 ranks, one per GPU; -np 1 for one"),
+            (2, "MIG-4711", ["train.py"], 1, one.format("one")),
+            (2, "-1", ["train.py"], 1, one.format("no")),
+            (0, None, [PYTHON, "train.py"], 1, one.format("no")),
+        ):
+            environment = {**self.environment, "GPUS": " ".join(f"{devices}/nvidia{gpu}" for gpu in range(gpus))}
+            environment["GPUS"] += f" {devices}/none"
+            environment.pop("CUDA_VISIBLE_DEVICES", None)
+            if visible is not None:
+                environment["CUDA_VISIBLE_DEVICES"] = visible
+            result = subprocess.run(
+                ["unshare", "--mount", "sh", "-c", start, "sh", HOROVODRUN, "--tag", "none", *command],
+                cwd=self.folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=TIMEOUT,
+            )
+            if "unshare failed" in result.stderr:
+                self.skipTest(result.stderr.strip())
+            shutil.rmtree(devices)
+            devices.mkdir()
+            self.assertEqual((result.returncode, result.stdout), (0, f"{size}\n" * size), result.stderr)
+            self.assertEqual(result.stderr.splitlines()[0], f"horovodrun: {line}", result.stderr)
+
     def test_commands_of_other_tools_are_answered(self):
         for word in ("status", "pss", "version", "check-build"):
             self.refused(word, says=f"no command '{word}'; ")
