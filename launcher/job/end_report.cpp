@@ -1,10 +1,15 @@
 #include "launcher/job/end_report.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/process/signals.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "launcher/output/rank_errors.h"
 #include "launcher/plan/installation.h"
@@ -12,8 +17,42 @@
 namespace hvd::launcher {
 namespace {
 
-RankContext context_of(int rank, const Options& options, const HostTable& hosts,
-                       const HostJobs& host_jobs) {
+// Another Python of this machine than `other` whose packages have the module, or empty: that of the active environment,
+// of the environment of horovodrun, or one on PATH. Runs none of them.
+std::string find_python_with(const std::string& module, const std::string& other) {
+  const auto has_module = [&](const std::filesystem::path& prefix) {
+    std::error_code error;
+    for (const char* const place : {"lib", "local/lib"}) {
+      for (std::filesystem::directory_iterator at(prefix / place, error), end; !error && at != end;
+           at.increment(error)) {
+        if (!at->path().filename().string().starts_with("python3")) continue;
+        for (const char* const packages : {"site-packages", "dist-packages"}) {
+          const std::string path = (at->path() / packages / module).string();
+          if (std::filesystem::exists(path, error) || std::filesystem::exists(path + ".py", error))
+            return true;
+        }
+      }
+    }
+    return false;
+  };
+  std::vector<std::string> pythons;
+  for (const char* const name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    if (const auto prefix = environment_variable(name)) pythons.push_back(*prefix + "/bin/python3");
+  }
+  pythons.push_back(find_environment_python(executable_folder()));
+  for (const std::string& folder : split(environment_variable("PATH").value_or(""), ':'))
+    pythons.push_back(folder + "/python3");
+  for (const std::string& python : pythons) {
+    const bool is_here = python.starts_with('/') && ::access(python.c_str(), X_OK) == 0;
+    if (is_here && python != other &&
+        has_module(std::filesystem::path(python).parent_path().parent_path()))
+      return python;
+  }
+  return {};
+}
+
+RankContext context_of(int rank, std::string_view words, const Options& options,
+                       const HostTable& hosts, const HostJobs& host_jobs) {
   const std::string folder = executable_folder();
   RankContext context{.package_folder = find_python_package(folder),
                       .package_python = find_python(folder)};
@@ -26,6 +65,9 @@ RankContext context_of(int rank, const Options& options, const HostTable& hosts,
     const std::string& word = options.command.front();
     context.program = word.substr(word.rfind('/') + 1);
   }
+  if (const std::string module = missing_module(words); !module.empty())
+    context.module_python = find_python_with(module, context.interpreter);
+  context.has_environment = !options.settings.job.stage_env.empty();
   context.has_package = options.settings.job.ship.value_or(false);
   context.may_be_original = options.settings.launchers.insecure_compat;
   const bool is_read = std::ranges::any_of(
@@ -56,7 +98,7 @@ void print_end(const Options& options, const HostTable& hosts, const HostJobs& h
   if (report.empty()) return warn_independence(options, hosts, has_met, output);
   const int rank = supervisor.failed_rank();
   const std::string words = rank < 0 ? "" : output.last_errors(rank);
-  if (rank >= 0) report += advice_on(words, context_of(rank, options, hosts, host_jobs));
+  if (rank >= 0) report += advice_on(words, context_of(rank, words, options, hosts, host_jobs));
   const std::string killed = supervisor.killed_ranks();
   if (!killed.empty() && host_jobs.grace() > 0) {
     report += cat("; ", killed, " did not end within ", host_jobs.grace(), " s (--kill-grace) of ",

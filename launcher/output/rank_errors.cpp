@@ -45,7 +45,15 @@ std::string advice_on_module(const std::string& module, const RankContext& rank)
     return cat(lacks, ", which ", rank.package_python,
                " has: start the ranks with that interpreter");
   }
-  return cat(lacks, ": install it there, or start the ranks with an interpreter that has it");
+  const std::string remedy = rank.has_environment ? "add it to the file of --stage-env"
+                                                  : "list it in a file, and give that to all hosts "
+                                                    "by --stage-env requirements.txt";
+  if (!rank.module_python.empty()) {
+    return cat(lacks, ", which ", rank.module_python,
+               " of this machine has: start the ranks with that interpreter, or ", remedy);
+  }
+  return cat(lacks, ": install it there, start the ranks with an interpreter that has it, or ",
+             remedy);
 }
 
 // The folder that holds the original's package, where a traceback goes through it; else empty. No
@@ -125,10 +133,15 @@ std::string exception_of(std::string_view text, size_t tag) {
   return exception_name(lines[fatal->exception].substr(tag));
 }
 
+std::string missing_module(std::string_view lines) {
+  const auto each = lines_of(lines);
+  return each.empty() ? "" : quoted_after(each.back(), "ModuleNotFoundError: No module named '");
+}
+
 std::string advice_on(std::string_view lines, const RankContext& rank) {
   const auto each = lines_of(lines);
   if (each.empty()) return {};
-  const std::string module = quoted_after(each.back(), "ModuleNotFoundError: No module named '");
+  const std::string module = missing_module(lines);
   if (!module.empty()) return advice_on_module(module, rank);
   const std::string folder = rank.may_be_original ? "" : original_package(each);
   if (!folder.empty()) {

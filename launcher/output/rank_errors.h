@@ -20,12 +20,18 @@ struct RankContext {
   std::string interpreter{};  // path of the Python that ran it, as its host found it; may be empty
   std::string package_folder{};  // where this horovodrun's Python package lies; may be empty
   std::string
-      package_python{};   // path of the Python that this horovodrun was installed for; may be empty
-  std::string program{};  // the first word of the ranks' command, without its folder
+      package_python{};  // path of the Python that this horovodrun was installed for; may be empty
+  // path of a Python of this machine that has the module of missing_module(); may be empty
+  std::string module_python{};
+  bool has_environment = false;  // --stage-env
+  std::string program{};         // the first word of the ranks' command, without its folder
   bool has_package = false;      // PYTHONPATH names this horovodrun's package (--ship)
   bool may_be_original = false;  // --insecure-compat: ranks of the original Horovod are meant
   bool lacks_input = false;      // standard input goes to rank 0 only, and this is another
 };
+
+// The module that the last line says is missing, or empty.
+std::string missing_module(std::string_view lines);
 
 // A clause for the end of the report's sentence, with its "; ", or empty.
 std::string advice_on(std::string_view lines, const RankContext& rank);
