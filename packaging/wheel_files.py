@@ -105,7 +105,11 @@ def of_build(build, output, system, level=zipfile.ZIP_DEFLATED):
             check=True,
             stdout=subprocess.DEVNULL,
         )
-        places = {prefix: "", pathlib.Path(folder) / "bin": f"horovodrun-{version}.data/scripts/"}
+        places = {
+            prefix: "",
+            pathlib.Path(folder) / "bin": f"horovodrun-{version}.data/scripts/",
+            pathlib.Path(folder) / "share": f"horovodrun-{version}.data/data/share/",
+        }
         files = {
             place + str(path.relative_to(top)): (path.read_bytes(), mode_of(path))
             for top, place in places.items()

@@ -123,6 +123,20 @@ constexpr char kBashHosts[] = R"(_horovodrun_hosts() {
 }
 )";
 
+// Prints the names of jobs, and the ids of those without one.
+constexpr char kJobNames[] =
+    R"(horovodrun ps -a 2>/dev/null | awk 'NR > 1 && /^[^ ]/ { print ($2 == "-" ? $1 : $2) }' | sort -u)";
+
+// The commands that take the name of a job, separated.
+std::string commands_of_jobs(const char* separator) {
+  std::vector<std::string> names;
+  for (const Command& command : all_commands()) {
+    if (std::string_view(command.arguments).find("NAME") != std::string_view::npos)
+      names.emplace_back(command.name);
+  }
+  return join(names, separator);
+}
+
 // A branch for each flag whose values are known.
 std::string bash_choices() {
   std::string branches;
@@ -154,7 +168,8 @@ std::string bash_completion() {
   for (const Flag& flag : all_flags()) {
     flags.insert(flags.end(), flag.spellings.begin(), flag.spellings.end());
   }
-  return cat("# bash completion of horovodrun\n", kBashHosts,
+  return cat("# bash completion of horovodrun\n", kBashHosts, "_horovodrun_jobs() {\n  ", kJobNames,
+             "\n}\n"
              "_horovodrun() {\n"
              "  local word=${COMP_WORDS[COMP_CWORD]} at=$((COMP_CWORD-1))\n"
              "  # --flag=value comes as three words, and a:4,b as three.\n"
@@ -168,11 +183,19 @@ std::string bash_completion() {
              "  case $word in\n"
              "    -*) COMPREPLY=($(compgen -W '",
              join(flags, " "),
-             "' -- \"$word\"));;\n"
-             "    *) COMPREPLY=($(compgen -c -f -- \"$word\"))\n"
-             "       [ \"$COMP_CWORD\" != 1 ] || COMPREPLY+=($(compgen -W '",
+             "' -- \"$word\")); return;;\n"
+             "  esac\n"
+             "  case ${COMP_WORDS[1]}:$COMP_CWORD in\n"
+             "    exec:2) COMPREPLY=($(compgen -c -W \"$(_horovodrun_jobs)\" -- \"$word\"));;\n"
+             "    exec:*) COMPREPLY=($(compgen -c -f -- \"$word\"));;\n"
+             "    *:1) COMPREPLY=($(compgen -c -f -- \"$word\") $(compgen -W '",
              command_names(),
              "' -- \"$word\"));;\n"
+             "    ",
+             commands_of_jobs(":*|"),
+             ":*) COMPREPLY=($(compgen -W \"$(_horovodrun_jobs)\" -- \"$word\"))\n"
+             "       compopt +o default 2>/dev/null;;\n"
+             "    *) COMPREPLY=($(compgen -c -f -- \"$word\"));;\n"
              "  esac\n"
              "}\n"
              "complete -o default -F _horovodrun horovodrun\n");
@@ -208,7 +231,9 @@ std::string zsh_action(const Flag& flag) {
 }
 
 std::string zsh_completion() {
-  std::string text = "#compdef horovodrun\nlocal -a _horovodrun_commands=(\n";
+  std::string text =
+      cat("#compdef horovodrun\n_horovodrun_jobs() {\n  local -a names=(${(f)\"$(", kJobNames,
+          ")\"})\n  compadd -a names\n}\nlocal -a _horovodrun_commands=(\n");
   for (const Command& command : all_commands()) {
     text += cat("  ", single_quoted(cat(command.name, ":", command.help), "'\\''"), "\n");
   }
@@ -228,12 +253,17 @@ std::string zsh_completion() {
     }
   }
   return text + cat("  '*::command:{ (( CURRENT == 1 )) && _describe command _horovodrun_commands; "
-                    "_normal "
-                    "}'\n");
+                    "case $words[1] in (",
+                    commands_of_jobs("|"),
+                    ") _horovodrun_jobs;; (*) _normal;; "
+                    "esac }'\n");
 }
 
 std::string fish_completion() {
-  std::string text = "# fish completion of horovodrun\n";
+  std::string text =
+      cat("# fish completion of horovodrun\nfunction __horovodrun_jobs\n  ", kJobNames,
+          "\nend\ncomplete -c horovodrun -f -n '__fish_seen_subcommand_from ",
+          commands_of_jobs(" "), "' -a '(__horovodrun_jobs)'\n");
   for (const Command& command : all_commands()) {
     text += cat("complete -c horovodrun -n __fish_use_subcommand -a ", command.name, " -d ",
                 single_quoted(command.help, "\\'"), "\n");

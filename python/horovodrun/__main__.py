@@ -32,7 +32,8 @@ def _commands() -> List[str]:
         )
         for distribution in found
         for file in distribution.files or []
-        if file.name in os.listdir(_PROGRAMS) and file.parts[0] != "horovodrun"
+        # The completion of bash has the name of the command.
+        if file.name in os.listdir(_PROGRAMS) and file.parts[0] != "horovodrun" and "share" not in file.parts[:-1]
     ]
     return sorted(paths, key=lambda path: os.path.basename(path) != "horovodrun")
 

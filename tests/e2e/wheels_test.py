@@ -149,6 +149,15 @@ class Environment:
         said = self.run(self.bin / "horovodrun", "-np", 2, self.python, "-c", RANKS)
         expect(said.count(f"imports {self.site}/horovodrun/site/horovod/__init__.py") == 2, said)
 
+    def has_pages(self):
+        """The manual page and the completions of three shells."""
+        share = self.folder / "share"
+        page = (share / "man/man1/horovodrun.1").read_text()
+        expect(page.startswith(".TH") or "\n.TH" in page, page[:200])
+        places = ("bash-completion/completions/horovodrun", "zsh/site-functions/_horovodrun")
+        for place in (*places, "fish/vendor_completions.d/horovodrun.fish"):
+            expect("num-proc" in (share / place).read_text(), place)
+
     def restores_the_command(self):
         """`python3 -m horovodrun` works without the command, and names what restores it."""
         said = self.run(self.python, "-m", "horovodrun", "--version")
@@ -171,6 +180,7 @@ def over_the_original(installer, python=PYTHON):
     environment.imports(environment.site)
     environment.install("--upgrade", f"horovod[ray]=={version()}")
     environment.trains()
+    environment.has_pages()
     environment.run(environment.python, "-c", "import ray, cloudpickle")
     expect(not (environment.site / "horovod").exists(), "files of the original")
     environment.uninstall("horovod")

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import tempfile
@@ -184,6 +185,35 @@ class Manuals(unittest.TestCase):
             env={**os.environ, **environment},
         )
         return lines(done.stdout)
+
+    def test_shells_complete_names_of_jobs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/horovodrun"
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(
+                    "#!/bin/sh\n[ \"$*\" = 'ps -a' ] || exit 2\nprintf '%s\\n' 'ID    NAME   BEGAN' "
+                    "'4711  mnist  2026' '  ended, exit code 1' '4802  -      2026' '  running' '4803  mnist  2026'\n"
+                )
+            os.chmod(path, 0o755)
+            path = f"{folder}:{os.environ['PATH']}"
+            for command in ("logs", "stop", "top", "stack", "wait", "attach", "ps"):
+                self.assertEqual(self.completed(command, "", PATH=path), ["4802", "mnist"], command)
+                self.assertEqual(self.completed(command, "m", PATH=path), ["mnist"], command)
+            self.assertIn("mnist", self.completed("exec", "mni", PATH=path))
+            self.assertNotIn("mnist", self.completed("python3", "mni", PATH=path))
+            zsh = run("--completion", "zsh").stdout.decode()
+            self.assertIn("stop", re.search(r"case \$words\[1\] in \((.*?)\) _horovodrun_jobs", zsh)[1].split("|"))
+            if not shutil.which("fish"):
+                self.skipTest("there is no fish: bash and zsh were tested")
+            done = subprocess.run(
+                ["fish", "-c", run("--completion", "fish").stdout.decode() + "complete -C 'horovodrun stop '"],
+                capture_output=True,
+                text=True,
+                check=True,
+                timeout=TIMEOUT,
+                env={**os.environ, "PATH": path},
+            )
+            self.assertEqual([line.split()[0] for line in done.stdout.splitlines()], ["4802", "mnist"])
 
     def test_bash_completes_flags(self):
         self.assertEqual(self.completed("--hie"), ["--hierarchical-allgather", "--hierarchical-allreduce"])
