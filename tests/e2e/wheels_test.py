@@ -36,6 +36,7 @@ def stand_ins(folder):
         wheel_files.write_wheel(folder, name, version, "py3-none-any", files, info.format(name, version))
 
     write("cloudpickle", "3.0", {"cloudpickle/__init__.py": b""})
+    write("py_spy", "0.4.3", {"py_spy-0.4.3.data/scripts/py-spy": b"#!/bin/sh\n"})
     write("ray", "2.0", {"ray/__init__.py": b""})
     write(
         "horovod",
