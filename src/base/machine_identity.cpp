@@ -1,13 +1,20 @@
 #include "base/machine_identity.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
 
 #include "base/proc_file.h"
 #include "base/text.h"
 
 namespace hvd {
+
+std::string own_host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
 
 std::string boot_id() {
   return std::string(trim(read_proc_file("/proc/sys/kernel/random/boot_id")));

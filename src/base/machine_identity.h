@@ -8,6 +8,9 @@
 
 namespace hvd {
 
+// The machine's own name, whatever name a launcher has for it. Empty where the system does not say.
+std::string own_host_name();
+
 // Names the running kernel since its start: two host names with one boot id may be one machine. Empty
 // where /proc does not say.
 std::string boot_id();

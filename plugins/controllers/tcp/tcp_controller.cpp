@@ -1,10 +1,8 @@
 // The built-in controller: messages between ranks over a collectives::Mesh, shared memory inside a
 // host and TCP between hosts. Publishes the mesh, so that the built-in operations use its links.
-#include <unistd.h>
-
-#include <array>
 #include <string>
 
+#include "base/machine_identity.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/mesh/shared_mesh.h"
@@ -99,11 +97,7 @@ Result<MeshOptions> options_of(const hvd_plugin_host& host, const hvd_plugin_con
     HVD_ASSIGN_OR_RETURN(secret, Secret::from_hex(hex));
   }
   std::string name = setting(host, "HOROVOD_HOSTNAME");
-  if (name.empty()) {
-    char buffer[256] = "";
-    ::gethostname(buffer, sizeof buffer - 1);
-    name = buffer;
-  }
+  if (name.empty()) name = own_host_name();
   const std::string generation = setting(host, "HOROVOD_GENERATION");
   // An agent's store has a random name, which no other machine has.
   const std::string store = setting(host, "HOROVOD_STORE");

@@ -9,11 +9,19 @@
 namespace hvd::ops::nccl {
 namespace {
 
-constexpr size_t kFields = 6;
+constexpr size_t kFields = 7;
 constexpr size_t kLongestTrouble = 400;
 
 std::string on_host(std::string_view host) {
   return host.empty() ? std::string() : cat(" of host ", printable(host));
+}
+
+std::string machine_of(const DeviceRecord& one) { return cat(one.host, "/", one.boot); }
+
+// NCCL takes GPUs with one PCI address for one if their hosts are one to it.
+std::string address_of(const DeviceRecord& one) {
+  if (one.bus.empty()) return {};
+  return cat(one.apart.empty() ? machine_of(one) : one.apart, "/", one.bus);
 }
 
 std::string two(int32_t a, int32_t b) { return cat("ranks ", a, " and ", b); }
@@ -35,7 +43,7 @@ std::pair<size_t, size_t> find_pair(const std::vector<DeviceRecord>& records,
 
 std::string DeviceRecord::text() const {
   if (!trouble.empty()) return cat("-", host, "\n", trouble);
-  return "+" + join(std::vector<std::string>{library, host, apart, uuid, bus, device}, "\n");
+  return "+" + join(std::vector<std::string>{library, host, boot, apart, uuid, bus, device}, "\n");
 }
 
 DeviceRecord DeviceRecord::parse(std::string_view text) {
@@ -45,7 +53,7 @@ DeviceRecord DeviceRecord::parse(std::string_view text) {
     record.host = lines[0];
     record.trouble = printable(lines[1], kLongestTrouble);
   } else if (text.starts_with('+') && lines.size() == kFields) {
-    record = {lines[0], lines[1], lines[2], lines[3], lines[4], lines[5], {}};
+    record = {lines[0], lines[1], lines[2], lines[3], lines[4], lines[5], lines[6], {}};
   } else {
     record.trouble = "its record of its GPU is malformed: all ranks need one version of Horovod";
   }
@@ -81,14 +89,18 @@ Status compare_devices(const std::vector<DeviceRecord>& records,
         ", and NCCL needs one for each rank: start as many ranks on a host as it has GPUs, and let "
         "each choose its own, as by torch.cuda.set_device(hvd.local_rank())"));
   }
-  if (const auto [a, b] =
-          find_pair(records,
-                    [](const DeviceRecord& one) {
-                      return one.bus.empty() ? one.bus : cat(one.host, "/", one.bus, one.apart);
-                    });
-      a != b) {
-    return unavailable(cat(two(ranks[a], ranks[b]), " use two MIG instances of one GPU, ",
-                           printable(records[a].bus), on_host(records[a].host),
+  if (const auto [a, b] = find_pair(records, address_of); a != b) {
+    const std::string bus = printable(records[a].bus);
+    if (machine_of(records[a]) != machine_of(records[b])) {
+      return unavailable(cat(two(ranks[a], ranks[b]), " have GPUs with one PCI address, ", bus,
+                             ", on two hosts, ", printable(records[a].host), " and ",
+                             printable(records[b].host), ", and NCCL_HOSTID is ",
+                             printable(records[a].apart),
+                             " on both, so that NCCL takes them for one GPU: unset it, or set it "
+                             "to a value of its own on each host"));
+    }
+    return unavailable(cat(two(ranks[a], ranks[b]), " use two MIG instances of one GPU, ", bus,
+                           on_host(records[a].host),
                            ", which NCCL does not connect: switch MIG off, or start one rank for "
                            "each GPU"));
   }

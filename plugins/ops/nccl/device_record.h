@@ -13,7 +13,8 @@ namespace hvd::ops::nccl {
 
 struct DeviceRecord {
   std::string library;  // "NCCL 2.18.5"
-  std::string host;     // may be empty
+  std::string host;     // its name
+  std::string boot;     // of its running kernel: two hosts may have one name
   std::string apart;    // NCCL_HOSTID: for NCCL, ranks with different values are on different hosts
   std::string uuid;     // of the GPU or of the MIG instance, hexadecimal; empty: unknown
   std::string bus;      // PCI address of the GPU; empty: unknown

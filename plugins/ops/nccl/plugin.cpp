@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/cores.h"
+#include "base/machine_identity.h"
 #include "base/text.h"
 #include "ops/common/activity.h"
 #include "ops/common/backend.h"
@@ -151,7 +152,9 @@ struct Plugin {
     Shared shared{std::move(api),   host,         config, Memory::of(*framework),
                   std::move(event), gpu.message()};
     shared.opens_late = is_tried;
-    if (const char* name = host.setting(host.host, "HOROVOD_HOSTNAME")) shared.hostname = name;
+    // Only horovodrun sets the variable.
+    const char* name = host.setting(host.host, "HOROVOD_HOSTNAME");
+    shared.hostname = name == nullptr || *name == '\0' ? own_host_name() : name;
     shared.host_of = std::move(hosts);
     shared.is_torus = number_of(host, "HOROVOD_TORUS_ALLREDUCE", 0) > 0;
     shared.start_seconds = start_seconds(host);

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <utility>
 
+#include "base/machine_identity.h"
 #include "base/mutex.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -233,6 +234,7 @@ Status NcclThread::compare_members(const NcclSet& set, const Status& own,
     record.trouble = device_ < 0 ? own.message() : cat("GPU ", device_, ": ", own.message());
   } else {
     record.library = api().title();
+    record.boot = boot_id();
     record.apart = environment_variable("NCCL_HOSTID").value_or("");
     record.uuid = api().uuid_of(device_);
     record.bus = api().bus_of(device_);

@@ -31,7 +31,7 @@ struct ThreadPlan {
   int device = HVD_UNKNOWN_DEVICE;  // then local_rank chooses
   int local_rank = 0;
   double start_seconds = 600;
-  std::string hostname;  // for messages; may be empty
+  std::string hostname;  // may be empty
   std::shared_ptr<WakeEvent> event;
 };
 

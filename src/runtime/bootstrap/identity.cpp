@@ -54,9 +54,7 @@ Status read_pair(const RankPair& pair, std::string_view rank_variable,
 // A name that all processes of one machine share, and that differs between machines.
 std::string machine_name(const WorkerSettings& settings) {
   if (!settings.hostname.empty()) return settings.hostname;
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return cat(name, "/", boot_id());
+  return cat(own_host_name(), "/", boot_id());
 }
 
 // A name of this process, equal in each of its calls of hvd_init, and different from that of all other processes.

@@ -1,11 +1,10 @@
 #include "runtime/settings/worker_settings.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <utility>
 
 #include "base/check.h"
+#include "base/machine_identity.h"
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -109,9 +108,7 @@ void WorkerSettings::set_ranks(const std::array<int64_t, 6>& numbers) {
 }
 
 std::string host_name(const WorkerSettings& settings) {
-  if (!settings.hostname.empty()) return settings.hostname;
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+  return settings.hostname.empty() ? own_host_name() : settings.hostname;
 }
 
 }  // namespace hvd::runtime

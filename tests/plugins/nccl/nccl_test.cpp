@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/machine_identity.h"
 #include "base/shared_library.h"
 #include "conformance/op_conformance.h"
 #include "horovod/plugin_framework.h"
@@ -151,6 +152,10 @@ class Rank {
  private:
   char error_[1024] = "";
 };
+
+Rank::Settings on_host(const std::string& name) {
+  return {{"HOROVOD_HOSTNAME", name}, {"HOROVOD_START_TIMEOUT", "20"}};
+}
 
 // A file that gets the calls of the double.
 class Log {
@@ -361,7 +366,7 @@ TEST_CASE("a set that is removed ends its communicator beside the batches of oth
 TEST_CASE("an error in a communicator is a sentence, and everything there is aborted" * kWaits) {
   const Log log;
   const Variable fails("HVD_DOUBLE_FAILS_AFTER", "2");
-  Rank rank;
+  Rank rank(on_host("a"));
   REQUIRE(rank.opened == HVD_OK);
   rank.add_set(0);
   for (uint64_t i = 0; i < 4; ++i) {
@@ -371,7 +376,7 @@ TEST_CASE("an error in a communicator is a sentence, and everything there is abo
     rank.start(work.ready(i), outcome);
     REQUIRE(rank.is_over(outcome));
     CHECK((outcome.status == HVD_OK) == (i < 2));
-    if (i >= 2) CHECK(outcome.error.find("GPU 0: NCCL: ") == 0);
+    if (i >= 2) CHECK(outcome.error.starts_with("host a, GPU 0: NCCL: "));
     if (i >= 2) CHECK(outcome.error.find("remote process exited") != std::string::npos);
   }
   CHECK(log.count("abort") == 1);
@@ -655,11 +660,13 @@ TEST_CASE("a member that never comes is a sentence after a while" * kWaits) {
 
 TEST_CASE("a tensor on a device that is not there, or on a second one, is a sentence" * kWaits) {
   for (const auto& [second, words] :
-       {std::pair{9,
-                  "GPU 0: a tensor is on device 9, and this rank's others on device 0: a rank "
-                  "uses one GPU; start one rank for each"},
-        std::pair{1, "GPU 0: a tensor is on device 1, and this rank's others on device 0"}}) {
-    Rank rank;
+       {std::pair{
+            9,
+            "host a, GPU 0: a tensor is on device 9, and this rank's others on device 0: a rank "
+            "uses one GPU; start one rank for each"},
+        std::pair{1,
+                  "host a, GPU 0: a tensor is on device 1, and this rank's others on device 0"}}) {
+    Rank rank(on_host("a"));
     REQUIRE(rank.opened == HVD_OK);
     rank.add_set(0);
     for (const int device : {0, second}) {
@@ -787,12 +794,9 @@ struct TrialBatch {
   hvd_batch batch{};
 };
 
-Rank::Settings on_host(const std::string& name) {
-  return {{"HOROVOD_HOSTNAME", name}, {"HOROVOD_START_TIMEOUT", "20"}};
-}
-
 // The outcomes of a trial of ranks 0 and 1, each on its device.
-std::array<std::string, 2> trial_of_two(std::array<int32_t, 2> devices) {
+std::array<std::string, 2> trial_of_two(std::array<int32_t, 2> devices,
+                                        const Rank::Settings& settings = on_host("a")) {
   hvd::test::PluginStore store;
   std::array<std::string, 2> outcomes;
   std::vector<std::thread> threads;
@@ -800,7 +804,7 @@ std::array<std::string, 2> trial_of_two(std::array<int32_t, 2> devices) {
     threads.emplace_back([&, i] {
       const auto index = static_cast<size_t>(i);
       hvd::test::own_device() = devices[index];
-      Rank rank(store, i, 2, on_host("a"), 0, true);
+      Rank rank(store, i, 2, settings, 0, true);
       CHECK_MESSAGE(rank.opened == HVD_OK, rank.error());
       rank.add_set(0, {0, 1});
       outcomes[index] = TrialBatch().of(rank);
@@ -818,13 +822,19 @@ std::array<std::string, 2> trial_of_two(std::array<int32_t, 2> devices) {
   return outcomes;
 }
 
+// The record of a rank on host b.
+std::string record_on_b(const std::string& library, const std::string& bus,
+                        const std::string& apart = {}) {
+  return "+" + library + "\nb\nboot\n" + apart + "\n00ff\n" + bus + "\n0";
+}
+
 // The outcome of rank 0, on host a, whose peer has left this record.
-std::string trial_beside(const std::string& record) {
+std::string trial_beside(const std::string& record, const Rank::Settings& settings = on_host("a")) {
   hvd::test::PluginStore store;
   store.set("nccl-library#1", "++");
   store.set("nccl-hosts#1", "+1");
   store.set("nccl/0/0.0.1/devices#1", record);
-  Rank rank(store, 0, 2, on_host("a"), 0, true);
+  Rank rank(store, 0, 2, settings, 0, true);
   REQUIRE_MESSAGE(rank.opened == HVD_OK, rank.error());
   rank.add_set(0, {0, 1});
   return TrialBatch().of(rank);
@@ -864,6 +874,11 @@ TEST_CASE(
       "ranks 0 and 1 use two MIG instances of one GPU, 0000:02:00.0 of host a, which NCCL does not "
       "connect: switch MIG off, or start one rank for each GPU";
   CHECK(trial_of_two({4, 5}) == std::array{instances, instances});
+  // Without horovodrun, a host has its own name.
+  const std::string of_machine =
+      "ranks 0 and 1 use two MIG instances of one GPU, 0000:02:00.0 of host " +
+      hvd::own_host_name() + ", which ";
+  for (const std::string& text : trial_of_two({4, 5}, {})) CHECK(text.starts_with(of_machine));
   CHECK(log.count("init") == 0);
   CHECK(trial_of_two({5, 6}) == std::array<std::string, 2>{});
   // For NCCL, these ranks are on different hosts.
@@ -872,7 +887,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a trial names the rank, its host and what it lacks") {
-  const std::string version = "+NCCL 2.20.3\nb\n\n00ff\n0000:07:00.0\n0";
+  const std::string version = record_on_b("NCCL 2.20.3", "0000:07:00.0");
   CHECK(trial_beside(version) ==
         "rank 0 on host a has NCCL 2.18.5, and rank 1 on host b has NCCL 2.20.3: all ranks need "
         "one version of NCCL; HOROVOD_NCCL_LIBRARY may name its library");
@@ -914,7 +929,7 @@ TEST_CASE("a trial ends where a member does not come, and the rank goes on" * kW
         "NCCL: not all ranks of a process set have come within 1 s; HOROVOD_START_TIMEOUT may be "
         "raised");
   // The member comes, and then not to NCCL.
-  store.set("nccl/2/0.0.1/devices#1", "+NCCL 2.18.5\nb\n\n00ff\n0000:07:00.0\n0");
+  store.set("nccl/2/0.0.1/devices#1", record_on_b("NCCL 2.18.5", "0000:07:00.0"));
   rank.add_set(2, {0, 1});
   CHECK(has(TrialBatch(2).of(rank), "not all ranks of a process set have come within 1 s"));
   CHECK(TrialBatch(1).of(rank) == "");
@@ -924,6 +939,23 @@ TEST_CASE("a trial ends where a member does not come, and the rank goes on" * kW
   rank.start(work.ready(3), outcome);
   REQUIRE(rank.is_over(outcome));
   CHECK(outcome.error == "");
+}
+
+TEST_CASE("GPUs of two equal hosts have one PCI address, whoever started the ranks" * kWaits) {
+  const std::string bus = "0000:00:00.0";
+  // The records agree, and then no member comes to NCCL.
+  const std::string agreed = "not all ranks of a process set have come within 1 s";
+  for (Rank::Settings settings : {Rank::Settings{}, on_host("a")}) {
+    settings["HOROVOD_START_TIMEOUT"] = "1";
+    CHECK(has(trial_beside(record_on_b("NCCL 2.18.5", bus), settings), agreed));
+    const Variable apart("NCCL_HOSTID", "same");
+    CHECK(has(trial_beside(record_on_b("NCCL 2.18.5", bus, "other"), settings), agreed));
+    const std::string name = settings.contains("HOROVOD_HOSTNAME") ? "a" : hvd::own_host_name();
+    CHECK(trial_beside(record_on_b("NCCL 2.18.5", bus, "same"), settings) ==
+          "ranks 0 and 1 have GPUs with one PCI address, 0000:00:00.0, on two hosts, " + name +
+              " and b, and NCCL_HOSTID is same on both, so that NCCL takes them for one GPU: unset "
+              "it, or set it to a value of its own on each host");
+  }
 }
 
 TEST_CASE("an NCCL whose start nobody can give up is not chosen by a trial") {
