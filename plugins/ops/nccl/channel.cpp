@@ -68,11 +68,14 @@ Status Channel::check() const {
   return api_.of_nccl(result == abi::kSuccess ? state : result, "the communicator", comm_);
 }
 
-void Channel::abort() {
+std::vector<abi::Comm*> Channel::give_up() {
+  std::vector<abi::Comm*> given;
   for (const auto& sub : sub_communicators_) {
-    if (sub != nullptr) sub->abort();
+    if (sub == nullptr) continue;
+    for (abi::Comm* comm : sub->give_up()) given.push_back(comm);
   }
-  if (comm_ != nullptr) api_.comm_abort(std::exchange(comm_, nullptr));
+  if (comm_ != nullptr) given.push_back(std::exchange(comm_, nullptr));
+  return given;
 }
 
 Result<int> Channel::sum_times(double factor, int type) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "ops/nccl/library.h"
 
@@ -36,9 +37,8 @@ class Channel {
   Status settle(const Pause& pause);
   // Returns NCCL's asynchronous error. The output of a finished batch is valid only if this is ok.
   Status check() const;
-  // Aborts the running batches: the stream reaches its end, and their outputs are undefined. Only close
-  // may follow.
-  void abort();
+  // Gives the communicator and the sub-communicators to the caller, who aborts them. Only close may follow.
+  std::vector<abi::Comm*> give_up();
   // Call before destruction, when no batch of the channel runs.
   void close();
 

@@ -39,30 +39,68 @@ void on_reached(void* argument) {
   (*batch)->reach();
 }
 
-// The end of a stream, which the driver's thread reports and the backend's thread waits for.
-class StreamEnd {
+// The backend's thread waits until other threads have counted it down.
+class Countdown {
  public:
-  // The argument of the host function. The stream keeps the object until then.
+  explicit Countdown(size_t left) : left_(left) {}
+  // A host function, for the end of a stream. The argument is a shared_ptr, which the stream keeps until then.
   static void on_end(void* argument) {
-    const std::unique_ptr<std::shared_ptr<StreamEnd>> end(
-        static_cast<std::shared_ptr<StreamEnd>*>(argument));
-    const MutexLock lock((*end)->mutex_);
-    (*end)->is_reached_ = true;
-    (*end)->changed_.notify_all();
+    const std::unique_ptr<std::shared_ptr<Countdown>> countdown(
+        static_cast<std::shared_ptr<Countdown>*>(argument));
+    (*countdown)->reach();
+  }
+  void reach() {
+    const MutexLock lock(mutex_);
+    --left_;
+    changed_.notify_all();
   }
   bool wait(std::chrono::milliseconds time) {
     MutexLock lock(mutex_);
     return changed_.wait_for(lock.native(), time,
-                             [this]() HVD_REQUIRES(mutex_) { return is_reached_; });
+                             [this]() HVD_REQUIRES(mutex_) { return left_ == 0; });
   }
 
  private:
   Mutex mutex_;
   std::condition_variable changed_;
-  bool is_reached_ HVD_GUARDED_BY(mutex_) = false;
+  size_t left_ HVD_GUARDED_BY(mutex_);
 };
 
 }  // namespace
+
+// ncclCommAbort sets the flag that ends the kernels of its communicator, and then waits for them. On the one
+// stream they may be behind kernels of another communicator, whose flag must then be set too: each communicator
+// is aborted by a thread of its own.
+class NcclThread::Aborts {
+ public:
+  Aborts(const std::shared_ptr<NcclThread>& thread,
+         const std::vector<std::shared_ptr<NcclSet>>& sets) {
+    std::vector<abi::Comm*> comms;
+    for (const auto& set : sets) {
+      for (abi::Comm* comm : set->channel->give_up()) comms.push_back(comm);
+    }
+    calls_ = std::make_shared<Countdown>(comms.size());
+    for (abi::Comm* comm : comms) {
+      threads_.emplace_back([thread, comm, calls = calls_, device = thread->device_] {
+        thread->api().set_device(device);
+        thread->api().comm_abort(comm);
+        calls->reach();
+      });
+    }
+  }
+  // Returns false if a call has not returned by the time limit. Its thread stays.
+  bool end(const Deadline& limit) {
+    bool has_ended = calls_->wait(std::chrono::milliseconds(0));
+    while (!has_ended && !limit.passed()) has_ended = calls_->wait(kQuestion);
+    for (std::thread& thread : threads_) has_ended ? thread.join() : thread.detach();
+    threads_.clear();
+    return has_ended;
+  }
+
+ private:
+  std::shared_ptr<Countdown> calls_;
+  std::vector<std::thread> threads_;
+};
 
 Result<bool> NcclBatch::test() {
   if (!is_reached_.load(std::memory_order_acquire)) return false;
@@ -110,8 +148,13 @@ void NcclThread::begin_abort() {
 void NcclThread::end(Deadline until) {
   // Inside a call that waits for peers for ever it has no batch yet.
   const bool has_batches = !is_blocked();
-  if (!stop(has_batches ? until : Deadline::after_seconds(0)) && has_batches)
-    is_silent_.store(true);
+  if (stop(has_batches ? until : Deadline::after_seconds(0)) || !has_batches) return;
+  if (is_silent_.exchange(true)) return;
+  plan_.host.log(plan_.host.host, 4,
+                 cat(plan_.api.ok() ? api().family : "NCCL",
+                     " does not end: its thread hangs in the driver of the GPU, which may write to "
+                     "the tensors of running batches until the process ends")
+                     .c_str());
 }
 
 bool NcclThread::is_blocked() const {
@@ -308,7 +351,8 @@ Status NcclThread::try_set(const std::shared_ptr<NcclSet>& set) {
   const bool is_common = status.code() == Code::kUnavailable || status.ok();
   if (status.ok()) status = placed(open_channel(set, deadline));
   if (!status.ok() && set->channel != nullptr) {
-    set->channel->abort();
+    // No kernel waits for the peers of a communicator that has run none.
+    Aborts(self(), {set}).end(Deadline::after_seconds(kIdleSeconds));
     set->channel.reset();
     std::erase(sets_, set);
   }
@@ -404,20 +448,27 @@ Status NcclThread::look() {
 }
 
 Status NcclThread::abort_library() {
-  for (const auto& set : sets_) set->channel->abort();
-  return wait_for_idle_stream();
+  const Deadline limit = Deadline::after_seconds(kIdleSeconds);
+  Aborts aborts(self(), sets_);
+  const Status idle = wait_for_idle_stream(limit);
+  if (!aborts.end(limit) && idle.ok()) {
+    plan_.host.log(plan_.host.host, 3,
+                   cat(api().family, " has not ended its communicators ", kIdleSeconds,
+                       " s after their abort: they stay until the process ends")
+                       .c_str());
+  }
+  return idle;
 }
 
 // Until the stream is idle, an aborted kernel may write to the memory of its batch.
-Status NcclThread::wait_for_idle_stream() {
+Status NcclThread::wait_for_idle_stream(const Deadline& limit) {
   if (stream_ == nullptr || is_silent_.load()) return {};
   const NcclApi& api = *plan_.api;
-  const auto end = std::make_shared<StreamEnd>();
-  auto argument = std::make_unique<std::shared_ptr<StreamEnd>>(end);
+  const auto end = std::make_shared<Countdown>(1);
+  auto argument = std::make_unique<std::shared_ptr<Countdown>>(end);
   // After an error of the device, nothing runs there.
-  if (api.launch_host_func(stream_, &StreamEnd::on_end, argument.get()) != 0) return {};
+  if (api.launch_host_func(stream_, &Countdown::on_end, argument.get()) != 0) return {};
   static_cast<void>(argument.release());
-  const Deadline limit = Deadline::after_seconds(kIdleSeconds);
   while (!end->wait(kQuestion)) {
     const int state = api.event_query(done_);
     if (state != 0 && state != abi::kNotReady) return {};

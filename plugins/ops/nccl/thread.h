@@ -79,6 +79,7 @@ class NcclThread : public LibraryThread {
   void close_library(bool failed, Batches running) override;
 
  private:
+  class Aborts;
   const NcclApi& api() const { return *plan_.api; }
   Status open_device();
   Status choose_device();
@@ -97,7 +98,10 @@ class NcclThread : public LibraryThread {
   bool goes_by_hosts(const NcclSet& set, const hvd_batch& batch) const;
   void close_apart(const std::shared_ptr<NcclSet>& set);
   Status late() const;
-  Status wait_for_idle_stream();
+  Status wait_for_idle_stream(const Deadline& limit);
+  std::shared_ptr<NcclThread> self() {
+    return std::static_pointer_cast<NcclThread>(shared_from_this());
+  }
 
   const ThreadPlan plan_;
   // Used by the thread only.

@@ -33,6 +33,8 @@ void report(const Rule& rule, const std::string& sentence);
 bool is_ignored(const char* call);
 
 struct Stream;
+// The stream of a call. 0 is the default stream of the thread's current device.
+Stream* stream_of(void* stream);
 // Runs `work` when the stream comes to it.
 void enqueue(void* stream, std::function<void()> work);
 bool is_current_device(void* stream);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <deque>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -46,7 +47,8 @@ class Lateness {
 };
 
 struct Stream {
-  explicit Stream(int of) : device(of), number(count++), thread([this] { work(); }) {}
+  explicit Stream(int of, int own = count++)
+      : device(of), number(own), thread([this] { work(); }) {}
   ~Stream() {
     {
       const MutexLock lock(mutex);
@@ -115,6 +117,7 @@ struct Record {
   bool reached HVD_GUARDED_BY(mutex) = false;
 };
 struct Event {
+  const int device;
   std::shared_ptr<Record> last;      // nullptr: never recorded
   std::shared_ptr<Capture> capture;  // that the last record belongs to
 };
@@ -125,9 +128,9 @@ namespace {
 // does not answer cannot be destroyed, and is no leak.
 class LiveEvents {
  public:
-  void* add() {
+  void* add(int device) {
     const MutexLock lock(mutex_);
-    return events_.emplace_back(std::make_unique<Event>()).get();
+    return events_.emplace_back(std::make_unique<Event>(Event{device, nullptr, nullptr})).get();
   }
   void remove(void* event) {
     const MutexLock lock(mutex_);
@@ -157,41 +160,46 @@ int& current_device() {
 int begin_on_device(const char* function) {
   const int error = begin_call(function);
   if (error != 0) return error;
-  if (is_excluded(current_device())) return kDevicesUnavailable;
+  if (is_excluded(current_device())) return remember(kDevicesUnavailable);
   use_device(current_device());
   return 0;
 }
-
-Stream& stream_of(void* stream) { return *static_cast<Stream*>(stream); }
 
 // begin_call, for a function that is unsafe while another thread captures.
 int begin_unsafe_call(const char* function) {
   const int error = begin_call(function);
   if (error != 0) return error;
-  return Capture::allows_unsafe_call() ? 0 : kForbiddenInCapture;
+  return Capture::allows_unsafe_call() ? 0 : remember(kForbiddenInCapture);
 }
 
 bool is_ignored_on(void* stream, const std::string& call) {
   return is_ignored(call.c_str()) ||
-         is_ignored((call + "/" + std::to_string(stream_of(stream).number)).c_str());
+         is_ignored((call + "/" + std::to_string(stream_of(stream)->number)).c_str());
 }
 
 Event& event_of(void* event) { return *static_cast<Event*>(event); }
 
 }  // namespace
 
-void enqueue(void* stream, std::function<void()> work) {
-  static_cast<Stream*>(stream)->add(std::move(work));
+Stream* stream_of(void* stream) {
+  if (stream != nullptr) return static_cast<Stream*>(stream);
+  static auto* const mutex = new Mutex;
+  static auto* const defaults = new std::map<int, std::unique_ptr<Stream>>;
+  const MutexLock lock(*mutex);
+  auto& found = (*defaults)[current_device()];
+  if (found == nullptr) found = std::make_unique<Stream>(current_device(), -1);
+  return found.get();
 }
+
+void enqueue(void* stream, std::function<void()> work) { stream_of(stream)->add(std::move(work)); }
 
 void set_capture(void* stream, std::shared_ptr<Capture> capture) {
-  const MutexLock lock(stream_of(stream).mutex);
-  stream_of(stream).capture = std::move(capture);
+  Stream& captured = *stream_of(stream);
+  const MutexLock lock(captured.mutex);
+  captured.capture = std::move(capture);
 }
 
-bool is_current_device(void* stream) {
-  return static_cast<Stream*>(stream)->device == current_device();
-}
+bool is_current_device(void* stream) { return stream_of(stream)->device == current_device(); }
 
 int current_device_number() { return current_device(); }
 
@@ -224,8 +232,8 @@ int cudaGetDeviceCount(int* count) {
 int cudaSetDevice(int device) {
   if (const int error = begin_call("cudaSetDevice"); error != 0) return error;
   if (is_ignored("cudaSetDevice")) return 0;
-  if (device < 0 || device >= count_devices()) return kInvalidDevice;
-  if (is_excluded(device)) return kDevicesUnavailable;
+  if (device < 0 || device >= count_devices()) return remember(kInvalidDevice);
+  if (is_excluded(device)) return remember(kDevicesUnavailable);
   current_device() = device;
   use_device(device);
   return 0;
@@ -233,7 +241,7 @@ int cudaSetDevice(int device) {
 // The name, and the UUID of the device, or of its MIG instance: of all hosts, none have one device.
 int cudaGetDeviceProperties(void* properties, int device) {
   if (const int error = begin_call("cudaGetDeviceProperties"); error != 0) return error;
-  if (device < 0 || device >= count_devices()) return kInvalidDevice;
+  if (device < 0 || device >= count_devices()) return remember(kInvalidDevice);
   const char* host = std::getenv("HOROVOD_HOSTNAME");
   const uint64_t uuid[2] = {std::hash<std::string>()(host == nullptr ? "" : host),
                             static_cast<uint64_t>(number_on_host(device)) + 1};
@@ -268,21 +276,22 @@ int cudaStreamDestroy(void* stream) {
 }
 int cudaStreamBeginCapture(void* stream, int mode) {
   if (const int error = begin_call("cudaStreamBeginCapture"); error != 0) return error;
-  if (stream_of(stream).own_capture() != nullptr) return kIllegalState;
+  if (stream_of(stream)->own_capture() != nullptr) return remember(kIllegalState);
   set_capture(stream, Capture::begin(mode, stream));
   return 0;
 }
 // The double makes no graph.
 int cudaStreamEndCapture(void* stream, void** graph) {
   if (const int error = begin_call("cudaStreamEndCapture"); error != 0) return error;
-  const std::shared_ptr<Capture> capture = stream_of(stream).own_capture();
-  if (capture == nullptr) return kIllegalState;
-  if (!capture->is_of_this_thread() && capture->mode() != Capture::kRelaxed) return kWrongThread;
+  const std::shared_ptr<Capture> capture = stream_of(stream)->own_capture();
+  if (capture == nullptr) return remember(kIllegalState);
+  if (!capture->is_of_this_thread() && capture->mode() != Capture::kRelaxed)
+    return remember(kWrongThread);
   *graph = nullptr;
-  return capture->end() ? 0 : kSpoiledCapture;
+  return capture->end() ? 0 : remember(kSpoiledCapture);
 }
 int cudaStreamIsCapturing(void* stream, int* status) {
-  *status = stream_of(stream).own_capture() != nullptr ? 1 : 0;
+  *status = stream_of(stream)->own_capture() != nullptr ? 1 : 0;
   return 0;
 }
 int cudaThreadExchangeStreamCaptureMode(int* mode) {
@@ -292,7 +301,7 @@ int cudaThreadExchangeStreamCaptureMode(int* mode) {
 int cudaEventCreateWithFlags(void** event, unsigned) {
   if (const int error = begin_on_device("cudaEventCreateWithFlags"); error != 0) return error;
   log("event");
-  *event = live_events().add();
+  *event = live_events().add(current_device());
   return 0;
 }
 int cudaEventDestroy(void* event) {
@@ -301,8 +310,8 @@ int cudaEventDestroy(void* event) {
 }
 int cudaEventRecord(void* event, void* stream) {
   if (const int error = begin_call("cudaEventRecord"); error != 0) return error;
-  if (!is_current_device(stream)) return kInvalidHandle;
-  event_of(event).capture = stream_of(stream).own_capture();
+  if (event_of(event).device != stream_of(stream)->device) return remember(kInvalidHandle);
+  event_of(event).capture = stream_of(stream)->own_capture();
   const auto record = std::make_shared<Record>();
   event_of(event).last = record;
   enqueue(stream, [record] { record->reach(); });
@@ -310,9 +319,9 @@ int cudaEventRecord(void* event, void* stream) {
 }
 int cudaEventQuery(void* event) {
   if (const int error = begin_unsafe_call("cudaEventQuery"); error != 0) return error;
-  if (event_of(event).capture != nullptr) return kEventOfCapture;
+  if (event_of(event).capture != nullptr) return remember(kEventOfCapture);
   const auto record = event_of(event).last;
-  return record != nullptr && !record->is_reached() ? kNotReady : 0;
+  return record != nullptr && !record->is_reached() ? remember(kNotReady) : 0;
 }
 int cudaStreamWaitEvent(void* stream, void* event, unsigned) {
   if (const int error = begin_call("cudaStreamWaitEvent"); error != 0) return error;
@@ -337,10 +346,10 @@ int cudaStreamSynchronize(void* stream) {
 }
 int cudaMallocAsync(void** memory, size_t size, void* stream) {
   if (const int error = begin_on_device("cudaMallocAsync"); error != 0) return error;
-  if (!is_current_device(stream)) return kInvalidHandle;
+  if (!is_current_device(stream)) return remember(kInvalidHandle);
   log("malloc");
   *memory = allocate(size, MemoryKind::kDevice);
-  return *memory == nullptr ? kOutOfMemory : 0;
+  return *memory == nullptr ? remember(kOutOfMemory) : 0;
 }
 int cudaFreeAsync(void* memory, void* stream) {
   if (const int error = begin_call("cudaFreeAsync"); error != 0) return error;
@@ -351,7 +360,7 @@ int cudaFreeAsync(void* memory, void* stream) {
 int cudaMallocManaged(void** memory, size_t size, unsigned) {
   if (const int error = begin_on_device("cudaMallocManaged"); error != 0) return error;
   *memory = allocate(size, MemoryKind::kManaged);
-  return *memory == nullptr ? kOutOfMemory : 0;
+  return *memory == nullptr ? remember(kOutOfMemory) : 0;
 }
 int cudaFree(void* memory) {
   if (const int error = begin_unsafe_call("cudaFree"); error != 0) return error;
@@ -363,11 +372,10 @@ int cudaHostAlloc(void** memory, size_t size, unsigned) {
   *memory = allocate(size, MemoryKind::kPinned);
   return *memory == nullptr ? kOutOfMemory : 0;
 }
-int cudaFreeHost(void* memory) { return cudaFree(memory); }
 // Host memory that is not pinned is read before the call returns, and written before it returns.
 int cudaMemcpyAsync(void* to, const void* from, size_t size, int, void* stream) {
   if (const int error = begin_call("cudaMemcpyAsync"); error != 0) return error;
-  const int device = static_cast<Stream*>(stream)->device;
+  const int device = stream_of(stream)->device;
   const bool stages = !is_of_double(from) && is_of_double(to);
   auto staged = std::make_shared<std::vector<std::byte>>();
   const auto* bytes = static_cast<const std::byte*>(from);

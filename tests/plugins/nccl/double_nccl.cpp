@@ -49,7 +49,8 @@ struct Link {
   Mutex mutex;
   std::deque<std::unique_ptr<GroupJob>> jobs HVD_GUARDED_BY(mutex);
   std::atomic<int> state{abi::kInProgress};
-  std::atomic<int> starting{0};  // groups that are not on their stream yet
+  std::atomic<int> starting{0};               // groups that are not on their stream yet
+  std::atomic<int64_t> launched{0}, over{0};  // kernels
   std::atomic<int64_t> groups_left{variable("HVD_DOUBLE_FAILS_AFTER", INT64_MAX)};
   std::vector<std::pair<int, double>> sums;  // own reductions: type, factor
 
@@ -203,11 +204,13 @@ int finish_group() {
                  calls = std::make_shared<std::vector<Pending>>(std::move(done.calls))] {
     std::this_thread::sleep_for(std::chrono::microseconds(variable("HVD_DOUBLE_LAUNCH_US", 500)));
     launches.launch(link->name, [&](const LaunchCounts& before) {
+      link->launched.fetch_add(1);
       enqueue(stream, [link, &launches, calls, before] {
         launches.take_place();
         run_group(link, *calls, before);
         calls->clear();
         launches.give_place();
+        link->over.fetch_add(1);
       });
     });
     launches.end();
@@ -245,7 +248,7 @@ int add(Call call, const void* from, void* to, abi::Comm* comm, void* stream) {
   }
   if (now.comm == nullptr) comm->link->occupancy.enter("a group");  // until finish_group
   now.comm = comm;
-  now.stream = stream;
+  now.stream = stream_of(stream);
   const auto use = [device = comm->link->device](const void* memory) {
     return memory == nullptr ? nullptr
                              : std::make_shared<const MemoryUse>(memory, "a collective", device);
@@ -267,6 +270,7 @@ bool may_share_device() {
 }
 
 void join_hub(const std::shared_ptr<Link>& link) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(variable("HVD_DOUBLE_START_MS", 0)));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path + 1, link->name.data(), link->name.size());
@@ -375,7 +379,9 @@ int ncclCommDestroy(abi::Comm* comm) {
   delete comm;
   return abi::kSuccess;
 }
-// Legal while another thread is inside of the communicator, whose call then ends.
+// Legal while another thread is inside of the communicator, whose call then ends. Its kernels end once they
+// see the flag, and it waits for them, as NCCL 2.14 to 2.30 do. Those of other communicators that are before
+// them on the stream wait for flags of their own.
 int ncclCommAbort(abi::Comm* comm) {
   log("abort");
   log("destroy");
@@ -383,6 +389,9 @@ int ncclCommAbort(abi::Comm* comm) {
   ::shutdown(comm->link->socket.get(), SHUT_RDWR);
   comm->link->occupancy.wait_for_others();
   give_up(*comm->link);
+  while (comm->link->over.load() < comm->link->launched.load()) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
   delete comm;
   return abi::kSuccess;
 }

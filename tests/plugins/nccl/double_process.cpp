@@ -22,6 +22,7 @@ std::atomic<int> process{0};  // that CUDA works in; 0: not initialised
 std::atomic<int> visible{kDevices};
 std::atomic<bool> has_failed{false};
 thread_local bool is_in_host_function = false;
+thread_local int last_error = 0;
 
 struct Contexts {
   Mutex mutex;
@@ -50,11 +51,13 @@ int begin_call(const char* function) {
   static_cast<void>(is_initialised);
   if (is_in_host_function) {
     report(kHostFunction, std::string("a host function calls ") + function);
-    return kNotPermitted;
+    return remember(kNotPermitted);
   }
-  if (process.load() != ::getpid()) return kNotInitialised;
-  return has_failed.load() ? kIllegalAddress : 0;
+  if (process.load() != ::getpid()) return remember(kNotInitialised);
+  return has_failed.load() ? remember(kIllegalAddress) : 0;
 }
+
+int remember(int error) { return last_error = error; }
 
 int count_devices() {
   return std::min(static_cast<int>(variable("HVD_DOUBLE_DEVICES", kDevices)), visible.load());
@@ -93,6 +96,11 @@ HostFunction::~HostFunction() { is_in_host_function = false; }
 #pragma GCC visibility push(default)
 extern "C" {
 
+int cudaGetLastError() {
+  const int last = hvd::test_double::last_error;
+  hvd::test_double::last_error = 0;
+  return last;
+}
 // Whether a call has initialised CUDA in this process.
 int hvd_double_is_initialised() { return hvd::test_double::process.load() != 0 ? 1 : 0; }
 

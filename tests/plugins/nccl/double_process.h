@@ -8,6 +8,9 @@ constexpr int kIllegalAddress = 700;  // the error of a kernel that failed
 // Each function of CUDA begins with it. 0, or the error that the function must return: CUDA does not work in
 // a child by fork, inside of a host function, or after a kernel failed. The first call initialises CUDA.
 int begin_call(const char* function);
+// Every function of CUDA that fails calls it: a thread keeps its last error until cudaGetLastError takes it,
+// and PyTorch raises it after its next kernel. Returns the error.
+int remember(int error);
 // The number of devices. CUDA_VISIBLE_DEVICES is read by the first call.
 int count_devices();
 // The number of a visible device among all of the host.

@@ -179,6 +179,42 @@ TEST_CASE("any thread may abort a communicator") {
   }
 }
 
+TEST_CASE(
+    "an abort waits for the kernels of its communicator, and for those before them on the stream") {
+  const Stream stream;
+  const abi::UniqueId ids[] = {Communicator::make_id(), Communicator::make_id()};
+  std::unique_ptr<Communicator> first[2], second[2];
+  const auto open = [&](int rank) {
+    HVD_CUDA(SetDevice)(rank);
+    first[rank] = std::make_unique<Communicator>(false, ids[0], rank, 2);
+    second[rank] = std::make_unique<Communicator>(false, ids[1], rank, 2);
+  };
+  std::thread other([&] { open(1); });
+  open(0);
+  other.join();
+  float numbers[2] = {1, 1};
+  first[0]->sum(&numbers[0], &numbers[0], 1, stream);  // waits on its stream for the other rank
+  second[0]->sum(&numbers[1], &numbers[1], 1, stream);
+  std::atomic<bool> is_over{false};
+  std::thread aborting([&] {
+    second[0]->abort();
+    is_over.store(true);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(!is_over.load());
+  first[0]->abort();
+  aborting.join();
+  stream.synchronize();
+  CHECK(take_findings() == "");
+}
+
+TEST_CASE("the start of a communicator takes a while") {
+  const Variable start("HVD_DOUBLE_START_MS", "50");
+  const auto begin = std::chrono::steady_clock::now();
+  const Communicator one(false), other(true);
+  CHECK(std::chrono::steady_clock::now() - begin >= std::chrono::milliseconds(100));
+}
+
 TEST_CASE("two ranks of a host share no device, before NCCL 2.30") {
   const auto result_of = [](int device, const char* version) {
     const Variable of("HVD_DOUBLE_VERSION", version);
@@ -424,9 +460,9 @@ TEST_CASE("an operation on one device with memory of another is a finding") {
   CHECK(take_findings() == "");
 }
 
-TEST_CASE("memory that returns to the program while an aborted kernel dies is a finding") {
+TEST_CASE("memory that returns to the program while a kernel dies is a finding") {
   const Variable dying("HVD_DOUBLE_DYING_US", "300000");
-  for (const bool waits : {true, false}) {
+  for (const bool is_aborted : {true, false}) {
     const Stream stream;
     const abi::UniqueId id = Communicator::make_id();
     std::unique_ptr<Communicator> ranks[2];
@@ -438,11 +474,11 @@ TEST_CASE("memory that returns to the program while an aborted kernel dies is a 
     second.join();
     Numbers numbers(10);
     ranks[0]->sum(numbers.data(), numbers.data(), 10, stream);
-    ranks[0]->abort();
-    if (waits) stream.synchronize();
+    // An abort waits for its own kernels, and not for those of the ranks that it leaves.
+    ranks[is_aborted ? 0 : 1]->abort();
     numbers.free();
-    if (waits) CHECK(take_findings() == "");
-    if (!waits) check_finds("is freed while an operation refers to it");
+    if (is_aborted) CHECK(take_findings() == "");
+    if (!is_aborted) check_finds("is freed while an operation refers to it");
     stream.synchronize();
     take_findings();  // the kernel may have begun after the memory was freed
   }
@@ -657,6 +693,55 @@ TEST_CASE("a capture draws in streams that wait for its events, and runs nothing
   drawn.synchronize();
   CHECK(calls == 1);
   HVD_CUDA(EventDestroy)(event);
+}
+
+TEST_CASE("stream 0 is the default stream of the current device") {
+  const auto launch = HVD_CUDA(LaunchHostFunc);
+  std::atomic<bool> may_go{false};
+  CHECK(HVD_CUDA(SetDevice)(0) == 0);
+  CHECK(launch(
+            nullptr,
+            [](void* flag) {
+              while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+            },
+            &may_go) == 0);
+  void* events[2] = {};
+  for (const int device : {0, 1}) {
+    CHECK(HVD_CUDA(SetDevice)(device) == 0);
+    CHECK(HVD_CUDA(EventCreateWithFlags)(&events[device], abi::kEventDisableTiming) == 0);
+    CHECK(HVD_CUDA(EventRecord)(events[device], nullptr) == 0);
+  }
+  CHECK(HVD_CUDA(StreamSynchronize)(nullptr) == 0);  // of device 1
+  CHECK(HVD_CUDA(EventQuery)(events[1]) == 0);
+  CHECK(HVD_CUDA(EventQuery)(events[0]) == abi::kNotReady);
+  may_go.store(true);
+  CHECK(HVD_CUDA(SetDevice)(0) == 0);
+  CHECK(HVD_CUDA(StreamSynchronize)(nullptr) == 0);
+  CHECK(HVD_CUDA(EventQuery)(events[0]) == 0);
+  for (void* event : events) HVD_CUDA(EventDestroy)(event);
+}
+
+TEST_CASE("an event is recorded on streams of its device, and any stream may wait for it") {
+  const Stream one(1), zero(0);  // device 0 is current
+  void* event = nullptr;
+  CHECK(HVD_CUDA(EventCreateWithFlags)(&event, abi::kEventDisableTiming) == 0);
+  CHECK(HVD_CUDA(EventRecord)(event, one.get()) == 400);
+  CHECK(HVD_CUDA(SetDevice)(1) == 0);
+  CHECK(HVD_CUDA(EventRecord)(event, zero.get()) == 0);
+  CHECK(HVD_CUDA(StreamWaitEvent)(one.get(), event, 0) == 0);
+  one.synchronize();
+  CHECK(HVD_CUDA(EventQuery)(event) == 0);
+  HVD_CUDA(EventDestroy)(event);
+}
+
+TEST_CASE("a thread keeps its last error until it takes it") {
+  const auto take = of_double<int()>("cudaGetLastError");
+  take();
+  CHECK(HVD_CUDA(SetDevice)(99) == 101);
+  CHECK(HVD_CUDA(SetDevice)(0) == 0);
+  std::thread([&] { CHECK(take() == 0); }).join();
+  CHECK(take() == 101);
+  CHECK(take() == 0);
 }
 
 TEST_CASE("contexts on two devices are a finding") {

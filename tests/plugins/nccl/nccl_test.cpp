@@ -459,6 +459,67 @@ TEST_CASE("a GPU that does not answer after an abort is a sentence after a while
   device.may_go.store(true);
 }
 
+TEST_CASE("an abort ends the kernels of all communicators, whatever their order on the stream" *
+          kWaits) {
+  enum Way { kTwoSets, kFactor, kHosts };
+  for (const Way way : {kTwoSets, kFactor, kHosts}) {
+    CAPTURE(way);
+    const int32_t size = way == kHosts ? 4 : 2;
+    const std::vector<int32_t> members =
+        way == kHosts ? std::vector{0, 1, 2, 3} : std::vector{0, 1};
+    const Rank::Settings settings{{"HOROVOD_TORUS_ALLREDUCE", way == kHosts ? "1" : "0"}};
+    const auto dtype = way == kFactor ? HVD_FLOAT16 : HVD_FLOAT32;
+    const Log log;
+    hvd::test::PluginStore store;
+    std::atomic<int> warm{0};
+    std::atomic<bool> is_over{false};
+    Outcome last[2];
+    const auto body = [&](int32_t i) {
+      hvd::test::own_device() = i;
+      Rank rank(store, i, size, settings, i / 2);
+      REQUIRE(rank.opened == HVD_OK);
+      std::deque<hvd::test::OpCase> works;
+      const auto start = [&](int32_t set, uint64_t sequence, Outcome& outcome) {
+        auto& work = works.emplace_back(HVD_ALLREDUCE, dtype, set);
+        work.batch.device = i;
+        work.batch.postscale = way == kFactor ? 0.25 : 1;
+        work.keeps_tensors = true;
+        work.add(10, 1, 10, [](size_t) { return 1.0; });
+        rank.start(work.ready(sequence), outcome);
+      };
+      const std::vector<int32_t> sets = way == kTwoSets ? std::vector{0, 1} : std::vector{0};
+      for (const int32_t set : sets) {
+        rank.add_set(set, members);
+        Outcome first;
+        start(set, 0, first);
+        REQUIRE(rank.is_over(first));
+        CHECK(first.error == "");
+      }
+      ++warm;
+      if (i == 0) {
+        while (warm.load() < size) std::this_thread::yield();
+        // Kernels of the set that was opened last wait for the other ranks, and hold up those of the first one.
+        if (way == kTwoSets) start(1, 1, last[1]);
+        start(0, 1, last[0]);
+        for (int poll = 0; poll < 20; ++poll) CHECK(!rank.poll_once(last[0]));
+        rank.op().abort(rank.context, "rank 0 had enough");
+        REQUIRE(rank.is_over(last[0]));
+        if (way == kTwoSets) REQUIRE(rank.is_over(last[1]));
+        is_over.store(true);
+      }
+      while (!is_over.load()) std::this_thread::yield();
+    };
+    std::vector<std::thread> threads;
+    for (int32_t i = 1; i < size; ++i) threads.emplace_back(body, i);
+    body(0);
+    for (std::thread& thread : threads) thread.join();
+    hvd::test::own_device() = 0;
+    CHECK(!last[0].in_use);
+    CHECK(!last[1].in_use);
+    CHECK(log.count("abort") == (way == kHosts ? 3 : 2));
+  }
+}
+
 TEST_CASE("bytes that a broken communicator left in the outputs are no result" * kWaits) {
   hvd::test::PluginStore store;
   std::vector<std::unique_ptr<Rank>> ranks(2);
