@@ -20,6 +20,8 @@ class Devices {
     int (*event_destroy)(void* event);
     int (*event_record)(void* event, void* stream);
     int (*stream_is_capturing)(void* stream, int* status);
+    int (*get_device)(int* device);
+    int (*get_last_error)();
   };
 
   Devices(const Calls& calls, Reference type, Reference current_stream, Reference runs)
@@ -39,24 +41,27 @@ class Devices {
 
  private:
   struct Terms {
-    int32_t dtype, reduce_op;
+    int32_t dtype, reduce_op, device;
     bool has_factors;
     bool operator==(const Terms&) const = default;
   };
 
   bool read(const ModuleState* state, const Framework& framework, PyObject* tensor,
             DenseTensor* out);
+  bool find_device(const ModuleState* state, PyObject* tensor, hvd_submission* submission);
   bool runs(const ModuleState* state, PyObject* tensor, const hvd_submission& submission,
             int32_t dtype);
-  bool find_stream(const ModuleState* state, PyObject* tensor, hvd_submission* submission);
+  bool find_stream(hvd_submission* submission);
   void* record(void* stream);
+  bool succeeds(int error);
 
   const Calls calls_;
   const Reference type_;            // of tensors, exactly
   const Reference current_stream_;  // (ordinal) -> the address of its stream
-  const Reference runs_;      // a dict with keys (kind, dtype, op, factor): what the backend takes
+  // a dict with keys (kind, dtype, op, factor, device): what the backend takes
+  const Reference runs_;
   std::vector<Terms> known_;  // of runs_
-  int32_t device_ = HVD_CPU;  // of all events
+  int32_t device_ = HVD_CPU;  // of all events; HVD_CPU: there is none yet
   std::vector<void*> free_;
   std::unordered_map<hvd_handle, void*> used_;
 };

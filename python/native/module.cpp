@@ -124,12 +124,12 @@ PyMethodDef methods[] = {
      "An allreduce in place that takes the arguments of `function`, and calls it unless they are a "
      "dense tensor, a name, and no process set but the one given. `op` is the default."},
     {"use_devices", use_devices, METH_VARARGS,
-     "use_devices(event create, event destroy, event record, stream is capturing, type, current "
-     "stream, runs)\n\n"
-     "Takes tensors of the type that are in device memory into the fast paths. The first four are "
-     "addresses of functions of CUDA; current_stream(ordinal) returns an address; `runs` is a dict "
-     "with a key (kind, dtype, op, factor) for what the backend takes, of the value True. Later "
-     "calls have no effect."},
+     "use_devices(event create, event destroy, event record, stream is capturing, get device, get "
+     "last error, type, current stream, runs)\n\n"
+     "Takes tensors of the type that are in the memory of the thread's device into the fast paths. "
+     "The first six are addresses of functions of CUDA; current_stream(ordinal) returns one. "
+     "`runs` is a dict with a key (kind, dtype, op, factor, device) for what the backend takes, of "
+     "the value True. Later calls have no effect."},
     {"poll", poll, METH_O, "poll(handle): whether the work is complete."},
     {"wait", wait, METH_O,
      "wait(handle): the result, or what the work failed with; ends the claim on it."},

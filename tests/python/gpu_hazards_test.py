@@ -53,9 +53,24 @@ def on(stream):
 def choose_device():
     """For this thread."""
     if DOUBLE:
-        assert _devices.cuda.library.cudaSetDevice(LOCAL_RANK) == 0
+        assert _devices.cuda.library.raw.cudaSetDevice(LOCAL_RANK) == 0
     else:
         torch.cuda.set_device(LOCAL_RANK)
+
+
+@contextlib.contextmanager
+def another_device():
+    """Another device than that of the rank is the current one."""
+    if not DOUBLE:
+        with torch.cuda.device((LOCAL_RANK + 1) % torch.cuda.device_count()):
+            yield
+        return
+    with env(HVD_DOUBLE_RULES="one_launcher,launch_order"):  # a context there is no finding
+        assert _devices.cuda.library.raw.cudaSetDevice(LOCAL_RANK + 1) == 0
+        try:
+            yield
+        finally:
+            choose_device()
 
 
 def new_stream():
@@ -197,6 +212,18 @@ class HazardTest(RankCase):
                 self.check(hvd.synchronize(handle), step * one.size())
         for one in added:
             hvd.remove_process_set(one)
+
+    @unittest.skipUnless(DOUBLE or torch.cuda.device_count() > 1, "there is one device")
+    def test_a_program_whose_current_device_is_another_one(self):
+        default = Stream(_devices.cuda.library, is_default=True) if DOUBLE else torch.cuda.default_stream()
+        hvd.allreduce_(here(self.own()), op=hvd.Sum, name="first")  # Python submits it
+        for step in range(20):
+            with on(default):
+                tensor = late(self.own(), 0.3)
+                # On its device, too: one pool has the events of all.
+                with another_device() if step % 4 != 3 else contextlib.nullcontext():
+                    hvd.allreduce_(tensor, op=hvd.Sum, name="elsewhere")
+                self.check(tensor, self.total)
 
     @unittest.skipIf(DOUBLE, "the double keeps tensors row by row")
     def test_a_tensor_that_is_dense_but_not_row_by_row(self):

@@ -51,17 +51,49 @@ def nccl_code(version):
     return version[0] * 10000 + version[1] * 100 + version[2]
 
 
+class Library:
+    """The test library. Like torch's, its calls are for the GPU of the rank, whatever device the thread has."""
+
+    def __init__(self):
+        self.raw = ctypes.CDLL(DOUBLE)  # for the thread's device
+
+    def __getattr__(self, name):
+        function = getattr(self.raw, name)
+
+        def call(*arguments):
+            before = ctypes.c_int()
+            assert self.raw.cudaGetDevice(ctypes.byref(before)) == 0
+            if before.value == LOCAL_RANK:
+                return function(*arguments)
+            assert self.raw.cudaSetDevice(LOCAL_RANK) == 0
+            try:
+                return function(*arguments)
+            finally:
+                assert self.raw.cudaSetDevice(before) == 0
+
+        setattr(self, name, call)
+        return call
+
+
 class Stream:
     """A stream of the test library."""
 
-    def __init__(self, library):
-        handle = ctypes.c_void_p()
-        assert library.cudaStreamCreateWithPriority(ctypes.byref(handle), 1, 0) == 0  # 1: nonblocking
-        self.cuda_stream = handle.value
+    def __init__(self, library, is_default=False):
+        handle = ctypes.c_void_p(0)
+        if not is_default:
+            assert library.cudaStreamCreateWithPriority(ctypes.byref(handle), 1, 0) == 0  # 1: nonblocking
+        self.cuda_stream = handle.value or 0
         self.library = library
 
     def synchronize(self):
         assert self.library.cudaStreamSynchronize(ctypes.c_void_p(self.cuda_stream)) == 0
+
+    def query(self):
+        """Whether all work on the stream is over."""
+        event = Event(self.library, self)
+        is_over = self.library.cudaEventQuery(ctypes.c_void_p(event.cuda_event)) == 0
+        self.library.raw.cudaGetLastError()
+        return is_over
 
     def wait(self, event):
         assert (
@@ -139,8 +171,8 @@ class DoubleCuda:
     """Replaces _devices.Cuda: every tensor counts as one on GPU number LOCAL_RANK."""
 
     def __init__(self):
-        self.library = ctypes.CDLL(DOUBLE)
-        assert self.library.cudaSetDevice(LOCAL_RANK) == 0
+        self.library = Library()
+        assert self.library.raw.cudaSetDevice(LOCAL_RANK) == 0
         self.current = Stream(self.library)  # number 0 of the process
         self.copying = Stream(self.library)  # number 1: to host memory
         self.new_streams = [Stream(self.library), self.copying]
@@ -174,14 +206,14 @@ class DoubleCuda:
         stream.wait(Event(self.library, other))
 
     def fast_path(self):
-        functions = [getattr(self.library, f"cuda{name}") for name in _devices.EVENT_FUNCTIONS]
+        functions = [getattr(self.library.raw, f"cuda{name}") for name in _devices.EVENT_FUNCTIONS]
         addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
         return (*addresses, DoubleTensor, lambda device: self.current.cuda_stream)
 
     def launcher(self):
         if "cudaLaunchHostFunc" in os.environ.get("HVD_DOUBLE_IGNORES", ""):
             return 0
-        return ctypes.cast(self.library.cudaLaunchHostFunc, ctypes.c_void_p).value
+        return ctypes.cast(self.library.raw.cudaLaunchHostFunc, ctypes.c_void_p).value
 
     def is_capturing(self):
         status = ctypes.c_int()
@@ -216,7 +248,12 @@ class DoubleCuda:
             and source.is_contiguous()
         )
 
+    def forget_error(self):
+        self.library.raw.cudaGetLastError()
+
     def copy(self, target, source, non_blocking):
+        # As torch does for each kernel.
+        assert self.library.raw.cudaGetLastError() == 0, "a call before has failed"
         size = target.numel() * target.element_size()
         if size:
             assert (

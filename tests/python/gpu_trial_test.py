@@ -163,13 +163,25 @@ class GpuTrialTest(RankCase):
                 self.assertIs(_paths.trial_of(0, gpu_test.LOCAL_RANK).outcome(), False)
 
     def test_another_gpu_of_a_rank_goes_through_host_memory(self):
-        with job():
+        # A context on the second GPU is no finding.
+        with job(HVD_DOUBLE_RULES="one_launcher,launch_order"):
             self.assertTrue(self.decide())
-            _devices.cuda.ordinal = lambda tensor: gpu_test.LOCAL_RANK + 8
+            second = gpu_test.LOCAL_RANK + 8
+            _devices.cuda.ordinal = lambda tensor: second
+            own = DoubleTensor.get_device
+            DoubleTensor.get_device = lambda tensor: second
+            library = _devices.cuda.library.raw
+            library.cudaSetDevice(second)
             try:
+                # The native module has submitted nothing yet.
+                self.assert_equal_tensors(
+                    hvd.allreduce_(on_gpu(), op=hvd.Sum, name="in_place").cpu(), torch.full((4,), 3.0)
+                )
                 for name in ("work", "second"):
                     self.assertFalse(self.uses_gpu(name=name))
             finally:
+                library.cudaSetDevice(gpu_test.LOCAL_RANK)
+                DoubleTensor.get_device = own
                 del _devices.cuda.ordinal
             self.assertTrue(self.uses_gpu(name="work"))
 

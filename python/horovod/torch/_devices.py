@@ -52,6 +52,12 @@ class Cuda:
         """Makes the stream wait for all work that is on the other one now."""
         stream.wait_stream(other)
 
+    def forget_error(self) -> None:
+        """Takes the error that a failed call of this thread left, which torch would raise after its next kernel."""
+        take = _address("GetLastError")
+        if take:
+            ctypes.CFUNCTYPE(ctypes.c_int)(take)()
+
     def launcher(self) -> int:
         """Returns the address of cudaLaunchHostFunc, or of HIP's; 0 if it is not found."""
         return _address("LaunchHostFunc")
@@ -79,7 +85,14 @@ class _Bytes:
 
 
 # In the order in which _native.use_devices takes their addresses.
-EVENT_FUNCTIONS = ("EventCreateWithFlags", "EventDestroy", "EventRecord", "StreamIsCapturing")
+EVENT_FUNCTIONS = (
+    "EventCreateWithFlags",
+    "EventDestroy",
+    "EventRecord",
+    "StreamIsCapturing",
+    "GetDevice",
+    "GetLastError",
+)
 
 
 @functools.lru_cache(maxsize=None)
@@ -185,13 +198,14 @@ def _begin_fast_path() -> None:
         _native.use_devices(*found, _fast)
 
 
-def use_fast_path(kind: int, tensors: Sequence[torch.Tensor], arguments: Dict[str, Any]) -> None:
-    """Lets the native module submit such tensors of all ranks, which the backend reads and writes in GPU memory."""
+def use_fast_path(kind: int, tensors: Sequence[torch.Tensor], arguments: Dict[str, Any], device: int) -> None:
+    """Lets the native module submit such tensors of all ranks, which the backend reads and writes in the memory of this
+    GPU. Those on another one may have to go through host memory."""
     if arguments.get("process_set", 0) == 0:
         _begin_fast_path()
         has_factors = any(arguments.get(name, 1.0) not in (0, 1) for name in ("prescale", "postscale"))
         for tensor in tensors:
-            key = (kind, tensor.dtype, arguments.get("reduce_op", _ops.Sum), 0.5 if has_factors else 1.0)
+            key = (kind, tensor.dtype, arguments.get("reduce_op", _ops.Sum), 0.5 if has_factors else 1.0, device)
             _fast[key] = True
 
 
@@ -285,6 +299,7 @@ class Staged:
         with cuda.on(out):  # the device of the stream must be the current one
             error = _native.start_after(launcher, out.cuda_stream, handle) if launcher else 1
         if error:
+            cuda.forget_error()
             out.synchronize()  # which raises if the device has failed
             _native.start_after(0, 0, handle)
 

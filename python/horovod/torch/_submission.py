@@ -35,7 +35,7 @@ def elementwise(kind: Kind, name: str, tensors: Tensors, in_place: bool, *more: 
         return _frontend.elementwise(_tensors, kind, name, tensors, in_place, *more, **arguments)
     arrays = _devices.arrays_for(away, tensors, kind, arguments, arguments["process_set"])
     if not arrays.is_staged:
-        _devices.use_fast_path(kind, tensors, arguments)
+        _devices.use_fast_path(kind, tensors, arguments, away)
     return _frontend.elementwise(arrays, kind, name, tensors, in_place, *more, **arguments)
 
 
