@@ -300,8 +300,8 @@ if DOUBLE:
 
 
 class ForgetfulTrial(_paths.Trial):
-    def outcome(self):
-        known = super().outcome()
+    def outcome(self, waits=False):
+        known = super().outcome(waits)
         return known if random.random() < 0.5 else None
 
 

@@ -10,6 +10,8 @@ import os
 import sys
 import tempfile
 import time
+import weakref
+from unittest import mock
 
 import gpu_test  # prepares the test library
 from gpu_test import DoubleCuda, DoubleTensor
@@ -109,6 +111,37 @@ class GpuTrialTest(RankCase):
                 self.assertEqual(len(logged()), 1 if RANK == 0 else 0)
                 if RANK == 0:
                     self.assertRegex(logged()[0], "warning.*tensors of GPUs go through host memory: .*" + words)
+
+    def broadcast(self, model):
+        hvd.broadcast_parameters([(f"param.{index}", param) for index, param in enumerate(model)], 0)
+        for param in model:
+            self.assert_equal_tensors(param.cpu(), torch.zeros(4))
+
+    def test_a_model_waits_for_the_choice(self):
+        with job(HVD_DOUBLE_START_MS="700"):
+            pins = _devices.cuda.pins
+            self.broadcast([on_gpu(float(RANK)) for _ in range(20)])
+            self.assertTrue(self.uses_gpu(name="work"))
+            self.assertEqual(_devices.cuda.pins, pins)
+
+    def test_a_model_waits_for_a_while_only(self):
+        with job(), mock.patch.object(_paths, "LIMIT", 0.2):
+            self.broadcast([on_gpu(float(RANK)) if RANK < 2 else torch.full((4,), 2.0) for _ in range(20)])
+
+    def test_little_of_a_model_is_in_host_memory_at_a_time(self):
+        with job(HOROVOD_GPU_OPERATIONS="HOST"):
+            made, alive, pinned = [], [], _devices.cuda.pinned
+
+            def counted(like):
+                tensor = pinned(like)
+                made.append(weakref.ref(tensor))
+                alive.append(sum(one() is not None for one in made))
+                return tensor
+
+            # 4 tensors of 16 bytes at a time.
+            with mock.patch.object(_devices, "STAGED_BYTES", 64), mock.patch.object(_devices.cuda, "pinned", counted):
+                self.broadcast([on_gpu(float(RANK)) for _ in range(20)])
+            self.assertEqual((len(alive), max(alive)), (20, 4))
 
     def test_a_rank_with_tensors_in_host_memory(self):
         with job(HOROVOD_STALL_CHECK_TIME_SECONDS="1") as logged:

@@ -187,7 +187,24 @@ def arrays_for(
     return OnDevice(device)
 
 
-_fast: Dict[Tuple[Any, ...], bool] = {}  # keys as those of _runs, of what the native module may submit
+# The most bytes of a model that such a broadcast has in pinned host memory.
+STAGED_BYTES = 256 << 20
+
+
+def staged_size(tensor: Any) -> int:
+    """Returns the bytes of pinned host memory that a broadcast of the tensor needs. torch keeps such memory until the
+    process ends. Waits for a trial of the ranks first, after which the tensor may need none."""
+    if not cuda.holds(tensor):
+        return 0
+    device = cuda.ordinal(tensor)
+    if _ops.runs_on_device(_ops.Kind.BROADCAST, _ops.Dtype.UINT8) == 2:
+        _paths.trial_of(0, device).outcome(waits=True)
+    is_staged = arrays_for(device, [tensor], _ops.Kind.BROADCAST, {}, 0).is_staged
+    return tensor.numel() * tensor.element_size() if is_staged else 0
+
+
+# Keys as those of _runs, with the device, of what the native module may submit.
+_fast: Dict[Tuple[Any, ...], bool] = {}
 _ops.also_forget(lambda process_set: _fast.clear())
 
 

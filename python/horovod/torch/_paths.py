@@ -1,15 +1,16 @@
 """Chooses for each process set whether tensors on GPUs go through a backend such as NCCL, or through host memory.
 
 Only where HOROVOD_GPU_OPERATIONS is not set. The first tensor on a GPU starts a trial of the backend, which begins
-once each rank of the set has such a tensor. Until the outcome is known to all, tensors go through host memory. No rank
-waits for the trial, and a rank may learn the outcome later than another: the runtime matches copies in host memory
-(_ops.STAGED) with tensors on GPUs.
+once each rank of the set has such a tensor. Until the outcome is known to all, tensors go through host memory. Only a
+broadcast of a model waits for the trial, and a rank may learn the outcome later than another: the runtime matches
+copies in host memory (_ops.STAGED) with tensors on GPUs.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from typing import Any, Dict, Optional
 
 from horovod import _native, _ops
@@ -18,6 +19,7 @@ from horovod.exceptions import HorovodInternalError
 from horovod.process_sets import registered
 
 _SIZE = 512  # of the text that says why a rank cannot use the backend
+LIMIT = 20.0  # a rank without tensors on GPUs never begins the trial
 
 
 class Trial:
@@ -27,6 +29,7 @@ class Trial:
     def __init__(self, process_set: int, device: int) -> None:
         self.device = device
         self._process_set = process_set
+        self._begin = time.monotonic()
         self._lock = threading.Lock()
         self._succeeded: Optional[bool] = None
         self._text = ctypes.create_string_buffer(_SIZE)
@@ -56,20 +59,26 @@ class Trial:
         texts = ctypes.string_at(output.address, output.shape[0] * _SIZE)
         self._succeeded = not texts.strip(b"\0")
 
-    def outcome(self) -> Optional[bool]:
+    def outcome(self, waits: bool = False) -> Optional[bool]:
         """Returns whether the set's tensors on GPUs go through the backend; None while that is not known to this
-        rank. Never waits."""
-        if self._succeeded is not None:
+        rank. With `waits`, waits for it until LIMIT seconds after the begin of the trial. Other threads do not wait
+        meanwhile."""
+        if self._succeeded is not None or not self._lock.acquire(blocking=waits):
             return self._succeeded
-        with self._lock:
-            while self._handle is not None and _ops.poll(self._handle):
+        end = self._begin + LIMIT if waits else 0.0
+        try:
+            while self._handle is not None and (_ops.poll(self._handle) or time.monotonic() < end):
                 handle, self._handle = self._handle, None
                 try:
-                    _native.wait(handle)
+                    _native.wait_for(handle, max(0.0, end - time.monotonic()))
+                except TimeoutError:
+                    self._handle = handle
                 except ValueError:
                     self._succeeded = False  # on all ranks: one has joined
                 except HorovodInternalError:
                     pass  # the job has failed
+        finally:
+            self._lock.release()
         return self._succeeded
 
     def abandon(self) -> None:

@@ -9,6 +9,7 @@ import torch
 
 from horovod import _objects, _ops
 from horovod._frontend import allgather_object, broadcast_object  # noqa: F401, for users
+from horovod.torch import _devices
 from horovod.torch.mpi_ops import (
     ProcessSet as ProcessSet,
     allgather as allgather,
@@ -32,16 +33,21 @@ def _memory_of(tensor: Any) -> Tuple[int, int]:
 
 def _broadcast_all(entries: Iterable[Tuple[Optional[str], Any]], root_rank: int) -> None:
     """Broadcasts the tensors in place, all at once. One that shares memory with another of them (tied
-    weights, a view of a buffer) starts when those before it are complete."""
+    weights, a view of a buffer), or for which there is no room in host memory, starts when those before it are
+    complete."""
     handles: List[int] = []
     starts: List[int] = []  # the memory in flight, ascending
     ends: List[int] = []
+    staged = 0  # bytes in flight
     for name, tensor in entries:
         first, last = _memory_of(tensor)
+        size = _devices.staged_size(tensor)
         place = bisect.bisect_left(starts, last)
-        if first < last and place > 0 and ends[place - 1] > first:
+        is_shared = first < last and place > 0 and ends[place - 1] > first
+        if is_shared or (staged and staged + size > _devices.STAGED_BYTES):
             _ops.run_all(handles)
-            handles, starts, ends, place = [], [], [], 0
+            handles, starts, ends, place, staged = [], [], [], 0, 0
+        staged += size
         starts.insert(place, first)
         ends.insert(place, last)
         handles.append(broadcast_async_(tensor, root_rank, name))
