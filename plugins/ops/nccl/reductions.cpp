@@ -72,6 +72,27 @@ void use_half_factors(const hvd_batch& batch, int32_t size, NcclReduction* reduc
   }
 }
 
+double to_bfloat(double value) {
+  return static_cast<double>(float_of_bfloat(bfloat_of_float(static_cast<float>(value))));
+}
+
+// A factor of bfloat16 has 8 bits. Rounded to them, 1/3 would make all results 0.2 % too large: a second factor after
+// the sum corrects it, and the product of the two is the nearest of 128.
+void use_bfloat_factors(double factor, NcclReduction* reduction) {
+  reduction->factor = to_bfloat(factor);
+  double best = std::abs(factor - reduction->factor), correction = 1;
+  const double first = std::ldexp(std::copysign(1.0, factor), std::ilogb(factor));
+  for (int step = 0; step < 128; ++step) {
+    const double before = first * (1 + step / 128.0), after = to_bfloat(factor / before);
+    const double error = std::abs(factor - before * after);
+    if (error >= best) continue;
+    best = error;
+    reduction->factor = before;
+    correction = after;
+  }
+  if (correction != 1) reduction->after.push_back(correction);
+}
+
 template <typename T>
 void put(T value, void* to) {
   std::memcpy(to, &value, sizeof value);
@@ -90,7 +111,9 @@ std::optional<NcclReduction> reduction_of(const hvd_batch& batch, int32_t size, 
   NcclReduction reduction{*type, *operation};
   if (is_bool || (batch.prescale == 1 && batch.postscale == 1)) return reduction;
   if (batch.reduce_op != HVD_SUM) return std::nullopt;
-  if (batch.prescale == 1 && batch.postscale == 1.0 / size) {
+  const double factor = batch.prescale * batch.postscale;
+  const bool is_exact = *type != abi::kBfloat16 || to_bfloat(factor) == factor;
+  if (batch.prescale == 1 && batch.postscale == 1.0 / size && (is_exact || !has_factors)) {
     // NCCL's sum has the type of the inputs, and wraps around.
     const bool is_narrow = !is_floating(*type) && *type != abi::kInt64 && *type != abi::kUint64;
     if (is_narrow && size > 1) return std::nullopt;
@@ -100,8 +123,10 @@ std::optional<NcclReduction> reduction_of(const hvd_batch& batch, int32_t size, 
   if (!has_factors || !is_floating(*type)) return std::nullopt;
   if (*type == abi::kFloat16) {
     use_half_factors(batch, size, &reduction);
+  } else if (is_exact) {
+    reduction.factor = factor;
   } else {
-    reduction.factor = batch.prescale * batch.postscale;
+    use_bfloat_factors(factor, &reduction);
   }
   return reduction;
 }

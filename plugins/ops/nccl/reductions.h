@@ -19,7 +19,8 @@ struct NcclReduction {
 // Returns the reduction of a batch in a set of `size` ranks, or nullopt when NCCL lacks it: 16-bit
 // integers, Adasum, minima and maxima of floating-point numbers, averages of integers below 64 bits, factors
 // of integers other than an average, and factors of reductions other than a sum. The factors before and
-// after a sum are one factor before it, but for float16, whose numbers the product could make vanish.
+// after a sum are one factor before it, but for float16, whose numbers the product could make vanish, and for
+// bfloat16, which has too few bits for it.
 std::optional<NcclReduction> reduction_of(const hvd_batch& batch, int32_t size, bool has_factors);
 
 // Stores a factor as a value of a floating-point type. `to`: at least 8 bytes.

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/dtype.h"
+#include "base/half.h"
 #include "base/unique_fd.h"
 #include "collectives/kernels/reduce_kernels.h"
 #include "ops/common/batch_memory.h"
@@ -42,6 +43,12 @@ int reduce_op_of(int operation) {
   }
 }
 
+double round_to(hvd_dtype dtype, double value) {
+  const auto single = static_cast<float>(value);
+  return static_cast<double>(dtype == HVD_FLOAT16 ? float_of_half(half_of_float(single))
+                                                  : float_of_bfloat(bfloat_of_float(single)));
+}
+
 Bytes reduce(std::vector<Part>& parts, size_t index) {
   const Call& call = parts[0].calls[index];
   const auto dtype = static_cast<hvd_dtype>(dtype_of(call.type));
@@ -49,10 +56,13 @@ Bytes reduce(std::vector<Part>& parts, size_t index) {
   const size_t count = result.size() / width_of(call.type);
   const auto function =
       collectives::reduce_function(dtype, static_cast<hvd_reduce_op>(reduce_op_of(call.operation)));
+  const auto size = static_cast<double>(parts.size());
   const auto quotient = collectives::divide_by(static_cast<int32_t>(parts.size()));
-  // A sum of float16 overflows: NCCL divides what it adds.
-  const bool divides_first = call.operation == abi::kAverage && dtype == HVD_FLOAT16;
-  const collectives::Scale before = divides_first ? quotient : collectives::Scale{};
+  // NCCL multiplies what it adds by a number of the tensor's type.
+  const bool divides_first =
+      call.operation == abi::kAverage && (dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16);
+  const collectives::Scale before =
+      divides_first ? collectives::scale_by(round_to(dtype, 1 / size)) : collectives::Scale{};
   ops::scale(result.data(), result.data(), dtype, static_cast<int64_t>(count), before);
   for (size_t rank = 1; rank < parts.size(); ++rank) {
     Bytes input = parts[rank].inputs[index];

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
+#include <random>
 
 #include "base/machine_identity.h"
 #include "base/shared_library.h"
@@ -615,6 +617,58 @@ TEST_CASE("factors of float16 apply before and after the sum, and their product 
     CHECK(sum_of_halves(op, -3, 0.5, -1) == 3);
     CHECK(sum_of_halves(op, 60000, 1, 0.5) == 60000);  // an average, divided before the sum
     CHECK(sum_of_halves(op, 0.5, 2, 0.5) == 1);
+  }
+}
+
+TEST_CASE("factors of bfloat16 have more than its 8 bits") {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> any(0.1, 10);
+  struct Case {
+    int32_t size;
+    double prescale, postscale;
+  };
+  std::vector<Case> cases{
+      {3, 1, 1.0 / 3}, {2, 1.0 / 7, 1}, {1, 1.0 / 3, 1.0 / 7}, {2, -1.0 / 3, 3}};
+  for (int i = 0; i < 4; ++i) cases.push_back({2, any(random), any(random)});
+  for (const Case& one : cases) {
+    CAPTURE(one.size);
+    CAPTURE(one.prescale);
+    CAPTURE(one.postscale);
+    constexpr size_t kCount = 4096;
+    // Numbers that bfloat16 has.
+    std::vector<double> values(kCount);
+    for (double& value : values) value = std::ldexp(128 + static_cast<double>(random() % 128), -7);
+    hvd::test::PluginStore store;
+    std::vector<std::thread> threads;
+    for (int32_t i = 0; i < one.size; ++i) {
+      threads.emplace_back([&, i] {
+        hvd::test::own_device() = i;
+        Rank rank(store, i, one.size);
+        CHECK(rank.opened == HVD_OK);
+        std::vector<int32_t> members(static_cast<size_t>(one.size));
+        std::iota(members.begin(), members.end(), 0);
+        rank.add_set(0, members);
+        hvd::test::OpCase work(HVD_ALLREDUCE, HVD_BFLOAT16);
+        work.batch.prescale = one.prescale;
+        work.batch.postscale = one.postscale;
+        work.batch.device = i;
+        work.add(kCount, 1, kCount, [&](size_t at) { return values[at]; });
+        Outcome outcome;
+        rank.start(work.ready(0), outcome);
+        CHECK(rank.is_over(outcome));
+        CHECK(outcome.error == "");
+        const auto got = work.outcome(0);
+        double mean = 0;
+        for (size_t at = 0; at < kCount; ++at) {
+          const double right = values[at] * one.size * one.prescale * one.postscale;
+          const double error = got[at] / right - 1;
+          mean += error / kCount;
+          CHECK(std::abs(error) < 0x1p-6);  // it is rounded up to four times
+        }
+        CHECK(std::abs(mean) < 0x1p-11);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
   }
 }
 
