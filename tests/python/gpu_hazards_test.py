@@ -18,13 +18,13 @@ import sys
 import threading
 import time
 import unittest
+from unittest import mock
 
 import gpu_test
 from gpu_test import DOUBLE, LOCAL_RANK, STAGED, Stream, here
 from rank_case import RankCase, hvd, main, torch
 
 from horovod.common.util import env
-from horovod.exceptions import HorovodInternalError
 from horovod.torch import _devices
 
 CYCLES = int(os.environ.get("HVD_TEST_SLEEP_CYCLES", "200000000"))
@@ -305,28 +305,46 @@ class HazardTest(RankCase):
 
 
 class ShortMemoryTest(RankCase):
-    """Ends the backend: needs a process of its own, and is left out unless it is named."""
+    """Takes all memory of the GPU: needs a process of its own, and is left out unless it is named."""
 
     @contextlib.contextmanager
-    def taken_memory(self):
-        """torch keeps nearly all memory, which no tensor uses."""
+    def taken_memory(self, cached):
+        """The GPU has no room for an output. If `cached`, torch keeps memory for it, which no tensor uses."""
+        if DOUBLE:
+            cache = [_devices.cuda.empty((self.size * COUNT,), torch.float32, LOCAL_RANK) for _ in range(3)]
+
+            def empty(shape, dtype, device):
+                if not cached:
+                    raise RuntimeError("out of memory")
+                return cache.pop()[: torch.Size(shape).numel()].reshape(shape)
+
+            with env(HVD_DOUBLE_MEMORY="1000"), mock.patch.object(_devices.cuda, "empty", empty):
+                yield
+            return
+        torch.cuda.empty_cache()
         free, _ = torch.cuda.mem_get_info(LOCAL_RANK)
-        torch.empty(int(free * 0.97), dtype=torch.uint8, device=gpu_test.DEVICE)
+        kept = torch.empty(free - (64 << 20), dtype=torch.uint8, device=gpu_test.DEVICE)
+        if cached:
+            del kept
         yield
 
     def test_an_output_for_which_there_is_no_memory(self):
         choose_device()
-        tensor = here(torch.ones(100_000 if DOUBLE else 64 << 20))
+        # An output has more bytes than are left: 1000 of the double, 64 MiB of a GPU.
+        tensor = here(torch.arange(COUNT if DOUBLE else 64 << 20, dtype=torch.float32))
         hvd.allreduce(tensor, op=hvd.Sum)
         synchronize()
-        with env(HVD_DOUBLE_MEMORY="1000") if DOUBLE else self.taken_memory():
-            try:
-                got = hvd.allgather(tensor)
-            except HorovodInternalError as error:
-                self.assertRegex(str(error), "out of memory")
-                return
-        self.assertEqual(got.shape[0], self.size * tensor.shape[0])
-        self.assertEqual(got[-1].item(), 1)
+        with self.taken_memory(cached=True):
+            for collective in (hvd.allgather, lambda one: hvd.alltoall(one, [one.shape[0]] + [0] * (self.size - 1))):
+                got = collective(tensor)
+                got = got if isinstance(got, torch.Tensor) else got[0]
+                if got.shape[0] > 0:
+                    self.assertTrue(bool((got.cpu()[-1000:] == tensor.cpu()[-1000:]).all()))
+                del got
+        with self.taken_memory(cached=False), self.assertRaisesRegex(RuntimeError, "out of memory"):
+            hvd.allgather(tensor)
+        # It was an error of that call.
+        self.assertEqual(hvd.allreduce(here(torch.ones(4)), op=hvd.Sum).sum().item(), 4 * self.size)
 
 
 def load_tests(loader, tests, pattern):

@@ -69,7 +69,7 @@ using RedOpDestroy = int(int reduction, Comm* comm);
 
 // ---- The CUDA runtime. Streams and events are pointers.
 
-constexpr int kNotReady = 600;
+constexpr int kOutOfMemory = 2, kNotReady = 600;
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
 constexpr int kCaptureRelaxed = 2;
@@ -89,6 +89,9 @@ using EventQuery = int(void* event);
 using EventDestroy = int(void* event);
 using MallocAsync = int(void** memory, size_t size, void* stream);
 using FreeAsync = int(void* memory, void* stream);
+using HostAlloc = int(void** memory, size_t size, unsigned flags);
+using FreeHost = int(void* memory);
+using GetLastDeviceError = int();
 using MemcpyAsync = int(void* to, const void* from, size_t size, int kind, void* stream);
 // cudaDeviceProp, whose size differs between versions, starts with a name and 16 bytes of UUID.
 constexpr size_t kPropertiesSize = 16384, kUuidOffset = 256, kUuidSize = 16;

@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "collectives/kernels/reduce_kernels.h"
 #include "ops/common/batch_memory.h"
-#include "ops/nccl/memory.h"
 #include "ops/nccl/reductions.h"
 
 namespace hvd::ops::nccl {
@@ -130,12 +129,15 @@ Status Collectives::prepare_reduction() {
 }
 
 Status Collectives::make_output(uint32_t tensor, int64_t count) {
-  HVD_ASSIGN_OR_RETURN(outputs_[tensor],
-                       Memory::take(api_, static_cast<size_t>(count) * width(), channel_.stream()));
+  const size_t size = static_cast<size_t>(count) * width();
+  void*& made = outputs_[tensor];
   if (batch_.made_outputs == nullptr) {
-    lent_.push_back(outputs_[tensor]);
+    HVD_ASSIGN_OR_RETURN(made, Memory::take(api_, size, channel_.stream()));
+    lent_.push_back(made);
   } else {
-    batch_.made_outputs[tensor] = outputs_[tensor];
+    HVD_ASSIGN_OR_RETURN(made, memory_.take_output(api_, size, channel_.stream()));
+    has_spilled_ |= memory_.is_pinned(made);
+    batch_.made_outputs[tensor] = made;
   }
   return {};
 }

@@ -10,6 +10,7 @@
 #include "horovod/plugin_op.h"
 #include "ops/nccl/channel.h"
 #include "ops/nccl/grid.h"
+#include "ops/nccl/memory.h"
 
 namespace hvd::ops::nccl {
 
@@ -33,11 +34,19 @@ struct RankInSet {
 class Collectives {
  public:
   // `grid`: for a hierarchical allreduce, on a channel with sub-communicators; else nullptr.
-  Collectives(Channel& channel, RankInSet place, const hvd_batch& batch, const Grid* grid = nullptr)
-      : channel_(channel), api_(channel.api()), place_(place), batch_(batch), grid_(grid) {}
+  Collectives(Channel& channel, Memory& memory, RankInSet place, const hvd_batch& batch,
+              const Grid* grid = nullptr)
+      : channel_(channel),
+        api_(channel.api()),
+        memory_(memory),
+        place_(place),
+        batch_(batch),
+        grid_(grid) {}
   // Makes the stream wait for the inputs' events, and enqueues the batch. All members enqueue batches
   // in the same order. `pause`: see Channel. The device must be current.
   Status enqueue(const Channel::Pause& pause);
+  // Whether the GPU had no room for an output, which is in host memory now.
+  bool has_spilled() const { return has_spilled_; }
   // Returns host memory that the stream reads. Call after enqueue, and keep it until the batch is over.
   std::vector<std::vector<std::byte>> take_kept() { return std::move(kept_); }
 
@@ -67,6 +76,7 @@ class Collectives {
 
   Channel& channel_;
   const NcclApi& api_;
+  Memory& memory_;
   const RankInSet place_;
   const hvd_batch& batch_;
   const Grid* const grid_;
@@ -77,6 +87,7 @@ class Collectives {
   std::vector<void*> inputs_, outputs_;  // device memory for tensors without their own
   std::vector<void*> lent_;              // device memory for the time of this batch
   std::vector<std::vector<std::byte>> kept_;
+  bool has_spilled_ = false;
 };
 
 }  // namespace hvd::ops::nccl

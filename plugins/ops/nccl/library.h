@@ -56,6 +56,9 @@ struct NcclApi {
   abi::LaunchHostFunc* launch_host_func;
   abi::ErrorString* error_string;
   // nullptr where CUDA or HIP lacks it.
+  abi::HostAlloc* host_alloc;
+  abi::FreeHost* free_host;
+  abi::GetLastDeviceError* get_last_device_error;
   abi::GetDeviceProperties* get_device_properties;
   abi::DeviceGetUuid* device_get_uuid;
   abi::DeviceGetPciBusId* device_get_pci_bus_id;

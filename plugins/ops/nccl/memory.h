@@ -1,8 +1,9 @@
-// Device memory for outputs that belong to the user. NcclThread allocates it on a stream; any thread
-// may return it; NcclThread frees it on a stream later. Lives as long as the process, because the
-// user's outputs may outlive the job. Any thread.
+// Memory for outputs that belong to the user, on the device, or where that has no room, on the host. NcclThread
+// allocates it on a stream; any thread may return it; NcclThread frees it on a stream later. Lives as long as the
+// process, because the user's outputs may outlive the job. Any thread.
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "base/mutex.h"
@@ -26,14 +27,36 @@ class Memory {
     if (!status.ok()) return status;
     return memory;
   }
+  // Like take, for an output. Where the device has no room, kernels write to pinned host memory: the other ranks
+  // count on this one, and the framework, which copies the output, may have room in its cache.
+  Result<void*> take_output(const NcclApi& api, size_t size, void* stream) {
+    void* memory = nullptr;
+    const int error = api.malloc_async(&memory, size, stream);
+    if (error == 0) return memory;
+    if (api.get_last_device_error != nullptr) api.get_last_device_error();
+    const bool may_pin = error == abi::kOutOfMemory && api.free_host != nullptr;
+    if (!may_pin || api.host_alloc == nullptr || api.host_alloc(&memory, size, 0) != 0) {
+      return api.of_device(error, "MallocAsync");
+    }
+    const MutexLock lock(mutex_);
+    pinned_.insert(memory);
+    return memory;
+  }
+  bool is_pinned(void* memory) {
+    const MutexLock lock(mutex_);
+    return pinned_.contains(memory);
+  }
   // Frees the returned memory in the order of `stream`. The device must be current.
   void free_returned(const NcclApi& api, void* stream) {
-    std::vector<void*> returned;
+    std::vector<void*> returned, pinned;
     {
       const MutexLock lock(mutex_);
-      returned.swap(returned_);
+      for (void* memory : returned_)
+        (pinned_.erase(memory) > 0 ? pinned : returned).push_back(memory);
+      returned_.clear();
     }
     for (void* memory : returned) api.free_async(memory, stream);
+    for (void* memory : pinned) api.free_host(memory);
   }
 
  private:
@@ -43,6 +66,7 @@ class Memory {
   }
   Mutex mutex_;
   std::vector<void*> returned_ HVD_GUARDED_BY(mutex_);
+  std::set<void*> pinned_ HVD_GUARDED_BY(mutex_);  // outputs in host memory
 };
 
 inline hvd_framework* Memory::framework() {

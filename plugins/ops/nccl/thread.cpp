@@ -9,6 +9,7 @@
 
 #include "base/machine_identity.h"
 #include "base/mutex.h"
+#include "base/operations/op_traits.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "ops/nccl/device_record.h"
@@ -427,10 +428,18 @@ Status NcclThread::run(NcclBatch& batch, const hvd_batch& what) {
   const bool by_hosts = goes_by_hosts(set, what);
   if (by_hosts) HVD_RETURN_IF_ERROR(add_sub_communicators(set));
   if (multiplies_after(what, set.place.size)) HVD_RETURN_IF_ERROR(add_alone(*set.channel));
-  Collectives collectives(*set.channel, set.place, what, by_hosts ? &*set.grid : nullptr);
+  Collectives collectives(*set.channel, plan_.memory, set.place, what,
+                          by_hosts ? &*set.grid : nullptr);
   HVD_RETURN_IF_ERROR(
       collectives.enqueue([this](std::chrono::microseconds time) { return pause(time); }));
   batch.kept_ = collectives.take_kept();
+  if (collectives.has_spilled() && !std::exchange(has_spilled_, true)) {
+    plan_.host.log(plan_.host.host, 3,
+                   cat("GPU ", device_, " has no room for an output of ", traits_of(what.op).name,
+                       ", which goes through pinned host memory, and slowly: let the program leave "
+                       "some memory free, by a smaller batch or torch.cuda.empty_cache()")
+                       .c_str());
+  }
   HVD_RETURN_IF_ERROR(api.of_device(api.event_record(done_, stream_), "EventRecord"));
   HVD_RETURN_IF_ERROR(api.of_device(api.stream_wait_event(notices_, done_, 0), "StreamWaitEvent"));
   auto notice = std::make_unique<std::shared_ptr<NcclBatch>>(batch.shared_from_this());

@@ -108,6 +108,7 @@ class NcclThread : public LibraryThread {
   std::vector<std::shared_ptr<NcclSet>> sets_;  // those with a channel
   std::vector<std::thread> closings_;           // of communicators of removed sets
   int device_ = -1;
+  bool has_spilled_ = false;  // an output to host memory, and a line says so
   void* stream_ = nullptr;
   void* done_ = nullptr;     // event
   void* notices_ = nullptr;  // stream

@@ -86,6 +86,7 @@ static_assert(agree<abi::Recv>(ncclRecv));
 static_assert(agree<abi::RedOpCreatePreMulSum>(ncclRedOpCreatePreMulSum));
 static_assert(agree<abi::RedOpDestroy>(ncclRedOpDestroy));
 
+static_assert(abi::kOutOfMemory == int{cudaErrorMemoryAllocation});
 static_assert(abi::kNotReady == int{cudaErrorNotReady});
 static_assert(abi::kStreamNonBlocking == cudaStreamNonBlocking);
 static_assert(abi::kEventDisableTiming == cudaEventDisableTiming);
@@ -107,6 +108,10 @@ static_assert(agree<abi::MallocAsync>(
     static_cast<cudaError_t (*)(void**, size_t, cudaStream_t)>(cudaMallocAsync)));
 static_assert(agree<abi::FreeAsync>(cudaFreeAsync));
 static_assert(agree<abi::MemcpyAsync>(cudaMemcpyAsync));
+static_assert(
+    agree<abi::HostAlloc>(static_cast<cudaError_t (*)(void**, size_t, unsigned)>(cudaHostAlloc)));
+static_assert(agree<abi::FreeHost>(cudaFreeHost));
+static_assert(agree<abi::GetLastDeviceError>(cudaGetLastError));
 static_assert(agree<abi::LaunchHostFunc>(cudaLaunchHostFunc));
 static_assert(agree<abi::ThreadExchangeStreamCaptureMode>(cudaThreadExchangeStreamCaptureMode));
 static_assert(agree<abi::ErrorString>(cudaGetErrorString));

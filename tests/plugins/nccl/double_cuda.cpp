@@ -369,8 +369,13 @@ int cudaFree(void* memory) {
 }
 int cudaHostAlloc(void** memory, size_t size, unsigned) {
   if (const int error = begin_on_device("cudaHostAlloc"); error != 0) return error;
+  log("pin");
   *memory = allocate(size, MemoryKind::kPinned);
-  return *memory == nullptr ? kOutOfMemory : 0;
+  return *memory == nullptr ? remember(kOutOfMemory) : 0;
+}
+int cudaFreeHost(void* memory) {
+  log("unpin");
+  return cudaFree(memory);
 }
 // Host memory that is not pinned is read before the call returns, and written before it returns.
 int cudaMemcpyAsync(void* to, const void* from, size_t size, int, void* stream) {

@@ -50,12 +50,15 @@ class Pages {
   void* allocate(size_t size, MemoryKind kind) {
     const MutexLock lock(mutex_);
     const size_t pages = (size + kPage) / kPage * kPage;  // one more than none
-    const int64_t limit = variable("HVD_DOUBLE_MEMORY", INT64_MAX);
-    if (kind != MemoryKind::kPinned && in_use_ + pages > static_cast<size_t>(limit)) return nullptr;
+    const bool is_pinned = kind == MemoryKind::kPinned;
+    const int64_t limit =
+        variable(is_pinned ? "HVD_DOUBLE_PINNED" : "HVD_DOUBLE_MEMORY", INT64_MAX);
+    size_t& in_use = is_pinned ? pinned_ : in_use_;
+    if (in_use + pages > static_cast<size_t>(limit)) return nullptr;
     if (next_ + pages + kPage > kRoom) return nullptr;
     const uintptr_t address = program_ + next_;
     next_ += pages + kPage;  // a page that nobody may touch
-    if (kind != MemoryKind::kPinned) in_use_ += pages;
+    in_use += pages;
     std::memset(for_kernel(address), kFresh, pages);
     blocks_[address] =
         std::make_shared<Block>(Block{address, pages, kind, current_device_number()});
@@ -76,7 +79,7 @@ class Pages {
     }
     block.is_free = true;
     close(block);
-    if (block.kind != MemoryKind::kPinned) in_use_ -= block.size;
+    (block.kind == MemoryKind::kPinned ? pinned_ : in_use_) -= block.size;
     // The pages go back; the addresses are not used again.
     ::madvise(for_kernel(address), block.size, MADV_REMOVE);
     blocks_.erase(found);
@@ -163,7 +166,8 @@ class Pages {
   Mutex mutex_;
   std::map<uintptr_t, std::shared_ptr<Block>> blocks_ HVD_GUARDED_BY(mutex_);
   size_t next_ HVD_GUARDED_BY(mutex_) = 0;
-  size_t in_use_ HVD_GUARDED_BY(mutex_) = 0;
+  size_t in_use_ HVD_GUARDED_BY(mutex_) = 0;  // by devices
+  size_t pinned_ HVD_GUARDED_BY(mutex_) = 0;
 };
 
 uintptr_t number_of(const void* address) { return reinterpret_cast<uintptr_t>(address); }

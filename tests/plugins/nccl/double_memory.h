@@ -15,7 +15,8 @@ enum class MemoryKind {
   kPinned    // the CPU may at any time
 };
 
-// Full of 0xa5. nullptr: more than HVD_DOUBLE_MEMORY bytes would be in use.
+// Full of 0xa5. nullptr: more than HVD_DOUBLE_MEMORY bytes would be in use, or HVD_DOUBLE_PINNED of
+// pinned memory.
 void* allocate(size_t size, MemoryKind kind);
 // Nothing may read or write the memory afterwards.
 void release(void* memory);

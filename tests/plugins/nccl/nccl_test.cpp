@@ -1081,20 +1081,64 @@ TEST_CASE("an NCCL whose start nobody can give up is not chosen by a trial") {
   ::setenv("HOROVOD_NCCL_LIBRARY", path_of_double(), 1);
 }
 
+namespace {
+
+// An allgather of one rank, whose output is the backend's, while the GPU has little memory.
+struct GatherInLittleMemory : hvd::test::OpCase {
+  GatherInLittleMemory() : OpCase(HVD_ALLGATHER, HVD_INT32) {
+    batch.device = 0;
+    hvd_batch_tensor& tensor =
+        add(rows, 1, 0, [](size_t i) { return static_cast<double>(i % 1000); });
+    tensor.output = nullptr;
+    tensor.rank_rows = &rows;
+  }
+  const int64_t rows = 1 << 20;
+};
+
+}  // namespace
+
+TEST_CASE("an output for which the GPU has no memory goes through host memory") {
+  Rank rank(on_host("a"));
+  REQUIRE(rank.opened == HVD_OK);
+  rank.add_set(0);
+  const auto* framework =
+      static_cast<const hvd_framework*>(rank.host.published[HVD_FRAMEWORK_OF_DEVICES]);
+  static std::atomic<int> spills{0};
+  rank.host.vtable.log = [](void*, int, const char* line) {
+    spills += has(line, "GPU 0 has no room for an output of allgather, which goes through ");
+  };
+  const Log log;
+  for (uint64_t round = 0; round < 3; ++round) {
+    GatherInLittleMemory work;
+    hvd_batch batch = work.ready(round);
+    void* made = nullptr;
+    batch.made_outputs = &made;
+    Outcome outcome;
+    {
+      const Variable little("HVD_DOUBLE_MEMORY", "100000");
+      rank.start(batch, outcome);
+      REQUIRE(rank.is_over(outcome));
+    }
+    CHECK(outcome.error == "");
+    REQUIRE(made != nullptr);
+    CHECK(static_cast<const int32_t*>(made)[work.rows - 1] == (work.rows - 1) % 1000);  // pinned
+    framework->vtable->release(framework->context, 0, made);
+  }
+  CHECK(log.count("pin") == 3);
+  CHECK(log.count("unpin") == 2);  // the last waits for the next batch
+  CHECK(spills == 1);
+}
+
 TEST_CASE("memory that the backend does not get is a sentence with GPU, host and remedy" * kWaits) {
   Rank rank(on_host("a"));
   REQUIRE(rank.opened == HVD_OK);
   rank.add_set(0);
-  const int64_t rows = 1 << 20;
-  hvd::test::OpCase work(HVD_ALLGATHER, HVD_INT32);
-  work.batch.device = 0;
-  auto& tensor = work.add(rows, 1, 0, [](size_t) { return 1.0; });
-  tensor.output = nullptr;
-  tensor.rank_rows = &rows;
+  GatherInLittleMemory work;
+  const Variable little("HVD_DOUBLE_MEMORY", "100000");
+  const Variable no_pinned("HVD_DOUBLE_PINNED", "100000");
   hvd_batch batch = work.ready(0);
   void* made = nullptr;
   batch.made_outputs = &made;
-  const Variable little("HVD_DOUBLE_MEMORY", "100000");
   Outcome outcome;
   rank.start(batch, outcome);
   REQUIRE(rank.is_over(outcome));
