@@ -108,7 +108,8 @@ std::string mapped_file(std::string_view start) {
 ProbeFacts find_backend(const std::string& name) {
   if (name == "nccl") {
     std::string path(trim(environment_variable("HOROVOD_NCCL_LIBRARY").value_or("")));
-    for (const char* start : {"libnccl.so", "librccl.so"}) {
+    // A torch may have NCCL linked into it.
+    for (const char* start : {"libnccl.so", "librccl.so", "libtorch_cuda.so"}) {
       if (path.empty()) path = mapped_file(start);
     }
     return {version_of_nccl(path), path};

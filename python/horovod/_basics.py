@@ -480,8 +480,11 @@ def _nccl_version() -> int:
     path = os.environ.get("HOROVOD_NCCL_LIBRARY", "").strip()
     if not path:
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
-            found = re.findall(r"(/.*/lib[nr]ccl\.so[^/\n]*)$", maps.read(), re.MULTILINE)
-        path = found[0] if found else "libnccl.so.2"
+            text = maps.read()
+        path = "libnccl.so.2"
+        for name in ("libtorch_cuda", "lib[nr]ccl"):  # the first may have NCCL linked into it
+            found = re.findall(rf"(/.*/{name}\.so[^/\n]*)$", text, re.MULTILINE)
+            path = found[0] if found else path
     version = ctypes.c_int()
     try:
         failed = ctypes.CDLL(path).ncclGetVersion(ctypes.byref(version))

@@ -45,11 +45,26 @@ std::vector<std::string> loaded_of(const std::vector<std::string>& names) {
   return loaded_libraries(name.substr(0, name.find(".so") + 3));
 }
 
+// A PyTorch with NCCL linked into it, as the one of PyPI before 2.0 has: another library would be a second NCCL.
+std::string torch_with_nccl() {
+  for (const std::string& path : loaded_libraries("libtorch_cuda.so")) {
+    const auto library = SharedLibrary::open(path);
+    if (library.ok() && library->symbol("ncclGetVersion") != nullptr) return path;
+  }
+  return {};
+}
+
+std::string find_loaded(const std::vector<std::string>& names) {
+  const auto loaded = loaded_of(names);
+  if (!loaded.empty()) return loaded.front();
+  return names.front().starts_with("libnccl") ? torch_with_nccl() : std::string();
+}
+
 Result<SharedLibrary> open_first(const std::vector<std::string>& names, const char* variable) {
   const std::string wanted(trim(environment_variable(variable).value_or("")));
   if (!wanted.empty()) return SharedLibrary::open(wanted);
-  const auto loaded = loaded_of(names);
-  if (!loaded.empty()) return SharedLibrary::open(loaded.front());
+  const std::string loaded = find_loaded(names);
+  if (!loaded.empty()) return SharedLibrary::open(loaded);
   Status refusal;
   for (const std::string& name : names) {
     auto library = SharedLibrary::open(name);

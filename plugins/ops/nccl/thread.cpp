@@ -135,10 +135,16 @@ void NcclThread::drop(std::shared_ptr<NcclSet> set) {
 // NCCL may wait in ncclCommDestroy for the other members on this host, whose threads may first run batches of
 // other sets with this rank.
 void NcclThread::close_apart(const std::shared_ptr<NcclSet>& set) {
-  const auto self = std::static_pointer_cast<NcclThread>(shared_from_this());
-  closings_.emplace_back([self, set] {
-    if (self->api().set_device(self->device_) == 0) set->channel->close();
+  std::erase_if(closings_, [](Closing& one) {
+    if (one.is_over->load()) one.thread.join();
+    return !one.thread.joinable();
   });
+  auto is_over = std::make_shared<std::atomic<bool>>(false);
+  std::thread thread([thread = self(), set, is_over] {
+    if (thread->api().set_device(thread->device_) == 0) set->channel->close();
+    is_over->store(true);
+  });
+  closings_.push_back({std::move(thread), std::move(is_over)});
 }
 
 void NcclThread::begin_abort() {
@@ -499,13 +505,13 @@ void NcclThread::close_library(bool failed, Batches) {
   // After a failure, their other members may never come.
   const bool waits = !failed && !aborting_.load() && !is_silent_.load();
   if (!waits) {
-    for (std::thread& closing : std::exchange(closings_, {})) closing.detach();
+    for (Closing& closing : std::exchange(closings_, {})) closing.thread.detach();
   }
   if (is_silent_.load()) return;  // a call would wait for ever
   if (stream_ != nullptr) api.stream_synchronize(stream_);
   // In the order of their first batches, which all members have.
   for (const auto& set : sets_) set->channel->close();
-  for (std::thread& closing : closings_) closing.join();
+  for (Closing& closing : closings_) closing.thread.join();
   if (notices_ != nullptr) {
     api.stream_synchronize(notices_);
     api.stream_destroy(notices_);

@@ -106,7 +106,11 @@ class NcclThread : public LibraryThread {
   const ThreadPlan plan_;
   // Used by the thread only.
   std::vector<std::shared_ptr<NcclSet>> sets_;  // those with a channel
-  std::vector<std::thread> closings_;           // of communicators of removed sets
+  struct Closing {
+    std::thread thread;
+    std::shared_ptr<std::atomic<bool>> is_over;
+  };
+  std::vector<Closing> closings_;  // of communicators of removed sets
   int device_ = -1;
   bool has_spilled_ = false;  // an output to host memory, and a line says so
   void* stream_ = nullptr;

@@ -365,6 +365,39 @@ TEST_CASE("a set that is removed ends its communicator beside the batches of oth
   CHECK(log.count("abort") == 0);
 }
 
+namespace {
+
+// Bytes of addresses that the process uses.
+int64_t addresses_in_use() {
+  std::ifstream file("/proc/self/statm");
+  int64_t pages = 0;
+  file >> pages;
+  return pages * ::sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace
+
+TEST_CASE("threads that end the communicators of removed sets leave no stacks") {
+  Rank rank;
+  REQUIRE(rank.opened == HVD_OK);
+  rank.add_set(0);
+  int64_t before = 0;
+  for (int32_t set = 1; set <= 120; ++set) {
+    rank.add_set(set);
+    for (const int32_t on : {set, 0}) {
+      SumOfFloats work(on);
+      work.add(10, 1, 10, [](size_t) { return 1.0; });
+      Outcome outcome;
+      rank.start(work.ready(static_cast<uint64_t>(set)), outcome);
+      REQUIRE(rank.is_over(outcome));
+      if (on == set) CHECK(rank.op().drop_set(rank.context, set) == HVD_OK);
+    }
+    if (set == 60) before = addresses_in_use();
+  }
+  // A stack has 8 MiB.
+  CHECK(addresses_in_use() - before < int64_t{200} << 20);
+}
+
 TEST_CASE("an error in a communicator is a sentence, and everything there is aborted" * kWaits) {
   const Log log;
   const Variable fails("HVD_DOUBLE_FAILS_AFTER", "2");
@@ -1183,6 +1216,24 @@ TEST_CASE("a rank without a GPU joins the others, and refuses a tensor of a GPU 
   CHECK(outcome.status == HVD_FAILED_PRECONDITION);
   CHECK(outcome.error.starts_with(
       "a tensor of GPUs needs rank 0, and this machine has no GPU: there is neither "));
+}
+
+TEST_CASE("NCCL in the libtorch_cuda.so that the process has loaded is used") {
+  plugin();
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("torch-" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  std::filesystem::copy_file(path_of_double(), folder / "libtorch_cuda.so");
+  CHECK(hvd::SharedLibrary::open((folder / "libtorch_cuda.so").string()).ok());
+  ::unsetenv("HOROVOD_NCCL_LIBRARY");
+  {
+    const Variable old("HVD_DOUBLE_VERSION", "2804");
+    char why[512] = "";
+    CHECK(plugin().probe(why, sizeof why) == 0);
+    CHECK_MESSAGE(has(why, "/libtorch_cuda.so is NCCL 2.8.4"), why);
+  }
+  ::setenv("HOROVOD_NCCL_LIBRARY", path_of_double(), 1);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE(
