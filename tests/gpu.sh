@@ -1,27 +1,27 @@
 #!/bin/bash
-# Runs each test that needs an NVIDIA GPU, in at most 9 minutes: tensors of PyTorch on GPUs by NCCL and through host
-# memory, on one GPU and on all of several; streams and memory; times beside torch's own process group; the
-# conformance of the NCCL plugin; compute-sanitizer, where it is installed. Needs no network.
+# Runs each test that needs an NVIDIA GPU, in at most 8 minutes, on one GPU or on several. Needs no network.
 #
 # usage: tests/gpu.sh [--double] [--logs FOLDER] [BUILD_FOLDER]
 #        tests/gpu.sh --bundle FOLDER|FILE.tar.gz [BUILD_FOLDER]
 #
 #   BUILD_FOLDER      default: build, built with BUILD_TESTING=ON
-#   --logs FOLDER     gets the output of each test; default: BUILD_FOLDER/gpu
+#   --logs FOLDER     gets the output of each test, and after each wave summary.txt; default: BUILD_FOLDER/gpu
 #   --double          with the test library of tests/plugins/nccl in place of CUDA and NCCL, and PyTorch on the CPU:
-#                     shows that each test runs, and nothing of a GPU
+#                     shows that each test runs, and nothing of a GPU; at most 40 minutes
 #   --bundle          writes all that this script needs on a machine with GPUs, less than 64 MiB. There, PyTorch
 #                     with CUDA and `bash tests/gpu.sh` suffice
 #
 #   HVD_GPU_PYTHON          a Python whose torch has CUDA; default python3
-#   HOROVOD_NCCL_LIBRARY,   paths of libnccl.so.2 and libcudart.so; default those that torch loads
-#   HOROVOD_CUDA_LIBRARY
+#   HOROVOD_NCCL_LIBRARY,   paths of libnccl.so.2 and libcudart.so; without them the tests search as a job does, and
+#   HOROVOD_CUDA_LIBRARY    only the programs without torch get those of torch
 #
-# Two ranks share a GPU where there is only one: NCCL takes them for two hosts (NCCL_HOSTID). Where NCCL does not
-# run so, the tests of two ranks by NCCL are skipped.
+# The tests run in waves: those of one rank beside each other, then two ranks by NCCL, then host memory, then times, which
+# need the machine for themselves. Two ranks share a GPU where there is only one: NCCL takes them for two hosts
+# (NCCL_HOSTID). Where NCCL does not run so, the tests of several ranks by NCCL are skipped.
 #
 # The last line counts: N passed, N failed, N skipped. Exit code 0: all that this machine's GPUs allow
-# passed; 1: a test failed, or found no time left; 2: something is missing; 77: this machine has no NVIDIA GPU.
+# passed; 1: a test failed, or found no time left; 2: something is missing; 77: this machine has no NVIDIA GPU, and the
+# tests that it would run are named.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
@@ -46,7 +46,7 @@ logs=$(readlink -m "${logs:-$build/gpu}")
 
 programs=(bin/horovodrun bin/horovod-agent bin/horovod-rendezvous tests/backend_conformance)
 tests=(tests/python/gpu_test.py tests/python/gpu_hazards_test.py tests/python/gpu_speed.py
-  tests/python/gpu_sharing.py)
+  tests/python/gpu_sharing.py tests/python/gpu_probes.py)
 
 # make_bundle TARGET: this folder as far as the tests need it, with a build folder in it.
 make_bundle() {
@@ -86,21 +86,18 @@ if [[ -n $bundle ]]; then
 fi
 
 python=${HVD_GPU_PYTHON:-python3}
+dry=''
 if [[ -n $double ]]; then
   gpus=${HVD_DOUBLE_DEVICES:-1}
   export HVD_DOUBLE_DEVICES=$gpus
 else
   shopt -s nullglob
   files=(/dev/nvidia[0-9]*)
-  ((${#files[@]} > 0)) ||
-    refuse 77 "SKIP: this machine has no NVIDIA GPU (no /dev/nvidia0); run it on a machine that has one"
-  gpus=$("$python" -c 'import torch; print(torch.cuda.device_count())' 2>/dev/null) || gpus=0
+  gpus=${#files[@]}
+  ((gpus > 0)) || dry=yes
 fi
-[[ -x $build/bin/horovodrun && -d $build/python/horovod ]] ||
-  refuse 2 "$build holds no build; run: cmake --preset release && ninja -C build"
-((gpus > 0)) ||
-  refuse 2 "$python has no torch that finds a GPU; name one that has by HVD_GPU_PYTHON"
-"$python" -c 'import torch' 2>/dev/null || refuse 2 "$python has no torch; name one that has by HVD_GPU_PYTHON"
+seconds=480
+[[ -z $double ]] || seconds=2400  # on a few cores, beside other work
 
 # A library of the bundle is used only where this machine has none of its name.
 bring_libraries() {
@@ -117,7 +114,6 @@ bring_libraries() {
     export LD_LIBRARY_PATH=$build/brought${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   fi
 }
-bring_libraries
 
 # library NAME: the file of this name that torch loads.
 library() {
@@ -131,67 +127,136 @@ with open("/proc/self/maps", encoding="utf-8") as maps:
 print(found[0] if found else "")
 PY
 }
-under_test=()
-if [[ -n $double ]]; then
-  under_test=("$build/tests/libnccl_double.so")
-  HOROVOD_NCCL_LIBRARY=${under_test[0]} HOROVOD_CUDA_LIBRARY=${under_test[0]}
-else
-  HOROVOD_NCCL_LIBRARY=${HOROVOD_NCCL_LIBRARY:-$(library libnccl.so)}
-  HOROVOD_CUDA_LIBRARY=${HOROVOD_CUDA_LIBRARY:-$(library libcudart.so)}
-fi
-for name in HOROVOD_NCCL_LIBRARY HOROVOD_CUDA_LIBRARY; do
-  if [[ -n ${!name} ]]; then export "${name?}"; else unset "$name"; fi
-done
-export PYTHONPATH=$build/python PYTHONDONTWRITEBYTECODE=1 HVD_BUILD=$build NCCL_DEBUG=${NCCL_DEBUG:-WARN}
 
-mkdir -p "$logs"
-rm -f "$logs/nccl_id"
-end=$((SECONDS + 540)) passed=0 failed=0 skipped=0
-
-skip() {
-  skipped=$((skipped + 1))
-  echo "SKIP $1: $2"
+under_test=() libraries=() double_libraries=()
+prepare() {
+  [[ -x $build/bin/horovodrun && -d $build/python/horovod ]] ||
+    refuse 2 "$build holds no build; run: cmake --preset release && ninja -C build"
+  "$python" -c 'import torch' 2>/dev/null || refuse 2 "$python has no torch; name one that has by HVD_GPU_PYTHON"
+  bring_libraries
+  export PYTHONPATH=$build/python PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+  export HVD_BUILD=$build NCCL_DEBUG=${NCCL_DEBUG:-WARN} NCCL_RAS_ENABLE=0
+  unset HOROVOD_GPU_OPERATIONS
+  mkdir -p "$logs"
+  rm -f "$logs"/{nccl_id,summary.txt}
+  if [[ -n $double ]]; then
+    under_test=("$build/tests/libnccl_double.so")
+    libraries=(HOROVOD_NCCL_LIBRARY="${under_test[0]}" HOROVOD_CUDA_LIBRARY="${under_test[0]}")
+    double_libraries=("${libraries[@]}")
+    return
+  fi
+  gpus=$("$python" -c 'import torch; print(torch.cuda.device_count())' 2>/dev/null) || gpus=0
+  ((gpus > 0)) || refuse 2 "$python has no torch that finds a GPU; name one that has by HVD_GPU_PYTHON"
+  libraries=(HOROVOD_NCCL_LIBRARY="${HOROVOD_NCCL_LIBRARY:-$(library libnccl.so)}"
+    HOROVOD_CUDA_LIBRARY="${HOROVOD_CUDA_LIBRARY:-$(library libcudart.so)}")
 }
+[[ -n $dry ]] || prepare
 
-# try NAME SECONDS COMMAND...: one test, with a time limit; 77 is a skipped one.
-try() {
-  local name=$1 limit=$2 code=0 log=$logs/$1.txt begin=$SECONDS
+end=$((SECONDS + seconds)) passed=0 failed=0 skipped=0
+names=()  # tests of this wave
+cores=$(nproc)
+
+# run_test NAME SECONDS COMMAND...: leaves the output in NAME.txt, and exit code and time in NAME.code.
+run_test() {
+  local name=$1 limit=$2 code=0 begin=$SECONDS left=$((end - SECONDS))
   shift 2
-  ((limit <= end - SECONDS)) || limit=$((end - SECONDS))
-  if ((limit > 0)); then
-    timeout --kill-after=10 "$limit" "$@" >"$log" 2>&1 || code=$?
+  ((limit <= left)) || limit=$left
+  if ((limit > 5)); then
+    timeout --kill-after=5 "$limit" "$@" >"$logs/$name.txt" 2>&1 || code=$?
   else
-    echo "no time was left" >"$log"
+    echo "no time was left" >"$logs/$name.txt"
     code=124
   fi
-  case $code in
-    0) passed=$((passed + 1)); echo "PASS $name [$((SECONDS - begin)) s]" ;;
-    77) skip "$name" "$(grep -m 1 -o 'SKIP: .*' "$log" | cut -c 7-)" ;;
-    124) failed=$((failed + 1)); echo "FAIL $name: its $limit s are over" ;;
-    *) failed=$((failed + 1)); echo "FAIL $name: exit code $code" ;;
-  esac
-  if ((code == 0)); then
-    grep -oE '(NCCL|staged) .* ratio .*|[0-9.]+ us for .*|[0-9]+ steps of .*' "$log" | sed 's/^/     /' || true
-  elif ((code != 77)); then
-    tail -n 30 "$log" | cut -c 1-200 | sed 's/^/     /'
-  fi
-  return 0
+  echo "$code $((SECONDS - begin))" >"$logs/$name.code"
 }
 
-# start COUNT: the words before the command of COUNT ranks, in `start`. Each has a GPU of its own, or all use the
-# first one.
-start() {
-  start=("$build/bin/horovodrun" -np "$1")
-  (($1 <= gpus)) || start+=("${shared[@]}")
+# try NAME SECONDS COMMAND...: one test of the wave, beside its others where there are cores for them.
+try() {
+  if [[ -n $dry ]]; then
+    echo "  $1, at most $2 s"
+    return
+  fi
+  local name=$1 limit=$2
+  shift 2
+  [[ -z $double ]] || limit=$((5 * limit))
+  names+=("$name")
+  ((cores >= 8)) || wait
+  run_test "$name" "$limit" "$@" &
 }
+
+# alone NAME SECONDS COMMAND...: a test, when those before it are over.
+alone() {
+  wait
+  try "$@"
+  wait
+}
+
+report() {
+  local name=$1 code seconds
+  read -r code seconds <"$logs/$name.code"
+  rm "$logs/$name.code"
+  case $code in
+    0) passed=$((passed + 1)); echo "PASS $name [$seconds s]" ;;
+    77) skipped=$((skipped + 1)); echo "SKIP $name: $(grep -m 1 -o 'SKIP: .*' "$logs/$name.txt" | cut -c 7-)" ;;
+    124 | 137) failed=$((failed + 1)); echo "FAIL $name: its $seconds s are over" ;;
+    *) failed=$((failed + 1)); echo "FAIL $name: exit code $code" ;;
+  esac
+  grep -ohE '(NCCL|staged) .* ratio .*|[0-9.]+ us for .*|[0-9]+ steps of .*|RESULT .*' "$logs/$name.txt" | cut -c 1-230 |
+    sed 's/^/     /' || true
+  ((code == 0 || code == 77)) || tail -n 30 "$logs/$name.txt" | cut -c 1-200 | sed 's/^/     /'
+}
+
+# wave NAME: ends the last wave, and names the next one.
+wave() {
+  local name
+  wait
+  if ((${#names[@]} > 0)); then
+    for name in "${names[@]}"; do report "$name"; done >"$logs/wave.txt"
+    tee -a "$logs/summary.txt" <"$logs/wave.txt"
+    rm "$logs/wave.txt"
+  fi
+  names=()
+  [[ $# == 0 ]] || echo "-- $1"
+}
+
+# Words before the command of one or more ranks. Each rank has a GPU of its own, or all use the first one.
+one=("$python")
+many=$((gpus > 2 ? gpus : 2))
+several=("$build/bin/horovodrun" -np "$many")
 # shellcheck disable=SC2016 # each rank expands it
 shared=(sh -c 'export HVD_TEST_SHARES_GPU=1 NCCL_HOSTID="rank$HOROVOD_RANK" NCCL_MULTI_RANK_GPU_ENABLE=1
-  export NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_MAX_CTAS=4
+  export NCCL_NET=Socket NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_MAX_CTAS=4 NCCL_MNNVL_ENABLE=0
   exec "$@"' sh)
+((many <= gpus)) || several+=("${shared[@]}")
+several+=("$python")
+losing=("${several[@]:0:1}" --on-failure wait --kill-grace 20 "${several[@]:1}")
+
+# share MARKER COMMAND...: makes the file if the command shows that ranks can share a GPU.
+share() {
+  local marker=$1
+  shift
+  rm -f "$marker"
+  "$@" || { echo "SKIP: NCCL does not run several ranks on one GPU here"; return 77; }
+  touch "$marker"
+}
+export -f share
+
+# lose COMMAND...: a job that loses a rank, whose exit code is that of the lost rank.
+lose() {
+  local words
+  words=$(mktemp)
+  "$@" 2>&1 | tee "$words" || true
+  grep -q 's until the error' "$words" && ! grep -q 'gpu_probes.py: ' "$words"
+}
+export -f lose
 
 # conform RANKS: the suite of the NCCL plugin, with a GPU for each rank.
 conform() {
   local folder rank pid code=0 pids=()
+  if [[ -z $HOROVOD_CUDA_LIBRARY ]]; then
+    echo "SKIP: torch loads no libcudart.so; HOROVOD_CUDA_LIBRARY may name it"
+    return 77
+  fi
   folder=$(mktemp -d)
   for ((rank = 0; rank < $1; ++rank)); do
     HVD_BACKEND=$HVD_BUILD/lib/horovod/ops/nccl.so HVD_WORLD_FOLDER=$folder HVD_WORLD_RANK=$rank \
@@ -205,61 +270,91 @@ conform() {
 }
 export -f conform
 
-{
+# memcheck: a test of streams and memory under compute-sanitizer.
+memcheck() {
+  if ! command -v compute-sanitizer >/dev/null || [[ $* == *libnccl_double.so* ]]; then
+    echo "SKIP: compute-sanitizer is not installed, or sees no GPU"
+    return 77
+  fi
+  HVD_TEST_SLEEP_CYCLES=1000000 compute-sanitizer --tool memcheck --error-exitcode 9 "$@" \
+    HazardTest.test_inputs_that_are_written_late
+}
+export -f memcheck
+
+# by_nccl NAME SECONDS COMMAND...: a test of several ranks, alone. Skipped where NCCL does not let them share a GPU.
+by_nccl() {
+  if [[ -z $dry && $many -gt $gpus && ! -e $logs/shares_gpu ]]; then
+    alone "$1" 10 sh -c "echo 'SKIP: NCCL does not run $many ranks on one GPU here ($logs/sharing.txt)'; exit 77"
+  else
+    alone "$@"
+  fi
+}
+
+facts() {
   uname -a
   nvidia-smi
   "$python" -c 'import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())'
   ldd --version | head -n 1
+  ls -l /dev/nvidia*
   df -h /dev/shm
   echo "locked memory: $(ulimit -l)"
   env | grep -E '^(NCCL|CUDA|HOROVOD|HVD)_' | sort
+  ldconfig -p | grep -E 'libcuda.so|libnccl'
   command -v compute-sanitizer
-} >"$logs/facts.txt" 2>&1 || true
+}
+[[ -n $dry ]] || facts >"$logs/facts.txt" 2>&1 || true
 
 required=CUDA,NCCL,PyTorch
 [[ -z $double ]] || required=NCCL,PyTorch
-test=$PWD/${tests[0]} hazards=$PWD/${tests[1]} speed=$PWD/${tests[2]} sharing=$PWD/${tests[3]}
-try check_build 60 "$build/bin/horovodrun" --check-build --verbose --require "$required" "$python" x.py
-try nccl.1_rank 90 "$python" "$test" "${under_test[@]}"
-try nccl.hazards.1_rank 60 "$python" "$hazards" "${under_test[@]}"
-try nccl.short_memory.1_rank 60 "$python" "$hazards" "${under_test[@]}" ShortMemoryTest
-try staged.1_rank 60 "$python" "$test" "${under_test[@]}" staged
-try staged.hazards.1_rank 60 "$python" "$hazards" "${under_test[@]}" staged
-try speed.1_rank 60 "$python" "$speed" "${under_test[@]}"
-
-sizes=(2)
-((gpus <= 2)) || sizes+=("$gpus")
-for ranks in "${sizes[@]}"; do
-  start "$ranks"
-  reason=''
-  if ((ranks > gpus)) && ! timeout --kill-after=10 60 "${start[@]}" "$python" "$sharing" "$logs/nccl_id" \
-    >"$logs/sharing.txt" 2>&1; then
-    reason="NCCL does not run two ranks on one GPU here ($logs/sharing.txt)"
+test=$PWD/${tests[0]} hazards=$PWD/${tests[1]} speed=$PWD/${tests[2]} sharing=$PWD/${tests[3]} probes=$PWD/${tests[4]}
+plan() {
+  wave "one rank: the search for libraries, streams, memory, both paths; whether NCCL lets ranks share a GPU"
+  try check_build 60 env "${double_libraries[@]}" "$build/bin/horovodrun" --check-build --verbose --require "$required" \
+    "$python" x.py
+  try nccl.1_rank 60 "${one[@]}" "$test" "${under_test[@]}"
+  try nccl.hazards.1_rank 60 "${one[@]}" "$hazards" "${under_test[@]}"
+  try staged.1_rank 60 "${one[@]}" "$test" "${under_test[@]}" staged
+  try staged.hazards.1_rank 60 "${one[@]}" "$hazards" "${under_test[@]}" staged
+  try jax.1_rank 60 "${one[@]}" "$probes" jax
+  if ((many > gpus)); then
+    # shellcheck disable=SC2016 # bash -c expands it
+    try sharing 50 env "${libraries[@]}" bash -c 'share "$@"' bash "$logs/shares_gpu" \
+      "${several[@]}" "$sharing" "$logs/nccl_id"
   fi
-  for name in nccl nccl.hazards speed; do
-    case $name in
-      nccl) words=(90 "${start[@]}" "$python" "$test" "${under_test[@]}") ;;
-      nccl.hazards) words=(90 env HVD_TEST_BATCHES_SECONDS=20 "${start[@]}" "$python" "$hazards" "${under_test[@]}") ;;
-      *) words=(90 "${start[@]}" "$python" "$speed" "${under_test[@]}") ;;
-    esac
-    if [[ -z $reason ]]; then try "$name.${ranks}_ranks" "${words[@]}"; else skip "$name.${ranks}_ranks" "$reason"; fi
-  done
-  try "staged.${ranks}_ranks" 60 "${start[@]}" "$python" "$test" "${under_test[@]}" staged
-  try "staged.hazards.${ranks}_ranks" 60 "${start[@]}" "$python" "$hazards" "${under_test[@]}" staged
-done
 
-if [[ -n ${HOROVOD_CUDA_LIBRARY:-} ]]; then
-  try nccl_conforms 60 bash -c "conform $((gpus < 4 ? gpus : 4))"
-else
-  skip nccl_conforms "torch loads no libcudart.so; HOROVOD_CUDA_LIBRARY may name it"
-fi
-if command -v compute-sanitizer >/dev/null && [[ -z $double ]]; then
-  try memcheck.1_rank 150 env HVD_TEST_SLEEP_CYCLES=1000000 compute-sanitizer --tool memcheck --error-exitcode 9 \
-    "$python" "$hazards" HazardTest.test_inputs_that_are_written_late
-else
-  skip memcheck.1_rank "compute-sanitizer is not installed"
-fi
+  wave "$many ranks by NCCL: order, groups of calls, process sets"
+  by_nccl "nccl.${many}_ranks" 60 "${several[@]}" "$test" "${under_test[@]}"
+  by_nccl "nccl.hazards.${many}_ranks" 50 env HVD_TEST_BATCHES_SECONDS=10 "${several[@]}" "$hazards" "${under_test[@]}"
 
+  wave "$many ranks: the choice without variables, and the loss of a rank"
+  by_nccl "choice.${many}_ranks" 40 "${several[@]}" "$probes" choice "${under_test[@]}"
+  # shellcheck disable=SC2016 # bash -c expands it
+  by_nccl "abort.${many}_ranks" 40 bash -c 'lose "$@"' bash "${losing[@]}" "$probes" abort "${under_test[@]}"
+
+  wave "$many ranks through host memory, and torch.distributed"
+  try "staged.${many}_ranks" 50 "${several[@]}" "$test" "${under_test[@]}" staged
+  try "staged.hazards.${many}_ranks" 50 "${several[@]}" "$hazards" "${under_test[@]}" staged
+  try "jax.${many}_ranks" 50 "${several[@]}" "$probes" jax
+  try "group.${many}_ranks" 50 "${several[@]}" "$probes" group "${under_test[@]}"
+
+  wave "times and memory, one test after another"
+  alone cost.1_rank 30 "${one[@]}" "$probes" cost "${under_test[@]}"
+  alone speed.1_rank 30 "${one[@]}" "$speed" "${under_test[@]}"
+  if ((many <= gpus)); then alone "speed.${many}_ranks" 30 "${several[@]}" "$speed" "${under_test[@]}"; fi
+  alone "speed.staged.${many}_ranks" 30 "${several[@]}" "$speed" "${under_test[@]}" staged
+  alone short_memory.1_rank 20 "${one[@]}" "$hazards" "${under_test[@]}" ShortMemoryTest
+
+  wave "the conformance of the plugin, and memcheck"
+  try nccl_conforms 40 env "${libraries[@]}" bash -c "conform $((gpus == 0 ? 1 : gpus < 4 ? gpus : 4))"
+  # shellcheck disable=SC2016 # bash -c expands it
+  try memcheck.1_rank 40 bash -c 'memcheck "$@"' bash "$python" "$hazards" "${under_test[@]}"
+  wave
+}
+if [[ -n $dry ]]; then
+  plan
+  refuse 77 "SKIP: this machine has no NVIDIA GPU (no /dev/nvidia0); on one that has, the tests above take $seconds s at most"
+fi
+plan
 echo
 echo "$gpus GPUs${double:+ of the double}, $(date -u +%F): $passed passed, $failed failed, $skipped skipped"
 ((failed == 0))

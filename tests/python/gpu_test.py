@@ -221,7 +221,7 @@ class DoubleCuda:
         return status.value != 0
 
     def event(self, stream):
-        self.events += 1
+        self.events += not STAGED  # where each second of a wait asks for one
         return Event(self.library, stream)
 
     def pinned(self, like):
@@ -636,10 +636,14 @@ class GpuTest(RankCase):
     @contextlib.contextmanager
     def stopped(self, stream=None):
         """A stream, the caller's if none is given, stops until the end of the context, or until the event that it
-        returns is set."""
-        going, stream = threading.Event(), stream or _devices.cuda.current
-        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda unused: going.wait(60))
-        assert stream.library.cudaLaunchHostFunc(ctypes.c_void_p(stream.cuda_stream), function, None) == 0
+        returns is set; on a GPU, whose host functions wait for each other, for about 2 s."""
+        going, stream = threading.Event(), stream or _devices.cuda.stream(LOCAL_RANK)
+        if DOUBLE:
+            function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda unused: going.wait(60))
+            assert stream.library.cudaLaunchHostFunc(ctypes.c_void_p(stream.cuda_stream), function, None) == 0
+        else:
+            with torch.cuda.stream(stream):
+                torch.cuda._sleep(4_000_000_000)
         try:
             yield going
         finally:
@@ -658,7 +662,8 @@ class GpuTest(RankCase):
     def test_the_stream_of_the_caller_waits_for_results(self):
         tensor = here(values(self.rank, torch.float32, (9,)))
         with self.stopped(_devices._streams_of(LOCAL_RANK).back) as going:
-            self.assertEqual(self.synchronizations(lambda: hvd.allreduce_(tensor, op=hvd.Sum)), 0)
+            hvd.allreduce_(tensor, op=hvd.Sum)
+            self.assertFalse(_devices._streams_of(LOCAL_RANK).back.query())
             threading.Timer(0.05, going.set).start()
             self.check(tensor, reduced(hvd.Sum, self.size, torch.float32, (9,)))
 
@@ -690,7 +695,7 @@ class GpuTest(RankCase):
                 del handle
                 gc.collect()
                 threading.Timer(0.05, going.set).start()
-                _devices.cuda.current.synchronize()  # to which the memory goes back
+                _devices.cuda.stream(LOCAL_RANK).synchronize()  # to which the memory goes back
         hvd.shutdown()
         hvd.init()
 
