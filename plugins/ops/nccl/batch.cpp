@@ -25,9 +25,9 @@ bool can_run(const hvd_batch& batch, int32_t size, bool has_factors) {
   return batch.op == HVD_ALLGATHER || batch.op == HVD_BROADCAST || batch.op == HVD_ALLTOALL;
 }
 
-bool multiplies_after(const hvd_batch& batch, int32_t size) {
+bool multiplies_after(const hvd_batch& batch, int32_t size, bool has_factors) {
   if (!traits_of(batch.op).reduces) return false;
-  const auto found = reduction_of(batch, size, true);
+  const auto found = reduction_of(batch, size, has_factors);
   return found && !found->after.empty();
 }
 

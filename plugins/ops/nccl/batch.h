@@ -24,7 +24,7 @@ inline bool is_trial(const hvd_batch& batch) {
 }
 
 // Whether the batch has factors after its sum: enqueue then needs Channel::kAlone.
-bool multiplies_after(const hvd_batch& batch, int32_t size);
+bool multiplies_after(const hvd_batch& batch, int32_t size, bool has_factors);
 
 // The place of a rank in its set.
 struct RankInSet {

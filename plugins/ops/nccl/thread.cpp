@@ -433,7 +433,9 @@ Status NcclThread::run(NcclBatch& batch, const hvd_batch& what) {
   plan_.memory.free_returned(api, stream_);
   const bool by_hosts = goes_by_hosts(set, what);
   if (by_hosts) HVD_RETURN_IF_ERROR(add_sub_communicators(set));
-  if (multiplies_after(what, set.place.size)) HVD_RETURN_IF_ERROR(add_alone(*set.channel));
+  if (multiplies_after(what, set.place.size, api.red_op_create_pre_mul_sum != nullptr)) {
+    HVD_RETURN_IF_ERROR(add_alone(*set.channel));
+  }
   Collectives collectives(*set.channel, plan_.memory, set.place, what,
                           by_hosts ? &*set.grid : nullptr);
   HVD_RETURN_IF_ERROR(
