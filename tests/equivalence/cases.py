@@ -23,7 +23,11 @@ import numpy
 
 ROWS = 4  # of each rank in a step
 WIDTH = 16
-LAYERS = {"1_KiB": 16, "8_MiB": 131072}  # inputs of the first layer; the sizes of its weights as float32
+LAYERS = {
+    "1_KiB": 16,
+    "256_KiB": 4096,
+    "8_MiB": 131072,
+}  # inputs of the first layer; the sizes of its weights as float32
 FLOAT32, FLOAT64 = 1e-6, 1e-12
 FLOAT16, BFLOAT16 = 2e-4, 2e-3  # the types' rounding of gradients near 1, times learning rate and steps
 SECONDS = 60  # of a case, after which the watchdog ends the rank

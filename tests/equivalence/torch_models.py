@@ -257,13 +257,43 @@ def synchronized_batch_normalization(training):
     return {name: value.numpy().copy() for name, value in model.state_dict().items()}
 
 
-@case(layers="1_KiB")
-def types_changed_after_wrapping(training):
+def changed_type(training, dtype, **keywords):
+    model, optimizer = start(training, lambda params: torch.optim.SGD(params, lr=0.1), **keywords)
+    loop(training, model, optimizer, 2)
+    model.to(dtype)
+    for batch in batches(training, 3):
+        optimizer.zero_grad()
+        loss_of(lambda x: model(x.to(dtype)).float(), batch).backward()
+        optimizer.step()
+    model.double()
+    return weights_of(model)
+
+
+@case(quick=True, layers="1_KiB 256_KiB")
+def type_changed_after_wrapping(training):
+    return changed_type(training, torch.double)
+
+
+# bfloat16 rounds weights near 1 to 1/128.
+@case(quick=True, layers="256_KiB", tolerance=1 / 128)
+def type_changed_to_bfloat16_after_wrapping(training):
+    return changed_type(training, torch.bfloat16)
+
+
+@case(layers="256_KiB", tolerance=1 / 128)
+def type_changed_to_bfloat16_with_groups(training):
+    return changed_type(training, torch.bfloat16, groups=2)
+
+
+@case(
+    quick=True,
+    layers="1_KiB 256_KiB",
+    skip=None if hasattr(torch.Tensor, "register_post_accumulate_grad_hook") else "from PyTorch 2.1 on",
+)
+def layer_that_grows_after_wrapping(training):
     model, optimizer = start(training, lambda params: torch.optim.SGD(params, lr=0.1))
     loop(training, model, optimizer, 2)
-    model.double()
-    for batch in batches(training, 4):
-        optimizer.zero_grad()
-        loss_of(model, [each.double() for each in batch]).backward()
-        optimizer.step()
-    return weights_of(model)
+    with torch.no_grad():
+        for param, dim in ((model[0].weight, 0), (model[0].bias, 0), (model[2].weight, 1)):
+            param.data = torch.cat([param, param.mul(0.5)], dim)
+    return loop(training, model, optimizer)

@@ -15,9 +15,9 @@ class GradientsTest(RankCase):
     def mean(self, values):
         return sum(values(rank) for rank in range(self.size)) / self.size
 
-    def parameters(self, *shapes, dtype=torch.float64):
+    def parameters(self, *shapes, dtype=torch.float64, **keywords):
         params = [nn.Parameter(torch.zeros(shape, dtype=dtype)) for shape in shapes]
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(params, lr=1.0))
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(params, lr=1.0), **keywords)
         return params, optimizer
 
     def backward(self, params, factor=1.0, without=None):
@@ -282,6 +282,79 @@ class GradientsTest(RankCase):
                     if param.grad is not None:  # in a world of one the gradient stays None
                         want = self.mean(lambda rank: (rank + 1.0) * (i + 1)) - without * (i == 1)
                         self.assert_close(param.grad, torch.full_like(param, want), param.dtype)
+
+    def change(self, param, change):
+        """Changes a parameter as model.half() does."""
+        param.data = change(param.data)
+        if param.grad is not None:
+            param.grad.data = change(param.grad.data)
+
+    def test_a_model_that_changes_its_type(self):
+        """Gradients of less than 16 KiB lie side by side, others in memory of their own."""
+        shapes = (130, 80), (5,), (90, 70), (3, 4)
+        kinds = {}, {"groups": 2}, {"compression": hvd.Compression.fp16}, {"op": hvd.Max}
+        for change in (torch.Tensor.bfloat16, torch.Tensor.half, torch.Tensor.double):
+            for to_none in (True, False):
+                for keywords in kinds[: 4 if to_none else 1]:
+                    params, optimizer = self.parameters(
+                        *shapes, (1000, 1000 if change is torch.Tensor.bfloat16 else 1), dtype=torch.float32, **keywords
+                    )
+                    for step in range(6):
+                        if step in (0, 4):  # before the ranks have agreed on a bucket, and after
+                            for param in params:
+                                self.change(param, change if step else torch.Tensor.double)
+                        optimizer.zero_grad(set_to_none=to_none)
+                        self.backward(params)
+                        optimizer.synchronize()
+                        if "op" not in keywords:
+                            self.assert_grads(params, message=f"{change.__name__} {keywords} step {step}")
+                            continue
+                        for i, param in enumerate(params):
+                            want = torch.full_like(param, self.size * (i + 1.0))
+                            self.assert_close(param.grad, want, param.dtype, f"{change.__name__} Max step {step}")
+
+    def test_a_parameter_that_changes_its_size_between_others(self):
+        for change in (lambda data: torch.cat([data, data]), lambda data: data[:2].clone()):
+            for which in (1, 3):
+                params, optimizer = self.parameters((4, 8), (130, 80), (3,), (4, 8), (7,), dtype=torch.float32)
+                for step in range(6):
+                    if step in (0, 4):
+                        self.change(params[which], change)
+                    optimizer.zero_grad()
+                    self.backward(params, step + 1.0)
+                    optimizer.synchronize()
+                    self.assert_grads(params, step + 1.0, f"parameter {which} step {step}")
+
+    def test_an_old_torch_names_a_parameter_whose_graph_has_another_size(self):
+        params, optimizer = self.parameters((4, 8), (3,), groups=1)
+        params[0].data = torch.zeros(6, 8, dtype=torch.float64)
+        if self.size == 1 or hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
+            self.backward(params)
+        else:
+            with self.assertRaisesRegex(RuntimeError, r"shape of noname.*\[4, 8\] to \[6, 8\].*version 2\.1"):
+                self.backward(params)
+
+    def test_a_change_on_one_rank_is_an_error_on_all_ranks(self):
+        if self.size < 2:
+            self.skipTest("there is nobody to disagree with")
+        kinds = {}, {"groups": 1}, {"compression": hvd.Compression.fp16}, {"op": hvd.Min}
+        changes = torch.Tensor.bfloat16, lambda data: torch.cat([data, data])
+        for which, change in ((which, change) for which in (1, 2) for change in changes):
+            for keywords in kinds:
+                if change is not changes[0] and not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
+                    continue
+                params, optimizer = self.parameters((3,), (5,), (130, 80), dtype=torch.float32, **keywords)
+                for step in range(4):
+                    if step == 3 and self.rank == self.size - 1:
+                        params[which].data = change(params[which].data)
+                    optimizer.zero_grad(set_to_none=True)
+                    self.backward(params)
+                    if step < 3:
+                        optimizer.synchronize()
+                        continue
+                    named = rf"noname\.\d+\.0\.{0 if 'groups' in keywords else which}\b"
+                    with self.assertRaisesRegex(Exception, named):
+                        optimizer.synchronize()
 
     def test_ranks_with_fewer_steps_join(self):
         for to_none in [False, True]:

@@ -40,31 +40,33 @@ class DeviceBucket:
 
     def __init__(self, params: List[torch.Tensor]) -> None:
         self.params = params
+        # The slots stay as they are when a model changes type or size.
         self._dtype, self._device = params[0].dtype, params[0].device
+        self._ordinal, self._shapes = _devices.cuda.ordinal(params[0]), [param.shape for param in params]
+        self._step = max(1, _ALIGNMENT // params[0].element_size())
         self._slots: List[torch.Tensor] = []  # views of `_flat`
         self._flat: Any = None
         self._grads: List[torch.Tensor] = []  # from gather to scatter: those that are copied back
         self._used: List[torch.Tensor] = []  # and their slots
 
     def _allocate(self) -> None:
-        step = max(1, _ALIGNMENT // self.params[0].element_size())
         starts, end = [], 0
-        for param in self.params:
+        for shape in self._shapes:
             starts.append(end)
-            end += -(-param.numel() // step) * step
+            end += -(-shape.numel() // self._step) * self._step
         # Zeros between the slots take part in reductions without effect.
-        self._flat = _devices.cuda.empty((end,), self._dtype, _devices.cuda.ordinal(self.params[0])).zero_()
+        self._flat = _devices.cuda.empty((end,), self._dtype, self._ordinal).zero_()
         self._slots = [
-            self._flat[start : start + param.numel()].view(param.shape) for start, param in zip(starts, self.params)
+            self._flat[start : start + shape.numel()].view(shape) for start, shape in zip(starts, self._shapes)
         ]
 
     def takes(self, index: int, grad: torch.Tensor) -> bool:
-        """Returns whether the slot has room for this gradient, whatever its device and layout are."""
-        return grad.layout is torch.strided and grad.dtype == self._dtype and grad.numel() == self.params[index].numel()
+        """Returns whether the slot has room for this gradient, whatever its device and order in memory are."""
+        return grad.layout is torch.strided and grad.dtype == self._dtype and grad.numel() == self._slots[index].numel()
 
-    def slot(self, index: int) -> torch.Tensor:
-        """Returns a tensor over the slot, in the shape of its parameter."""
-        return self._slots[index]
+    def slot(self, index: int, grad: torch.Tensor) -> torch.Tensor:
+        """Returns a tensor over the slot, in the shape of its gradient."""
+        return self._slots[index].view(grad.shape)
 
     def run(self, terms: tuple) -> bool:
         """Returns False: gather, submit and scatter do what a bucket in host memory does in one call."""

@@ -68,7 +68,9 @@ class GradientBucket:
 
     def __init__(self, params: List[torch.Tensor]) -> None:
         self.params = params
+        # The slots stay as they are when a model changes type or size.
         self._dtype, self._element = params[0].dtype, params[0].element_size()
+        self._counts = [param.numel() for param in params]
         self._repeats = 0  # steps with the gradients of the step before
         self._may_settle = True
         self._was_same = False
@@ -95,8 +97,8 @@ class GradientBucket:
             _tensors.DTYPES[self._dtype],
             self._element,
             [
-                (0 if index in self._apart else start + self._offsets[index], param.numel())
-                for index, param in enumerate(self.params)
+                (0 if index in self._apart else start + self._offsets[index], count)
+                for index, count in enumerate(self._counts)
             ],
         )
         self.interrupted: Optional[int] = None  # the handle, if a signal handler raised in `run`
@@ -105,7 +107,7 @@ class GradientBucket:
         self._hold_nothing()
 
     def _bytes(self, index: int) -> int:
-        return self.params[index].numel() * self._element
+        return self._counts[index] * self._element
 
     def _hold_nothing(self) -> None:
         self._held: list = [None] * len(self.params)  # from gather to scatter
@@ -126,17 +128,15 @@ class GradientBucket:
         return True
 
     def takes(self, index: int, grad: torch.Tensor) -> bool:
-        """Returns whether the slot has room for this gradient, whatever its device and layout are."""
-        return grad.layout is torch.strided and grad.dtype == self._dtype and grad.numel() == self.params[index].numel()
+        """Returns whether the slot has room for this gradient, whatever its device and order in memory are."""
+        return grad.layout is torch.strided and grad.dtype == self._dtype and grad.numel() == self._counts[index]
 
-    def slot(self, index: int) -> torch.Tensor:
-        """Returns a tensor over the slot, in the shape of its parameter."""
+    def slot(self, index: int, grad: torch.Tensor) -> torch.Tensor:
+        """Returns a tensor over the slot, in the shape of its gradient."""
         if index in self._apart:
-            return self._spares[index]
-        param = self.params[index]
-        return torch.frombuffer(self._memory, dtype=self._dtype, count=param.numel(), offset=self._offsets[index]).view(
-            param.shape
-        )
+            return self._spares[index].view(grad.shape)
+        flat = torch.frombuffer(self._memory, dtype=self._dtype, count=grad.numel(), offset=self._offsets[index])
+        return flat.view(grad.shape)
 
     def run(self, terms: tuple) -> bool:
         """Reduces the gradients in place, by the terms (name, op, prescale, postscale, process set).
@@ -172,7 +172,7 @@ class GradientBucket:
         if not isinstance(found, list):
             return ()
         for index in self._apart.intersection(found) - self._spares.keys():
-            spare = torch.zeros_like(self.params[index], requires_grad=False, memory_format=torch.contiguous_format)
+            spare = torch.zeros(self._counts[index], dtype=self._dtype, device="cpu")
             _native.bucket_place(self._native, index, spare.data_ptr())
             self._spares[index] = spare
         return found
@@ -207,7 +207,7 @@ class GradientBucket:
                 shared = torch.frombuffer(_memory.registered_buffer(self._bytes(index)), dtype=self._dtype)
                 grad.data = shared.view(grad.shape).copy_(grad)
             else:
-                grad.data = self.slot(index)
+                grad.data = self.slot(index, grad)
                 self._residents[index] = grad
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
 import torch
 
@@ -15,7 +15,8 @@ from horovod.torch._buckets import PackedBucket
 
 class Notice:
     """A finding of this rank at the end of a step, before its last gradients are submitted: a gradient that
-    was written while it is being reduced, or parameters that were unfrozen.
+    was written while it is being reduced, parameters that were unfrozen, or gradients that no longer fit into
+    their slots.
 
     The notice itself is an element of a bucket that is reduced anyway, or a request of its own. The ranks
     exchange more only if one of them has a notice.
@@ -28,7 +29,9 @@ class Notice:
         """Drops the notice."""
         self._written: Optional[str] = None
         self._unfrozen: List[str] = []
-        self._carrier: Optional[PackedBucket] = None
+        self._changed: Dict[str, str] = {}  # kinds of such gradients, by parameter
+        self._missing: Set[str] = set()  # parameters whose gradient this rank lacks
+        self.carrier: Optional[PackedBucket] = None  # the bucket that carries the notice
         self._flag: Any = None  # a tensor that is being reduced, if no bucket carries the notice
         self._handle: Optional[int] = None
 
@@ -42,17 +45,35 @@ class Notice:
                 self._written = reducer.names[id(bucket.params[index])]
         self._unfrozen = [reducer.names[id(param)] for param in reducer.unfrozen()]
 
+    def add_missing(self, name: str) -> None:
+        """Notes a gradient that this rank lacks."""
+        self._missing.add(name)
+
+    def add_changed(self, name: str, grad: torch.Tensor) -> None:
+        """Notes a gradient that does not fit into its slot: its parameter has changed since the slot was made."""
+        self._changed[name] = f"{grad.dtype} of shape {list(grad.shape)}{', sparse' if grad.is_sparse else ''}"
+
+    def choose_carrier(self, reducer: Any) -> Optional[PackedBucket]:
+        """Returns the bucket that carries the notice, if there is one. All ranks choose the same bucket. It is
+        submitted after all others, which may add to the notice."""
+        self.carrier = _carrier(reducer)
+        return self.carrier
+
+    def write(self) -> None:
+        """Writes the notice to its bucket, which is submitted next."""
+        if self.carrier is not None:
+            self.carrier.gradients.set_notice(self._exists())
+
     def send(self, reducer: Any) -> None:
-        """Sends the notice with the next bucket. All ranks choose the same bucket."""
-        has_notice = self._written is not None or bool(self._unfrozen)
-        self._carrier = _carrier(reducer)
-        if self._carrier is not None:
-            self._carrier.gradients.set_notice(has_notice)
-        elif self._flag is None and reducer.is_needed():
-            self._flag = torch.tensor([float(has_notice)])
+        """Sends the notice as a request of its own, where no bucket carries it."""
+        if self.carrier is None and self._flag is None and reducer.is_needed():
+            self._flag = torch.tensor([float(self._exists())], dtype=torch.float32, device="cpu")
             self._handle = allreduce_async_(
                 self._flag, None, f"notice.{next(iter(reducer.names.values()))}", Sum, process_set=reducer.process_set
             )
+
+    def _exists(self) -> bool:
+        return self._written is not None or bool(self._unfrozen) or bool(self._changed)
 
     def wait(self) -> None:
         """Waits for the notice's own request, if there is one."""
@@ -62,28 +83,42 @@ class Notice:
 
     def is_sent(self) -> bool:
         """Returns whether a rank has sent a notice in the reduction that is complete."""
-        if self._carrier is not None:
-            return self._carrier.gradients.has_notice()
+        if self.carrier is not None:
+            return self.carrier.gradients.has_notice()
         return self._flag is not None and bool(self._flag.item())
 
-    def share(self, reducer: Any) -> List[str]:
-        """Returns the names of the parameters that all ranks have unfrozen. Raises AssertionError on all
-        ranks if a rank has written a gradient, or if the ranks have unfrozen different parameters."""
-        name = f"notice.{next(iter(reducer.names.values()))}"
-        rows = _objects.allgather_object((self._written, self._unfrozen), name, id_of(reducer.process_set))
-        for rank, (written, _) in enumerate(rows):
+    def share(self, reducer: Any) -> Set[str]:
+        """Returns the names of the parameters that all ranks have unfrozen or changed. Raises AssertionError on all
+        ranks if a rank has written a gradient, or if the ranks have unfrozen or changed different parameters."""
+        rows = _objects.allgather_object(
+            (self._written, self._unfrozen, self._changed, self._missing),
+            f"notice.{next(iter(reducer.names.values()))}",
+            id_of(reducer.process_set),
+        )
+        ranks = reducer.process_set.ranks
+        for rank, (written, _, _, _) in zip(ranks, rows):
             if written is not None:
-                raise AssertionError(_description(written, reducer.process_set.ranks[rank]))
-        everywhere = set.intersection(*(set(names) for _, names in rows))
-        for rank, (_, names) in enumerate(rows):
-            some = [name for name in names if name not in everywhere]
+                raise AssertionError(_description(written, rank))
+        everywhere = set.intersection(*(set(unfrozen) for _, unfrozen, _, _ in rows))
+        for rank, (_, unfrozen, _, _) in zip(ranks, rows):
+            some = [name for name in unfrozen if name not in everywhere]
             if some:
                 raise AssertionError(
-                    f"Rank {reducer.process_set.ranks[rank]} has set requires_grad of {some[0]} since "
+                    f"Rank {rank} has set requires_grad of {some[0]} since "
                     "hvd.DistributedOptimizer was given it, and another rank has not: set it on all "
                     "ranks before the same step."
                 )
-        return self._unfrozen
+        # A rank without a gradient takes part with zeros.
+        for rank, (_, _, changed, _) in zip(ranks, rows):
+            for name, kind in changed.items():
+                others = [other for other, row in zip(ranks, rows) if name not in row[2] and name not in row[3]]
+                if others:
+                    raise AssertionError(
+                        f"The gradient of {name} is {kind} on rank {rank} and has another type or size on rank "
+                        f"{others[0]}: a parameter that has changed since hvd.DistributedOptimizer was given it, as by "
+                        "model.half(), must change on all ranks before the same step."
+                    )
+        return everywhere.union(*(changed for _, _, changed, _ in rows))
 
 
 def _carrier(reducer: Any) -> Optional[PackedBucket]:

@@ -64,7 +64,8 @@ class GradientReducer:
         self._kept: Dict[Bucket, List[Optional[torch.Tensor]]] = {}  # reduced gradients of those buckets
         self._failure: Optional[Exception] = None  # of an earlier bucket of this step
         self._sparse = SparseGradients(op, process_set, sparse_as_dense)
-        self._hooked: List[Any] = []  # this list keeps graph nodes with hooks alive
+        # This list keeps graph nodes with hooks alive. They have the shape that their parameter had.
+        self._hooked: List[Tuple[Any, torch.Tensor, torch.Size]] = []
         self._hooks: List[Any] = []  # handles that remove hooks
         self._added: List[Tuple[str, List[torch.Tensor]]] = []
         self.names: Dict[int, str] = {}  # of the added parameters, by id
@@ -93,6 +94,14 @@ class GradientReducer:
         self._added += [(name, list(params)) for name, params in named]
         self._make_buckets(named)
 
+    def _make_buckets_again(self) -> None:
+        """Makes the buckets as the parameters are now. All ranks do so at the same time, since the buckets have other
+        names then."""
+        for hook in self._hooks:
+            hook.remove()
+        self.buckets, self._hooked, self._hooks, self._frozen = [], [], [], []
+        self._make_buckets(self._added)
+
     def _make_buckets(self, named: Sequence[Tuple[str, Sequence[torch.Tensor]]]) -> None:
         _ddp.warn_about(param for _, params in named for param in params if _ddp.owns(param))
         named = [(name, [param for param in params if not _ddp.owns(param)]) for name, params in named]
@@ -117,10 +126,7 @@ class GradientReducer:
         """Drops the parameters that a module of DistributedDataParallel has taken over."""
         if any(_ddp.owns(param) for bucket in self.buckets for param in bucket.params):
             self.drain()
-            for hook in self._hooks:
-                hook.remove()
-            self.buckets, self._hooked, self._hooks, self._frozen = [], [], [], []
-            self._make_buckets(self._added)
+            self._make_buckets_again()
 
     def _add(self, bucket: Bucket) -> None:
         self.buckets.append(bucket)
@@ -140,9 +146,10 @@ class GradientReducer:
             self._hooks.append(param.register_post_accumulate_grad_hook(hook))
             return
         # Before torch 2.1, only a function of the parameter leads to the node that adds to .grad.
-        node = param.expand_as(param).grad_fn.next_functions[0][0]
+        with torch.enable_grad():
+            node = param.expand_as(param).grad_fn.next_functions[0][0]
         self._hooks.append(node.register_hook(hook))
-        self._hooked.append(node)
+        self._hooked.append((node, param, param.shape))
 
     def _on_gradient(self, bucket: Bucket, index: int) -> None:
         # This function runs once per parameter and step during the backward pass: every line costs time.
@@ -204,12 +211,16 @@ class GradientReducer:
                 if self._sparse.is_apart(param):
                     works.append(self._start_one(name, param))
                     continue
+                if param.grad is None:
+                    self._notice.add_missing(self.names[id(param)])
                 grad = self._sparse.dense(param)
                 if gradients.takes(index, grad):
-                    gradients.slot(index).copy_(grad)
+                    gradients.slot(index, grad).copy_(grad)
                     copies.append((grad, index))
-                else:  # the slot is zero on all ranks
-                    works.append(self._start_any(Bucket(name, [param], self.passes)))
+                else:  # the slot is zero; after the notice, all ranks reduce this gradient
+                    self._notice.add_changed(self.names[id(param)], grad)
+        if bucket is self._notice.carrier:
+            self._notice.write()
         return [self._end_of(gradients, gradients.submit(self._terms(bucket)), copies), *works]
 
     def _gather(self, bucket: PackedBucket) -> Sequence[int]:
@@ -232,7 +243,7 @@ class GradientReducer:
             gradients.scatter()
             with torch.no_grad():
                 for grad, index in copies:
-                    grad.copy_(gradients.slot(index))
+                    grad.copy_(gradients.slot(index, grad))
 
         return finish
 
@@ -371,6 +382,16 @@ class GradientReducer:
             if not bucket.works:
                 bucket.states.forget()
 
+    def explain(self, error: BaseException) -> None:
+        """Raises an error that names the parameter, if a pass has failed because of its other shape."""
+        for _, param, shape in self._hooked:
+            if param.shape != shape:
+                raise RuntimeError(
+                    f"The shape of {self.names[id(param)]} has changed from {list(shape)} to {list(param.shape)} since "
+                    "hvd.DistributedOptimizer was given it, which PyTorch supports from version 2.1 on: call "
+                    "hvd.DistributedOptimizer after the change."
+                ) from error
+
     def owns(self, ids: Set[int]) -> bool:
         """Returns whether this reducer reduces a parameter or gradient with one of these ids."""
         return any(
@@ -424,19 +445,26 @@ class GradientReducer:
 
     def _reduce(self) -> None:
         if not self.is_interrupted:
-            self._notice.send(self)
-        if self.in_flight < len(self.buckets) and not self.is_interrupted:
-            for bucket in self.buckets:
-                # A bucket of parameters that were frozen meanwhile, on all ranks, has no gradients to
-                # reduce.
-                if not bucket.works and bucket not in self._kept and bucket.is_wanted():
-                    self._start(bucket)
+            self._start_all()
         self.drain()
         while self._kept:
             bucket, grads = self._kept.popitem()
             for param, grad in zip(bucket.params, grads):
                 param.grad = grad
         self._sparse.make_sparse(self._wanted)
+
+    def _start_all(self) -> None:
+        """Starts the buckets that no hook has started."""
+        carrier = self._notice.choose_carrier(self)
+        if self.in_flight < len(self.buckets):
+            for bucket in self.buckets:
+                # A bucket of parameters that were frozen meanwhile, on all ranks, has no gradients to
+                # reduce.
+                if not bucket.works and bucket is not carrier and bucket not in self._kept and bucket.is_wanted():
+                    self._start(bucket)
+        self._notice.send(self)
+        if carrier is not None:
+            self._start(carrier)
 
     def _wanted(self) -> Dict[str, torch.Tensor]:
         return {self.names[id(param)]: param for bucket in self.buckets for param in bucket.wanted()}
@@ -452,16 +480,19 @@ class GradientReducer:
         return [param for param in self._frozen if param.requires_grad and not _ddp.owns(param)]
 
     def _share_notice(self) -> None:
-        """Raises on all ranks if a rank has found a written gradient; else makes the buckets of the
-        parameters that all ranks have unfrozen, and reduces them."""
+        """Raises on all ranks if a rank has found a written gradient; else makes buckets for the parameters that
+        all ranks have unfrozen or changed, and reduces their gradients."""
         names = self._notice.share(self)
         if not names:
             return
-        unfrozen, first = self.unfrozen(), len(self.buckets)
-        self._frozen = [param for param in self._frozen if not any(param is other for other in unfrozen)]
-        self._make_buckets([(f"unfrozen.{self.names[id(param)]}", [param]) for param in unfrozen])
-        for bucket in self.buckets[first:]:
-            self._start(bucket)
+        self._make_buckets_again()
+        for bucket in self.buckets:
+            params = [param for param in bucket.params if self.names[id(param)] in names]
+            if params:
+                bucket.works = [
+                    self._start_any(Bucket(self.names[id(param)], [param], self.passes)) for param in params
+                ]
+                self.in_flight += 1
         self.drain()
 
     def _run_alone(self, bucket: Bucket) -> bool:
@@ -469,14 +500,13 @@ class GradientReducer:
         otherwise."""
         if not isinstance(bucket, PackedBucket) or not bucket.is_agreed or bucket.works or self._sparse.are_apart():
             return False
-        self._notice.send(self)
+        if self._notice.choose_carrier(self) is not bucket:
+            return False
+        self._notice.write()
         bucket.rearm(self.passes)
         self.in_flight = self.complete = 0
         try:
-            is_reduced = bucket.gradients.run(self._terms(bucket))
-            if is_reduced:
-                self._notice.wait()
-            return is_reduced
+            return bucket.gradients.run(self._terms(bucket))
         except BaseException:
             if bucket.gradients.interrupted is not None:
                 bucket.works = [self._end_of(bucket.gradients, bucket.gradients.interrupted, ())]

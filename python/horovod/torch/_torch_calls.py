@@ -2,7 +2,7 @@
 
 `torch.autograd.backward` reports the beginning and end of each pass. Functions that clip gradients, and
 GradScaler, reduce the gradients of distributed optimizers before they read them. A reducer that `watch` was
-given has the methods begin_pass, end_pass, fail_pass, owns, reduce_early and end_step.
+given has the methods begin_pass, end_pass, fail_pass, explain, owns, reduce_early, end_step and record_step.
 """
 
 from __future__ import annotations
@@ -65,9 +65,11 @@ def _backward(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     _passes.add(thread)
     try:
         result = original(*args, **kwargs)
-    except BaseException:
+    except BaseException as error:
         for reducer in reducers:
             reducer.fail_pass(thread)
+        for reducer in reducers:
+            reducer.explain(error)
         raise
     finally:
         _passes.discard(thread)
