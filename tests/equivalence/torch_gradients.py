@@ -25,6 +25,34 @@ def clipped_norm(training):
     return weights_of(model, norms=norms)
 
 
+def assigned(training, zero_grad, clip=torch.nn.utils.clip_grad_norm_):
+    """The program computes the gradients itself, as evolution strategies and gradient surgery do."""
+    model, optimizer = start(training)
+    params = list(model.parameters())
+    for batch in batches(training):
+        zero_grad(model, optimizer)
+        for param, grad in zip(params, torch.autograd.grad(loss_of(model, batch), params)):
+            param.grad = grad
+        clip(params, 0.1)
+        optimizer.step()
+    return weights_of(model)
+
+
+@case(quick=True)
+def assigned_gradients_clipped(training):
+    return assigned(training, lambda model, optimizer: None)
+
+
+@case()
+def assigned_gradients_clipped_after_zero_grad_of_the_model(training):
+    return assigned(training, lambda model, optimizer: model.zero_grad(), torch.nn.utils.clip_grad_value_)
+
+
+@case()
+def assigned_gradients_clipped_after_zero_grad_of_the_optimizer(training):
+    return assigned(training, lambda model, optimizer: optimizer.zero_grad())
+
+
 @case()
 def clipped_norm_with_groups(training):
     model, optimizer = start(training, groups=1)

@@ -9,6 +9,7 @@ import os
 import threading
 import unittest.mock
 import warnings
+import weakref
 
 from torch.nn.utils import clip_grad_norm_ as clip_imported_before  # a name that exists before horovod.torch
 
@@ -448,6 +449,82 @@ class GradientWritesTest(TrainingCase):
                 weights.append([param.detach().clone() for model in models for param in model.parameters()])
             for name, (got, want) in enumerate(zip(*weights)):
                 self.assertTrue(torch.equal(got, want), f"{width}: parameter {name}")
+
+    def test_gradients_without_a_pass_of_torch_are_reduced_before_they_are_read(self):
+        def assign(model, loss):
+            for param, grad in zip(model.parameters(), torch.autograd.grad(loss, list(model.parameters()))):
+                param.grad = grad
+
+        def write(model, loss):  # the tensors stay, and their values change
+            for param, grad in zip(model.parameters(), torch.autograd.grad(loss, list(model.parameters()))):
+                param.grad = grad if param.grad is None else param.grad.copy_(grad)
+
+        def run_engine(model, loss):  # the first parameter, which has the hook of the small ones, gets no gradient
+            one = torch.ones_like(loss)
+            torch.autograd.Variable._execution_engine.run_backward(
+                (loss,), (one,), False, False, (), allow_unreachable=True, accumulate_grad=True
+            )
+
+        def clip(model):
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
+
+        def clip_by_total_norm(model):
+            norm = torch.nn.utils.get_total_norm([param.grad for param in model.parameters() if param.grad is not None])
+            torch.nn.utils.clip_grads_with_norm_(model.parameters(), 0.02, norm)
+
+        readers = [clip, lambda model: torch.nn.utils.clip_grad_value_(model.parameters(), 1e-4)]
+        if hasattr(torch.nn.utils, "get_total_norm"):
+            readers.append(clip_by_total_norm)
+        for width in WIDTHS:
+            for make in (assign, write, run_engine):
+                for read in readers[: 3 if width == 16 else 1]:
+                    model, reference = make_model(width), make_model(width)
+                    unused = torch.nn.Parameter(torch.zeros(3))
+                    optimizer = hvd.DistributedOptimizer(plain([unused, *model.parameters()]))
+                    alone = plain(reference.parameters())
+                    for step in range(3):
+                        model.zero_grad()  # not the optimizer's, from which the optimizer knows that a step begins
+                        make(model, loss_of(model, self.rank, step))
+                        read(model)
+                        optimizer.step()
+                        reference.zero_grad()
+                        make(reference, sum(loss_of(reference, rank, step) for rank in range(self.size)) / self.size)
+                        read(reference)
+                        alone.step()
+                    self.assert_same_weights(model, reference, f"{make.__name__} {width}")
+
+    def test_one_rank_reads_the_norm_after_a_step_that_writes_gradients(self):
+        """As LARS does. A second call reads what the first one has written."""
+
+        class Writes(torch.optim.SGD):
+            def step(self, closure=None):
+                for param in self.param_groups[0]["params"]:
+                    param.grad = param.grad + 0.1 * param.detach()
+                super().step()
+                self.param_groups[0]["params"][0].grad.mul_(0.5)
+
+        for width in WIDTHS:
+            model = make_model(width)
+            optimizer = hvd.DistributedOptimizer(Writes(model.parameters(), lr=0.05), op=hvd.Sum)
+            for step in range(3):
+                optimizer.zero_grad()
+                loss_of(model, self.rank, step).backward()
+                optimizer.step()
+                if self.rank == 0:
+                    for _ in range(2):
+                        torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+                    model.zero_grad(set_to_none=False)
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+            self.assert_same_weights(model, model, f"{width}")
+
+    def test_the_record_of_a_step_keeps_no_gradient_alive(self):
+        model = make_model(16)
+        optimizer = self.distributed(model)
+        loss_of(model, self.rank, 0).backward()
+        optimizer.step()
+        gradient = weakref.ref(model[0].weight.grad)
+        model.zero_grad(set_to_none=True)
+        self.assertIsNone(gradient())
 
     def test_a_rank_without_gradients_clips_after_the_model_dropped_them(self):
         for width in WIDTHS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import weakref
 from typing import Any, List, NamedTuple, Optional, Sequence, Set
 
 import torch
@@ -13,6 +14,39 @@ class _Record(NamedTuple):
 
     grads: List[Any]
     states: List[Any]
+
+
+def _versions(grads: Sequence[Any]) -> List[Any]:
+    try:
+        return [None if grad is None else grad._version for grad in grads]
+    except RuntimeError:  # inference tensors have no version
+        return [None if grad is None or grad.is_inference() else grad._version for grad in grads]
+
+
+def is_zero(grad: Any) -> bool:
+    """Returns whether all values are zero; waits for a GPU."""
+    return not (grad.coalesce().values() if grad.is_sparse else grad).any()
+
+
+class SteppedGradients:
+    """The gradients of `params` after an optimizer's step, by identity and version. Keeps none of them alive."""
+
+    def __init__(self, params: Sequence[torch.Tensor]) -> None:
+        grads: List[Any] = [param.grad for param in params]
+        self._params, self._versions = params, _versions(grads)
+        self._grads = [None if grad is None else weakref.ref(grad) for grad in grads]
+
+    def are_replaced(self) -> bool:
+        """Returns whether the program has given the parameters other gradients since, or other values but zero."""
+        grads: List[Any] = [param.grad for param in self._params]
+        for grad, version, was, reference in zip(grads, _versions(grads), self._versions, self._grads):
+            if grad is None:
+                continue
+            if reference is None or reference() is not grad:
+                return True
+            if version != was and not is_zero(grad):
+                return True
+        return False
 
 
 class GradientStates:
@@ -85,10 +119,7 @@ class GradientStates:
     def _read(self) -> _Record:
         # This runs three times in each step, for each gradient: every line costs time.
         grads = [param.grad for param in self._params]
-        try:
-            return _Record(grads, [None if grad is None else grad._version for grad in grads])
-        except RuntimeError:  # inference tensors have no version
-            return _Record(grads, [None if grad is None or grad.is_inference() else grad._version for grad in grads])
+        return _Record(grads, _versions(grads))
 
 
 class GradientCopies(GradientStates):

@@ -29,7 +29,7 @@ class Notice:
         """Drops the notice."""
         self._written: Optional[str] = None
         self._unfrozen: List[str] = []
-        self._changed: Dict[str, str] = {}  # kinds of such gradients, by parameter
+        self._changed: Dict[str, str] = {}  # kinds of gradients that do not fit, by parameter
         self._missing: Set[str] = set()  # parameters whose gradient this rank lacks
         self.carrier: Optional[PackedBucket] = None  # the bucket that carries the notice
         self._flag: Any = None  # a tensor that is being reduced, if no bucket carries the notice

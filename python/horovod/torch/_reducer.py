@@ -16,6 +16,7 @@ from horovod.process_sets import ProcessSet, id_of
 from horovod.torch import _ddp, _gradient_bucket, _torch_calls
 from horovod.torch._allreduce import allreduce_async_, grouped_allreduce_async_
 from horovod.torch._buckets import Bucket, PackedBucket, Pending
+from horovod.torch._gradient_states import SteppedGradients, is_zero
 from horovod.torch._notice import Notice
 from horovod.torch._sparse_gradients import SparseGradients
 from horovod.torch.compression import Compression
@@ -74,6 +75,7 @@ class GradientReducer:
         self.is_reduced = self.is_fresh = False
         self._is_early = False  # GradScaler or clipping has reduced them
         self._is_stepped = False  # the present gradients are those of the step, which has reduced them
+        self._stepped: Optional[SteppedGradients] = None  # those that the step has left
         self._has_passed = False  # a pass has added nothing to them since
         self._thread = threading.get_ident()  # that made this reducer, or synchronized or ended its last step
         self._recorder: Optional[int] = None  # the thread whose backward pass runs and is recorded
@@ -371,7 +373,7 @@ class GradientReducer:
         """Returns whether the program has dropped all gradients of the step, or set them to zero. If a rank's
         pass has then added none, other ranks may nevertheless have some, and reduce them."""
         grads = [param.grad for bucket in self.buckets for param in bucket.params]
-        return all(grad is None or not (grad.coalesce().values() if grad.is_sparse else grad).any() for grad in grads)
+        return all(grad is None or is_zero(grad) for grad in grads)
 
     def fail_pass(self, thread: int) -> None:
         """Forgets the records: the pass has left gradients in any state."""
@@ -403,8 +405,11 @@ class GradientReducer:
     def reduce_early(self) -> None:
         """Reduces the gradients for a function that reads them before the step. After the step they are
         reduced: one rank may read them alone."""
-        if self._is_stepped and self._has_passed and not self.is_fresh:
-            self._is_stepped = not self._are_dropped()  # only here: it reads values, which waits for a GPU
+        if self._is_stepped and not self.is_fresh:
+            if self._stepped is not None and self._stepped.are_replaced():
+                self._is_stepped = False
+            elif self._has_passed:
+                self._is_stepped = not self._are_dropped()  # only here: it reads values, which waits for a GPU
         if self.is_fresh or not (self.is_reduced or self._is_stepped):
             self.synchronize()
             self.is_reduced = self._is_early = True
@@ -417,9 +422,15 @@ class GradientReducer:
         """Notes that gradients which come now belong to another step. `is_stepped`: the present ones are
         those of the step that ends."""
         self.is_reduced = self._is_early = False
-        self._is_stepped = is_stepped
+        self._is_stepped, self._stepped = is_stepped, None
         self._has_passed = self._is_shared = False
         self._thread = threading.get_ident()
+
+    def record_step(self) -> None:
+        """Records the gradients after the optimizer's own step, which may have written them. The program may give the
+        parameters new ones without a backward pass."""
+        if self._is_stepped and self.buckets:
+            self._stepped = SteppedGradients([param for bucket in self.buckets for param in bucket.params])
 
     def synchronize(self) -> None:
         """Starts the buckets that no hook has started, then waits for all buckets."""

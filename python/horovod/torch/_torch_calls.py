@@ -96,9 +96,13 @@ def _reads_gradients(original: Callable[..., Any], *args: Any, **kwargs: Any) ->
                 return original(**kwargs)
             first, rest = kwargs.pop(name), ()
         tensors = [first] if isinstance(first, torch.Tensor) else list(first)
-        for reducer in _owners(tensors):
+        owners = _owners(tensors)
+        for reducer in owners:
             reducer.reduce_early()
-        args = (first if isinstance(first, torch.Tensor) else tensors, *rest)
+        result = original(first if isinstance(first, torch.Tensor) else tensors, *rest, **kwargs)
+        for reducer in owners:  # after a step, the function has written the gradients of the step
+            reducer.record_step()
+        return result
     return original(*args, **kwargs)
 
 
@@ -124,6 +128,7 @@ def _step(original: Callable[..., Any], scaler: Any, optimizer: Any, *args: Any,
     result = original(scaler, optimizer, *args, **kwargs)
     for reducer in owners:
         reducer.end_step(True)  # the scaler may have skipped the step
+        reducer.record_step()
     return result
 
 

@@ -86,10 +86,10 @@ class _DistributedOptimizer(Attributes):
         """
         if not self._should_synchronize:
             self._end_step(True)
-            return super().step(*(() if closure is None else (closure,)), **more)
+            return self._own_step(super().step, *(() if closure is None else (closure,)), **more)
         if closure is not None:
             self._reducer.settle()
-            return super().step(self._synchronized_closure(closure), **more)
+            return self._own_step(super().step, self._synchronized_closure(closure), **more)
         self._reducer.interrupted_loss = None
         if self._synchronized:
             warnings.warn(
@@ -101,7 +101,12 @@ class _DistributedOptimizer(Attributes):
         if self._synchronized or not self._reducer.is_reduced_early():
             self._reducer.synchronize()
         self._end_step(True)
-        return super().step(**more)
+        return self._own_step(super().step, **more)
+
+    def _own_step(self, step: Callable[..., Any], *closure: Any, **more: Any) -> Any:
+        result = step(*closure, **more)
+        self._reducer.record_step()
+        return result
 
     def _end_step(self, is_stepped: bool = False) -> None:
         self._synchronized = False
