@@ -108,6 +108,100 @@ def closure_of_lbfgs(training):
     return weights_of(model, evaluations=len(evaluations))
 
 
+class SharpnessAware(torch.optim.Optimizer):
+    """Reads the gradients that are there before the closure."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self, closure):
+        params = self.param_groups[0]["params"]
+        norm = torch.stack([param.grad.norm() for param in params]).norm()
+        before = [param.clone() for param in params]
+        for param in params:
+            param.add_(param.grad, alpha=float(0.5 / norm))
+        self.zero_grad()
+        with torch.enable_grad():
+            closure()
+        for param, old in zip(params, before):
+            param.copy_(old - 0.1 * param.grad)
+
+
+def backward_before_closure(training, make, **keywords):
+    model, optimizer = start(training, make, **keywords)
+    weight = len(training.ranks) if "op" in keywords else 1  # a sum over ranks
+    for batch in batches(training, 4):
+
+        def evaluate(batch=batch):
+            loss = weight * loss_of(model, batch)
+            loss.backward()
+            return loss
+
+        evaluate()
+        optimizer.step(evaluate)
+        optimizer.zero_grad()
+    return weights_of(model)
+
+
+@case(quick=True)
+def backward_before_a_closure_of_sharpness_aware_minimization(training):
+    return backward_before_closure(training, SharpnessAware)
+
+
+@case()
+def backward_before_a_closure_that_adds(training):
+    return backward_before_closure(training, sgd)
+
+
+@case(layers="1_KiB")
+def backward_before_a_closure_that_adds_to_a_sum(training):
+    return backward_before_closure(training, lambda params: sgd(params, 0.02), op=hvd.Sum)
+
+
+@case()
+def backward_of_two_passes_before_a_closure(training):
+    model, optimizer = start(training, backward_passes_per_step=2)
+    for number in range(3):
+        first, second = batches(training, 2)
+        loss_of(model, first).backward()
+
+        def evaluate(batch=second):
+            loss = loss_of(model, batch)
+            loss.backward()
+            return loss
+
+        optimizer.step(evaluate)
+        optimizer.zero_grad()
+    return weights_of(model)
+
+
+@case(quick=True)
+def steps_by_the_loss_of_the_closure(training):
+    """Polyak's rule."""
+
+    class Polyak(torch.optim.Optimizer):
+        def __init__(self, params):
+            super().__init__(params, {})
+
+        @torch.no_grad()
+        def step(self, closure):
+            loss, params = float(closure()), self.param_groups[0]["params"]
+            total = sum(float(param.grad.square().sum()) for param in params)
+            for param in params:
+                param.sub_(param.grad, alpha=min(0.1, loss / total))
+            return loss
+
+    model, optimizer = start(training, Polyak)
+    losses = []
+    for batch in batches(training, 4):
+        optimizer.zero_grad()
+        loss = loss_of(model, batch)
+        loss.backward()
+        losses.append(optimizer.step(lambda loss=loss: float(loss)))
+    return weights_of(model, losses=[float(f"{loss:.5g}") for loss in losses])
+
+
 # Passes.
 
 

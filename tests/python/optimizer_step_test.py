@@ -40,7 +40,7 @@ class OptimizerStepTest(OptimizerCase):
 
         before = signal.signal(signal.SIGALRM, interrupt)
         try:
-            while not optimizer._reducer.is_interrupted:
+            while not (optimizer._reducer.is_interrupted or optimizer._reducer._former.is_interrupted()):
                 try:
                     signal.setitimer(signal.ITIMER_REAL, 0.2)
                     optimizer.step(*closure)
@@ -75,7 +75,8 @@ class OptimizerStepTest(OptimizerCase):
     def test_a_step_with_a_closure_that_was_interrupted_goes_on(self):
         if self.size < 2:
             self.skipTest("nothing is in flight in a world of one")
-        for arguments in [{"groups": 3}, {}]:
+        # With Sum, the ranks do not agree on gradients before the closure, and the closure itself is interrupted.
+        for arguments in [{"groups": 3, "op": hvd.Sum}, {"op": hvd.Sum}, {}]:
             model, evaluations = make_model(), []
             optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), **arguments)
 
@@ -201,6 +202,88 @@ class OptimizerStepTest(OptimizerCase):
             self.assertGreater(len(losses), 2)
             self.assertAlmostEqual(first.item(), alone.item(), 9)
             self.assert_same_weights(model, reference, 1e-9)
+
+    def test_step_returns_the_mean_loss_in_the_form_of_the_closure_s(self):
+        mean = (self.size + 1) / 2
+        other = {"loss": 1}
+        for given, wanted in (
+            (self.rank + 1.0, mean),
+            (self.rank + 1, mean),
+            (torch.tensor([[self.rank + 1.0]]), torch.tensor([[mean]])),
+            (torch.tensor(self.rank + 1.0, dtype=torch.float16), torch.tensor(mean, dtype=torch.float16)),
+            (self.rank + 1.0 if self.rank else torch.tensor(1.0), mean if self.rank else torch.tensor(mean)),
+            (float("nan") if self.rank == 0 else 1.0, float("nan")),
+            (None, None),
+            (other, other),
+            (torch.ones(2), torch.ones(2)),
+        ):
+            model = make_model()
+            optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()))
+            loss_of(model, self.rank, 0).backward()
+            got = optimizer.step(lambda given=given: given)
+            if isinstance(wanted, torch.Tensor):
+                self.assert_equal_tensors(got, wanted)
+            elif wanted == wanted:
+                self.assertEqual((type(got), got), (type(wanted), wanted))
+            else:
+                self.assertNotEqual(got, got)
+            self.assert_same_weights(model, self.reference(OPTIMIZERS["SGD"], 1))
+
+    def test_the_mean_loss_keeps_its_graph(self):
+        model = make_model()
+        optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()))
+        value = torch.tensor(self.rank + 1.0, requires_grad=True)
+        loss = optimizer.step(lambda: value * 3)
+        self.assertEqual(loss.item(), 1.5 * (self.size + 1))
+        self.assertEqual(torch.autograd.grad(loss, value)[0].item(), 3)
+
+    def test_a_closure_without_a_loss_on_one_rank_is_an_error_on_all(self):
+        if self.size < 2:
+            self.skipTest("one rank has no others")
+        model = make_model()
+        optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()))
+        with self.assertRaisesRegex(AssertionError, "returned a NoneType on rank 1 and a loss on another"):
+            optimizer.step(lambda: None if self.rank == 1 else 1.0)
+
+    def test_backward_before_a_closure_on_one_rank_is_an_error_on_all(self):
+        if self.size < 2:
+            self.skipTest("one rank has no others")
+        for arguments in {}, {"op": hvd.Max}, {"groups": 2}:
+            model = make_model()
+            optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), **arguments)
+
+            def closure():
+                optimizer.zero_grad()
+                loss = loss_of(model, self.rank, 0)
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+            model.zero_grad()
+            if self.rank == 1:
+                loss_of(model, self.rank, 0).backward()
+            with self.assertRaisesRegex(AssertionError, r"Rank 1 has called backward\(\) before step\(closure\)"):
+                optimizer.step(closure)
+
+    def test_optimizers_that_may_differentiate_gradients_warn_in_their_first_step(self):
+        if self.size < 2:
+            self.skipTest("one rank has the whole loss")
+        for closes in (False, True):
+            model = make_model()
+            optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()))
+
+            def evaluate():
+                optimizer.zero_grad()
+                loss = loss_of(model, self.rank, 0)
+                loss.backward(create_graph=True)
+                return loss
+
+            for is_first in (True, False):
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    optimizer.step(evaluate) if closes else (evaluate(), optimizer.step())
+                found = [one for one in caught if "second derivatives" in str(one.message)]
+                self.assertEqual(len(found), is_first)
 
     def test_two_optimizers_of_the_same_parameters_are_named(self):
         if self.size < 2:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 import weakref
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
@@ -16,6 +17,7 @@ from horovod.process_sets import ProcessSet, id_of
 from horovod.torch import _ddp, _gradient_bucket, _torch_calls
 from horovod.torch._allreduce import allreduce_async_, grouped_allreduce_async_
 from horovod.torch._buckets import Bucket, PackedBucket, Pending
+from horovod.torch._closures import FormerGradients
 from horovod.torch._gradient_states import SteppedGradients, is_zero
 from horovod.torch._notice import Notice
 from horovod.torch._sparse_gradients import SparseGradients
@@ -60,6 +62,7 @@ class GradientReducer:
         self.is_interrupted = False  # a signal handler has raised while work was in flight
         # Returns the loss of a closure that was interrupted in its first call.
         self.interrupted_loss: Optional[Callable[[], Any]] = None
+        self._former = FormerGradients()
         # The buckets in flight when a closure's backward pass was interrupted.
         self._left: Optional[List[Bucket]] = None
         self._kept: Dict[Bucket, List[Optional[torch.Tensor]]] = {}  # reduced gradients of those buckets
@@ -316,6 +319,7 @@ class GradientReducer:
         self.in_flight = self.complete = 0
         self.is_interrupted, self.interrupted_loss, self._failure = False, None, None
         self._left, self._kept = None, {}
+        self._former.forget()
         self._sparse.forget()
         self.end_step()
         self._notice.forget()
@@ -333,9 +337,32 @@ class GradientReducer:
         belongs to this step."""
         self._left = [bucket for bucket in self.buckets if bucket.works]
 
-    def settle(self) -> None:
-        """Prepares for the backward pass of a closure: buckets that an interrupted pass started are not
-        reduced again."""
+    def begin_closure(self) -> None:
+        """Prepares for the evaluations of a closure. If a signal handler raises meanwhile, a second call continues
+        where the first one stopped."""
+        goes_on = self._left is not None or self.interrupted_loss is not None or self.is_interrupted
+        if self._former.is_interrupted() or not (goes_on or self._former.are_reduced):
+            self._former.agree(self)
+        if self._former.are_reduced:
+            self.synchronize()
+            self.is_reduced = self._is_early = True
+            self._former.forget()
+        else:
+            self._settle()
+
+    def has_gradients(self) -> bool:
+        """Returns whether gradients are there that no step has used, of as many passes as make a step."""
+        if any(0 < left < self.passes for bucket in self.buckets for left in bucket.passes_left):
+            return False
+        if self.is_fresh:  # unless the program has dropped them since the pass
+            written = (bucket.states.first_written() for bucket in self.buckets)
+            return all(index is None for index in written) or not self._are_dropped()
+        if self.is_reduced or (self._is_stepped and not (self._stepped and self._stepped.are_replaced())):
+            return False
+        return not self._are_dropped()
+
+    def _settle(self) -> None:
+        # Buckets that an interrupted pass started are not reduced again.
         if self.has_work() or self._left is not None:
             self.drain()
         for bucket in self._left or []:
@@ -425,6 +452,17 @@ class GradientReducer:
         self._is_stepped, self._stepped = is_stepped, None
         self._has_passed = self._is_shared = False
         self._thread = threading.get_ident()
+
+    def warn_about_graphs(self, optimizer: str) -> None:
+        """Warns about an optimizer that may differentiate gradients: their graphs are those of the local loss."""
+        grads: List[Any] = [param.grad for bucket in self.buckets for param in bucket.params]
+        if any(grad is not None and grad.requires_grad for grad in grads):
+            warnings.warn(
+                f"The gradients that {optimizer} gets have a graph (create_graph=True). An optimizer that "
+                "differentiates them, such as AdaHessian or SophiaH, computes second derivatives of the loss of its "
+                "own rank, and the weights of the ranks diverge: take an optimizer that reads .grad alone.",
+                stacklevel=4,
+            )
 
     def record_step(self) -> None:
         """Records the gradients after the optimizer's own step, which may have written them. The program may give the

@@ -11,15 +11,13 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 import torch
 
-from horovod import _ops
 from horovod._compression import check_choices, check_predivision
-from horovod._ops import Adasum as Adasum, Average, Sum, steps_travel
+from horovod._ops import Adasum as Adasum, Average, steps_travel
 from horovod.common.util import split_list as split_list
 from horovod.exceptions import HorovodInternalError
 from horovod.process_sets import ProcessSet, global_process_set, id_of
-from horovod.torch import _torch_calls
+from horovod.torch import _closures, _torch_calls
 from horovod.torch._adasum import AdasumMixin
-from horovod.torch._allreduce import allreduce_async
 from horovod.torch._attributes import Attributes, Options
 from horovod.torch._reducer import GradientReducer
 from horovod.torch.compression import Compression
@@ -47,6 +45,7 @@ class _DistributedOptimizer(Attributes):
     _reducer: GradientReducer
     _synchronized = False
     _should_synchronize = True
+    _has_stepped = False
     _drops_gradients = False  # True: zero_grad drops them at less cost than the base class
 
     def set_backward_passes_per_step(self, passes: int) -> None:
@@ -79,16 +78,18 @@ class _DistributedOptimizer(Attributes):
 
         All ranks must call it. Gradients that GradScaler or a function of torch.nn.utils has unscaled or
         clipped are reduced already. Raises AssertionError on all ranks if a gradient was written in
-        another way since backward. With a `closure`, the gradients of each of its evaluations are
-        reduced, and with LBFGS its losses too, on which it decides whether to evaluate once more; all
-        ranks must evaluate it equally often. Where a signal's handler has raised in the first
-        evaluation, or while its gradients were being reduced, the next call goes on from there.
+        another way since backward. With a `closure`, the gradients and the loss of each of its
+        evaluations are reduced, and the optimizer gets the mean loss (with op=Sum the sum) in the form
+        of the closure's number or tensor; all ranks must evaluate it equally often. Gradients that are
+        there before the first evaluation are reduced too, except with op=Sum and Product.
+        Where a signal's handler has raised in the first evaluation, or while its gradients were being
+        reduced, the next call goes on from there.
         """
         if not self._should_synchronize:
             self._end_step(True)
             return self._own_step(super().step, *(() if closure is None else (closure,)), **more)
         if closure is not None:
-            self._reducer.settle()
+            self._reducer.begin_closure()
             return self._own_step(super().step, self._synchronized_closure(closure), **more)
         self._reducer.interrupted_loss = None
         if self._synchronized:
@@ -111,6 +112,9 @@ class _DistributedOptimizer(Attributes):
     def _end_step(self, is_stepped: bool = False) -> None:
         self._synchronized = False
         self._reducer.end_step(is_stepped)
+        if is_stepped and not self._has_stepped:
+            self._has_stepped = True
+            self._reducer.warn_about_graphs(type(self).__name__)
 
     def _synchronized_closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
         reducer, is_first = self._reducer, True
@@ -124,7 +128,7 @@ class _DistributedOptimizer(Attributes):
                     loss = self._shared(closure())
                     if not reducer.is_reduced_early():  # by a closure that clips
                         reducer.synchronize()
-                    reducer.end_step(True)
+                    self._end_step(True)
                     is_reduced = True
                 result = loss()
             except HorovodInternalError:
@@ -141,20 +145,9 @@ class _DistributedOptimizer(Attributes):
         return evaluate
 
     def _shared(self, loss: Any) -> Callable[[], Any]:
-        """Returns a function that returns the loss. For LBFGS, whose next step depends on the loss, the
-        loss is reduced over all ranks."""
-        reducer = self._reducer
-        if not reducer.buckets or not isinstance(self, torch.optim.LBFGS):
-            return lambda: loss
-        value = loss.detach() if isinstance(loss, torch.Tensor) else torch.tensor(loss).double()
-        handle = allreduce_async(
-            value,
-            None,
-            f"loss.{reducer.buckets[0].name}",
-            Sum if reducer.op == Sum else Average,
-            process_set=reducer.process_set,
-        )
-        return lambda: _ops.wait(handle)
+        """Returns a function that returns the loss, reduced over all ranks: the next step of LBFGS or of a line
+        search depends on it."""
+        return _closures.share_loss(loss, self._reducer) if self._reducer.buckets else lambda: loss
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
         """As the optimizer's own, with its arguments (`set_to_none`)."""
