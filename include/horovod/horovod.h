@@ -375,7 +375,7 @@ typedef struct hvd_group_call {
   size_t struct_size;
   int32_t group;
   int32_t op;        /* hvd_op_kind but HVD_JOIN, or hvd_group_op */
-  int32_t reduce_op; /* of a reduction: average (of floats), sum, min, max, product */
+  int32_t reduce_op; /* of a reduction: average (not of bool), sum, min, max, product */
   int32_t dtype;
   int32_t root_rank; /* broadcast, reduce, gather, scatter: a rank of the job */
   int32_t tag;       /* a meaning of the caller's, which the members compare; 0: none */

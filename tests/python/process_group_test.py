@@ -53,7 +53,9 @@ def fold(op, tensors):
     )
     if op in ("SUM", "AVG"):
         total = stack.sum(0)
-        return total / len(tensors) if op == "AVG" else total
+        if op != "AVG":
+            return total
+        return total / len(tensors) if total.is_floating_point() else total.div(len(tensors), rounding_mode="trunc")
     if op == "PRODUCT":
         return stack.prod(0)
     if op in ("MIN", "MAX"):
@@ -103,7 +105,7 @@ class CollectivesTest(GroupCase):
         for group in self.groups():
             for dtype in INTEGERS + FLOATS:
                 for op in OPS:
-                    if op.startswith("B") and dtype in FLOATS or op == "AVG" and dtype in INTEGERS:
+                    if op.startswith("B") and dtype in FLOATS:
                         continue
                     with self.subTest(op=op, dtype=dtype):
                         mine = values(self.rank, (3, 5), dtype)
@@ -125,7 +127,25 @@ class CollectivesTest(GroupCase):
             dist.all_reduce(mine)
             self.close(mine, fold("SUM", self.all_values((7,), dtype)))
 
+    def test_averages_of_integers_are_cut_towards_zero_and_do_not_wrap_around(self):
+        for dtype in INTEGERS:
+            top = torch.iinfo(dtype).max if dtype is not torch.int64 else 2**40
+            low = 0 if dtype is torch.uint8 else -7
+            inputs = [torch.tensor([top - rank, low, low + rank, rank], dtype=dtype) for rank in range(self.size)]
+            want = fold("AVG", inputs)
+            got = inputs[self.rank].clone()
+            dist.all_reduce(got, dist.ReduceOp.AVG)
+            self.close(got, want, dtype)
+            got = inputs[self.rank].clone()
+            dist.reduce(got, self.size - 1, dist.ReduceOp.AVG)
+            self.close(got, want if self.rank == self.size - 1 else inputs[self.rank], dtype)
+            got = torch.zeros(4, dtype=dtype)
+            dist.reduce_scatter(got, [inputs[self.rank]] * self.size, dist.ReduceOp.AVG)
+            self.close(got, want, dtype)
+
     def test_refused_reductions(self):
+        with self.assertRaisesRegex(ValueError, "an average of bool; use the sum"):
+            dist.all_reduce(torch.ones(3, dtype=torch.bool), dist.ReduceOp.AVG)
         for op in ("BAND", "BOR", "BXOR"):
             with self.assertRaisesRegex(RuntimeError, f"Cannot use ReduceOp.{op} with non-integral dtype"):
                 dist.all_reduce(torch.ones(3), getattr(dist.ReduceOp, op))
@@ -514,7 +534,7 @@ class CollectivesTest(GroupCase):
     def test_a_call_that_one_rank_refuses_counts_on_none(self):
         if self.rank == 0:
             with self.assertRaisesRegex(ValueError, "average"):
-                dist.all_reduce(torch.ones(2, dtype=torch.int64), dist.ReduceOp.AVG)
+                dist.all_reduce(torch.ones(2, dtype=torch.bool), dist.ReduceOp.AVG)
         dense = torch.eye(3) * (self.rank + 1)
         sparse = dense.to_sparse()
         dist.all_reduce(sparse)

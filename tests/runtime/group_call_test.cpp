@@ -3,10 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -186,6 +188,47 @@ TEST_CASE("every collective of a group computes what its definition says") {
     }
     check_ok(world[rank].destroy_group(group));
     check_has(Sum(group, {1}).run(world[rank]), Code::kNotFound, "does not exist");
+  });
+}
+
+TEST_CASE_TEMPLATE("an average of integers is cut towards zero and does not wrap around", Integer,
+                   uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, uint64_t, int64_t) {
+  FOR_BOTH_PLACES(has_hosts);
+  using Limits = std::numeric_limits<Integer>;
+  constexpr int32_t kUnsigned[] = {HVD_UINT8, HVD_UINT16, HVD_UINT32, HVD_UINT64};
+  constexpr int32_t kSigned[] = {HVD_INT8, HVD_INT16, HVD_INT32, HVD_INT64};
+  const int32_t dtype =
+      (Limits::is_signed ? kSigned : kUnsigned)[std::countr_zero(sizeof(Integer))];
+  // A sum of 64 bits wraps around.
+  const Integer large = sizeof(Integer) < 8 ? Limits::max() : Limits::max() / 3;
+  const std::vector<std::vector<Integer>> inputs{
+      {large, 0, 5, static_cast<Integer>(-7), 1, 2},
+      {large, 1, 0, static_cast<Integer>(Limits::is_signed ? 0 : -7), 1, 2},
+      {large, 1, 0, static_cast<Integer>(Limits::is_signed ? -1 : -7), 1, 4}};
+  const std::vector<Integer> average{large, 0, 1, static_cast<Integer>(Limits::is_signed ? -2 : -7),
+                                     1,     2};
+  World world(3, has_hosts);
+  world.ranks().each([&](int rank) {
+    const int32_t group = world.group(rank, {0, 1, 2});
+    const auto run = [&](int32_t op, int64_t count, const Integer* input, Integer* output) {
+      Call call(group, op, {}, 0, count);
+      call.call.reduce_op = HVD_AVERAGE;
+      call.call.dtype = dtype;
+      call.call.root_rank = 1;
+      call.call.input = input;
+      call.call.output = output;
+      check_ok(call.run(world[rank]));
+    };
+    std::vector<Integer> values = inputs[static_cast<size_t>(rank)], reduced(6), part(2);
+    run(HVD_GROUP_REDUCE, 6, values.data(), rank == 1 ? reduced.data() : nullptr);
+    run(HVD_REDUCESCATTER, 2, values.data(), part.data());
+    run(HVD_ALLREDUCE, 6, values.data(), values.data());
+    for (size_t i = 0; i < 6; ++i) {
+      if (i == 3 && !Limits::is_signed && sizeof(Integer) == 8) continue;
+      CHECK(values[i] == average[i]);
+      if (rank == 1) CHECK(reduced[i] == average[i]);
+      if (i / 2 == static_cast<size_t>(rank)) CHECK(part[i % 2] == average[i]);
+    }
   });
 }
 
@@ -669,9 +712,10 @@ TEST_CASE("wrong arguments are refused in one sentence") {
   sum.call.op = HVD_ALLREDUCE;
   sum.call.dtype = 99;
   check_has(sum.run(runtime), Code::kInvalidArgument, "dtype 99 is unknown");
-  sum.call.dtype = HVD_INT64;
+  sum.call.dtype = HVD_BOOL;
   sum.call.reduce_op = HVD_AVERAGE;
-  check_has(sum.run(runtime), Code::kInvalidArgument, "an average of int64; use the sum");
+  check_has(sum.run(runtime), Code::kInvalidArgument, "an average of bool; use the sum");
+  sum.call.dtype = HVD_INT64;
   sum.call.reduce_op = HVD_ADASUM;
   check_has(sum.run(runtime), Code::kInvalidArgument, "reduction 2 is not one of groups");
   sum.call.reduce_op = HVD_SUM;

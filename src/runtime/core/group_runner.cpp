@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "runtime/execution/wide_average.h"
 #include "runtime/submission/group_call_check.h"
 #include "runtime/wire/request.h"
 
@@ -80,6 +81,7 @@ struct GroupRunner::Group {
   // The call that runs.
   hvd_batch batch{};
   hvd_batch_tensor tensor{};
+  WideAverage wide;
   std::vector<int64_t> rows;
   collectives::CheckedCall checked;
   uint32_t traced = 0;  // in the timeline; 0: not there
@@ -199,6 +201,14 @@ void GroupRunner::begin(Group& group) {
     if (request.op == HVD_ALLGATHER || request.op == HVD_ALLTOALL) {
       group.tensor.rank_rows = group.rows.data();
     }
+    if (request.reduce_op == HVD_AVERAGE) {
+      const int32_t dtype = std::exchange(batch.dtype, sum_type_of_average(batch.dtype));
+      if (dtype != batch.dtype) {
+        const Status widened =
+            group.wide.widen(dtype, batch.dtype, {&call.group.count, 1}, {&group.tensor, 1});
+        if (!widened.ok()) return fail_calls(group, widened);
+      }
+    }
     batch.tensor_count = request.op == HVD_BARRIER ? 0 : 1;
     batch.tensors = &group.tensor;
     group.traced = parts_.instruments->trace.start_call(call);
@@ -225,6 +235,8 @@ void GroupRunner::finish(Group& group) {
   call->planned = true;
   note_wait(group, *call);
   const Status status = group.checked.is_same ? Status() : difference(group);
+  if (status.ok()) group.wide.narrow();
+  group.wide.clear();
   group.checked.records.clear();
   parts_.sink->complete(call, status);
   if (!ends_.empty()) check_ends(group);
@@ -293,6 +305,7 @@ bool GroupRunner::may_sleep() {
 void GroupRunner::fail_calls(Group& group, const Status& why) {
   group.failure = why;
   if (!group.calls.empty()) group.flow.drop();
+  group.wide.clear();
   end_trace(group);
   while (!group.calls.empty()) {
     Submission* const call = group.calls.front();

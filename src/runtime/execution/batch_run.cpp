@@ -201,7 +201,7 @@ Status BatchExecutor::Run::widen(const SetMembers& set) {
         collectives::scattered_rows(rows, set.ranks.size(), static_cast<size_t>(set.index));
     kept.push_back(static_cast<int64_t>(own.count) * tensor.row);
   }
-  return wide.widen(dtype, batch.dtype, kept, &tensors);
+  return wide.widen(dtype, batch.dtype, kept, tensors);
 }
 
 void BatchExecutor::Run::keep_tensors() {

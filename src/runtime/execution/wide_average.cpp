@@ -42,15 +42,15 @@ int32_t sum_type_of_average(int32_t dtype) {
   return wide;
 }
 
-Status WideAverage::widen(int32_t dtype, int32_t wide, const std::vector<int64_t>& kept,
-                          std::vector<hvd_batch_tensor>* tensors) {
+Status WideAverage::widen(int32_t dtype, int32_t wide, std::span<const int64_t> kept,
+                          std::span<hvd_batch_tensor> tensors) {
   dtype_ = dtype;
   size_t bytes = 0;
   const auto size_in_wide = [&](int64_t count) {
     return static_cast<size_t>(count) * dtype_size(wide);
   };
-  for (size_t i = 0; i < tensors->size(); ++i) {
-    bytes += size_in_wide((*tensors)[i].count + kept[i]);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    bytes += size_in_wide(tensors[i].count + kept[i]);
   }
   memory_.reset(new (std::nothrow) std::byte[bytes + 1]);
   if (memory_ == nullptr) {
@@ -58,8 +58,8 @@ Status WideAverage::widen(int32_t dtype, int32_t wide, const std::vector<int64_t
                               " bytes in which an average of ", dtype_name(dtype), " is summed"));
   }
   std::byte* next = memory_.get();
-  for (size_t i = 0; i < tensors->size(); ++i) {
-    hvd_batch_tensor& tensor = (*tensors)[i];
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    hvd_batch_tensor& tensor = tensors[i];
     if (tensor.input != nullptr) {
       with_types(dtype, [&]<typename Narrow, typename Wide>(Narrow, Wide) {
         std::copy_n(static_cast<const Narrow*>(tensor.input), tensor.count,

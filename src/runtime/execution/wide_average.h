@@ -1,11 +1,12 @@
 // An average of integers is summed in a type that holds the number of ranks times the largest value: the inputs of
 // its tensors in that type, and the way of the results back. Copies, since few averages are of integers. Owns
-// the memory until the batch is over. A batch of the executor has one; the progress thread calls it.
+// the memory until the batch is over. A batch of the executor and a group have one; the progress thread calls it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
@@ -20,8 +21,8 @@ class WideAverage {
  public:
   // Replaces the tensors of type `dtype` by copies of the type `wide`. kept: the number of elements in the result
   // of each tensor.
-  Status widen(int32_t dtype, int32_t wide, const std::vector<int64_t>& kept,
-               std::vector<hvd_batch_tensor>* tensors);
+  Status widen(int32_t dtype, int32_t wide, std::span<const int64_t> kept,
+               std::span<hvd_batch_tensor> tensors);
   // Stores the results in the outputs that the tensors had, the nearest number where they do not fit. Without
   // widen, does nothing.
   void narrow();

@@ -12,11 +12,6 @@
 namespace hvd::runtime {
 namespace {
 
-bool is_float(int32_t dtype) {
-  return dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16 || dtype == HVD_FLOAT32 ||
-         dtype == HVD_FLOAT64;
-}
-
 // Elements of the input and of the output.
 struct Counts {
   int64_t input = 0, output = 0;
@@ -70,7 +65,7 @@ Status check_reduction(const hvd_group_call& from, const GroupMembers& members) 
       from.reduce_op == HVD_ADASUM) {
     return refused(from, members, cat("reduction ", from.reduce_op, " is not one of groups"));
   }
-  if (from.reduce_op != HVD_AVERAGE || is_float(from.dtype)) return {};
+  if (from.reduce_op != HVD_AVERAGE || from.dtype != HVD_BOOL) return {};
   return refused(from, members, cat("an average of ", dtype_name(from.dtype), "; use the sum"));
 }
 
