@@ -452,6 +452,12 @@ class CollectivesTest(RankCase, gradient_table.GradientTableCase):
                     getattr(hvd, name)([given, dual] if name.startswith("grouped_") else dual, **arguments)
             self.assertIsNone(forward.unpack_dual(hvd.allreduce(given)).tangent)
 
+    def test_functorch_has_no_rule_for_collectives(self):
+        if not hasattr(torch, "func"):
+            self.skipTest("this torch has no torch.func")
+        with self.assertRaisesRegex(RuntimeError, "setup_context"):
+            torch.func.grad(lambda value: hvd.allreduce(value).sum())(torch.ones(3))
+
     def test_a_group_may_have_members_without_gradient_of_other_types_and_unused(self):
         for kind, name in self.collectives():
             if not name.startswith("grouped_"):

@@ -1,5 +1,7 @@
 """DistributedOptimizer from backward to step: when it waits for the gradients of other ranks."""
 
+import contextlib
+import copy
 import signal
 import warnings
 
@@ -208,7 +210,7 @@ class OptimizerStepTest(OptimizerCase):
         other = {"loss": 1}
         for given, wanted in (
             (self.rank + 1.0, mean),
-            (self.rank + 1, mean),
+            (self.rank + 1, mean if self.size > 1 else 1),
             (torch.tensor([[self.rank + 1.0]]), torch.tensor([[mean]])),
             (torch.tensor(self.rank + 1.0, dtype=torch.float16), torch.tensor(mean, dtype=torch.float16)),
             (self.rank + 1.0 if self.rank else torch.tensor(1.0), mean if self.rank else torch.tensor(mean)),
@@ -296,6 +298,68 @@ class OptimizerStepTest(OptimizerCase):
             loss_of(model, self.rank, 0).backward()
         first.synchronize()
         second.synchronize()
+
+    def test_two_optimizers_of_a_large_layer_are_named(self):
+        if self.size < 2:
+            self.skipTest("nothing is reduced in a world of one")
+        for named in (True, False):
+            layer = torch.nn.Linear(1100, 1000)
+            names = [layer.named_parameters() if named else None for _ in range(2)]
+            optimizers = [hvd.DistributedOptimizer(OPTIMIZERS["SGD"](layer.parameters()), each) for each in names]
+            with self.assertRaisesRegex(AssertionError, "Gradient .*another hvd.DistributedOptimizer is there"):
+                for _ in range(2):
+                    layer(torch.ones(1, 1100)).sum().backward()
+                    optimizers[1].step()
+            for optimizer in optimizers:
+                optimizer._reducer.drain()
+
+    def test_a_weight_that_checkpoints_share_is_named_with_the_reason(self):
+        from torch.utils.checkpoint import checkpoint
+
+        def train(layer, optimizer, ranks):
+            for step in range(2):
+                optimizer.zero_grad()
+                for rank in ranks:
+                    inputs = torch.full((2, 4), rank + 1.0 + step, dtype=torch.float64, requires_grad=True)
+                    hidden = checkpoint(layer, inputs, use_reentrant=True)
+                    (checkpoint(layer, hidden, use_reentrant=True).square().mean() / len(ranks)).backward()
+                optimizer.step()
+
+        torch.manual_seed(0)
+        shared, alone = (torch.nn.Linear(4, 4).double() for _ in range(2))
+        alone.load_state_dict(shared.state_dict())
+        hvd.broadcast_parameters(shared.state_dict(), 0)
+        hvd.broadcast_parameters(alone.state_dict(), 0)
+        if self.size > 1:
+            optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](shared.parameters()))
+            with self.assertRaisesRegex(AssertionError, "two checkpoints with use_reentrant=True share"):
+                train(shared, optimizer, [self.rank])
+            optimizer._reducer.drain()
+        optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](shared.parameters()), backward_passes_per_step=2)
+        train(shared, optimizer, [self.rank])
+        train(alone, OPTIMIZERS["SGD"](alone.parameters()), range(self.size))
+        self.assert_same_weights(shared, alone)
+
+    def test_defaults_of_torch_on_one_rank_do_not_reach_what_the_ranks_exchange(self):
+        for arguments in {}, {"groups": 1}, {"op": hvd.Max}:
+            model = make_model()
+            optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), **arguments)
+            for step in range(3):
+                optimizer.zero_grad()
+                loss_of(model, self.rank, step).backward()
+                try:
+                    torch.set_default_dtype(torch.float64 if self.rank == 0 else torch.float32)
+                    with torch.device("meta") if hasattr(torch, "set_default_device") else contextlib.nullcontext():
+                        optimizer.step()
+                        optimizer.step(lambda: 1.0)
+                finally:
+                    torch.set_default_dtype(torch.float32)
+
+    def test_a_shallow_copy_reduces_gradients(self):
+        model = make_model()
+        optimizer = copy.copy(hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters())))
+        self.train(model, optimizer, 3)
+        self.assert_same_weights(model, self.reference(OPTIMIZERS["SGD"], 3))
 
     def test_gradients_that_another_loss_has_made_are_given_up(self):
         model = make_model()

@@ -61,7 +61,8 @@ class AdasumMixin(Attributes):
         too. `found`: 1 by device if it has an infinite gradient."""
         if not self.process_set.included():
             return
-        total = torch.tensor([max((value.item() for value in found.values()), default=0.0)])
+        overflow = max((value.item() for value in found.values()), default=0.0)
+        total = torch.tensor([overflow], dtype=torch.float32, device="cpu")
         allreduce_(
             total, None, f"overflow.{next(iter(self._parameter_names.values()))}", Max, process_set=self.process_set
         )

@@ -14,7 +14,7 @@ def _params(optimizer: torch.optim.Optimizer) -> List[torch.Tensor]:
 
 class Copied:
     """A mixin before the user's optimizer class. A pickled optimizer loads as one of the user's class;
-    a deep copy is distributed like its original."""
+    a copy is distributed like its original, and a shallow one reduces the same gradients."""
 
     _base: Type[torch.optim.Optimizer]
     _names: Dict[int, str]
@@ -30,6 +30,12 @@ class Copied:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self._plain().__reduce_ex__(1)  # later versions need the object's own class
+
+    def __copy__(self) -> Any:
+        made: Any = type(self).__new__(type(self))
+        # As in a plain copy, a scheduler's `step` of the original is not one of the copy.
+        made.__dict__.update({key: value for key, value in self.__dict__.items() if key != "step"})
+        return made
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> Any:
         plain = copy.deepcopy(self._plain(), memo)

@@ -69,7 +69,7 @@ class Cuda:
 
     def pinned(self, like: torch.Tensor) -> torch.Tensor:
         """Returns a contiguous tensor in pinned host memory, for asynchronous copies."""
-        return torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
+        return torch.empty(like.shape, dtype=like.dtype, device="cpu", pin_memory=True)
 
     def view(self, address: int, size: int, device: int) -> torch.Tensor:
         """Returns a tensor over device memory at the address."""

@@ -167,17 +167,12 @@ class GradientReducer:
                     "interrupted step() or synchronize() are being reduced: call that again first, "
                     "which goes on where it was."
                 )
-            others = [other for other in _torch_calls.watchers() if other is not self and other.has(bucket)]
-            if others:
-                raise AssertionError(
-                    f"Gradient {bucket.name} was computed once more before step() or synchronize(); "
-                    "another hvd.DistributedOptimizer is there that has the same parameters: call "
-                    "its step(), or let go of it and of what refers to it, such as a scheduler."
-                )
+            self._refuse_another_optimizer(bucket, "was computed once more before step() or synchronize()")
             raise AssertionError(
                 f"Gradient {bucket.name} was computed more than backward_passes_per_step="
                 f"{self.passes} times before step() or synchronize(); raise "
-                "backward_passes_per_step to add up gradients of more passes."
+                "backward_passes_per_step to add up gradients of more passes. A weight that two checkpoints with "
+                "use_reentrant=True share is computed once for each of them."
             )
         bucket.passes_left[index] = left
         if left == 0:
@@ -186,8 +181,20 @@ class GradientReducer:
                 if isinstance(bucket, PackedBucket) or self._copies:
                     self.complete += 1
                 elif bucket not in self._kept:
-                    self._start(bucket)
+                    try:
+                        self._start(bucket)
+                    except Exception as error:
+                        self._refuse_another_optimizer(bucket, "is being reduced already", error)
+                        raise
                     bucket.states.record()
+
+    def _refuse_another_optimizer(self, bucket: Bucket, what: str, cause: Optional[BaseException] = None) -> None:
+        if any(other is not self and other.has(bucket) for other in _torch_calls.watchers()):
+            raise AssertionError(
+                f"Gradient {bucket.name} {what}; "
+                "another hvd.DistributedOptimizer is there that has the same parameters: call "
+                "its step(), or let go of it and of what refers to it, such as a scheduler."
+            ) from cause
 
     def _start(self, bucket: Bucket) -> None:
         if isinstance(bucket, PackedBucket):

@@ -103,7 +103,7 @@ def shape_of(output: _ops.RawOutput, like: torch.Tensor) -> tuple:
 
 def take(output: _ops.RawOutput, like: torch.Tensor) -> torch.Tensor:
     """Returns a new tensor with a copy of the runtime's output."""
-    tensor = torch.empty(shape_of(output, like), dtype=like.dtype)
+    tensor = torch.empty(shape_of(output, like), dtype=like.dtype, device="cpu")
     if output.address and tensor.numel():
         ctypes.memmove(tensor.data_ptr(), output.address, tensor.numel() * tensor.element_size())
     return tensor
@@ -111,4 +111,4 @@ def take(output: _ops.RawOutput, like: torch.Tensor) -> torch.Tensor:
 
 def splits(numbers: list) -> torch.Tensor:
     """Returns the received splits as an int32 tensor."""
-    return torch.tensor(numbers, dtype=torch.int32)
+    return torch.tensor(numbers, dtype=torch.int32, device="cpu")
