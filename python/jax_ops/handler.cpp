@@ -84,9 +84,7 @@ class SubmittedCall : public python::Awaited {
                 const FfiValues& results)
       : Awaited(handle), api_(api), name_(request.name) {
     if (request.keeps_shapes()) return;
-    for (int64_t i = 0; i < results.size; ++i) {
-      results_.emplace_back(*static_cast<const FfiBuffer*>(results.items[i]));
-    }
+    for (const FfiBuffer* result : arrays_of(results)) results_.emplace_back(*result);
   }
 
   void set_future(FfiFuture* future) { future_ = future; }
@@ -131,9 +129,7 @@ python::Waiter& waiter() {
 
 size_t bytes_of_all(const FfiValues& values) {
   size_t bytes = 0;
-  for (int64_t i = 0; i < values.size; ++i) {
-    bytes += bytes_of(*static_cast<const FfiBuffer*>(values.items[i]));
-  }
+  for (const FfiBuffer* array : arrays_of(values)) bytes += bytes_of(*array);
   return bytes;
 }
 

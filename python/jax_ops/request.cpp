@@ -21,6 +21,7 @@ constexpr struct {
 };
 constexpr int32_t kInt64 = 5;
 constexpr int32_t kFloat64 = 12;
+constexpr int32_t kToken = 17;
 
 int32_t dtype_of_xla(int32_t dtype) {
   for (const auto& entry : kDtypes) {
@@ -77,11 +78,22 @@ size_t bytes_of(const FfiBuffer& buffer) {
   return bytes;
 }
 
+std::vector<const FfiBuffer*> arrays_of(const FfiValues& values) {
+  std::vector<const FfiBuffer*> arrays;
+  for (int64_t i = 0; i < values.size; ++i) {
+    const auto* buffer = static_cast<const FfiBuffer*>(values.items[i]);
+    if (buffer->dtype != kToken) arrays.push_back(buffer);
+  }
+  return arrays;
+}
+
 XlaRequest read_request(const FfiCall& call) {
   XlaRequest request;
   read_attributes(call.attributes, &request);
-  const auto count = static_cast<size_t>(call.arguments.size);
-  if (request.kind < 0 || request.name.empty() || call.results.size != call.arguments.size) {
+  const std::vector<const FfiBuffer*> inputs = arrays_of(call.arguments);
+  const std::vector<const FfiBuffer*> outputs = arrays_of(call.results);
+  const size_t count = inputs.size();
+  if (request.kind < 0 || request.name.empty() || outputs.size() != count) {
     request.problem = "this program was compiled for another version of Horovod.";
     return request;
   }
@@ -93,8 +105,7 @@ XlaRequest read_request(const FfiCall& call) {
   }
   request.tensors.resize(count);
   for (size_t i = 0; i < count; ++i) {
-    const auto& input = *static_cast<const FfiBuffer*>(call.arguments.items[i]);
-    const auto& output = *static_cast<const FfiBuffer*>(call.results.items[i]);
+    const FfiBuffer& input = *inputs[i];
     hvd_tensor& tensor = request.tensors[i];
     tensor = {};
     tensor.name = is_group ? request.member_names[i].c_str() : nullptr;
@@ -102,7 +113,7 @@ XlaRequest read_request(const FfiCall& call) {
     tensor.ndim = static_cast<int32_t>(input.rank);
     tensor.shape = input.dims;
     tensor.input = input.data;
-    tensor.output = request.keeps_shapes() ? output.data : nullptr;
+    tensor.output = request.keeps_shapes() ? outputs[i]->data : nullptr;
     if (tensor.dtype < 0) request.problem = "its type of elements is not one that travels.";
   }
   return request;

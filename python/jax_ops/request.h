@@ -30,6 +30,9 @@ struct XlaRequest {
 
 XlaRequest read_request(const FfiCall& call);
 
+// The arrays among the arguments or results of a call. The token that orders the calls of a program is no array.
+std::vector<const FfiBuffer*> arrays_of(const FfiValues& values);
+
 // Bytes of a tensor's elements, and of an hvd_dtype.
 size_t bytes_of(const FfiBuffer& buffer);
 size_t size_of(int32_t dtype);

@@ -11,12 +11,13 @@ Rules for all of them:
   Results are new arrays of the same type: JAX arrays, numpy
   arrays where JAX has no such type (64 bits without jax_enable_x64), and numbers of Python for such numbers.
   A value that JAX would cut inside `jit` raises OverflowError.
-* Inside `jit`, on the CPU, XLA calls the runtime itself, without Python; no thread of XLA's waits for
-  other ranks, whatever the order in which it runs the collectives of one program. All ranks must run their
-  programs in the same order, since JAX begins a program when the one before has ended. Calls of one name must
-  follow one another. Where XLA cannot (HOROVOD_JAX_FFI=0, an old JAX, another device) Python is called back,
-  in the order of the program. Results have the shapes that ranks with equal inputs give. A compiled
-  program keeps the process set that it was traced with.
+* Inside `jit`, on the CPU, XLA calls the runtime itself, without Python, and no thread of XLA's waits for
+  other ranks. The calls of a program run in the order in which its functions make them, each when the one before
+  is complete, also where a constant differs between ranks; a tree is one call. All ranks must run their
+  programs in the same order, since JAX begins a program when the one before has ended. On JAX before 0.8, calls
+  inside a named axis (`jax.pmap`, `jax.shard_map`, `jax.vmap` with `axis_name`) have no order among them.
+  Where XLA cannot (HOROVOD_JAX_FFI=0, an old JAX, another device) Python is called back, in the same order. Results
+  have the shapes that ranks with equal inputs give. A compiled program keeps the process set that it was traced with.
 * `jax.grad`, `jax.jvp`, `jax.hessian` and others differentiate sums, averages and what moves rows, to any order.
   `jax.vmap` of a reduction or a broadcast is the same collective on the batch; other collectives refuse it.
   `jax.pmap`, `jax.shard_map` and sharded arrays on several devices of a process are refused.

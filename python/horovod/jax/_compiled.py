@@ -1,9 +1,10 @@
 """Collectives inside traced functions: one primitive of JAX, which XLA runs by our handler.
 
-The handler never waits for other ranks, so a program needs no order among its collectives: ranks match
-them by name. Where this JAX cannot, or the program is not for the CPU, the host is called back in the
-order of the program. A JAX that traces without a compilation, as `jax.eval_shape` does, or that compiles again for
-other shapes changes no name: unnamed calls are numbered in each program, when the program is lowered.
+Where this JAX cannot, or the program is not for the CPU, the host is called back. A token orders the calls of a
+program as the function makes them: XLA alone chooses another order when a constant differs between ranks, and JAX
+lowers an inner function once, so that its calls share their names. A JAX that traces without a compilation, as
+`jax.eval_shape` does, or that compiles again for other shapes changes no name: unnamed calls are numbered in each
+program, when the program is lowered.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any, Callable, Dict, Sequence, Tuple
 import jax
 import numpy
 from jax._src import core as _core
-from jax._src import effects
+from jax._src import dispatch, effects
+from jax._src.interpreters import pxla
 from jax.experimental import io_callback
 from jax.extend import core
 from jax.interpreters import mlir
@@ -23,13 +25,6 @@ from horovod.jax import _derivatives, _native, _values
 from horovod.jax._request import Request, perform
 from horovod.numpy._arrays import number_of
 from horovod.process_sets import id_of
-
-
-class CollectiveEffect(effects.Effect):
-    """An effect: other ranks wait for this call, even if this program does not use its result."""
-
-    def __str__(self) -> str:
-        return "Horovod"
 
 
 class _Program:
@@ -85,8 +80,12 @@ def _lower_to_handler(ctx: Any, *operands: Any, request: Request, shapes: Any) -
     _check_devices(request, _devices_of(ctx))
     program = _program_of(ctx)
     lowering = jax.ffi.ffi_lowering(_native.TARGET, has_side_effect=True)
-    return lowering(
-        ctx,
+    count = len(ctx.tokens_in)  # 0 for a call without an order
+    tokens = [_core.abstract_token] * count
+    inner = ctx.replace(avals_in=[*tokens, *ctx.avals_in], avals_out=[*tokens, *ctx.avals_out])
+    results = lowering(
+        inner,
+        *(token for _, token in ctx.tokens_in.items()),
         *operands,
         kind=numpy.int64(request.kind),
         program=program.name,
@@ -97,6 +96,13 @@ def _lower_to_handler(ctx: Any, *operands: Any, request: Request, shapes: Any) -
         prescale=numpy.float64(request.prescale),
         postscale=numpy.float64(request.postscale),
     )
+    if count:
+        _set_token(ctx, results[0])
+    return results[count:]
+
+
+def _set_token(ctx: Any, token: Any) -> None:
+    ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({_ordered_effect: token})))
 
 
 def _lower_to_callback(ctx: Any, *operands: Any, request: Request, shapes: Any) -> Any:
@@ -116,18 +122,18 @@ def _lower_to_callback(ctx: Any, *operands: Any, request: Request, shapes: Any) 
     types = tuple(jax.ShapeDtypeStruct(shape, array.dtype) for shape, array in zip(shapes, ctx.avals_in))
     lowering = mlir.lower_fun(lambda *arrays: io_callback(run, types, *arrays, ordered=True), multiple_results=True)
     # The token of our effect orders the callback in place of the token of io_callback's effect.
-    inner = ctx.replace(tokens_in=mlir.TokenSet({_io_effect: ctx.tokens_in.get(_callback_effect)}))
+    inner = ctx.replace(tokens_in=mlir.TokenSet({_io_effect: ctx.tokens_in.get(_ordered_effect)}))
     results = lowering(inner, *operands)
-    ctx.set_tokens_out(ctx.tokens_in.update_tokens(mlir.TokenSet({_callback_effect: inner.tokens_out.get(_io_effect)})))
+    _set_token(ctx, inner.tokens_out.get(_io_effect))
     return results
 
 
-def _make_primitive(effect: Any, lower: Callable[..., Any], **lowering: Any) -> Any:
+def _make_primitive(lower: Callable[..., Any], effect: Callable[[], Any], **lowering: Any) -> Any:
     made = core.Primitive("horovod")
     made.multiple_results = True
 
     def abstract(*arrays: Any, request: Request, shapes: Tuple[Tuple[int, ...], ...]) -> Any:
-        return [array.update(shape=shape) for array, shape in zip(arrays, shapes)], {effect}
+        return [array.update(shape=shape) for array, shape in zip(arrays, shapes)], {effect()}
 
     def run_now(*arrays: Any, request: Request, shapes: Any) -> Any:
         results = perform(request, request.name, [numpy.asarray(array) for array in arrays])
@@ -143,30 +149,57 @@ def _make_primitive(effect: Any, lower: Callable[..., Any], **lowering: Any) -> 
     return made
 
 
-def _make_native() -> Any:
-    for allowed in (
-        effects.lowerable_effects,
-        effects.control_flow_allowed_effects,
-        effects.custom_derivatives_allowed_effects,
-        effects.remat_allowed_effects,
-    ):
-        allowed.add_type(CollectiveEffect)
-    return _make_primitive(CollectiveEffect(), _lower_to_handler, platform="cpu")
+def _effect_of_handler() -> Any:
+    """Returns the effect of a call that is traced now."""
+    pmap_refuses_order = hasattr(pxla, "stage_parallel_callable") and not getattr(
+        jax.config, "jax_pmap_shmap_merge", False
+    )
+    return _unordered_effect if pmap_refuses_order and _core.get_axis_env().axis_sizes else _ordered_effect
 
 
-# The effect of calls in the order of the program.
 (_io_effect,) = jax.make_jaxpr(lambda: io_callback(lambda: None, (), ordered=True))().effects
 
 
-class OrderedCollectiveEffect(type(_io_effect)):  # type: ignore[misc]
-    """The same for collectives, which jax.checkpoint may compute again."""
+class CollectiveEffect(type(_io_effect)):  # type: ignore[misc]
+    """The effect of calls in the order of the program: other ranks wait for a call even if this program does not
+    use its result."""
 
 
-effects.remat_allowed_effects.add_type(OrderedCollectiveEffect)
-_callback_effect = OrderedCollectiveEffect()
+class UnorderedCollectiveEffect(effects.Effect):
+    """The same without an order: jax.pmap refuses ordered effects where it makes programs by itself (before JAX 0.8),
+    and a named axis that is traced there may be its axis."""
+
+    def __str__(self) -> str:
+        return "Horovod"
+
+
+_ordered_effect, _unordered_effect = CollectiveEffect(), UnorderedCollectiveEffect()
+for _allowed in (
+    effects.lowerable_effects,
+    effects.control_flow_allowed_effects,
+    effects.custom_derivatives_allowed_effects,
+    effects.remat_allowed_effects,
+):
+    _allowed.add_type(CollectiveEffect)
+    _allowed.add_type(UnorderedCollectiveEffect)
+
+
+def _begin_each_program_anew() -> None:
+    """JAX keeps the token of a program for the next one. That of a failed program would fail all later ones, after a
+    restart of Horovod too. The order between programs needs no token: they run one after the other."""
+    kept = dispatch.RuntimeTokenSet.set_token_result
+
+    def set_token_result(self: Any, effect: Any, token: Any) -> None:
+        if effect is not _ordered_effect:
+            kept(self, effect, token)
+
+    dispatch.RuntimeTokenSet.set_token_result = set_token_result
+
+
+_begin_each_program_anew()
 _problem = _native.load()
-_primitive: Any = None if _problem else _make_native()
-_callback_primitive: Any = _make_primitive(_callback_effect, _lower_to_callback)
+_primitive: Any = None if _problem else _make_primitive(_lower_to_handler, _effect_of_handler, platform="cpu")
+_callback_primitive: Any = _make_primitive(_lower_to_callback, lambda: _ordered_effect)
 
 
 def uses_ffi() -> bool:
