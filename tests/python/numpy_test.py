@@ -10,6 +10,7 @@ import horovod.numpy as hvd
 INTEGERS = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
 FLOATS = ["float16", "float32", "float64"]
 DTYPES = [numpy.dtype(name) for name in INTEGERS + FLOATS + ["bool"]]
+MASKED = numpy.ma.array([1.0, 999.0], mask=[False, True])
 try:
     import ml_dtypes
 
@@ -201,6 +202,13 @@ class NumpyTest(rank_base.RankBase):
             lambda: hvd.allreduce(numpy.ones(2, "longdouble")),
             lambda: hvd.allreduce(numpy.array([1.0]).astype(">f8")),
             lambda: hvd.allreduce_([1.0]),
+            lambda: hvd.allreduce(MASKED),
+            lambda: hvd.allreduce_(MASKED),
+            lambda: hvd.grouped_allreduce([numpy.ones(2), MASKED]),
+            lambda: hvd.allgather(MASKED),
+            lambda: hvd.broadcast(MASKED, 0),
+            lambda: hvd.alltoall(MASKED),
+            lambda: hvd.reducescatter(MASKED),
             lambda: hvd.allreduce_(numpy.broadcast_to(numpy.ones(1), (3,))),
             lambda: hvd.allreduce(1.0, op=hvd.Sum, average=True),
             lambda: hvd.allreduce(1.0, prescale_factor=0.0),
@@ -209,6 +217,8 @@ class NumpyTest(rank_base.RankBase):
         ]:
             with self.assertRaises(ValueError):
                 call()
+        with self.assertRaisesRegex(ValueError, r"allreduce.*lose its mask.*x\.filled\(0\)"):
+            hvd.allreduce(MASKED)
         if self.size > 1:
             with self.assertRaisesRegex(ValueError, r"\[2\]"):
                 hvd.allreduce(numpy.ones(2 + self.rank), name="shapes")

@@ -60,6 +60,8 @@ def _base_name(ctx: Any, program: _Program, request: Request) -> str:
 
 
 def _check_devices(request: Request, devices: int) -> None:
+    if devices > len(jax.local_devices()):
+        raise NotImplementedError(_values.of_all_processes(request.label))
     if devices > 1:
         raise NotImplementedError(
             f"{request.label}: a program on {devices} devices of this process, as jax.pmap, jax.shard_map and "

@@ -12,10 +12,25 @@ import jax
 import jax.numpy as jnp
 import numpy
 
+from horovod.numpy._arrays import check_mask
+
 
 def is_key(value: Any) -> bool:
     """Returns whether the value is an array of keys as `jax.random.key` makes them."""
     return hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def is_global(value: Any) -> bool:
+    """Returns whether a part of the array is on devices of other processes (jax.distributed)."""
+    return isinstance(value, jax.Array) and not value.is_fully_addressable
+
+
+def of_all_processes(what: str) -> str:
+    """Returns the error about an array of jax.distributed."""
+    return (
+        f"{what}: a global array of jax.distributed lies on devices of several processes; give this rank's part, "
+        "x.addressable_shards[0].data, or use JAX's own collectives."
+    )
 
 
 def on_host(value: Any, what: str) -> numpy.ndarray:
@@ -25,6 +40,9 @@ def on_host(value: Any, what: str) -> numpy.ndarray:
             f"{what}: arrays of type {value.dtype} are not supported; send jax.random.key_data of the "
             "key, and make a key of the result by jax.random.wrap_key_data."
         )
+    check_mask(value, what)
+    if is_global(value):
+        raise ValueError(of_all_processes(what))
     array = numpy.asarray(value)
     if array.dtype == object and isinstance(value, int):
         raise OverflowError(f"{what}: {value} has more than 64 bits; send it by broadcast_object or allgather_object.")

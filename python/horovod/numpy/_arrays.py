@@ -44,8 +44,20 @@ def is_complex(array: Any) -> bool:
     return array.dtype in COMPLEX
 
 
+def to_array(value: Any) -> Any:
+    """Returns the value as a numpy array; a masked array as it is, which `check` refuses."""
+    return value if isinstance(value, numpy.ma.MaskedArray) else numpy.asarray(value)
+
+
+def check_mask(value: Any, what: str) -> None:
+    """Raises ValueError for a masked array: its values travel, its mask does not."""
+    if isinstance(value, numpy.ma.MaskedArray):
+        raise ValueError(f"{what}: a masked array would lose its mask; fill it, as by x.filled(0).")
+
+
 def check(array: Any, what: str) -> None:
     """Raises an error of one sentence unless `array` is an array of a known dtype."""
+    check_mask(array, what)
     if not isinstance(array, numpy.ndarray):
         raise ValueError(f"{what}: expected a numpy.ndarray, not a {type(array).__name__}.")
     if number_of(array.dtype) is None:

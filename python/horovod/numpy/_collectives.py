@@ -6,7 +6,7 @@ Rules for all of them:
   so all ranks must then make them in the same order.
 * Arrays have any strides, and type uint8 to uint64, int8 to int64, float16, float32, float64, bool,
   complex64, complex128 (reduced by Sum and Average only), or the bfloat16 of ml_dtypes. Where a
-  result is a new array, an argument may also be whatever `numpy.asarray` takes, such as a number.
+  result is a new array, an argument may also be whatever `numpy.asarray` takes, such as a number, but no masked array.
 * The `_async` forms return a handle for `poll` and `synchronize` at once; until then the arrays
   must not be changed. The forms that end in `_` write into the array they are given.
 * ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets
@@ -53,7 +53,7 @@ def allreduce_async(
 ) -> int:
     """Starts `allreduce` and returns a handle."""
     return _allreduce(
-        [numpy.asarray(tensor)],
+        [_arrays.to_array(tensor)],
         False,
         _frontend.choose_op(average, op),
         name,
@@ -182,7 +182,7 @@ def grouped_allreduce_async(
     """Starts `grouped_allreduce` and returns one handle for the group."""
     base = group_base("grouped_allreduce", tensors, name, process_set)
     return _allreduce(
-        [numpy.asarray(tensor) for tensor in tensors],
+        [_arrays.to_array(tensor) for tensor in tensors],
         False,
         _frontend.choose_op(average, op),
         None,
@@ -197,7 +197,7 @@ def broadcast_async(
     tensor: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts `broadcast` and returns a handle."""
-    return _broadcast(numpy.asarray(tensor), False, root_rank, name, process_set)
+    return _broadcast(_arrays.to_array(tensor), False, root_rank, name, process_set)
 
 
 def broadcast_async_(
@@ -257,7 +257,7 @@ def _rows(
         _arrays,
         kind,
         full,
-        [numpy.asarray(tensor) for tensor in tensors],
+        [_arrays.to_array(tensor) for tensor in tensors],
         process_set,
         members,
         grouped=grouped,

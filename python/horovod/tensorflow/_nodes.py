@@ -17,6 +17,7 @@ from tensorflow.python.ops import control_flow_util
 from horovod import _basics
 from horovod._frontend import whole_op, whole_root
 from horovod._ops import Average, Kind, Max, Min, Product, Sum, check_complex
+from horovod.numpy._arrays import check_mask
 from horovod.process_sets import ProcessSet, id_of
 from horovod.tensorflow import _calls
 from horovod.tensorflow._native import operations
@@ -83,6 +84,7 @@ def bits_of(factor: float, what: str) -> int:
 
 def to_tensor(value: Any, what: str) -> tf.Tensor:
     """Returns `value` as a tensor. Raises ValueError for an unsupported type."""
+    check_mask(value, what)
     try:
         tensor = tf.convert_to_tensor(value)
     except (TypeError, ValueError):

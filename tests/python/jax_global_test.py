@@ -1,0 +1,41 @@
+"""horovod.jax beside jax.distributed: arrays of this rank are reduced, and those of all processes are refused."""
+
+import socket
+
+import rank_base
+
+jax = rank_base.need("jax")
+import numpy
+
+import horovod.numpy as host
+
+jnp = jax.numpy
+
+
+def address_of_rank_0():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{int(host.broadcast(numpy.array(server.getsockname()[1]), 0))}"
+
+
+class GlobalTest(rank_base.RankBase):
+    def test_arrays_of_one_and_of_all_processes(self):
+        jax.distributed.initialize(address_of_rank_0(), self.size, self.rank)
+        import horovod.jax as hvd
+
+        self.assertEqual((jax.process_count(), len(jax.local_devices())), (self.size, 1))
+        total = self.size * (self.size + 1) / 2
+        step = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum))
+        for reduce in (step, lambda x: hvd.allreduce(x, op=hvd.Sum)):
+            numpy.testing.assert_array_equal(reduce(jnp.full(3, self.rank + 1.0)), total)
+        mesh = jax.sharding.Mesh(numpy.array(jax.devices()), ("ranks",))
+        sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("ranks"))
+        array = jax.make_array_from_process_local_data(sharding, numpy.full(3, self.rank + 1.0, "float32"))
+        for reduce in (step, hvd.allreduce, hvd.allgather):
+            with self.assertRaisesRegex((ValueError, NotImplementedError), r"global array.*addressable_shards\[0\]"):
+                reduce(array)
+        numpy.testing.assert_array_equal(hvd.allreduce(array.addressable_shards[0].data, op=hvd.Sum), total)
+
+
+if __name__ == "__main__":
+    rank_base.main()
