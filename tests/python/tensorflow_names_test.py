@@ -1,7 +1,9 @@
 """horovod.tensorflow: operations that occur several times in a graph, such as gradients of one
 collective, and their names."""
 
+import contextlib
 import os
+import threading
 
 os.environ.setdefault("HVD_TEST_SECONDS", "240")  # all ranks trace functions at the same time
 import rank_base
@@ -300,6 +302,101 @@ class NamesTest(rank_base.RankBase):
         with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "PartitionedCall/inner/inner.* splits"):
             outer(self.rows(), tf.fill([self.size], 99))
         hvd.barrier()  # a rank that ends gives the others another error
+
+    def in_another_order(self, x, iteration, reached):
+        """Returns x once the iteration may go on: even ones wait for the next one on even ranks, odd ones for the one
+        before on odd ranks."""
+
+        def wait(number):
+            reached[number].set()
+            if number % 2 == self.rank % 2:
+                reached[number ^ 1].wait(60)
+            return numpy.int32(number)
+
+        with tf.control_dependencies([tf.numpy_function(wait, [iteration], tf.int32)]):
+            return tf.identity(x)
+
+    @contextlib.contextmanager
+    def graph_whose_loops(self, are_functions):
+        """A graph in which the body of a loop is a function, or lies in the graph."""
+        (v1.enable_control_flow_v2 if are_functions else v1.disable_control_flow_v2)()
+        try:
+            with tf.Graph().as_default():
+                yield
+        finally:
+            v1.enable_control_flow_v2()
+
+    def run_in_session(self, *results):
+        config = v1.ConfigProto(inter_op_parallelism_threads=6, use_per_session_threads=True)
+        with v1.Session(config=config) as session:
+            return session.run(results)
+
+    def test_iterations_that_run_at_once_in_a_session(self):
+        count = 4
+        factors = [i + 1.0 for i in range(count)]
+        for name, (collective, slope) in collectives(self.rank, self.size).items():
+            want = [collective(self.rows() * factor).numpy() for factor in factors]
+            for are_functions in (True, False):
+                with self.subTest(name, are_functions=are_functions), self.graph_whose_loops(are_functions):
+                    reached = [threading.Event() for _ in range(count)]
+                    xs = tf.stack([self.rows() * factor for factor in factors])
+
+                    def body(row, reached=reached, collective=collective):
+                        return collective(self.in_another_order(*row, reached))
+
+                    ys = tf.map_fn(
+                        body, (xs, tf.range(count)), fn_output_signature=tf.float32, parallel_iterations=count
+                    )
+                    losses = tf.reduce_sum(ys, axis=list(range(1, len(want[0].shape) + 1)))
+                    (grads,) = tf.gradients(tf.reduce_sum(losses * factors), xs)
+                    got, slopes = self.run_in_session(ys, grads)
+                    numpy.testing.assert_allclose(got, want, rtol=1e-6)
+                    for one, factor in zip(slopes, factors):
+                        numpy.testing.assert_allclose(one, slope * factor, rtol=1e-6)
+
+    def test_loops_in_loops_in_a_session(self):
+        total = self.size * (self.size + 1) / 2
+        summed = tf.function(lambda x: hvd.allreduce(x, op=hvd.Sum, name="inner"))
+        for are_functions in (True, False):
+            with self.subTest(are_functions=are_functions), self.graph_whose_loops(are_functions):
+                self.check_nested_loops(summed, total)
+
+    def check_nested_loops(self, summed, total):
+        mine = tf.reshape(tf.range(12.0), [3, 4]) * (self.rank + 1)
+        for call in (summed, lambda x: hvd.allreduce(x, op=hvd.Sum)):
+            nested = tf.map_fn(lambda row, call=call: tf.map_fn(call, row), mine)
+            chosen = tf.map_fn(
+                lambda x, call=call: tf.cond(x > -1.0, lambda: call(x), lambda: 0.0), tf.reshape(mine, [12])
+            )
+            scanned = tf.scan(lambda sum_, row, call=call: sum_ + call(row), mine, tf.zeros(4))
+            found = self.run_in_session(nested, chosen, scanned)
+            want = numpy.arange(12.0).reshape(3, 4) * total
+            for got, each in zip(found, (want, want.reshape(12), want.cumsum(0))):
+                numpy.testing.assert_allclose(got, each, rtol=1e-6)
+
+    def test_functions_of_a_dataset(self):
+        def reduced(i):
+            return hvd.allreduce(tf.cast(i, tf.float32) * (self.rank + 1), op=hvd.Sum)
+
+        total = self.size * (self.size + 1) / 2
+        numbers = tf.data.Dataset.range(4)
+        self.assertEqual([float(x) for x in numbers.map(reduced)], [i * total for i in range(4)])
+        with tf.Graph().as_default():  # as the input function of an Estimator
+            following = v1.data.make_one_shot_iterator(tf.data.Dataset.range(3).map(reduced)).get_next()
+            with v1.Session() as session:
+                self.assertEqual([session.run(following) for _ in range(3)], [0, total, 2 * total])
+        for make in (
+            lambda: numbers.map(reduced, num_parallel_calls=2),
+            lambda: numbers.map(reduced, num_parallel_calls=tf.data.AUTOTUNE),
+            lambda: numbers.interleave(lambda i: tf.data.Dataset.from_tensors(reduced(i)), num_parallel_calls=2),
+            lambda: numbers.map(lambda i: hvd.allgather(i[None]), num_parallel_calls=2),
+        ):
+            with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "leave num_parallel_calls out"):
+                make()
+            with tf.Graph().as_default(), self.assertRaisesRegex(
+                tf.errors.InvalidArgumentError, "leave num_parallel_calls out"
+            ):
+                make()
 
     def test_a_rank_with_more_of_other_things(self):
         @tf.function

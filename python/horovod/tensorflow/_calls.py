@@ -1,38 +1,108 @@
-"""Numbers the calls of a `tf.function` in a graph of TensorFlow 1.
+"""Numbers the calls of a `tf.function`, and the iterations of a loop, in a graph of TensorFlow 1.
 
 A session may run the calls of a function as calls of one function, and their collectives then have one node,
 hence one name. A function there takes the number of its call as one more captured input, whose value is made
-where the function is called; the operations put it into the name by which ranks match.
+where the function is called; the operations put it into the name by which ranks match. Iterations of a loop have one
+node too, and a session runs several at once, in any order: the number of the iteration is a tensor of the loop.
+In functions TensorFlow itself orders the iterations.
+
+The functions of `tf.data` have no such number. Where `tf.data` makes several calls of one at once, a collective is
+refused.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import weakref
 from collections import Counter
-from typing import Any, Optional
+from types import FrameType
+from typing import Any, Iterator, Optional
 
 import tensorflow as tf
 from tensorflow.python.framework import ops
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops import control_flow_v2_func_graphs as control_flow
+from tensorflow.python.ops.control_flow_ops import WhileContext
 
 _NOT_FUNCTIONS = (control_flow.CondBranchFuncGraph, control_flow.WhileCondFuncGraph, control_flow.WhileBodyFuncGraph)
 _BASE = 1000003  # a call in a call: outer * _BASE + inner
 
 # For each function: the number of its call.
 _captured: weakref.WeakKeyDictionary[tf.Graph, tf.Tensor] = weakref.WeakKeyDictionary()
+# For each loop: the number of its iteration.
+_counters: weakref.WeakKeyDictionary[WhileContext, tf.Tensor] = weakref.WeakKeyDictionary()
 # For each graph: the number of calls of each function in it.
 _called: weakref.WeakKeyDictionary[tf.Graph, Counter] = weakref.WeakKeyDictionary()
 
 
 def number(graph: tf.Graph) -> Optional[tf.Tensor]:
-    """Returns the number of the call that runs the function to which `graph` belongs, as a tensor that the graph
-    may use. None outside of functions, and where the program runs eagerly."""
+    """Returns the number of the call and of the iterations in which operations of `graph` run, as a tensor that the
+    graph may use. None outside of functions and loops, and where the program runs eagerly. Raises
+    tf.errors.InvalidArgumentError in a function of which tf.data makes several calls at once."""
+    _refuse_parallel_dataset(graph)
     if tf.compat.v1.executing_eagerly_outside_functions():
         return None
-    function = _function(graph)
-    return _input(function) if isinstance(function, FuncGraph) else None
+    found = None
+    for each in _numbers(graph):
+        found = each if found is None else found * _BASE + each
+    return found
+
+
+def _numbers(graph: tf.Graph) -> Iterator[tf.Tensor]:
+    """Yields the number of the call that runs the function, and those of the loops in it, outermost first."""
+    if not isinstance(graph, FuncGraph):
+        yield from _numbers_of_contexts(graph._get_control_flow_context())
+    elif not isinstance(graph, _NOT_FUNCTIONS):
+        yield _input(graph)
+    else:
+        yield from _numbers(graph.outer_graph)
+        if isinstance(graph, control_flow.WhileBodyFuncGraph) and not graph._add_control_dependencies:
+            counter = next(op for op in graph.get_operations() if op.type == "Placeholder")
+            yield tf.cast(counter.outputs[0], tf.int64)
+
+
+def _numbers_of_contexts(context: Any) -> Iterator[tf.Tensor]:
+    """The same for loops whose operations lie in the graph itself (tf.compat.v1.disable_control_flow_v2)."""
+    if context is None:
+        return
+    yield from _numbers_of_contexts(context.outer_context)
+    if isinstance(context, WhileContext):
+        if context not in _counters:
+            _counters[context] = _counter_of(context)
+        yield tf.cast(_counters[context], tf.int64)
+
+
+def _counter_of(context: WhileContext) -> tf.Tensor:
+    """Adds a counter of its iterations to a loop, as TensorFlow does for gradients."""
+    with tf.control_dependencies(None):
+        outer = context.outer_context
+        if outer is not None:
+            outer.Enter()
+        _, following = context.AddForwardLoopCounter(None)
+        if outer is not None:
+            outer.Exit()
+    return following.op.inputs[0]
+
+
+def _refuse_parallel_dataset(graph: tf.Graph) -> None:
+    if not isinstance(graph, FuncGraph):
+        return
+    frame: Optional[FrameType] = sys._getframe()
+    while frame is not None:
+        maker = type(frame.f_locals.get("self"))
+        if re.search("Parallel|MapAndBatch", maker.__name__) and issubclass(maker, tf.data.Dataset):
+            break
+        frame = frame.f_back
+    else:
+        return
+    raise tf.errors.InvalidArgumentError(
+        None,
+        None,
+        f"Horovod in the function '{graph.name}' of tf.data: with num_parallel_calls, tf.data makes several calls at "
+        "once, in an order that differs between ranks; leave num_parallel_calls out there, or call the collective in "
+        "the training step.",
+    )
 
 
 def _input(function: FuncGraph) -> tf.Tensor:
@@ -84,7 +154,7 @@ class _OfEachCall:
     def next(self) -> tf.Tensor:
         """Returns the number of one more call, which the default graph makes."""
         graph = tf.compat.v1.get_default_graph()
-        called = _called.setdefault(graph, Counter())
+        called = _called.setdefault(_function(graph), Counter())
         called[self._name] += 1
         inner = tf.constant(called[self._name], tf.int64)
         outer = number(graph)

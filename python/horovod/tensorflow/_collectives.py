@@ -13,6 +13,9 @@ Rules for all of them:
   compute them.
 * `tf.vectorized_map`, and `jacobian` of a tape, make one request of an allreduce or a broadcast of all iterations.
   They raise NotImplementedError for other collectives and for Adasum.
+* In a graph of TensorFlow 1 the iterations of a loop (`tf.while_loop`, `tf.map_fn`, `tf.scan`, an RNN) may run at once:
+  ranks match equal iterations. A function of which `tf.data` makes several calls at once (`num_parallel_calls`) has no
+  such number, and contains no collective: tf.errors.InvalidArgumentError when the graph is built.
 * No thread of TensorFlow's waits for other ranks in a graph for longer than 10 ms.
 * ValueError, or tf.errors.InvalidArgumentError from an operation, for an argument that cannot be right.
   tf.errors.FailedPreconditionError, on every rank, where ranks disagree; tf.errors.UnknownError when a
