@@ -37,9 +37,9 @@ class TensorFlowTest(rank_base.RankBase):
         cast = [tf.cast(self.values(rank, shape), dtype) for rank in range(self.size)]
         return numpy.stack([tf.cast(one, tf.float64).numpy() for one in cast])
 
-    def same(self, got, want, dtype=tf.float32):
+    def same(self, got, want, dtype=tf.float32, tolerance=1e-6):
         self.assertEqual(got.dtype, dtype)
-        numpy.testing.assert_allclose(tf.cast(got, tf.float64).numpy(), want, rtol=1e-6)
+        numpy.testing.assert_allclose(tf.cast(got, tf.float64).numpy(), want, rtol=tolerance)
 
     def both_ways(self, function, *arguments):
         """Yields the result of an eager call and of two calls of a graph; the second one does not trace."""
@@ -207,9 +207,25 @@ class TensorFlowTest(rank_base.RankBase):
         with self.assertRaisesRegex(ValueError, "factor of 0"):
             hvd.allreduce(slices, op=hvd.Sum, postscale_factor=0.0)
         whole = tf.IndexedSlices(tf.constant([-7, 5], tf.int32), tf.constant([0, 1]), tf.constant([2]))
-        average = [int(-7 / self.size), int(5 / self.size)]
-        self.same(hvd.allreduce(whole).values, average * self.size, tf.int32)
         self.same(hvd.allreduce(whole, op=hvd.Sum, prescale_factor=0.5).values, [-3, 2] * self.size, tf.int32)
+
+    def test_averages_of_integers_in_indexed_slices_are_floats_as_by_the_division_of_tensorflow(self):
+        for type_, average in [
+            ("uint8 int8 uint16 int16", tf.float32),
+            ("uint32 int32 uint64 int64", tf.float64),
+            ("float16", tf.float16),
+            ("bfloat16", tf.bfloat16),
+        ]:
+            for name in type_.split():
+                rows = tf.cast(tf.constant([[3], [1]]), name)
+                slices = tf.IndexedSlices(rows, tf.constant([0, 1]), tf.constant([2, 1]))
+                for reduce in (hvd.allreduce, lambda each, **options: hvd.grouped_allreduce([each], **options)[0]):
+                    want = numpy.array([[3], [1]] * self.size)
+                    self.same(reduce(slices).values, want / self.size, average, tolerance=0.01)
+                    self.same(reduce(slices, op=hvd.Sum).values, want, rows.dtype)
+        large = tf.IndexedSlices(tf.constant([2**52 + 1], tf.int64), tf.constant([0]), tf.constant([1]))
+        got = hvd.allreduce(large, prescale_factor=float(self.size)).values  # exact in float64
+        self.assertEqual([int(value) for value in got], [2**52 + 1] * self.size)
 
     def test_numbers_objects_barrier_and_join(self):
         for got in self.both_ways(

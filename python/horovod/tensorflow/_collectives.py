@@ -98,14 +98,17 @@ def _allreduce_sparse(
 
 
 def _scaled(values: tf.Tensor, factor: float, size: Optional[tf.Tensor]) -> tf.Tensor:
-    """Returns values of the same type, times `factor`, over `size`; integers are truncated towards zero."""
-    exact = tf.float64 if values.dtype.is_integer else values.dtype
+    """Returns values times `factor`, of the same type: integers are truncated towards zero. Over `size`, integers
+    become floats, as by TensorFlow's `/`: float32 from 8 and 16 bits, else float64."""
+    exact = values.dtype
+    if exact.is_integer:
+        exact = tf.float32 if size is not None and exact.size < 4 else tf.float64
     scaled = tf.cast(values, exact)
     if size is not None:
         scaled = scaled / tf.cast(size, exact)
     if factor != 1.0:
         scaled = scaled * tf.cast(factor, exact)
-    return tf.cast(scaled, values.dtype)
+    return scaled if size is not None else tf.cast(scaled, values.dtype)
 
 
 def allreduce(
@@ -125,9 +128,9 @@ def allreduce(
 
     `tensor`: the same shape and type on all ranks; or tf.IndexedSlices, whose rows of all ranks are
     gathered (only Sum and Average). `op`: Average (the default), Sum, Min, Max, Product, Adasum; an
-    average of integers is truncated towards zero (its sum wraps around only in 64 bits), and a
-    NaN of any rank is the result. `prescale_factor` multiplies the inputs and
-    `postscale_factor` the results; neither may be 0.
+    average of integers is truncated towards zero (its sum wraps around only in 64 bits), in tf.IndexedSlices it is
+    float64, or float32 of integers of 8 and 16 bits; and a NaN of any rank is the result. `prescale_factor`
+    multiplies the inputs and `postscale_factor` the results; neither may be 0.
     Complex numbers are reduced by Sum and Average only.
     """
     op = choose_op(average, op)
