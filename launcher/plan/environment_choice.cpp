@@ -1,14 +1,30 @@
 #include "launcher/plan/environment_choice.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <span>
 
 #include "base/check.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "launcher/plan/text_file.h"
 
 namespace hvd::launcher {
 namespace {
+
+constexpr char kHashSeed[] = "PYTHONHASHSEED";
+
+// One for all ranks of this launcher, in each restart: Python's sets of strings then have one order on all of them. From
+// 1, since 0 turns the random hashes off. Never shown: who knows it can make many strings of one hash.
+uint32_t hash_seed() {
+  static const uint32_t seed = [] {
+    uint32_t drawn = 0;
+    while (drawn == 0) fill_random(std::as_writable_bytes(std::span(&drawn, 1)));
+    return drawn;
+  }();
+  return seed;
+}
 
 Status check_name(std::string_view name) {
   const bool is_odd = name.empty() || name.find('\0') != std::string_view::npos ||
@@ -97,7 +113,12 @@ Environment chosen_environment(const Environment& inherited, const Environment& 
       if (matches) chosen = overlay(std::move(chosen), {variable});
     }
   }
-  return overlay(overlay(std::move(chosen), flags), choice.values);
+  chosen = overlay(overlay(std::move(chosen), flags), choice.values);
+  const bool has_own = std::ranges::any_of(chosen, [](const auto& variable) {
+    return variable.first == kHashSeed && !variable.second.empty();  // Python takes empty for none
+  });
+  if (has_own) return chosen;
+  return overlay(std::move(chosen), {{kHashSeed, cat(hash_seed())}});
 }
 
 std::vector<std::string> ineffective_names(const EnvironmentChoice& choice, bool torch) {

@@ -1,5 +1,5 @@
-// The user's choice of variables for the ranks: -x, --env-file, --no-env. Pure, except for the
-// function that reads the file.
+// The user's choice of variables for the ranks: -x, --env-file, --no-env. Pure, except for the file that is read and
+// the seed that is drawn.
 #pragma once
 
 #include <string>
@@ -25,9 +25,9 @@ Result<EnvironmentChoice> read_environment_choice(const LaunchSettings& settings
 // comments and blank lines.
 Status parse_env_file(std::string_view text, std::string_view path, EnvironmentChoice& choice);
 
-// The environment that a host gets, from the launcher's environment and the choice. A name of the
-// choice also passes a variable that is not for other hosts; a pattern does not. `flags`, which
-// other flags have set, win over inherited values; values of the choice win over both.
+// The environment that a host gets, from the launcher's environment and the choice. A name of the choice also passes a
+// variable that is not for other hosts; a pattern does not. `flags`, which other flags have set, win over inherited
+// values; values of the choice win over both. Without a PYTHONHASHSEED each call adds the same one.
 Environment chosen_environment(const Environment& inherited, const Environment& flags,
                                const EnvironmentChoice& choice, bool is_local);
 

@@ -74,6 +74,19 @@ def test_hosts_come_and_go_as_the_script_says():
     sums(job, 3)
 
 
+@world("a b")
+def test_a_rank_that_comes_later_has_the_hashes_of_the_others():
+    folder = scratch()
+    words = f"echo seed $PYTHONHASHSEED; exec {PYTHON} {RANK} 400 --slow 0.05"
+    job = Job("-np", 1, *discovery(folder, "a:1"), "sh", "-c", words)
+    wait_for_generation(job, 0, 1)
+    discovery(folder, "a:1", "b:1")
+    wait_for_generation(job, 1, 2)
+    job.ends_with(0)
+    seeds = re.findall(r"seed (\d+)$", job.out, re.M)
+    expect(len(seeds) == 2 and len(set(seeds)) == 1, job.describe())
+
+
 @world("a b c")
 def test_an_empty_answer_and_one_with_other_hosts_alone_lose_nothing():
     folder = scratch()

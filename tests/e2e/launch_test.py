@@ -59,6 +59,40 @@ def test_ranks_know_who_they_are_and_get_arguments_environment_and_directory():
     job.leaves_nothing()
 
 
+HASHES = """
+import os, sys
+sys.stdout.write(f"{os.environ['PYTHONHASHSEED']} {hash('a word')}\\n")
+sys.exit(3 if os.environ["HOROVOD_GENERATION"] == "0" and "fail" in sys.argv else 0)
+"""
+
+
+def hashes(where, *flags, code=0, words=(), **variables):
+    """The different pairs of PYTHONHASHSEED and the hash of a string that ranks print."""
+    job = Job("-np", 4, *flags, "-H", where, PYTHON, "-c", HASHES, *words, environment=clean_environment(**variables))
+    job.ends_with(code)
+    lines = [line.partition("]<stdout>:")[2].split() for line in job.out.splitlines() if "<stdout>:" in line]
+    expect(len(lines) == 4 * (1 + len(words)), job.describe())
+    for seed, _ in lines:
+        expect(seed in ("random", "7") or seed not in job.err, f"the launcher shows the seed\n{job.describe()}")
+    return {tuple(line) for line in lines}
+
+
+@world()
+def test_the_hashes_of_python_s_strings_are_equal_on_all_ranks():
+    jobs = [
+        hashes("a:2,b:2", "--verbose"),
+        hashes("localhost:2,b:2", PYTHONHASHSEED=""),
+        hashes("a:2,b:2", "--no-env"),
+        hashes("a:2,b:2", "--max-restarts", 1, words=["fail"]),
+    ]
+    for pairs in jobs:
+        expect(len(pairs) == 1 and all(1 <= int(seed) < 2**32 for seed, _ in pairs), f"{pairs}")
+    expect(len(set.union(*jobs)) == 4, f"jobs have equal seeds: {jobs}")
+    own = hashes("a:2,b:2", PYTHONHASHSEED="7")
+    expect(own == hashes("a:2,b:2", "-x", "PYTHONHASHSEED=7") and {seed for seed, _ in own} == {"7"}, f"{own}")
+    expect(len(hashes("a:2,b:2", PYTHONHASHSEED="random")) == 4, "random is the user's choice")
+
+
 @world()
 def test_localhost_and_another_host():
     job = Job("-np", 4, "-H", "localhost:2,b:2", PYTHON, "-c", IDENTITY)

@@ -52,6 +52,10 @@ def test_open_mpi_on_two_hosts():
         )
         job.ends_with(0)
         expect(job.out.count("has of-the-shell, 1048576 and secret\n") == 4, job.describe())
+        job = Job("--verbose", *LINE, "sh", "-c", "echo seed $PYTHONHASHSEED", environment=environment)
+        job.ends_with(0)
+        seeds = re.findall(r"seed (\d+)$", job.out, re.M)
+        expect(len(seeds) == 4 and len(set(seeds)) == 1 and seeds[0] not in job.err, job.describe())
         job = Job("--mpi", "-np", 1, "-H", "b:1", "sh", "-c", "exit 7", environment=environment)
         job.ends_with(7)  # mpirun's exit code
 

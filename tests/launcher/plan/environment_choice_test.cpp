@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "launcher/program/program.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -11,8 +13,17 @@ const Environment kInherited = {{"PATH", "/bin"}, {"HOME", "/root"},      {"NCCL
                                 {"FI_X", "1"},    {"SSH_AUTH_SOCK", "s"}, {"UCX_TLS", "tcp"},
                                 {"PMI_RANK", "3"}};
 
+constexpr char kHashSeed[] = "PYTHONHASHSEED";
+
+// But for the seed of Python's hashes, which is drawn.
+Environment without_seed(Environment environment) {
+  CHECK(!value_of(environment, kHashSeed).empty());
+  std::erase_if(environment, [](const auto& variable) { return variable.first == kHashSeed; });
+  return environment;
+}
+
 Environment chosen(const EnvironmentChoice& choice, bool is_local = false) {
-  Environment environment = chosen_environment(kInherited, {}, choice, is_local);
+  Environment environment = without_seed(chosen_environment(kInherited, {}, choice, is_local));
   std::sort(environment.begin(), environment.end());
   return environment;
 }
@@ -62,8 +73,22 @@ TEST_CASE("a name that is not set is reported") {
 
 TEST_CASE("a value wins over another flag's, and that over what is inherited") {
   const auto choice = choice_of({"B=choice"}, true);
-  CHECK(chosen_environment({{"A", "here"}, {"B", "here"}}, {{"A", "flag"}, {"B", "flag"}}, choice,
-                           true) == Environment{{"A", "flag"}, {"B", "choice"}});
+  CHECK(without_seed(chosen_environment({{"A", "here"}, {"B", "here"}},
+                                        {{"A", "flag"}, {"B", "flag"}}, choice, true)) ==
+        Environment{{"A", "flag"}, {"B", "choice"}});
+}
+
+TEST_CASE("all hosts get one seed of Python's hashes where the user gives none") {
+  const auto seed_of = [](const Environment& inherited, bool is_local) {
+    return std::string(
+        value_of(chosen_environment(inherited, {}, EnvironmentChoice{}, is_local), kHashSeed));
+  };
+  const std::string drawn = seed_of({}, true);
+  CHECK(std::stoull(drawn) >= 1);
+  CHECK(std::stoull(drawn) <= 4294967295);
+  CHECK(drawn == seed_of({}, false));
+  CHECK(drawn == seed_of({{kHashSeed, ""}}, true));
+  for (const char* own : {"0", "7", "random"}) CHECK(seed_of({{kHashSeed, own}}, false) == own);
 }
 
 TEST_CASE("a word that is no name is refused") {
