@@ -130,7 +130,7 @@ std::string exception_of(std::string_view text, size_t tag) {
   const std::vector<Traceback> tracebacks = tracebacks_of(lines, tag);
   const Traceback* const fatal = last_fatal(tracebacks);
   if (fatal == nullptr || fatal->exception == fatal->end) return {};
-  return exception_name(lines[fatal->exception].substr(tag));
+  return exception_name(without_rank_of_torch(lines[fatal->exception].substr(tag)));
 }
 
 std::string missing_module(std::string_view lines) {

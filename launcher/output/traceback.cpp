@@ -11,12 +11,6 @@ constexpr std::string_view kInnerHeader = "(most recent call last):";
 constexpr std::string_view kHeader = "Traceback (most recent call last):";
 constexpr std::string_view kGroupHeader = "  + Exception Group Traceback (most recent call last):";
 
-// The lines between two tracebacks of which the second was raised while the first was handled.
-bool is_link(std::string_view line) {
-  return line == "During handling of the above exception, another exception occurred:" ||
-         line == "The above exception was the direct cause of the following exception:";
-}
-
 // The line before a traceback after which the program goes on.
 bool introduces_survived(std::string_view line) {
   for (const std::string_view each :
@@ -62,14 +56,14 @@ class Reader {
 
  private:
   std::string_view line(size_t at) const {
-    return lines_[at].size() > tag_ ? lines_[at].substr(tag_) : std::string_view();
+    return without_rank_of_torch(lines_[at].substr(std::min(tag_, lines_[at].size())));
   }
 
   void link(Traceback& next, const std::vector<Traceback>& found) const {
     size_t before = next.begin;
     while (before > 0 && line(before - 1).empty()) --before;
     if (before == 0) return;
-    next.is_chained = is_link(line(before - 1)) && !found.empty();
+    next.is_chained = links_tracebacks(line(before - 1)) && !found.empty();
     next.is_survived =
         next.is_chained ? found.back().is_survived : introduces_survived(line(before - 1));
   }
@@ -80,7 +74,7 @@ class Reader {
     if (next.name == lines_.size()) return;
     // The traceback in the message.
     for (size_t at = next.end; at < lines_.size() && !line(at).starts_with(kHeader); ++at) {
-      if (is_link(line(at)) || line(at).starts_with(kGroupHeader)) return;
+      if (links_tracebacks(line(at)) || line(at).starts_with(kGroupHeader)) return;
       if (line(at).starts_with(' ') || !line(at).ends_with(kInnerHeader)) continue;
       const size_t inner = first_outside(at + 1);
       if (inner == lines_.size()) return;
@@ -103,7 +97,7 @@ class Reader {
       const auto text = within_margin(line(next.end));
       if (!text) break;
       const bool is_name = !text->empty() && text->find_first_of(" -+|") != 0 &&
-                           !text->starts_with(kHeader) && !is_link(*text);
+                           !text->starts_with(kHeader) && !links_tracebacks(*text);
       if (is_name) next.exception = next.end;
     }
     next.name = next.exception = next.exception == 0 ? next.end : next.exception;
@@ -122,6 +116,22 @@ bool is_installed(std::string_view file) {
 }
 
 }  // namespace
+
+std::string_view without_rank_of_torch(std::string_view line) {
+  constexpr std::string_view kRank = "[rank";
+  if (!line.starts_with(kRank)) return line;
+  size_t at = kRank.size();
+  while (at < line.size() && line[at] >= '0' && line[at] <= '9') ++at;
+  if (at == kRank.size() || !line.substr(at).starts_with("]:")) return line;
+  line.remove_prefix(at + 2);
+  if (line.starts_with(' ')) line.remove_prefix(1);
+  return line;
+}
+
+bool links_tracebacks(std::string_view line) {
+  return line == "During handling of the above exception, another exception occurred:" ||
+         line == "The above exception was the direct cause of the following exception:";
+}
 
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;

@@ -11,6 +11,12 @@ namespace hvd::launcher {
 // The lines of a text, without the bytes that end them.
 std::vector<std::string_view> lines_of(std::string_view text);
 
+// The line without "[rank0]: ", which PyTorch prints before each line of the traceback that ends a rank of a process
+// group.
+std::string_view without_rank_of_torch(std::string_view line);
+// Whether the line stands between two tracebacks of which the second was raised while the first was handled.
+bool links_tracebacks(std::string_view line);
+
 struct Traceback {
   size_t begin = 0;  // its first line
   size_t name = 0;   // the line that names its exception; `end`: there is none yet

@@ -13,17 +13,21 @@ namespace hvd::launcher {
 namespace {
 
 std::string_view content(std::string_view line, size_t tag) {
-  return trim(line.substr(std::min(tag, line.size())));
+  return trim(without_rank_of_torch(line.substr(std::min(tag, line.size()))));
 }
 
-// The classes by which frameworks raise the errors of Horovod's operations, with Horovod's message.
+// The classes by which frameworks raise errors of Horovod, whose messages have several lines.
+bool is_of_framework(std::string_view exception) {
+  const std::string_view name = exception.substr(0, exception.find(':'));
+  return name.find("errors_impl.") != std::string_view::npos || name.ends_with("JaxRuntimeError") ||
+         name.ends_with("XlaRuntimeError");
+}
+
+// Whether an exception is that of one of Horovod's operations, with Horovod's message.
 bool is_of_horovod(std::string_view exception, std::string_view message) {
   const std::string_view name = exception.substr(0, exception.find(':'));
   if (name.ends_with("HorovodInternalError")) return true;
-  const bool is_of_framework = name.find("errors_impl.") != std::string_view::npos ||
-                               name.ends_with("JaxRuntimeError") ||
-                               name.ends_with("XlaRuntimeError");
-  return is_of_framework && message.find("Horovod") != std::string_view::npos;
+  return is_of_framework(exception) && message.find("Horovod") != std::string_view::npos;
 }
 
 // JAX and TensorFlow print such lines behind the message.
@@ -69,20 +73,67 @@ std::string TracebackFolder::add(int number, std::string_view lines, size_t tag,
     const std::string_view line = lines.substr(0, end);
     lines.remove_prefix(end);
     rank.has_written = true;
-    const std::string_view text = line.substr(std::min(tag, line.size()));
-    const bool begins = text.starts_with("Traceback (most recent call last):") ||
-                        text.starts_with("  + Exception Group Traceback");
-    if (std::exchange(is_begun, false) || (rank.held.empty() && !begins)) {
+    if (std::exchange(is_begun, false))
       shown += line;
-      continue;
-    }
-    if (rank.held.empty()) rank.since = now;
-    rank.held.push_back({std::string(line), tag});
-    rank.held_bytes += line.size();
-    if (rank.held.size() >= kMaxHeldLines || rank.held_bytes >= kMaxHeldBytes)
-      shown += release(rank, {});
+    else
+      shown += take_line(number, rank, line, tag, now);
   }
   return shown;
+}
+
+// Returns what is to be shown now.
+std::string TracebackFolder::take_line(int number, Rank& rank, std::string_view line, size_t tag,
+                                       Clock::time_point now) {
+  const std::string_view raw = line.substr(std::min(tag, line.size()));
+  const std::string_view text =
+      without_rank_of_torch(raw.substr(0, raw.find_last_not_of("\r\n") + 1));
+  std::string shown;
+  if (!rank.held.empty() && !may_belong(rank, text)) {
+    if (rank.is_consequence) return std::string(line);  // the traceback may still be left out
+    shown = release(rank, {});
+  }
+  const bool begins = text.starts_with("Traceback (most recent call last):") ||
+                      text.starts_with("  + Exception Group Traceback");
+  if (rank.held.empty() && !begins) return shown + std::string(line);
+  if (rank.held.empty()) rank.since = now;
+  rank.held.push_back({std::string(line), tag});
+  rank.held_bytes += line.size();
+  if (rank.held.size() >= kMaxHeldLines || rank.held_bytes >= kMaxHeldBytes)
+    return shown + release(rank, {});
+  if (!text.starts_with(' ') && !begins) rank.is_consequence = is_complete(number, rank);
+  return shown;
+}
+
+// Whether the line may be one of the held traceback, or of one that is raised while it is handled.
+bool TracebackFolder::may_belong(const Rank& rank, std::string_view text) {
+  if (trim(text).empty() || links_tracebacks(text) || is_note(trim(text))) return true;
+  const size_t tag = rank.held.front().tag;
+  const std::vector<std::string_view> lines = views_of(rank.held);
+  const std::vector<Traceback> all = tracebacks_of(lines, tag);
+  if (all.empty() || all.back().name == lines.size()) return true;  // it has no exception yet
+  if (links_tracebacks(content(lines.back(), tag))) return true;
+  for (size_t at = all.back().end; at < lines.size(); ++at) {
+    if (links_tracebacks(content(lines[at], tag))) return true;
+  }
+  return !rank.is_consequence && is_of_framework(content(lines[all.back().name], tag));
+}
+
+// Whether the traceback that the rank has written accuses another rank.
+bool TracebackFolder::is_complete(int number, Rank& rank) {
+  rank.is_judged = false;
+  rank.accused.reset();
+  judge(number, rank);
+  rank.is_judged = false;
+  return rank.accused.has_value();
+}
+
+// Whether the rank has written an exception of its own, with which it may end.
+bool TracebackFolder::raises(const Rank& rank) {
+  if (rank.held.empty() || rank.is_consequence) return false;
+  const std::vector<std::string_view> lines = views_of(rank.held);
+  const std::vector<Traceback> all = tracebacks_of(lines, rank.held.front().tag);
+  const Traceback* const fatal = last_fatal(all);
+  return fatal != nullptr && fatal->name < lines.size();
 }
 
 void TracebackFolder::output_ended(int number) { ranks_[number].is_output_ended = true; }
@@ -90,6 +141,9 @@ void TracebackFolder::output_ended(int number) { ranks_[number].is_output_ended 
 void TracebackFolder::ended(int number, End end) {
   Rank& rank = ranks_[number];
   if (!rank.end) rank.end = end;
+  if (!end.is_success) return;
+  rank.accused.reset();  // it has caught the exception
+  rank.is_consequence = false;
 }
 
 bool TracebackFolder::is_holding(int number) const {
@@ -97,9 +151,10 @@ bool TracebackFolder::is_holding(int number) const {
   return found != ranks_.end() && !found->second.held.empty();
 }
 
-// Once nothing more comes from the rank: finds the traceback that has ended it, and the rank that it accuses.
+// Finds the traceback that ends the rank, and the rank that it accuses.
 void TracebackFolder::judge(int number, Rank& rank) {
-  if (rank.held.empty() || rank.end->is_success || std::exchange(rank.is_judged, true)) return;
+  const bool is_survived = rank.end && rank.end->is_success;
+  if (rank.held.empty() || is_survived || std::exchange(rank.is_judged, true)) return;
   const size_t tag = rank.held.front().tag;
   const std::vector<std::string_view> lines = views_of(rank.held);
   const std::vector<Traceback> all = tracebacks_of(lines, tag);
@@ -125,30 +180,43 @@ void TracebackFolder::judge(int number, Rank& rank) {
 
 TracebackFolder::Verdict TracebackFolder::verdict_on(int number) {
   Rank& rank = ranks_[number];
-  if (!rank.end || !rank.is_output_ended) return Verdict::kWait;
+  const bool has_ended = rank.end && rank.is_output_ended;
+  if (!has_ended && !rank.is_consequence) return Verdict::kWait;
   judge(number, rank);
   std::set<int> path = {number};
   for (std::optional<int> cause = rank.accused; cause;) {
     if (const auto root = root_of_.find(*cause); root != root_of_.end()) cause = root->second;
     if (*cause == number) return Verdict::kShow;             // they accuse each other
     if (!path.insert(*cause).second) return Verdict::kWait;  // others do
-    const auto found = ranks_.find(*cause);
-    if (found == ranks_.end() || !found->second.end) return Verdict::kWait;
-    Rank& other = found->second;
-    if (other.end->is_failure && !other.end->is_mute && !other.is_output_ended)
-      return Verdict::kWait;
-    if (other.is_output_ended) judge(*cause, other);
-    if (!other.accused || explained_.contains(*cause)) return verdict_about(number, *cause);
-    cause = other.accused;
+    if (const auto verdict = verdict_by(number, *cause)) return *verdict;
+    cause = ranks_[*cause].accused;
   }
   return Verdict::kShow;
+}
+
+// By what the accused rank has written; nothing: that one accuses another rank.
+std::optional<TracebackFolder::Verdict> TracebackFolder::verdict_by(int number, int cause) {
+  const auto found = ranks_.find(cause);
+  if (found == ranks_.end()) return Verdict::kWait;
+  Rank& other = found->second;
+  if (!other.end && !other.is_consequence) {
+    // It ends soon: others have noticed that, and it has printed the reason.
+    if (!other.has_raised && !raises(other)) return Verdict::kWait;
+    root_of_[number] = cause;
+    return Verdict::kFold;
+  }
+  const bool prints_reason = other.end && other.end->is_failure && !other.end->is_mute;
+  if (prints_reason && !other.is_output_ended) return Verdict::kWait;
+  if (other.is_output_ended || other.is_consequence) judge(cause, other);
+  if (!other.accused || explained_.contains(cause)) return verdict_about(number, cause);
+  return {};
 }
 
 // The rank has ended because of another one, which accuses none.
 TracebackFolder::Verdict TracebackFolder::verdict_about(int number, int cause) {
   const Rank& other = ranks_[cause];
-  const bool has_reason = other.has_written && !other.end->is_mute;
-  if (!other.end->is_failure) return Verdict::kShow;
+  const bool has_reason = other.has_written && !(other.end && other.end->is_mute);
+  if (other.end && !other.end->is_failure) return Verdict::kShow;
   if (!has_reason && explained_.insert(cause).second) return Verdict::kShow;
   root_of_[number] = cause;
   return Verdict::kFold;
@@ -156,6 +224,7 @@ TracebackFolder::Verdict TracebackFolder::verdict_about(int number, int cause) {
 
 std::vector<TracebackFolder::Shown> TracebackFolder::take(Clock::time_point now, bool all) {
   std::vector<Shown> shown;
+  take_caught(now, all, shown);
   const auto pass = [&](bool is_forced) {
     bool has_changed = false;
     for (auto& [number, rank] : ranks_) {
@@ -177,6 +246,17 @@ std::vector<TracebackFolder::Shown> TracebackFolder::take(Clock::time_point now,
   return shown;
 }
 
+// Tracebacks that were left out, of ranks that go on.
+void TracebackFolder::take_caught(Clock::time_point now, bool all, std::vector<Shown>& shown) {
+  for (auto& [number, rank] : ranks_) {
+    if (rank.left_out.empty()) continue;
+    const bool is_caught =
+        rank.end ? rank.end->is_success : !all && now - rank.left_out_at >= kCaughtAfter;
+    if (is_caught) shown.push_back({number, rank.left_out});
+    if (is_caught || rank.end) rank.left_out.clear();
+  }
+}
+
 // Returns what is shown of the held lines. Frames of Horovod stay where the traceback may not be the rank's end.
 std::string TracebackFolder::settle(int number, Rank& rank, Verdict verdict,
                                     Clock::time_point now) {
@@ -187,6 +267,9 @@ std::string TracebackFolder::settle(int number, Rank& rank, Verdict verdict,
   };
   if (verdict == Verdict::kFold) {
     hide(rank.fold_begin, rank.fold_end);
+    rank.left_out.clear();
+    for (size_t at = rank.fold_begin; at < rank.fold_end; ++at) rank.left_out += rank.held[at].text;
+    rank.left_out_at = now;
     folded_[root_of_[number]].push_back(number);
     if (!folded_since_) folded_since_ = now;
     return release(rank, is_shown);
@@ -221,13 +304,14 @@ std::string TracebackFolder::take_sentence(Clock::time_point now, bool all) {
 
 Deadline TracebackFolder::deadline() const {
   Deadline next = Deadline::never();
-  const auto consider = [&](Clock::time_point since) {
-    if (since + kHeldFor < next.time()) next = Deadline::at(since + kHeldFor);
+  const auto consider = [&](Clock::time_point time) {
+    if (time < next.time()) next = Deadline::at(time);
   };
   for (const auto& [number, rank] : ranks_) {
-    if (!rank.held.empty()) consider(rank.since);
+    if (!rank.held.empty()) consider(rank.since + kHeldFor);
+    if (!rank.left_out.empty()) consider(rank.left_out_at + kCaughtAfter);
   }
-  if (folded_since_) consider(*folded_since_);
+  if (folded_since_) consider(*folded_since_ + kHeldFor);
   return next;
 }
 
@@ -237,8 +321,10 @@ std::string TracebackFolder::release(Rank& rank, const std::vector<bool>& is_sho
   for (size_t at = 0; at < rank.held.size(); ++at) {
     if (is_shown.empty() || is_shown[at]) text += rank.held[at].text;
   }
+  rank.has_raised |= raises(rank);
   rank.held.clear();
   rank.held_bytes = 0;
+  rank.is_consequence = false;
   return text;
 }
 

@@ -1,7 +1,8 @@
 // Holds back the traceback with which a rank ends. Where its exception is Horovod's and names another rank that has
 // failed as the cause, one sentence for all such ranks takes its place. Drops no other line, and no traceback of the
-// first failure. Holds nothing for longer than kHeldFor, and at most kMaxHeldLines lines of a rank. JobOutput owns it,
-// and passes the time. Pure.
+// first failure. Holds no other line than those of tracebacks, none for longer than kHeldFor, and at most kMaxHeldLines
+// of a rank. A rank that goes on after a traceback that was left out has caught it: it is shown after kCaughtAfter.
+// JobOutput owns it, and passes the time. Pure.
 #pragma once
 
 #include <chrono>
@@ -17,6 +18,7 @@
 namespace hvd::launcher {
 
 constexpr std::chrono::seconds kHeldFor{2};
+constexpr std::chrono::seconds kCaughtAfter{10};
 constexpr size_t kMaxHeldLines = 200;
 constexpr size_t kMaxHeldBytes = 64 << 10;
 
@@ -60,6 +62,10 @@ class TracebackFolder {
     size_t held_bytes = 0;
     Clock::time_point since;
     std::optional<End> end;
+    bool is_consequence = false;  // the traceback is complete, and accuses another rank
+    bool has_raised = false;      // it has written one that accuses none
+    std::string left_out;         // of a traceback, until the rank has ended
+    Clock::time_point left_out_at;
     bool has_written = false;
     bool is_output_ended = false;
     std::optional<int> accused;           // by the traceback that has ended the rank
@@ -68,9 +74,16 @@ class TracebackFolder {
   };
   enum class Verdict { kWait, kShow, kFold };
 
+  std::string take_line(int number, Rank& rank, std::string_view line, size_t tag,
+                        Clock::time_point now);
+  static bool may_belong(const Rank& rank, std::string_view text);
+  bool is_complete(int number, Rank& rank);
+  static bool raises(const Rank& rank);
   void judge(int number, Rank& rank);
   Verdict verdict_on(int number);
+  std::optional<Verdict> verdict_by(int number, int cause);
   Verdict verdict_about(int number, int cause);
+  void take_caught(Clock::time_point now, bool all, std::vector<Shown>& shown);
   std::string settle(int number, Rank& rank, Verdict verdict, Clock::time_point now);
   static std::string release(Rank& rank, const std::vector<bool>& is_shown);
 

@@ -36,6 +36,11 @@ TEST_CASE("the exception of the last traceback is found, behind its tag") {
   CHECK(exception_of("") == "");
   CHECK(exception_of("warning: nothing\n") == "");
   CHECK(exception_of(kHead) == "");
+  // As PyTorch prints it in a rank of a process group.
+  CHECK(exception_of(
+            cat("[1]<stderr>:[rank1]: ", kHead, "[1]<stderr>:[rank1]:   File \"t.py\", line 3\n",
+                "[1]<stderr>:[rank1]: ValueError: bad batch\n"),
+            12) == "ValueError: bad batch");
   for (const std::string tag : {"", "[1]<stderr>:", "2026-01-01 [12]<stderr>:"}) {
     const std::string first = cat(tag, kHead, frame("/a.py", "f()", tag), tag, "KeyError: 1\n");
     const std::string last =

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/text.h"
+#include "launcher/output/traceback.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -86,6 +87,48 @@ TEST_CASE("the consequences of one failure are one sentence, and the failure is 
   CHECK(stream.sentences == "ranks 0, 2-5 stopped because of rank 1\n");
 }
 
+TEST_CASE("a traceback is judged when it is complete, before its rank ends") {
+  Stream stream;
+  stream.write(1, kError);
+  SUBCASE("its cause has written why it ends") {}
+  SUBCASE("its cause has written other lines since") { stream.write(1, "a warning at the exit\n"); }
+  SUBCASE("its cause has ended") { stream.end(1, kFailed); }
+  stream.write(0, consequence_of(1));
+  stream.write(2, consequence_of(0));
+  stream.take();
+  CHECK(stream.of(0) + stream.of(2) == "");
+  stream.end(1, kFailed);
+  for (const int rank : {0, 2}) stream.end(rank, kEndedByAgent);
+  stream.now += kCaughtAfter;
+  stream.take(true);
+  CHECK(stream.of(0) + stream.of(2) == "");
+  CHECK(stream.of(1).starts_with(kError));
+  CHECK(stream.sentences == "ranks 0, 2 stopped because of rank 1\n");
+}
+
+TEST_CASE("the prefix of PyTorch hides no traceback") {
+  const auto of_torch = [](int rank, const std::string& lines) {
+    std::string prefixed;
+    for (const std::string_view line : lines_of(lines))
+      prefixed += cat("[rank", rank, "]: ", line, "\n");
+    return prefixed;
+  };
+  Stream stream;
+  for (const int rank : {0, 2}) stream.write(rank, of_torch(rank, consequence_of(1)));
+  const std::string chained = kBegin + kProgram +
+                              "KeyError: 3\n\nDuring handling of the above exception, another "
+                              "exception occurred:\n\n" +
+                              kError;
+  stream.fail(1, of_torch(1, chained));
+  stream.write(0, "a line of a thread\n");
+  for (const int rank : {0, 2}) stream.end(rank, kEndedByAgent);
+  stream.take(true);
+  CHECK(stream.of(0) == "a line of a thread\n");
+  CHECK(stream.of(2) == "");
+  CHECK(stream.of(1) == of_torch(1, chained));
+  CHECK(stream.sentences == "ranks 0, 2 stopped because of rank 1\n");
+}
+
 TEST_CASE("a chain of consequences names the first cause") {
   Stream stream;
   stream.fail(2, consequence_of(1));
@@ -128,18 +171,35 @@ TEST_CASE("other lines, other errors and a rank that goes on are shown") {
     stream.fail(0, consequence_of(1), {.is_success = true});
     CHECK(stream.of(0) == consequence_of(1));
   }
-  SUBCASE("a traceback after which the rank goes on") {
-    stream.write(0, consequence_of(1) + "and on\n");
+  SUBCASE("a traceback of the program, and the lines after it, while the rank goes on") {
+    stream.write(0, kError);
     CHECK(stream.of(0) == "");
+    stream.write(0, "and on\n");
+    CHECK(stream.of(0) == kError + "and on\n");
+  }
+  SUBCASE("the lines after a traceback at once, and the traceback if the rank goes on") {
+    stream.write(0, consequence_of(1) + "and on\n");
+    CHECK(stream.of(0) == "and on\n");
+    stream.take();
+    CHECK(stream.of(0) == "and on\n");
+    stream.now += kCaughtAfter - 1ms;
+    stream.take();
+    CHECK(stream.of(0) == "and on\n");
+    CHECK(stream.folder.deadline().time() == Clock::time_point{} + kCaughtAfter);
+    stream.now += 1ms;
+    stream.take();
+    CHECK(stream.of(0) == "and on\n" + consequence_of(1));
+    CHECK(stream.sentences == "rank 0 stopped because of rank 1\n");
+    return;
+  }
+  SUBCASE("the first part of a traceback that takes long") {
+    stream.write(0, kBegin + kProgram);
     stream.now += kHeldFor - 1ms;
     stream.take();
     CHECK(stream.of(0) == "");
-    CHECK(stream.folder.deadline().time() == Clock::time_point{} + kHeldFor);
     stream.now += 1ms;
     stream.take();
-    CHECK(stream.of(0) == consequence_of(1) + "and on\n");
-    stream.write(0, "and on\n");
-    CHECK(stream.of(0) == consequence_of(1) + "and on\nand on\n");
+    CHECK(stream.of(0) == kBegin + kProgram);
   }
   SUBCASE("many lines") {
     std::string many = kBegin;
