@@ -44,6 +44,7 @@ void ElasticCore::note_start(int host, Time now) {
 }
 
 void ElasticCore::start_hosts(Time now) {
+  if (training_end.has_come()) return;
   for (const Host& host : pool.offered()) {
     if (!pool.may_start(host.name, now)) continue;
     if (limits.hosts_join() && table.live_processes(host.name) > 0) continue;

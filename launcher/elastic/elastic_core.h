@@ -12,7 +12,6 @@
 #include "launcher/elastic/capacity.h"
 #include "launcher/elastic/change_notice.h"
 #include "launcher/elastic/deadlines.h"
-#include "launcher/elastic/first_failure.h"
 #include "launcher/elastic/generation_actions.h"
 #include "launcher/elastic/generation_limits.h"
 #include "launcher/elastic/job_history.h"
@@ -21,6 +20,7 @@
 #include "launcher/elastic/process_table.h"
 #include "launcher/elastic/program_policy.h"
 #include "launcher/elastic/repeated_exception.h"
+#include "launcher/elastic/training_end.h"
 
 namespace hvd::launcher {
 
@@ -98,7 +98,8 @@ struct ElasticCore {
   Deadlines deadlines{limits, table};
   ChangeNotice notice;
   RepeatedException repetition;
-  FirstFailure failure;             // of the present generation
+  FirstFailure failure;  // of the present generation
+  TrainingEnd training_end{table};
   std::optional<Time> ready_since;  // since then a process can become a member
   Time next = Time::max();          // at which the job is considered again
 };

@@ -82,7 +82,9 @@ void Generations::takes_part(Time now) {
 
 void Generations::runs(int process, bool is_inside) {
   if (!core_.table.is_live(process)) return;
-  core_.table.processes.at(process).is_in_run = is_inside;
+  JobProcess& one = core_.table.processes.at(process);
+  one.is_in_run = is_inside;
+  one.has_returned = !is_inside;
 }
 
 void Generations::requested(int process, const rendezvous::PlaceRequest& request, Time now) {
@@ -114,10 +116,13 @@ bool Generations::ended(int process, int exit_code, const std::string& sentence,
   }
   if (exit_code == 0) {
     finished(process, now);
+  } else if (table.is_member(process) && is_after_training({process})) {
+    ended_after_training(process, exit_code, sentence, now);
   } else if (core_.stage == JobStage::kFinishing && table.is_member(process)) {
-    core_.over(exit_code,
-               fmt::format("{}; {} had exited with code 0", sentence, join(finished_, ", ")),
-               process);
+    core_.over(
+        exit_code,
+        fmt::format("{}; {} had exited with code 0", sentence, core_.training_end.finished()),
+        process);
     return false;
   } else {
     policy().failed({process, exit_code, sentence, exception}, now);
@@ -133,12 +138,34 @@ void Generations::finished(int process, Time now) {
   if (!table.current || table.is_member(process)) {
     const bool is_running = core_.stage != JobStage::kFinishing;
     if (is_running && !restart_program_.has_suspect()) core_.to(JobStage::kFinishing);
-    finished_.push_back(table.whose(process));
+    core_.training_end.finished(process, now);
   } else if (core_.stage != JobStage::kFinishing) {
     const std::string& host = table.host_of(process).name();
     core_.actions.report(fmt::format("{} exited with code 0 before it was a rank; {}",
                                      table.whose(process), core_.start_another_later(host, now)));
   }
+}
+
+// No rank needs this one for training, and none is started for it.
+void Generations::ended_after_training(int process, int exit_code, const std::string& sentence,
+                                       Time now) {
+  JobProcess& one = core_.table.processes.at(process);
+  one.phase = ProcessPhase::kGone;
+  note_after_training({process}, exit_code, sentence, now);
+}
+
+void Generations::note_after_training(const std::vector<int>& ranks, int exit_code,
+                                      const std::string& sentence, Time now) {
+  const auto returned = std::ranges::find_if(
+      ranks, [this](int rank) { return core_.table.processes.at(rank).has_returned; });
+  if (returned != ranks.end())
+    core_.training_end.failed(exit_code, sentence, *returned, now);
+  else
+    core_.failure.note(exit_code, sentence, ranks.front());
+  if (core_.table.live_members() == 0) return;
+  core_.actions.report(cat(sentence,
+                           returned != ranks.end() ? " after training" : " at the end of training",
+                           "; the other ranks go on"));
 }
 
 bool Generations::host_lost(int host, const std::string& sentence, Time now) {
@@ -149,20 +176,32 @@ bool Generations::host_lost(int host, const std::string& sentence, Time now) {
     state.use = HostUse::kGone;
     return true;
   }
-  const bool had_ranks = std::ranges::any_of(state.run.ranks(), [&table](const RankRun* rank) {
-    return table.is_live(rank->number()) && table.is_member(rank->number());
-  });
-  if (had_ranks || !table.current) core_.failure.note(kExitLauncher, sentence, -1);
+  const std::vector<int> ranks = table.live_members_of(state);
+  const bool is_trained = is_after_training(ranks);
+  const bool fails_job = !ranks.empty() && !is_trained && core_.stage == JobStage::kFinishing;
+  if (!is_trained && (!ranks.empty() || !table.current)) {
+    core_.failure.note(kExitLauncher, sentence, -1);
+  }
   core_.drop_host(state);
   const std::string after = core_.exclude(state.name(), now);
   const std::string consequence = after.empty() ? sentence : fmt::format("{}; {}", sentence, after);
-  const bool fails_job = had_ranks && core_.stage == JobStage::kFinishing;
-  if (had_ranks)
+  if (is_trained)
+    note_after_training(ranks, kExitLauncher, sentence, now);
+  else if (!ranks.empty())
     policy().host_lost(sentence, consequence, now);
   else
     core_.actions.report(consequence);
   consider(now);
   return !fails_job;
+}
+
+// Whether the loss of these ranks costs the training nothing. After the end of a rank, a rank that trains cannot go on
+// in another generation.
+bool Generations::is_after_training(const std::vector<int>& ranks) const {
+  if (core_.training_end.is_behind(ranks)) return true;
+  return core_.stage == JobStage::kFinishing && std::ranges::any_of(ranks, [this](int rank) {
+           return core_.table.processes.at(rank).is_in_run;
+         });
 }
 
 Result<std::string> Generations::resize(int ranks, Time now) {
@@ -202,9 +241,10 @@ bool Generations::decide(Time now) {
   core_.next = Time::max();
   if (core_.is_over()) return false;
   if (core_.stage == JobStage::kFinishing) {
-    finish();
+    finish(now);
     return false;
   }
+  remind_of_end(now);
   if (restart_program_.awaits_cause(now)) return false;
   if (const auto suspect = restart_program_.take_suspect()) {
     policy().settle(suspect->failure, suspect->since, now);
@@ -214,6 +254,7 @@ bool Generations::decide(Time now) {
   give_up_silent(now);
   if (core_.is_over()) return false;
   if (!has_live_rank()) {
+    if (fails_after_training()) return false;
     const FirstFailure& failure = core_.failure;
     core_.over(failure.exit_code(), failure.is_noted() ? failure.sentence() : kNoState);
     return false;
@@ -242,8 +283,8 @@ bool Generations::has_live_rank() const {
 }
 
 // A rank has ended its work: hosts without ranks end.
-void Generations::finish() {
-  check_unfinished();
+void Generations::finish(Time now) {
+  check_unfinished(now);
   ProcessTable& table = core_.table;
   for (auto& [number, host] : table.hosts) {
     const bool works = std::ranges::any_of(host.run.ranks(), [&table](const RankRun* rank) {
@@ -252,25 +293,44 @@ void Generations::finish() {
     });
     if (table.has_live_process(host) && !works) core_.drop_host(host);
   }
+  if (table.live_members() > 0)
+    remind_of_end(now);
+  else
+    fails_after_training();
+}
+
+void Generations::remind_of_end(Time now) {
+  if (const auto sentence = core_.training_end.reminder(now)) core_.actions.report(*sentence);
+  core_.wake_at(core_.training_end.next());
+}
+
+// Once all ranks have ended.
+bool Generations::fails_after_training() {
+  const TrainingEnd& end = core_.training_end;
+  if (!end.failure().is_noted()) return false;
+  core_.over(end.failure().exit_code(), end.sentence(), end.failure().process());
+  return true;
 }
 
 // No generation begins for a rank that asks for one when others have ended their work.
-void Generations::check_unfinished() {
+void Generations::check_unfinished(Time now) {
   const ProcessTable& table = core_.table;
   std::vector<std::string> left;
-  bool asks = false;
+  std::vector<int> asking;
   for (const int process : table.members()) {
     if (!table.is_live(process) || !table.processes.at(process).is_in_run) continue;
     left.push_back(table.whose(process));
-    asks |= table.processes.at(process).phase == ProcessPhase::kAsking;
+    if (table.processes.at(process).phase == ProcessPhase::kAsking) asking.push_back(process);
   }
-  if (!asks) return;
+  if (asking.empty()) return;
   const std::string because = fmt::format(
       "{} exited with code 0, but {} {} not finished training; the remaining ranks ask for another "
       "generation, which "
       "cannot begin after a rank has finished",
-      join(finished_, ", "), join(left, ", "), left.size() == 1 ? "has" : "have");
-  core_.over(kExitLauncher, core_.failure.before(because));
+      core_.training_end.finished(), join(left, ", "), left.size() == 1 ? "has" : "have");
+  // Without a failure, the ranks have left hvd.elastic.run at different steps.
+  if (!core_.failure.is_noted()) core_.training_end.failed(kExitLauncher, because, -1, now);
+  for (const int process : asking) core_.end_process(process);
 }
 
 }  // namespace hvd::launcher

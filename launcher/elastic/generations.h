@@ -45,7 +45,8 @@ class Generations {
   // A process is inside hvd.elastic.run, or has returned from it.
   void runs(int process, bool is_inside);
   void requested(int process, const rendezvous::PlaceRequest& request, Time now);
-  // A process has ended. Returns false when it failed while others have done their work: the job has failed.
+  // A process has ended. Returns false when it failed while others, of a program without hvd.elastic.run, have done
+  // their work: the job has failed.
   // `exception`: the line that names the one that ended it, or empty.
   bool ended(int process, int exit_code, const std::string& sentence, Time now,
              const std::string& exception = "");
@@ -75,15 +76,20 @@ class Generations {
   void give_up_silent(Time now);
   bool has_live_rank() const;
   void finished(int process, Time now);
-  void finish();
-  void check_unfinished();
+  void ended_after_training(int process, int exit_code, const std::string& sentence, Time now);
+  void note_after_training(const std::vector<int>& ranks, int exit_code,
+                           const std::string& sentence, Time now);
+  bool is_after_training(const std::vector<int>& ranks) const;
+  void finish(Time now);
+  void remind_of_end(Time now);
+  bool fails_after_training();
+  void check_unfinished(Time now);
 
   ElasticCore core_;
   NextGeneration next_{core_};
   ElasticRun elastic_run_{core_, next_};
   RestartProgram restart_program_{core_, next_};
   RankChanges changes_{core_};
-  std::vector<std::string> finished_;  // ranks that have ended with exit code 0
 };
 
 }  // namespace hvd::launcher

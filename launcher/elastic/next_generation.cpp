@@ -146,6 +146,7 @@ void NextGeneration::begin(Generation generation, Time now) {
   core_.ready_since.reset();
   core_.notice.clear();
   core_.failure.clear();
+  core_.training_end.clear();
   if (table.current) {
     core_.actions.report(fmt::format("generation {}: {}{}", generation.number,
                                      count_of_ranks(std::ssize(generation.members)),

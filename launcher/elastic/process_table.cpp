@@ -131,6 +131,14 @@ int ProcessTable::members_of(const std::string& host) const {
       [&](const Member& member) { return member.host == host && is_live(member.incarnation); }));
 }
 
+std::vector<int> ProcessTable::live_members_of(const JobHost& host) const {
+  std::vector<int> ranks;
+  for (const RankRun* rank : host.run.ranks()) {
+    if (is_live(rank->number()) && is_member(rank->number())) ranks.push_back(rank->number());
+  }
+  return ranks;
+}
+
 bool ProcessTable::has_met(int process) const { return processes.at(process).generation >= 0; }
 
 }  // namespace hvd::launcher

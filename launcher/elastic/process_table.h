@@ -42,6 +42,7 @@ struct JobProcess {
   std::optional<rendezvous::Place> provisional = std::nullopt;
   bool takes_any_place = false;  // it waits in hvd.elastic.run
   bool is_in_run = false;        // it has entered hvd.elastic.run, which has not returned
+  bool has_returned = false;     // from hvd.elastic.run, and has not entered it again
 
   // It is going to ask for its first place.
   bool is_coming() const {
@@ -92,6 +93,7 @@ struct ProcessTable {
   int live_members() const;
   int staying_members() const;  // without those that are to leave
   int members_of(const std::string& host) const;
+  std::vector<int> live_members_of(const JobHost& host) const;
   bool has_live_member_beside(int host) const;
   // Whether a rank that has the state goes on.
   bool has_survivor() const;

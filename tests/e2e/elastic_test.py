@@ -451,5 +451,54 @@ def test_a_rank_that_fails_before_the_first_generation_leaves_the_others():
     expect(sums(job, 1) == 20, job.describe())
 
 
+AFTER_TRAINING = """
+import os, signal, sys, time
+import numpy
+import horovod.numpy as hvd
+from horovod import _elastic
+hvd.init()
+state = _elastic.ObjectState(step=0)
+@_elastic.run
+def train(state):
+    while state.step < 5:
+        hvd.allreduce(numpy.ones(3))
+        state.step += 1
+        state.commit()
+train(state)
+rank = hvd.rank()
+hvd.shutdown()
+print("trained", flush=True)
+while not os.path.exists(os.path.join(sys.argv[1], str(rank))):
+    time.sleep(0.02)
+if rank == 2:
+    os.kill(os.getpid(), signal.SIGSEGV)
+print("saved", rank, flush=True)
+"""
+
+
+@world("a b c")
+def test_a_rank_that_fails_after_training_ends_no_other_one_and_gives_the_job_its_code():
+    for order in ((2, 1, 0), (1, 2, 0), (1, 0, 2)):
+        folder = scratch()
+        job = Job("-np", 3, "--min-np", 1, "-H", "a:1,b:1,c:1", PYTHON, "-c", AFTER_TRAINING, folder)
+        job.wait_for("trained", 3)
+        for rank in order:
+            (folder / str(rank)).touch()
+            if rank == 2:
+                wait_until(lambda: "rank 2 on host c was killed by signal 11" in job.err, 60, job.describe)
+            else:
+                job.wait_for(f"saved {rank}")
+        job.ends_with(139)
+        expect(
+            re.search(
+                "^training was over; rank [01] on host [ab], rank [01] on host [ab] exited with code 0; "
+                r"rank 2 on host c was killed by signal 11 \(SIGSEGV\) after it",
+                job.said()[-1],
+            ),
+            job.describe(),
+        )
+        job.leaves_nothing()
+
+
 if __name__ == "__main__":
     main()

@@ -57,12 +57,9 @@ TEST_CASE("a rank that exits with 0 inside hvd.elastic.run has failed, and the o
     CHECK(job.generations.ended(3, 0, "", job.now()));
     CHECK_FALSE(job.exit_code);
   }
-  SUBCASE("while another has done its work, it fails the job") {
-    CHECK_FALSE(job.generations.ended(3, 0, "", job.now()));
-    CHECK(job.exit_code == 1);
-    CHECK(job.end ==
-          "rank 1 on host b exited with code 0 inside hvd.elastic.run; rank 0 on host b had exited "
-          "with code 0");
+  SUBCASE("while another has done its work, it does not fail the job") {
+    CHECK(job.generations.ended(3, 0, "", job.now()));
+    CHECK_FALSE(job.exit_code);
   }
 }
 
@@ -86,7 +83,11 @@ TEST_CASE(
   for (const int process : {1, 3}) job.generations.runs(process, false);
   CHECK(job.generations.ended(1, 0, "", job.now()));
   CHECK_FALSE(job.exit_code);
-  job.ask({2});
+  job.ask({0, 2});
+  CHECK_FALSE(job.exit_code);  // rank 3 may save
+  CHECK(job.ended == std::vector<int>{0});
+  CHECK(job.ended_processes == std::vector<int>{2});
+  CHECK(job.generations.ended(3, 0, "", job.now()));
   CHECK(job.exit_code == 1);
   CHECK(job.end ==
         "rank 1 on host a exited with code 0, but rank 0 on host a, rank 2 on host b have not "
@@ -94,6 +95,93 @@ TEST_CASE(
         "training; the remaining ranks ask for another generation, which cannot begin after a rank "
         "has "
         "finished");
+}
+
+// A job of three ranks, each on a host of its own, of which `returned` have returned from hvd.elastic.run.
+void train(RecordedJob& job, std::initializer_list<int> returned) {
+  job.begin({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}});
+  job.ask({0, 1, 2});
+  job.generations.takes_part(job.now());
+  for (const int process : {0, 1, 2}) job.generations.runs(process, true);
+  for (const int process : returned) job.generations.runs(process, false);
+}
+
+TEST_CASE("a failure after training ends no other rank, and is the job's when all have ended") {
+  for (const bool is_first : {true, false}) {
+    CAPTURE(is_first);
+    RecordedJob job;
+    train(job, {0, 1, 2});
+    if (!is_first) job.generations.ended(1, 0, "", job.now());
+    CHECK(job.generations.ended(2, 139, "rank 2 on host c was killed by SIGSEGV", job.now()));
+    if (is_first) job.generations.ended(1, 0, "", job.now());
+    job.wait(59);
+    CHECK_FALSE(job.exit_code);
+    CHECK(job.started.empty());
+    CHECK((job.losses.empty() && std::ranges::find(job.ended, 0) == job.ended.end()));
+    CHECK(job.said == std::vector<std::string>{"rank 2 on host c was killed by SIGSEGV after "
+                                               "training; the other ranks go on"});
+    job.wait(1);
+    CHECK(job.said.back() == "training is over, and the job waits for rank 0 on host a");
+    CHECK(job.generations.ended(0, 0, "", job.now()));
+    CHECK(job.exit_code == 139);
+    CHECK(
+        job.end ==
+        "training was over; rank 1 on host b, rank 0 on host a exited with code 0; rank 2 on host "
+        "c was killed by SIGSEGV after it");
+  }
+}
+
+TEST_CASE("a host that is lost after training ends no other rank, and fails the job at the end") {
+  RecordedJob job;
+  train(job, {0, 1, 2});
+  CHECK(job.generations.host_lost(2, "host c was lost: it burns", job.now()));
+  CHECK(job.generations.ended(1, 0, "", job.now()));
+  CHECK(job.generations.ended(0, 0, "", job.now()));
+  CHECK(job.exit_code == 1);
+  CHECK(
+      job.end ==
+      "training was over; rank 1 on host b, rank 0 on host a exited with code 0; host c was lost: "
+      "it burns after it");
+}
+
+TEST_CASE("a failure in training does not fail the job if another rank finishes") {
+  RecordedJob job;
+  SUBCASE("while others have returned") {
+    train(job, {0, 1});
+    CHECK(job.generations.ended(2, 1, "rank 2 on host c failed", job.now()));
+    CHECK(job.generations.ended(0, 0, "", job.now()));
+  }
+  SUBCASE("after another has ended") {
+    train(job, {0, 1});
+    CHECK(job.generations.ended(0, 0, "", job.now()));
+    CHECK(job.generations.ended(2, 1, "rank 2 on host c failed", job.now()));
+  }
+  SUBCASE("and a rank that then asks for another generation is ended") {
+    train(job, {0});
+    CHECK(job.generations.ended(0, 0, "", job.now()));
+    CHECK(job.generations.ended(2, 1, "rank 2 on host c failed", job.now()));
+    job.ask({1});
+    CHECK(job.ended == std::vector<int>{1});
+    CHECK_FALSE(job.exit_code);
+    return;
+  }
+  CHECK((job.losses.empty() && job.started.empty()));
+  CHECK(job.said.back() == "rank 2 on host c failed at the end of training; the other ranks go on");
+  CHECK(job.generations.ended(1, 0, "", job.now()));
+  CHECK_FALSE(job.exit_code);
+}
+
+TEST_CASE("a program that trains twice goes on after a failure between its trainings") {
+  RecordedJob job;
+  train(job, {0, 1, 2});
+  CHECK(job.generations.ended(2, 1, "rank 2 on host c failed", job.now()));
+  for (const int process : {0, 1}) job.generations.runs(process, true);
+  job.ask({0, 1});
+  CHECK(job.ranks() == "0 1");
+  for (const int process : {0, 1}) job.generations.runs(process, false);
+  CHECK(job.generations.ended(0, 0, "", job.now()));
+  CHECK(job.generations.ended(1, 0, "", job.now()));
+  CHECK_FALSE(job.exit_code);
 }
 
 TEST_CASE("a new host that fails costs the ranks nothing, and is tried again") {

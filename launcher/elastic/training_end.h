@@ -1,0 +1,80 @@
+// The end of the training of an elastic job: which ranks have ended with exit code 0, which rank failed after it had
+// returned from hvd.elastic.run, and when the user is reminded of those that still work. Such a failure ends no other
+// rank, and is the job's when all have ended. ElasticCore owns one. No I/O, no clock.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "launcher/elastic/process_table.h"
+#include "launcher/elastic/reminder.h"
+#include "launcher/plan/exit_codes.h"
+
+namespace hvd::launcher {
+
+// The first failure since the present generation of an elastic job began: why the job ends if no rank is left.
+// ElasticCore owns one.
+class FirstFailure {
+ public:
+  // Later failures do not count. `process`: which failed, or -1.
+  void note(int exit_code, const std::string& sentence, int process) {
+    if (is_noted()) return;
+    exit_code_ = exit_code;
+    sentence_ = sentence;
+    process_ = process;
+  }
+  void clear() { *this = {}; }
+
+  bool is_noted() const { return !sentence_.empty(); }
+  const std::string& sentence() const { return sentence_; }
+  int process() const { return process_; }
+  // The exit code of the job, also if it ends for another cause.
+  int exit_code() const { return exit_code_ != 0 ? exit_code_ : kExitLauncher; }
+  // "SENTENCE; because", or "because" alone.
+  std::string before(const std::string& because) const {
+    return is_noted() ? cat(sentence_, "; ", because) : because;
+  }
+
+ private:
+  int exit_code_ = 0;
+  std::string sentence_;
+  int process_ = -1;
+};
+
+class TrainingEnd {
+ public:
+  // `table` outlives this object.
+  explicit TrainingEnd(const ProcessTable& table) : table_(table) {}
+
+  // Whether the loss of these ranks costs the training nothing: they have returned from hvd.elastic.run, or all others
+  // have.
+  bool is_behind(const std::vector<int>& ranks) const;
+  // Whether ranks have returned, and none is left that trains: no other rank is started.
+  bool has_come() const;
+  void finished(int process, Clock::time_point now);
+  // A rank that had returned from hvd.elastic.run has failed; -1: the job has. Later failures do not count.
+  void failed(int exit_code, const std::string& sentence, int process, Clock::time_point now);
+  // Another generation begins: it was no end.
+  void clear();
+
+  const FirstFailure& failure() const { return failure_; }
+  // "rank 1 on host a, rank 2 on host b"; empty: none has ended with exit code 0.
+  const std::string& finished() const { return finished_; }
+  // Why the job fails, once all ranks have ended.
+  std::string sentence() const;
+  // Each minute: the ranks that still work.
+  std::optional<std::string> reminder(Clock::time_point now);
+  // When reminder() has a sentence again.
+  Clock::time_point next() const { return reminder_.next(); }
+
+ private:
+  const ProcessTable& table_;
+  std::string finished_;
+  FirstFailure failure_;
+  Reminder reminder_;
+};
+
+}  // namespace hvd::launcher
