@@ -105,7 +105,8 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
       removal_(loop_),
       parent_(::getppid()),
       watchdog_(watchdog),
-      lease_(kFirstLeaseSeconds) {}
+      lease_(kFirstLeaseSeconds),
+      hold_([this](int number) { signal_descendants({number}, {pmix_.pid()}); }) {}
 
 Agent::~Agent() = default;
 
@@ -190,9 +191,7 @@ void Agent::watch_over() {
   if (lone_mpi_.deadline().passed()) lone_mpi_.on_deadline(ranks_.running_process());
   for (const OutsideSignal& signal : outside_signals_.take(Clock::now())) act(signal);
   if (ranks_.is_starting() && !state_.is_ending()) conclude_start(ranks_.start_more());
-  if (lease_.deadline().passed()) {
-    fail(cat("the launcher sent nothing for ", lease_.seconds(), " s"));
-  }
+  if (lease_.deadline().passed()) end_lease();
   on_state_deadline();
   finish_when_over();
 }
@@ -327,6 +326,10 @@ void Agent::end(double grace_seconds, bool has_signal_already) {
   if (state_.is_ending()) return;
   state_.move(AgentState::kEnding, kill_at);
   host_preparation_.stop();
+  const bool is_held = hold_.is_holding();
+  if (grace_seconds > 0) hold_.let_go();
+  hold_.end();
+  if (is_held && grace_seconds == 0) return kill_what_is_left();  // they must not run again
   // SIGCONT lets stopped processes end.
   if (has_signal_already)
     signal_descendants({SIGCONT});
@@ -340,6 +343,11 @@ void Agent::kill_what_is_left() {
   }
   signal_descendants({SIGKILL}, {pmix_.pid()});
   kill_again_at_ = Deadline::after_seconds(kKillAgainSeconds);
+}
+
+void Agent::end_lease() {
+  outbox_.put(Pong{.silent_seconds = std::max(lease_.seconds(), hold_.silent_seconds())});
+  fail(cat("the launcher sent nothing for ", lease_.seconds(), " s"));
 }
 
 void Agent::fail(const std::string& sentence) {
@@ -359,17 +367,21 @@ void Agent::lose_link() {
   if (is_noteworthy) {
     std::fprintf(stderr, "horovod-agent: %s\n", link_.state().message().c_str());
   }
+  // A launcher that has given up this host may have replaced its ranks: they must not save beside others.
+  const bool is_given_up = lease_.deadline().passed() || hold_.is_holding() ||
+                           link_.state().code() == Code::kFailedPrecondition;
   link_.close();
   store_.close();
   aggregator_.close();
   world_reports_.close();
   ranks_.discard_output();
   lease_.suspend();
-  end(job_.kill_grace_seconds);
+  end(hold_.is_used() && is_given_up ? 0 : job_.kill_grace_seconds);
   watchdog_.expect_within(job_.kill_grace_seconds + kGiveUpSeconds + kWatchdogMargin);
 }
 
 void Agent::renew_lease() {
+  hold_.received();
   if (lease_.is_suspended()) return;
   lease_.renew();
   if (state_.now() == AgentState::kIdle) return;
@@ -524,12 +536,16 @@ void Agent::execute(const EndRank& order) {
 void Agent::execute(const Ping& ping) {
   lease_.resume();
   renew_lease();
+  if (ping.continues_ranks != 0 && !state_.is_ending()) hold_.let_go();
   independence_.look_at_master_port();
-  if (state_.now() != AgentState::kFinished) outbox_.put(Pong{ping.number});
+  if (state_.now() != AgentState::kFinished) {
+    outbox_.put(Pong{ping.number, hold_.silent_seconds()});
+  }
 }
 
 void Agent::execute(const Suspend&) {
   lease_.suspend();
+  hold_.suspend();
   link_.expect_silence();
   watchdog_.expect_within(0);
   outbox_.put(Suspended{});
@@ -668,7 +684,10 @@ void Agent::execute(const Start& start) {
 // Reports the result of the start to the launcher once the last rank has started, or one has failed.
 void Agent::conclude_start(const Status& status) {
   if (status.ok() && ranks_.is_starting()) return;
-  if (status.ok()) link_.survive(job_.lease_seconds);
+  if (status.ok()) {
+    link_.survive(job_.lease_seconds);
+    hold_.begin(job_.hold_after_seconds);
+  }
   outbox_.put(Started{status});
   if (!status.ok()) end(job_.kill_grace_seconds);
 }

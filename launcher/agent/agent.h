@@ -22,6 +22,7 @@
 #include "launcher/agent/ranks/executions.h"
 #include "launcher/agent/ranks/independence.h"
 #include "launcher/agent/ranks/metrics_answers.h"
+#include "launcher/agent/ranks/rank_hold.h"
 #include "launcher/agent/ranks/ranks.h"
 #include "launcher/agent/ranks/staging.h"
 #include "launcher/agent/stacks/inspections.h"
@@ -91,6 +92,7 @@ class Agent {
   // signal, and SIGKILL after the grace period. A later call can only shorten the grace period.
   void end(double grace_seconds, bool has_signal_already = false);
   void kill_what_is_left();
+  void end_lease();
   // Ends the job and closes the link. Sends the sentence to the launcher, if the link still works.
   void fail(const std::string& sentence);
   void lose_link();
@@ -104,8 +106,8 @@ class Agent {
   void finish(bool is_given_up);
   // The members that wait for a time of their own, each with deadline() and on_deadline().
   auto timers() {
-    return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, inspections_, metrics_,
-                    link_, host_preparation_.transfer());
+    return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, hold_, inspections_,
+                    metrics_, link_, host_preparation_.transfer());
   }
   Deadline next_deadline();
 
@@ -141,6 +143,7 @@ class Agent {
   net::InterfaceChoice interfaces_;
   Watchdog& watchdog_;
   LauncherLease lease_;
+  RankHold hold_;
   Deadline kill_again_at_ = Deadline::never();
 };
 

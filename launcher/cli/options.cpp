@@ -6,7 +6,6 @@
 #include "base/check.h"
 #include "base/log/log.h"
 #include "base/text.h"
-#include "launcher/allocation/silence_limits.h"
 #include "launcher/allocation/slurm_nodes.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/config_file.h"
@@ -344,7 +343,6 @@ Status check_values(const LaunchSettings& settings, const CommandLine& line) {
   HVD_RETURN_IF_ERROR(check_counted_slots(settings, line));
   HVD_RETURN_IF_ERROR(check_streams(settings, line));
   HVD_RETURN_IF_ERROR(check_elastic(settings, name));
-  HVD_RETURN_IF_ERROR(check_silence_limits(settings, name));
   HVD_RETURN_IF_ERROR(check_tried_again(settings));
   HVD_RETURN_IF_ERROR(
       check_placeholders("--launch-agent", settings.ssh.launch_agent.value_or(""), kOfLaunchAgent));

@@ -4,7 +4,6 @@
 
 #include "base/settings.h"
 #include "base/text.h"
-#include "launcher/allocation/silence_limits.h"
 #include "launcher/plan/worker_env.h"
 
 namespace hvd::launcher {
@@ -27,8 +26,6 @@ std::vector<std::string> setting_remarks(const LaunchSettings& settings,
     remarks.push_back(
         cat(name, " of -x or --env-file is not set here, so ranks get none of that name"));
   }
-  const std::string lowered = about_lowered_lease(settings);
-  if (!lowered.empty()) remarks.push_back(lowered);
   return remarks;
 }
 

@@ -31,9 +31,13 @@ int Capacity::usable(const Host& host) const {
   return limits_.hosts_join() && live > 0 ? std::min(host.slots, live) : host.slots;
 }
 
-int Capacity::offered() const {
+int Capacity::offered() const { return offered_without({}); }
+
+int Capacity::offered_without(const std::set<std::string>& hosts) const {
   int slots = 0;
-  for (const Host& host : pool_.offered()) slots += usable(host);
+  for (const Host& host : pool_.offered()) {
+    if (!hosts.contains(host.name)) slots += usable(host);
+  }
   return slots;
 }
 
@@ -89,11 +93,11 @@ bool Capacity::has_place_for(const JobProcess& process) const {
   });
 }
 
-bool Capacity::has_state_without(const std::string& host) const {
+bool Capacity::has_state_without(const std::set<std::string>& hosts) const {
   if (!table_.current) return false;
   const auto stays = [&](const Member& member) {
     const int process = member.incarnation;
-    return member.host != host && table_.is_live(process) && table_.has_met(process) &&
+    return !hosts.contains(member.host) && table_.is_live(process) && table_.has_met(process) &&
            !table_.processes.at(process).is_removed &&
            table_.host_of(process).use != HostUse::kLeaving;
   };
@@ -111,7 +115,7 @@ Status Capacity::may_remove(const std::string& host, int slots, const std::strin
                                    count_of_ranks(left), ", and the job needs at least ",
                                    limits_.least));
   }
-  if (has_state_without(slots > 0 ? "" : host)) return {};
+  if (has_state_without(slots > 0 ? std::set<std::string>() : std::set{host})) return {};
   return failed_precondition(cat("without ", what, ", no remaining rank has the training state"));
 }
 

@@ -2,6 +2,7 @@
 // Generations asks it before it starts, ends or refuses something. Pure.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "base/clock.h"
@@ -28,8 +29,10 @@ class Capacity {
   std::string awaited_hosts(Clock::time_point now) const;
   // Whether the next generation would have this process, which is ready and no member.
   bool has_place_for(const JobProcess& process) const;
-  // Whether a rank stays after the next commit if this host leaves.
-  bool has_state_without(const std::string& host) const;
+  // The same as offered(), without these hosts.
+  int offered_without(const std::set<std::string>& hosts) const;
+  // Whether a rank stays after the next commit if these hosts leave.
+  bool has_state_without(const std::set<std::string>& hosts) const;
   // A user leaves this host `slots` slots: without its others the job must keep its state and enough slots.
   // `what`: the part of the job that leaves, for the sentence.
   Status may_remove(const std::string& host, int slots, const std::string& what) const;

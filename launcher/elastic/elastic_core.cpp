@@ -156,6 +156,23 @@ std::string ElasticCore::exclude(const std::string& name, Time now) {
   return exclusion ? about_exclusion(name, *exclusion) : "";
 }
 
+std::string ElasticCore::after_loss(const JobHost& host, Time now) {
+  const Time until = host.run.runs_until();
+  if (until == Time()) return exclude(host.name(), now);
+  pool.retry_at(host.name(), until);
+  if (limits.hosts_join()) {
+    return fmt::format("host {} is used again when an agent joins there", host.name());
+  }
+  const auto left = std::chrono::ceil<seconds>(until - now).count();
+  if (left > 0) {
+    return fmt::format(
+        "host {} is used again when its agent confirms the end of its ranks, or in {} s",
+        host.name(), left);
+  }
+  const auto wait = pool.retry_later(host.name(), seconds(5), seconds(300), now);
+  return fmt::format("host {} is tried again in {} s", host.name(), wait.count());
+}
+
 std::string ElasticCore::start_another_later(const std::string& name, Time now) {
   const auto wait = pool.retry_later(name, seconds(5), seconds(300), now);
   if (limits.hosts_join()) return "the job goes on without it";

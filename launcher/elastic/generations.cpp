@@ -183,7 +183,7 @@ bool Generations::host_lost(int host, const std::string& sentence, Time now) {
     core_.failure.note(kExitLauncher, sentence, -1);
   }
   core_.drop_host(state);
-  const std::string after = core_.exclude(state.name(), now);
+  const std::string after = core_.after_loss(state, now);
   const std::string consequence = after.empty() ? sentence : fmt::format("{}; {}", sentence, after);
   if (is_trained)
     note_after_training(ranks, kExitLauncher, sentence, now);
@@ -202,6 +202,19 @@ bool Generations::is_after_training(const std::vector<int>& ranks) const {
   return core_.stage == JobStage::kFinishing && std::ranges::any_of(ranks, [this](int rank) {
            return core_.table.processes.at(rank).is_in_run;
          });
+}
+
+void Generations::ranks_ended(const HostRun& host, Time now) {
+  core_.pool.retry_at(host.name(), now);
+  consider(now);
+}
+
+bool Generations::can_spare(const std::set<std::string>& hosts) const {
+  // A rank that has trained may save its work, and no other one does so in its place.
+  if (core_.stage == JobStage::kFinishing || core_.training_end.has_come()) return false;
+  const bool needs_state = core_.table.current && !core_.restarts_program();
+  if (needs_state && !core_.capacity.has_state_without(hosts)) return false;
+  return core_.capacity.offered_without(hosts) >= core_.limits.least;
 }
 
 Result<std::string> Generations::resize(int ranks, Time now) {

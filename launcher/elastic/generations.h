@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,8 @@ class Generations {
              const std::string& exception = "");
   // All processes of a host are lost, or the host ends them by itself. As ended().
   bool host_lost(int host, const std::string& sentence, Time now);
+  // The ranks of a lost host, which was out of reach, have ended.
+  void ranks_ended(const HostRun& host, Time now);
   // A user asks for this number of ranks, instead of the largest one so far. Returns a sentence about the
   // consequence.
   Result<std::string> resize(int ranks, Time now);
@@ -66,6 +69,8 @@ class Generations {
   // Time::max(): no event but the others can change anything.
   Time next_time() const { return core_.next; }
 
+  // Whether the job goes on without these hosts: the others have slots enough, and the state.
+  bool can_spare(const std::set<std::string>& hosts) const;
   int32_t generation() const { return core_.generation(); }
   const ProcessTable& table() const { return core_.table; }
 

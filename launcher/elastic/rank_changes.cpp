@@ -142,7 +142,7 @@ void RankChanges::host_leaves(int host, const std::string& why, double seconds,
   state.why_it_ends = fmt::format("host {} leaves the job: {}", state.name(), why);
   state.ends_at = now + duration_of(seconds);
   core_.actions.notify_leave(host, seconds);
-  if (core_.table.current && !core_.capacity.has_state_without(state.name())) {
+  if (core_.table.current && !core_.capacity.has_state_without({state.name()})) {
     core_.actions.report(
         fmt::format("{}; no other host has the training state, and this one ends in {:g} s "
                     "(--leave-grace)",
@@ -158,7 +158,7 @@ void RankChanges::let_hosts_go(const ProgramPolicy& policy, Time now) {
     const bool is_offered = std::any_of(core_.pool.offered().begin(), core_.pool.offered().end(),
                                         [&name](const Host& one) { return one.name == name; });
     if (host.why_it_ends.empty() || host.use == HostUse::kGone || !is_offered) continue;
-    if (!core_.capacity.has_state_without(host.name())) continue;
+    if (!core_.capacity.has_state_without({host.name()})) continue;
     release_host(host, policy, now);
   }
 }

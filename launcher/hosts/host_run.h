@@ -100,6 +100,9 @@ class HostRun {
   Deadline deadline() const { return deadline_; }
   // While it connects.
   SpawnStage stage() const { return stage_; }
+  // The host is lost, but may only be out of reach: its ranks have ended at this time at the latest.
+  void may_run_until(Clock::time_point latest) { runs_until_ = latest; }
+  Clock::time_point runs_until() const { return runs_until_; }
   // No event of the host follows.
   bool is_over() const { return state_ == HostState::kDone || state_ == HostState::kLost; }
   bool has_failed() const { return state_ == HostState::kLost; }
@@ -153,6 +156,7 @@ class HostRun {
   SpawnStage stage_ = SpawnStage::kResolve;
   Clock::time_point since_ = Clock::now();
   Deadline deadline_ = Deadline::never();
+  Clock::time_point runs_until_{};
   StartOrder order_;
   std::unique_ptr<AgentEvents> events_;
   std::unique_ptr<AgentLink> link_;

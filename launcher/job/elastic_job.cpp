@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <random>
+#include <set>
 #include <span>
 
 #include "base/log/log.h"
@@ -168,6 +169,31 @@ bool ElasticJob::survives(int rank, int host, int exit_code, const std::string& 
   }
   arm();
   return goes_on;
+}
+
+// A switch that fails silences hosts together, and they answer one after the other: none is given up soon after a
+// moment in which the job could not go on without those that were silent.
+bool ElasticJob::gives_up(HostRun& host) {
+  if (is_stopped_) return false;
+  std::set<std::string> silent = {host.name()};
+  for (const HostRun& other : launch_.hosts().hosts()) {
+    const bool has_link = !other.is_over() && other.link() != nullptr;
+    if (has_link && other.link()->silence_seconds() > 0) silent.insert(other.name());
+  }
+  const auto now = Clock::now();
+  if (!generations_.can_spare(silent)) {
+    const double wait = silence_limits(settings_, false).host_timeout_seconds;
+    gives_up_from_ =
+        now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait));
+    return false;
+  }
+  return now >= gives_up_from_;
+}
+
+void ElasticJob::ranks_ended(const HostRun& host) {
+  if (is_stopped_) return;
+  generations_.ranks_ended(host, Clock::now());
+  arm();
 }
 
 Result<std::string> ElasticJob::change(const std::vector<std::string>& words) {

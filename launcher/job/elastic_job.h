@@ -29,6 +29,8 @@ class ElasticJob : public JobPolicy, private GenerationActions {
   void begin() override;
   void held(HostRun& host) override;
   bool survives(int rank, int host, int exit_code, const std::string& sentence) override;
+  bool gives_up(HostRun& host) override;
+  void ranks_ended(const HostRun& host) override;
   void host_leaves(HostRun& host, const std::string& why) override;
   Result<std::string> change(const std::vector<std::string>& words) override;
   int32_t generation() const override { return generations_.generation(); }
@@ -65,6 +67,7 @@ class ElasticJob : public JobPolicy, private GenerationActions {
   Generations generations_;
   net::asio::steady_timer timer_;
   std::unique_ptr<ScriptDiscovery> discovery_;  // or none
+  Clock::time_point gives_up_from_{};
   bool is_stopped_ = false;
   bool wants_restart_ = false;
 };

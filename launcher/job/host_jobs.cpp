@@ -21,6 +21,9 @@
 namespace hvd::launcher {
 namespace {
 
+// How long an agent may take to kill its ranks.
+constexpr double kToKill = 2;
+
 // As in python/horovod/runner/_calls.py.
 std::string result_key(const Secret& results, int rank) {
   return to_hex(results.sign(as_bytes(cat("horovod.run result 1\n", rank))));
@@ -187,6 +190,13 @@ HostJob HostJobs::job_of(int host, bool is_local) {
   const SilenceLimits silence = methods_.of(plan_.hosts[static_cast<size_t>(host)]).silence;
   job.lease_seconds = silence.lease_seconds;
   job.host_timeout_seconds = silence.host_timeout_seconds;
+  if (is_elastic_ || options_.settings.job.max_restarts.value > 0) {
+    job.hold_after_seconds = silence.host_timeout_seconds;
+  }
+  // An elastic job gives a silent host up before, if it can do without that host.
+  if (is_elastic_) {
+    job.host_timeout_seconds = std::max(job.host_timeout_seconds, silent_ranks_end_after());
+  }
   if (is_elastic_) job.leave_grace_seconds = options_.settings.elastic.leave_grace;
   job.kill_grace_seconds = grace_;
   job.end_signal = end_signal_;
@@ -197,6 +207,8 @@ HostJob HostJobs::job_of(int host, bool is_local) {
 double HostJobs::host_timeout(int host) const {
   return methods_.of(plan_.hosts[static_cast<size_t>(host)]).silence.host_timeout_seconds;
 }
+
+double HostJobs::silent_ranks_end_after() const { return lease_seconds() + kToKill; }
 
 bool HostJobs::reads_input(int rank) const {
   const LaunchSettings& settings = options_.settings;

@@ -43,6 +43,8 @@ class HostJobs {
   // The shortest lease of any host.
   double lease_seconds() const { return methods_.silence().lease_seconds; }
   double host_timeout(int host) const;
+  // The ranks of a host that the launcher has not heard for this long have ended, also if others may replace them.
+  double silent_ranks_end_after() const;
   const std::shared_ptr<const StagedCode>& code() const { return code_; }
   const EnvironmentChoice& environment_choice() const { return environment_; }
   // Whether the launcher forwards its standard input to this rank.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <functional>
@@ -132,6 +133,9 @@ class JobLaunch : private PolicyLaunch {
   bool is_silent(int host) const;
   void on_silence(int host, double seconds);
   void on_answer(int host);
+  void give_up(HostRun& host);
+  void expect_end(HostRun& host);
+  void lose(HostRun& host, const Status& why);
   void on_gone(int host);
   void show_silence();
   std::optional<Supervisor::LeftBy> left_by(int rank) const;
@@ -251,13 +255,17 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.on_gone(host);
   }
   void on_lost(const Status& why) override {
-    for (const RankRun* rank : run.ranks()) {
-      job.output_->rank_ended(rank->number(), {.is_failure = true, .is_mute = true});
-      job.output_->forget(rank->number());
-    }
-    if (job.status_line_) job.status_line_->has_written();
-    job.act(job.supervisor_.on_lost(host, why));
-    job.on_gone(host);
+    // Ranks of a host that is only out of reach run until the end of the lease.
+    const bool is_reached = why.code() != Code::kDeadlineExceeded || run.link() == nullptr;
+    if (!is_reached) job.expect_end(run);
+    job.lose(run, why);
+  }
+  void on_standstill(double seconds) override {
+    job.act(job.supervisor_.end_job(
+        kExitLauncher,
+        cat("the launcher stood still for ", std::lround(seconds), " s, longer than --lease ",
+            job.host_jobs_.lease_seconds(), " s"),
+        -1));
   }
   void on_silence(double seconds) override { job.on_silence(host, seconds); }
   void on_answer() override { job.on_answer(host); }
@@ -332,8 +340,38 @@ void JobLaunch::on_silence(int host, double seconds) {
   if (!has_started() || hosts_.host(host).is_over()) return;
   inspector_.on_silence(host, seconds);
   if (supervisor_.is_ending()) return;
-  silent_hosts_.on_silence(host, seconds, host_jobs_.host_timeout(host));
+  double limit = host_jobs_.host_timeout(host);
+  if (history_ != nullptr && seconds >= limit) {
+    HostRun& run = hosts_.host(host);
+    if (policy_->gives_up(run)) return give_up(run);
+    limit = host_jobs_.silent_ranks_end_after();
+  }
+  silent_hosts_.on_silence(host, seconds, limit);
   show_silence();
+}
+
+// Its agent has stopped its ranks by now, if it lives.
+void JobLaunch::give_up(HostRun& host) {
+  const double seconds = host.link()->silence_seconds();
+  expect_end(host);
+  host.link()->give_up([this, &host] { policy_->ranks_ended(host); });
+  lose(host, deadline_exceeded(cat("the host did not answer for ", std::lround(seconds), " s")));
+}
+
+// At the latest when its agent has been without this launcher for the lease.
+void JobLaunch::expect_end(HostRun& host) {
+  const double left = host_jobs_.silent_ranks_end_after() - host.link()->silence_seconds();
+  host.may_run_until(Deadline::after_seconds(std::max(left, 0.0)).time());
+}
+
+void JobLaunch::lose(HostRun& host, const Status& why) {
+  for (const RankRun* rank : host.ranks()) {
+    output_->rank_ended(rank->number(), {.is_failure = true, .is_mute = true});
+    output_->forget(rank->number());
+  }
+  if (status_line_) status_line_->has_written();
+  act(supervisor_.on_lost(host.number(), why));
+  on_gone(host.number());
 }
 
 void JobLaunch::on_answer(int host) {

@@ -47,6 +47,10 @@ class JobPolicy {
   virtual void held(HostRun& host) = 0;
   // As Supervisor::Survives.
   virtual bool survives(int rank, int host, int exit_code, const std::string& sentence) = 0;
+  // The host has not answered for --host-timeout. Returns whether the job goes on without it.
+  virtual bool gives_up(HostRun& host) = 0;
+  // The ranks of a lost host have ended.
+  virtual void ranks_ended(const HostRun& host) = 0;
   // The agent of this host is about to end.
   virtual void host_leaves(HostRun& host, const std::string& why) = 0;
   // `horovodrun resize N` or `remove HOST|RANK`, as words. Returns a sentence about the consequence.
@@ -71,6 +75,8 @@ class ConstantSize : public JobPolicy {
   void begin() override {}
   void held(HostRun&) override {}
   bool survives(int, int, int, const std::string&) override { return false; }
+  bool gives_up(HostRun&) override { return false; }
+  void ranks_ended(const HostRun&) override {}
   void host_leaves(HostRun&, const std::string&) override {}
   Result<std::string> change(const std::vector<std::string>& words) override;
   int32_t generation() const override { return -1; }

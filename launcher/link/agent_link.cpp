@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +34,35 @@ constexpr auto kSuspendLimit = std::chrono::seconds(2);
 constexpr auto kNoPing = kSuspendLimit + std::chrono::seconds(1);
 
 }  // namespace
+
+// The events of a host that was given up: nobody is interested in its ranks.
+class GivenUpHost : public AgentEvents {
+ public:
+  using Consumed = std::function<void(int rank, OutputStream stream, size_t size)>;
+  GivenUpHost(Consumed consumed, std::function<void()> on_end)
+      : consumed_(std::move(consumed)), on_end_(std::move(on_end)) {}
+  // Agents end after the output of their ranks.
+  void on_output(int rank, OutputStream stream, ByteView bytes) override {
+    consumed_(rank, stream, bytes.size());
+  }
+  void on_finished() override { on_end_(); }
+  void on_output_end(int, OutputStream) override {}
+  void on_inspected(uint32_t, const std::string&) override {}
+  void on_output_chunk(const OutputChunk&) override {}
+  void on_exec_result(const ExecResult&) override {}
+  void on_input_taken(int, size_t) override {}
+  void on_joined(const Joined&) override {}
+  void on_exit(const RankExit&) override {}
+  void on_signalled(int) override {}
+  void on_leaving(const std::string&) override {}
+  void on_ending(const std::string&) override {}
+  void on_lost(const Status&) override {}
+  void on_store_connection(net::StreamSocket) override {}
+
+ private:
+  const Consumed consumed_;
+  const std::function<void()> on_end_;
+};
 
 class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
  public:
@@ -77,6 +107,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   net::Task<Status> start(StartOrder order);
   net::Task<Status> suspend();
   net::Task<void> wait_for_end();
+  void give_up(std::function<void()> on_end);
   void put(const Message& message);
   void consumed(int rank, OutputStream stream, size_t size);
   void close();
@@ -118,7 +149,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   Status receive(const Signalled& signalled);
   Status receive(const Failed& failed);
   Status receive(const Finished& finished);
-  Status receive(const Pong&) { return {}; }
+  Status receive(const Pong& answer);
   void lose(Status why);
   void shut();
 
@@ -146,6 +177,8 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   std::optional<Reached> reached_;
   bool is_start_awaited_ = false;  // prepare, state or start will report a loss
   bool is_suspended_ = false;
+  std::optional<GivenUpHost> given_up_;
+  double agents_silence_ = 0;  // of this process, for which the agent ends its ranks
   bool is_finished_ = false;
   bool is_closed_ = false;
   Status lost_;
@@ -347,6 +380,17 @@ net::Task<void> AgentLink::Impl::wait_for_end() {
   if (is_finished_) static_cast<void>(co_await wait_for([] { return false; }));
 }
 
+void AgentLink::Impl::give_up(std::function<void()> on_end) {
+  if (is_closed_ || !lost_.ok()) return;
+  given_up_.emplace(
+      [this](int rank, OutputStream stream, size_t size) { consumed(rank, stream, size); },
+      std::move(on_end));
+  events_ = &*given_up_;
+  outputs_.redirect(*given_up_);
+  stores_->close();
+  put(End{});
+}
+
 void AgentLink::Impl::consumed(int rank, OutputStream stream, size_t size) {
   if (is_closed_) return;
   const auto grant = outputs_.consumed(rank, stream, size);
@@ -380,6 +424,7 @@ void AgentLink::end(double grace_seconds, int signal) { impl_->put(End{grace_sec
 void AgentLink::end_rank(int rank, double grace_seconds) {
   impl_->put(EndRank{rank, grace_seconds});
 }
+void AgentLink::give_up(std::function<void()> on_end) { impl_->give_up(std::move(on_end)); }
 void AgentLink::consumed(int rank, OutputStream stream, size_t size) {
   impl_->consumed(rank, stream, size);
 }
@@ -459,7 +504,9 @@ Status AgentLink::Impl::handle(const net::Frame& frame) {
     return {};
   }
   if (!hello_) return internal_error("the agent sent something before its hello");
-  if (header.stream >= kFirstStoreStream) return stores_->handle(header, frame.payload);
+  if (header.stream >= kFirstStoreStream) {
+    return given_up_ ? Status() : stores_->handle(header, frame.payload);
+  }
   return outputs_.handle(header, frame.payload);
 }
 
@@ -578,7 +625,23 @@ Status AgentLink::Impl::receive(const Signalled& signalled) {
   return {};
 }
 
-Status AgentLink::Impl::receive(const Failed& failed) { return unavailable(failed.sentence); }
+Status AgentLink::Impl::receive(const Pong& answer) {
+  agents_silence_ = answer.silent_seconds;
+  if (answer.silent_seconds == 0 || given_up_) return {};
+  log::info(cat("host ", job_.host_name, ": its ranks were stopped, because the launcher had been ",
+                "silent for ", std::lround(answer.silent_seconds), " s"));
+  put(Ping{.continues_ranks = 1});
+  return {};
+}
+
+Status AgentLink::Impl::receive(const Failed& failed) {
+  const bool was_silent = pings_.silence_seconds() > agents_silence_ / 2;
+  if (job_.lease_seconds > 0 && agents_silence_ >= job_.lease_seconds && !was_silent &&
+      !is_start_awaited_) {
+    events_->on_standstill(std::max(agents_silence_, pings_.standstill_seconds()));
+  }
+  return unavailable(failed.sentence);
+}
 
 Status AgentLink::Impl::receive(const Finished& finished) {
   if (!finished.left_behind.empty()) {

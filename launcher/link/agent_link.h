@@ -58,6 +58,9 @@ class AgentEvents {
   virtual void on_silence(double seconds) { static_cast<void>(seconds); }
   // The agent has answered a ping.
   virtual void on_answer() {}
+  // The agent has ended its ranks, because this process had sent nothing for this long, although the agent was not
+  // silent itself: this process stood still. on_lost follows.
+  virtual void on_standstill(double seconds) { static_cast<void>(seconds); }
   // A rank has opened a connection to the store. The callee takes ownership of the launcher's end.
   virtual void on_store_connection(net::StreamSocket socket) = 0;
 };
@@ -127,6 +130,9 @@ class AgentLink {
   void end(double grace_seconds, int signal = 0);
   // Ends one rank, as end() does all. on_exit follows, and the other ranks go on.
   void end_rank(int rank, double grace_seconds);
+  // The host counts as lost, but its agent may only be cut off: orders the end of its ranks without grace, for when
+  // the agent reads it. The one event that follows is on_end: the agent confirms that they have ended.
+  void give_up(std::function<void()> on_end);
   void consumed(int rank, OutputStream stream, size_t size);
   // Asks for the state of the ranks. on_inspected with that number follows.
   void inspect(uint32_t number, InspectDetail detail);

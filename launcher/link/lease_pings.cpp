@@ -1,5 +1,7 @@
 #include "launcher/link/lease_pings.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -14,7 +16,21 @@ constexpr double kLongestInterval = 1;
 // A shorter limit has this many pings, so that one late answer loses no host.
 constexpr int kFewestPings = 3;
 
+double boot_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_BOOTTIME, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
 }  // namespace
+
+double LeasePings::late_seconds() const {
+  return next_seconds_ > 0 ? boot_seconds() - next_seconds_ : 0;
+}
+
+double LeasePings::standstill_seconds() const {
+  return std::max(standstill_seconds_, late_seconds());
+}
 
 net::Task<Status> LeasePings::run(double host_timeout_seconds, double lease_seconds) {
   const double shortest =
@@ -25,8 +41,11 @@ net::Task<Status> LeasePings::run(double host_timeout_seconds, double lease_seco
   // The count does not depend on the clock: a launcher that was stopped itself does not blame the agent.
   const int most = static_cast<int>(std::lround(std::ceil(host_timeout_seconds / interval)));
   while (!is_stopped_) {
-    timer_.expires_after(std::exchange(held_back_, {}).value_or(between));
+    const Clock::duration wait = std::exchange(held_back_, {}).value_or(between);
+    timer_.expires_after(wait);
+    next_seconds_ = boot_seconds() + std::chrono::duration<double>(wait).count();
     const auto [error] = co_await timer_.async_wait(net::use_tuple);
+    standstill_seconds_ = late_seconds();
     // Held back: the whole time, also when this ping was just due.
     if (error || held_back_) continue;
     if (unanswered_ >= most) {

@@ -35,16 +35,23 @@ class LeasePings {
   bool is_unanswered() const { return unanswered_ > 0; }
   // How long the oldest ping without an answer has waited.
   double silence_seconds() const { return silence_seconds_; }
+  // How late the last ping was, or the next one is: this process was stopped or blocked, or its machine slept.
+  double standstill_seconds() const;
   // Delays the next ping by this time.
   void hold_back(Clock::duration time);
   void stop();
 
  private:
+  double late_seconds() const;
+
   net::asio::steady_timer timer_;
   const Callbacks callbacks_;
   uint64_t sent_ = 0;
   int unanswered_ = 0;
   double silence_seconds_ = 0;
+  double next_seconds_ =
+      0;  // when the next ping is due, by the clock that runs while a machine sleeps
+  double standstill_seconds_ = 0;  // how late the last ping was
   std::optional<Clock::duration> held_back_;
   bool is_stopped_ = false;
 };

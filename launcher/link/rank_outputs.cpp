@@ -24,9 +24,9 @@ Status RankOutputs::handle(const net::FrameHeader& header, ByteView payload) {
       return internal_error(
           cat("the agent sent more of rank ", output.rank, "'s output than was granted"));
     }
-    events_.on_output(output.rank, output.stream, payload);
+    events_->on_output(output.rank, output.stream, payload);
   } else if (header.type == net::FrameType::kEnd) {
-    events_.on_output_end(output.rank, output.stream);
+    events_->on_output_end(output.rank, output.stream);
   } else {
     return internal_error("the agent sent a frame that is not output");
   }

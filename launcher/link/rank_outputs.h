@@ -22,7 +22,8 @@ constexpr uint32_t kOutputWindow = 256 << 10;
 class RankOutputs {
  public:
   // `events` receives the output and outlives this object.
-  explicit RankOutputs(AgentEvents& events) : events_(events) {}
+  explicit RankOutputs(AgentEvents& events) : events_(&events) {}
+  void redirect(AgentEvents& events) { events_ = &events; }
 
   // Call once, before the first output.
   void open(const std::vector<RankSpec>& ranks);
@@ -42,7 +43,7 @@ class RankOutputs {
     net::Window window{kOutputWindow};
   };
 
-  AgentEvents& events_;
+  AgentEvents* events_;
   std::map<uint32_t, Output> outputs_;
   std::map<int, size_t> index_of_rank_;
 };

@@ -99,6 +99,9 @@ struct HostJob {
   double lease_seconds = 45;
   // The launcher takes the host for lost after this time without an answer; 0: the lease. Not sent.
   double host_timeout_seconds = 0;
+  // Others may replace this host, so the agent stops its ranks after this time without the launcher, and kills them
+  // without grace after the lease; 0: no other host ever replaces this one.
+  double hold_after_seconds = 0;
   bool is_staged = false;         // a relative working directory is within the staged copy
   std::string staged_path;        // within it, for PYTHONPATH
   bool insecure_compat = false;   // the ranks may be Horovod's own workers
@@ -107,12 +110,12 @@ struct HostJob {
   double leave_grace_seconds = 0;
   int end_signal = 15;  // SIGTERM or SIGINT: tells the ranks of a job that ends
   static auto fields(auto& job) {
-    return std::tie(job.job, job.generation, job.host, job.hosts, job.host_name, job.command,
-                    job.python, job.package_folder, job.package, job.shipping, job.agent_dir,
-                    job.has_environment, job.environment_dir, job.working_directory,
-                    job.environment, job.ranks, job.remote_init, job.is_compared, job.is_staged,
-                    job.staged_path, job.lease_seconds, job.kill_grace_seconds,
-                    job.leave_grace_seconds, job.insecure_compat, job.end_signal);
+    return std::tie(
+        job.job, job.generation, job.host, job.hosts, job.host_name, job.command, job.python,
+        job.package_folder, job.package, job.shipping, job.agent_dir, job.has_environment,
+        job.environment_dir, job.working_directory, job.environment, job.ranks, job.remote_init,
+        job.is_compared, job.is_staged, job.staged_path, job.lease_seconds, job.hold_after_seconds,
+        job.kill_grace_seconds, job.leave_grace_seconds, job.insecure_compat, job.end_signal);
   }
 };
 

@@ -26,8 +26,8 @@ Status check(const HostJob& job) {
     return invalid_argument(
         cat("the job has ", job.ranks.size(), " ranks on one host, more than ", kMaxRanks));
   }
-  if (!is_duration(job.lease_seconds) || !is_duration(job.kill_grace_seconds) ||
-      !is_duration(job.leave_grace_seconds)) {
+  if (!is_duration(job.lease_seconds) || !is_duration(job.hold_after_seconds) ||
+      !is_duration(job.kill_grace_seconds) || !is_duration(job.leave_grace_seconds)) {
     return invalid_argument("the job's lease or grace is not a number of seconds");
   }
   if (job.end_signal != SIGTERM && job.end_signal != SIGINT) {
@@ -40,6 +40,10 @@ Status check(const Prepare& order) { return check(order.job); }
 Status check(const End& order) {
   if (is_duration(order.grace_seconds)) return {};
   return invalid_argument("the grace of an order to end is not a number of seconds");
+}
+Status check(const Pong& answer) {
+  if (is_duration(answer.silent_seconds)) return {};
+  return invalid_argument("the silence in an answer to a ping is not a number of seconds");
 }
 Status check(const EndRank& order) {
   if (is_duration(order.grace_seconds)) return {};

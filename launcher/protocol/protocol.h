@@ -214,7 +214,9 @@ struct StopRun {
 struct Ping {
   static constexpr MessageType kType{10, "a ping", Sender::kLauncher};
   uint64_t number = 0;
-  static auto fields(auto& m) { return std::tie(m.number); }
+  uint8_t continues_ranks =
+      0;  // the host still counts: the agent continues ranks that it has stopped
+  static auto fields(auto& m) { return std::tie(m.number, m.continues_ranks); }
 };
 // Pause the lease until the next Ping. Answered by Suspended.
 struct Suspend {
@@ -335,11 +337,13 @@ struct ExecResult {
   std::string why;     // one line: why the command could not run; or empty
   static auto fields(auto& m) { return std::tie(m.number, m.rank, m.code, m.signal, m.why); }
 };
-// The answer to Ping.
+// The answer to Ping. Before a Failed after the end of the lease, the agent sends one without a ping.
 struct Pong {
   static constexpr MessageType kType{11, "a pong", Sender::kAgent};
   uint64_t number = 0;
-  static auto fields(auto& m) { return std::tie(m.number); }
+  // The silence of the launcher for which the agent has stopped its ranks, or ends them next; 0: they run.
+  double silent_seconds = 0;
+  static auto fields(auto& m) { return std::tie(m.number, m.silent_seconds); }
 };
 struct Suspended {
   static constexpr MessageType kType{13, "an answer to a suspension", Sender::kAgent};

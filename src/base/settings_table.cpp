@@ -489,17 +489,15 @@ constexpr Setting kEnd[] = {
      .value = "SECONDS",
      .default_value = "45",
      .range = NumberRange{1, 1e8},
-     .help = "Time after which a host that lost its link to the launcher ends its ranks; at most "
-             "--host-timeout."},
+     .help = "Time after which a host that lost its link to the launcher ends its ranks."},
     {.key = "host_timeout",
      .flags = "--host-timeout",
      .type = kDouble,
      .value = "SECONDS",
      .default_value = "45",
      .range = NumberRange{0.1, 1e6},
-     .help = "Time without an answer after which a host is lost; default: --lease, 3 if elastic, "
-             "12 in a "
-             "Slurm step."},
+     .help = "Time without an answer after which a host may be taken for lost; default: --lease, 3 "
+             "if elastic, 12 in a Slurm step."},
     {.key = "hang_warning",
      .flags = "--hang-warning",
      .variable = "HOROVOD_HANG_WARNING",

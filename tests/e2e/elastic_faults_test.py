@@ -57,6 +57,89 @@ def test_a_host_whose_processes_are_all_stopped_is_lost():
     job.leaves_nothing(30)
 
 
+def states_on(*names):
+    """The states of the processes of ranks, as /proc shows them: T is a stopped one."""
+    return [said[2] for said in (faults.said_of(pid, "stat").rpartition(")") for pid in ranks_on(*names)) if said[2]]
+
+
+def ranks_on(*names):
+    return [pid for name in names for pid in running_on(name, RANK.name)]
+
+
+def are_stopped(count, *names):
+    states = states_on(*names)
+    return len(states) == count and all(state.split()[0] == "T" for state in states)
+
+
+def silence_until(silence, speak, is_there, job):
+    """The launcher is silent until the claim holds."""
+    silence()
+    try:
+        wait_until(is_there, 60, job.describe)
+    finally:
+        speak()
+
+
+def stands_still(job):
+    return lambda: os.kill(job.process.pid, signal.SIGSTOP), lambda: os.kill(job.process.pid, signal.SIGCONT)
+
+
+def is_cut(*names):
+    def each(change):
+        return lambda: [change(name, "launcher") for name in names]
+
+    return each(faults.cut), each(faults.heal)
+
+
+@world()
+def test_a_launcher_that_stands_still_stops_the_ranks_and_costs_no_host():
+    job = Job("-np", 4, "--min-np", 1, "-H", "a:2,b:2", PYTHON, RANK, 60, *TELL)
+    job.wait_for(COMMITTED, 4)
+    silence_until(*stands_still(job), lambda: are_stopped(4, "a", "b"), job)
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(sums(job, 4) == 240 and not begun(job, 1) and job.said() == [], job.describe())
+
+
+@world()
+def test_a_switch_that_fails_between_the_launcher_and_all_hosts_costs_no_host():
+    job = Job("-np", 4, "--min-np", 1, "-H", "a:2,b:2", PYTHON, RANK, 60, *TELL)
+    job.wait_for(COMMITTED, 4)
+    silence_until(*is_cut("a", "b"), lambda: are_stopped(4, "a", "b"), job)
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect(sums(job, 4) == 240 and not begun(job, 1) and job.said() == [], job.describe())
+
+
+@world()
+def test_a_launcher_that_stands_still_for_longer_than_the_lease_is_named():
+    elastic = ("--min-np", 1), (PYTHON, RANK, 1000, *TELL)
+    constant = (), ("sh", "-c", "echo 1 has committed 3; sleep 1000; :", RANK.name)
+    for flags, program in (elastic, constant):
+        job = Job("-np", 2, *flags, "-H", "a:1,b:1", "--lease", 4, *program)
+        job.wait_for(COMMITTED, 2)
+        silence_until(*stands_still(job), lambda: not ranks_on("a", "b"), job)
+        job.ends_with(1)
+        one_sentence(job, "^the launcher stood still for [0-9]+ s, longer than --lease 4 s$")
+        job.leaves_nothing()
+
+
+@world()
+def test_a_host_that_is_cut_off_writes_nothing_beside_others_and_is_used_again():
+    job = Job("-np", 2, "--min-np", 1, "-H", "a:1,b:1", "--kill-grace", 600, PYTHON, RANK, 300, *TELL)
+    job.wait_for(COMMITTED, 2)
+    faults.cut("b", "launcher")
+    found = wait_for_generation(job, 1, 1)
+    expect([process for process, *_ in found] == [0] and are_stopped(1, "b"), job.describe())
+    expect(any("host b was lost: the host did not answer for" in line for line in job.said()), job.describe())
+    faults.heal("b", "launcher")
+    found = wait_for_generation(job, 2, 2)
+    expect(sorted(process for process, *_ in found) == [0, 2] and len(ranks_on("b")) == 1, job.describe())
+    job.ends_with(0)
+    job.leaves_nothing()
+    sums(job, 2)
+
+
 @world("a b c d")
 def test_two_ranks_that_fail_in_the_same_step():
     job = four(60)

@@ -314,7 +314,7 @@ def test_named_nodes_are_steps_and_other_hosts_are_reached_by_ssh():
             ),
         )
         expect(sorted(re.findall(r"on (.*)\.$", text, re.M)) == ["a gpus 0,1", "b gpus 0,1", "c gpus "], text)
-        starts = re.findall(r'"host":"([^"]*)","start":"([a-z]*)","host_timeout":[0-9.]*,"lease":([0-9.]*)', text)
+        starts = re.findall(r'"host":"([^"]*)","start":"([a-z]*)","host_timeout":([0-9.]*),"lease":[0-9.]*', text)
         expect(
             starts
             == [

@@ -99,7 +99,7 @@ class AgentFixture : public AgentEvents {
   bool is_finished = false;
   std::vector<std::string> leavings, endings, lost;
   std::vector<int> signalled;
-  std::vector<double> silences;
+  std::vector<double> silences, standstills;
   int answers = 0;
   bool is_consuming = true;
   size_t output_size = 0;
@@ -119,6 +119,7 @@ class AgentFixture : public AgentEvents {
   void on_finished() override;
   void on_silence(double seconds) override { silences.push_back(seconds); }
   void on_answer() override { ++answers; }
+  void on_standstill(double seconds) override { standstills.push_back(seconds); }
   void on_lost(const Status& why) override;
   void on_store_connection(net::StreamSocket socket) override;
   Status drive(net::Task<Status> task);

@@ -45,6 +45,30 @@ bool is_gone_undriven(const AgentFixture& fixture) {
   return fixture.marked().empty();
 }
 
+char state_of(pid_t pid) {
+  const std::string stat = read_file(cat("/proc/", pid, "/stat"));
+  const size_t close = stat.rfind(')');
+  return close == std::string::npos ? 'X' : stat[close + 2];
+}
+
+bool is_any_stopped(const AgentFixture& fixture) {
+  return std::ranges::any_of(fixture.marked(), [](pid_t pid) { return state_of(pid) == 'T'; });
+}
+
+bool all_are_stopped_undriven(const AgentFixture& fixture) {
+  const auto is_stopped = [](pid_t pid) { return state_of(pid) == 'T'; };
+  const Deadline deadline = Deadline::after_seconds(30);
+  while (!std::ranges::all_of(fixture.marked(), is_stopped) && !deadline.passed()) ::usleep(50'000);
+  return std::ranges::all_of(fixture.marked(), is_stopped);
+}
+
+// Ends the program for which the shell that the agent has started waits.
+void end_sleep_of_rank(const AgentFixture& fixture) {
+  for (const pid_t rank : children_of(fixture.agent())) {
+    for (const pid_t child : children_of(rank)) send_signal(child, SIGTERM);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("SIGKILL of the agent leaves nothing, however it hides") {
@@ -229,6 +253,57 @@ TEST_CASE("A launcher that falls silent costs its lease, and the job ends") {
   CHECK(is_gone_undriven(fixture));
   CHECK(fixture.until([&] { return fixture.lost.size() == 1; }));
   CHECK(fixture.lost.at(0) == "the launcher sent nothing for 3 s");
+}
+
+TEST_CASE("Ranks that others may replace stop while the launcher is silent, with their children") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job(cat(kStubborn, "sleep 1000; echo on; exit 5"));
+  job.hold_after_seconds = 1;
+  REQUIRE(start_stubborn(fixture, job));
+  // From here on the loop of the launcher is not driven: nothing is sent.
+  CHECK(all_are_stopped_undriven(fixture));
+  REQUIRE(fixture.until([&] { return !is_any_stopped(fixture); }));
+  end_sleep_of_rank(fixture);
+  CHECK(fixture.until([&] { return fixture.exits.contains(0); }));
+  CHECK(fixture.exits.at(0).code == 5);
+  CHECK(fixture.lost.empty());
+}
+
+TEST_CASE("Ranks that others may replace are killed without grace when the lease is over") {
+  AgentFixture fixture;
+  HostJob job =
+      fixture.shell_job("trap 'sleep 1000' TERM; echo ready; while :; do sleep 0.01; done");
+  job.hold_after_seconds = 1;
+  job.lease_seconds = 3;
+  job.kill_grace_seconds = 1000;
+  REQUIRE(fixture.begin(job).ok());
+  REQUIRE(fixture.until([&] { return fixture.output[{0, kOut}] == "ready\n"; }));
+  CHECK(is_gone_undriven(fixture));
+  CHECK(fixture.until([&] { return fixture.lost.size() == 1; }));
+  REQUIRE(fixture.standstills.size() == 1);
+  CHECK(fixture.standstills[0] >= 3);
+}
+
+TEST_CASE(
+    "A host that is given up kills its ranks without grace once it is reached, and confirms it") {
+  AgentFixture fixture;
+  HostJob job = fixture.shell_job("trap 'sleep 1000' TERM; echo ready; while :; do echo x; done");
+  job.hold_after_seconds = 1;
+  job.kill_grace_seconds = 1000;
+  REQUIRE(fixture.begin(job).ok());
+  REQUIRE(fixture.until([&] { return !fixture.output[{0, kOut}].empty(); }));
+  const pid_t agent = fixture.agent();
+  send_signal(agent, SIGSTOP);
+  bool has_ended = false;
+  fixture.link().give_up([&] { has_ended = true; });
+  fixture.output.clear();
+  fixture.pass(0.2);
+  CHECK_FALSE(has_ended);
+  send_signal(agent, SIGCONT);
+  CHECK(fixture.until([&] { return has_ended; }));
+  CHECK(fixture.marked().empty());
+  CHECK(fixture.output.empty());
+  CHECK((fixture.exits.empty() && fixture.lost.empty() && !fixture.is_finished));
 }
 
 TEST_CASE("A suspended launcher may be silent for longer than its lease") {

@@ -28,7 +28,7 @@ TEST_CASE("a node of the job is reached by a step that inherits no request") {
   const LaunchMethod method = method_of({"a", "", 1});
   CHECK(method.is_step);
   CHECK(method.may_be_local);
-  CHECK(method.silence.lease_seconds == 12);
+  CHECK(method.silence.lease_seconds == 45);
   CHECK(method.silence.host_timeout_seconds == 12);
   CHECK_MESSAGE(
       method.command.starts_with("env -u SLURM_GPUS -u SRUN_DEBUG SLURM_JOB_ID=17 SLURM_JOBID=17 "

@@ -134,6 +134,7 @@ TEST_CASE("a failure after training ends no other rank, and is the job's when al
 TEST_CASE("a host that is lost after training ends no other rank, and fails the job at the end") {
   RecordedJob job;
   train(job, {0, 1, 2});
+  CHECK_FALSE(job.generations.can_spare({"c"}));
   CHECK(job.generations.host_lost(2, "host c was lost: it burns", job.now()));
   CHECK(job.generations.ended(1, 0, "", job.now()));
   CHECK(job.generations.ended(0, 0, "", job.now()));
@@ -182,6 +183,26 @@ TEST_CASE("a program that trains twice goes on after a failure between its train
   CHECK(job.generations.ended(0, 0, "", job.now()));
   CHECK(job.generations.ended(1, 0, "", job.now()));
   CHECK_FALSE(job.exit_code);
+}
+
+TEST_CASE("a silent host is used again when its ranks have ended, and is excluded by no silence") {
+  RecordedJob job;
+  job.begin({{"a", "", 1}, {"b", "", 1}});
+  job.ask({0, 1});
+  CHECK(job.generations.can_spare({"b"}));
+  CHECK_FALSE(job.generations.can_spare({"a", "b"}));
+  job.hosts.host(1).may_run_until(job.now() + std::chrono::seconds(44));
+  job.generations.host_lost(1, "host b was lost: the host did not answer for 3 s", job.now());
+  CHECK(job.said.back() ==
+        "host b was lost: the host did not answer for 3 s; host b is used again when its agent "
+        "confirms the end of its ranks, or in 44 s");
+  job.ask({0});
+  CHECK(job.ranks() == "0");
+  job.wait(43);
+  CHECK(job.started.empty());
+  SUBCASE("its agent confirms it") { job.generations.ranks_ended(job.hosts.host(1), job.now()); }
+  SUBCASE("or the lease is over") { job.wait(1); }
+  CHECK(job.started == std::vector<std::string>{"b:1"});
 }
 
 TEST_CASE("a new host that fails costs the ranks nothing, and is tried again") {

@@ -32,6 +32,7 @@ HostJob job() {
   job.remote_init = "module load x";
   job.is_compared = true;
   job.lease_seconds = 7.5;
+  job.hold_after_seconds = 3.5;
   job.kill_grace_seconds = 0;
   job.insecure_compat = true;
   job.leave_grace_seconds = 30;
@@ -84,6 +85,7 @@ TEST_CASE("An order to prepare carries the whole job") {
   CHECK(read.job.remote_init == "module load x");
   CHECK(read.job.is_compared);
   CHECK(read.job.lease_seconds == 7.5);
+  CHECK(read.job.hold_after_seconds == 3.5);
   CHECK(read.job.kill_grace_seconds == 0);
   CHECK(read.job.insecure_compat);
   CHECK(read.job.leave_grace_seconds == 30);
@@ -150,8 +152,11 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(EndRank{3, 2.5}).rank == 3);
   CHECK(again(EndRank{3, 2.5}).grace_seconds == 2.5);
   CHECK(again(Signalled{10}).number == 10);
-  CHECK(again(Ping{9}).number == 9);
-  CHECK(again(Pong{9}).number == 9);
+  CHECK(again(Ping{9, 1}).number == 9);
+  CHECK(again(Ping{9, 1}).continues_ranks == 1);
+  CHECK(again(Pong{9, 2.5}).number == 9);
+  CHECK(again(Pong{9, 2.5}).silent_seconds == 2.5);
+  CHECK_FALSE(decode(encode(Pong{9, -1})).ok());
   CHECK(again(Failed{"why"}).sentence == "why");
   const Nonce nonce{std::byte{5}};
   CHECK(again(Challenge{nonce}).nonce == nonce);

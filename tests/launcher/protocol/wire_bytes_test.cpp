@@ -41,6 +41,7 @@ std::vector<Message> messages() {
   job.is_compared = true;
   job.lease_seconds = 7.5;
   job.host_timeout_seconds = 8.5;
+  job.hold_after_seconds = 3.5;
   job.is_staged = true;
   job.staged_path = "code";
   job.insecure_compat = true;
@@ -53,7 +54,7 @@ std::vector<Message> messages() {
           Start{{{{"MASTER_ADDR", "10.77.0.1"}}, "eth0"}},
           Signal{10},
           End{2.5, 15},
-          Ping{1ull << 40},
+          Ping{1ull << 40, 1},
           Suspend{},
           Prepared{not_found("no python"), candidates, {{"Python", "3.11.2"}}, 3},
           Started{internal_error("x")},
@@ -65,7 +66,7 @@ std::vector<Message> messages() {
                   .out_of_memory = true,
                   .master_port_user = 7}},
           Finished{"sudo", 1},
-          Pong{1ull << 41},
+          Pong{1ull << 41, 2.5},
           Suspended{},
           Failed{"why"},
           Challenge{nonce},
@@ -111,10 +112,10 @@ std::vector<Message> messages() {
 
 // The beginning of the SHA-256 of each message, by its kind.
 const std::map<int, std::string> kDigests = {
-    {1, "4ff37287392105c2"},  {2, "cf2629094bf6e9f4"},  {3, "1fb706632d3256d1"},
+    {1, "4ff37287392105c2"},  {2, "15d32b7ee17e695b"},  {3, "1fb706632d3256d1"},
     {4, "d574531ed89550aa"},  {5, "b4ebbd0dad864b71"},  {6, "65f44d3b1a80b941"},
     {7, "a691e329bfba59ee"},  {8, "7f1f5c6a2922e2e9"},  {9, "aa41fce31cf6ce40"},
-    {10, "000d02a6e4b1c133"}, {11, "ea85ec2cc440b54e"}, {12, "bf60e4349cace6bc"},
+    {10, "96dede93e5cc7248"}, {11, "5698a58f9a82107a"}, {12, "bf60e4349cace6bc"},
     {13, "f566cc6fccc65736"}, {14, "0b88eab2e907a685"}, {15, "3e6b3ede303fe060"},
     {16, "af78519b5e858477"}, {17, "e371f1d38bb3bd63"}, {18, "6241a7411dff7016"},
     {19, "bab115dbd19544e8"}, {20, "a98685b784200d18"}, {21, "11fa0cb03b4d6149"},
