@@ -261,6 +261,7 @@ int run_joined_job(const Options& options, const LaunchEvents& events) {
   print_message(cat("waits up to ", seconds, " s at ", net::to_string(*bound), " for ",
                     join_queue.describe_wanted(), ", to join by: ", command));
   const auto signal = wait_for_hosts(loop, join_queue, seconds);
+  if (!signal.ok() || *signal != 0) join_queue.end_waiting();
   if (!signal.ok()) return refuse(signal.status());
   if (*signal != 0) {
     print_message(cat("ended by ", signal_name(*signal), " before anything was started"),

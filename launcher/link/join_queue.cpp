@@ -17,6 +17,8 @@ namespace asio = net::asio;
 
 // The time limit for an agent's proof of the token.
 constexpr std::chrono::seconds kAdmission{10};
+// The time limit for the last sentence to the agents that wait.
+constexpr std::chrono::seconds kLastSentence{2};
 // The interval of pings, well within an agent's first lease.
 constexpr std::chrono::seconds kPingEvery{15};
 
@@ -169,6 +171,14 @@ void JoinQueue::close() {
   for (const auto& joined : joined_) {
     if (joined->duplex) reject_after_ping(*joined, "the job ends");
   }
+}
+
+void JoinQueue::end_waiting() {
+  close();
+  loop_.restart();
+  const auto is_answered = [](const auto& caller) { return caller.expired(); };
+  const auto limit = std::chrono::steady_clock::now() + kLastSentence;
+  while (!std::ranges::all_of(callers_, is_answered) && loop_.run_one_until(limit) > 0) continue;
 }
 
 void JoinQueue::reject_after_ping(Joined& joined, const std::string& why) {

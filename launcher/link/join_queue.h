@@ -63,6 +63,9 @@ class JoinQueue : public Spawner {
       std::function<net::Task<Status>(std::unique_ptr<Duplex>&, Resume offer, Nonce challenge)>;
   void on_return(Resumer resume) { resume_ = std::move(resume); }
 
+  // Closes the queue, and drives the loop until the agents that wait know that, or for two seconds.
+  void end_waiting();
+
   net::asio::io_context& loop() { return loop_; }
   const JobIdentity& identity() const { return identity_; }
   std::unique_ptr<rendezvous::Server> take_server() { return std::move(server_); }

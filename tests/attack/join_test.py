@@ -327,6 +327,41 @@ def test_a_wrong_token_is_one_sentence_on_both_sides():
         runs_to_its_end(job, job.join())
 
 
+def breaks(_piece):
+    raise OSError("the connection breaks here")
+
+
+def test_an_agent_whose_connection_breaks_while_it_joins_dials_again():
+    two = ("-np", 2, "-H", "far:1,near:1")
+    # Pieces of the launcher that pass before: TLS, the challenge, its proof. None: the agent waits in the queue.
+    for pieces in (0, 1, 2, None):
+        with joining("true", hosts=two, flags=("--verbose",)) as job:
+            if pieces is not None:
+                job.relay.down.alter(breaks, skip=pieces)
+            far = job.join()
+            wait_until(lambda: "host far joined with 1 slots" in job.job.err, 60, job.job.describe)
+            if pieces is None:
+                job.relay.cut()
+                job.relay.heal()
+                wait_until(lambda: job.job.err.count("host far joined with 1 slots") == 2, 60, job.job.describe)
+            near = job.join("--name", "near")
+            job.job.ends_with(0)
+            for agent in (far, near):
+                said = agent.communicate(timeout=60)[0]
+                expect(agent.returncode == 0 and "token" not in said, (pieces, agent.returncode, said))
+            expect(job.relay.connections == 3, (pieces, job.relay.connections))
+
+
+def test_agents_that_wait_end_with_their_launcher():
+    with joining("true", hosts=("-np", 2, "-H", "far:1,near:1"), flags=("--verbose",)) as job:
+        agent = job.join()
+        wait_until(lambda: "host far joined with 1 slots" in job.job.err, 60, job.job.describe)
+        job.job.signal(signal.SIGTERM)
+        job.job.ends_with(143)
+        said = job.refuses(agent)
+        expect("the launcher does not accept this host: the job ends" in said, said)
+
+
 def test_an_agent_in_plain_text_is_refused_with_a_sentence():
     with joining(*SHOW) as job:
         said = job.refuses(job.join(PLAIN))

@@ -131,13 +131,17 @@ class Wire {
   }
 
  private:
+  static Status broken(int error) {
+    return unavailable(system_error("the connection broke", error).message());
+  }
+
   Status send_raw(ByteView left) {
     while (!left.empty()) {
       const ssize_t size = ::send(socket_, left.data(), left.size(), MSG_NOSIGNAL);
       if (size >= 0) {
         left = left.subspan(static_cast<size_t>(size));
       } else if (errno != EAGAIN && errno != EINTR) {
-        return system_error("the connection broke", errno);
+        return broken(errno);
       } else if (!wait_for(socket_, POLLOUT, deadline_)) {
         return deadline_exceeded("the launcher does not read");
       }
@@ -152,7 +156,7 @@ class Wire {
       const ssize_t size = ::read(socket_, buffer.data(), buffer.size());
       if (size > 0) return static_cast<size_t>(size);
       if (size == 0) return unavailable("the launcher closed the connection");
-      if (errno != EAGAIN && errno != EINTR) return system_error("the connection broke", errno);
+      if (errno != EAGAIN && errno != EINTR) return broken(errno);
     }
   }
 
@@ -206,7 +210,7 @@ Status not_admitted(const std::string& name) {
                                "file here"));
 }
 
-Status prove_each_other(Wire& wire, ByteView token, const std::string& name) {
+Status prove_each_other(Wire& wire, ByteView token, const std::string& name, bool is_keyed) {
   HVD_ASSIGN_OR_RETURN(const Challenge challenge, wire.receive<Challenge>());
   Answer answer{.name = name, .version = HVD_VERSION};
   if (::getrandom(answer.nonce.data(), answer.nonce.size(), 0) !=
@@ -216,7 +220,8 @@ Status prove_each_other(Wire& wire, ByteView token, const std::string& name) {
   answer.proof = prove_agent(token, challenge.nonce, answer.nonce, name);
   HVD_RETURN_IF_ERROR(wire.send(answer));
   const auto admission = wire.receive<Admission>();
-  if (admission.status().code() == Code::kUnavailable) return not_admitted(name);
+  const bool is_closed = admission.status().code() == Code::kUnavailable;
+  if (is_closed && !is_keyed) return not_admitted(name);
   if (!admission.ok()) return admission.status();
   if (!is_same(admission->proof, prove_launcher(token, challenge.nonce, answer.nonce))) {
     return permission_denied("the program that answers there does not hold the job's token");
@@ -243,7 +248,7 @@ Result<Opening> receive_opening(int input, Cipher* cipher) {
     Wire wire(input, cipher, Deadline::after_seconds(kOpeningSeconds));
     const auto message = wire.receive_message();
     if (message.status().code() == Code::kUnavailable) {
-      return aborted("the launcher ended the connection before the job began");
+      return unavailable("the connection to the launcher ended before the job began");
     }
     if (!message.ok()) return message.status();
     if (const auto* session = std::get_if<OpenSession>(&*message)) return Opening(*session);
@@ -259,7 +264,7 @@ Result<Opening> receive_opening(int input, Cipher* cipher) {
 }
 
 Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,
-                       Deadline deadline, std::unique_ptr<Cipher> cipher) {
+                       Deadline deadline, std::unique_ptr<Cipher> cipher, bool is_keyed) {
   const std::string context = cat("the launcher at ", address);
   const auto where = address_of(address);
   if (!where.ok()) return where.status().with_context(context);
@@ -272,7 +277,7 @@ Result<Link> call_home(const std::string& address, ByteView token, const std::st
   }
   if (!link.ok()) return link.status().with_context(context);
   Wire wire(link->input.get(), link->cipher.get(), deadline);
-  const Status status = prove_each_other(wire, token, name);
+  const Status status = prove_each_other(wire, token, name, is_keyed);
   if (!status.ok()) return status.with_context(context);
   return link;
 }

@@ -26,6 +26,8 @@ namespace {
 constexpr double kTrySeconds = 10;
 constexpr double kFirstPause = 0.1;
 constexpr double kLongestPause = 2;
+// How long a launcher that has admitted this host is dialled again, as long as it waits for hosts by default.
+constexpr double kReturnSeconds = 30;
 
 // Resolves names by a program, since this executable is static and the system's resolver uses
 // shared libraries.
@@ -62,15 +64,17 @@ Result<std::unique_ptr<Cipher>> cipher_for(const net::Endpoint& where, const Joi
 // Waits in the launcher's queue until its job begins.
 Result<OpenedLink> await_job(Link link, const std::string& address) {
   auto opening = receive_opening(link.input.get(), link.cipher.get());
-  if (!opening.ok()) return Status(Code::kAborted, opening.status().message());
+  if (!opening.ok()) return opening.status().with_context(cat("the launcher at ", address));
   const auto* session = std::get_if<OpenSession>(&*opening);
   if (session == nullptr)
     return aborted(cat("the launcher at ", address, " takes this agent for another one"));
   return OpenedLink{std::move(link), *session};
 }
 
-Result<OpenedLink> try_once(const net::Endpoint& where, const JoinOptions& options, bool is_https) {
+Result<OpenedLink> try_once(const net::Endpoint& where, const JoinOptions& options, bool is_https,
+                            bool& was_admitted) {
   net::Endpoint found = where;
+  const bool is_keyed = !is_https && !options.insecure_plaintext;
   HVD_ASSIGN_OR_RETURN(auto cipher, cipher_for(where, options, is_https));
   const Secret token = cipher ? options.token : plaintext_token(options.token);
   if (where.family == net::Endpoint::Family::kTcp) {
@@ -78,8 +82,9 @@ Result<OpenedLink> try_once(const net::Endpoint& where, const JoinOptions& optio
   }
   const std::string address = net::to_string(found);
   auto link = call_home(address, to_bytes(token.hex()), name_in_job(options),
-                        Deadline::after_seconds(kTrySeconds), std::move(cipher));
+                        Deadline::after_seconds(kTrySeconds), std::move(cipher), is_keyed);
   if (link.ok()) {
+    was_admitted = true;
     HVD_ASSIGN_OR_RETURN(OpenedLink opened, await_job(std::move(*link), address));
     opened.redial = [where, options, is_https, address]() -> Result<Returned> {
       HVD_ASSIGN_OR_RETURN(auto again, cipher_for(where, options, is_https));
@@ -132,11 +137,18 @@ Result<OpenedLink> join(const JoinOptions& options) {
   const Interruptible until_it_is_there;
   double pause = kFirstPause;
   bool has_warned = false;
+  Deadline returns_by =
+      Deadline::never();  // a launcher that has admitted this host, and may have ended
   for (;;) {
-    auto link = try_once(*where, options, is_https);
+    bool was_admitted = false;
+    auto link = try_once(*where, options, is_https, was_admitted);
     const Code code = link.status().code();
     const bool may_come = code == Code::kUnavailable || code == Code::kDeadlineExceeded;
-    if (link.ok() || !may_come) return link;
+    if (link.ok() || !may_come || returns_by.passed()) return link;
+    if (was_admitted) {
+      returns_by = Deadline::after_seconds(kReturnSeconds);
+      pause = kFirstPause;
+    }
     if (!std::exchange(has_warned, true)) {
       std::fprintf(stderr, "horovod-agent: waiting for its launcher: %s\n",
                    link.status().message().c_str());

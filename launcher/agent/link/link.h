@@ -45,16 +45,17 @@ Result<Link> taken_over(int input, int output);
 Result<Link> stream_link();
 
 // Waits for the launcher to begin a session, or to continue one. Fails when the launcher is silent for as
-// long as an agent's first lease, and kAborted: when it ends the connection.
+// long as an agent's first lease; kUnavailable: the connection broke; kAborted: the launcher has ended it, and says why.
 using Opening = std::variant<OpenSession, Reattach>;
 Result<Opening> receive_opening(int input, Cipher* cipher);
 
 // Dials the launcher at "tcp:address:port" (a numeric address), "unix:/path" or "unix:@name". Both
 // sides prove that they have the token. `name` identifies this agent to the launcher. The address
-// is the port of its rendezvous server. kAborted: the launcher wants no agent now. `cipher` is TLS
-// with that server, before its handshake; null: --insecure-plaintext.
+// is the port of its rendezvous server. kAborted: the launcher wants no agent now. kUnavailable: another call may
+// succeed. `cipher` is TLS with that server, before its handshake; null: --insecure-plaintext. `is_keyed`: the token is
+// the key of that TLS. Else, a launcher that closes the connection has refused the proof of the token.
 Result<Link> call_home(const std::string& address, ByteView token, const std::string& name,
-                       Deadline deadline, std::unique_ptr<Cipher> cipher);
+                       Deadline deadline, std::unique_ptr<Cipher> cipher, bool is_keyed);
 // Dials the same launcher to resume. kNotFound: nothing listens there.
 Result<Returned> call_again(const std::string& address, Deadline deadline,
                             std::unique_ptr<Cipher> cipher);

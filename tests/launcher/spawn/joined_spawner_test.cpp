@@ -28,7 +28,7 @@ namespace {
 [[noreturn]] void join_and_become(const std::string& agent, const std::string& where,
                                   const std::string& name, const Secret& token) {
   const auto link = call_home(where, to_bytes(plaintext_token(token).hex()), name,
-                              Deadline::after_seconds(30), {});
+                              Deadline::after_seconds(30), {}, false);
   if (!link.ok()) ::_exit(1);
   for (const int fd : {link->input.get(), link->output.get()}) {
     ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
