@@ -10,6 +10,7 @@
 #include "launcher/output/verbose.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/spawn/name_lookup.h"
+#include "launcher/spawn/ssh/hang_up.h"
 #include "rendezvous/server/thrown.h"
 
 namespace hvd::launcher {
@@ -46,6 +47,8 @@ std::string likely_cause(const HostRun& host, const std::string& try_command) {
       return "no name service answers";
     case SpawnStage::kConnect:
       return "nothing answers at its ssh port: it is down, or a firewall drops the packets";
+    case SpawnStage::kRetry:
+      return std::string(kCrowded);
     case SpawnStage::kAuthenticate:
       return "its sshd is overloaded, or waits for a name service";
     case SpawnStage::kSendAgent:
@@ -76,6 +79,8 @@ std::string_view reason_of(SpawnStage stage) {
       return ": look up its address";
     case SpawnStage::kConnect:
       return ": reach its sshd";
+    case SpawnStage::kRetry:
+      return ": its sshd closed the connection before the key exchange";
     case SpawnStage::kAuthenticate:
       return ": log in";
     case SpawnStage::kSendAgent:

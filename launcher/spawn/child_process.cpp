@@ -193,4 +193,8 @@ std::string ChildProcess::last_words() const { return state_->words.text(); }
 
 int ChildProcess::pid() const { return state_->pid; }
 
+bool ChildProcess::has_ended() const { return state_->words.ended(); }
+
+std::optional<int> ChildProcess::exit_code() const { return state_->words.exit_code(); }
+
 }  // namespace hvd::launcher

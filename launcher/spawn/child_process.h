@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +45,8 @@ class ChildProcess : public Duplex {
   std::string last_words() const override;
 
   int pid() const;
+  bool has_ended() const;
+  std::optional<int> exit_code() const;  // nothing before the end, and after a signal
 
  private:
   struct State;

@@ -10,6 +10,8 @@ std::string_view to_string(SpawnStage stage) {
       return "resolve";
     case SpawnStage::kConnect:
       return "connect";
+    case SpawnStage::kRetry:
+      return "connect again";
     case SpawnStage::kAuthenticate:
       return "authenticate";
     case SpawnStage::kSendAgent:

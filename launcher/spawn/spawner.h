@@ -18,6 +18,7 @@ enum class SpawnStage {
   kConfigure,
   kResolve,
   kConnect,
+  kRetry,  // waits for the next try, after a close before the key exchange
   kAuthenticate,
   kSendAgent,
   kStartAgent,

@@ -1,6 +1,8 @@
 #!/usr/bin/python3 -B
 """The launcher reaches hosts like the user's own `ssh HOST`; after a failure, its advice works."""
 
+import socket
+
 from harness import *
 
 SSH = pathlib.Path.home() / ".ssh"
@@ -292,6 +294,122 @@ def test_a_host_that_takes_passwords_alone_names_its_sshd_s_setting():
         "PubkeyAuthentication yes",
         "ssh-copy-id b once",
     )
+
+
+def sign(validity):
+    subprocess.run(
+        ["ssh-keygen", "-q", "-s", "/tmp/authority", "-I", "test", "-n", pathlib.Path.home().name]
+        + ["-V", validity, SSH / "id_ed25519.pub"],
+        check=True,
+    )
+
+
+@world()
+def test_a_key_with_a_certificate_of_an_authority_opens_a_host():
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/tmp/authority"], check=True)
+    restart("b", "TrustedUserCAKeys /tmp/authority.pub", "AuthorizedKeysFile none")
+    sign("-1h:+1h")
+    expect(ssh("b").returncode == 0, "ssh does not log in")
+    Job("-np", 2, "-H", "a:1,b:1", "true").ends_with(0)
+    Job("-np", 2, "-i", SSH / "id_ed25519", "-H", "a:1,b:1", "true").ends_with(0)
+    for words in ("--check-build", "-H", "a:1,b:1"), ("init", "b"):
+        Job(*words, cwd=scratch()).ends_with(0)
+    sign("-2h:-1h")
+    job = Job("-np", 2, "-H", "a:1,b:1", "true")
+    refused(job, "host b", f"the certificate {SSH}/id_ed25519-cert.pub has expired at ")
+    expect("ssh-copy-id" not in job.err, job.describe())
+
+
+def wrap_ssh(script):
+    """Makes an ssh that runs these lines before a login. Returns the environment in which it is found."""
+    folder = scratch()
+    (folder / "ssh").write_text(
+        f'#!/bin/sh\ncase " $* " in *" -G "*) exec /usr/bin/ssh "$@";; esac\necho >>{folder}/logins\n{script}\n'
+        'exec /usr/bin/ssh "$@"\n'
+    )
+    (folder / "ssh").chmod(0o755)
+    return folder / "logins", clean_environment(PATH=f"{folder}:{os.environ['PATH']}")
+
+
+@world("a b c")
+def test_a_refusal_of_libssh_makes_one_host_try_the_ssh_program_for_all():
+    hosts = "a:1,b:1,c:1"
+    (SSH / "id_ed25519").rename(SSH / "key")
+    logins, environment = wrap_ssh("")
+    job = Job("-np", 3, "-H", hosts, "true", environment=environment)
+    job.ends_with(2)
+    expect(job.err.count("authentication refused for user") == 3, job.describe())
+    expect(len(logins.read_text().splitlines()) == 1, "several hosts try the ssh program")
+    logins, environment = wrap_ssh(f'set -- -i {SSH}/key "$@"')
+    Job("-np", 3, "-H", hosts, "true", environment=environment).ends_with(0)
+
+
+@world()
+def test_another_end_of_ssh_after_a_refusal_is_named_as_well():
+    (SSH / "id_ed25519").rename(SSH / "key")
+    _, environment = wrap_ssh("echo the site allows no login today >&2; exit 255")
+    job = Job("-np", 1, "-H", "b:1", "true", environment=environment)
+    refused(job, "host b: .*authentication refused for user .*the site allows no login today")
+
+
+@world()
+def test_a_connection_that_an_sshd_closes_is_named_where_all_keys_must_be_known():
+    configure("StrictHostKeyChecking yes", BY_SYSTEM_SSH)
+    restart("b", "MaxAuthTries 1", "DenyUsers *")
+    (SSH / "id_ed25519").unlink()
+    job = Job("-np", 1, "-H", "b:1", "true")
+    refused(job, "host b", "Permission denied|Connection closed by|Received disconnect")
+    expect("bashrc" not in job.err, job.describe())
+
+
+def hold_login(name):
+    """Takes the only place that MaxStartups leaves for a login."""
+    restart(name, "MaxStartups 1:100:1")
+    held = socket.create_connection((f"10.77.0.{ord(name) - 96}", 22))
+    held.recv(100)
+    return held
+
+
+@world()
+def test_a_host_with_too_many_logins_is_tried_again():
+    held = hold_login("b")
+    job = Job("--verbose", "-np", 1, "-H", "b:1", "true")
+    wait_until(lambda: "connect again" in job.err, 30, job.describe)
+    held.close()
+    job.ends_with(0)
+
+
+@world()
+def test_a_host_that_has_too_many_logins_for_the_time_of_the_start_is_named():
+    held = hold_login("b")
+    refused(Job("-np", 1, "-H", "b:1", "--start-timeout", 2, "true"), "host b", "MaxStartups")
+    held.close()
+
+
+@world()
+def test_one_connection_to_a_jump_host_carries_all_hosts_behind_it():
+    names = [f"j{number}" for number in range(32)]
+    configure("Host j*", "  HostName 10.77.0.2", "  HostKeyAlias b", "  ProxyJump root@a:22")
+    restart("b", "MaxStartups 1000")
+    # Two logins at once fail.
+    restart("a", "MaxStartups 2:100:2")
+    job = Job("-np", len(names), "-H", ",".join(f"{name}:1" for name in names), "hostname")
+    job.ends_with(0)
+    expect(job.out.count("b\n") == len(names), job.describe())
+    job.leaves_nothing()
+    job = Job("-H", "j1:1,j2:1", "sh", "-c", "echo up; exec sleep 1000")
+    job.wait_for("up", 2)
+    job.signal(signal.SIGKILL)
+    job.wait()
+    job.leaves_nothing()
+    wait_until(lambda: not list(pathlib.Path("/tmp").glob("horovod-ssh-*")), 30, "a folder is left")
+    configure("Host j*", "  HostName 10.77.0.9", "  ProxyJump a")
+    refused(Job("-np", 1, "-H", "j1:1", "true"), "host j1", "its jump host a cannot connect to 10.77.0.9 port 22")
+    configure("Host j*", "  HostName 10.77.0.2", "  ProxyJump a", "Host a", "  IdentityFile /nowhere")
+    (SSH / "id_ed25519").unlink()
+    job = Job("-np", 2, "-H", "j1:1,j2:1", "true")
+    job.ends_with(2)
+    expect(job.err.count("ssh cannot reach its jump host a: ") == 2, job.describe())
 
 
 def start_file(text):

@@ -137,7 +137,7 @@ bool SshConnection::set_options(const SshLogin& login) {
                              [this](const auto& each) { return set(each.first, each.second); });
 }
 
-Status SshConnection::configure(const SshLogin& login, std::string& beyond_libssh) {
+Status SshConnection::configure(const SshLogin& login, SshFailure& failure) {
   if (!session_ || !event_) return internal_error("libssh has no memory for a session");
   ssh_session session = session_.get();
   ssh_set_log_callback(log_of_libssh);
@@ -148,19 +148,20 @@ Status SshConnection::configure(const SshLogin& login, std::string& beyond_libss
   known_ = find_known_host(settings);
   for (const KnownHostKeys* known : {&known_.exact, &known_.portless}) {
     if (known->marked_in.empty()) continue;
-    beyond_libssh = cat("the marked line ", known->marked_in);
-    return failed_precondition(beyond_libssh);
+    failure.beyond_libssh = cat("the marked line ", known->marked_in);
+    return failed_precondition(failure.beyond_libssh);
   }
 
   if (!set_options(login)) {
-    beyond_libssh = "a host name or a setting that libssh does not accept";
+    failure.beyond_libssh = "a host name or a setting that libssh does not accept";
     return failed_precondition(cat("libssh does not accept the host name or a setting: ", error()));
   }
   return {};
 }
 
 net::Task<Status> SshConnection::connect(const SshLogin& login,
-                                         std::function<void(SpawnStage)> on_stage) {
+                                         std::function<void(SpawnStage)> on_stage,
+                                         SshFailure& failure) {
   on_stage(SpawnStage::kResolve);
   const SshSettings& settings = login.settings;
   auto addresses = co_await look_up(settings.host_name);
@@ -194,9 +195,13 @@ net::Task<Status> SshConnection::connect(const SshLogin& login,
         return step;
       },
       SSH_AGAIN);
-  if (!outcome.ok()) co_return outcome.status();
+  if (!outcome.ok()) {
+    failure.is_hung_up = is_broken();
+    co_return outcome.status();
+  }
   if (*outcome == SSH_OK) co_return Status();
   if (counters_.in_bytes == 0) {
+    failure.is_hung_up = true;
     co_return unavailable(cat("the program that listens on port ", settings.port,
                               " closed the connection and sent "
                               "nothing (not an sshd, or its MaxStartups is reached)"));
@@ -204,10 +209,10 @@ net::Task<Status> SshConnection::connect(const SshLogin& login,
   // An sshd with too many unauthenticated connections hangs up: with a reset, or after text that is
   // no handshake.
   const std::string reason = error();
-  const bool is_hung_up = reason.find("reset by peer") != std::string::npos ||
-                          reason.find("disconnected") != std::string::npos;
+  failure.is_hung_up = reason.find("reset by peer") != std::string::npos ||
+                       reason.find("disconnected") != std::string::npos;
   co_return unavailable(cat("the ssh handshake failed: ", reason,
-                            is_hung_up ? " (the sshd's MaxStartups may be reached)" : ""));
+                            failure.is_hung_up ? " (the sshd's MaxStartups may be reached)" : ""));
 }
 
 Status SshConnection::check_host_key(const SshLogin& login) {
@@ -285,7 +290,7 @@ Status SshConnection::refused(const SshLogin& login, int outcome,
   return permission_denied(text);
 }
 
-net::Task<Status> SshConnection::authenticate(const SshLogin& login, std::string& beyond_libssh) {
+net::Task<Status> SshConnection::authenticate(const SshLogin& login, SshFailure& failure) {
   std::vector<std::string> tried;
   const SshSettings& settings = login.settings;
   std::vector<std::string> files = settings.identity_files;
@@ -317,9 +322,11 @@ net::Task<Status> SshConnection::authenticate(const SshLogin& login, std::string
   }
   const int offered = ssh_userauth_list(session_.get(), nullptr);
   if (!unreadable.empty())
-    beyond_libssh = unreadable;
-  else if (std::string way = other_way(settings, has_agent, offered); !way.empty())
-    beyond_libssh = way;
+    failure.beyond_libssh = unreadable;
+  else
+    failure.beyond_libssh = other_way(settings, has_agent, offered);
+  // An agent that refuses to sign is an error, and would ask the user once more.
+  failure.is_refusal = failure.beyond_libssh.empty() && outcome == SSH_AUTH_DENIED;
   co_return refused(login, outcome, tried);
 }
 

@@ -14,6 +14,7 @@
 #include "launcher/spawn/ssh/known_hosts.h"
 #include "launcher/spawn/ssh/libssh.h"
 #include "launcher/spawn/ssh/ssh_login.h"
+#include "launcher/spawn/ssh/ssh_session.h"
 #include "net/asio.h"
 #include "net/notification.h"
 
@@ -34,10 +35,11 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
     settle();
   }
 
-  Status configure(const SshLogin& login, std::string& beyond_libssh);
-  net::Task<Status> connect(const SshLogin& login, std::function<void(SpawnStage)> on_stage);
+  Status configure(const SshLogin& login, SshFailure& failure);
+  net::Task<Status> connect(const SshLogin& login, std::function<void(SpawnStage)> on_stage,
+                            SshFailure& failure);
   Status check_host_key(const SshLogin& login);
-  net::Task<Status> authenticate(const SshLogin& login, std::string& beyond_libssh);
+  net::Task<Status> authenticate(const SshLogin& login, SshFailure& failure);
   net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command);
 
   // Repeats a call of libssh until it returns another value than `again`, and waits for the socket

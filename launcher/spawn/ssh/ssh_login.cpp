@@ -3,13 +3,30 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <array>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 
+#include "base/process/spawn.h"
 #include "base/settings.h"
 #include "base/text.h"
 
 namespace hvd::launcher {
+namespace {
+
+constexpr double kKeygenSeconds = 5;
+
+// The local time as ssh-keygen prints it: later times are greater texts.
+std::string local_time_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts)};
+}
+
+}  // namespace
 
 SshUser SshUser::current() {
   SshUser user;
@@ -46,6 +63,19 @@ std::string ssh_destination(const SpawnTarget& target) {
 
 std::string ssh_try_command(const SpawnTarget& target) {
   return cat("ssh ", ssh_destination(target), " true");
+}
+
+std::string expired_certificate(const SshLogin& login) {
+  for (const std::string& file : login.settings.certificate_files) {
+    const auto shown =
+        output_of({.arguments = {"ssh-keygen", "-L", "-f", file}, .environment = environment()},
+                  Deadline::after_seconds(kKeygenSeconds));
+    const std::string end = shown.ok() ? end_of_validity(*shown) : "";
+    if (!end.empty() && end < local_time_now()) {
+      return cat("the certificate ", file, " has expired at ", end, ": get a new one");
+    }
+  }
+  return {};
 }
 
 std::string password_advice(const SpawnTarget& target, bool accepts_keys) {

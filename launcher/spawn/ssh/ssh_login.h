@@ -26,6 +26,8 @@ struct SshLogin {
   SpawnTarget target;
   SshSettings settings;
   SshUser user;
+  std::string proxy_command =
+      {};  // of a shared connection to the jump host; empty: as the settings say
 };
 
 // Returns the flags with which the ssh program connects to the user's target.
@@ -33,6 +35,10 @@ std::vector<std::string> ssh_flags(const SpawnTarget& target, const SshUser& use
 
 // Returns the arguments for advice, after "ssh " or "ssh-copy-id ": "-p 2202 root@a".
 std::string ssh_destination(const SpawnTarget& target);
+
+// Returns a certificate of the login that has expired, with the end of its validity, as a sentence. Empty: none has.
+// Runs ssh-keygen.
+std::string expired_certificate(const SshLogin& login);
 
 // Returns a command with which the user can try the host's login shell: "ssh -p 2202 root@a true".
 std::string ssh_try_command(const SpawnTarget& target);

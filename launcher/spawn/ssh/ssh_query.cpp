@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "launcher/spawn/child_process.h"
 #include "launcher/spawn/name_lookup.h"
-#include "net/notification.h"
+#include "net/turns.h"
 
 namespace hvd::launcher {
 namespace {
@@ -32,44 +32,34 @@ struct SshQuery::Answer {
 };
 
 struct SshQuery::Group {
-  explicit Group(const net::asio::any_io_executor& executor) : answered(executor) {}
+  explicit Group(const net::asio::any_io_executor& executor)
+      : turns(std::make_shared<net::Turns>(executor)) {}
 
-  net::Notification answered;
-  bool is_asking = false;  // the query of the first host runs
+  const std::shared_ptr<net::Turns> turns;
   std::optional<Answer> first;
 };
 
 net::Task<Result<SshSettings>> SshQuery::settings_of(const SpawnTarget& target) {
-  const auto executor = co_await net::asio::this_coro::executor;
   auto& known = groups_[{target.user, target.port, target.identity_file}];
-  if (!known) known = std::make_shared<Group>(executor);
+  if (!known) known = std::make_shared<Group>(co_await net::asio::this_coro::executor);
   const std::shared_ptr<Group> group = known;
-  while (group->is_asking) {
-    const bool was_notified = co_await group->answered.wait();
-    if (!was_notified) co_return aborted("the query to ssh was cancelled");
+  if (!group->first) {
+    const auto turn = co_await group->turns->take();
+    if (!turn) co_return aborted("the query to ssh was cancelled");
+    if (!group->first) {
+      auto answer = co_await ask(target);
+      if (!answer.ok()) co_return answer.status();
+      group->first = *answer;
+      co_return answer->settings;
+    }
   }
-  if (group->first && group->first->is_for_all_hosts && is_canonical_name(target.host)) {
+  if (group->first->is_for_all_hosts && is_canonical_name(target.host)) {
     SshSettings settings = group->first->settings;
     settings.host_name = target.host;
     co_return settings;
   }
-  // Wakes the other waiters also when this coroutine is cancelled: the next one asks then.
-  struct Turn {
-    explicit Turn(std::shared_ptr<Group> of) : group(std::move(of)) {
-      if (group) group->is_asking = true;
-    }
-    ~Turn() {
-      if (!group) return;
-      group->is_asking = false;
-      group->answered.notify();
-    }
-    Turn(const Turn&) = delete;
-    const std::shared_ptr<Group> group;
-  };
-  const Turn turn(group->first ? nullptr : group);
   auto answer = co_await ask(target);
   if (!answer.ok()) co_return answer.status();
-  if (turn.group) group->first = *answer;
   co_return answer->settings;
 }
 

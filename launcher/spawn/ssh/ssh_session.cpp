@@ -16,20 +16,20 @@ std::string SshSession::authority_of(const SshSettings& settings) {
 }
 
 net::Task<Result<std::unique_ptr<SshSession>>> SshSession::open(
-    SshLogin login, std::function<void(SpawnStage)> on_stage, std::string& beyond_libssh) {
+    SshLogin login, std::function<void(SpawnStage)> on_stage, SshFailure& failure) {
   if (!libssh().ok()) {
-    beyond_libssh = libssh().status().message();
+    failure.beyond_libssh = libssh().status().message();
     co_return libssh().status();
   }
   const auto connection = std::make_shared<SshConnection>(co_await net::asio::this_coro::executor);
-  Status status = connection->configure(login, beyond_libssh);
+  Status status = connection->configure(login, failure);
   if (!status.ok()) co_return status;
-  status = co_await connection->connect(login, on_stage);
+  status = co_await connection->connect(login, on_stage, failure);
   if (!status.ok()) co_return status;
   status = connection->check_host_key(login);
   if (!status.ok()) co_return status;
   on_stage(SpawnStage::kAuthenticate);
-  status = co_await connection->authenticate(login, beyond_libssh);
+  status = co_await connection->authenticate(login, failure);
   if (!status.ok()) co_return status;
   co_return std::unique_ptr<SshSession>(new SshSession(connection, ssh_try_command(login.target)));
 }

@@ -17,6 +17,13 @@ namespace hvd::launcher {
 
 class SshConnection;
 
+// The tries that are left after libssh has failed.
+struct SshFailure {
+  std::string beyond_libssh;  // the reason why the system's ssh may; or empty
+  bool is_refusal = false;    // the host refused the login for an unknown reason
+  bool is_hung_up = false;    // it closed the connection before the key exchange: another try may
+};
+
 class SshSession : public RemoteShell {
  public:
   // Whether this build can use libssh.
@@ -25,9 +32,9 @@ class SshSession : public RemoteShell {
   // Returns the place of a @cert-authority line about the host; empty without such a line or libssh.
   static std::string authority_of(const SshSettings& settings);
 
-  // A failed call sets `beyond_libssh` to the reason when the system's ssh may succeed.
+  // A failed call fills `failure`.
   static net::Task<Result<std::unique_ptr<SshSession>>> open(
-      SshLogin login, std::function<void(SpawnStage)> on_stage, std::string& beyond_libssh);
+      SshLogin login, std::function<void(SpawnStage)> on_stage, SshFailure& failure);
   ~SshSession() override;
 
   net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) override;

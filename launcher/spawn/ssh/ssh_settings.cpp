@@ -62,6 +62,7 @@ constexpr TextKeyword kTexts[] = {
     {"stricthostkeychecking", &SshSettings::strict_host_key_checking},
     {"identityagent", &SshSettings::identity_agent},
     {"addressfamily", &SshSettings::address_family},
+    {"proxyjump", &SshSettings::proxy_jump},
     {"ciphers", &SshSettings::ciphers},
     {"macs", &SshSettings::macs},
     {"kexalgorithms", &SshSettings::key_exchanges},
@@ -102,6 +103,9 @@ void take(SshSettings& settings, std::string_view keyword, std::string_view valu
   if (keyword == "port") settings.port = static_cast<int>(parse_int(value).value_or(22));
   if (keyword == "sessiontype") settings.has_session_type = true;
   if (keyword == "identityfile" && value != "none") settings.identity_files.emplace_back(value);
+  if (keyword == "certificatefile" && value != "none") {
+    settings.certificate_files.emplace_back(value);
+  }
   if (keyword == "userknownhostsfile") {
     settings.user_known_hosts_files = file_names(value, settings);
   }
@@ -204,6 +208,18 @@ bool asks_about_new_keys(std::string_view configuration) {
     asks |= keyword == "stricthostkeychecking" && rest.starts_with("ask");
   });
   return asks;
+}
+
+std::string end_of_validity(std::string_view output) {
+  for (const std::string& line : split(output, '\n')) {
+    const std::string_view words = trim(line);
+    if (!words.starts_with("Valid: ")) continue;
+    for (const std::string_view before : {" to ", " before "}) {
+      const size_t at = words.find(before);
+      if (at != std::string_view::npos) return std::string(words.substr(at + before.size()));
+    }
+  }
+  return {};
 }
 
 bool is_canonical_name(std::string_view host) {

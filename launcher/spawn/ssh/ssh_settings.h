@@ -20,10 +20,12 @@ struct SshSettings {
   bool asks_about_new_keys = false;
   std::string identity_agent;                       // as written; empty: SSH_AUTH_SOCK
   std::vector<std::string> identity_files;          // as written, in order, defaults included
+  std::vector<std::string> certificate_files;       // as written
   std::vector<std::string> user_known_hosts_files;  // as written
   std::vector<std::string> global_known_hosts_files;
   bool hashes_names = false;   // HashKnownHosts yes
   std::string address_family;  // "any", "inet" or "inet6"
+  std::string proxy_jump;      // "user@a:22,b"; empty or "none": no jump host
   std::string ciphers, macs, key_exchanges, host_key_algorithms, public_key_algorithms;
   bool compression = false;
   bool identities_only = false;
@@ -51,6 +53,10 @@ bool depends_on_host(std::string_view configuration);
 
 // Returns whether a configuration file says StrictHostKeyChecking ask.
 bool asks_about_new_keys(std::string_view configuration);
+
+// Returns the end of a certificate's validity ("2026-01-31T18:00:00", in local time) from the output of
+// `ssh-keygen -L`. Empty: the certificate has no end, or the output shows none.
+std::string end_of_validity(std::string_view output);
 
 // Returns whether ssh uses the name unchanged: lower case and the usual form of an address are
 // equal to it.

@@ -5,6 +5,7 @@
 #include "base/log/log.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "launcher/spawn/ssh/hang_up.h"
 #include "launcher/spawn/ssh/new_host_key.h"
 #include "launcher/spawn/ssh/ssh_session.h"
 #include "launcher/spawn/ssh/system_ssh.h"
@@ -37,8 +38,12 @@ std::string agent_socket(const std::string& written, SshLogin& login) {
 }
 
 // The system's ssh refuses with "a: Permission denied (publickey,password).".
+constexpr std::string_view kRefused = "Permission denied (";
+
+bool is_refusal(const std::string& message) { return message.find(kRefused) != std::string::npos; }
+
 bool takes_passwords(const std::string& refusal) {
-  const size_t methods = refusal.find("Permission denied (");
+  const size_t methods = refusal.find(kRefused);
   if (methods == std::string::npos) return false;
   const std::string offered = refusal.substr(methods, refusal.find(')', methods) - methods);
   return offered.find("password") != std::string::npos ||
@@ -62,6 +67,17 @@ net::Task<Result<SshLogin>> SshSpawner::login_to(const SpawnTarget& target) {
   if (!target.identity_file.empty() && (keys.empty() || keys[0] != target.identity_file)) {
     keys.insert(keys.begin(), target.identity_file);
   }
+  // Like ssh, which loads the certificate beside a key.
+  std::vector<std::string>& certificates = login.settings.certificate_files;
+  expand(certificates, login);
+  for (const std::string& key : keys) {
+    const std::string certificate = key + "-cert.pub";
+    if (::access(certificate.c_str(), F_OK) != 0) continue;
+    certificates.push_back(certificate);
+    if (login.settings.beyond_libssh.empty()) {
+      login.settings.beyond_libssh = cat("the certificate ", certificate);
+    }
+  }
   expand(login.settings.user_known_hosts_files, login);
   expand(login.settings.global_known_hosts_files, login);
   login.settings.identity_agent = agent_socket(login.settings.identity_agent, login);
@@ -79,47 +95,106 @@ Result<std::shared_ptr<const AgentFile>> SshSpawner::agent_file(const std::strin
   return file;
 }
 
+// One host tries whether the system's ssh logs in where libssh is refused: a server counts refusals against the
+// launcher's address.
+struct SshSpawner::Refusal {
+  explicit Refusal(const net::asio::any_io_executor& executor)
+      : turns(std::make_shared<net::Turns>(executor)) {}
+
+  const std::shared_ptr<net::Turns> turns;
+  std::optional<bool> is_cured;  // by the system's ssh; nothing before its first try
+};
+
 net::Task<Result<std::unique_ptr<Duplex>>> SshSpawner::spawn(
     const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) {
   auto agent = agent_file(target.agent_path);
   if (!agent.ok()) co_return agent.status();
   on_stage(SpawnStage::kConfigure);
-  const auto found = co_await login_to(target);
-  if (!found.ok()) co_return found.status();
-  const SshLogin& login = *found;
+  const auto login = co_await login_to(target);
+  if (!login.ok()) co_return login.status();
+  Retries retries(retry_after_);
+  for (;;) {
+    bool is_hung_up = false;
+    auto stream = co_await connect(*login, *agent, on_stage, is_hung_up);
+    if (stream.ok() || !is_hung_up) co_return stream;
+    on_stage(SpawnStage::kRetry);
+    const bool has_waited = co_await retries.wait();
+    if (!has_waited) co_return stream;
+  }
+}
 
-  std::string beyond_libssh = login.settings.beyond_libssh;
+net::Task<SshSpawner::Stream> SshSpawner::connect(SshLogin login,
+                                                  std::shared_ptr<const AgentFile> agent,
+                                                  const OnStage& on_stage, bool& is_hung_up) {
+  const SshSettings& settings = login.settings;
+  auto& known = refusals_[cat(settings.user, '\n', join(settings.identity_files, "\n"))];
+  if (!known) known = std::make_shared<Refusal>(co_await net::asio::this_coro::executor);
+  const std::shared_ptr<Refusal> refusal = known;
+  const std::string after_refusal = "a refusal by a host, which may need what libssh lacks";
+  SshFailure failure{.beyond_libssh = settings.beyond_libssh};
+  if (failure.beyond_libssh.empty() && refusal->is_cured.value_or(false)) {
+    failure.beyond_libssh = after_refusal;
+  }
   Status by_libssh;
-  std::unique_ptr<RemoteShell> shell;
-  if (beyond_libssh.empty()) {
-    auto session = co_await SshSession::open(login, on_stage, beyond_libssh);
+  std::optional<net::Turns::Turn> turn;
+  if (failure.beyond_libssh.empty()) {
+    auto session = co_await SshSession::open(login, on_stage, failure);
     if (session.ok()) {
-      shell = std::move(*session);
-    } else if (beyond_libssh.empty()) {
-      co_return session.status();
-    } else {
-      by_libssh = session.status();
+      co_return co_await start_agent(**session, agent, login.target.agent_dir, on_stage);
     }
+    by_libssh = session.status();
+    is_hung_up = failure.is_hung_up;
+    if (failure.is_refusal) {
+      auto mine = co_await refusal->turns->take();
+      if (!mine) co_return aborted("the login was cancelled");
+      if (!refusal->is_cured) turn.emplace(*std::move(mine));
+      if (refusal->is_cured.value_or(true)) failure.beyond_libssh = after_refusal;
+    }
+    if (failure.beyond_libssh.empty()) co_return by_libssh;
   }
-  std::string refusal;
-  if (!shell) {
-    log::info(
-        cat(target.host, ": by the system's ssh instead of libssh, because of ", beyond_libssh));
-    on_stage(SpawnStage::kAuthenticate);
-    refusal = refusal_of_new_key(login, SshSession::authority_of(login.settings));
-    shell = std::make_unique<SystemSsh>(login, refusal.empty(), beyond_libssh);
+  auto stream = co_await connect_by_system_ssh(login, agent, on_stage, failure.beyond_libssh);
+  const std::string message = stream.status().message();
+  const bool is_refused = !stream.ok() && is_refusal(message);
+  if (turn && (stream.ok() || is_refused)) refusal->is_cured = stream.ok();
+  is_hung_up = !stream.ok() && shows_hang_up(message);
+  if (stream.ok() || by_libssh.code() != Code::kPermissionDenied) co_return stream;
+  // The refusal by libssh names the keys. That of ssh says no more, but another end of ssh does.
+  if (is_refused || stream.status().code() != Code::kFailedPrecondition) co_return by_libssh;
+  co_return permission_denied(cat(by_libssh.message(), "; ", message));
+}
+
+net::Task<SshSpawner::Stream> SshSpawner::connect_by_system_ssh(
+    SshLogin login, std::shared_ptr<const AgentFile> agent, const OnStage& on_stage,
+    std::string reason) {
+  const SpawnTarget& target = login.target;
+  log::info(cat(target.host, ": by the system's ssh instead of libssh, because of ", reason));
+  on_stage(SpawnStage::kAuthenticate);
+  const std::string& jump = login.settings.proxy_jump;
+  if (!jump.empty() && jump != "none" && target.may_share) {
+    auto command = co_await jumps_.proxy_command(jump);
+    if (!command.ok()) co_return explain_hang_up(command.status());
+    login.proxy_command = *std::move(command);
   }
-  auto stream = co_await start_agent(*shell, *agent, target.agent_dir, on_stage);
-  // The refusal by libssh is the better message: it names the keys.
-  if (!stream.ok() && by_libssh.code() == Code::kPermissionDenied) co_return by_libssh;
-  if (!stream.ok() && refused_new_key(stream.status().message())) {
-    co_return permission_denied(
-        cat(stream.status().message(), "; its host key is unknown", refusal));
+  const std::string refusal = refusal_of_new_key(login, SshSession::authority_of(login.settings));
+  SystemSsh shell(login, refusal.empty(), std::move(reason));
+  auto stream = co_await start_agent(shell, std::move(agent), target.agent_dir, on_stage);
+  if (stream.ok()) co_return stream;
+  const std::string message = stream.status().message();
+  if (refused_new_key(message)) {
+    co_return permission_denied(cat(message, "; its host key is unknown", refusal));
   }
-  if (!stream.ok() && takes_passwords(stream.status().message())) {
-    const bool takes_keys = stream.status().message().find("publickey") != std::string::npos;
-    co_return permission_denied(
-        cat(stream.status().message(), "; ", password_advice(target, takes_keys)));
+  if (message.find("Stdio forwarding request failed") != std::string::npos) {
+    co_return unavailable(cat("its jump host ", printable(jump), " cannot connect to ",
+                              login.settings.host_name, " port ", login.settings.port, "; run '",
+                              ssh_try_command(target), "' to see why"));
+  }
+  if (!is_refusal(message)) co_return explain_hang_up(stream.status());
+  if (const std::string expired = expired_certificate(login); !expired.empty()) {
+    co_return permission_denied(cat(message, "; ", expired));
+  }
+  if (takes_passwords(message)) {
+    const bool takes_keys = message.find("publickey") != std::string::npos;
+    co_return permission_denied(cat(message, "; ", password_advice(target, takes_keys)));
   }
   co_return stream;
 }

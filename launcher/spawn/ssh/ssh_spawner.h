@@ -3,12 +3,14 @@
 // it.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
 
 #include "launcher/spawn/agent_delivery.h"
 #include "launcher/spawn/spawner.h"
+#include "launcher/spawn/ssh/jump_connections.h"
 #include "launcher/spawn/ssh/ssh_login.h"
 #include "launcher/spawn/ssh/ssh_query.h"
 
@@ -16,18 +18,33 @@ namespace hvd::launcher {
 
 class SshSpawner : public Spawner {
  public:
-  explicit SshSpawner(SshUser user = SshUser::current()) : user_(user), query_(std::move(user)) {}
+  // `retry_after`: before the first retry after a close before the key exchange.
+  explicit SshSpawner(SshUser user = SshUser::current(),
+                      std::chrono::milliseconds retry_after = std::chrono::milliseconds(500))
+      : user_(user), retry_after_(retry_after), query_(user), jumps_(std::move(user)) {}
 
   net::Task<Result<std::unique_ptr<Duplex>>> spawn(
       const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) override;
   std::string try_command(const SpawnTarget& target) const override;
 
  private:
+  struct Refusal;
+  using OnStage = std::function<void(SpawnStage)>;
+  using Stream = Result<std::unique_ptr<Duplex>>;
+
   Result<std::shared_ptr<const AgentFile>> agent_file(const std::string& path);
   net::Task<Result<SshLogin>> login_to(const SpawnTarget& target);
+  net::Task<Stream> connect(SshLogin login, std::shared_ptr<const AgentFile> agent,
+                            const OnStage& on_stage, bool& is_hung_up);
+  net::Task<Stream> connect_by_system_ssh(SshLogin login, std::shared_ptr<const AgentFile> agent,
+                                          const OnStage& on_stage, std::string reason);
 
   SshUser user_;
+  std::chrono::milliseconds retry_after_;
   SshQuery query_;
+  JumpConnections jumps_;
+  // Whether the system's ssh logs in after a refusal, by user and keys.
+  std::map<std::string, std::shared_ptr<Refusal>> refusals_;
   std::map<std::string, std::shared_ptr<const AgentFile>> agents_;  // by path
 };
 

@@ -53,19 +53,14 @@ net::Task<Result<std::unique_ptr<Duplex>>> SystemSsh::run(std::string command) {
   ChildCommand child;
   // StrictHostKeyChecking no would also accept a changed or revoked key.
   child.arguments = {
-      "ssh",
-      "-T",
-      "-x",
-      "-o",
-      "BatchMode=yes",
-      "-o",
-      "RemoteCommand=none",
-      "-o",
-      "ClearAllForwardings=yes",
-      "-o",
-      accepts_new_key_ ? "StrictHostKeyChecking=accept-new" : "StrictHostKeyChecking=yes",
-      "-o",
-      accepts_new_key_ ? "LogLevel=DEBUG1" : "LogLevel=ERROR"};
+      "ssh", "-T", "-x", "-o", "BatchMode=yes", "-o", "RemoteCommand=none", "-o",
+      "ClearAllForwardings=yes", "-o",
+      accepts_new_key_ ? "StrictHostKeyChecking=accept-new" : "StrictHostKeyChecking=yes", "-o",
+      // With LogLevel ERROR, ssh hides "Connection closed by".
+      accepts_new_key_ ? "LogLevel=DEBUG1" : "LogLevel=INFO"};
+  if (!login_.proxy_command.empty()) {
+    child.arguments.insert(child.arguments.end(), {"-o", "ProxyCommand=" + login_.proxy_command});
+  }
   if (!login_.target.may_share) {
     child.arguments.insert(child.arguments.end(), {"-o", "ControlPath=none"});
   }

@@ -13,8 +13,8 @@ std::string SshSession::authority_of(const SshSettings&) { return {}; }
 
 net::Task<Result<std::unique_ptr<SshSession>>> SshSession::open(SshLogin,
                                                                 std::function<void(SpawnStage)>,
-                                                                std::string& beyond_libssh) {
-  beyond_libssh = "HVD_LIBSSH=OFF in this build";
+                                                                SshFailure& failure) {
+  failure.beyond_libssh = "HVD_LIBSSH=OFF in this build";
   co_return unavailable("this horovodrun is built without libssh");
 }
 

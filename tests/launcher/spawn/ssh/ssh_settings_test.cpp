@@ -115,5 +115,17 @@ TEST_CASE("tokens of a path are expanded, unknown ones leave nothing") {
   }
 }
 
+TEST_CASE("the end of a certificate's validity is what ssh-keygen prints") {
+  const auto end_of = [](const std::string& words) {
+    return end_of_validity("id-cert.pub:\n        Serial: 0\n        Valid: " + words +
+                           "\n        Principals: \n                to me\n");
+  };
+  CHECK(end_of("from 2026-11-28T01:16:14 to 2026-11-28T02:16:14") == "2026-11-28T02:16:14");
+  CHECK(end_of("before 2026-11-28T02:16:14") == "2026-11-28T02:16:14");
+  CHECK(end_of("after 2026-11-28T02:16:14").empty());
+  CHECK(end_of("forever").empty());
+  CHECK(end_of_validity("id-cert.pub is not a certificate\n").empty());
+}
+
 }  // namespace
 }  // namespace hvd::launcher

@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <functional>
+
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
@@ -117,6 +119,37 @@ TEST_CASE("the key given for the job is used") {
   CHECK(outcome(user, target) == "up\n");
 }
 
+TEST_CASE("the certificate beside a key counts, and one that has expired is named") {
+  HVD_NEEDS_SSHD();
+  PrivateSshd sshd;
+  const SshUser user = sshd.user();
+  const auto make_key = [&](const std::string& name) {
+    REQUIRE(run_program({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", sshd.path(name)}) ==
+            0);
+  };
+  const auto sign = [&](const std::string& name, const std::string& validity) {
+    REQUIRE(run_program({"ssh-keygen", "-q", "-s", sshd.path("authority"), "-I", "test", "-n",
+                         user.name, "-V", validity, sshd.path(name + ".pub")}) == 0);
+  };
+  make_key("authority");
+  make_key("other");
+  sshd.scratch().write("authorized_keys",
+                       "cert-authority " + content_of(sshd.path("authority.pub")));
+  SpawnTarget target = sshd.target("echo up");
+  CHECK(contains(outcome(user, target), "authentication refused"));
+  sign("other", "-1h:+1h");
+  target.identity_file = sshd.path("other");
+  CHECK(outcome(user, target) == "up\n");
+  target.identity_file = "";
+  sign("id", "-1h:+1h");
+  CHECK(outcome(user, target) == "up\n");
+  sign("id", "-2h:-1h");
+  const std::string text = outcome(user, target);
+  CAPTURE(text);
+  CHECK(contains(text, "Permission denied (publickey)"));
+  CHECK(contains(text, "the certificate " + sshd.path("id-cert.pub") + " has expired at "));
+}
+
 TEST_CASE("keys of an ssh-agent are used") {
   HVD_NEEDS_SSHD();
   PrivateSshd sshd;
@@ -146,19 +179,35 @@ TEST_CASE("a closed port and a name that does not resolve are one sentence each"
   CHECK(contains(outcome(user, target), "the name 'no-such-host.invalid' does not resolve"));
 }
 
-TEST_CASE("a server that is not an sshd is reported as such") {
+TEST_CASE("a server that closes each connection is tried again, and reported") {
   HVD_NEEDS_SSHD();
-  PrivateSshd sshd;
-  net::asio::io_context loop(1);
-  net::asio::ip::tcp::acceptor acceptor(loop, {net::asio::ip::address_v4::loopback(), 0});
-  acceptor.async_accept(
-      [](const net::error_code&, net::asio::ip::tcp::socket socket) { socket.close(); });
-  SshSpawner spawner(sshd.user());
-  SpawnTarget target = sshd.target("echo up");
-  target.port = acceptor.local_endpoint().port();
-  const SpawnResult stream = spawn(loop, spawner, target);
-  REQUIRE_FALSE(stream.ok());
-  CHECK(contains(stream.status().message(), "closed the connection and sent nothing"));
+  for (const bool by_system_ssh : {false, true}) {
+    CAPTURE(by_system_ssh);
+    PrivateSshd sshd;
+    net::asio::io_context loop(1);
+    net::asio::ip::tcp::acceptor acceptor(loop, {net::asio::ip::address_v4::loopback(), 0});
+    int connections = 0;
+    const std::function<void()> accept = [&] {
+      acceptor.async_accept([&](const net::error_code& error, net::asio::ip::tcp::socket socket) {
+        if (error) return;
+        ++connections;
+        socket.close();
+        accept();
+      });
+    };
+    accept();
+    SshSpawner spawner(user_of(sshd, by_system_ssh, {}), std::chrono::milliseconds(1));
+    SpawnTarget target = sshd.target("echo up");
+    target.port = acceptor.local_endpoint().port();
+    const SpawnResult stream = spawn(loop, spawner, target);
+    REQUIRE_FALSE(stream.ok());
+    CAPTURE(stream.status().message());
+    CHECK(contains(stream.status().message(), by_system_ssh
+                                                  ? "kex_exchange_identification"
+                                                  : "closed the connection and sent nothing"));
+    CHECK(contains(stream.status().message(), "MaxStartups"));
+    CHECK(connections == 6);
+  }
 }
 
 TEST_CASE("a host that never answers is given up by cancelling, at a stage that has a name") {
@@ -240,35 +289,143 @@ TEST_CASE("a directory that is not writable makes way for the next") {
   CHECK(outcome(sshd.user(), target).starts_with(sshd.path("home/.cache/horovod/horovod-agent-")));
 }
 
+// Starts these many agents at once.
+struct Sessions {
+  Sessions(net::asio::io_context& loop, SshSpawner& spawner, const SpawnTarget& target,
+           size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      net::asio::co_spawn(
+          loop,
+          [](SshSpawner& from, SpawnTarget to, auto& up, auto& failed) -> net::Task<void> {
+            auto stream = co_await from.spawn(to, [](SpawnStage) {});
+            if (stream.ok())
+              up.push_back(std::move(*stream));
+            else
+              failed.push_back(stream.status().message());
+          }(spawner, target, streams, failures),
+          net::asio::detached);
+    }
+    const Deadline deadline = Deadline::after_seconds(120);
+    while (streams.size() + failures.size() < count && !deadline.passed()) {
+      loop.restart();
+      loop.run_one_for(std::chrono::seconds(1));
+    }
+  }
+
+  std::vector<std::unique_ptr<Duplex>> streams;
+  std::vector<std::string> failures;
+};
+
+// Hosts whose names begin with "behind", behind a jump host.
+SshUser user_behind(PrivateSshd& jump, PrivateSshd& sshd, const std::string& of_jump = "") {
+  return sshd.user({"Host jump", "  HostName 127.0.0.1", cat("  Port ", jump.port()),
+                    "  IdentityFile " + jump.path("id"), "  StrictHostKeyChecking accept-new",
+                    of_jump, "Host behind*", "  HostName 127.0.0.1", cat("  Port ", sshd.port()),
+                    "  ProxyJump jump"});
+}
+
+TEST_CASE("all hosts behind a jump host share one connection to it") {
+  HVD_NEEDS_SSHD();
+  // Two logins at once fail.
+  PrivateSshd jump({"MaxStartups 2:100:2"});
+  PrivateSshd sshd;
+  const size_t before = test::open_descriptors();
+  {
+    net::asio::io_context loop(1);
+    std::optional<SshSpawner> spawner(user_behind(jump, sshd));
+    SpawnTarget target = sshd.target("exec cat");
+    target.host = "behind1";
+    Sessions sessions(loop, *spawner, target, 16);
+    CHECK_MESSAGE(sessions.failures.empty(),
+                  (sessions.failures.empty() ? "" : sessions.failures[0]));
+    REQUIRE(sessions.streams.size() == 16);
+    for (const auto& stream : sessions.streams) {
+      CHECK(run_on(loop, stream->write(as_bytes("echo\n"))).ok());
+      const auto echoed = run_on(loop, read_line(*stream));
+      REQUIRE(echoed.ok());
+      CHECK(*echoed == "echo\n");
+    }
+    sessions.streams.clear();
+    spawner.reset();
+    run_out(loop);
+  }
+  CHECK(test::open_descriptors() == before);
+}
+
+TEST_CASE(
+    "a jump host that refuses the login is named, and one that cannot reach a host is not tried "
+    "again") {
+  HVD_NEEDS_SSHD();
+  PrivateSshd jump;
+  PrivateSshd sshd;
+  SpawnTarget target = sshd.target("exec cat");
+  target.host = "behind1";
+  target.port = 1;
+  const SshUser user = user_behind(jump, sshd);
+  net::asio::io_context loop(1);
+  {
+    SshSpawner spawner(user);
+    const SpawnResult stream = spawn(loop, spawner, target);
+    REQUIRE_FALSE(stream.ok());
+    CHECK(stream.status().message() ==
+          "its jump host jump cannot connect to 127.0.0.1 port 1; run 'ssh -p 1 behind1 true' to "
+          "see why");
+  }
+  jump.scratch().write("authorized_keys", "");
+  target.port = 0;
+  SshSpawner spawner(user);
+  const Sessions sessions(loop, spawner, target, 3);
+  REQUIRE(sessions.failures.size() == 3);
+  for (const std::string& failure : sessions.failures) {
+    CAPTURE(failure);
+    CHECK(contains(failure, "ssh cannot reach its jump host jump: "));
+    CHECK(contains(failure, "Permission denied (publickey)"));
+  }
+  run_out(loop);
+}
+
+TEST_CASE("a shared connection of the user to a jump host carries the hosts behind it") {
+  HVD_NEEDS_SSHD();
+  PrivateSshd jump;
+  PrivateSshd sshd;
+  const std::string socket = sshd.path("shared");
+  const SshUser user = user_behind(jump, sshd, "  ControlPath " + socket);
+  net::asio::io_context loop(1);
+  ChildCommand command;
+  command.arguments = {"ssh",
+                       "-F",
+                       user.directory + "/config",
+                       "-M",
+                       "-N",
+                       "-o",
+                       "PermitLocalCommand=yes",
+                       "-o",
+                       "LocalCommand=echo",
+                       "jump"};
+  command.end = ChildEnd::kTerminate;
+  const auto master = ChildProcess::start(loop.get_executor(), command);
+  REQUIRE(master.ok());
+  REQUIRE(run_on(loop, read_line(**master)).ok());
+  jump.scratch().write("authorized_keys", "");
+  SpawnTarget target = sshd.target("echo up");
+  target.host = "behind1";
+  CHECK(outcome(user, target) == "up\n");
+  (*master)->close();
+  run_out(loop);
+}
+
 TEST_CASE("many sessions run at once on one thread") {
   HVD_NEEDS_SSHD();
   PrivateSshd sshd;
   net::asio::io_context loop(1);
   SshSpawner spawner(sshd.user());
   const SpawnTarget target = sshd.target("exec cat");
-  constexpr int kSessions = 32;
-  std::vector<std::unique_ptr<Duplex>> streams;
-  std::vector<std::string> failures;
-  for (int i = 0; i < kSessions; ++i) {
-    net::asio::co_spawn(
-        loop,
-        [](SshSpawner& from, SpawnTarget to, auto& up, auto& failed) -> net::Task<void> {
-          auto stream = co_await from.spawn(to, [](SpawnStage) {});
-          if (stream.ok())
-            up.push_back(std::move(*stream));
-          else
-            failed.push_back(stream.status().message());
-        }(spawner, target, streams, failures),
-        net::asio::detached);
-  }
-  const Deadline deadline = Deadline::after_seconds(60);
-  while (streams.size() + failures.size() < kSessions && !deadline.passed()) {
-    loop.restart();
-    loop.run_one_for(std::chrono::seconds(1));
-  }
-  CHECK_MESSAGE(failures.empty(), (failures.empty() ? "" : failures[0]));
+  constexpr size_t kSessions = 32;
+  Sessions sessions(loop, spawner, target, kSessions);
+  std::vector<std::unique_ptr<Duplex>>& streams = sessions.streams;
+  CHECK_MESSAGE(sessions.failures.empty(), (sessions.failures.empty() ? "" : sessions.failures[0]));
   REQUIRE(streams.size() == kSessions);
-  for (int i = 0; i < kSessions; ++i) {
+  for (size_t i = 0; i < kSessions; ++i) {
     const std::string line = cat("session ", i, "\n");
     CHECK(run_on(loop, streams[i]->write(as_bytes(line))).ok());
     const auto echoed = run_on(loop, read_line(*streams[i]));

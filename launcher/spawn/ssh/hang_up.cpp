@@ -1,0 +1,53 @@
+#include "launcher/spawn/ssh/hang_up.h"
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr std::string_view kDuringExchange[] = {
+    "kex_exchange_identification: Connection closed by ",
+    "kex_exchange_identification: read: Connection reset by "};
+// Other messages of ssh, of an ssh of ProxyCommand and of programs such as nc.
+constexpr std::string_view kBesides[] = {"Connection closed by ", "Connection reset by ",
+                                         "ended with exit code ", kCrowded};
+
+template <size_t Size>
+bool has_one_of(std::string_view text, const std::string_view (&parts)[Size]) {
+  return std::ranges::any_of(
+      parts, [&](std::string_view part) { return text.find(part) != std::string_view::npos; });
+}
+
+}  // namespace
+
+bool shows_hang_up(std::string_view messages) {
+  const std::vector<std::string> all = split(messages, ';');
+  // Another message has the cause: a program of ProxyCommand or a jump host failed.
+  return has_one_of(messages, kDuringExchange) &&
+         std::ranges::all_of(all,
+                             [](const std::string& each) { return has_one_of(each, kBesides); });
+}
+
+Status explain_hang_up(const Status& status) {
+  if (!shows_hang_up(status.message())) return status;
+  return unavailable(cat(status.message(), "; ", kCrowded));
+}
+
+net::Task<bool> Retries::wait() {
+  if (waits_++ == kMost) co_return false;
+  std::random_device random;
+  std::uniform_real_distribution<double> half_to_three_halves(0.5, 1.5);
+  const std::chrono::duration<double, std::milli> delay = next_ * half_to_three_halves(random);
+  next_ *= 2;
+  net::asio::steady_timer timer(co_await net::asio::this_coro::executor,
+                                std::chrono::duration_cast<std::chrono::milliseconds>(delay));
+  const auto [error] = co_await timer.async_wait(net::use_tuple);
+  co_return !error;
+}
+
+}  // namespace hvd::launcher
