@@ -312,8 +312,10 @@ std::string markdown() {
       "# Settings\n\n"
       "All flags of `horovodrun`, keys of its `--config-file`, and variables. A flag wins over "
       "the\n"
-      "config file, which wins over the environment. Variables are what the ranks read; those of\n"
-      "flags that were given are set for them.\n\n"
+      "config file, which wins over the environment. For a variable of the ranks, `-x` wins over\n"
+      "`env` of the config file, which wins over `--env-file`; their values win over other flags,\n"
+      "which win over the launcher's environment, from which `-x NAME` takes its value. Variables\n"
+      "in the tables are what the ranks read; those of flags that were given are set for them.\n\n"
       "This page is generated: `horovodrun --manual markdown > docs/settings.md`.\n");
   for (const std::string& section : all_topics()) {
     text += cat("\n## ", section,

@@ -10,8 +10,8 @@ namespace hvd::launcher {
 
 std::vector<std::string> setting_remarks(const LaunchSettings& settings,
                                          const EnvironmentChoice& choice) {
-  std::vector<std::string> remarks =
-      about_misspelt_variables(overlay(environment(), choice.values));
+  std::vector<std::string> remarks = about_misspelt_variables(
+      overlay(overlay(environment(), choice.earlier_values), choice.values));
   for (const char* key : {"mpi_args", "binding_args"}) {
     if (!settings.table().is_set(key)) continue;
     remarks.push_back(cat(setting(key).flags, " has no effect without --mpi or --jsrun"));

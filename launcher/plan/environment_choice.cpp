@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "launcher/plan/text_file.h"
+#include "launcher/protocol/other_launchers.h"
 
 namespace hvd::launcher {
 namespace {
@@ -41,6 +42,13 @@ Status add(std::string_view text, EnvironmentChoice& choice) {
   const std::string_view name = text.substr(0, equals);
   HVD_RETURN_IF_ERROR(check_name(name));
   if (equals == std::string_view::npos) {
+    // The file's value comes first, and a flag wins.
+    const auto first =
+        std::stable_partition(choice.values.begin(), choice.values.end(),
+                              [&](const auto& variable) { return !fits(variable.first, name); });
+    choice.earlier_values =
+        overlay(std::move(choice.earlier_values), Environment(first, choice.values.end()));
+    choice.values.erase(first, choice.values.end());
     choice.names.emplace_back(name);
     return {};
   }
@@ -96,6 +104,7 @@ Result<EnvironmentChoice> read_environment_choice(const LaunchSettings& settings
   for (const std::string& text : settings.environment.variables) {
     if (Status status = add(text, choice); !status.ok()) return status.with_context("-x");
   }
+  HVD_RETURN_IF_ERROR(check_numbers(choice.earlier_values));
   HVD_RETURN_IF_ERROR(check_numbers(choice.values));
   return choice;
 }
@@ -105,12 +114,10 @@ Environment chosen_environment(const Environment& inherited, const Environment& 
   const Environment allowed = host_environment(inherited, is_local);
   Environment chosen;
   if (!choice.inherits_nothing) chosen = allowed;
+  chosen = overlay(std::move(chosen), choice.earlier_values);
   for (const std::string& name : choice.names) {
-    const bool is_pattern = name.ends_with('*');
-    const std::string_view begin = std::string_view(name).substr(0, name.size() - 1);
-    for (const auto& variable : is_pattern ? allowed : inherited) {
-      const bool matches = is_pattern ? variable.first.starts_with(begin) : variable.first == name;
-      if (matches) chosen = overlay(std::move(chosen), {variable});
+    for (const auto& variable : name.ends_with('*') ? allowed : inherited) {
+      if (fits(variable.first, name)) chosen = overlay(std::move(chosen), {variable});
     }
   }
   chosen = overlay(overlay(std::move(chosen), flags), choice.values);
@@ -123,7 +130,9 @@ Environment chosen_environment(const Environment& inherited, const Environment& 
 
 std::vector<std::string> ineffective_names(const EnvironmentChoice& choice, bool torch) {
   std::vector<std::string> names = choice.names;
-  for (const auto& variable : choice.values) names.push_back(variable.first);
+  for (const Environment* values : {&choice.earlier_values, &choice.values}) {
+    for (const auto& variable : *values) names.push_back(variable.first);
+  }
   std::erase_if(names, [&](const std::string& name) { return !is_set_by_launcher(name, torch); });
   return names;
 }
@@ -133,8 +142,8 @@ std::vector<std::string> unset_names(const Environment& inherited,
   std::vector<std::string> unset;
   for (const std::string& name : choice.names) {
     const auto is_it = [&](const auto& variable) { return variable.first == name; };
-    if (name.ends_with('*') || std::any_of(inherited.begin(), inherited.end(), is_it)) continue;
-    unset.push_back(name);
+    if (name.ends_with('*') || std::ranges::any_of(inherited, is_it)) continue;
+    if (std::ranges::none_of(choice.earlier_values, is_it)) unset.push_back(name);
   }
   return unset;
 }

@@ -16,6 +16,8 @@ struct EnvironmentChoice {
   bool inherits_nothing = false;   // --no-env
   std::vector<std::string> names;  // names after -x, and patterns that end in '*'
   Environment values;  // from --env-file and -x NAME=VALUE; the last value of a name wins
+  // Values of names that come again without a value: for those that the launcher's environment lacks.
+  Environment earlier_values;
 };
 
 // An error names the flag, or file and line.
@@ -35,7 +37,7 @@ Environment chosen_environment(const Environment& inherited, const Environment& 
 // those of torchrun.
 std::vector<std::string> ineffective_names(const EnvironmentChoice& choice, bool torch);
 
-// The names given without a value that are not set.
+// The names without a value in the choice and the environment.
 std::vector<std::string> unset_names(const Environment& inherited, const EnvironmentChoice& choice);
 
 }  // namespace hvd::launcher

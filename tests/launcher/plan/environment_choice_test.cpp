@@ -66,6 +66,18 @@ TEST_CASE("a value wins over what is inherited, the last one of a name") {
         Environment{{"FI_X", "3"}, {"N", "a=b"}});
 }
 
+TEST_CASE("a name after a value is that of the launcher's environment, if it has one") {
+  CHECK(chosen(choice_of({"PATH=/file", "FI_X=file", "PATH"}, true)) ==
+        Environment{{"FI_X", "file"}, {"PATH", "/bin"}});
+  CHECK(chosen(choice_of({"NCCL_DEBUG=file", "NCCL_ALGO=file", "NCCL_*"}, true)) ==
+        Environment{{"NCCL_ALGO", "file"}, {"NCCL_DEBUG", "INFO"}});
+  CHECK(chosen(choice_of({"PATH=/file", "PATH", "PATH=/flag"}, true)) ==
+        Environment{{"PATH", "/flag"}});
+  const auto unset = choice_of({"NONE=file", "NONE"});
+  CHECK(unset_names(kInherited, unset).empty());
+  CHECK(chosen_environment({}, {}, unset, true) == Environment{{"NONE", "file"}});
+}
+
 TEST_CASE("a name that is not set is reported") {
   CHECK(unset_names(kInherited, choice_of({"NONE", "NO*", "PATH", "A=1"})) ==
         std::vector<std::string>{"NONE"});
