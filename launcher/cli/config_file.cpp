@@ -45,7 +45,10 @@ Status set_value(const Setting& setting, const YAML::Node& value, Settings& sett
       if (!item.IsScalar()) return invalid_argument("expected a list of texts");
       items.push_back(item.Scalar());
     }
-    if (setting.type != SettingType::kList) return settings.set(setting.key, join(items, ","));
+    const bool is_stage = std::string_view(setting.key) == "stage";
+    if (setting.type != SettingType::kList) {
+      return settings.set(setting.key, join(items, is_stage ? "\n" : ","));
+    }
     for (const std::string& item : items) HVD_RETURN_IF_ERROR(settings.set(setting.key, item));
     return {};
   }

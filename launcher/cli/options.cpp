@@ -333,8 +333,38 @@ Status check_counted_slots(const LaunchSettings& settings, const CommandLine& li
   return {};
 }
 
+// Flags whose last value alone would drop hosts, ranks, variables or commands of the others.
+struct RepeatedFlag {
+  std::string_view key;
+  const char* separator;  // null: the values cannot be joined on the command line
+};
+constexpr RepeatedFlag kJoined[] = {
+    {"hosts", ","},        {"only_rank", ","},    {"network_interfaces", ","},
+    {"require", ","},      {"stdin", ","},        {"remote_init", "; "},
+    {"hostfile", nullptr}, {"env_file", nullptr}, {"stage_env", nullptr}};
+
+Status check_repeated(const CommandLine& line) {
+  for (const RepeatedFlag& joined : kJoined) {
+    const Given* last = nullptr;
+    std::vector<std::string> values;
+    for (const Given& given : line.flags) {
+      if (given.flag->setting->key != joined.key || has(values, given.value)) continue;
+      last = &given;
+      values.push_back(given.value);
+    }
+    if (values.size() < 2) continue;
+    return invalid_argument(
+        cat(last->spelling, " is given ", values.size(), " times; write ",
+            joined.separator == nullptr
+                ? cat("it once, with one ", last->flag->setting->value)
+                : cat(last->spelling, " ", shell_quote(join(values, joined.separator)))));
+  }
+  return {};
+}
+
 Status check_values(const LaunchSettings& settings, const CommandLine& line) {
   const auto name = [&](std::string_view key) { return name_of(line, key); };
+  HVD_RETURN_IF_ERROR(check_repeated(line));
   HVD_RETURN_IF_ERROR(check_rows(settings, line));
   HVD_RETURN_IF_ERROR(check_stage_dir(settings, line));
   HVD_RETURN_IF_ERROR(check_exclusive(settings));
@@ -359,8 +389,14 @@ Status apply(const CommandLine& line, Settings& settings) {
   for (const std::string_view key : kLaunchMethods) {  // overrides the config file
     if (names_launch_method) HVD_RETURN_IF_ERROR(settings.set(key, "0"));
   }
+  std::string staged;
   for (const Given& given : line.flags) {
-    const Status status = set_given(*given.flag->setting, given.value, settings);
+    std::string value = given.value;
+    if (std::string_view(given.flag->setting->key) == "stage") {
+      staged += cat(staged.empty() ? "" : "\n", value);
+      value = staged;
+    }
+    const Status status = set_given(*given.flag->setting, value, settings);
     if (!status.ok()) return status.with_context(given.spelling);
   }
   return {};
@@ -399,9 +435,25 @@ Status check_complete(const Options& options) {
       "horovodrun -np 4 python3 train.py");
 }
 
+// mpirun starts several programs, which ":" separates; to one program, the words after it are arguments.
+Status check_contexts(const std::vector<std::string>& command) {
+  constexpr std::string_view kFlags[] = {"-np", "--np", "-n", "-H", "-host", "--host", "-x"};
+  for (size_t i = 1; i + 1 < command.size(); ++i) {
+    if (command[i] != ":" || std::ranges::find(kFlags, command[i + 1]) == std::end(kFlags)) {
+      continue;
+    }
+    return invalid_argument(
+        cat("': ", printable(command[i + 1]),
+            " ...' is a second program of mpirun, and all ranks of horovodrun run one: start a "
+            "script that chooses by HOROVOD_RANK, or write -- before the command to pass ':' on"));
+  }
+  return {};
+}
+
 // A job is meant where the user says how many ranks to start, or where, or writes "--".
 Status check_command(const Options& options, bool has_separator) {
   if (options.command.empty() || has_separator || is_question(options)) return {};
+  HVD_RETURN_IF_ERROR(check_contexts(options.command));
   for (const char* key : {"num_proc", "hosts", "hostfile", "slots_per_host", "slots_by",
                           "min_num_proc", "host_discovery_script"}) {
     if (options.settings.table().is_set(key)) return {};

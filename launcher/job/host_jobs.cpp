@@ -82,7 +82,8 @@ Status HostJobs::read() {
   if (settings.job.wdir.has_value())
     directory_ = std::filesystem::path(directory_) / settings.job.wdir.value_or("");
   if (settings.job.stage.has_value()) {
-    HVD_ASSIGN_OR_RETURN(code_, read_staged_code(settings.job.stage.value_or(""), directory_,
+    const std::vector<std::string> paths = split(settings.job.stage.value_or(""), '\n');
+    HVD_ASSIGN_OR_RETURN(code_, read_staged_code({paths.begin(), paths.end()}, directory_,
                                                  settings.job.wdir.has_value()));
     HVD_RETURN_IF_ERROR(check_words(*code_, options_.command));
   }

@@ -171,45 +171,94 @@ Result<std::optional<StagePart>> StagedParts::next_of_file(const StagedCode::Ent
   return std::optional(std::move(part));
 }
 
-Result<std::shared_ptr<const StagedCode>> read_staged_code(const fs::path& what,
+namespace {
+
+// A path of --stage.
+struct StagedSource {
+  fs::path from;
+  bool is_directory = false;
+  fs::path within;  // the ranks' directory, if it lies in this directory
+  fs::path below;   // this path, if it lies in the ranks' directory
+};
+
+Result<StagedSource> find_source(const fs::path& what, const fs::path& here) {
+  std::error_code error;
+  StagedSource source;
+  source.from = fs::canonical(what, error);
+  if (error) return system_error(cat("--stage: ", what.string()), error.value());
+  source.is_directory = fs::is_directory(source.from);
+  if (!source.is_directory && !fs::is_regular_file(source.from)) {
+    return invalid_argument(cat("--stage: ", what.string(), " is neither a file nor a directory"));
+  }
+  const fs::path within = here.lexically_relative(source.from);
+  const fs::path below = source.from.lexically_relative(here);
+  if (source.is_directory && is_below(within)) source.within = within;
+  if (source.within.empty() && is_below(below)) source.below = below;
+  return source;
+}
+
+void add_parents(const fs::path& path, std::vector<StagedCode::Entry>& entries) {
+  fs::path parent;
+  for (const fs::path& part : path.parent_path()) {
+    parent /= part;
+    entries.push_back({.kind = StageKind::kDirectory,
+                       .mode = 0700,
+                       .path = parent.string(),
+                       .link = {},
+                       .from = {}});
+  }
+}
+
+// Keeps the first of the entries with the same path: a directory, or a file that was named twice.
+Status merge(std::vector<StagedCode::Entry>& entries) {
+  std::map<std::string, const StagedCode::Entry*> first;
+  std::vector<StagedCode::Entry> kept;
+  for (const StagedCode::Entry& entry : entries) {
+    const auto [found, is_new] =
+        first.emplace(fs::path(entry.path).lexically_normal().string(), &entry);
+    const StagedCode::Entry& other = *found->second;
+    if (is_new) {
+      kept.push_back(entry);
+    } else if (entry.kind != other.kind ||
+               (entry.kind != StageKind::kDirectory && entry.from != other.from)) {
+      return invalid_argument(cat("--stage: ", printable(other.from.string()), " and ",
+                                  printable(entry.from.string()), " would both be ",
+                                  printable(entry.path), " in the copy; stage one of them"));
+    }
+  }
+  entries = std::move(kept);
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const StagedCode>> read_staged_code(const std::vector<fs::path>& paths,
                                                            const fs::path& directory,
                                                            bool is_chosen) {
   std::error_code error;
-  const fs::path from = fs::canonical(what, error);
-  if (error) return system_error(cat("--stage: ", what.string()), error.value());
-  if (!fs::is_directory(from) && !fs::is_regular_file(from)) {
-    return invalid_argument(cat("--stage: ", what.string(), " is neither a file nor a directory"));
-  }
   fs::path here = fs::canonical(directory, error);
   if (error) here = directory;  // exists only on other hosts
-  const bool is_directory = fs::is_directory(from);
-  const fs::path within = here.lexically_relative(from);
-  const fs::path below = from.lexically_relative(here);
   auto code = std::make_shared<StagedCode>();
+  std::vector<StagedSource> sources;
+  code->working_directory = is_chosen ? directory.string() : ".";
+  for (const fs::path& path : paths) {
+    HVD_ASSIGN_OR_RETURN(StagedSource source, find_source(path, here));
+    if (!source.below.empty()) code->working_directory = ".";
+    sources.push_back(std::move(source));
+  }
+  for (const StagedSource& source : sources) {
+    if (!source.within.empty()) code->working_directory = source.within.string();
+  }
   Collector collector(*code);
-  fs::path to = ".";
-  if (is_directory && is_below(within)) {
-    code->working_directory = within.string();
-  } else if (is_below(below)) {
-    code->working_directory = ".";
-    to = below;
-  } else {
-    code->working_directory = is_chosen ? directory.string() : ".";
-    if (!is_directory) to = from.filename();
+  for (const StagedSource& source : sources) {
+    fs::path to = ".";
+    if (!source.below.empty()) to = (code->working_directory / source.below).lexically_normal();
+    if (source.below.empty() && !source.is_directory) to = source.from.filename();
+    if (code->path.empty()) code->path = (source.is_directory ? to : to.parent_path()).string();
+    if (to != ".") add_parents(to, code->entries);
+    HVD_RETURN_IF_ERROR(collector.add_all(source.from, to));
   }
-  code->path = (is_directory ? to : to.parent_path()).string();
-  if (to != ".") {
-    fs::path parent;
-    for (const fs::path& part : to.parent_path()) {
-      parent /= part;
-      code->entries.push_back({.kind = StageKind::kDirectory,
-                               .mode = 0700,
-                               .path = parent.string(),
-                               .link = {},
-                               .from = {}});
-    }
-  }
-  HVD_RETURN_IF_ERROR(collector.add_all(from, to));
+  if (paths.size() > 1) HVD_RETURN_IF_ERROR(merge(code->entries));
   HVD_ASSIGN_OR_RETURN(code->digest, digest_of(*code));
   return std::shared_ptr<const StagedCode>(std::move(code));
 }

@@ -1,4 +1,4 @@
-// The code that --stage copies to each host: a file, or a directory with its contents except directories
+// The code that --stage copies to each host: files, and directories with their contents except directories
 // named .git, __pycache__, node_modules or .tox and environments of Python. StagedCode lists and hashes it
 // once. StagedParts reads the bytes from disk anew for each host, at the speed of that host. HostJobs owns
 // the list; Preflight reads the parts.
@@ -55,12 +55,12 @@ class StagedParts {
   uint64_t left_ = 0;  // bytes of file_ that are not sent yet
 };
 
-// Lists the file or directory `what`. `directory`: the ranks' working directory without --stage;
+// Lists these files and directories. `directory`: the ranks' working directory without --stage;
 // `is_chosen`: the user has named it. If `directory` lies in a staged directory, the ranks run in the
-// copy. If `what` lies in `directory`, the copy has it at the same relative path.
-Result<std::shared_ptr<const StagedCode>> read_staged_code(const std::filesystem::path& what,
-                                                           const std::filesystem::path& directory,
-                                                           bool is_chosen);
+// copy. Files in `directory` are at the same relative path in the copy.
+Result<std::shared_ptr<const StagedCode>> read_staged_code(
+    const std::vector<std::filesystem::path>& paths, const std::filesystem::path& directory,
+    bool is_chosen);
 
 // Fails if a word of the command names a file of a directory that is not copied.
 Status check_words(const StagedCode& code, const std::vector<std::string>& command);

@@ -40,8 +40,7 @@ constexpr Setting kJob[] = {
      .flags = "--stage",
      .value = "PATH",
      .is_common = true,
-     .help =
-         "Copy a file or directory to every host before the job starts; the ranks find it there."},
+     .help = "Copy a file or directory to every host before the job starts. May be repeated."},
     {.key = "ship",
      .flags = "--ship",
      .off_flag = "--no-ship",

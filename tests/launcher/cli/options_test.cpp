@@ -46,6 +46,26 @@ TEST_CASE("a flag given twice has its last value") {
   CHECK(options_of({"-np", "2", "-np", "3", "x"}).settings.table().integer("num_proc") == 3);
 }
 
+TEST_CASE("a flag given twice, whose last value would drop hosts or files, is refused or joined") {
+  CHECK(error_of({"-H", "a:1", "--hosts", "b:1", "-H", "a:1", "x"}) ==
+        "--hosts is given 2 times; write --hosts a:1,b:1");
+  CHECK(error_of({"-np", "1", "--remote-init", "one", "--remote-init", "two", "x"}) ==
+        "--remote-init is given 2 times; write --remote-init 'one; two'");
+  CHECK(error_of({"--hostfile", "f", "--hostfile", "g", "x"}) ==
+        "--hostfile is given 2 times; write it once, with one FILE");
+  CHECK(options_of({"-H", "a:1", "-H", "a:1", "x"}).settings.table().text("hosts") == "a:1");
+  CHECK(options_of({"-np", "1", "--stage", "a", "--stage=b", "x"}).settings.table().text("stage") ==
+        "a\nb");
+}
+
+TEST_CASE("a second program of mpirun is no argument of the first") {
+  CHECK(error_of({"-np", "1", "a", ":", "-np", "1", "b"}).starts_with("': -np ...' is a second"));
+  CHECK(error_of({"-H", "a:1", "a", "1", ":", "-x", "A=1", "b"}).starts_with("': -x ...'"));
+  CHECK(options_of({"-np", "1", "expr", "ab", ":", "a.*"}).command ==
+        Words{"expr", "ab", ":", "a.*"});
+  CHECK(options_of({"-np", "1", "--", "a", ":", "-n"}).command == Words{"a", ":", "-n"});
+}
+
 TEST_CASE("from the first word that is no flag on, all is the command, untouched") {
   CHECK(options_of({"-np", "2", "python", "-np", "3", "--help", "--"}).command ==
         Words{"python", "-np", "3", "--help", "--"});
@@ -183,6 +203,17 @@ TEST_CASE("flags of torchrun, DeepSpeed, mpirun and srun are answered with ours"
   CHECK(answer({"--exclude=b"}).starts_with("--exclude: write -H HOST:SLOTS"));
   CHECK(answer({"--num_gpus", "4"}).starts_with("--num_gpus: write -np N"));
   CHECK(answer({"--gpus-per-node=4"}).find("-H HOST:SLOTS") != std::string::npos);
+  CHECK(answer({"--ntasks", "2"}) == "--ntasks: write -np N");
+  CHECK(answer({"--cwd", "/tmp"}) == "--cwd: write --wdir DIR");
+  CHECK(answer({"--gpus=2"}).find("-H HOST:SLOTS") != std::string::npos);
+  CHECK(answer({"--nics", "eth0"}).find("--network-interfaces") != std::string::npos);
+  CHECK(answer({"-e", "A=1"}).starts_with("-e: write -x NAME=VALUE"));
+  CHECK(answer({"--rankfile", "f"}).find("--hostfile FILE") != std::string::npos);
+  CHECK(answer({"--image", "i"}).find("--launch-agent") != std::string::npos);
+  for (const char* flag : {"--debug", "-u"}) {
+    CHECK_MESSAGE(answer({flag}).find("did you mean") == std::string::npos, flag);
+  }
+  CHECK(answer({"--log", "INFO"}) == "--log: write --log-level LEVEL");
   CHECK(answer({"--report-bindings"}).find("--dry-run") != std::string::npos);
   CHECK(answer({"--display-map"}).find("--dry-run") != std::string::npos);
 }

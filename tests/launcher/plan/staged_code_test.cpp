@@ -31,7 +31,7 @@ struct Project {
     std::ofstream(folder / name, std::ios::binary) << text;
   }
   std::shared_ptr<const StagedCode> read() const {
-    auto code = read_staged_code(folder, folder, false);
+    auto code = read_staged_code({folder}, folder, false);
     REQUIRE_MESSAGE(code.ok(), code.status().message());
     return *code;
   }
@@ -128,7 +128,7 @@ TEST_CASE("a file that has become a pipe holds nobody up") {
 }
 
 TEST_CASE("an entry that is neither a file nor a directory is not staged") {
-  const auto code = read_staged_code("/dev/null", "/", false);
+  const auto code = read_staged_code({"/dev/null"}, "/", false);
   REQUIRE_FALSE(code.ok());
   CHECK(code.status().message() == "--stage: /dev/null is neither a file nor a directory");
 }
@@ -137,7 +137,7 @@ TEST_CASE("more than code is refused before a byte of it is read") {
   const Project project;
   project.write("data", "");
   fs::resize_file(project.folder / "data", (uint64_t{1} << 30) + 1);  // takes no place on the disk
-  const auto code = read_staged_code(project.folder, project.folder, false);
+  const auto code = read_staged_code({project.folder}, project.folder, false);
   REQUIRE_FALSE(code.ok());
   CHECK(code.status().message() ==
         cat("--stage: more than 1 GiB, of which 1024 MiB or more are in ",
@@ -145,7 +145,7 @@ TEST_CASE("more than code is refused before a byte of it is read") {
             ": stage the code alone, and let data lie where all hosts see it"));
   fs::create_directories(project.folder / "sets" / "train");
   fs::rename(project.folder / "data", project.folder / "sets" / "train" / "data");
-  const auto deeper = read_staged_code(project.folder, project.folder, false);
+  const auto deeper = read_staged_code({project.folder}, project.folder, false);
   REQUIRE_FALSE(deeper.ok());
   CHECK(deeper.status().message().find(
             "in " + (fs::canonical(project.folder) / "sets:").string()) != std::string::npos);
@@ -166,7 +166,7 @@ TEST_CASE("environments of this machine are no code, unless --stage names one") 
   CHECK(files == std::map<std::string, std::string>{{"./train.py", ""},
                                                     {"./conda-meta.txt", ""},
                                                     {"./module/.git", "gitdir: elsewhere"}});
-  const auto named = read_staged_code(project.folder / ".venv", project.folder, false);
+  const auto named = read_staged_code({project.folder / ".venv"}, project.folder, false);
   REQUIRE(named.ok());
   CHECK(copy(**named).files ==
         std::map<std::string, std::string>{{".venv/pyvenv.cfg", ""}, {".venv/lib/torch.so", ""}});
@@ -184,7 +184,7 @@ TEST_CASE("a command that names a file of a directory that is not copied is refu
       "/.venv, an environment of Python, which is not copied: give the ranks its packages by "
       "--stage-env, and name python3 or another Python of the hosts";
   const auto said = [&](const fs::path& directory, std::vector<std::string> command) {
-    const auto code = read_staged_code(project.folder, directory, false);
+    const auto code = read_staged_code({project.folder}, directory, false);
     REQUIRE(code.ok());
     return check_words(**code, command).message();
   };
@@ -198,6 +198,39 @@ TEST_CASE("a command that names a file of a directory that is not copied is refu
   // Other words, also those that name nothing here.
   CHECK(said(project.folder, {"python3", "src/train.py", "--skip", ".venv", "node_modules/new",
                               place + "/.venv/bin/python"}) == "");
+}
+
+TEST_CASE("several paths are one copy, each at its place") {
+  const Project project;
+  project.write("job/train.py", "train");
+  project.write("job/parts/model.py", "model");
+  project.write("data/set.csv", "1");
+  project.write("settings.yml", "a: 1");
+  const auto read = [&](std::vector<fs::path> paths, const fs::path& directory) {
+    return read_staged_code(paths, directory, false);
+  };
+  const fs::path& root = project.folder;
+  const auto files = read({root / "job", root / "data" / "set.csv", root / "job" / "parts"}, root);
+  REQUIRE_MESSAGE(files.ok(), files.status().message());
+  CHECK((*files)->working_directory == ".");
+  const Copy together = copy(**files);
+  CHECK(together.is_whole);
+  CHECK(together.files.at("job/train.py") == "train");
+  CHECK(together.files.at("job/parts/model.py") == "model");
+  CHECK(together.files.at("data/set.csv") == "1");
+  // The ranks run in the copy of the directory in which horovodrun runs.
+  const auto within = read({root / "settings.yml", root / "job"}, root / "job" / "parts");
+  REQUIRE_MESSAGE(within.ok(), within.status().message());
+  CHECK((*within)->working_directory == "parts");
+  CHECK(copy(**within).files.at("settings.yml") == "a: 1");
+  CHECK(copy(**within).files.at("./parts/model.py") == "model");
+  const auto clash = read({root / "job" / "train.py", root / "train.py"}, "/");
+  CHECK(clash.status().message().find("No such file") != std::string::npos);
+  project.write("train.py", "other");
+  CHECK(read({root / "job" / "train.py", root / "train.py"}, "/nowhere")
+            .status()
+            .message()
+            .find("would both be train.py in the copy") != std::string::npos);
 }
 
 }  // namespace hvd::launcher
