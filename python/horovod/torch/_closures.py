@@ -1,4 +1,4 @@
-"""What the ranks exchange about the closure of a step: its loss, and whether gradients are there before it."""
+"""Exchanges of the ranks about the closure of a step: its loss, and whether gradients are there before it."""
 
 from __future__ import annotations
 
