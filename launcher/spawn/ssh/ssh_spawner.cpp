@@ -42,6 +42,12 @@ constexpr std::string_view kRefused = "Permission denied (";
 
 bool is_refusal(const std::string& message) { return message.find(kRefused) != std::string::npos; }
 
+// The refusal by libssh names the keys. That of ssh says no more, but another end of ssh does.
+Status joined(const Status& by_libssh, const Status& by_ssh) {
+  if (by_ssh.code() != Code::kFailedPrecondition || is_refusal(by_ssh.message())) return by_libssh;
+  return permission_denied(cat(by_libssh.message(), "; ", by_ssh.message()));
+}
+
 bool takes_passwords(const std::string& refusal) {
   const size_t methods = refusal.find(kRefused);
   if (methods == std::string::npos) return false;
@@ -102,6 +108,10 @@ struct SshSpawner::Refusal {
       : turns(std::make_shared<net::Turns>(executor)) {}
 
   const std::shared_ptr<net::Turns> turns;
+  void learn(const Status& of_ssh) {
+    if (of_ssh.ok() || is_refusal(of_ssh.message())) is_cured = of_ssh.ok();
+  }
+
   std::optional<bool> is_cured;  // by the system's ssh; nothing before its first try
 };
 
@@ -153,14 +163,10 @@ net::Task<SshSpawner::Stream> SshSpawner::connect(SshLogin login,
     if (failure.beyond_libssh.empty()) co_return by_libssh;
   }
   auto stream = co_await connect_by_system_ssh(login, agent, on_stage, failure.beyond_libssh);
-  const std::string message = stream.status().message();
-  const bool is_refused = !stream.ok() && is_refusal(message);
-  if (turn && (stream.ok() || is_refused)) refusal->is_cured = stream.ok();
-  is_hung_up = !stream.ok() && shows_hang_up(message);
+  if (turn) refusal->learn(stream.status());
+  is_hung_up = shows_hang_up(stream.status().message());
   if (stream.ok() || by_libssh.code() != Code::kPermissionDenied) co_return stream;
-  // The refusal by libssh names the keys. That of ssh says no more, but another end of ssh does.
-  if (is_refused || stream.status().code() != Code::kFailedPrecondition) co_return by_libssh;
-  co_return permission_denied(cat(by_libssh.message(), "; ", message));
+  co_return joined(by_libssh, stream.status());
 }
 
 net::Task<SshSpawner::Stream> SshSpawner::connect_by_system_ssh(
