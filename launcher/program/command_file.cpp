@@ -35,19 +35,25 @@ std::string in_folder(std::string_view path, const std::string& folder) {
   return path.starts_with('/') ? std::string(path) : cat(folder, "/", path);
 }
 
-Status check_script(const std::string& script, const std::string& folder) {
+Status check_script(const std::string& script, const CommandPlace& place) {
+  const std::string& folder = place.working_directory;
   if (::access(in_folder(script, folder).c_str(), R_OK) == 0) return {};
   const int error = errno;
-  const std::string where = script.starts_with('/') ? "" : cat(" in ", folder);
+  const bool is_absolute = script.starts_with('/');
+  const std::string where = is_absolute ? "" : cat(" in ", folder);
   if (error != ENOENT) {
     return system_error(cat("script '", printable(script), "'", where, " cannot be read"), error);
   }
-  return not_found(cat("script '", printable(script), "' does not exist", where, " on this host"));
+  return not_found(cat("script '", printable(script), "' does not exist", where, " on this host",
+                       is_absolute || !place.lacks_stage
+                           ? ""
+                           : ": copy it there, or your current directory to every host with "
+                             "--stage ."));
 }
 
 // A shell also finds a script on its search path.
 Status check_script_of_shell(const std::string& script, const CommandPlace& place) {
-  const Status status = check_script(script, place.working_directory);
+  const Status status = check_script(script, place);
   if (status.ok() || script.find('/') != std::string::npos) return status;
   const std::vector<std::string> folders = split(place.search_path, ':');
   const bool is_on_path = std::ranges::any_of(
@@ -66,7 +72,7 @@ Status check_arguments(const CommandFile& file, const CommandPlace& place) {
   if (is_python(file.path)) {
     const PythonProgram program = program_of_python(arguments);
     if (program.kind != PythonProgram::Kind::kScript) return {};
-    return check_script(program.text, place.working_directory);
+    return check_script(program.text, place);
   }
   const auto script = is_shell(file.path) ? script_of_shell(arguments) : std::nullopt;
   return script ? check_script_of_shell(*script, place) : Status();
@@ -93,7 +99,7 @@ Result<CommandFile> find_command(const std::vector<std::string>& command,
   const bool is_script = program.ends_with(".py");
   if (is_script && is_file(path)) {
     if (::access(path.c_str(), X_OK) != 0 || !names_interpreter(path)) {
-      HVD_RETURN_IF_ERROR(check_script(program, place.working_directory));
+      HVD_RETURN_IF_ERROR(check_script(program, place));
       return run_by_python(command, place);
     }
     HVD_ASSIGN_OR_RETURN(const std::string found,
@@ -105,7 +111,7 @@ Result<CommandFile> find_command(const std::vector<std::string>& command,
     // The error about a word with blanks in it says more.
     const bool is_missing = is_script && program.find(' ') == std::string::npos &&
                             found.error().code() == Code::kNotFound;
-    return is_missing ? check_script(program, place.working_directory) : found.error();
+    return is_missing ? check_script(program, place) : found.error();
   }
   CommandFile file{*found, command};
   HVD_RETURN_IF_ERROR(check_arguments(file, place));

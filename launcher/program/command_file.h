@@ -26,6 +26,7 @@ struct CommandPlace {
   std::string search_path;
   const Environment& environment;  // VIRTUAL_ENV and CONDA_PREFIX name the active environment
   std::string installed_python;    // of the environment that horovodrun is installed in, or empty
+  bool lacks_stage = false;        // another host may have the script: --stage would copy it to all
 };
 
 // A first word NAME.py is a file of the working directory, or else one on the search path. With execute

@@ -70,7 +70,11 @@ def test_a_script_that_one_host_lacks_is_named():
         job = Job("-np", 2, "-H", "a:1,b:1", *command, cwd=folder)
         job.ends_with(2)
         expect(
-            job.said() == [f"host b: prepare: script 'own/train.py' does not exist in {folder} on this host"],
+            job.said()
+            == [
+                f"host b: prepare: script 'own/train.py' does not exist in {folder} on this host: copy it there, or "
+                "your current directory to every host with --stage ."
+            ],
             job.describe(),
         )
         expect("started" not in job.out, job.describe())

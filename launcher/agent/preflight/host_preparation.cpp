@@ -249,8 +249,9 @@ void HostPreparation::use_environment(const char* origin) {
 
 void HostPreparation::find() {
   const std::string_view path = search_path();
-  const auto found = find_command(
-      job_.command, {job_.working_directory, std::string(path), outcome_.environment, job_.python});
+  const auto found =
+      find_command(job_.command, {job_.working_directory, std::string(path), outcome_.environment,
+                                  job_.python, job_.hosts > 1 && !job_.is_staged});
   if (!found.ok()) {
     is_program_lent_ = found.status().code() == Code::kNotFound && !job_.package.program.empty();
     if (!is_program_lent_) return finish(found.status());

@@ -106,6 +106,9 @@ TEST_CASE("A script that is missing is named before anything starts") {
     CHECK(find(folder, command).error == missing);
   }
   CHECK(find(folder, {"./missing.py"}).error.starts_with("script './missing.py' does not exist"));
+  const auto of_several = find_command({"missing.py"}, {folder.path, "/usr/bin", {}, "", true});
+  CHECK(of_several.error().message() ==
+        missing + ": copy it there, or your current directory to every host with --stage .");
   CHECK(find(folder, {"python3", "/no/x.py"}).error ==
         "script '/no/x.py' does not exist on this host");
 }
