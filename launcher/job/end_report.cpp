@@ -17,24 +17,26 @@
 namespace hvd::launcher {
 namespace {
 
+// Whether the packages of the Python of this prefix have the module.
+bool has_module(const std::filesystem::path& prefix, const std::string& module) {
+  std::error_code error;
+  for (const char* const place : {"lib", "local/lib"}) {
+    for (std::filesystem::directory_iterator at(prefix / place, error), end; !error && at != end;
+         at.increment(error)) {
+      if (!at->path().filename().string().starts_with("python3")) continue;
+      for (const char* const packages : {"site-packages", "dist-packages"}) {
+        const std::string path = (at->path() / packages / module).string();
+        if (std::filesystem::exists(path, error) || std::filesystem::exists(path + ".py", error))
+          return true;
+      }
+    }
+  }
+  return false;
+}
+
 // Another Python of this machine than `other` whose packages have the module, or empty: that of the active environment,
 // of the environment of horovodrun, or one on PATH. Runs none of them.
 std::string find_python_with(const std::string& module, const std::string& other) {
-  const auto has_module = [&](const std::filesystem::path& prefix) {
-    std::error_code error;
-    for (const char* const place : {"lib", "local/lib"}) {
-      for (std::filesystem::directory_iterator at(prefix / place, error), end; !error && at != end;
-           at.increment(error)) {
-        if (!at->path().filename().string().starts_with("python3")) continue;
-        for (const char* const packages : {"site-packages", "dist-packages"}) {
-          const std::string path = (at->path() / packages / module).string();
-          if (std::filesystem::exists(path, error) || std::filesystem::exists(path + ".py", error))
-            return true;
-        }
-      }
-    }
-    return false;
-  };
   std::vector<std::string> pythons;
   for (const char* const name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     if (const auto prefix = environment_variable(name)) pythons.push_back(*prefix + "/bin/python3");
@@ -44,9 +46,8 @@ std::string find_python_with(const std::string& module, const std::string& other
     pythons.push_back(folder + "/python3");
   for (const std::string& python : pythons) {
     const bool is_here = python.starts_with('/') && ::access(python.c_str(), X_OK) == 0;
-    if (is_here && python != other &&
-        has_module(std::filesystem::path(python).parent_path().parent_path()))
-      return python;
+    const auto prefix = std::filesystem::path(python).parent_path().parent_path();
+    if (is_here && python != other && has_module(prefix, module)) return python;
   }
   return {};
 }

@@ -89,6 +89,16 @@ struct GroupRunner::Group {
   // Destroyed before what it refers to.
   std::unique_ptr<collectives::Group> links;
   collectives::Flow flow;
+
+  // Makes an average of the batch, which is a sum, in a type whose sum does not wrap around.
+  Status make_average() {
+    const size_t count = members->ranks.size();
+    if (batch.postscale == 1) batch.divisor = static_cast<int32_t>(count);
+    batch.postscale /= static_cast<double>(count);
+    const int32_t dtype = std::exchange(batch.dtype, sum_type_of_average(batch.dtype));
+    if (dtype == batch.dtype) return {};
+    return wide.widen(dtype, batch.dtype, {&calls.front()->group.count, 1}, {&tensor, 1});
+  }
 };
 
 GroupRunner::GroupRunner(const Parts& parts) : parts_(parts) {}
@@ -182,10 +192,6 @@ void GroupRunner::begin(Group& group) {
     batch.reduce_op = request.reduce_op == HVD_AVERAGE ? HVD_SUM : request.reduce_op;
     batch.prescale = request.prescale;
     batch.postscale = request.postscale;
-    if (request.reduce_op == HVD_AVERAGE) {
-      if (batch.postscale == 1) batch.divisor = static_cast<int32_t>(members);
-      batch.postscale /= static_cast<double>(members);
-    }
     const auto& ranks = group.members->ranks;
     const auto root = std::ranges::find(ranks, request.root);
     batch.root = static_cast<int32_t>(root - ranks.begin());
@@ -202,11 +208,8 @@ void GroupRunner::begin(Group& group) {
       group.tensor.rank_rows = group.rows.data();
     }
     if (request.reduce_op == HVD_AVERAGE) {
-      const int32_t dtype = std::exchange(batch.dtype, sum_type_of_average(batch.dtype));
-      if (dtype != batch.dtype) {
-        const Status widened =
-            group.wide.widen(dtype, batch.dtype, {&call.group.count, 1}, {&group.tensor, 1});
-        if (!widened.ok()) return fail_calls(group, widened);
+      if (const Status status = group.make_average(); !status.ok()) {
+        return fail_calls(group, status);
       }
     }
     batch.tensor_count = request.op == HVD_BARRIER ? 0 : 1;
