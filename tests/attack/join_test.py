@@ -333,8 +333,9 @@ def breaks(_piece):
 
 def test_an_agent_whose_connection_breaks_while_it_joins_dials_again():
     two = ("-np", 2, "-H", "far:1,near:1")
-    # Pieces of the launcher that pass before: TLS, the challenge, its proof. None: the agent waits in the queue.
-    for pieces in (0, 1, 2, None):
+    # Pieces of the launcher that pass before the connection breaks: none, or its part of the TLS handshake. None: the
+    # agent waits in the queue.
+    for pieces in (0, 1, None):
         with joining("true", hosts=two, flags=("--verbose",)) as job:
             if pieces is not None:
                 job.relay.down.alter(breaks, skip=pieces)

@@ -71,7 +71,8 @@ def hashes(where, *flags, code=0, words=(), **variables):
     job = Job("-np", 4, *flags, "-H", where, PYTHON, "-c", HASHES, *words, environment=clean_environment(**variables))
     job.ends_with(code)
     lines = [line.partition("]<stdout>:")[2].split() for line in job.out.splitlines() if "<stdout>:" in line]
-    expect(len(lines) == 4 * (1 + len(words)), job.describe())
+    # A rank that fails may end the others of its start before they print.
+    expect(4 + len(words) <= len(lines) <= 4 * (1 + len(words)), job.describe())
     for seed, _ in lines:
         expect(seed in ("random", "7") or seed not in job.err, f"the launcher shows the seed\n{job.describe()}")
     return {tuple(line) for line in lines}
