@@ -120,6 +120,9 @@ class RedirectTest(unittest.TestCase):
             def reduce_early(self):
                 self.calls.append("reduce")
 
+            def record_step(self):
+                pass
+
         reducer, model = Reducer(), rank_case.torch.nn.Linear(2, 1)
         _torch_calls.watch(reducer)
         importlib.reload(_torch_calls).install()

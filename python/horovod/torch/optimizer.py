@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 import torch
 
 from horovod._compression import check_choices, check_predivision
-from horovod._ops import Adasum as Adasum, Average, steps_travel
+from horovod._ops import Adasum as Adasum, Average, Sum as Sum, steps_travel
 from horovod.common.util import split_list as split_list
 from horovod.exceptions import HorovodInternalError
 from horovod.process_sets import ProcessSet, global_process_set, id_of
