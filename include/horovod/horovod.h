@@ -116,10 +116,12 @@ HVD_API int32_t hvd_leave_seconds(void);
 /* The program has saved its state on this rank. When the same error ends a second process and no rank has
  * called this since the first one, the launcher of an elastic job ends the job. */
 HVD_API void hvd_state_committed(void);
-/* The program begins, or has ended, the work that it repeats when the ranks change. A process that ends between the two
- * has failed, also with exit code 0: the other ranks go on without it. Nothing outside of elastic jobs. */
+/* The program begins, or has ended, the work that it repeats when the ranks change; or an exception has left that work. A
+ * process that ends between the first two has failed, also with exit code 0: the other ranks go on without it. After an
+ * exception, it has failed in that work unless its exit code is 0. Nothing outside of elastic jobs. */
 HVD_API void hvd_elastic_run_entered(void);
 HVD_API void hvd_elastic_run_returned(void);
+HVD_API void hvd_elastic_run_raised(void);
 
 /* Identifies submitted work until hvd_release. 0 is never a handle. */
 typedef uint64_t hvd_handle;

@@ -80,11 +80,11 @@ void Generations::takes_part(Time now) {
   consider(now);
 }
 
-void Generations::runs(int process, bool is_inside) {
+void Generations::runs(int process, bool is_inside, bool has_raised) {
   if (!core_.table.is_live(process)) return;
   JobProcess& one = core_.table.processes.at(process);
   one.is_in_run = is_inside;
-  one.has_returned = !is_inside;
+  one.has_returned = !is_inside && !has_raised;
 }
 
 void Generations::requested(int process, const rendezvous::PlaceRequest& request, Time now) {

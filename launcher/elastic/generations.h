@@ -43,8 +43,8 @@ class Generations {
   void start_failed(int host, const std::string& sentence, Time now);
   // A rank has entered hvd.elastic.run.
   void takes_part(Time now);
-  // A process is inside hvd.elastic.run, or has returned from it.
-  void runs(int process, bool is_inside);
+  // A process is inside hvd.elastic.run, or has returned from it, or an exception has left it.
+  void runs(int process, bool is_inside, bool has_raised = false);
   void requested(int process, const rendezvous::PlaceRequest& request, Time now);
   // A process has ended. Returns false when it failed while others, of a program without hvd.elastic.run, have done
   // their work: the job has failed.

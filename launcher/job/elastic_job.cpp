@@ -108,7 +108,8 @@ void ElasticJob::begin() {
     const auto process = parse_int(std::string_view(key).substr(rendezvous::kElasticRuns.size()));
     const auto value = launch_.store().value(key);
     if (is_stopped_ || !process || !value) return;
-    generations_.runs(static_cast<int>(*process), as_text(*value) == rendezvous::kInsideRun);
+    generations_.runs(static_cast<int>(*process), as_text(*value) == rendezvous::kInsideRun,
+                      as_text(*value) == rendezvous::kRaisedInRun);
   });
   for (const HostRun& host : launch_.hosts().hosts()) {
     generations_.add(host);

@@ -276,16 +276,20 @@ def _noted(wrapper: Callable[..., Any]) -> Callable[..., Any]:
         _depth += 1
         if _depth == 1:
             library().hvd_elastic_run_entered()
-        is_exit = False
+        leave = None
         try:
-            return wrapper(*args, **kwargs)
+            result = wrapper(*args, **kwargs)
+            leave = library().hvd_elastic_run_returned
+            return result
         except SystemExit:
-            is_exit = True
+            raise
+        except BaseException:
+            leave = library().hvd_elastic_run_raised
             raise
         finally:
             _depth -= 1
-            if _depth == 0 and not is_exit:
-                library().hvd_elastic_run_returned()
+            if _depth == 0 and leave is not None:
+                leave()
 
     return noted
 

@@ -88,6 +88,7 @@ _NUMBERS = [
     "hvd_state_committed",
     "hvd_elastic_run_entered",
     "hvd_elastic_run_returned",
+    "hvd_elastic_run_raised",
 ]
 
 

@@ -24,11 +24,13 @@ std::string place_answer_key(int process, int64_t request);
 // live through a change of its ranks.
 constexpr std::string_view kFollowers = "elastic/follows/";
 
-// A process sets this key, with its number, to kInsideRun when it enters hvd.elastic.run, and to kOutsideRun when that
-// has returned. A process that ends inside has failed, whatever its exit code.
+// A process sets this key, with its number, to kInsideRun when it enters hvd.elastic.run, to kOutsideRun when that has
+// returned, and to kRaisedInRun when an exception has left it. A process that ends inside has failed, whatever its exit
+// code; after an exception, it has failed inside with another exit code than 0.
 constexpr std::string_view kElasticRuns = "elastic/run/";
 constexpr std::string_view kInsideRun = "1";
 constexpr std::string_view kOutsideRun = "0";
+constexpr std::string_view kRaisedInRun = "2";
 
 // The launcher's news for the processes of a generation, below one prefix. The values stay until the next news of
 // their kind: to remove them would wake each process that waits for news. kLostNews: GenerationNews with a sentence

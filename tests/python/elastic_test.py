@@ -510,16 +510,17 @@ class ElasticTest(elastic_case.ElasticCase):
 
     def test_the_launcher_learns_where_the_outermost_run_begins_and_ends(self):
         for error, ends in (
-            (None, True),
-            (ValueError, True),
-            (KeyboardInterrupt, True),
-            (BaseException, True),
-            (SystemExit, False),
+            (None, ["returned"]),
+            (ValueError, ["raised"]),
+            (KeyboardInterrupt, ["raised"]),
+            (BaseException, ["raised"]),
+            (SystemExit, []),
         ):
             events = []
             library = SimpleNamespace(
                 hvd_elastic_run_entered=lambda: events.append("entered"),
                 hvd_elastic_run_returned=lambda: events.append("returned"),
+                hvd_elastic_run_raised=lambda: events.append("raised"),
             )
 
             def inner(error):
@@ -538,7 +539,7 @@ class ElasticTest(elastic_case.ElasticCase):
                 for _ in range(2):
                     with self.assertRaises(error) if error else contextlib.nullcontext():
                         _elastic._noted(outer)(error)
-            self.assertEqual(events, ["entered", "inner", "inner", *["returned"] * ends] * 2, error)
+            self.assertEqual(events, ["entered", "inner", "inner", *ends] * 2, error)
 
     def test_a_program_may_announce_changed_hosts(self):
         from horovod.common.elastic import notification_manager

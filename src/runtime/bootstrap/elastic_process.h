@@ -64,9 +64,10 @@ class ElasticProcess {
   bool has_new_members() const;
   // The program follows the changes of hosts: tells the launcher, once.
   void follow_hosts();
-  // The program enters hvd.elastic.run, or has returned from it: tells the launcher.
+  // The program enters hvd.elastic.run, has returned from it, or an exception has left it: notifies the launcher.
   void enter_run() { note_run(rendezvous::kInsideRun); }
   void leave_run() { note_run(rendezvous::kOutsideRun); }
+  void raise_in_run() { note_run(rendezvous::kRaisedInRun); }
   // rendezvous::HostUpdates that wait for the next generation.
   int32_t host_updates() const;
   // Until the agent of this process ends by itself, as far as the launcher knows.

@@ -484,6 +484,11 @@ void hvd_elastic_run_returned(void) {
   if (elastic != nullptr) elastic->leave_run();
 }
 
+void hvd_elastic_run_raised(void) {
+  ElasticProcess* const elastic = state.elastic.load();
+  if (elastic != nullptr) elastic->raise_in_run();
+}
+
 void hvd_state_committed(void) {
   ElasticProcess* const elastic = state.elastic.load();
   if (elastic != nullptr) elastic->has_committed();

@@ -106,6 +106,18 @@ void train(RecordedJob& job, std::initializer_list<int> returned) {
   for (const int process : returned) job.generations.runs(process, false);
 }
 
+TEST_CASE("a rank that an exception has led out of hvd.elastic.run has failed in training") {
+  for (const int exit_code : {0, 1}) {
+    CAPTURE(exit_code);
+    RecordedJob job;
+    train(job, {});
+    job.generations.runs(2, false, true);
+    CHECK(job.generations.ended(2, exit_code, "rank 2 on host c exited", job.now()));
+    CHECK(job.losses.empty() == (exit_code == 0));
+    CHECK_FALSE(job.exit_code);
+  }
+}
+
 TEST_CASE("a failure after training ends no other rank, and is the job's when all have ended") {
   for (const bool is_first : {true, false}) {
     CAPTURE(is_first);
