@@ -137,11 +137,11 @@ def test_a_variable_that_is_not_set_is_named():
     one_sentence(job, "^NOT_SET of -x or --env-file is not set here")
 
 
-def threads_of(*arguments, **environment):
+def threads_of(*arguments, where="a:2,b:2", **environment):
     """OMP_NUM_THREADS of each rank on two hosts, and the launcher's messages about it."""
     job = Job(
         "-H",
-        "a:2,b:2",
+        where,
         "--verbose",
         *arguments,
         PYTHON,
@@ -168,7 +168,7 @@ def test_ranks_that_share_a_host_share_its_cores():
         said,
     )
     # A rank that is alone on its host gets no value: the line names only the other host.
-    threads, said = threads_of("-H", f"a:1,b:{cores + 1}")
+    threads, said = threads_of(where=f"a:1,b:{cores + 1}")
     expect(threads == ["-"] + ["1"] * (cores + 1) and len(said) == 1, (threads, said))
     expect("OMP_NUM_THREADS=1 on b, " in said[0], said)
     # A value that the user has set stays, whatever the place where it was set.
