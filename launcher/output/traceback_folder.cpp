@@ -178,7 +178,7 @@ void TracebackFolder::judge(int number, Rank& rank) {
     ++rank.fold_end;
 }
 
-TracebackFolder::Verdict TracebackFolder::verdict_on(int number) {
+TracebackFolder::Verdict TracebackFolder::verdict_on(int number, bool may_wait) {
   Rank& rank = ranks_[number];
   const bool has_ended = rank.end && rank.is_output_ended;
   if (!has_ended && !rank.is_consequence) return Verdict::kWait;
@@ -188,14 +188,15 @@ TracebackFolder::Verdict TracebackFolder::verdict_on(int number) {
     if (const auto root = root_of_.find(*cause); root != root_of_.end()) cause = root->second;
     if (*cause == number) return Verdict::kShow;             // they accuse each other
     if (!path.insert(*cause).second) return Verdict::kWait;  // others do
-    if (const auto verdict = verdict_by(number, *cause)) return *verdict;
+    if (const auto verdict = verdict_by(number, *cause, may_wait && !has_ended)) return *verdict;
     cause = ranks_[*cause].accused;
   }
   return Verdict::kShow;
 }
 
 // By what the accused rank has written; nothing: that one accuses another rank.
-std::optional<TracebackFolder::Verdict> TracebackFolder::verdict_by(int number, int cause) {
+std::optional<TracebackFolder::Verdict> TracebackFolder::verdict_by(int number, int cause,
+                                                                    bool may_wait) {
   const auto found = ranks_.find(cause);
   if (found == ranks_.end()) return Verdict::kWait;
   Rank& other = found->second;
@@ -208,16 +209,21 @@ std::optional<TracebackFolder::Verdict> TracebackFolder::verdict_by(int number, 
   const bool prints_reason = other.end && other.end->is_failure && !other.end->is_mute;
   if (prints_reason && !other.is_output_ended) return Verdict::kWait;
   if (other.is_output_ended || other.is_consequence) judge(cause, other);
-  if (!other.accused || explained_.contains(cause)) return verdict_about(number, cause);
+  if (!other.accused || explained_.contains(cause)) return verdict_about(number, cause, may_wait);
   return {};
 }
 
-// The rank has ended because of another one, which accuses none.
-TracebackFolder::Verdict TracebackFolder::verdict_about(int number, int cause) {
+// The rank ends because of another one, which accuses none. Where its traceback is the one to show, it may wait for the
+// rank's end, without which frames of Horovod stay.
+TracebackFolder::Verdict TracebackFolder::verdict_about(int number, int cause, bool may_wait) {
   const Rank& other = ranks_[cause];
   const bool has_reason = other.has_written && !(other.end && other.end->is_mute);
   if (other.end && !other.end->is_failure) return Verdict::kShow;
-  if (!has_reason && explained_.insert(cause).second) return Verdict::kShow;
+  if (!has_reason && !explained_.contains(cause)) {
+    if (may_wait) return Verdict::kWait;
+    explained_.insert(cause);
+    return Verdict::kShow;
+  }
   root_of_[number] = cause;
   return Verdict::kFold;
 }
@@ -229,9 +235,9 @@ std::vector<TracebackFolder::Shown> TracebackFolder::take(Clock::time_point now,
     bool has_changed = false;
     for (auto& [number, rank] : ranks_) {
       if (rank.held.empty()) continue;
-      Verdict verdict = verdict_on(number);
-      const bool is_late = all || now - rank.since >= kHeldFor;
-      if (verdict == Verdict::kWait && is_forced && is_late) verdict = Verdict::kShow;
+      const bool may_wait = !is_forced || (!all && now - rank.since < kHeldFor);
+      Verdict verdict = verdict_on(number, may_wait);
+      if (verdict == Verdict::kWait && !may_wait) verdict = Verdict::kShow;
       if (verdict == Verdict::kWait) continue;
       has_changed = true;
       std::string lines = settle(number, rank, verdict, now);

@@ -80,9 +80,9 @@ class TracebackFolder {
   bool is_complete(int number, Rank& rank);
   static bool raises(const Rank& rank);
   void judge(int number, Rank& rank);
-  Verdict verdict_on(int number);
-  std::optional<Verdict> verdict_by(int number, int cause);
-  Verdict verdict_about(int number, int cause);
+  Verdict verdict_on(int number, bool may_wait);
+  std::optional<Verdict> verdict_by(int number, int cause, bool may_wait);
+  Verdict verdict_about(int number, int cause, bool may_wait);
   void take_caught(Clock::time_point now, bool all, std::vector<Shown>& shown);
   std::string settle(int number, Rank& rank, Verdict verdict, Clock::time_point now);
   static std::string release(Rank& rank, const std::vector<bool>& is_shown);

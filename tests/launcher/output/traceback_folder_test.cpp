@@ -247,6 +247,25 @@ TEST_CASE("where the cause has left no reason, one of its consequences is shown"
   CHECK(stream.sentences == "ranks 2-3 stopped because of rank 1\n");
 }
 
+TEST_CASE("the consequence to show waits for its rank's end, so that frames of Horovod go") {
+  Stream stream;
+  stream.end(1, kKilled);
+  for (const int rank : {0, 2, 3}) stream.write(rank, consequence_of(1));
+  stream.take();
+  CHECK(stream.of(0) + stream.of(2) + stream.of(3) == "");
+  SUBCASE("the first that ends is shown") {
+    for (const int rank : {2, 0, 3}) stream.end(rank, kEndedByAgent);
+    CHECK(stream.of(2) == shown_consequence_of(1));
+    CHECK(stream.of(0) + stream.of(3) == "");
+  }
+  SUBCASE("none ends") {
+    stream.now += kHeldFor;
+    stream.take();
+    CHECK(stream.of(0) == consequence_of(1));
+    CHECK(stream.of(2) + stream.of(3) == "");
+  }
+}
+
 TEST_CASE("one of several ranks that accuse each other is shown") {
   Stream stream;
   stream.fail(2, consequence_of(1));
