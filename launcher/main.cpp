@@ -6,6 +6,7 @@
 #include "base/limits/last_resort.h"
 #include "base/log/log.h"
 #include "base/log/log_format.h"
+#include "base/process/signals.h"
 #include "base/process/standard_streams.h"
 #include "launcher/attempts.h"
 #include "launcher/check/bug_report.h"
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
   using namespace hvd;
   using namespace hvd::launcher;
   open_standard_streams();
+  set_up_signals();
   end_by_sentence("horovodrun", kExitLauncher, rendezvous::error_number_of);
   const std::vector<std::string> arguments = with_help_first({argv + 1, argv + argc});
   if (asks_about_jobs(arguments)) return answer_about_jobs(arguments);

@@ -8,6 +8,7 @@
 
 #include "base/limits/last_resort.h"
 #include "base/log/log.h"
+#include "base/process/signals.h"
 #include "base/process/standard_streams.h"
 #include "base/secrets/token_file.h"
 #include "base/text.h"
@@ -274,6 +275,7 @@ int serve(const Options& options) {
 
 int main(int argc, char** argv) {
   hvd::open_standard_streams();
+  hvd::set_up_signals();
   hvd::end_by_sentence("horovod-rendezvous", hvd::rendezvous::kLost,
                        hvd::rendezvous::error_number_of);
   hvd::rendezvous::Options options;

@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
     return fail(invalid_argument("horovod-agent starts this program for the ranks of a job"));
   }
   // The ranks go first; this ends when the agent closes its input.
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2})
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGXFSZ})
     ::signal(number, SIG_IGN);
   ::prctl(PR_SET_NAME, "horovod-pmix");
   const std::string folder = argv[1];

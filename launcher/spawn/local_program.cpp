@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "base/process/exec_strings.h"
+#include "base/process/signals.h"
 #include "base/process/spawn.h"
 #include "base/settings.h"
 
@@ -18,6 +19,7 @@ Result<std::string> output_of(const std::vector<std::string>& command, Deadline 
 
 Status become_program(const std::vector<std::string>& command,
                       const VariablesOfProgram& environment) {
+  set_back_signals();
   ::execvpe(command.front().c_str(), pointers_to(command).data(),
             pointers_to(environment_strings(environment)).data());
   return system_error("cannot start " + command.front(), errno);
@@ -30,6 +32,7 @@ Result<int> run_program(const std::vector<std::string>& command,
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {
     sigaddset(&handed_on, number);
   }
+  set_back_signals();
   sigset_t before;
   ::sigprocmask(SIG_BLOCK, &handed_on, &before);
   const auto pid = spawn_program({.arguments = command, .environment = environment});

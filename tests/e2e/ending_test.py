@@ -119,6 +119,16 @@ def test_sigterm_with_local_ranks():
     ended_by(signal.SIGTERM, hosts="localhost:2,b:2")
 
 
+def test_a_parent_that_blocks_signals():
+    for number in (signal.SIGTERM, signal.SIGINT):
+        command = ("-np", 2, "sh", "-c", "echo ready; exec sleep 600")
+        job = Job("--block-signal=TERM,INT,HUP,CHLD", LAUNCHER, *command, program="/usr/bin/env")
+        job.wait_for("ready", 2)
+        job.signal(number)
+        job.ends_with(128 + number, PROMPT)
+        job.leaves_nothing()
+
+
 @world()
 def test_sigkill_of_the_launcher():
     ended_by(signal.SIGKILL)

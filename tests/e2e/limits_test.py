@@ -83,6 +83,22 @@ def test_an_agent_with_few_descriptors():
     both_ends(map(job, (12, 14, 16, 20, 24, 64)))
 
 
+def test_a_limit_of_file_sizes():
+    limit = 1 << 20
+    job = limited("fsize", limit, LAUNCHER, "-np", 2, "true")
+    job.ends_with(0)
+    expect(job.said() == [], job.describe())
+    job.leaves_nothing()
+    # Programs of ranks have the action of a shell.
+    path = scratch() / "file"
+    job = limited("fsize", limit, LAUNCHER, "-np", 1, "dd", "if=/dev/zero", f"of={path}", "bs=1M", "count=2")
+    job.ends_with(128 + signal.SIGXFSZ)
+    job = limited("fsize", limit, LAUNCHER, "-np", 2, WORKER, "sum")
+    job.ends_with(1)
+    expect("MiB, and the limit of file sizes is 1 MiB; raise it by ulimit -f" in job.err, job.describe())
+    job.leaves_nothing()
+
+
 @world()
 def test_ranks_with_few_descriptors():
     # The ranks of a host may hear that the first one has ended before its own sentence is out.

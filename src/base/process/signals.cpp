@@ -17,6 +17,13 @@ std::string signal_text(int number) {
   return name == nullptr ? cat(number) : cat(number, " (SIG", name, ")");
 }
 
+void set_up_signals() {
+  ::signal(SIGXFSZ, SIG_IGN);
+  reset_signals({});
+}
+
+void set_back_signals() { ::signal(SIGXFSZ, SIG_DFL); }
+
 std::vector<int> ignored_signals() {
   std::vector<int> ignored;
   for (int number = 1; number < NSIG; ++number) {

@@ -12,6 +12,12 @@ std::string signal_name(int number);
 // "15 (SIGTERM)", or the number of a signal without a name.
 std::string signal_text(int number);
 
+// For a program's first lines: it blocks no signal, whatever its parent blocked, and a write beyond the limit of file
+// sizes is an error and does not end it.
+void set_up_signals();
+// For the execution of a user's program, which such a write ends as usual.
+void set_back_signals();
+
 // The signals that this process ignores: a program that it executes would ignore them too.
 std::vector<int> ignored_signals();
 // Gives these signals their default action, and blocks none. For a child between fork and exec.

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -37,6 +38,16 @@ Status allocate(int fd, size_t offset, size_t size) {
   return {};
 }
 
+// A file beyond the limit would end the process by SIGXFSZ.
+Status check_file_limit(size_t rank_count, size_t size) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || size <= limit.rlim_cur) return {};
+  return unavailable(cat("the shared memory of the ", rank_count,
+                         " ranks of this host is a file of up to ", size >> 20,
+                         " MiB, and the limit of file sizes is ", limit.rlim_cur >> 20,
+                         " MiB; raise it by ulimit -f"));
+}
+
 Status no_room() {
   return unavailable(
       cat("more than ", kRooms,
@@ -61,6 +72,7 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::create(size_t rank_count,
   const size_t control = control_size(rank_count);
   sub_region_size = round_up_to(sub_region_size, kLargestPage);
   const size_t total = control + kSubRegions * sub_region_size;
+  HVD_RETURN_IF_ERROR(check_file_limit(rank_count, total));
   if (::ftruncate(file.get(), static_cast<off_t>(total)) != 0) {
     return system_error("cannot size shared memory", errno);
   }
