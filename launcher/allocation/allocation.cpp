@@ -22,6 +22,7 @@ class AllocationFinder {
       : sources_(sources), slots_alone_(sources.slots_per_host.value_or(1)) {}
 
   Found slurm() const;
+  Found slurm_by_number() const;
   Found lsf() const;
   Found pbs() const;
   Found sge() const;
@@ -45,7 +46,9 @@ class AllocationFinder {
   // How a file says the number of a host's slots: the host is named once for each slot, the number is the
   // second word of the line, or the file does not say it.
   enum class Count { kByLines, kBySecondWord, kNone };
-  Found from_file(std::string source, const std::string& variable_name, Count count) const;
+  // `has_id`: the scheduler always sets the variable beside a job's id.
+  Found from_file(std::string source, const std::string& variable_name, Count count,
+                  bool has_id) const;
 
   const AllocationSources& sources_;
   int slots_alone_;
@@ -62,6 +65,15 @@ Found found(std::string source, HostList& hosts) {
   if (!all.ok()) return all.status().with_context(source);
   if (all->empty()) return invalid_argument(cat(source, " has no host; name hosts with -H"));
   return std::optional(Allocation{.source = std::move(source), .hosts = *std::move(all)});
+}
+
+// A job whose hosts no variable names: ranks run here, which may be a login node.
+Found without_hosts(const std::string& source, const std::string& why) {
+  return std::optional(
+      Allocation{.source = source,
+                 .hosts = {},
+                 .warnings = {cat(source, ": ", why,
+                                  ", so all ranks run on this machine; name hosts with -H")}});
 }
 
 Status add_named(HostList& hosts, std::string_view name, int slots) {
@@ -181,16 +193,34 @@ Found AllocationFinder::slurm() const {
   const std::string job = variable("SLURM_JOB_ID");
   const bool is_one =
       !variable("SLURM_JOB_NODELIST").empty() || !variable("SLURM_NODELIST").empty();
-  if (!is_one && variable("SLURM_HET_SIZE").empty()) return std::optional<Allocation>();
+  if (!is_one && variable("SLURM_HET_SIZE").empty()) return slurm_by_number();
   HVD_ASSIGN_OR_RETURN(const auto suffixes, slurm_suffixes(sources_.variable));
   HostList hosts;
-  const std::vector<SlurmNode> nodes = sources_.slurm_nodes();
+  const std::vector<SlurmNode> nodes = sources_.slurm_nodes().value_or(std::vector<SlurmNode>());
   for (const std::string& suffix : suffixes) {
     HVD_RETURN_IF_ERROR(add_slurm_group(hosts, suffix, nodes));
   }
   Found slurm = found(cat("Slurm job ", printable(job)), hosts);
   if (slurm.ok()) (*slurm)->counts_devices = !sources_.device.empty();
   return slurm;
+}
+
+// The variables have the number of a job and no list of hosts, as with SLURM_JOB_ID=10 on a login node.
+Found AllocationFinder::slurm_by_number() const {
+  const std::string job = variable("SLURM_JOB_ID");
+  if (job.empty()) return std::optional<Allocation>();
+  const std::string source = cat("Slurm job ", printable(job));
+  const auto nodes = sources_.slurm_nodes();
+  if (!nodes.ok()) {
+    return without_hosts(source,
+                         cat("SLURM_JOB_NODELIST is not set, and ", nodes.status().message()));
+  }
+  HostList hosts;
+  for (const SlurmNode& node : *nodes) {
+    HVD_RETURN_IF_ERROR(
+        hosts.add(slurm_host(node.name, slots_alone_, false, node.gpus, node.cpus)));
+  }
+  return found(source, hosts);
 }
 
 Found AllocationFinder::lsf() const {
@@ -221,12 +251,13 @@ Found AllocationFinder::lsf() const {
     }
     return found(source, hosts);
   }
-  return from_file(source, "LSB_DJOB_HOSTFILE", Count::kByLines);
+  return from_file(source, "LSB_DJOB_HOSTFILE", Count::kByLines, true);
 }
 
-Found AllocationFinder::from_file(std::string source, const std::string& variable_name,
-                                  Count count) const {
+Found AllocationFinder::from_file(std::string source, const std::string& variable_name, Count count,
+                                  bool has_id) const {
   const std::string path = variable(variable_name);
+  if (path.empty() && has_id) return without_hosts(source, cat(variable_name, " is not set"));
   if (path.empty()) return std::optional<Allocation>();
   const auto text = sources_.file(path);
   if (!text) return not_found(cat(variable_name, ": there is no file ", printable(path)));
@@ -251,22 +282,23 @@ Found AllocationFinder::from_file(std::string source, const std::string& variabl
 
 Found AllocationFinder::pbs() const {
   const std::string job = variable("PBS_JOBID");
-  return from_file(cat("PBS job ", printable(job)), "PBS_NODEFILE", Count::kByLines);
+  return from_file(cat("PBS job ", printable(job)), "PBS_NODEFILE", Count::kByLines, !job.empty());
 }
 
 Found AllocationFinder::sge() const {
   const std::string job = variable("JOB_ID");
-  return from_file(cat("SGE job ", printable(job)), "PE_HOSTFILE", Count::kBySecondWord);
+  return from_file(cat("SGE job ", printable(job)), "PE_HOSTFILE", Count::kBySecondWord, false);
 }
 
 Found AllocationFinder::oar() const {
   const std::string job = variable("OAR_JOB_ID");
-  return from_file(cat("OAR job ", printable(job)), "OAR_NODEFILE", Count::kByLines);
+  return from_file(cat("OAR job ", printable(job)), "OAR_NODEFILE", Count::kByLines, !job.empty());
 }
 
 Found AllocationFinder::cobalt() const {
   const std::string job = variable("COBALT_JOBID");
-  return from_file(cat("Cobalt job ", printable(job)), "COBALT_NODEFILE", Count::kNone);
+  return from_file(cat("Cobalt job ", printable(job)), "COBALT_NODEFILE", Count::kNone,
+                   !job.empty());
 }
 
 // Volcano's plugin `svc` gives each pod of a job the variable VC_TASK_HOSTS for each task, and its

@@ -16,11 +16,11 @@
 namespace hvd::launcher {
 
 struct Allocation {
-  std::string source;  // "Slurm job 17", for messages
-  std::vector<Host> hosts;
+  std::string source;       // "Slurm job 17", for messages
+  std::vector<Host> hosts;  // empty: no variable names them, and a warning says so
   bool counts_devices =
       false;  // slots are the GPUs or cores that AllocationSources::device asks for
-  std::vector<std::string> warnings = {};  // a sentence for each unknown word of a hostfile
+  std::vector<std::string> warnings = {};  // also a sentence for each unknown word of a hostfile
 };
 
 using Variables = std::function<std::optional<std::string>(std::string_view)>;
@@ -31,8 +31,10 @@ struct AllocationSources {
   std::function<std::vector<std::pair<std::string, std::string>>()> variables;
   // Nothing when there is no such file.
   std::function<std::optional<Result<std::string>>(const std::string&)> file;
-  // The nodes of the job of Slurm; none where they are unknown.
-  std::function<std::vector<SlurmNode>()> slurm_nodes = [] { return std::vector<SlurmNode>(); };
+  // The nodes of the job of Slurm; an error says why they are unknown.
+  std::function<Result<std::vector<SlurmNode>>()> slurm_nodes = [] {
+    return Result<std::vector<SlurmNode>>(unavailable("scontrol was not asked"));
+  };
   // "gpu", "auto" or "cpu", where each of them is a slot; else empty.
   std::string device = {};
   // --slots-per-host, where the user gives it.

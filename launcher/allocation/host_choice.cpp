@@ -14,17 +14,9 @@
 namespace hvd::launcher {
 namespace {
 
-// LaunchMethods says it where scontrol does not answer.
-std::vector<SlurmNode> slurm_nodes() {
-  const std::string job = slurm_job_id();
-  if (job.empty()) return {};
-  auto nodes = read_slurm_nodes(job);
-  return nodes.ok() ? *std::move(nodes) : std::vector<SlurmNode>();
-}
-
 Result<std::optional<Allocation>> allocation(const LaunchSettings& settings) {
   AllocationSources sources;
-  sources.slurm_nodes = slurm_nodes;
+  sources.slurm_nodes = [] { return read_slurm_nodes(slurm_job_id()); };
   sources.has_num_proc = settings.job.num_proc.has_value();
   if (settings.hosts.slots_per_host.is_set) {
     sources.slots_per_host = settings.hosts.slots_per_host.value;
@@ -65,6 +57,7 @@ Result<std::optional<std::vector<Host>>> allocated_hosts(const LaunchSettings& s
   HVD_ASSIGN_OR_RETURN(auto found, allocation(settings));
   if (!found) return std::optional<std::vector<Host>>();
   for (const std::string& warning : found->warnings) log::warning(warning);
+  if (found->hosts.empty()) return std::optional<std::vector<Host>>();
   if (!settings.hosts.slots_by.empty() && !found->counts_devices) {
     for (Host& host : found->hosts) host.slots = kUnknownSlots;
   }
@@ -143,7 +136,7 @@ Result<std::vector<Host>> choose_hosts(const LaunchSettings& settings) {
 
 bool has_allocation(const LaunchSettings& settings) {
   const auto found = allocation(settings);
-  return !found.ok() || found->has_value();
+  return !found.ok() || (found->has_value() && !(*found)->hosts.empty());
 }
 
 }  // namespace hvd::launcher

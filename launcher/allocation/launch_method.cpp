@@ -70,10 +70,22 @@ std::string command_of(const LaunchSettings& settings) {
   return script.ends_with(kKubexec) ? with_input(script) : "";
 }
 
-// Users who name hosts in a faked allocation set SLURM_JOB_ID, but not SLURM_CLUSTER_NAME.
+// Whether Slurm's variables name nodes.
+bool names_nodes() {
+  for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_HET_SIZE"}) {
+    if (environment_variable(name)) return true;
+  }
+  return false;
+}
+
+// Users who name hosts in a faked allocation set SLURM_JOB_ID, but not SLURM_CLUSTER_NAME. Without any hosts, those of
+// the job come from scontrol.
 std::string job_with_steps(const LaunchSettings& settings) {
   if (settings.ssh.port.has_value() || settings.ssh.identity_file.has_value()) return {};
-  if (!environment_variable("SLURM_CLUSTER_NAME") || !is_on_path("srun")) return {};
+  const bool has_hosts =
+      settings.hosts.list.has_value() || settings.hosts.hostfile.has_value() || names_nodes();
+  if (!environment_variable("SLURM_CLUSTER_NAME") && has_hosts) return {};
+  if (!is_on_path("srun")) return {};
   return slurm_job_id();
 }
 
@@ -146,6 +158,10 @@ LaunchMethods::LaunchMethods(const LaunchSettings& settings, bool is_in_step)
   auto nodes = read_slurm_nodes(job_);
   if (nodes.ok()) {
     nodes_ = *std::move(nodes);
+    return;
+  }
+  if (!names_nodes()) {  // choose_hosts() has said why, and takes this machine
+    job_.clear();
     return;
   }
   log::warning(cat("Slurm's generic resources of each node are unknown (", nodes.status().message(),

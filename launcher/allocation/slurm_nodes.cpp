@@ -64,9 +64,11 @@ struct Block {
   struct Line {
     std::string_view names;
     std::string_view resources;
+    std::string_view cpus;  // "0-3,8"
   };
   std::vector<Line> lines;
-  std::string_view all;           // the names of all nodes
+  std::string_view all;  // the names of all nodes
+  std::string_view state;
   std::set<std::string> untyped;  // names that the job requests without a type
   bool is_exclusive = false;      // the job has all resources of its nodes, whatever it requests
   bool is_of_job = true;          // not of another task of the job's array
@@ -120,6 +122,7 @@ void take_line_of_job(const std::vector<std::string_view>& words, std::string_vi
   // Words of the user, such as arguments of the script, may look like fields, but begin no line.
   const std::string_view first = words.empty() ? std::string_view() : words.front();
   if (first.starts_with("JobId=")) block.is_of_job = value_in(first, "JobId=") == job;
+  if (const auto state = value_in(first, "JobState="); !state.empty()) block.state = state;
   if (first == "OverSubscribe=NO") block.is_exclusive = true;
   if (const auto value = value_in(first, "NodeList="); !value.empty()) block.all = value;
   // A line of one node, or of nodes that are alike, begins with them; JOB_GRES= is that of the whole job.
@@ -130,17 +133,40 @@ void take_line_of_job(const std::vector<std::string_view>& words, std::string_vi
       block.component = static_cast<int>(std::clamp<int64_t>(*offset, 0, kMaxNames));
     }
     if (const auto value = value_in(word, "GRES="); !value.empty()) line.resources = value;
+    if (const auto value = value_in(word, "CPU_IDs="); !value.empty()) line.cpus = value;
     if (word.starts_with("TresPer")) take_request(word.substr(word.find('=') + 1), block.untyped);
   }
   if (!line.names.empty()) block.lines.push_back(line);
 }
 
+bool has_nodes(std::string_view state) {
+  return state.empty() || state == "RUNNING" || state == "COMPLETING" || state == "CONFIGURING" ||
+         state == "SUSPENDED" || state == "RESIZING";
+}
+
+// The number of "0-3,8", or 0.
+int count_of(std::string_view list) {
+  int64_t count = 0;
+  for (const std::string& part : split(list, ',')) {
+    const size_t dash = part.find('-');
+    const auto first = parse_int(std::string_view(part).substr(0, dash));
+    const auto last =
+        dash == std::string::npos ? first : parse_int(std::string_view(part).substr(dash + 1));
+    if (!first || !last || *first < 0 || *last < *first || *last >= kMaxSlotsPerHost) return 0;
+    count += *last - *first + 1;
+  }
+  return static_cast<int>(std::min<int64_t>(count, kMaxSlotsPerHost));
+}
+
 Status add_nodes(const Block& block, std::vector<SlurmNode>& nodes) {
   if (!block.is_of_job) return {};
+  if (!has_nodes(block.state)) {
+    return failed_precondition(cat("scontrol calls it ", printable(block.state)));
+  }
   const std::set<std::string> untyped =
       block.is_exclusive ? std::set<std::string>() : block.untyped;
   std::set<std::string> known;
-  const auto add = [&](std::string_view list, std::string_view resources) -> Status {
+  const auto add = [&](std::string_view list, std::string_view resources, int cpus) -> Status {
     if (list.empty() || list == "(null)") return {};
     for (const std::string_view part : split_outside_brackets(list)) {
       auto names = expand_names(part);
@@ -150,17 +176,18 @@ Status add_nodes(const Block& block, std::vector<SlurmNode>& nodes) {
         if (nodes.size() > kMaxNames) {
           return invalid_argument("scontrol show job names too many nodes");
         }
-        SlurmNode node{std::move(name), "", 0, block.component};
+        SlurmNode node{std::move(name), "", 0, block.component, cpus};
         take_resources(resources, untyped, node);
         nodes.push_back(std::move(node));
       }
     }
     return {};
   };
-  for (const Block::Line& line : block.lines) HVD_RETURN_IF_ERROR(add(line.names, line.resources));
+  for (const Block::Line& line : block.lines)
+    HVD_RETURN_IF_ERROR(add(line.names, line.resources, count_of(line.cpus)));
   // A node that joined the job while it runs has no line of its own, and no resources: Slurm adds no node to a job
   // that has any.
-  return add(block.all, "");
+  return add(block.all, "", 0);
 }
 
 }  // namespace
@@ -232,7 +259,7 @@ Result<std::vector<SlurmNode>> slurm_nodes_in(const SlurmVariables& variable) {
   for (size_t i = 0; i < suffixes.size(); ++i) {
     HVD_ASSIGN_OR_RETURN(auto names, slurm_node_names(variable, suffixes[i]));
     const int component = suffixes[i].empty() ? -1 : static_cast<int>(i);
-    for (std::string& name : names) nodes.push_back({std::move(name), "", 0, component});
+    for (std::string& name : names) nodes.push_back({std::move(name), "", 0, component, 0});
   }
   return nodes;
 }

@@ -17,10 +17,12 @@ struct SlurmNode {
   std::string resources;  // of the job on this node, as srun's --gres takes them; empty: none
   int gpus = 0;           // whole GPUs among them
   int component = -1;     // of a heterogeneous job, or -1
+  int cpus = 0;           // of the job on this node; 0: not known
 };
 
 // Parses what `scontrol show job -d` prints about this job: all components of a heterogeneous job, and for the
-// first number of an array also its other tasks, whose nodes do not count. Pure. An error names what it cannot read.
+// first number of an array also its other tasks, whose nodes do not count. Pure. An error names what it cannot read, or
+// the state of a job that has no nodes now.
 Result<std::vector<SlurmNode>> parse_slurm_nodes(std::string_view text, std::string_view job);
 
 // Asks scontrol about this job. An error says why there is no answer.

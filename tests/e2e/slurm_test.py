@@ -344,6 +344,32 @@ def test_agents_are_steps_of_the_allocation(cluster):
     expect("srun has started horovodrun 4 times" in job.err, job.describe())
 
 
+def listed(cluster, *arguments):
+    """The numbers of jobs, as squeue prints them."""
+    command = ["/usr/bin/squeue", "-h", "-o", "%A", *arguments]
+    return subprocess.check_output(command, text=True, env=clean_environment(**cluster.environment)).strip()
+
+
+@on_cluster()
+def test_the_number_of_a_job_alone_reaches_its_nodes(cluster):
+    code = "printenv SLURMD_NODENAME || echo here"
+    salloc(cluster, "--no-shell", "-J", "held", "-N2", "--ntasks-per-node=1").ends_with(0)
+    number = listed(cluster, "-n", "held")
+    expect(number.isdigit(), number)
+    environment = clean_environment(**cluster.environment, SLURM_JOB_ID=number)
+    job = Job("-np", 2, "sh", "-c", code, environment=environment)
+    job.ends_with(0)
+    expect(sorted(re.findall(r"<stdout>:(\w+)", job.out)) == ["a", "b"], job.describe())
+    subprocess.run(["/usr/bin/scancel", number], check=True, env=clean_environment(**cluster.environment))
+    wait_until(lambda: not listed(cluster, "-n", "held"), 60, "the end of the job")
+    job = Job("-np", 2, "sh", "-c", code, environment=environment)
+    job.ends_with(0)
+    expect(job.out.count("here") == 2, job.describe())
+    said = f"Slurm job {number}: SLURM_JOB_NODELIST is not set, and scontrol calls it CANCELLED, so all ranks run on this"
+    expect(len(job.err.splitlines()) == 1 and said in job.err, job.describe())
+    job.leaves_nothing()
+
+
 @on_cluster()
 def test_an_allocation_that_is_cancelled_leaves_nothing(cluster):
     before = Inventory()

@@ -49,7 +49,46 @@ std::string error_of(const Texts& variables, const Texts& files = {}) {
 }  // namespace
 
 TEST_CASE("without a scheduler there is no allocation") {
-  CHECK_FALSE(find({{"PATH", "/bin"}, {"JOB_ID", "3"}, {"PBS_JOBID", "4"}})->has_value());
+  // SGE's jobs of one slot have no list of hosts.
+  CHECK_FALSE(find({{"PATH", "/bin"}, {"JOB_ID", "3"}})->has_value());
+}
+
+TEST_CASE("a number of a job without its list of hosts is a warning") {
+  const auto warning_of = [](const Texts& variables) {
+    const Allocation found = allocation(variables);
+    CHECK(found.hosts.empty());
+    REQUIRE(found.warnings.size() == 1);
+    return found.warnings[0];
+  };
+  CHECK(warning_of({{"PBS_JOBID", "4"}}) ==
+        "PBS job 4: PBS_NODEFILE is not set, so all ranks run on this machine; name hosts with -H");
+  CHECK(warning_of({{"LSB_JOBID", "4"}}).starts_with("LSF job 4: LSB_DJOB_HOSTFILE is not set, "));
+  AllocationSources sources;
+  sources.variable = [](std::string_view name) -> std::optional<std::string> {
+    if (name == "SLURM_JOB_ID") return "10";
+    return {};
+  };
+  sources.slurm_nodes = [] { return Result<std::vector<SlurmNode>>(unavailable("no answer")); };
+  const auto unknown = find_allocation(sources);
+  REQUIRE((unknown.ok() && *unknown));
+  CHECK((*unknown)->hosts.empty());
+  CHECK((*unknown)->warnings ==
+        std::vector<std::string>{"Slurm job 10: SLURM_JOB_NODELIST is not set, and no answer, so "
+                                 "all ranks run on this machine; name hosts with -H"});
+}
+
+TEST_CASE("a number of a job of Slurm is enough where scontrol knows its nodes") {
+  const Texts job = {{"SLURM_JOB_ID", "10"}};
+  const std::vector<SlurmNode> nodes = {{"a", "gpu:2", 2, -1, 8}, {"b", "", 0, -1, 4}};
+  const auto hosts = [&](bool has_num_proc) {
+    const auto found = find(job, {}, {}, nodes, has_num_proc);
+    REQUIRE(found.ok());
+    return (*found)->hosts;
+  };
+  CHECK(hosts(false)[0].slots == 2);
+  CHECK(hosts(false)[1].slots == 1);
+  CHECK(hosts(true)[0].max_slots == 8);
+  CHECK(hosts(true)[1].max_slots == 4);
 }
 
 TEST_CASE("Slurm's hosts and tasks") {

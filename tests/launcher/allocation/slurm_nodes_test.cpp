@@ -33,9 +33,21 @@ TEST_CASE("each node has its own resources, and not the sum of the job") {
   CHECK(nodes[0].resources == "gpu:a100:2");
   CHECK(nodes[0].gpus == 2);
   CHECK(nodes[0].component == -1);
+  CHECK(nodes[0].cpus == 4);
+  CHECK(nodes[1].cpus == 2);
   CHECK(nodes[2].name == "n2");
   CHECK(nodes[2].resources == "gpu:a100:1,gpu:h100:1,shard:3");
   CHECK(nodes[2].gpus == 2);
+}
+
+TEST_CASE("a job that is over, or waits, has no nodes") {
+  for (const std::string state : {"COMPLETED", "PENDING", "CANCELLED"}) {
+    const auto nodes = parse_slurm_nodes(
+        "JobId=7 JobName=x\n   JobState=" + state + " Reason=None\n   NodeList=a\n", "7");
+    CHECK(nodes.status().message() == "scontrol calls it " + state);
+  }
+  CHECK(nodes_in("JobId=7 JobName=x\n   JobState=RUNNING Reason=None\n   NodeList=a\n").size() ==
+        1);
 }
 
 TEST_CASE("a resource that the job requests without a type has none in the step either") {
