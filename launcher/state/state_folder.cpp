@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,7 +30,17 @@ constexpr int64_t kDay = 24 * 3600;
 // A launcher that runs changes its folder once a minute.
 constexpr int64_t kFresh = 180;
 
+std::string name_of_user(uid_t uid) {
+  const passwd* entry = ::getpwuid(uid);
+  return entry == nullptr ? cat("user ", uid) : printable(entry->pw_name);
+}
+
 Status not_private(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && status.st_uid != ::geteuid()) {
+    return permission_denied(cat(printable(path), " belongs to ", name_of_user(status.st_uid),
+                                 "; name another directory in HOROVOD_STATE_DIR"));
+  }
   return permission_denied(
       cat(printable(path),
           " is not a directory that only you can write to; name another one in HOROVOD_STATE_DIR"));
@@ -105,6 +116,28 @@ std::vector<std::string> job_folders(const UniqueFd& folder) {
   return names;
 }
 
+// Root makes nothing in the home directory of another user, who could not use it.
+Status check_home(const std::string& path) {
+  const std::string home = environment_variable("HOME").value_or("");
+  struct stat status {};
+  if (::geteuid() != 0 || home.empty() || !path.starts_with(home + "/")) return {};
+  if (::stat(home.c_str(), &status) != 0 || status.st_uid == 0) return {};
+  return permission_denied(cat("root keeps no records in ", printable(home), ", which belongs to ",
+                               name_of_user(status.st_uid)));
+}
+
+// The error of a folder that cannot be made below one of another user.
+Status cannot_make(std::filesystem::path folder, int error) {
+  const std::string what = cat("cannot make directory ", printable(folder.string()));
+  struct stat status {};
+  do folder = folder.parent_path();
+  while (::stat(folder.c_str(), &status) != 0 && folder.has_relative_path());
+  if (error != EACCES || status.st_uid == ::geteuid()) return system_error(what, error);
+  return system_error(
+      cat(what, ": ", printable(folder.string()), " belongs to ", name_of_user(status.st_uid)),
+      error);
+}
+
 void remove_job(const UniqueFd& folder, const std::string& name) {
   const UniqueFd job = open_folder_in(folder, name);
   if (!is_own(job, S_IRWXG | S_IRWXO)) return;
@@ -138,14 +171,11 @@ std::string job_folder_name(const ProcessIdentity& launcher) {
 
 Result<UniqueFd> make_job_folder(const std::string& path, const ProcessIdentity& launcher) {
   const std::filesystem::path whole(path);
+  HVD_RETURN_IF_ERROR(check_home(path));
   std::error_code error;
   std::filesystem::create_directories(whole.parent_path(), error);
-  if (error) {
-    return system_error(cat("cannot make directory ", printable(whole.parent_path().string())),
-                        error.value());
-  }
-  if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST)
-    return system_error(cat("cannot make directory ", printable(path)), errno);
+  if (error) return cannot_make(whole.parent_path(), error.value());
+  if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) return cannot_make(whole, errno);
   HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_state_folder(path));
   const std::string name = job_folder_name(launcher);
   if (::mkdirat(folder.get(), name.c_str(), S_IRWXU) != 0)

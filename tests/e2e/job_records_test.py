@@ -334,6 +334,24 @@ def test_a_directory_that_keeps_no_record_harms_no_job():
     Job("ps", "-a", environment=off).ends_with(2)
 
 
+def test_root_keeps_no_record_in_the_home_of_another_user():
+    home = scratch() / "home"
+    home.parent.chmod(0o711)
+    home.mkdir()
+    os.chown(home, 65534, 65534)
+    environment = clean_environment(HOME=str(home))
+    del environment["HOROVOD_STATE_DIR"]
+    job = named("x", "true", environment=environment)
+    job.ends_with(0)
+    one_sentence(job, f"root keeps no records in {home}, which belongs to nobody; ")
+    expect(not list(home.iterdir()), list(home.iterdir()))
+    (home / ".local").mkdir(mode=0o755)
+    user = ("--reuid=65534", "--regid=65534", "--clear-groups", LAUNCHER)
+    job = Job(*user, "-np", 1, "--name", "x", "true", environment=environment, program="/usr/bin/setpriv")
+    job.ends_with(0)
+    one_sentence(job, f"cannot make directory {home}/.local/state: {home}/.local belongs to root: Permission denied; ")
+
+
 @world()
 def test_a_job_of_another_machine_is_listed_and_stopped_by_ssh():
     state = str(scratch() / "state")
