@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -11,6 +12,8 @@
 
 namespace hvd::launcher {
 namespace {
+
+constexpr std::string_view kVariables = "env";
 
 constexpr std::array kNotInFiles = {"help",        "help_all",   "version", "check_build",
                                     "config_file", "completion", "manual",  "json",
@@ -37,8 +40,22 @@ Status unknown_key(const std::string& key) {
           near.empty() ? "docs/settings.md lists all" : cat("did you mean ", near, "?")));
 }
 
+// The variables of `env`, which may also be a list of NAME=VALUE.
+Status set_variables(const Setting& setting, const YAML::Node& variables, Settings& settings) {
+  for (const auto& entry : variables) {
+    const YAML::Node& name = entry.first;
+    const YAML::Node& value = entry.second;
+    if (!name.IsScalar() || !value.IsScalar())
+      return invalid_argument("expected NAME: VALUE for each variable");
+    HVD_RETURN_IF_ERROR(settings.set(setting.key, cat(name.Scalar(), "=", value.Scalar())));
+  }
+  return {};
+}
+
 Status set_value(const Setting& setting, const YAML::Node& value, Settings& settings) {
   if (value.IsNull()) return {};
+  if (value.IsMap() && std::string_view(setting.key) == kVariables)
+    return set_variables(setting, value, settings);
   if (value.IsSequence()) {
     std::vector<std::string> items;
     for (const YAML::Node& item : value) {
@@ -75,38 +92,54 @@ const Setting* find_spelling(const std::string& key) {
   return nullptr;
 }
 
-Status apply_key(const std::string& key, const YAML::Node& value, Settings& settings) {
-  // `controller` is one key in a file, but a flag for each value on the command line.
-  if (key == "controller") {
-    const std::string name = value.IsScalar() ? to_lower(value.Scalar()) : "";
-    if (name == "gloo" || name == "mpi" || name == "jsrun") return settings.set(name, "1");
-    return invalid_argument("controller: it is gloo, mpi or jsrun");
-  }
-  for (const Setting& setting : all_settings()) {
-    if (config_key(setting) == key) return set_value(setting, value, settings).with_context(key);
-  }
-  if (const Setting* setting = find_spelling(key)) {
-    return set_value(*setting, value, settings).with_context(key);
-  }
-  return unknown_key(key);
-}
+// Applies the keys of one file.
+class ConfigReader {
+ public:
+  ConfigReader(std::string_view path, Settings& settings) : path_(path), settings_(settings) {}
 
-Status apply_map(const std::string& prefix, const YAML::Node& map, std::string_view path,
-                 Settings& settings) {
-  for (const auto& entry : map) {
-    const YAML::Node& name = entry.first;
-    const YAML::Node& value = entry.second;
-    if (!name.IsScalar()) {
-      return invalid_argument(cat(place(path, name.Mark()), ": a key is not a text"));
+  Status apply_map(const std::string& prefix, const YAML::Node& map) {
+    for (const auto& entry : map) {
+      const YAML::Node& name = entry.first;
+      const YAML::Node& value = entry.second;
+      if (!name.IsScalar()) {
+        return invalid_argument(cat(place(path_, name.Mark()), ": a key is not a text"));
+      }
+      const std::string key = prefix + name.Scalar();
+      const bool is_section = value.IsMap() && prefix.empty() && key != kVariables;
+      const Status status =
+          is_section ? apply_map(key + ".", value) : apply_key(key, value, name.Mark().line + 1);
+      if (!status.ok()) return is_section ? status : status.with_context(place(path_, name.Mark()));
     }
-    const std::string key = prefix + name.Scalar();
-    const bool is_section = value.IsMap() && prefix.empty();
-    const Status status =
-        is_section ? apply_map(key + ".", value, path, settings) : apply_key(key, value, settings);
-    if (!status.ok()) return is_section ? status : status.with_context(place(path, name.Mark()));
+    return {};
   }
-  return {};
-}
+
+ private:
+  Status apply_key(const std::string& key, const YAML::Node& value, int line) {
+    // `controller` is one key in a file, but a flag for each value on the command line.
+    if (key == "controller") {
+      const std::string name = value.IsScalar() ? to_lower(value.Scalar()) : "";
+      if (name == "gloo" || name == "mpi" || name == "jsrun") return settings_.set(name, "1");
+      return invalid_argument("controller: it is gloo, mpi or jsrun");
+    }
+    const Setting* setting = find_spelling(key);
+    for (const Setting& each : all_settings()) {
+      if (config_key(each) == key) setting = &each;
+    }
+    if (setting == nullptr) return unknown_key(key);
+    const auto [earlier, is_new] = lines_.emplace(setting->key, line);
+    if (!is_new) {
+      return invalid_argument(
+          cat(printable(key), " has a value in line ", earlier->second, "; remove one of the two"));
+    }
+    if (Status status = set_value(*setting, value, settings_); !status.ok())
+      return status.with_context(key);
+    return settings_.check_range(setting->key, key);
+  }
+
+  std::string_view path_;
+  Settings& settings_;
+  std::map<std::string_view, int> lines_;  // by the setting's key
+};
 
 }  // namespace
 
@@ -124,7 +157,7 @@ Status apply_config(std::string_view text, std::string_view path, Settings& sett
     if (!root.IsMap()) {
       return invalid_argument(cat("config file ", path, ": it holds no 'key: value' lines"));
     }
-    return apply_map("", root, path, settings);
+    return ConfigReader(path, settings).apply_map("", root);
   } catch (const YAML::Exception& error) {
     return invalid_argument(cat(place(path, error.mark), ": ", error.msg));
   }

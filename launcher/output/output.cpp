@@ -226,9 +226,10 @@ void JobOutput::on_broken(Broken callback) {
 
 std::string JobOutput::stamped(const std::string& tag) const {
   if (style_.format == LineFormat::kJson) return json_time() + tag;
-  if (style_.has_timestamps) return time_text("%a %b %e %H:%M:%S %Y", TimeZone::kLocal) + tag;
   constexpr std::string_view kTime = "{time}";
-  std::string filled = tag;
+  std::string filled =
+      style_.has_timestamps ? time_text("%a %b %e %H:%M:%S %Y", TimeZone::kLocal) : "";
+  filled += tag;
   const std::string time = tag.find(kTime) == std::string::npos ? "" : iso_time(TimeZone::kLocal);
   for (size_t at = 0; (at = filled.find(kTime, at)) != std::string::npos; at += time.size()) {
     filled.replace(at, kTime.size(), time);

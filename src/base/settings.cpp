@@ -97,18 +97,22 @@ Status Settings::set(std::string_view key, std::string_view value) {
   return {};
 }
 
+Status Settings::check_range(std::string_view key, const std::string& name) const {
+  const Setting& entry = setting(key);
+  if (!entry.range || !is_set(key)) return {};
+  const double value = number(key);
+  if (value >= entry.range->low && value <= entry.range->high) return {};  // not of NaN
+  const bool is_variable = name == entry.variable;
+  const int64_t unit = is_variable ? 1 : entry.flag_unit;
+  return invalid_argument(cat(name, " ", plain(value / static_cast<double>(unit)),
+                              " is out of range", about_range(entry, unit),
+                              is_variable ? about_default(entry) : ""));
+}
+
 Status Settings::check_ranges(
     const std::function<std::string(std::string_view key)>& name_of) const {
   for (const Setting& entry : all_settings()) {
-    if (!entry.range || !is_set(entry.key)) continue;
-    const double value = number(entry.key);
-    if (value >= entry.range->low && value <= entry.range->high) continue;  // not of NaN
-    const std::string name = name_of(entry.key);
-    const bool is_variable = name == entry.variable;
-    const int64_t unit = is_variable ? 1 : entry.flag_unit;
-    return invalid_argument(cat(name, " ", plain(value / static_cast<double>(unit)),
-                                " is out of range", about_range(entry, unit),
-                                is_variable ? about_default(entry) : ""));
+    HVD_RETURN_IF_ERROR(check_range(entry.key, name_of(entry.key)));
   }
   return {};
 }

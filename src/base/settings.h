@@ -71,6 +71,8 @@ class Settings {
   Status set(std::string_view key, std::string_view value);
   // The same with a value as a flag or a config file gives it.
   Status set_in_units(std::string_view key, std::string_view value);
+  // An error for a number out of its range, under this name.
+  Status check_range(std::string_view key, const std::string& name) const;
   // An error for the first number out of its range, with the name that `name_of` gives its key.
   Status check_ranges(const std::function<std::string(std::string_view key)>& name_of) const;
   // The same with the names of variables.

@@ -297,6 +297,8 @@ class Messages(Folder):
         result = self.run_job("-np", "1", "--tag", "{time} {rank}", "sh", "-c", "echo one; echo two >&2")
         for text, word in ((result.stdout, b"one"), (result.stderr, b"two")):
             self.assertRegex(text, rb"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3} 0: " + word + rb"\n$")
+        result = self.run_job("-np", "1", "--prefix-timestamp", "--tag", "|{time} {rank}", "echo", "x")
+        self.assertRegex(result.stdout, rb"^\w{3} .* \d{4}\|\d{4}-\d\d-\d\dT[\d:.]+ 0: x\n$")
         result = self.run_job("-np", "2", "--fold", "--tag", "{time} {rank}", "echo", "same")
         self.assertRegex(result.stdout, rb"\.\d{3} 0-1: same\n|\.\d{3} [01]: same\n")
 

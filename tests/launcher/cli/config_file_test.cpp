@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace hvd::launcher {
 namespace {
@@ -20,6 +21,27 @@ std::string error_of(std::string_view text) {
 }
 
 }  // namespace
+
+TEST_CASE("values out of range, and a second value of one setting, are refused with their lines") {
+  CHECK(error_of("np: 2\ncache-capacity: -3\n") ==
+        "config file f.yaml, line 2: cache-capacity -3 is out of range; it lies between 0 and "
+        "1048576");
+  CHECK(error_of("params:\n  fusion_threshold_mb: -1\n")
+            .starts_with(
+                "config file f.yaml, line 2: params.fusion_threshold_mb -1 is out of range"));
+  for (const char* second : {"np: 3", "num_proc: 3", "num-proc: 3"}) {
+    CHECK(error_of(std::string("np: 2\nverbose: 1\n") + second + "\n")
+              .find(" has a value in line 1; remove one of the two") != std::string::npos);
+  }
+}
+
+TEST_CASE("variables of the ranks are a list or a map") {
+  const std::vector<std::string> wanted = {"A=1", "B=x y"};
+  CHECK(settings_of("env: [A=1, B=x y]\n").list("env") == wanted);
+  CHECK(settings_of("env:\n  A: 1\n  B: x y\n").list("env") == wanted);
+  CHECK(error_of("env:\n  A: [1]\n") ==
+        "config file f.yaml, line 1: env: expected NAME: VALUE for each variable");
+}
 
 TEST_CASE("the original's file is understood") {
   const Settings settings = settings_of(
