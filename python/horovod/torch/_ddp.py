@@ -29,7 +29,6 @@ _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 class _State:
     has_warned = False
     has_group = False  # the process group that this module created
-    has_views = False  # a module has had gradients that are views of its buckets
 
 
 def owns(param: torch.Tensor) -> bool:
@@ -40,11 +39,6 @@ def owns(param: torch.Tensor) -> bool:
 def watch(watcher: Any) -> None:
     """Calls `watcher.released()` whenever a module has taken parameters, while `watcher` lives."""
     _watchers.add(watcher)
-
-
-def has_views() -> bool:
-    """Returns whether a DistributedDataParallel module of this process has had gradients in its buckets."""
-    return _State.has_views
 
 
 def warn_about(params: Iterable[torch.Tensor]) -> None:
@@ -148,7 +142,6 @@ def _serve(ddp: Any) -> None:
         ):
             _make_group(module)
         plain(self, module, *args, **kwargs)
-        _State.has_views = _State.has_views or self.gradient_as_bucket_view
         _take(self)
 
     __init__._hvd_original = plain  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ from horovod import _identity, _ops
 from horovod._ops import Kind
 from horovod.exceptions import HorovodArgumentError
 from horovod.torch import _tensors
-from horovod.torch.distributed import _backward, _bucket_memory, _calls, _messages, _monitored, _open_works, _order
+from horovod.torch.distributed import _backward, _calls, _messages, _monitored, _open_works, _order
 from horovod.torch.distributed import _postponed, _profiling, _ranks, _reductions, _tensor_bytes, _tensor_memory
 from horovod.torch.distributed._calls import Op
 from horovod.torch.distributed._reductions import Reduction
@@ -376,22 +376,21 @@ class HorovodProcessGroup(dist.ProcessGroup):
     def _reduce_bucket(self, bucket: torch.Tensor, reduction: Reduction, opts: Any) -> Work:
         """A dense tensor that code in C++ reduces in a backward pass."""
         _reductions.check(bucket, reduction)
-        memory = _bucket_memory.of(bucket)
         if not self._postponed.may_take(bucket):
             return self._call(
                 "all_reduce",
                 Op.ALLREDUCE,
-                memory,
-                memory.numel(),
-                memory,
-                memory,
+                bucket,
+                bucket.numel(),
+                bucket,
+                bucket,
                 [bucket],
                 opts,
                 keep=bucket,
                 reduce_op=reduction.op,
             )
         words = ("all_reduce", "as call", next(self._numbers), "of group", self._place.label)
-        work = self._postponed.add(words, self._place.group, reduction.op, bucket, memory, self._time(opts))
+        work = self._postponed.add(words, self._place.group, reduction.op, bucket, self._time(opts))
         return self._note(work, "all_reduce", [bucket])
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:

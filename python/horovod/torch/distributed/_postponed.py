@@ -26,28 +26,19 @@ class Postponed(Work):
     _started: Any = None
     _failure: Any = None
 
-    def __init__(
-        self,
-        calls: Calls,
-        words: Any,
-        group: int,
-        op: int,
-        tensor: torch.Tensor,
-        memory: torch.Tensor,
-        seconds: float,
-    ) -> None:
-        super().__init__(words, None, [tensor], seconds)
-        self._calls, self._group, self._op, self._memory = calls, group, op, memory
+    def __init__(self, calls: Calls, words: Any, group: int, op: int, bucket: torch.Tensor, seconds: float) -> None:
+        super().__init__(words, None, [bucket], seconds)
+        self._calls, self._group, self._op, self._bucket = calls, group, op, bucket
 
     def start(self) -> None:
         if self._started is not None:
             return
-        memory = self._memory
+        bucket = self._bucket
         try:
             handle = _calls.submit(
-                self._group, Op.ALLREDUCE, memory, memory.numel(), memory, memory, self._seconds, reduce_op=self._op
+                self._group, Op.ALLREDUCE, bucket, bucket.numel(), bucket, bucket, self._seconds, reduce_op=self._op
             )
-            self._started, self._memory = [handle], None
+            self._started, self._bucket = [handle], None
         except Exception as error:  # of the job: callers that wait get it
             self._started, self._failure = [], error
         except BaseException:  # of a signal handler: the result must not look complete
@@ -80,11 +71,8 @@ class Calls:
         size = _tensor_bytes.size_of(bucket)
         return size <= _MOST_BYTES and self._bytes + size <= _MOST_BYTES_OF_ALL
 
-    def add(
-        self, words: Any, group: int, op: int, bucket: torch.Tensor, memory: torch.Tensor, seconds: float
-    ) -> Postponed:
-        """`memory`: where the bucket's values are for the runtime."""
-        work = Postponed(self, words, group, op, bucket, memory, seconds)
+    def add(self, words: Any, group: int, op: int, bucket: torch.Tensor, seconds: float) -> Postponed:
+        work = Postponed(self, words, group, op, bucket, seconds)
         with self._lock:
             self._bytes += _tensor_bytes.size_of(bucket)
             self.waiting.append(work)
