@@ -80,32 +80,42 @@ def test_a_plain_step_of_slurm():
         run("srun", "-N2", "--ntasks-per-node=2", *RANK, **variables)
 
 
+ON_TWO_HOSTS = (
+    "--allow-run-as-root -np 4 --hostfile /tmp/hostfile -bind-to none -map-by slot -x PYTHONPATH -x PATH "
+    "-mca pml ob1 -mca btl ^openib"
+).split()
+
+
 @world("a b", "--no-decoys")
 def test_pmix_of_open_mpi():
     pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
-    run(
-        "mpirun.openmpi",
-        "--allow-run-as-root",
-        "-np",
-        4,
-        "--hostfile",
-        "/tmp/hostfile",
-        "-bind-to",
-        "none",
-        "-map-by",
-        "slot",
-        "-x",
-        "PYTHONPATH",
-        "-x",
-        "PATH",
-        "-mca",
-        "pml",
-        "ob1",
-        "-mca",
-        "btl",
-        "^openib",
-        *RANK,
-    )
+    run("mpirun.openmpi", *ON_TWO_HOSTS, *RANK)
+
+
+def one_rank_sleeps(program, *arguments, **more):
+    """The others name it, on one line while they wait, and in the error."""
+    path = shutil.which(program, path="/usr/bin")
+    if path is None:
+        raise Skip(f"there is no {program}: packaging/packages-test.txt names its package")
+    script = f'[ "$PMIX_RANK" != 3 ] || exec sleep 60; exec {PYTHON} {WORKERS / "foreign_rank.py"}'
+    environment = clean_environment(HOROVOD_INIT_TIMEOUT="8", **more)
+    job = Job(*arguments, "sh", "-c", script, program=path, environment=environment)
+    expect(job.wait() != 0, job.describe())
+    late = re.findall(r"(rank .*) not called hvd.init\(\) for 4 s, and the others wait there", job.err)
+    expect(late == ["rank 3 on host b has"], job.describe())
+    expect("rank 3 on host b has not come; all 4 ranks must call hvd.init() within 8 s" in job.err, job.describe())
+
+
+@world("a b", "--no-decoys")
+def test_a_rank_of_mpirun_that_never_calls_init_is_named():
+    pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
+    one_rank_sleeps("mpirun.openmpi", *ON_TWO_HOSTS, "-x", "HOROVOD_INIT_TIMEOUT")
+
+
+@world("a b", "--no-decoys")
+def test_a_rank_of_srun_that_never_calls_init_is_named():
+    with cluster() as variables:
+        one_rank_sleeps("srun", "--mpi=pmix", "-N2", "--ntasks-per-node=2", "-K", **variables)
 
 
 @world()

@@ -5,14 +5,19 @@
 #include <pmix_version.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/settings.h"
 #include "base/shared_library.h"
@@ -28,11 +33,18 @@ static_assert(PMIX_VERSION_MAJOR >= 3 && PMIX_VERSION_MAJOR <= 5,
 
 constexpr const char* kLibrary = "libpmix.so.2";
 
+using Seconds = std::chrono::duration<double>;
+// After this time in a fence, a rank says who is missing.
+constexpr Seconds kQuietTime(60);
+constexpr Seconds kAnswerTime(2);
+constexpr size_t kMostNames = 8;
+
 // The functions of libpmix that are used here.
 struct PmixLibrary {
   decltype(&PMIx_Init) init;
   decltype(&PMIx_Finalize) finalize;
   decltype(&PMIx_Get) get;
+  decltype(&PMIx_Get_nb) get_nb;
   decltype(&PMIx_Put) put;
   decltype(&PMIx_Commit) commit;
   decltype(&PMIx_Fence_nb) fence_nb;
@@ -55,6 +67,7 @@ struct PmixLibrary {
     find("PMIx_Init", library.init);
     find("PMIx_Finalize", library.finalize);
     find("PMIx_Get", library.get);
+    find("PMIx_Get_nb", library.get_nb);
     find("PMIx_Put", library.put);
     find("PMIx_Commit", library.commit);
     find("PMIx_Fence_nb", library.fence_nb);
@@ -95,6 +108,29 @@ struct Fence {
   }
 };
 
+// The ranks that have put a key. PMIx may answer about a rank after the one that asks has given up: each question owns
+// a share.
+struct Arrivals {
+  explicit Arrivals(size_t size) : has_come(size) {}
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<bool> has_come;
+  size_t answers = 0;
+
+  struct Question {
+    std::shared_ptr<Arrivals> arrivals;
+    size_t rank;
+  };
+  static void answer(pmix_status_t code, pmix_value_t*, void* question) {
+    const std::unique_ptr<Question> asked(static_cast<Question*>(question));
+    Arrivals& arrivals = *asked->arrivals;
+    const std::lock_guard lock(arrivals.mutex);
+    arrivals.has_come[asked->rank] = code == PMIX_SUCCESS;
+    ++arrivals.answers;
+    arrivals.changed.notify_all();
+  }
+};
+
 // Slurm's servers send values from node to node in clear, and give a value to each process that says
 // it is a rank of this user. Slurm's MUNGE, where it works, hides values from other users.
 std::optional<Munge> munge_for(const pmix_proc_t& self) {
@@ -109,8 +145,8 @@ std::optional<Munge> munge_for(const pmix_proc_t& self) {
 
 class Pmix final : public Source {
  public:
-  Pmix(const PmixLibrary& library, const pmix_proc_t& self)
-      : library_(library), self_(self), munge_(munge_for(self)) {}
+  Pmix(const PmixLibrary& library, const pmix_proc_t& self, const hvd_plugin_host& host)
+      : library_(library), self_(self), munge_(munge_for(self)), host_(host) {}
   ~Pmix() override { library_.finalize(nullptr, 0); }
 
   Status identity(hvd_identity* identity) override {
@@ -182,6 +218,15 @@ class Pmix final : public Source {
 
   // A server waits for the ranks of other hosts without regard to PMIX_TIMEOUT: this rank looks at the time itself.
   Status fence(double timeout_seconds) override {
+    const std::string mark = cat("horovod.came.", ++fences_);
+    pmix_key_t name;
+    set_key(name, mark);
+    pmix_value_t yes;
+    std::memset(&yes, 0, sizeof yes);
+    yes.type = PMIX_BOOL;
+    yes.data.flag = true;
+    HVD_RETURN_IF_ERROR(check(library_.put(PMIX_GLOBAL, name, &yes), "PMIx_Put"));
+    HVD_RETURN_IF_ERROR(check(library_.commit(), "PMIx_Commit"));
     const auto fence = std::make_shared<Fence>();
     fence->all = proc(PMIX_RANK_WILDCARD);
     std::memset(fence->infos, 0, sizeof fence->infos);
@@ -196,11 +241,25 @@ class Pmix final : public Source {
     if (begun == PMIX_OPERATION_SUCCEEDED) return {};  // it calls nothing then
     HVD_RETURN_IF_ERROR(check(begun, "PMIx_Fence"));
     share.release();
-    const std::chrono::duration<double> limit(within_limits(timeout_seconds));
-    if (code.wait_for(limit) != std::future_status::ready) {
-      return check(PMIX_ERR_TIMEOUT, "PMIx_Fence");
+    const Seconds limit(within_limits(timeout_seconds));
+    const Seconds quiet = std::min(kQuietTime, limit / 2);
+    if (code.wait_for(quiet) != std::future_status::ready) {
+      if (const std::string missing = missing_ranks(mark, true); !missing.empty()) {
+        const auto seconds = std::lround(quiet.count());
+        host_.log(
+            host_.host, 3,
+            cat(missing, " not called hvd.init() for ", seconds, " s, and the others wait there")
+                .c_str());
+      }
+      code.wait_for(limit - quiet);
     }
-    return check(code.get(), "PMIx_Fence");
+    const bool has_ended = code.wait_for(Seconds(0)) == std::future_status::ready;
+    const pmix_status_t ended = has_ended ? code.get() : PMIX_ERR_TIMEOUT;
+    if (ended != PMIX_ERR_TIMEOUT) return check(ended, "PMIx_Fence");
+    const std::string missing = missing_ranks(mark, false);
+    const Status status = check(ended, "PMIx_Fence");
+    return missing.empty() ? status
+                           : deadline_exceeded(cat(status.message(), ": ", missing, " not come"));
   }
 
  private:
@@ -217,6 +276,66 @@ class Pmix final : public Source {
     if (code == PMIX_SUCCESS) return {};
     const std::string message = cat(call, " failed: ", library_.error_string(code));
     return code == PMIX_ERR_TIMEOUT ? deadline_exceeded(message) : unavailable(message);
+  }
+
+  // "rank 2 on host b has": the ranks that have not put this key; empty if that is not known. `is_first`: empty, too,
+  // where a lower rank has put it, which says the same.
+  std::string missing_ranks(const std::string& key, bool is_first) const {
+    const auto size = number(proc(PMIX_RANK_WILDCARD), PMIX_JOB_SIZE);
+    if (!size.ok() || self_.rank >= static_cast<uint64_t>(*size)) return {};
+    if (is_first && self_.rank > 0 && arrivals(key, 1).at(0)) return {};
+    const std::vector<bool> has_come = arrivals(key, static_cast<size_t>(*size));
+    std::vector<std::string> missing;
+    for (size_t rank = 0; rank < has_come.size(); ++rank) {
+      if (has_come[rank] && rank < self_.rank && is_first) return {};
+      if (!has_come[rank] && rank != self_.rank) missing.push_back(name_of(rank));
+    }
+    if (missing.empty()) return {};
+    const bool is_one = missing.size() == 1;
+    if (missing.size() > kMostNames) {
+      const size_t more = missing.size() - kMostNames;
+      missing.resize(kMostNames);
+      missing.push_back(cat(more, " more"));
+    }
+    return cat(join(missing, ", "), is_one ? " has" : " have");
+  }
+
+  std::string name_of(size_t rank) const {
+    pmix_info_t is_local;
+    std::memset(&is_local, 0, sizeof is_local);
+    set_key(is_local.key, PMIX_OPTIONAL);
+    is_local.value.type = PMIX_BOOL;
+    is_local.value.data.flag = true;
+    const pmix_proc_t of = proc(static_cast<pmix_rank_t>(rank));
+    pmix_value_t* value = nullptr;
+    std::string name = cat("rank ", rank);
+    if (library_.get(&of, PMIX_HOSTNAME, &is_local, 1, &value) != PMIX_SUCCESS) return name;
+    if (value->type == PMIX_STRING) {
+      name += cat(" on host ", printable(value->data.string));
+      std::free(value->data.string);
+    }
+    std::free(value);
+    return name;
+  }
+
+  // Which of the first ranks have put the key, as far as PMIx answers soon.
+  std::vector<bool> arrivals(const std::string& key, size_t count) const {
+    const auto all = std::make_shared<Arrivals>(count);
+    pmix_key_t name;
+    set_key(name, key);
+    const pmix_info_t timeout = timeout_info(kAnswerTime.count());
+    size_t asked = 0;
+    for (size_t rank = 0; rank < count; ++rank) {
+      auto question = std::make_unique<Arrivals::Question>(Arrivals::Question{all, rank});
+      const pmix_proc_t of = proc(static_cast<pmix_rank_t>(rank));
+      if (library_.get_nb(&of, name, &timeout, 1, Arrivals::answer, question.get()) != PMIX_SUCCESS)
+        continue;
+      question.release();
+      ++asked;
+    }
+    std::unique_lock lock(all->mutex);
+    all->changed.wait_for(lock, kAnswerTime, [&] { return all->answers == asked; });
+    return all->has_come;
   }
 
   Result<int64_t> number(const pmix_proc_t& of, const char* key) const {
@@ -238,6 +357,8 @@ class Pmix final : public Source {
   const PmixLibrary library_;
   const pmix_proc_t self_;
   const std::optional<Munge> munge_;
+  const hvd_plugin_host host_;
+  int fences_ = 0;
 };
 
 // By a hydra that a server of PMIx has started: what it starts has the variables of both.
@@ -252,7 +373,8 @@ struct Plugin {
   static constexpr const char* kName = "pmix";
   static constexpr int32_t kPriority = 30;
   static Status probe() { return PmixLibrary::open().status(); }
-  static Result<std::unique_ptr<Source>> open(const hvd_plugin_host&, const hvd_plugin_config&) {
+  static Result<std::unique_ptr<Source>> open(const hvd_plugin_host& host,
+                                              const hvd_plugin_config&) {
     if (!environment_variable("PMIX_NAMESPACE") || !environment_variable("PMIX_RANK")) {
       return failed_precondition("no server of PMIx started this process");
     }
@@ -266,7 +388,7 @@ struct Plugin {
                              "; PMIX_NAMESPACE and PMIX_RANK are set, but the server that set "
                              "them does not answer"));
     }
-    return std::unique_ptr<Source>(new Pmix(library, self));
+    return std::unique_ptr<Source>(new Pmix(library, self, host));
   }
 };
 
