@@ -97,7 +97,8 @@ set(not_sanitized ${PROJECT_SOURCE_DIR}/tests/not_sanitized.txt)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${not_sanitized})
 file(STRINGS ${not_sanitized} HVD_NOT_SANITIZED REGEX "^[a-z]")
 
-# Unit tests that run in the build with AddressSanitizer alone, as folders of tests: their programs are not built here.
+# Unit tests that run in the build with AddressSanitizer alone, as folders of tests, or `fuzz` for the corpora of all
+# parsers: their programs are not built here.
 set(HVD_LEFT_TO_ASAN "" CACHE STRING "Folders of tests whose unit tests are left to the build with AddressSanitizer")
 
 # hvd_is_not_sanitized(NAME SANITIZERS RESULT): whether the table leaves the test of this folder out of a build with
@@ -132,7 +133,7 @@ function(hvd_unit_test name)
   endif()
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/tests OUTPUT_VARIABLE folder)
   string(REGEX REPLACE "/.*" "" folder "${folder}")
-  if(folder IN_LIST HVD_LEFT_TO_ASAN)
+  if(folder IN_LIST HVD_LEFT_TO_ASAN OR ("fuzz" IN_LIST HVD_LEFT_TO_ASAN AND name MATCHES "_fuzz_corpus$"))
     hvd_is_not_sanitized(${name} "address" is_not_sanitized)
     if(NOT is_not_sanitized)
       set_tests_properties(${name} PROPERTIES LABELS "left_to_asan")

@@ -51,11 +51,11 @@ step() {
   fi
 }
 
-# --all compiles the unit tests of launcher and rendezvous once, with AddressSanitizer.
+# --all compiles the unit tests of launcher and rendezvous, and the corpora of parsers, once, with AddressSanitizer.
 configure() {
   local everything=OFF left=
   if [[ $tier == release ]]; then everything=ON; fi
-  if [[ $tier == all && $1 == release ]] && command -v clang++-14 >/dev/null; then left="launcher;rendezvous"; fi
+  if [[ $tier == all && $1 == release ]] && command -v clang++-14 >/dev/null; then left="launcher;rendezvous;fuzz"; fi
   cmake --preset "$1" -DBUILD_TESTING=ON -DHVD_SANITIZE_ALL=$everything -DHVD_LEFT_TO_ASAN="$left" \
     >"$results/$1.configure" 2>&1 ||
     { cat "$results/$1.configure"; return 1; }
@@ -188,8 +188,6 @@ environments() {
   # The newest TensorFlow, with Keras 3, and the last one with Keras 2.
   environment tensorflow-2.21 tensorflow-cpu==2.21.0 tensorboard
   environment tensorflow-2.15 tensorflow-cpu==2.15.1 tensorboard
-  # The last one whose C API has no asynchronous kernels.
-  environment tensorflow-2.12 tensorflow-cpu==2.12.1
   newest_torch
   # Each release of JAX leaves out older versions of Python.
   environment_by '3.15 3.14 3.13 3.12 3.11' jax jax optax numpy keras
@@ -207,13 +205,15 @@ environments() {
   environment ccl oneccl-cpu==2021.16.2 --no-deps
   # The schemas of Kubernetes, and the models of JobSet.
   environment kubernetes kubernetes-validate==1.37.0 kubeflow-trainer-api==2.3.0
-  # The newest, which users get, make the site of the pages.
-  environment sphinx sphinx myst-parser furo && addition sphinx copybutton sphinx-copybutton
   # Users install the wheels by these, and --stage-env asks uv.
   environment installers --upgrade pip uv pipx
   # pip builds the wheel with this.
   environment wheel scikit-build-core
   if [[ $tier == release ]]; then
+    # The last one whose C API has no asynchronous kernels.
+    environment tensorflow-2.12 tensorflow-cpu==2.12.1
+    # The newest, which users get, make the site of the pages.
+    environment sphinx sphinx myst-parser furo && addition sphinx copybutton sphinx-copybutton
     # A rank stops at its breakpoint (tests/e2e/hang_test.py).
     environment debugpy debugpy==1.8.17
     # The first JAX whose XLA calls the runtime itself.
