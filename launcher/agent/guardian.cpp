@@ -148,8 +148,8 @@ int run_guarded(char** arguments, const std::function<int(Watchdog&)>& agent,
   for (const int number : {SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE}) ::signal(number, SIG_IGN);
   // Schedulers send these signals to every process of a job, but only ranks may use them. The agent
   // still receives those that it waits for, since it blocks them.
-  for (const int number : {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGXFSZ, SIGIO, SIGPWR,
-                           passed_on(SIGUSR1)}) {
+  for (const int number : {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGXFSZ, SIGIO,
+                           SIGPWR, passed_on(SIGUSR1)}) {
     ::signal(number, SIG_IGN);
   }
   const sigset_t signals = waited_signals();

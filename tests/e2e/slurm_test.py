@@ -365,7 +365,7 @@ def test_the_number_of_a_job_alone_reaches_its_nodes(cluster):
     job = Job("-np", 2, "sh", "-c", code, environment=environment)
     job.ends_with(0)
     expect(job.out.count("here") == 2, job.describe())
-    said = f"Slurm job {number}: SLURM_JOB_NODELIST is not set, and scontrol calls it CANCELLED, so all ranks run on this"
+    said = f"Slurm job {number}: SLURM_JOB_NODELIST is not set, and scontrol calls it CANCELLED, so all ranks run"
     expect(len(job.err.splitlines()) == 1 and said in job.err, job.describe())
     job.leaves_nothing()
 

@@ -13,12 +13,12 @@
 #include <cstring>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/settings.h"
 #include "base/shared_library.h"
 #include "base/text.h"
@@ -112,7 +112,7 @@ struct Fence {
 // a share.
 struct Arrivals {
   explicit Arrivals(size_t size) : has_come(size) {}
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable changed;
   std::vector<bool> has_come;
   size_t answers = 0;
@@ -124,7 +124,7 @@ struct Arrivals {
   static void answer(pmix_status_t code, pmix_value_t*, void* question) {
     const std::unique_ptr<Question> asked(static_cast<Question*>(question));
     Arrivals& arrivals = *asked->arrivals;
-    const std::lock_guard lock(arrivals.mutex);
+    const MutexLock lock(arrivals.mutex);
     arrivals.has_come[asked->rank] = code == PMIX_SUCCESS;
     ++arrivals.answers;
     arrivals.changed.notify_all();
@@ -333,8 +333,8 @@ class Pmix final : public Source {
       question.release();
       ++asked;
     }
-    std::unique_lock lock(all->mutex);
-    all->changed.wait_for(lock, kAnswerTime, [&] { return all->answers == asked; });
+    MutexLock lock(all->mutex);
+    all->changed.wait_for(lock.native(), kAnswerTime, [&] { return all->answers == asked; });
     return all->has_come;
   }
 
