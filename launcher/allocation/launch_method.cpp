@@ -70,21 +70,19 @@ std::string command_of(const LaunchSettings& settings) {
   return script.ends_with(kKubexec) ? with_input(script) : "";
 }
 
-// Whether Slurm's variables name nodes.
-bool names_nodes() {
+// Whether nothing names hosts: those of a job of Slurm then come from scontrol.
+bool names_no_hosts(const LaunchSettings& settings) {
   for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_HET_SIZE"}) {
-    if (environment_variable(name)) return true;
+    if (environment_variable(name)) return false;
   }
-  return false;
+  return !settings.hosts.list.has_value() && !settings.hosts.hostfile.has_value() &&
+         !settings.elastic.host_discovery_script.has_value();
 }
 
-// Users who name hosts in a faked allocation set SLURM_JOB_ID, but not SLURM_CLUSTER_NAME. Without any hosts, those of
-// the job come from scontrol.
+// Users who name hosts in a faked allocation set SLURM_JOB_ID, but not SLURM_CLUSTER_NAME.
 std::string job_with_steps(const LaunchSettings& settings) {
   if (settings.ssh.port.has_value() || settings.ssh.identity_file.has_value()) return {};
-  const bool has_hosts =
-      settings.hosts.list.has_value() || settings.hosts.hostfile.has_value() || names_nodes();
-  if (!environment_variable("SLURM_CLUSTER_NAME") && has_hosts) return {};
+  if (!environment_variable("SLURM_CLUSTER_NAME") && !names_no_hosts(settings)) return {};
   if (!is_on_path("srun")) return {};
   return slurm_job_id();
 }
@@ -160,7 +158,7 @@ LaunchMethods::LaunchMethods(const LaunchSettings& settings, bool is_in_step)
     nodes_ = *std::move(nodes);
     return;
   }
-  if (!names_nodes()) {  // choose_hosts() has said why, and takes this machine
+  if (names_no_hosts(settings)) {  // choose_hosts() has said why, and takes this machine
     job_.clear();
     return;
   }
