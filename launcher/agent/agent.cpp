@@ -19,13 +19,11 @@
 #include "horovod/version.h"
 #include "launcher/agent/guardian.h"
 #include "launcher/agent/host/host_addresses.h"
-#include "launcher/agent/host/non_mpi_program.h"
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/host/safe_folder.h"
 #include "launcher/agent/ranks/rank_environment.h"
 #include "launcher/agent/ranks/thread_share.h"
 #include "launcher/agent/store/original_workers.h"
-#include "launcher/program/command_file.h"
 #include "rendezvous/client/host_aggregation.h"
 
 namespace hvd::launcher {
@@ -79,6 +77,7 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
                executions_.on_reaped(pid, status);
                inspections_.on_reaped(pid, status);
                metrics_.on_reaped(pid, status);
+               pmix_.on_reaped(pid);
              }),
       inspections_(
           loop_, ranks_, [this](const Message& message) { outbox_.put(message); },
@@ -89,14 +88,12 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
           [this] { return transfer_network(); }),
       master_port_(loop_),
       reachability_(loop_),
-      pmix_(loop_, std::move(folder)),
-      lone_mpi_([this](const std::string& library) { outbox_.put(RankLoadedMpi{library}); }),
+      pmix_(loop_, std::move(folder), [this](const PmixReport& report) { outbox_.put(report); }),
       world_reports_(loop_,
                      [this](pid_t pid, const rendezvous::WorldReport& world) {
                        if (const auto rank = ranks_.rank_of(pid)) {
                          independence_.on_sign();
                          ranks_.on_joined(*rank, pid);
-                         lone_mpi_.on_sign(pid);
                          outbox_.put(Joined{*rank, world.rank, world.size, world.start, world.ranks,
                                             static_cast<uint8_t>(world.has_met)});
                        }
@@ -175,7 +172,6 @@ Deadline Agent::next_deadline() {
     if (each.time() < next.time()) next = each;
   };
   std::apply([&](const auto&... timer) { (consider(timer.deadline()), ...); }, timers());
-  consider(lone_mpi_.deadline());
   consider(outside_signals_.deadline());
   consider(lease_.deadline());
   consider(state_.deadline());
@@ -188,7 +184,6 @@ void Agent::watch_over() {
     if (timer.deadline().passed()) timer.on_deadline();
   };
   std::apply([&](auto&... timer) { (wake(timer), ...); }, timers());
-  if (lone_mpi_.deadline().passed()) lone_mpi_.on_deadline(ranks_.running_process());
   for (const OutsideSignal& signal : outside_signals_.take(Clock::now())) act(signal);
   if (ranks_.is_starting() && !state_.is_ending()) conclude_start(ranks_.start_more());
   if (lease_.deadline().passed()) end_lease();
@@ -314,7 +309,6 @@ void Agent::reap_ranks() { ranks_.reap(state_.is_ending(), state_.now() == Agent
 void Agent::reap() {
   independence_.look_at_master_port();
   reap_ranks();
-  lone_mpi_.on_sign(ranks_.running_process());
   // This process may now be the parent of the ended processes' children.
   if (state_.now() == AgentState::kKilling) kill_what_is_left();
 }
@@ -578,7 +572,6 @@ void Agent::execute(const Prepare& order) {
   if (const Status status = staging_.enter(job_, environment_); !status.ok()) {
     return outbox_.put(Prepared{status, {}, {}});
   }
-  pmix_.begin(job_, environment_, may_use_mpi(), [this] { announce(); });
   host_preparation_.begin(job_, environment_, [this, order](const HostPreparationOutcome& found) {
     Status status = found.status;
     if (status.ok()) job_.command = found.command;
@@ -587,37 +580,17 @@ void Agent::execute(const Prepare& order) {
     Environment environment = found.environment;
     if (threads != 0) environment.emplace_back(kThreadsVariable, cat(threads));
     if (status.ok()) ranks_.prepare(job_, order.output_credit, found.program, environment);
-    prepared_ = Prepared{status, master_port_.candidates(), found.versions, threads};
+    Prepared prepared{status, master_port_.candidates(), found.versions, threads};
     const auto visible =
         std::ranges::find(environment_, "CUDA_VISIBLE_DEVICES", &Environment::value_type::first);
     const int gpus =
         visible_gpus(count_gpus(),
                      visible == environment_.end() ? std::nullopt : std::optional(visible->second));
-    prepared_->versions.emplace_back(kGpus, cat(gpus));
-    prepared_->versions.emplace_back(kCores, cat(available_cores()));
-    announce();
+    prepared.versions.emplace_back(kGpus, cat(gpus));
+    prepared.versions.emplace_back(kCores, cat(available_cores()));
+    if (status.ok() && pmix_.open(job_, environment_)) prepared.versions.emplace_back(kPmix, "");
+    outbox_.put(prepared);
   });
-}
-
-// Returns true with --pmix; with --remote-init and --stage-env, which change PATH; and for the original's workers,
-// which may be linked with MPI.
-bool Agent::may_use_mpi() const {
-  const Environment environment = overlay(environment_, job_.environment);
-  if (value_of(job_.environment, "HOROVOD_PMIX") == "1" || !job_.remote_init.empty() ||
-      job_.has_environment || job_.insecure_compat) {
-    return true;
-  }
-  const auto found = find_command(
-      job_.command, {job_.working_directory, std::string(value_of(environment, "PATH")),
-                     environment, job_.python});
-  return !found.ok() || !is_non_mpi_program(*found, job_.working_directory, environment);
-}
-
-void Agent::announce() {
-  if (!prepared_ || (prepared_->status.ok() && !pmix_.has_answered())) return;
-  if (!pmix_.version().empty()) prepared_->versions.emplace_back(kPmix, pmix_.version());
-  outbox_.put(*prepared_);
-  prepared_.reset();
 }
 
 Status Agent::open_listeners(uint32_t store_credit) {
@@ -667,18 +640,15 @@ void Agent::execute(const Start& start) {
                             .master_port = master_port_.candidates().port,
                             .ports = ports_,
                             .interfaces = interfaces_};
-  const auto served = pmix_.serve(job_, start.order, cat("unix:@", store_.name()));
-  if (!served.ok()) return conclude_start(served.status());
-  if (pmix_.is_left_out()) lone_mpi_.begin();
-  conclude_start(
-      ranks_.start(network.master_port, [this, network, served = *served](const Environment& rank) {
-        const Environment more = overlay(pmix_rank_environment(served, rank, network.order),
-                                         rank_environment(network, rank));
-        if (!job_.insecure_compat) return more;
-        return overlay(
-            original_worker_environment(store_.loopback_port(), link_.input(), rank, environment_),
-            more);
-      }));
+  pmix_.serve(job_, start.order, cat("unix:@", store_.name()));
+  conclude_start(ranks_.start(network.master_port, [this, network](const Environment& rank) {
+    const Environment more =
+        overlay(pmix_.environment_of(rank, network.order), rank_environment(network, rank));
+    if (!job_.insecure_compat) return more;
+    return overlay(
+        original_worker_environment(store_.loopback_port(), link_.input(), rank, environment_),
+        more);
+  }));
 }
 
 // Reports the result of the start to the launcher once the last rank has started, or one has failed.

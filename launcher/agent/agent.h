@@ -14,7 +14,6 @@
 #include "launcher/agent/launcher_lease.h"
 #include "launcher/agent/link/launcher_link.h"
 #include "launcher/agent/link/outbox.h"
-#include "launcher/agent/pmix/lone_mpi.h"
 #include "launcher/agent/pmix/pmix_helper.h"
 #include "launcher/agent/preflight/host_preparation.h"
 #include "launcher/agent/preflight/master_port_reservation.h"
@@ -77,8 +76,6 @@ class Agent {
   void execute(const Ping& ping);
   void execute(const Suspend& order);
   void conclude_start(const Status& status);
-  bool may_use_mpi() const;
-  void announce();
   Status open_listeners(uint32_t store_credit);
   Status reserve_master_port();
   EnvironmentTransfer::Network transfer_network() const;
@@ -126,8 +123,6 @@ class Agent {
   MasterPortReservation master_port_;
   ReachabilityTest reachability_;
   PmixHelper pmix_;
-  LoneMpi lone_mpi_;
-  std::optional<Prepared> prepared_;  // until it is sent to the launcher
   WorldReports world_reports_;
   Independence independence_;
   Staging staging_;

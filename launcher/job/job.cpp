@@ -142,7 +142,6 @@ class JobLaunch : private PolicyLaunch {
   net::Task<void> await_cause();
   // `signal`: that asked for it, or 0.
   void act(Supervisor::Action action, int signal = 0);
-  void report_lone_mpi(int host, const std::string& library);
   void end_all(double grace, int signal = 0);
 
   const Options& options_;
@@ -166,15 +165,15 @@ class JobLaunch : private PolicyLaunch {
   net::asio::steady_timer timeout_;
   std::unique_ptr<JobOutput> output_;
   std::unique_ptr<rendezvous::Server> server_;
-  InitWaits waits_;
+  InitWaits waits_;      // in hvd.init()
+  InitWaits mpi_waits_;  // in MPI_Init
   HostStartup startup_;
-  int slow_host_ = -1;         // for which the job starts again, on a spare
-  int end_signal_ = 0;         // the last signal that ends the job, or 0
-  const int first_hosts_;      // the number of hosts with which the launch begins
-  std::string end_cause_;      // why the launch ended, or empty
-  bool has_output_ = false;    // a rank has written something
-  bool has_met_ = false;       // a rank has joined a world, or used the store
-  bool has_lone_mpi_ = false;  // a rank uses MPI without PMIx; reported once
+  int slow_host_ = -1;       // for which the job starts again, on a spare
+  int end_signal_ = 0;       // the last signal that ends the job, or 0
+  const int first_hosts_;    // the number of hosts with which the launch begins
+  std::string end_cause_;    // why the launch ended, or empty
+  bool has_output_ = false;  // a rank has written something
+  bool has_met_ = false;     // a rank has joined a world, or used the store
   std::unique_ptr<StandardInput> input_;
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
@@ -220,7 +219,18 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.check_waits();
   }
   void on_independent() override { run.set_independent(); }
-  void on_mpi_loaded(const std::string& library) override { job.report_lone_mpi(host, library); }
+  void on_pmix(const PmixReport& report) override {
+    if (!report.failure.empty()) {
+      job.output_->print(cat("host ", run.name(), ": ", printable(report.failure, 1000)));
+    } else if (!job.history_) {
+      Joined joined;
+      joined.rank = report.rank;
+      joined.start = report.start;
+      joined.has_met = report.has_met;
+      job.mpi_waits_.joined(joined, Clock::now());
+      job.check_waits();
+    }
+  }
   void on_joined(const Joined& joined) override {
     job.has_met_ = true;
     // Ranks that use this project report their stalls themselves.
@@ -300,6 +310,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       cause_(loop_),
       timeout_(loop_),
       waits_(hosts_),
+      mpi_waits_(hosts_),
       startup_(loop_, options, hosts_, host_jobs_, join_queue, environment),
       first_hosts_(static_cast<int>(plan.hosts.size())),
       inspector_(loop_.get_executor(), options, hosts_,
@@ -607,8 +618,12 @@ void JobLaunch::write_metrics() {
 // A rank that has ended never comes to those that wait for it.
 void JobLaunch::check_waits() {
   if (supervisor_.is_holding()) return;
-  if (const auto wait = waits_.hopeless()) {
-    act(supervisor_.on_awaited_rank_ended(wait->missing[0], wait->present));
+  for (const auto& [waits, call] :
+       {std::pair(&waits_, "hvd.init()"),
+        std::pair(&mpi_waits_, "MPI_Init; --no-pmix lets each rank use MPI alone")}) {
+    if (const auto wait = waits->hopeless()) {
+      act(supervisor_.on_awaited_rank_ended(wait->missing[0], wait->present, call));
+    }
   }
   if (start_watch_) start_watch_->changed();
   if (status_line_) status_line_->changed();
@@ -947,18 +962,6 @@ net::Task<void> JobLaunch::show_stacks() {
     output_->print(cat("where the ranks of host ", run.name(), " are:\n",
                        std::string_view(texts[host]).substr(0, texts[host].size() - 1)));
   }
-}
-
-// Ranks that load MPI without a server of PMIx have each a world of their own, and look like success.
-void JobLaunch::report_lone_mpi(int host, const std::string& library) {
-  if (plan_.size() < 2 || options_.settings.environment.independent) return;
-  if (std::exchange(has_lone_mpi_, true)) return;
-  output_->print(cat(
-      "host ", plan_.hosts[static_cast<size_t>(host)].name, ": a rank has loaded ",
-      printable(library),
-      ", but PMIx was left out, because neither the program nor its Python packages "
-      "showed a use of MPI: each rank is an MPI world of its own; add --pmix, by which the ranks "
-      "of Open MPI find each other"));
 }
 
 void prepare_process(const Options& options) {

@@ -7,14 +7,10 @@ namespace hvd::launcher {
 
 bool take_pmix(std::vector<Versions>& versions) {
   bool all = true;
-  bool is_needed = false;
   for (Versions& of_host : versions) {
-    all &= std::erase_if(of_host, [&](const auto& each) {
-             is_needed |= each.first == kPmix && each.second != kPmixUnneeded;
-             return each.first == kPmix;
-           }) > 0;
+    all &= std::erase_if(of_host, [](const auto& each) { return each.first == kPmix; }) > 0;
   }
-  return all && is_needed;
+  return all;
 }
 
 void order_pmix(const SlotPlan& plan, std::vector<StartOrder>& orders) {

@@ -1,5 +1,4 @@
-// Decides whether a job registers its ranks with PMIx, which requires PMIx on all hosts and a program that may
-// use MPI on one of them, and adds the registration to each host's start order. HostStartup calls it. Pure.
+// Decides whether a job registers its ranks with PMIx, which requires PMIx on all hosts, and adds the registration to each host's start order. HostStartup calls it. Pure.
 #pragma once
 
 #include <vector>
@@ -10,8 +9,7 @@
 
 namespace hvd::launcher {
 
-// Removes the version of PMIx from each host's list. Returns true when every list had one, not all of them
-// kPmixUnneeded.
+// Removes kPmix from each host's list. Returns true when every list had it.
 bool take_pmix(std::vector<Versions>& versions);
 // Adds the placement of all ranks to each host's order.
 void order_pmix(const SlotPlan& plan, std::vector<StartOrder>& orders);

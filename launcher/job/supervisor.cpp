@@ -100,13 +100,14 @@ std::string Supervisor::ended_before() const {
              " had exited with code 0");
 }
 
-Supervisor::Action Supervisor::on_awaited_rank_ended(int rank, const std::vector<int>& waiting) {
+Supervisor::Action Supervisor::on_awaited_rank_ended(int rank, const std::vector<int>& waiting,
+                                                     const char* call) {
   const bool is_one = waiting.size() == 1;
   return fail(
       kExitLauncher,
       cat(place(rank), hosts_.rank(rank).has_succeeded() ? " exited with code 0" : " has ended",
           ", and ", is_one ? "rank " : "ranks ", ranks_text(waiting), is_one ? " waits" : " wait",
-          " for it in hvd.init()"),
+          " for it in ", call),
       rank);
 }
 

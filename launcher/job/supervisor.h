@@ -56,8 +56,8 @@ class Supervisor {
   bool is_holding() const { return !held_.empty(); }
   // The signal that killed the rank whose failure is the cause, or SIGTERM when an agent ends its ranks; or 0.
   int ended_by() const { return ended_by_; }
-  // A rank has ended, and others wait for it in hvd.init(): ends the job.
-  Action on_awaited_rank_ended(int rank, const std::vector<int>& waiting);
+  // A rank has ended, and others wait for it in `call` (hvd.init(), MPI_Init): ends the job.
+  Action on_awaited_rank_ended(int rank, const std::vector<int>& waiting, const char* call);
   // A process of the rank joins a world. The first world of each rank must be the job's: another one ends
   // the job.
   Action on_joined(int rank, int world_rank, int world_size);

@@ -144,7 +144,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   Status receive(const OutputChunk& chunk);
   Status receive(const ExecResult& ran);
   Status receive(const Leaving& leaving);
-  Status receive(const RankLoadedMpi& loaded);
+  Status receive(const PmixReport& report);
   Status receive(const Ending& ending);
   Status receive(const Signalled& signalled);
   Status receive(const Failed& failed);
@@ -605,8 +605,8 @@ Status AgentLink::Impl::receive(const ExecResult& ran) {
   return {};
 }
 
-Status AgentLink::Impl::receive(const RankLoadedMpi& loaded) {
-  events_->on_mpi_loaded(loaded.library);
+Status AgentLink::Impl::receive(const PmixReport& report) {
+  events_->on_pmix(report);
   return {};
 }
 

@@ -48,8 +48,7 @@ class AgentEvents {
   virtual void on_finished() = 0;
   // Before on_finished: the host's ranks gave no sign that they know of each other (Finished).
   virtual void on_independent() {}
-  // A rank has loaded this library of MPI, and the host's ranks got no PMIx (RankLoadedMpi).
-  virtual void on_mpi_loaded(const std::string& library) { static_cast<void>(library); }
+  virtual void on_pmix(const PmixReport& report) { static_cast<void>(report); }
   // The link broke before on_finished. Called at most once, as the last event. If the link breaks before
   // start() returns, prepare(), state() or start() returns the error instead, unless hold() was called
   // before and start() was not.

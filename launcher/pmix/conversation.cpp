@@ -110,32 +110,4 @@ Result<PmixOrder> parse_pmix_order(const PmixTexts& texts) {
   return order;
 }
 
-// Each rank's number stands alone before its variables.
-PmixTexts to_texts(const std::map<int, PmixEnvironment>& environments) {
-  PmixTexts texts;
-  for (const auto& [rank, environment] : environments) {
-    texts.push_back(cat(rank));
-    for (const auto& [name, value] : environment) texts.push_back(cat(name, "=", value));
-  }
-  return texts;
-}
-
-Result<std::map<int, PmixEnvironment>> parse_environments(const PmixTexts& texts) {
-  std::map<int, PmixEnvironment> environments;
-  PmixEnvironment* current = nullptr;
-  for (const std::string& text : texts) {
-    const size_t equals = text.find('=');
-    if (equals == std::string::npos) {
-      const auto rank = parse_rank(text);
-      if (!rank) return invalid_argument(cat("'", printable(text), "' is not a rank"));
-      current = &environments[*rank];
-    } else if (current == nullptr || equals == 0) {
-      return invalid_argument(cat("'", printable(text), "' is not a variable of a rank"));
-    } else {
-      current->emplace_back(text.substr(0, equals), text.substr(equals + 1));
-    }
-  }
-  return environments;
-}
-
 }  // namespace hvd::launcher

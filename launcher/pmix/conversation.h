@@ -2,11 +2,9 @@
 // empty text at the end. Agent and helper come from one build. Pure.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -38,10 +36,5 @@ std::string to_ranges(const std::vector<std::vector<int>>& ranks);
 std::string to_map(const std::vector<std::vector<int>>& ranks);
 // Reads both forms.
 Result<std::vector<std::vector<int>>> parse_map(std::string_view text);
-
-// The PMIx variables of a rank of this host.
-using PmixEnvironment = std::vector<std::pair<std::string, std::string>>;
-PmixTexts to_texts(const std::map<int, PmixEnvironment>& environments);
-Result<std::map<int, PmixEnvironment>> parse_environments(const PmixTexts& texts);
 
 }  // namespace hvd::launcher

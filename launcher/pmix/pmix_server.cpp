@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <future>
+#include <map>
 #include <thread>
 
 #include "base/mutex.h"
@@ -25,7 +25,7 @@ struct ServedJob {
   Mutex mutex;
   std::unique_ptr<PmixFences> fences HVD_GUARDED_BY(mutex);        // for good, once it is there
   std::unique_ptr<rendezvous::Store> store HVD_GUARDED_BY(mutex);  // the same
-  std::atomic<bool> was_used = false;
+  std::map<pmix_rank_t, int> connections HVD_GUARDED_BY(mutex);    // of each rank
   pmix_server_module_t callbacks{};
 };
 ServedJob& job() {
@@ -38,10 +38,16 @@ Status failed(const char* what, pmix_status_t status) {
   return unavailable(cat(what, ": ", PMIx_Error_string(status)));
 }
 
-pmix_status_t on_connected(const pmix_proc_t*, void*, pmix_info_t*, size_t, pmix_op_cbfunc_t,
+// Any thread: the kernel writes a text of this size as a whole.
+void send(const PmixTexts& texts) {
+  const std::string bytes = pack_texts(texts);
+  (void)!::write(STDOUT_FILENO, bytes.data(), bytes.size());
+}
+
+pmix_status_t on_connected(const pmix_proc_t* proc, void*, pmix_info_t*, size_t, pmix_op_cbfunc_t,
                            void*) {
-  // The first connection: the agent sees the byte. The pipe is empty, so the write does not wait.
-  if (!job().was_used.exchange(true)) (void)!::write(STDOUT_FILENO, "", 1);
+  const MutexLock lock(job().mutex);
+  send({cat(proc->rank), cat(++job().connections[proc->rank])});
   return PMIX_OPERATION_SUCCEEDED;
 }
 
@@ -90,6 +96,7 @@ pmix_status_t on_fence(const pmix_proc_t procs[], size_t count, const pmix_info_
         all.ok() ? PMIX_SUCCESS
                  : (all.status().code() == Code::kDeadlineExceeded ? PMIX_ERR_TIMEOUT
                                                                    : PMIX_ERR_UNREACH);
+    if (all.ok()) send({});
     auto* text = new std::string(all.ok() ? *std::move(all) : std::string());
     done(status, text->data(), text->size(), cookie, drop_text, text);
   }).detach();
@@ -207,36 +214,33 @@ Status describe(const PmixOrder& order, const std::string& folder, Infos& infos)
   return {};
 }
 
-Result<PmixEnvironment> register_rank(const std::string& job, int rank) {
+Status register_rank(const std::string& job, int rank) {
   pmix_proc_t proc;
   PMIX_LOAD_PROCID(&proc, job.c_str(), static_cast<pmix_rank_t>(rank));
   std::promise<pmix_status_t> done;
   pmix_status_t status =
       PMIx_server_register_client(&proc, ::getuid(), ::getgid(), nullptr, on_done, &done);
   if (status == PMIX_SUCCESS) status = done.get_future().get();
-  HVD_RETURN_IF_ERROR(failed("a rank", status));
+  return failed("a rank", status);
+}
+
+// The server's port is the end of its address: "horovod.0;tcp4://127.0.0.1:4711".
+Result<std::string> port_of_server(const PmixOrder& order) {
+  pmix_proc_t proc;
+  PMIX_LOAD_PROCID(&proc, order.job.c_str(),
+                   static_cast<pmix_rank_t>(order.ranks[order.host].front()));
   char** variables = nullptr;
-  HVD_RETURN_IF_ERROR(failed("the environment", PMIx_server_setup_fork(&proc, &variables)));
-  PmixEnvironment environment;
+  HVD_RETURN_IF_ERROR(failed("the address", PMIx_server_setup_fork(&proc, &variables)));
+  std::string port;
   for (char** at = variables; at != nullptr && *at != nullptr; ++at) {
-    const std::string text = *at;
-    const size_t equals = text.find('=');
-    if (equals != std::string::npos) {
-      environment.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-    }
+    const std::string_view text = *at;
+    if (text.starts_with("PMIX_SERVER_URI")) port = text.substr(text.rfind(':') + 1);
   }
   PMIX_ARGV_FREE(variables);
-  return environment;
+  return port;
 }
 
-}  // namespace
-
-std::string pmix_version() {
-  const auto words = split(PMIx_Get_version(), ' ');
-  return words.size() > 1 ? words[1] : words[0];
-}
-
-Status start_pmix_server(const std::string& folder, const std::string& host_name, size_t host) {
+Status init(const PmixOrder& order, const std::string& folder) {
   // Without files that ranks map, which a killed one would leave.
   ::setenv("PMIX_MCA_gds", "hash", 1);
   // The server passes no topology on: ranks discover it themselves. Its own discovery, with hwloc's plugins for
@@ -252,13 +256,15 @@ Status start_pmix_server(const std::string& folder, const std::string& host_name
   Infos infos;
   infos.add(PMIX_SERVER_TMPDIR, folder);
   infos.add(PMIX_SERVER_NSPACE, std::string("horovod"));
-  infos.add_rank(PMIX_SERVER_RANK, static_cast<int>(host));
-  infos.add(PMIX_HOSTNAME, host_name);
+  infos.add_rank(PMIX_SERVER_RANK, static_cast<int>(order.host));
+  infos.add(PMIX_HOSTNAME, order.names[order.host]);
   return failed("PMIx_server_init", PMIx_server_init(&module, infos.data(), infos.size()));
 }
 
-Result<std::map<int, PmixEnvironment>> serve_job(const PmixOrder& order,
-                                                 const std::string& folder) {
+}  // namespace
+
+Status start_pmix_server(const PmixOrder& order, const std::string& folder) {
+  HVD_RETURN_IF_ERROR(init(order, folder));
   const std::vector<int>& own = order.ranks[order.host];
   {
     const MutexLock lock(job().mutex);
@@ -276,16 +282,15 @@ Result<std::map<int, PmixEnvironment>> serve_job(const PmixOrder& order,
       order.job.c_str(), static_cast<int>(own.size()), infos.data(), infos.size(), on_done, &done);
   if (status == PMIX_SUCCESS) status = done.get_future().get();
   HVD_RETURN_IF_ERROR(failed("the job", status));
-  std::map<int, PmixEnvironment> environments;
   for (const int rank : own) {
     ::mkdir(rank_folder(folder, rank).c_str(), 0700);
-    HVD_ASSIGN_OR_RETURN(environments[rank], register_rank(order.job, rank));
+    HVD_RETURN_IF_ERROR(register_rank(order.job, rank));
   }
-  return environments;
+  HVD_ASSIGN_OR_RETURN(const std::string port, port_of_server(order));
+  send({port});
+  return {};
 }
 
-void end_pmix_server() {
-  if (job().was_used) PMIx_server_finalize();
-}
+void end_pmix_server() { PMIx_server_finalize(); }
 
 }  // namespace hvd::launcher

@@ -3,20 +3,16 @@
 // main starts it.
 #pragma once
 
-#include <map>
 #include <string>
 
-#include "base/result.h"
+#include "base/status.h"
 #include "launcher/pmix/conversation.h"
 
 namespace hvd::launcher {
 
-// The library's version.
-std::string pmix_version();
-// Serves from here on, files of it in `folder`. Once in a process.
-Status start_pmix_server(const std::string& folder, const std::string& host_name, size_t host);
-// Tells it the job; what each rank of this host is to find in its environment.
-Result<std::map<int, PmixEnvironment>> serve_job(const PmixOrder& order, const std::string& folder);
+// Serves from here on, with its files in `folder`. Once in a process. Writes messages for the agent on standard output:
+// the port; {rank, how often} when a rank has connected; {} when all ranks have met in a fence.
+Status start_pmix_server(const PmixOrder& order, const std::string& folder);
 // Cleans up after ranks that did not.
 void end_pmix_server();
 

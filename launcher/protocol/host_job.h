@@ -24,9 +24,8 @@ inline constexpr const char* kEnvironmentCopy = "environment";
 inline constexpr const char* kCopySent = "sent";
 inline constexpr const char* kCopyKept = "kept";
 
-// The key of the version of PMIx, and the value of a host with PMIx whose program seems to use no MPI.
+// The key of a host that can serve PMIx.
 inline constexpr const char* kPmix = "PMIx";
-inline constexpr const char* kPmixUnneeded = "unneeded";
 
 // The keys of the numbers of GPUs, and of usable cores, of the host.
 inline constexpr const char* kGpus = "GPUs";

@@ -361,11 +361,14 @@ struct Signalled {
   int32_t number = 0;
   static auto fields(auto& m) { return std::tie(m.number); }
 };
-// A rank has loaded this library of MPI, and gets no PMIx, because its program seemed to use no MPI. Once at most.
-struct RankLoadedMpi {
-  static constexpr MessageType kType{40, "a rank's library of MPI", Sender::kAgent};
-  std::string library;
-  static auto fields(auto& m) { return std::tie(m.library); }
+// A rank of this host has connected to PMIx, or has met the other ranks there; or PMIx has failed on this host.
+struct PmixReport {
+  static constexpr MessageType kType{40, "a report about PMIx", Sender::kAgent};
+  int32_t rank = -1;
+  std::string start;  // of MPI: a rank may run several programs of MPI, one after another
+  uint8_t has_met = 0;
+  std::string failure;  // the sentence; the rest is empty
+  static auto fields(auto& m) { return std::tie(m.rank, m.start, m.has_met, m.failure); }
 };
 // The agent leaves an elastic job, for this reason, and waits for End; after HostJob::leave_grace_seconds,
 // Ending follows.
@@ -453,7 +456,7 @@ using Message =
                  Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, TestReachability,
                  ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, ExecResult,
                  StagePart, Staged, OutputChunk, OutputCredit, StopRun, Ending, Signalled,
-                 OpenSession, Reattach, Resume, Resumed, EndRank, Leaving, RankLoadedMpi,
+                 OpenSession, Reattach, Resume, Resumed, EndRank, Leaving, PmixReport,
                  PackageWanted, EnvironmentWanted, EnvironmentOffer, EnvironmentFilesWanted,
                  StackToolOffer, StackToolWanted, EnvironmentSource, EnvironmentDigests,
                  EnvironmentChunk, EnvironmentChunksWanted, InspectLate, LongestWait>;

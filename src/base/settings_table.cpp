@@ -554,8 +554,7 @@ constexpr Setting kLauncher[] = {
      .variable = "HOROVOD_PMIX",
      .type = kFlag,
      .default_value = "",
-     .help = "Serve PMIx to the ranks where all hosts have libpmix; unset: to programs that may "
-             "use MPI."},
+     .help = "Serve PMIx to the ranks; unset: where all hosts have libpmix."},
     {.key = "insecure_compat",
      .flags = "--insecure-compat",
      .type = kFlag,

@@ -213,9 +213,10 @@ def test_another_user_is_no_rank_to_the_pmix_server():
     job.signal(signal.SIGTERM)
     job.wait()
     job, space, address = waiting_ranks(go)
-    # The uid that a client of PMIx sends is its own word. Others do not know the name of the job.
+    # The uid that a client of PMIx sends is its own word: the agent asks the kernel. Others also do not know the name
+    # of the job.
     number = int(space.split("-")[1])
-    for guess in "horovod-0-0", f"horovod-{number ^ 1}-0", "horovod":
+    for guess in space, "horovod-0-0", f"horovod-{number ^ 1}-0", "horovod":
         for whom in NOBODY, AS_ROOT:
             expect(pose(guess, address, *whom) == "UNREACHABLE", f"{whom} guessed {guess!r}")
     seen = subprocess.run(

@@ -48,7 +48,7 @@ def test_another_user_of_the_host_is_refused():
 
 
 def test_without_the_flag_ranks_get_no_port():
-    job = Job("-np", 1, "sh", "-c", "echo agent=$PPID; env; ss -ltnp")
+    job = Job("-np", 1, "--no-pmix", "sh", "-c", "echo agent=$PPID; env; ss -ltnp")
     job.ends_with(0)
     expect("HOROVOD_STORE" in job.out, job.describe())
     agent = re.search(r"agent=(\d+)", job.out)[1]

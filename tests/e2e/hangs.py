@@ -111,7 +111,6 @@ def planted(library, kind, limit, *flags):
     python = python_of(library)
     is_ours = library == "horovod"
     flags = [*flags, "--stall-check-warning-time-seconds" if is_ours else "--hang-warning", limit]
-    flags += ["--pmix"] if library == "mpi" else []
     worker = WORKERS / "hanging_rank.py"
     ranks = 3 if is_ours else 2
     job = with_py_spy(*flags, python, worker, "--library", library, "--kind", kind, ranks=ranks)

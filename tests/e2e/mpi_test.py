@@ -3,6 +3,7 @@
 
 import shutil
 
+from commands_test import on_host
 from harness import *
 
 # Each rank prints its rank in MPI and in horovod, and both sum over all ranks.
@@ -31,6 +32,17 @@ int main(int argc, char** argv) {
   MPI_Finalize();
 }
 """
+
+
+# Prints which server of PMIx it was given, and waits until it may go on.
+WAITS = """
+import os, sys, time
+print("given", os.environ.get("PMIX_RANK"), os.environ.get("PMIX_SERVER_URI2"), flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+"""
+USES_MPI = WAITS + "from mpi4py import MPI; print('of', MPI.COMM_WORLD.Get_size(), flush=True)"
+ON_RANK_0 = "import os; os.environ['HOROVOD_RANK'] == '0' and __import__('mpi4py.MPI')"
 
 
 def need(*parts):
@@ -76,6 +88,118 @@ def test_an_mpirun_in_a_rank_makes_a_world_of_its_own():
     expect(len(re.findall("of 3|of", job.out)) == 3 and "of 1" not in job.out, job.describe())
 
 
+def helpers(*hosts):
+    """The processes of PMIx helpers on these hosts."""
+    return [pid for name in hosts for pid in faults.processes(name) if faults.said_of(pid, "comm") == "horovod-pmix\n"]
+
+
+def test_programs_behind_scripts_are_one_world_also_in_turn():
+    need("mpicc.openmpi")
+    folder = scratch()
+    program = compiled(folder)
+    for command, times in ((("timeout", 60, program), 1), (("sh", "-c", f"A=1; {program} && {program}"), 2)):
+        job = Job("-np", 2, *command)
+        job.ends_with(0)
+        found = sorted(re.findall(r"rank \d sum \d", job.out))
+        expect(found == ["rank 0 sum 1"] * times + ["rank 1 sum 1"] * times, job.describe())
+        job.leaves_nothing()
+
+
+def test_ranks_without_mpi_are_named_to_those_that_wait():
+    need("mpi4py", "mpicc.openmpi")
+    program = compiled(scratch())
+    for command in (
+        (PYTHON, "-c", ON_RANK_0),
+        ("sh", "-c", f"{program}; [ $HOROVOD_RANK = 1 ] || exec {program}"),
+    ):
+        job = Job("-np", 2, *command)
+        expect(job.wait() != 0, job.describe())
+        one_sentence(job, r"rank 1 on host \S+ exited with code 0, and rank 0 waits for it in MPI_Init", "--no-pmix")
+        job.leaves_nothing()
+    job = Job("-np", 2, "--no-pmix", PYTHON, "-c", ON_RANK_0)
+    job.ends_with(0)
+
+
+@world("a b", "--no-decoys")
+def test_ranks_without_mpi_on_another_host_are_named():
+    need("mpi4py")
+    job = Job("-H", "a:1,b:1", PYTHON, "-c", ON_RANK_0)
+    expect(job.wait() != 0, job.describe())
+    one_sentence(job, r"rank 1 on host b exited with code 0, and rank 0 waits for it in MPI_Init", "--no-pmix")
+    job.leaves_nothing()
+
+
+@world("a b", "--no-decoys")
+def test_the_helper_starts_with_the_first_connection():
+    need("mpi4py")
+    go = scratch("/etc") / "go"
+    job = Job("-H", "a:2,b:1", PYTHON, "-c", USES_MPI, go)
+    job.wait_for("given", 3)
+    expect(not helpers("a", "b"), "a helper runs before a rank uses MPI")
+    expect(len(re.findall(r"given \d horovod\.\d;tcp4://127\.0\.0\.1:\d+", job.out)) == 3, job.describe())
+    go.touch()
+    job.ends_with(0)
+    expect(job.out.count("of 3\n") == 3, job.describe())
+    job.leaves_nothing()
+
+
+@world("a b", "--no-decoys")
+def test_ranks_wait_for_a_helper_that_starts_late():
+    need("mpi4py")
+    # The helper reads its settings from a pipe, which has no writer yet.
+    on_host("a", "sh", "-c", "mkdir -p ~/.pmix && mount -t tmpfs none ~/.pmix && mkfifo ~/.pmix/mca-params.conf")
+    go = scratch("/etc") / "go"
+    go.touch()
+    job = Job("-H", "a:2,b:1", "env", "HOME=/", PYTHON, "-c", USES_MPI, go)
+    job.wait_for("given", 3)
+    wait_until(lambda: helpers("a"), 30, job.describe)
+    # The agent's loop goes on meanwhile.
+    expect("3 ranks: " in ask("ps").stdout, job.describe())
+    expect("of 3" not in job.out, job.describe())
+    enter = ["nsenter", "-t", str(host.pid_of("a")), "-m", "sh", "-c"]
+    with subprocess.Popen([*enter, "while :; do : > ~/.pmix/mca-params.conf; done"], start_new_session=True) as writer:
+        try:
+            job.ends_with(0)
+        finally:
+            os.killpg(writer.pid, signal.SIGKILL)
+    expect(job.out.count("of 3\n") == 3, job.describe())
+    job.leaves_nothing()
+
+
+@world("a b", "--no-decoys")
+def test_a_helper_that_cannot_start_fails_mpi_alone():
+    need("mpi4py")
+    on_host(
+        "a",
+        "sh",
+        "-c",
+        "mkdir -p ~/.pmix && mount -t tmpfs none ~/.pmix && echo psec = missing > ~/.pmix/mca-params.conf",
+    )
+    job = Job("-H", "a:1,b:1", PYTHON, "-c", "print('has run')")
+    job.ends_with(0)
+    # The ranks read no such settings.
+    job = Job("-H", "a:1,b:1", "env", "HOME=/", PYTHON, "-c", "from mpi4py import MPI")
+    expect(job.wait() != 0, job.describe())
+    why = r"host a: the PMIx server of this host has failed: PMIx_server_init: .*, so that MPI_Init fails there"
+    expect(re.search(why, job.err), job.describe())
+    job.leaves_nothing()
+
+
+@world("a b", "--no-decoys")
+def test_no_rank_gets_pmix_where_a_host_lacks_its_library():
+    need()
+    job = Job("-H", "a:1,b:1", "env")
+    job.ends_with(0)
+    expect(job.out.count("PMIX_RANK=") == 2, job.describe())
+    on_host("b", "mount", "--bind", "/dev/null", "/etc/ld.so.cache")
+    job = Job("-H", "a:1,b:1", "env")
+    job.ends_with(0)
+    expect("PMIX_" not in job.out and "OMPI_MCA_schizo" not in job.out, job.describe())
+    job = Job("-H", "a:1,b:1", "--pmix", "env")
+    job.ends_with(0)
+    expect(job.out.count("PMIX_RANK=") == 2, job.describe())
+
+
 @world("a b", "--no-decoys")
 def test_ranks_on_two_hosts_sum_with_mpi_and_with_horovod():
     need("mpi4py", "mpicc.openmpi")
@@ -109,9 +233,8 @@ def test_nothing_stays_when_agents_and_helpers_are_killed():
         if victim == "agent":
             os.kill(agents("b")["agent"][0], signal.SIGKILL)
         else:
-            helpers = [pid for pid in faults.processes("b") if faults.said_of(pid, "comm") == "horovod-pmix\n"]
-            expect(len(helpers) == 1, helpers)
-            os.kill(helpers[0], signal.SIGKILL)
+            (helper,) = helpers("b")
+            os.kill(helper, signal.SIGKILL)
             job.signal(signal.SIGTERM)
         expect(job.wait() != 0, job.describe())
         job.leaves_nothing()

@@ -114,7 +114,7 @@ def test_a_rank_that_waits_in_mpi4py_is_named_by_its_line():
         raise Skip("Debian's Python has no mpi4py: apt-get install python3-mpi4py")
     script = scratch() / "script.py"
     script.write_text(MPI)
-    job = with_py_spy("-x", "PATH=/usr/bin:/bin", "--pmix", PYTHON, script)
+    job = with_py_spy("-x", "PATH=/usr/bin:/bin", PYTHON, script)
     job.wait_for("ready", 2, 60)
     text = stacks_of(job, r"waits in MPI: bcast, called at script\.py:10\n")
     rank_1 = text.partition("\nrank 1\n")[2]

@@ -21,14 +21,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       const auto again = parse_pmix_order(to_texts(*order));
       HVD_CHECK(again.ok() && again->ranks == order->ranks && again->names == order->names);
     }
-    if (const auto environments = parse_environments(*texts); environments.ok()) {
-      for (const auto& [rank, environment] : *environments) {
-        HVD_CHECK(rank >= 0);
-        for (const auto& [name, value] : environment) HVD_CHECK(!name.empty());
-      }
-      const auto again = parse_environments(to_texts(*environments));
-      HVD_CHECK(again.ok() && *again == *environments);
-    }
   }
   return 0;
 }

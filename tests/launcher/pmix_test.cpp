@@ -19,10 +19,6 @@ TEST_CASE("agent and PMIx helper understand each other, however their words are 
   const auto read = parse_pmix_order(messages[0]);
   REQUIRE(read.ok());
   CHECK(to_texts(*read) == to_texts(order));
-  const std::map<int, PmixEnvironment> environments = {{0, {{"A", "1=2"}}}, {3, {{"B", ""}}}};
-  const auto told = parse_environments(to_texts(environments));
-  REQUIRE(told.ok());
-  CHECK(*told == environments);
 }
 
 TEST_CASE("orders that make no sense are refused") {
@@ -32,7 +28,6 @@ TEST_CASE("orders that make no sense are refused") {
         PmixTexts{"j", "-1", "a", "0", "s", "ab"}}) {
     CHECK(!parse_pmix_order(texts).ok());
   }
-  CHECK(!parse_environments({"A=1", "x"}).ok());
   CHECK(!parse_map("0,,1").ok());
   CHECK(!parse_map("3-1").ok());
   CHECK(!parse_map("0-").ok());
@@ -41,15 +36,11 @@ TEST_CASE("orders that make no sense are refused") {
 }
 
 TEST_CASE("ranks are known to PMIx when all hosts have it") {
-  std::vector<Versions> versions = {{{"Python", "3.11"}, {"PMIx", "4.2"}}, {{"PMIx", "4.2"}}};
+  std::vector<Versions> versions = {{{"Python", "3.11"}, {kPmix, ""}}, {{kPmix, ""}}};
   CHECK(take_pmix(versions));
   CHECK(versions[0] == Versions{{"Python", "3.11"}});
   CHECK(versions[1].empty());
-  versions = {{{"PMIx", "4.2"}}, {}};
-  CHECK(!take_pmix(versions));
-  versions = {{{"PMIx", "unneeded"}}, {{"PMIx", "4.2"}}};  // one host sees MPI
-  CHECK(take_pmix(versions));
-  versions = {{{"PMIx", "unneeded"}}, {{"PMIx", "unneeded"}}};
+  versions = {{{kPmix, ""}}, {}};
   CHECK(!take_pmix(versions));
   CHECK(versions[0].empty());
   std::vector<StartOrder> orders(2);

@@ -56,7 +56,6 @@ FILES = {
     "plain_store": "unsigned_store",
     "plain_http_store": "unsigned_http_store",
     "plain_workers": "original_workers",
-    "plain_program": "non_mpi_program",
     "bell": "notification",
     "team": "communicator",
     "flat": "gradient_bucket",

@@ -5,7 +5,9 @@
 
 #include <cerrno>
 
+#include "net/endpoint.h"
 #include "net/packet_socket.h"
+#include "net/socket_address.h"
 
 namespace hvd::launcher {
 
@@ -28,6 +30,16 @@ void accept_all(net::EventLoop& loop, const UniqueFd& listener,
     }
     if (is_of_this_user(socket.get())) take(std::move(socket));
   }
+}
+
+Result<UniqueFd> listen_on_loopback(const net::PortRange& ports) {
+  net::Endpoint here{net::Endpoint::Family::kTcp, {}, "127.0.0.1", 0};
+  Result<UniqueFd> socket = unavailable("no port");
+  for (int port = ports.last; port >= ports.first && !socket.ok(); --port) {
+    here.port = static_cast<uint16_t>(port);
+    socket = net::listen_on(*net::numeric_address(here));
+  }
+  return socket;
 }
 
 }  // namespace hvd::launcher

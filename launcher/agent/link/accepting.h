@@ -1,11 +1,13 @@
 // Accepts the connections of ranks to their agent; the agent's listeners (StoreTunnel, HostAggregator, WorldReports,
-// Reattachment) call it on the agent's loop.
+// Reattachment, PmixHelper) call it on the agent's loop.
 #pragma once
 
 #include <functional>
 
+#include "base/result.h"
 #include "base/unique_fd.h"
 #include "net/event_loop.h"
+#include "net/port_range.h"
 
 namespace hvd::launcher {
 
@@ -17,5 +19,8 @@ bool is_of_this_user(int socket);
 // watch the listener: the caller must change() it back to EPOLLIN after it has closed one.
 void accept_all(net::EventLoop& loop, const UniqueFd& listener,
                 const std::function<void(UniqueFd)>& take);
+
+// Listens at the last free port of the range on 127.0.0.1: the first ports are for the ranks.
+Result<UniqueFd> listen_on_loopback(const net::PortRange& ports);
 
 }  // namespace hvd::launcher

@@ -1,28 +1,36 @@
 #include "launcher/agent/pmix/pmix_helper.h"
 
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "base/text.h"
 #include "launcher/agent/host/leftovers.h"
 #include "launcher/agent/host/process_tree.h"
+#include "launcher/agent/link/accepting.h"
+#include "net/endpoint.h"
+#include "net/peer_user.h"
 #include "net/port_range.h"
-#include "net/tcp_transport.h"
+#include "net/socket_address.h"
 
 namespace hvd::launcher {
 namespace {
 
-// The time limit for the helper's answer. The disk with the library may be slow, and the job's
-// start waits.
-constexpr double kAnswerSeconds = 5;
-constexpr double kServeSeconds = 10;
+// The time limit for the helper's answer: the disk with the library may be slow. Ranks wait in MPI_Init.
+constexpr double kAnswerSeconds = 60;
 constexpr double kEndSeconds = 2;
+// The agent's port, the helper's, and one that each host needs besides those of its ranks.
+constexpr int kPorts = 3;
 
 // Returns the program as an unnamed file.
 UniqueFd program_file() {
@@ -47,136 +55,196 @@ std::string safe_name(std::string name) {
   return name;
 }
 
-// Returns the last free port of a range, or 0. Other searches start at the first port.
-uint16_t last_free(net::PortRange range) {
-  for (int port = range.last; port >= range.first; --port) {
-    const auto number = static_cast<uint16_t>(port);
-    if (net::TcpListener::open({number, number}).ok()) return number;
-  }
-  return 0;
+uint16_t port_of(const UniqueFd& listener) {
+  const auto address = net::local_address(listener.get());
+  return address.ok() ? net::to_endpoint(*address).port : uint16_t{0};
 }
 
-// Makes PMIx listen on a port of HOROVOD_PORT_RANGE, if that is set. Returns false when no port is free.
-bool keep_to_range(Environment& environment, const HostJob& job) {
-  const auto range = net::parse_port_range(value_of(job.environment, "HOROVOD_PORT_RANGE"));
-  if (!range.ok() || range->is_any()) return true;
-  const uint16_t port = last_free(*range);
-  environment.emplace_back("PMIX_MCA_ptl_base_ipv4_port", cat(port));
-  return port != 0;
+// Whether the loader finds PMIx's library on this host: in a folder of LD_LIBRARY_PATH, or by its cache.
+bool has_library(const Environment& environment) {
+  const std::string name = "libpmix.so.2";
+  for (const std::string& folder : split(value_of(environment, "LD_LIBRARY_PATH"), ':')) {
+    if (!folder.empty() && ::access(cat(folder, "/", name).c_str(), R_OK) == 0) return true;
+  }
+  std::ifstream file("/etc/ld.so.cache", std::ios::binary);
+  const std::string cache{std::istreambuf_iterator<char>(file), {}};
+  return cache.find(name + '\0') != std::string::npos;
 }
 
-bool give(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t size = ::write(fd, bytes.data(), bytes.size());
-    if (size < 0 && errno == EINTR) continue;
-    pollfd writable{fd, POLLOUT, 0};
-    if (size < 0 && errno == EAGAIN && ::poll(&writable, 1, 1000) > 0) continue;
-    if (size <= 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(size));
-  }
-  return true;
+// Returns the socket of a connection to this port of 127.0.0.1, which may not be established yet.
+UniqueFd connect_to(uint16_t port) {
+  const auto address = net::numeric_address({net::Endpoint::Family::kTcp, {}, "127.0.0.1", port});
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const bool is_begun = socket && (::connect(socket.get(), address->get(), address->size) == 0 ||
+                                   errno == EINPROGRESS);
+  return is_begun ? std::move(socket) : UniqueFd();
 }
 
 }  // namespace
 
-void PmixHelper::begin(const HostJob& job, const Environment& environment, bool is_needed,
-                       std::function<void()> on_answer) {
-  on_answer_ = std::move(on_answer);
-  if (value_of(job.environment, "HOROVOD_PMIX") == "0") return answer();
-  is_left_out_ = !is_needed;
-  if (is_left_out_ && job.hosts == 1) return answer();
+PmixHelper::~PmixHelper() {
+  if (listener_) loop_.unwatch(listener_.get());
+  if (process_.output[0]) loop_.unwatch(process_.output[0].get());
+  forget_order();
+  std::error_code ignored;
+  if (lock_) std::filesystem::remove_all(folder_, ignored);
+}
+
+bool PmixHelper::open(const HostJob& job, const Environment& environment) {
+  const std::string_view choice = value_of(job.environment, "HOROVOD_PMIX");
+  if (choice == "0" || pmix_program().empty()) return false;
+  if (choice != "1" && !has_library(environment)) return false;
+  const auto ports = net::parse_port_range(value_of(job.environment, "HOROVOD_PORT_RANGE"));
+  // A small range has only the ports that the ranks need, and no firewall stands before 127.0.0.1.
+  if (ports.ok() && ports->size() >= static_cast<int>(job.ranks.size()) + kPorts) ports_ = *ports;
+  auto listener = listen_on_loopback(ports_);
+  if (!listener.ok()) return false;
+  remove_unlocked_folders(folder_.substr(0, folder_.rfind('/') + 1), kJobFolder);
+  if (::mkdir(folder_.c_str(), 0700) != 0) return false;
+  lock_ = lock_folder(folder_);
+  environment_ = environment;
+  listener_ = *std::move(listener);
+  port_ = port_of(listener_);
+  return true;
+}
+
+void PmixHelper::serve(const HostJob& job, const StartOrder& start, const std::string& store) {
+  const std::string_view names = value_of(start.environment, "HOROVOD_PMIX_HOSTS");
+  const auto ranks = parse_map(value_of(start.environment, "HOROVOD_PMIX_RANKS"));
+  if (names.empty() || !ranks.ok() || job.host >= ranks->size()) return listener_.reset();
+  if (!listener_) return;
+  order_.job = cat("horovod-", job.job, "-", job.generation);
+  order_.host = job.host;
+  for (const std::string& name : split(names, ',')) order_.names.push_back(safe_name(name));
+  order_.ranks = *ranks;
+  order_.store = store;
+  order_.secret = value_of(job.environment, "HOROVOD_JOB_SECRET");
+  loop_.watch(listener_.get(), EPOLLIN, [this](uint32_t) { accept(); });
+}
+
+Environment PmixHelper::environment_of(const Environment& rank, const StartOrder& order) const {
+  const auto number = parse_int(value_of(rank, "HOROVOD_RANK"));
+  if (!listener_ || !number) return {};
+  const std::vector<int>& own = order_.ranks[order_.host];
+  if (std::ranges::find(own, *number) == own.end()) return {};
+  const std::string address = cat("horovod.", order_.host, ";tcp4://127.0.0.1:", port_);
+  // Clients of PMIx 3 to 5 read these addresses. Servers of PMIx 3 refuse clients that got PMIX_SERVER_URI4 or 41.
+  // Without PMIX_GDS_MODULE, clients of PMIx 5 fail at a server of PMIx 4.
+  Environment environment = {{"PMIX_SERVER_URI3", address}, {"PMIX_SERVER_URI21", address},
+                             {"PMIX_SERVER_URI2", address}, {"PMIX_NAMESPACE", order_.job},
+                             {"PMIX_RANK", cat(*number)},   {"PMIX_GDS_MODULE", "hash"}};
+  const auto suggest = [&](const char* variable, const std::string& value) {
+    if (!value.empty() && value_of(rank, variable).empty()) {
+      environment.emplace_back(variable, value);
+    }
+  };
+  // Without this variable Open MPI 4 assumes that no launcher started the program. The value names a
+  // launcher that it knows, and "ompi" for an mpirun inside this job.
+  suggest("OMPI_MCA_schizo", "jsm,ompi");
+  // Open MPI's shared files lie in the job's folder and are removed with it, also after a kill.
+  suggest("OMPI_MCA_btl_vader_backing_directory", folder_);
+  // Without this variable Open MPI would try unreachable addresses.
+  suggest("OMPI_MCA_btl_tcp_if_include", order.interface);
+  return environment;
+}
+
+void PmixHelper::accept() {
+  accept_all(loop_, listener_, [this](UniqueFd socket) {
+    if (has_failed_ || !net::peer_user(socket.get()).is_own_or_elsewhere()) return;
+    if (server_port_ != 0) return relay(std::move(socket));
+    waiting_.push_back(std::move(socket));
+    if (was_used_) return;
+    if (const Status status = start(); !status.ok()) {
+      fail(cat("cannot start: ", status.message()));
+    }
+  });
+}
+
+Status PmixHelper::start() {
   const UniqueFd file = program_file();
-  if (!file) return answer();
-  const size_t name = folder_.rfind('/') + 1;
-  remove_unlocked_folders(folder_.substr(0, name), kJobFolder);
+  if (!file) return unavailable("its program cannot be written to memory");
   RankCommand command;
   command.path = cat("/proc/self/fd/", file.get());
-  command.arguments = {"horovod-pmix", folder_, safe_name(job.host_name), cat(job.host)};
-  if (is_left_out_) command.arguments.emplace_back("standby");
+  command.arguments = {"horovod-pmix", folder_};
   command.working_directory = "/";
-  command.environment = environment;
-  if (!keep_to_range(command.environment, job)) return answer();
+  command.environment = environment_;
+  if (!ports_.is_any()) {
+    HVD_ASSIGN_OR_RETURN(const UniqueFd probe, listen_on_loopback(ports_));
+    command.environment.emplace_back("PMIX_MCA_ptl_base_ipv4_port", cat(port_of(probe)));
+  }
   command.has_input = true;
   ::getrlimit(RLIMIT_NOFILE, &command.descriptor_limit);
-  auto process = start_rank(command);
-  if (!process.ok()) return answer();
-  process_ = *std::move(process);
+  HVD_ASSIGN_OR_RETURN(process_, start_rank(command));
+  was_used_ = true;
   answer_by_ = Deadline::after_seconds(kAnswerSeconds);
+  unsent_ = pack_texts(to_texts(order_));
+  loop_.watch(process_.input.get(), EPOLLOUT, [this](uint32_t) { give_order(); });
   loop_.watch(process_.output[0].get(), EPOLLIN, [this](uint32_t) { read(); });
+  return {};
+}
+
+void PmixHelper::give_order() {
+  const ssize_t size = ::write(process_.input.get(), unsent_.data(), unsent_.size());
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (size > 0) unsent_.erase(0, static_cast<size_t>(size));
+  if (size < 0 || unsent_.empty()) forget_order();  // read() notices the end of a helper
+}
+
+void PmixHelper::forget_order() {
+  if (process_.input && !std::exchange(unsent_, {}).empty()) loop_.unwatch(process_.input.get());
 }
 
 void PmixHelper::read() {
-  char buffer[256];
+  char buffer[4096];
   const ssize_t size = ::read(process_.output[0].get(), buffer, sizeof buffer);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (size <= 0) return answer();
-  received_.append(buffer, static_cast<size_t>(size));
-  const auto texts = take_texts(received_);
-  if (!texts) return;
-  if (texts->size() == 1) version_ = is_left_out_ ? kPmixUnneeded : texts->front();
-  lock_ = lock_folder(folder_);  // ranks use it also after the helper's end
-  answer();
-}
-
-void PmixHelper::answer() {
-  forget();
-  answer_by_ = Deadline::never();
-  if (version_.empty() && process_.input) end();
-  if (on_answer_) std::exchange(on_answer_, nullptr)();
-}
-
-void PmixHelper::forget() {
-  if (process_.output[0]) loop_.unwatch(process_.output[0].get());
-}
-
-void PmixHelper::on_deadline() {
-  if (!has_answered())
-    answer();
-  else
-    end();
-}
-
-Result<std::map<int, Environment>> PmixHelper::serve(const HostJob& job, const StartOrder& start,
-                                                     const std::string& store) {
-  const std::string_view names = value_of(start.environment, "HOROVOD_PMIX_HOSTS");
-  const auto ranks = parse_map(value_of(start.environment, "HOROVOD_PMIX_RANKS"));
-  if (version_.empty() || names.empty() || !ranks.ok()) {
-    end();
-    return std::map<int, Environment>();
+  if (size <= 0) {
+    loop_.unwatch(process_.output[0].get());
+    if (process_.input) fail(last_words());
+    return;
   }
-  PmixOrder order;
-  order.job = cat("horovod-", job.job, "-", job.generation);
-  order.host = job.host;
-  for (const std::string& name : split(names, ',')) order.names.push_back(safe_name(name));
-  order.ranks = *ranks;
-  order.store = store;
-  order.secret = value_of(job.environment, "HOROVOD_JOB_SECRET");
-  auto served = ask(order);
-  if (served.ok()) {
-    is_left_out_ = false;
-    return served;
+  received_.append(buffer, static_cast<size_t>(size));
+  while (const auto texts = take_texts(received_)) take(*texts);
+}
+
+// The helper's first message is its port. Later ones: a rank has connected and how often, or all ranks have met.
+void PmixHelper::take(const PmixTexts& texts) {
+  if (server_port_ == 0) {
+    const auto port = texts.size() == 1 ? parse_int(texts[0]) : std::nullopt;
+    if (!port || *port < 1 || *port > 65535) return fail("has no port");
+    answer_by_ = Deadline::never();
+    server_port_ = static_cast<uint16_t>(*port);
+    for (UniqueFd& socket : std::exchange(waiting_, {})) relay(std::move(socket));
+    return;
+  }
+  last_.has_met = texts.empty();
+  if (texts.size() == 2) {
+    last_.rank = static_cast<int32_t>(parse_int(texts[0]).value_or(-1));
+    last_.start = texts[1];
+  }
+  on_report_(last_);
+}
+
+void PmixHelper::relay(UniqueFd socket) {
+  UniqueFd server = connect_to(server_port_);
+  if (!server) return;
+  const auto number = next_relay_++;
+  relays_.try_emplace(number, loop_, std::move(socket), std::move(server), [this, number] {
+    relays_.erase(number);
+    loop_.change(listener_.get(), EPOLLIN);  // accept_all() waits for descriptors
+  });
+}
+
+void PmixHelper::fail(const std::string& why) {
+  waiting_.clear();
+  relays_.clear();
+  if (!std::exchange(has_failed_, true)) {
+    PmixReport report;
+    report.failure = cat("the PMIx server of this host ", why,
+                         ", so that MPI_Init fails there; --no-pmix leaves PMIx out");
+    on_report_(report);
   }
   end();
-  if (job.hosts == 1) return std::map<int, Environment>();
-  return unavailable(cat("the PMIx server of this host, which other hosts' ranks need, ",
-                         served.status().message(), "; --no-pmix leaves PMIx out"));
-}
-
-Result<std::map<int, Environment>> PmixHelper::ask(const PmixOrder& order) {
-  const Deadline deadline = Deadline::after_seconds(kServeSeconds);
-  if (!give(process_.input.get(), pack_texts(to_texts(order)))) return unavailable(last_words());
-  for (;;) {
-    if (const auto texts = take_texts(received_)) return parse_environments(*texts);
-    char buffer[4096];
-    pollfd readable{process_.output[0].get(), POLLIN, 0};
-    if (::poll(&readable, 1, deadline.poll_timeout()) <= 0) {
-      return deadline_exceeded(cat("has not started within ", kServeSeconds, " s"));
-    }
-    const ssize_t size = ::read(process_.output[0].get(), buffer, sizeof buffer);
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return unavailable(last_words());
-    received_.append(buffer, static_cast<size_t>(size));
-  }
 }
 
 // The end of a sentence about a helper that has ended. Its library may have written other lines.
@@ -196,20 +264,23 @@ std::string PmixHelper::last_words() const {
   return cat("has failed: ", printable(line.substr(0, line.find('\n'))));
 }
 
-bool PmixHelper::was_used() const {
-  pollfd readable{process_.output[0].get(), POLLIN, 0};
-  return readable.fd >= 0 && ::poll(&readable, 1, 0) > 0 && (readable.revents & POLLIN) != 0;
-}
-
 bool PmixHelper::is_alone() const {
   if (process_.pid < 0) return false;
   const std::vector<pid_t> left = descendants();
   return left.size() == 1 && left.front() == process_.pid;
 }
 
+void PmixHelper::on_reaped(pid_t pid) {
+  if (pid != process_.pid) return;
+  process_.pid = -1;
+  kill_at_ = Deadline::never();
+}
+
 void PmixHelper::end() {
+  answer_by_ = Deadline::never();
   if (process_.pid < 0) return;
   if (process_.input) {
+    forget_order();
     process_.input.reset();
     kill_at_ = Deadline::after_seconds(kEndSeconds);
   } else if (kill_at_.passed()) {
@@ -218,26 +289,11 @@ void PmixHelper::end() {
   }
 }
 
-Environment pmix_rank_environment(const std::map<int, Environment>& served, const Environment& rank,
-                                  const StartOrder& order) {
-  const auto number = parse_int(value_of(rank, "HOROVOD_RANK"));
-  const auto own = number ? served.find(static_cast<int>(*number)) : served.end();
-  if (own == served.end()) return {};
-  Environment environment = own->second;
-  const auto suggest = [&](const char* variable, const std::string& value) {
-    if (!value.empty() && value_of(rank, variable).empty()) {
-      environment.emplace_back(variable, value);
-    }
-  };
-  // Without this variable Open MPI 4 assumes that no launcher started the program. The value names a
-  // launcher that it knows, and "ompi" for an mpirun inside this job.
-  suggest("OMPI_MCA_schizo", "jsm,ompi");
-  // Open MPI's shared files lie in the job's folder and are removed with it, also after a kill.
-  suggest("OMPI_MCA_btl_vader_backing_directory",
-          std::string(value_of(own->second, "PMIX_SERVER_TMPDIR")));
-  // Without this variable Open MPI would try unreachable addresses.
-  suggest("OMPI_MCA_btl_tcp_if_include", order.interface);
-  return environment;
+void PmixHelper::on_deadline() {
+  if (answer_by_.passed())
+    fail(cat("has not started within ", kAnswerSeconds, " s"));
+  else
+    end();
 }
 
 }  // namespace hvd::launcher

@@ -1,20 +1,22 @@
-// The agent's connection to its PMIx helper (launcher/pmix), an executable embedded in the agent's.
-// Starts the helper, and passes messages to it. When the helper cannot start or the host has no PMIx,
-// the job runs without PMIx. For a program that certainly uses no MPI, a job on one host starts no helper; on
-// several hosts the helper waits in standby, since another host may see MPI. A helper that cannot carry out the order
-// of a job on several hosts fails the start: the ranks of the other hosts have PMIx. The agent owns it. Lives on the
-// agent's loop.
+// Serves PMIx to the ranks of this host. The agent listens at a port of 127.0.0.1, which it names to the ranks; the
+// first connection starts the helper (launcher/pmix), an executable embedded in the agent's, so that programs without
+// MPI cost no server. Connections of other users are closed: PMIx believes the uid that a client sends. The others
+// wait until the helper has registered the ranks, and are then relayed to it. When it fails, all are closed, so that
+// MPI_Init fails, and the report says why. The agent owns it. Lives on the agent's loop and never blocks it.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
+#include "launcher/agent/pmix/socket_relay.h"
 #include "launcher/agent/ranks/rank_process.h"
 #include "launcher/pmix/conversation.h"
-#include "launcher/protocol/host_job.h"
+#include "launcher/protocol/protocol.h"
 #include "net/event_loop.h"
+#include "net/port_range.h"
 
 namespace hvd::launcher {
 
@@ -26,58 +28,69 @@ inline constexpr std::string_view kJobFolder = "horovod-job-";
 
 class PmixHelper {
  public:
-  // `folder` is for files of the job and does not exist yet. The agent's guardian removes it.
-  PmixHelper(net::EventLoop& loop, std::string folder) : loop_(loop), folder_(std::move(folder)) {}
-  ~PmixHelper() { forget(); }
+  using OnReport = std::function<void(const PmixReport&)>;
 
-  // Starts the helper, unless it is left out. Calls `on_answer` once, from begin() or on the loop: the helper
-  // then serves or stands by, or has failed. `is_needed`: the program may use MPI.
-  void begin(const HostJob& job, const Environment& environment, bool is_needed,
-             std::function<void()> on_answer);
-  bool has_answered() const { return !on_answer_; }
-  // The value for Prepared: the version of PMIx here, kPmixUnneeded, or empty.
-  const std::string& version() const { return version_; }
-  // Returns the PMIx variables of each rank of this host; empty when the helper does not serve or
-  // the launcher did not order PMIx. Blocks briefly. `store` is the store's address for this host.
-  Result<std::map<int, Environment>> serve(const HostJob& job, const StartOrder& order,
-                                           const std::string& store);
+  // `folder` is for files of the job and does not exist yet. The destructor removes it, or the agent's guardian.
+  PmixHelper(net::EventLoop& loop, std::string folder, OnReport on_report)
+      : loop_(loop), folder_(std::move(folder)), on_report_(std::move(on_report)) {}
+  ~PmixHelper();
 
-  // Whether ranks get no PMIx because their program seemed to use no MPI. After serve().
-  bool is_left_out() const { return is_left_out_; }
-  // Whether a rank has connected to the helper.
-  bool was_used() const;
-  // The helper's pid, or -1. The helper must not end before the ranks.
+  // Opens the port and makes the folder, where the job and this host have PMIx. Returns whether they have.
+  // `environment` is the helper's.
+  bool open(const HostJob& job, const Environment& environment);
+  // Accepts connections from here on, if the port is open and the launcher ordered PMIx. `store` is the store's
+  // address for this host.
+  void serve(const HostJob& job, const StartOrder& order, const std::string& store);
+  // Returns the variables by which a rank finds PMIx, and further ones that MPI needs; empty without PMIx. Values of
+  // the user stay.
+  Environment environment_of(const Environment& rank, const StartOrder& order) const;
+
+  // Whether a rank has connected, and the helper has started.
+  bool was_used() const { return was_used_; }
+  // A process that is no rank has ended.
+  void on_reaped(pid_t pid);
+  // The running helper's pid, or -1. The helper must not end before the ranks.
   pid_t pid() const { return process_.pid; }
   // Returns true when the helper is the only process left of the job.
   bool is_alone() const;
   // Lets the helper clean up and end. A call after its time limit kills the helper.
   void end();
   // The time at which the agent must call on_deadline().
-  Deadline deadline() const { return has_answered() ? kill_at_ : answer_by_; }
+  Deadline deadline() const { return answer_by_.is_never() ? kill_at_ : answer_by_; }
   void on_deadline();
 
  private:
+  void accept();
+  Status start();
+  void give_order();
   void read();
-  Result<std::map<int, Environment>> ask(const PmixOrder& order);
+  void take(const PmixTexts& texts);
+  void relay(UniqueFd socket);
+  void fail(const std::string& why);
+  void forget_order();
   std::string last_words() const;
-  void answer();
-  void forget();
 
   net::EventLoop& loop_;
   std::string folder_;
-  UniqueFd lock_;  // on folder_
+  OnReport on_report_;
+  UniqueFd lock_;      // on folder_
+  UniqueFd listener_;  // empty without PMIx
+  uint16_t port_ = 0;  // of listener_
+  PmixOrder order_;
+  Environment environment_;  // the helper's
+  net::PortRange ports_;
   RankProcess process_;
-  std::string received_;
-  std::string version_;
-  bool is_left_out_ = false;
-  std::function<void()> on_answer_;
+  std::string unsent_;        // of the order
+  std::string received_;      // from the helper
+  uint16_t server_port_ = 0;  // the helper's, once it has registered the ranks
+  bool was_used_ = false;
+  bool has_failed_ = false;
+  std::vector<UniqueFd> waiting_;  // for server_port_
+  std::map<uint64_t, SocketRelay> relays_;
+  uint64_t next_relay_ = 0;
+  PmixReport last_;  // the last rank that has connected
   Deadline answer_by_ = Deadline::never();
   Deadline kill_at_ = Deadline::never();
 };
-
-// Returns the variables that identify a rank to PMIx, and further ones that MPI needs. Values of
-// the user stay. Pure.
-Environment pmix_rank_environment(const std::map<int, Environment>& served, const Environment& rank,
-                                  const StartOrder& order);
 
 }  // namespace hvd::launcher

@@ -228,11 +228,6 @@ const RankCommand* Ranks::command_of(int rank) const {
   return nullptr;
 }
 
-pid_t Ranks::running_process() const {
-  const auto found = std::ranges::find_if(ranks_, [](const auto& rank) { return rank->pid > 0; });
-  return found == ranks_.end() ? -1 : (*found)->pid;
-}
-
 std::optional<int> Ranks::rank_of(pid_t pid) const {
   const pid_t group = pid > 0 ? ::getpgid(pid) : -1;
   for (; pid > 1; pid = parent_of(pid)) {

@@ -85,8 +85,6 @@ class Ranks {
   const RankCommand* command_of(int rank) const;
   // The same of any rank that runs.
   const RankCommand* any_command() const;
-  // The process of a rank that runs, or -1.
-  pid_t running_process() const;
   // Returns the rank that has this process or is its ancestor.
   std::optional<int> rank_of(pid_t pid) const;
   // Queues input for a rank; empty bytes are end of file. An error means that the launcher broke

@@ -32,13 +32,7 @@ Status StoreTunnel::listen(uint32_t credit) {
 }
 
 Status StoreTunnel::listen_on_loopback(const net::PortRange& ports) {
-  net::Endpoint here{net::Endpoint::Family::kTcp, {}, "127.0.0.1", 0};
-  Result<UniqueFd> socket = unavailable("no port");
-  // Search from the end of the range: the first ports are for the ranks.
-  for (int port = ports.last; port >= ports.first && !socket.ok(); --port) {
-    here.port = static_cast<uint16_t>(port);
-    socket = net::listen_on(*net::numeric_address(here));
-  }
+  Result<UniqueFd> socket = hvd::launcher::listen_on_loopback(ports);
   if (!socket.ok()) return socket.error().with_context("Horovod's own workers");
   HVD_ASSIGN_OR_RETURN(const net::SocketAddress bound, net::local_address(socket->get()));
   loopback_port_ = net::to_endpoint(bound).port;

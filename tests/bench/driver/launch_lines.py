@@ -75,7 +75,7 @@ def spawn_all(command, count):
 
 @functools.cache
 def bare_python():
-    """A Python without packages. Debian's may have mpi4py, and then needs a server of PMIx."""
+    """A Python without packages."""
     folder = teams.BUILD / "venv-bare"
     if not (folder / "bin" / "python3").exists():
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
@@ -293,8 +293,8 @@ LINES = [
     Line("python-4", "start and reap 4 × python3 -c pass", here(4, None, python_pass)),
     Line("python-64", "start and reap 64 × python3 -c pass", here(64, None, python_pass)),
     Line("python-256", "start and reap 256 × python3 -c pass", here(256, None, python_pass)),
-    Line("shell-1", "1 shell script, which gets PMIx", here(1, None, shell_script)),
-    Line("shell-4", "4 shell scripts, which get PMIx", here(4, None, shell_script)),
+    Line("shell-1", "1 shell script", here(1, None, shell_script)),
+    Line("shell-4", "4 shell scripts", here(4, None, shell_script)),
     Line("version", "--version", option("--version")),
     Line("help", "--help", option("--help")),
     Line("output", "output of one rank", output),

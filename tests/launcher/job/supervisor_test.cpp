@@ -295,7 +295,7 @@ TEST_CASE(
     RunningHosts hosts;
     Supervisor supervisor(hosts, waits);
     CHECK(supervisor.on_exit({.rank = 1}) == Action::kNone);
-    CHECK(supervisor.on_awaited_rank_ended(1, {0, 2, 3}) == Action::kEnd);
+    CHECK(supervisor.on_awaited_rank_ended(1, {0, 2, 3}, "hvd.init()") == Action::kEnd);
     CHECK(supervisor.exit_code() == kExitLauncher);
     CHECK(supervisor.failed_rank() == 1);
     CHECK(supervisor.report() ==
@@ -304,7 +304,7 @@ TEST_CASE(
   RunningHosts hosts_of_failed;
   Supervisor failed(hosts_of_failed, true);
   CHECK(failed.on_exit({.rank = 1, .code = 3}) == Action::kNone);
-  CHECK(failed.on_awaited_rank_ended(1, {0}) == Action::kEnd);
+  CHECK(failed.on_awaited_rank_ended(1, {0}, "MPI_Init") == Action::kEnd);
   CHECK(failed.exit_code() == 3);
 }
 

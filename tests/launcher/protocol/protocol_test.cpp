@@ -148,7 +148,8 @@ TEST_CASE("Every other message arrives as it was sent") {
       again(EnvironmentOffer{"a list", 1ull << 40, "2.28", {std::byte{1}}});
   CHECK((offer.list == "a list" && offer.space == 1ull << 40 && offer.glibc == "2.28"));
   CHECK(offer.key[0] == std::byte{1});
-  CHECK(again(RankLoadedMpi{"/lib/libmpi.so.40"}).library == "/lib/libmpi.so.40");
+  const PmixReport pmix = again(PmixReport{3, "1", 1, "why"});
+  CHECK((pmix.rank == 3 && pmix.start == "1" && pmix.has_met == 1 && pmix.failure == "why"));
   CHECK(again(EndRank{3, 2.5}).rank == 3);
   CHECK(again(EndRank{3, 2.5}).grace_seconds == 2.5);
   CHECK(again(Signalled{10}).number == 10);
