@@ -13,10 +13,13 @@
 
 #include <array>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <set>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/proc_file.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 
@@ -24,6 +27,22 @@ namespace hvd::launcher {
 namespace {
 
 constexpr char kSshd[] = "/usr/sbin/sshd";
+
+// Those of other objects, which a test may have.
+std::set<pid_t>& running() {
+  static std::set<pid_t> pids;
+  return pids;
+}
+
+bool has_other_children() {
+  const std::string parent = cat("\nPPid:\t", ::getpid(), "\n");
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const auto pid = parse_int(entry.path().filename().string());
+    if (!pid || running().contains(static_cast<pid_t>(*pid))) continue;
+    if (read_proc_file(entry.path() / "status").find(parent) != std::string::npos) return true;
+  }
+  return false;
+}
 
 int spawn_program(std::vector<std::string> arguments, int error_output) {
   posix_spawn_file_actions_t actions;
@@ -103,6 +122,7 @@ bool PrivateSshd::start(const std::vector<std::string>& options) {
   UniqueFd to(pipe[1]);
   pid_ = spawn_program({kSshd, "-D", "-e", "-f", file}, to.get());
   REQUIRE(pid_ > 0);
+  running().insert(pid_);
   to.reset();
   std::string text;
   std::array<char, 512> buffer;
@@ -111,6 +131,7 @@ bool PrivateSshd::start(const std::vector<std::string>& options) {
     if (text.find("Server listening") != std::string::npos) return true;
   }
   ::waitpid(pid_, nullptr, 0);
+  running().erase(pid_);
   pid_ = -1;
   MESSAGE(text);
   return false;
@@ -122,10 +143,11 @@ PrivateSshd::~PrivateSshd() {
   // end, this process becomes the parent of these commands and waits for them.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::kill(pid_, SIGTERM);
+  running().erase(pid_);
   const Deadline deadline = Deadline::after_seconds(30);
-  for (pid_t ended = 0; ended >= 0 && !deadline.passed();) {
-    ended = ::waitpid(-1, nullptr, WNOHANG);
-    if (ended == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  while (has_other_children() && !deadline.passed()) {
+    if (::waitpid(-1, nullptr, WNOHANG) <= 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
