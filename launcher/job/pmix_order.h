@@ -1,4 +1,5 @@
-// Decides whether a job registers its ranks with PMIx, which requires PMIx on all hosts, and adds the registration to each host's start order. HostStartup calls it. Pure.
+// Decides whether a job registers its ranks with PMIx, which requires PMIx on all hosts, and adds the registration to
+// each host's start order. HostStartup calls it. Pure.
 #pragma once
 
 #include <vector>
