@@ -167,7 +167,7 @@ def grows_from_one_rank(python, mode):
         1,
         "--min-np",
         1,
-        *discovery(folder, "a:1"),
+        *discovery(folder, "localhost:1"),
         "-x",
         "TF_CPP_MIN_LOG_LEVEL",
         "-x",
@@ -178,32 +178,28 @@ def grows_from_one_rank(python, mode):
         environment=environment,
     )
     job.wait_for("0 begins 1", 1, 120)
-    discovery(folder, "a:1", "b:1")
+    discovery(folder, "localhost:2")
     job.wait_for("begins 2", 2, 120)
     job.ends_with(0, 60)
     job.leaves_nothing()
     return [found.split() for _, found in sorted(re.findall(r"(\d) ends with (.*)", job.out))]
 
 
-@world()
 def test_an_adasum_optimizer_made_for_one_rank_reduces_steps_of_two():
     first, second = grows_from_one_rank(PYTHON, "torch-adasum")
     expect(first == second, (first, second))
 
 
-@world()
 def test_a_compiled_adasum_optimizer_of_tensorflow_goes_on_with_two_ranks():
     first, second = grows_from_one_rank(interpreters("HVD_TEST_TENSORFLOWS")[0], "tensorflow-adasum")
     expect(first == second, (first, second))
 
 
-@world()
 def test_a_compiled_batch_normalization_goes_on_with_two_ranks():
     first, second = grows_from_one_rank(interpreters("HVD_TEST_TENSORFLOWS")[0], "tensorflow-norm")
     expect(first == second, (first, second))
 
 
-@world()
 def test_jax_traces_again_for_two_ranks():
     first, second = grows_from_one_rank(interpreters("HVD_TEST_JAX")[0], "jax")
     # The sum over both ranks' rows; the mean of the factors 1 and 2 as slope; half of the summed rows.

@@ -17,7 +17,7 @@ class Independence {
   // A rank has joined a world.
   void on_sign() { is_refuted_ = true; }
   // Looks for a socket at the master port, unless the sources of the program have a sign. The agent calls it when
-  // it runs anyway: at pings and exits of ranks. The kernel lists a closed connection for a minute.
+  // it runs anyway: at pings and exits of ranks. The kernel mostly lists a closed connection for a minute.
   void look_at_master_port();
   // Whether there was no sign, and the sources of the program have none either.
   bool holds();
