@@ -17,6 +17,7 @@
 #include "launcher/allocation/dry_run.h"
 #include "launcher/allocation/host_choice.h"
 #include "launcher/check/hosts.h"
+#include "launcher/check/interpreter.h"
 #include "launcher/cli/manual.h"
 #include "launcher/cli/unknown_command.h"
 #include "launcher/elastic/elastic_settings.h"
@@ -107,10 +108,9 @@ Result<std::vector<Host>> hosts_without_number(const Options& options, const Sta
   const std::string path = environment_variable("PATH").value_or("");
   const bool is_program = word.find('/') != std::string::npos || word.ends_with(".py") ||
                           find_program(word, "/", path).ok();
-  if (!is_program) {
-    const std::string sentence = explain_unknown_command(word);
-    if (!sentence.empty()) return invalid_argument(sentence);
-  }
+  const std::string sentence =
+      is_program ? explain_program_elsewhere(word) : explain_unknown_command(word);
+  if (!sentence.empty()) return invalid_argument(sentence);
   if (!is_program || is_elastic(options.settings)) return status;
   return this_machine();
 }
@@ -208,6 +208,8 @@ int answer(const Options& options) {
     return print_answer(completion(to_lower(settings.questions.completion.value_or(""))));
   if (settings.questions.manual.has_value())
     return print_answer(manual(to_lower(settings.questions.manual.value_or(""))));
+  const Status named = asks_hosts(settings) ? Status() : check_named_program(options);
+  if (!named.ok()) return refuse(named.with_context("--check-build"));
   const CheckAnswer checked = asks_hosts(settings) ? check_hosts(options) : check_build(options);
   const int printed = print_answer(checked.text);
   return checked.exit_code != 0 ? checked.exit_code : printed;

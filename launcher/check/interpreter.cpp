@@ -12,9 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Empty: the command is of no Python.
-std::string interpreter_of_command(const Options& options, const std::string& search_path) {
-  if (options.command.empty()) return {};
+// Empty: the command is of no Python. An error: there is no such program.
+Result<std::string> interpreter_of_command(const Options& options, const std::string& search_path) {
+  if (options.command.empty()) return std::string();
   const std::string& program = options.command[0];
   std::error_code error;
   const std::string folder = options.settings.job.wdir.has_value()
@@ -24,11 +24,12 @@ std::string interpreter_of_command(const Options& options, const std::string& se
     const Environment all = environment();
     const auto script = find_command(
         options.command, {folder, search_path, all, find_environment_python(executable_folder())});
-    return script.ok() ? python_of(script->path, folder, search_path) : "";
+    if (!script.ok()) return script.status();
+    return python_of(script->path, folder, search_path);
   }
   const auto found = find_program(program, folder, search_path);
-  if (found.ok()) return python_of(*found, folder, search_path);
-  return is_python(program) ? program : "";  // its rows say that it cannot be run
+  if (!found.ok()) return found.status();
+  return python_of(*found, folder, search_path);
 }
 
 // Empty: none is active, by its own variable or as the first in PATH.
@@ -45,10 +46,14 @@ std::string active_environment(const std::string& first_in_path) {
 
 }  // namespace
 
+Status check_named_program(const Options& options) {
+  return interpreter_of_command(options, environment_variable("PATH").value_or("")).status();
+}
+
 std::string choose_interpreter(const Options& options) {
   const std::string search_path = environment_variable("PATH").value_or("");
-  std::string of_command = interpreter_of_command(options, search_path);
-  if (!of_command.empty()) return of_command;
+  const auto of_command = interpreter_of_command(options, search_path);
+  if (of_command.ok() && !of_command->empty()) return *of_command;
   const auto first = find_program("python3", "/", search_path);
   std::string active = active_environment(first.ok() ? *first : "");
   if (!active.empty()) return active;

@@ -4,9 +4,13 @@
 
 #include <string>
 
+#include "base/status.h"
 #include "launcher/cli/options.h"
 
 namespace hvd::launcher {
+
+// Refuses a command whose program is not on this machine.
+Status check_named_program(const Options& options);
 
 // Returns the path of the first of these: the Python of the command; the Python of the active environment of venv or
 // conda; the Python of the environment that has this executable, or for which pip installed it; python3 in PATH.

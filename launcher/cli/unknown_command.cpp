@@ -46,12 +46,17 @@ const Synonym* find_synonym(std::string_view word) {
   return nullptr;
 }
 
-// A misspelt command: one letter off, or two in a long word.
+bool have_same_letters(std::string_view one, std::string_view other) {
+  return std::is_permutation(one.begin(), one.end(), other.begin(), other.end());
+}
+
+// A misspelt command: one letter off, or two in a long word, or its letters in another order.
 std::string nearest_command(std::string_view word) {
   size_t most = word.size() > 4 ? 2 : 1;
   std::string nearest;
   for (const Command& command : all_commands()) {
-    const size_t distance = edit_distance(word, command.name);
+    const bool is_swapped = word != command.name && have_same_letters(word, command.name);
+    const size_t distance = is_swapped ? 1 : edit_distance(word, command.name);
     if (word.size() < 3 || distance > most) continue;
     nearest = command.name;
     most = distance - 1;  // the next one has to be nearer
@@ -82,6 +87,12 @@ std::string explain_unknown_command(std::string_view word) {
 bool is_command_elsewhere(std::string_view word) {
   const Synonym* synonym = find_synonym(word);
   return synonym != nullptr && !synonym->is_program;
+}
+
+std::string explain_program_elsewhere(std::string_view word) {
+  const Synonym* synonym = find_synonym(word);
+  if (synonym == nullptr || !synonym->is_program) return {};
+  return cat(explain_unknown_command(word), " -np N before it runs the program of that name");
 }
 
 std::string explain_flag_behind(std::span<const std::string> command) {

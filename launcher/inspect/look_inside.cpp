@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/secrets/secret.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "launcher/detach/attach.h"
 #include "launcher/inspect/inspection.h"
@@ -19,6 +20,7 @@
 #include "launcher/inspect/running_launchers.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/hosts.h"
+#include "launcher/program/program.h"
 #include "launcher/protocol/protocol.h"
 #include "launcher/protocol/record.h"
 #include "launcher/state/job_choice.h"
@@ -64,6 +66,15 @@ struct ExecWords {
 // Whether the first word of `exec` is a job, and not the command: a number, or the name of a job that runs.
 bool means_job(const std::string& word) { return parse_int(word) || names_running_job(word); }
 
+// A word that is neither the name of a job nor of a program, before the words of a command, is meant as a job.
+Status check_program(const std::string& word, bool has_more) {
+  const std::string path = environment_variable("PATH").value_or("");
+  if (!has_more || !check_job_name(word).ok() || find_program(word, "/", path).ok()) return {};
+  return not_found(cat("no job '", word, "' runs, and there is no program of that name here; ",
+                       "horovodrun ps lists jobs, and horovodrun exec -- ", word,
+                       " ... runs a program that only the hosts have"));
+}
+
 Result<ExecWords> read_exec(std::span<const std::string> words) {
   ExecWords read;
   while (!words.empty() && read.order.command.empty()) {
@@ -83,7 +94,10 @@ Result<ExecWords> read_exec(std::span<const std::string> words) {
       return invalid_argument(
           cat("horovodrun exec has no flag '", printable(word), "'; it has --rank LIST"));
     } else {
-      if (word != "--") read.order.command.push_back(word);
+      if (word != "--") {
+        if (read.job.empty()) HVD_RETURN_IF_ERROR(check_program(word, !words.empty()));
+        read.order.command.push_back(word);
+      }
       read.order.command.insert(read.order.command.end(), words.begin(), words.end());
       break;
     }

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -61,11 +62,20 @@ Result<std::vector<RunningLauncher>> choose_launchers(const std::string& job,
 
 Status several_run(const std::string& command, const std::vector<RunningLauncher>& launchers,
                    const std::string& more) {
-  std::vector<std::string> pids;
-  pids.reserve(launchers.size());
-  for (const RunningLauncher& one : launchers) pids.push_back(one.pid);
-  return invalid_argument(cat("several are running; write horovodrun ", command, " ID", more,
-                              ", with one of ", join(pids, ", ")));
+  const auto view = view_state();  // without records, the rows are numbers
+  std::string rows;
+  for (const RunningLauncher& one : launchers) {
+    std::string row = cat("\n  ", one.pid);
+    const auto read_row = [&](const JobRecord& record) {
+      const bool is_it = record.launcher.is_beside(view->observer) &&
+                         cat(record.launcher.pid) == one.pid &&
+                         view->life_of(record) == JobLife::kRuns;
+      if (is_it) row = row_of(record, *view);
+    };
+    if (view.ok()) std::ranges::for_each(view->records, read_row);
+    rows += row;
+  }
+  return several_run(command, more, rows);
 }
 
 Status send_question(const RunningLauncher& launcher, const std::string& question) {

@@ -33,19 +33,17 @@ bool is_meant(const JobRecord& record, const std::string& word, const ProcessIde
          word == cat(record.launcher.host, ":", record.launcher.pid);
 }
 
-Status several(const std::vector<const JobRecord*>& running, const StateView& view, bool by_name,
-               const std::string& command) {
-  std::vector<std::string> ids;
-  for (const JobRecord* record : running) {
-    const bool shows_name = !by_name && !record->name.empty();
-    ids.push_back(id_of(*record, view.observer) +
-                  (shows_name ? cat(" (", printable(record->name), ")") : ""));
-  }
-  return invalid_argument(
-      cat("several jobs run; write horovodrun ", command, " ID, with one of ", join(ids, ", ")));
+}  // namespace
+
+std::string row_of(const JobRecord& record, const StateView& view) {
+  return cat("\n  ", id_of(record, view.observer), record.name.empty() ? "" : "  ",
+             printable(record.name), "  ", printable(join(record.command, " ")));
 }
 
-}  // namespace
+Status several_run(const std::string& command, const std::string& more, const std::string& rows) {
+  return invalid_argument(cat("several jobs run; write horovodrun ", command, " ID", more,
+                              ", with one of these:", rows));
+}
 
 Result<JobRecord> choose_job(const StateView& view, const std::string& word,
                              const std::string& command) {
@@ -56,7 +54,11 @@ Result<JobRecord> choose_job(const StateView& view, const std::string& word,
     newest = &record;
     if (view.life_of(record) == JobLife::kRuns) running.push_back(&record);
   }
-  if (running.size() > 1) return several(running, view, !word.empty(), command);
+  if (running.size() > 1) {
+    std::string rows;
+    for (const JobRecord* record : running) rows += row_of(*record, view);
+    return several_run(command, "", rows);
+  }
   if (!running.empty()) return *running.front();
   if (newest != nullptr) return *newest;
   if (word.empty()) return not_found(cat("there is no job in ", printable(view.path)));

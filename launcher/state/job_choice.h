@@ -29,8 +29,12 @@ Result<StateView> view_state();
 // "4711", or "b:4711" for a launcher of another machine or container.
 std::string id_of(const JobRecord& record, const ProcessIdentity& observer);
 
-// The job that runs by this name, or else the newest one. An empty word means all jobs. Where several run, the error
-// has their ids. `command`: for errors, "stop".
+// A job in the error of several_run(): "\n  4711  mnist  python3 train.py".
+std::string row_of(const JobRecord& record, const StateView& view);
+// For a command that needs one job. `more`: what stands behind its id on the command line.
+Status several_run(const std::string& command, const std::string& more, const std::string& rows);
+
+// The job that runs by this name, or else the newest one. An empty word means all jobs. `command`: for errors, "stop".
 Result<JobRecord> choose_job(const StateView& view, const std::string& word,
                              const std::string& command);
 

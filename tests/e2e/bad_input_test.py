@@ -76,6 +76,12 @@ def test_more_ranks_than_slots():
     refused(["-np", 5, "-H", "a:2,b:2", *TOUCH], r"\b5\b", r"\b4\b")
 
 
+def test_words_that_are_meant_as_something_else():
+    refused(["--check-build", "/nowhere/python3"], "--check-build: program '/nowhere/python3'")
+    refused(["sotp"], r"no command 'sotp'; did you mean horovodrun stop\?")
+    refused(["kill", "job"], r"no command 'kill'; did you mean horovodrun stop\?", "-np N before it runs the program")
+
+
 def test_an_unknown_flag():
     refused(["-np", 2, "--no-such-flag", *TOUCH], "--no-such-flag")
     refused(["-np", 2, "--hots", "a:2", *TOUCH], "--hosts")

@@ -41,7 +41,9 @@ def test_jobs_are_found_by_name_while_they_run_and_afterwards():
     other = running("twice", environment)
     several = Job("stop", "twice", environment=environment)
     several.ends_with(2)
-    one_sentence(several, f"several jobs run; .* {job.process.pid}, {other.process.pid}$")
+    rows = [rf"  {one.process.pid}  twice  sh -c echo runs.*" for one in (job, other)]
+    said = "\n".join(["several jobs run; write horovodrun stop ID, with one of these:", *rows])
+    expect(re.search(said, several.err), several.describe())
     for one in (other, job):
         waiter = Job("wait", one.process.pid, environment=environment)
         stopped = Job("stop", one.process.pid, environment=environment)
@@ -112,7 +114,10 @@ def test_commands_that_look_into_a_job_take_its_name():
     for words in (("one", "sh"), ("--rank", "0", "one", "sh"), (pid, "sh")):
         expect(answer("exec", *words, "-c", "echo $HOROVOD_RANK").out == "0\n", words)
     # Behind "--" it is a command.
-    one_sentence(answer("exec", "--", "one", "x", code=2), "several are running; write horovodrun exec ID")
+    said = answer("exec", "--", "one", "x", code=2)
+    row = f"several jobs run; write horovodrun exec ID(.*\n)+  {pid}  one  "
+    expect(re.search(row, said.err), said.describe())
+    one_sentence(answer("exec", "no-such", "hostname", code=2), "no job 'no-such' runs, and there is no program of")
     one_sentence(answer("exec", "--rank", "0", "one", code=2), r"write horovodrun exec \[NAME or id of a job\]")
     one_sentence(answer("stack", "gone", code=2), r"job gone \(\d+\) does not run; horovodrun ps -a shows")
     one_sentence(answer("resize", "one", 2, code=2), "the job has a constant number of ranks|--min-np")

@@ -109,7 +109,7 @@ SUBFOLDERS = {
         "state": ["output", "plan", "protocol", "settings"],
         "cli": ["allocation", "elastic", "output", "plan", "settings", "state"],
         "detach": ["output", "protocol", "settings", "state"],
-        "inspect": ["detach", "hosts", "output", "plan", "protocol", "state", "terminal"],
+        "inspect": ["detach", "hosts", "output", "plan", "program", "protocol", "state", "terminal"],
         "top": ["inspect", "output", "state", "terminal"],
         "job": [
             "allocation",

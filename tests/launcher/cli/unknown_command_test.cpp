@@ -26,8 +26,17 @@ TEST_CASE("misspelt commands are named") {
   CHECK(explain_unknown_command("stak") == "no command 'stak'; did you mean horovodrun stack?");
   CHECK(explain_unknown_command("attahc") ==
         "no command 'attahc'; did you mean horovodrun attach?");
+  CHECK(explain_unknown_command("sotp") == "no command 'sotp'; did you mean horovodrun stop?");
   CHECK(explain_unknown_command("rezise") ==
         "no command 'rezise'; did you mean horovodrun resize?");
+}
+
+TEST_CASE("a program whose name is a command of other tools is named with the way to start it") {
+  CHECK(explain_program_elsewhere("kill") ==
+        "no command 'kill'; did you mean horovodrun stop? -np N before it runs the program of that "
+        "name");
+  for (const char* word : {"status", "hostname", "stop", "sotp"})
+    CHECK_MESSAGE(explain_program_elsewhere(word).empty(), word);
 }
 
 TEST_CASE("programs resemble no command") {
