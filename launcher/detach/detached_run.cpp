@@ -18,6 +18,7 @@
 #include "launcher/detach/spool_folder.h"
 #include "launcher/detach/spool_reader.h"
 #include "launcher/output/report.h"
+#include "launcher/state/state_folder.h"
 
 namespace hvd::launcher {
 namespace {
@@ -39,6 +40,17 @@ bool has_received(const UniqueFd& socket, char word, int flags) {
   return size == 1 && byte == word;
 }
 
+// Closes what the caller of horovodrun had open and passed on: its end of a pipe keeps a reader waiting. Descriptors of
+// the launcher itself are closed at an exec, which the caller's have outlived.
+void close_inherited() {
+  for (const std::string& name :
+       entries_of(UniqueFd(::open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC)))) {
+    const int fd = static_cast<int>(parse_int(name).value_or(-1));
+    const int flags = ::fcntl(fd, F_GETFD);
+    if (fd > STDERR_FILENO && flags >= 0 && (flags & FD_CLOEXEC) == 0) ::close(fd);
+  }
+}
+
 // The launcher, in a session of its own: a signal of the terminal reaches only the other process.
 int run_behind(const std::string& parent, const UniqueFd& socket, const Launch& launch) {
   remove_old_spools(parent);
@@ -52,6 +64,7 @@ int run_behind(const std::string& parent, const UniqueFd& socket, const Launch& 
     ::prctl(PR_SET_PDEATHSIG, 0);
     const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (null) ::dup2(null.get(), STDIN_FILENO);
+    close_inherited();
     (*recorder)->flush();
   });
   (*recorder)->end(code);

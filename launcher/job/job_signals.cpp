@@ -1,5 +1,7 @@
 #include "launcher/job/job_signals.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <iterator>
@@ -14,6 +16,12 @@ constexpr int kForwarded[] = {SIGUSR1, SIGUSR2, SIGWINCH};
 // The time limit for the message to the agents before the launcher suspends.
 constexpr std::chrono::seconds kTimeToSuspend{1};
 
+// The output goes to a terminal whose foreground this process is in. SIGTTOU of writes before a stop may come after it.
+bool is_in_foreground() {
+  const pid_t own = ::getpgrp();
+  return ::tcgetpgrp(STDOUT_FILENO) == own || ::tcgetpgrp(STDERR_FILENO) == own;
+}
+
 }  // namespace
 
 bool is_ignored(int signal) {
@@ -26,9 +34,9 @@ JobSignals::JobSignals(net::asio::io_context& loop, HostTable& hosts,
     : loop_(loop), hosts_(hosts), on_end_(std::move(on_end)), signals_(loop) {}
 
 void JobSignals::watch() {
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP}) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGTTOU}) {
     // nohup ignores SIGHUP on purpose. A shell ignores SIGINT for every background job.
-    if ((number == SIGHUP || number == SIGTSTP) && is_ignored(number)) continue;
+    if (number != SIGINT && number != SIGTERM && is_ignored(number)) continue;
     signals_.add(number);
   }
   for (const int number : kForwarded) signals_.add(number);
@@ -47,7 +55,9 @@ void JobSignals::on_signal(int number) {
   if (std::find(std::begin(kForwarded), std::end(kForwarded), number) != std::end(kForwarded)) {
     return pass_on(number);
   }
-  if (number != SIGTSTP) return on_end_(number);
+  // SIGTTOU: a job in the background writes to a terminal with `stty tostop`.
+  if (number == SIGTTOU && is_in_foreground()) return;
+  if (number != SIGTSTP && number != SIGTTOU) return on_end_(number);
   if (!std::exchange(suspending_, true)) {
     net::asio::co_spawn(loop_, suspend(), net::asio::detached);
   }

@@ -37,6 +37,9 @@ constexpr std::chrono::seconds kRecordedWithin{3};
 // A file system may fail to read a record for this long, as NFS does when its server begins again.
 constexpr std::chrono::seconds kReadWithin{10};
 constexpr int kMostRanks = 1 << 20;
+// A launcher that ends its ranks waits for this long at most beyond --kill-grace: for the lease of a host that is out of
+// reach, and for the log.
+constexpr int kSecondsToEnd = 75;
 
 std::string duration_text(int64_t seconds) {
   seconds = std::max<int64_t>(seconds, 0);
@@ -110,9 +113,24 @@ bool send_signal(const JobRecord& record, int number) {
   return ::kill(static_cast<pid_t>(record.launcher.pid), number) == 0 || errno == ESRCH;
 }
 
-void wait_for_end(const UniqueFd& launcher) {
+// False: it runs still.
+bool wait_for_end(const UniqueFd& launcher, Deadline deadline = Deadline::never()) {
   pollfd ended{.fd = launcher.get(), .events = POLLIN, .revents = 0};
-  while (::poll(&ended, 1, -1) < 0 && errno == EINTR) continue;
+  for (;;) {
+    const int ready = ::poll(&ended, 1, deadline.poll_timeout());
+    if (ready > 0) return true;
+    if (ready == 0 && deadline.passed()) return false;
+  }
+}
+
+// `record`: that of a launcher that has got SIGTERM.
+void kill_if_it_hangs(const JobRecord& record, const std::string& job) {
+  const UniqueFd launcher = open_launcher(record);
+  const int seconds = record.kill_grace + kSecondsToEnd;
+  if (!launcher || wait_for_end(launcher, Deadline::after_seconds(seconds))) return;
+  print_message(cat("the launcher of ", job, " has not ended within ", seconds,
+                    " s of SIGTERM, and is killed; its agents end the ranks"));
+  send_signal(record, SIGKILL);
 }
 
 // The record as it is now. An error: its folder is gone, or could not be read for some time.
@@ -352,6 +370,7 @@ int stop_job(std::span<const std::string> words) {
   if (!send_signal(*record, SIGTERM))
     return refuse(system_error(cat("cannot stop ", described(*record, *view)), errno));
   send_signal(*record, SIGCONT);  // a job that Ctrl-Z has stopped takes SIGTERM only then
+  kill_if_it_hangs(*record, described(*record, *view));
   const auto end = await_end(*view, *record);
   if (!end.ok()) return refuse(end.status());
   print_message(cat(described(*end, *view), ": ", state_text(*view, *end)));

@@ -118,6 +118,7 @@ std::string to_json(const JobRecord& record) {
                        {"cause", record.cause},
                        {"lost_output", record.lost_output},
                        {"has_output", record.has_output},
+                       {"kill_grace", record.kill_grace},
                        {"metrics", record.metrics}};
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -151,6 +152,7 @@ Result<JobRecord> parse_job_record(std::string_view text) {
   record.launches = small_number_of(object, "launches");
   record.exit_code = small_number_of(object, "exit_code");
   record.cause = text_of(object, "cause");
+  record.kill_grace = std::max(small_number_of(object, "kill_grace"), 0);
   record.metrics = text_of(object, "metrics");
   record.lost_output = std::max<int64_t>(number_of(object, "lost_output"), 0);
   record.has_output = object.value("has_output", Json()) == true;

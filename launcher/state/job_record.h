@@ -44,6 +44,7 @@ struct JobRecord {
   std::string cause;        // a sentence on the end, or empty
   int64_t lost_output = 0;  // bytes that the writer has not got, at the end
   bool has_output = false;  // its folder holds the output (log_files.h)
+  int32_t kill_grace = 0;   // seconds between the end signal and SIGKILL of ranks
   std::string metrics;      // where its metrics are served, such as "127.0.0.1:9400", or empty
 
   bool has_ended() const { return state == "ended"; }

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <ctime>
 #include <vector>
@@ -339,6 +340,7 @@ JobRecord new_record(const LaunchSettings& settings, std::span<const std::string
   record.began = now();
   record.is_constant = !is_elastic(settings);
   record.has_output = keeps_output(settings);
+  record.kill_grace = static_cast<int32_t>(std::min(std::ceil(settings.end.kill_grace), 1e6));
   return record;
 }
 

@@ -213,6 +213,20 @@ def test_a_job_survives_its_terminal():
         expect(not terminal.before.new_things(), terminal.before.new_things())
 
 
+@world()
+def test_a_detached_launcher_keeps_no_file_of_its_caller():
+    """A program that reads from a pipe of its caller would wait for the end of the job."""
+    file = scratch() / "open"
+    job = Job("-c", f"exec 9>{file}; exec {LAUNCHER} --detach -np 1 sleep 60", program="/bin/sh")
+    job.ends_with(0)
+    pid = int(re.search(r"attach (\d+) shows", job.err)[1])
+    held = [os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+    expect(len(held) > 3 and str(file) not in held, held)
+    Job("stop", pid).ends_with(0)
+    shutil.rmtree(SPOOLS)
+    job.leaves_nothing()
+
+
 def fill(folder):
     """Leaves no room on the disk of this folder."""
     with open(folder / "filler", "wb", buffering=0) as filler:

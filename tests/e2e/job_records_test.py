@@ -2,6 +2,7 @@
 """Records of jobs (HOROVOD_STATE_DIR) as docs/inspection.md has them, and directories that cannot keep one."""
 
 import contextlib
+import ctypes
 import json
 
 from harness import *
@@ -226,6 +227,22 @@ def test_a_paused_job_is_stopped():
     job.process.send_signal(signal.SIGSTOP)
     Job("stop", "paused", environment=environment).ends_with(0, 30)
     job.ends_with(143)
+
+
+def test_a_launcher_that_hangs_is_killed():
+    """A debugger that has stopped it keeps SIGTERM away, as a wait in the kernel does."""
+    environment = clean_environment(HOROVOD_STATE_DIR=str(scratch() / "state"))
+    job = named("hangs", "--kill-grace", 0, *WAITS, environment=environment)
+    job.wait_for("runs")
+    libc = ctypes.CDLL(None, use_errno=True)
+    seize, interrupt = 0x4206, 0x4207
+    for request in (seize, interrupt):
+        expect(libc.ptrace(request, job.process.pid, None, None) == 0, os.strerror(ctypes.get_errno()))
+    stopped = Job("stop", "hangs", environment=environment)
+    stopped.ends_with(0, 120)
+    expect(re.search("has not ended within 75 s of SIGTERM, and is killed", stopped.err), stopped.describe())
+    job.ends_with(137)
+    job.leaves_nothing()
 
 
 def recorder_of(job):

@@ -119,6 +119,24 @@ def test_a_question_has_the_last_line_and_ctrl_z_gives_the_terminal_back():
     shell.close()
 
 
+@world("a")
+def test_a_job_in_the_background_stops_at_a_terminal_that_it_may_not_write_to():
+    shell = Screen("/bin/bash", "--norc", "--noprofile", "-i", PS1="$ ")
+    shell.type("stty tostop\n")
+    shell.type(f"{LAUNCHER} -np 1 -H a:1 sh -c 'for i in 1 2 3; do echo line $i; done' &\n")
+
+    def is_stopped():
+        shell.type("jobs\n")
+        shell.read()
+        return any("Stopped" in row for row in shell.rows())
+
+    wait_until(is_stopped, 30, shell.rows, 0.5)
+    expect("<stdout>:line 1" not in shell.text, shell.text)
+    shell.type("fg\n")
+    shell.sees(r"line 1\n.*line 2\n.*line 3\n\$ ?$")
+    shell.close()
+
+
 @world()
 def test_bars_of_ranks_become_lines_above_it_and_stay_once():
     job = Screen(LAUNCHER, "-np", 6, "-H", "a:3,b:3", PYTHON, "-c", BARS)
