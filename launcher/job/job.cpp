@@ -684,6 +684,8 @@ Status JobLaunch::find_places() {
   for (const std::string& remark : setting_remarks(settings, host_jobs_.environment_choice())) {
     output_->print(remark);
   }
+  const std::string special = host_jobs_.code() ? describe_special(*host_jobs_.code()) : "";
+  if (!special.empty()) output_->print(special);
   return {};
 }
 

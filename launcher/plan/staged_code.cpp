@@ -47,7 +47,8 @@ bool is_below(const fs::path& relative) { return !relative.empty() && *relative.
 
 class Collector {
  public:
-  explicit Collector(StagedCode& code) : entries_(code.entries), left_out_(code.left_out) {}
+  explicit Collector(StagedCode& code)
+      : entries_(code.entries), left_out_(code.left_out), special_(code.special) {}
 
   // The file or directory `from` of the user, which is `to` in the copy.
   Status add_all(const fs::path& from, const fs::path& to) {
@@ -83,6 +84,8 @@ class Collector {
       size_ += error ? 0 : entry.size;
       parts_[part_] += error ? 0 : entry.size;
       entries_.push_back(std::move(entry));
+    } else {
+      special_.push_back(to.lexically_normal().string());
     }
     if (error) return system_error(cat("--stage: ", from.string()), error.value());
     if (size_ <= kMost) return {};
@@ -96,6 +99,7 @@ class Collector {
 
   std::vector<StagedCode::Entry>& entries_;
   std::vector<StagedCode::LeftOut>& left_out_;
+  std::vector<std::string>& special_;
   fs::path root_;
   std::string part_;                       // the file or directory in root_ that is read now
   std::map<std::string, uint64_t> parts_;  // bytes of each
@@ -263,11 +267,25 @@ Result<std::shared_ptr<const StagedCode>> read_staged_code(const std::vector<fs:
   return std::shared_ptr<const StagedCode>(std::move(code));
 }
 
+std::string describe_special(const StagedCode& code) {
+  if (code.special.empty()) return {};
+  const size_t others = code.special.size() - 1;
+  return cat("--stage leaves out ", printable(code.special.front()),
+             others == 0 ? "" : cat(" and ", others, " more"),
+             others == 0 ? ", which is a FIFO, a socket or a device"
+                         : ", which are FIFOs, sockets or devices");
+}
+
 Status check_words(const StagedCode& code, const std::vector<std::string>& command) {
   for (const std::string& word : command) {
     // An absolute path leads out of the copy.
     const fs::path path = (fs::path(code.working_directory) / word).lexically_normal();
     if (path.is_absolute()) continue;
+    if (std::ranges::find(code.special, path.string()) != code.special.end()) {
+      return invalid_argument(cat("--stage: ", printable(word),
+                                  " is a FIFO, a socket or a device, which is not copied: name a "
+                                  "file"));
+    }
     for (const StagedCode::LeftOut& each : code.left_out) {
       const fs::path below = path.lexically_relative(each.path);
       std::error_code ignored;

@@ -34,7 +34,9 @@ struct StagedCode {
   };
   std::vector<Entry> entries;
   std::vector<LeftOut> left_out;
-  Digest digest{};                // hash of all parts but the last one, which carries the hash
+  std::vector<std::string>
+      special;      // FIFOs, sockets and devices, which are not copied: paths within the copy
+  Digest digest{};  // hash of all parts but the last one, which carries the hash
   std::string working_directory;  // where the ranks run: within the copy, or absolute
   std::string path;  // the staged directory, or the folder of the staged file, in the copy
 };
@@ -62,7 +64,10 @@ Result<std::shared_ptr<const StagedCode>> read_staged_code(
     const std::vector<std::filesystem::path>& paths, const std::filesystem::path& directory,
     bool is_chosen);
 
-// Fails if a word of the command names a file of a directory that is not copied.
+// A sentence about files that are not copied and that no command word names; or empty.
+std::string describe_special(const StagedCode& code);
+
+// Fails if a word of the command names a file that is not copied.
 Status check_words(const StagedCode& code, const std::vector<std::string>& command);
 
 }  // namespace hvd::launcher

@@ -127,6 +127,23 @@ TEST_CASE("a file that has become a pipe holds nobody up") {
             " is no longer a regular file; do not change the code while horovodrun copies it"));
 }
 
+TEST_CASE("a pipe and a socket are left out by name, and no command has them") {
+  const Project project;
+  project.write("a", "print(1)\n");
+  CHECK(describe_special(*project.read()).empty());
+  fs::create_directory(project.folder / "run");
+  REQUIRE(::mkfifo((project.folder / "run/pipe").c_str(), 0600) == 0);
+  const auto code = project.read();
+  CHECK(describe_special(*code) ==
+        "--stage leaves out run/pipe, which is a FIFO, a socket or a device");
+  CHECK(check_words(*code, {"python3", "a"}).ok());
+  CHECK(check_words(*code, {"python3", "a", "./run/pipe"}).message() ==
+        "--stage: ./run/pipe is a FIFO, a socket or a device, which is not copied: name a file");
+  REQUIRE(::mkfifo((project.folder / "other").c_str(), 0600) == 0);
+  const std::string both = describe_special(*project.read());
+  CHECK_MESSAGE(both.ends_with(" and 1 more, which are FIFOs, sockets or devices"), both);
+}
+
 TEST_CASE("an entry that is neither a file nor a directory is not staged") {
   const auto code = read_staged_code({"/dev/null"}, "/", false);
   REQUIRE_FALSE(code.ok());
