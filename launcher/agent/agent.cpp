@@ -579,7 +579,8 @@ void Agent::execute(const Prepare& order) {
     const uint32_t threads = thread_share(job_, found.environment, available_cores());
     Environment environment = found.environment;
     if (threads != 0) environment.emplace_back(kThreadsVariable, cat(threads));
-    if (status.ok()) ranks_.prepare(job_, order.output_credit, found.program, environment);
+    if (status.ok())
+      ranks_.prepare(job_, order.output_credit, found.program, environment, found.limits);
     Prepared prepared{status, master_port_.candidates(), found.versions, threads};
     const auto visible =
         std::ranges::find(environment_, "CUDA_VISIBLE_DEVICES", &Environment::value_type::first);
@@ -588,6 +589,9 @@ void Agent::execute(const Prepare& order) {
                      visible == environment_.end() ? std::nullopt : std::optional(visible->second));
     prepared.versions.emplace_back(kGpus, cat(gpus));
     prepared.versions.emplace_back(kCores, cat(available_cores()));
+    const int cores = affinity_cores();
+    if (static_cast<size_t>(cores) < job_.ranks.size() && cores < cpuset_cores())
+      prepared.versions.emplace_back(kBinding, cat(cores, " of ", cpuset_cores()));
     if (status.ok() && pmix_.open(job_, environment_)) prepared.versions.emplace_back(kPmix, "");
     outbox_.put(prepared);
   });

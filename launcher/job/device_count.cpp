@@ -51,12 +51,8 @@ Result<Options> counting_job(const Options& options) {
 }
 
 int count_of(const AgentLink& link, std::string_view device) {
-  int gpus = 0;
-  double cores = 1;
-  for (const auto& [name, value] : link.versions()) {
-    if (name == kGpus) gpus = static_cast<int>(parse_int(value).value_or(0));
-    if (name == kCores) cores = parse_double(value).value_or(1);
-  }
+  const auto gpus = static_cast<int>(parse_int(link.version_of(kGpus)).value_or(0));
+  const double cores = parse_double(link.version_of(kCores)).value_or(1);
   return ranks_for(device, gpus, cores);
 }
 

@@ -59,9 +59,7 @@ RankContext context_of(int rank, std::string_view words, const Options& options,
                       .package_python = find_python(folder)};
   // A bare name stands for no environment of its own.
   if (context.package_python.find('/') == std::string::npos) context.package_python.clear();
-  for (const auto& [name, value] : hosts.rank(rank).host().link()->versions()) {
-    if (name == kInterpreter) context.interpreter = value;
-  }
+  context.interpreter = hosts.rank(rank).host().link()->version_of(kInterpreter);
   if (!options.command.empty()) {
     const std::string& word = options.command.front();
     context.program = word.substr(word.rfind('/') + 1);

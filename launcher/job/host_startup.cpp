@@ -23,11 +23,9 @@ constexpr std::chrono::milliseconds kProgressEvery{200};
 CopyHolders copies_of(const std::vector<const HostRun*>& hosts, std::string_view key) {
   CopyHolders copies;
   for (const HostRun* const host : hosts) {
-    for (const auto& [name, value] : host->link()->versions()) {
-      if (name != key) continue;
-      copies.hosts.push_back(host->name());
-      if (value == kCopySent) copies.receivers.push_back(host->name());
-    }
+    const std::string value = host->link()->version_of(key);
+    if (!value.empty()) copies.hosts.push_back(host->name());
+    if (value == kCopySent) copies.receivers.push_back(host->name());
   }
   return copies;
 }

@@ -110,6 +110,7 @@ class JobLaunch : private PolicyLaunch {
   void on_late(HostRun& host);
 
   void report_thread_shares();
+  void report_binding();
   void explain_start() const;
   void explain_interrupt();
   void start_input();
@@ -720,6 +721,7 @@ net::Task<int> JobLaunch::prepare() {
     for (HostRun& host : hosts_.hosts()) remove_torch_variables(host.order().environment);
   }
   for (const std::string& warning : hosts.warnings) output_->print(warning);
+  if (generation_ == 0) report_binding();
   if (generation_ == 0 && options_.settings.job.verbose) report_thread_shares();
   explain_start();
   co_return 0;
@@ -755,6 +757,16 @@ void JobLaunch::report_thread_shares() {
     threads.push_back(host.link()->threads());
   }
   const std::string sentence = describe_thread_shares(names, threads);
+  if (!sentence.empty()) output_->print(sentence);
+}
+
+void JobLaunch::report_binding() {
+  std::vector<std::pair<std::string, std::string>> bound;
+  for (const HostRun& host : hosts_.hosts()) {
+    const std::string cores = host.link()->version_of(kBinding);
+    if (!cores.empty()) bound.emplace_back(host.name(), cores);
+  }
+  const std::string sentence = describe_binding(bound);
   if (!sentence.empty()) output_->print(sentence);
 }
 

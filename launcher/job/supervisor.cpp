@@ -71,6 +71,10 @@ Supervisor::Failure Supervisor::describe(const RankExit& exit) const {
         " of that host has taken the job's MASTER_PORT, so that other ranks may have connected to "
         "a program of that user; start the job again to get another port");
   }
+  if (exit.cpu_seconds != 0) {
+    why += cat("; it has used up the ", exit.cpu_seconds,
+               " s of processor time that ulimit -t allows on that host");
+  }
   if (exit.signal != 0) {
     return {kExitSignal + exit.signal, cat(place(exit.rank), " was killed by signal ", exit.signal,
                                            " (", signal_name(exit.signal), ")", why)};

@@ -413,6 +413,11 @@ const MasterCandidates& AgentLink::candidates() const { return impl_->candidates
 const std::vector<std::pair<std::string, std::string>>& AgentLink::versions() const {
   return impl_->versions();
 }
+std::string AgentLink::version_of(std::string_view name) const {
+  const auto found =
+      std::ranges::find(versions(), name, &std::pair<std::string, std::string>::first);
+  return found == versions().end() ? "" : found->second;
+}
 std::string AgentLink::machine() const { return impl_->machine(); }
 uint32_t AgentLink::threads() const { return impl_->threads(); }
 net::Task<Reached> AgentLink::test_reachability(const MasterCandidates& candidates) {

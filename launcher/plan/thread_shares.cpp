@@ -43,4 +43,13 @@ std::string describe_thread_shares(const std::vector<std::string>& hosts,
   return fmt::format("ranks get OMP_NUM_THREADS={}, {}", join(places, "; "), kChange);
 }
 
+std::string describe_binding(const std::vector<std::pair<std::string, std::string>>& hosts) {
+  if (hosts.empty()) return {};
+  std::vector<std::string> places;
+  for (const auto& [name, cores] : hosts) places.push_back(cat(cores, " cores on ", name));
+  return cat("ranks share ", some_of(std::move(places)),
+             ": the launcher or the agent is bound, as by taskset, mpirun or srun; mpirun "
+             "--bind-to none, or srun --cpu-bind=none, leaves all of them to the ranks");
+}
+
 }  // namespace hvd::launcher

@@ -30,6 +30,8 @@ inline constexpr const char* kPmix = "PMIx";
 // The keys of the numbers of GPUs, and of usable cores, of the host.
 inline constexpr const char* kGpus = "GPUs";
 inline constexpr const char* kCores = "cores";
+// "1 of 8", where the affinity mask leaves fewer cores than ranks, and the cpuset has more.
+inline constexpr const char* kBinding = "bound cores";
 
 // How long a link of a job without a lease (lease_seconds is 0) survives without a connection. Both ends wait as
 // long: an agent that gave up first would end ranks whose launcher still redials.
@@ -155,9 +157,11 @@ struct RankExit {
   bool out_of_memory = false;
   // Rank 0 has failed, and the process of this other user listens at MASTER_PORT.
   std::optional<uint32_t> master_port_user = {};
+  // The seconds of RLIMIT_CPU, if the kernel has ended the rank because it had used them up; else 0.
+  uint64_t cpu_seconds = 0;
   static auto fields(auto& m) {
     return std::tie(m.rank, m.code, m.signal, m.by_agent, m.after_grace, m.out_of_memory,
-                    m.master_port_user);
+                    m.master_port_user, m.cpu_seconds);
   }
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 
 #include "base/proc_file.h"
@@ -55,6 +56,17 @@ int affinity_cores() {
   CPU_ZERO(&set);
   if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
   return static_cast<int>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+int cpuset_cores() {
+  cpu_set_t before, all;
+  std::memset(&all, 0xff, sizeof all);
+  if (::sched_getaffinity(0, sizeof before, &before) != 0) return affinity_cores();
+  // The kernel cuts the mask to the cpuset.
+  if (::sched_setaffinity(0, sizeof all, &all) != 0) return affinity_cores();
+  const int cores = affinity_cores();
+  ::sched_setaffinity(0, sizeof before, &before);
+  return cores;
 }
 
 double available_cores() { return std::min<double>(affinity_cores(), cgroup_cores()); }

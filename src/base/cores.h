@@ -12,6 +12,9 @@ namespace hvd {
 
 // Cores of the affinity mask, at least 1.
 int affinity_cores();
+// Cores that the affinity mask could have: those of the cpuset, as of a container or a job of Slurm. The
+// calling thread has all of them for a moment.
+int cpuset_cores();
 // The affinity mask, cut by the quotas of the cgroups: perhaps a fraction.
 double available_cores();
 // The quota in the text of a cgroup's cpu.max ("max 100000", "50000 100000"); a large number without limit.

@@ -183,6 +183,10 @@ def test_ranks_that_share_a_host_share_its_cores():
     job = Job("-H", "a:2,b:2", "true")
     job.ends_with(0)
     expect(job.err == "", job.describe())
+    if cores > 1:
+        job = Job("-c", 'exec taskset -c 0 "$@"', "sh", LAUNCHER, "-np", 2, "true", program="/bin/sh")
+        job.ends_with(0)
+        one_sentence(job, rf"ranks share 1 of {cores} cores on localhost: .* bound, as by taskset, mpirun or srun")
     expect(threads_of("--no-omp-default") == (["-"] * 4, []), "switched off")
     expect(threads_of(HOROVOD_OMP_DEFAULT="0") == (["-"] * 4, []), "switched off by the variable")
 

@@ -53,15 +53,20 @@ def test_a_python_that_does_not_run_on_a_host_is_refused_before_anything_starts(
 @world()
 def test_remote_init_runs_once_on_each_host_and_its_environment_is_the_ranks():
     for name in "ab":
-        on_host(name, "tools/train", "#!/bin/sh\necho $WHERE, $FROM_HERE, $(wc -l < /run/e2e-inits)\n")
+        on_host(
+            name,
+            "tools/train",
+            "#!/bin/sh\necho $WHERE, $FROM_HERE, $(wc -l < /run/e2e-inits), $(ulimit -n) $(umask)\n",
+        )
     init = (
         "echo noise; echo once >> /run/e2e-inits; PATH=/run/tools:$PATH; export WHERE=$(hostname); "
-        'export FROM_HERE="$FROM_HERE and more"'
+        'export FROM_HERE="$FROM_HERE and more"; ulimit -n 300; umask 027'
     )
     job = Job(*TWO, "--remote-init", init, "train", environment=clean_environment(FROM_HERE="two  words"))
     job.ends_with(0)
     expect(
-        sorted(job.out.splitlines()) == [f"[{r}]<stdout>:{'ab'[r // 2]}, two words and more, 1" for r in range(4)],
+        sorted(job.out.splitlines())
+        == [f"[{r}]<stdout>:{'ab'[r // 2]}, two words and more, 1, 300 0027" for r in range(4)],
         job.describe(),
     )
     job.leaves_nothing()

@@ -38,6 +38,15 @@ def test_the_kernels_out_of_memory_killer_is_named():
         group.rmdir()
 
 
+def test_a_limit_of_processor_time_is_named():
+    script = 'ulimit -t 2; exec "$@"'
+    job = Job("-c", script, "sh", LAUNCHER, "-np", 1, PYTHON, "-c", "while True: pass", program="/bin/sh")
+    job.ends_with(137)
+    one_sentence(
+        job, r"rank 0 on host localhost was killed by signal 9 \(SIGKILL\); it has used up the 2 s of processor"
+    )
+
+
 def test_a_kill_by_hand_is_no_lack_of_memory():
     job = Job("-np", 2, "--kill-grace", 60, "sh", "-c", "[ $HOROVOD_RANK = 0 ] || kill -9 $$; sleep 600")
     job.ends_with(137)

@@ -33,7 +33,7 @@ constexpr const char* kInitScript = R"(
   unset script
   eval "$HVD_REMOTE_INIT"
 } >&2 || exit $?
-exec cat /proc/self/environ
+exec cat /proc/self/environ /proc/self/limits /proc/self/status
 )";
 
 // The script does not import horovod, since the original package would import much more. With an argument, it also
@@ -135,12 +135,15 @@ void HostPreparation::run_init() {
 }
 
 void HostPreparation::on_init(const HelperCommandOutcome& outcome) {
-  Environment after = parse_environment(outcome.output);
+  // Each variable ends with a NUL, and the limits behind them have none.
+  const size_t end = outcome.output.rfind('\0') + 1;
+  Environment after = parse_environment(std::string_view(outcome.output).substr(0, end));
   if (after.empty()) {
     return finish(failed_precondition(
         cat("the command of --remote-init, '", printable(one_line(job_.remote_init)), "', ",
             end_of(outcome.status), ": ", on_one_line(outcome.errors))));
   }
+  outcome_.limits = read_process_limits(std::string_view(outcome.output).substr(end));
   std::erase_if(after, [](const auto& variable) { return is_of_the_shell(variable.first); });
   for (const auto& variable : outcome_.environment) {
     if (is_of_the_shell(variable.first)) after.push_back(variable);

@@ -27,6 +27,7 @@ struct HostPreparationOutcome {
   std::string program;               // path of the file to execute
   std::vector<std::string> command;  // with the Python before a script
   Environment environment;           // variables that all ranks of the host get
+  ProcessLimits limits;              // those that --remote-init has changed
   // For a Python program: {kInterpreter, its path}. If the launcher compares the hosts of the job,
   // also {"Python", "3.11.2"} and {"horovod", "1.0"}. With a copy of the launcher's package also
   // {kPackageCopy, kCopySent or kCopyKept}, for other programs too, and with --stage-env {kEnvironmentCopy, the same}.

@@ -141,6 +141,7 @@ Result<RankProcess> fork_rank(const RankCommand& command, uint32_t index,
   if (pid < 0) return system_error("cannot start a process", errno);
   if (pid == 0) {
     ::setrlimit(RLIMIT_NOFILE, &command.descriptor_limit);
+    set_process_limits(command.limits);
     become_rank(needs);
   }
   RankProcess process;

@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "launcher/agent/ranks/process_limits.h"
 #include "launcher/agent/ranks/side_by_side.h"
 #include "launcher/program/program.h"
 
@@ -24,6 +25,7 @@ struct RankCommand {
   Environment environment;
   rlimit descriptor_limit{};
   bool has_input = false;  // false: it reads an end of file
+  ProcessLimits limits{};  // in place of those of the agent
 };
 
 struct RankProcess {

@@ -37,7 +37,7 @@ Ranks::~Ranks() {
 }
 
 void Ranks::prepare(const HostJob& job, uint32_t output_credit, const std::string& program,
-                    const Environment& environment) {
+                    const Environment& environment, const ProcessLimits& limits) {
   const rlimit limit = rendezvous::raise_descriptor_limit();  // ranks get the former limit
   output_credit_ = output_credit;
   for (const RankSpec& spec : job.ranks) {
@@ -49,7 +49,7 @@ void Ranks::prepare(const HostJob& job, uint32_t output_credit, const std::strin
     }
     ranks_.push_back(std::move(rank));
     commands_.push_back({program, job.command, job.working_directory,
-                         overlay(environment, spec.environment), limit, spec.has_input});
+                         overlay(environment, spec.environment), limit, spec.has_input, limits});
   }
   std::vector<int> numbers;
   for (const RankSpec& spec : job.ranks) numbers.push_back(spec.rank);
@@ -351,20 +351,28 @@ void Ranks::on_deadline() {
   }
 }
 
-// Adds causes of a failure that only this host knows.
-void Ranks::add_causes(RankExit& exit) {
+// Adds causes of a failure that only this host knows. `used`: what the rank and its children have used.
+void Ranks::add_causes(RankExit& exit, const rusage& used) {
   const auto kills = out_of_memory_kills();
   exit.out_of_memory = kills && oom_kills_ && *kills > *oom_kills_;
   oom_kills_ = kills;
   if (exit.rank == 0 && master_port_ != 0 && !exit.by_agent) {
     exit.master_port_user = other_user_at(master_port_);
   }
+  // The kernel sends SIGXCPU at the soft limit of a rank, and SIGKILL at the hard one.
+  rlimit limit{};
+  if ((exit.signal != SIGKILL && exit.signal != SIGXCPU) || ::getrlimit(RLIMIT_CPU, &limit) != 0)
+    return;
+  const rlim_t most = exit.signal == SIGKILL ? limit.rlim_max : limit.rlim_cur;
+  const auto seconds = static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec + 1);
+  if (most != RLIM_INFINITY && seconds >= most) exit.cpu_seconds = most;
 }
 
 void Ranks::reap(bool by_agent, bool is_killing) {
   int status = 0;
+  rusage used{};
   for (;;) {
-    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    const pid_t pid = ::wait4(-1, &status, WNOHANG, &used);
     if (pid < 0 && errno == EINTR) continue;
     if (pid <= 0) break;
     const auto found = std::find_if(ranks_.begin(), ranks_.end(),
@@ -382,7 +390,7 @@ void Ranks::reap(bool by_agent, bool is_killing) {
     else
       exit.code = WEXITSTATUS(status);
     exit.after_grace = is_killing && exit.signal == SIGKILL;
-    if (exit.signal != 0 || exit.code != 0) add_causes(exit);
+    if (exit.signal != 0 || exit.code != 0) add_causes(exit, used);
     outbox_.put(Exited{exit});
   }
   if (!is_killing) end_signals_.on_reaped(first_processes());

@@ -3,6 +3,8 @@
 // the agent's loop.
 #pragma once
 
+#include <sys/resource.h>
+
 #include <array>
 #include <functional>
 #include <memory>
@@ -37,7 +39,7 @@ class Ranks {
 
   // `program` is the executable of the command on this host, `environment` that of all ranks.
   void prepare(const HostJob& job, uint32_t output_credit, const std::string& program,
-               const Environment& environment);
+               const Environment& environment, const ProcessLimits& limits = {});
   // `master_port`: where rank 0 of this host may listen, or 0. Starts the first ranks; returns the first error. The caller calls start_more() while is_starting().
   Status start(uint16_t master_port, MoreEnvironment more);
   // Starts at most kRanksAtOnce further ranks, so that the agent can read its link between two calls.
@@ -125,7 +127,7 @@ class Ranks {
   void finish(Output& output);
   void feed(Rank& rank);
   void stop_feeding(Rank& rank);
-  void add_causes(RankExit& exit);
+  void add_causes(RankExit& exit, const rusage& used);
   std::vector<pid_t> first_processes() const;
   std::vector<pid_t> processes() const;
 

@@ -413,6 +413,15 @@ TEST_CASE("a job that takes too long is ended with a code of its own") {
   CHECK(supervisor.report() == "the job was ended after 2.5 s (--timeout)");
 }
 
+TEST_CASE("a limit of processor time is named") {
+  RunningHosts hosts;
+  Supervisor supervisor(hosts);
+  supervisor.on_exit({.rank = 3, .signal = SIGXCPU, .cpu_seconds = 60});
+  CHECK(supervisor.report() ==
+        "rank 3 on host b was killed by signal 24 (SIGXCPU); it has used up the 60 s of processor "
+        "time that ulimit -t allows on that host");
+}
+
 TEST_CASE("the kernel's out-of-memory killer is named, also when it struck a rank's child") {
   RunningHosts hosts;
   Supervisor supervisor(hosts);

@@ -19,6 +19,12 @@ TEST_CASE("hosts that differ are named in the one sentence, some of many") {
             .starts_with("ranks get OMP_NUM_THREADS=1 on a, b, c and 2 more, "));
 }
 
+TEST_CASE("hosts whose processes are bound to fewer cores than ranks are named") {
+  CHECK(describe_binding({}).empty());
+  const std::string said = describe_binding({{"a", "1 of 8"}, {"b", "2 of 4"}});
+  CHECK_MESSAGE(said.starts_with("ranks share 1 of 8 cores on a, 2 of 4 cores on b: "), said);
+}
+
 TEST_CASE("nothing is said where nothing is set") {
   CHECK(describe_thread_shares({"a", "b"}, {0, 0}).empty());
 }

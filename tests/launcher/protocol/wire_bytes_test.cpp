@@ -64,7 +64,8 @@ std::vector<Message> messages() {
                   .by_agent = true,
                   .after_grace = false,
                   .out_of_memory = true,
-                  .master_port_user = 7}},
+                  .master_port_user = 7,
+                  .cpu_seconds = 8}},
           Finished{"sudo", 1},
           Pong{1ull << 41, 2.5},
           Suspended{},
@@ -113,7 +114,7 @@ std::vector<Message> messages() {
 // The beginning of the SHA-256 of each message, by its kind.
 const std::map<int, std::string> kDigests = {
     {1, "4ff37287392105c2"},  {2, "15d32b7ee17e695b"},  {3, "1fb706632d3256d1"},
-    {4, "d574531ed89550aa"},  {5, "b4ebbd0dad864b71"},  {6, "65f44d3b1a80b941"},
+    {4, "d574531ed89550aa"},  {5, "b4ebbd0dad864b71"},  {6, "d81d63ebaa5d288e"},
     {7, "a691e329bfba59ee"},  {8, "7f1f5c6a2922e2e9"},  {9, "aa41fce31cf6ce40"},
     {10, "96dede93e5cc7248"}, {11, "5698a58f9a82107a"}, {12, "bf60e4349cace6bc"},
     {13, "f566cc6fccc65736"}, {14, "0b88eab2e907a685"}, {15, "3e6b3ede303fe060"},
