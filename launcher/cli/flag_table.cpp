@@ -131,6 +131,11 @@ Status set_given(const Setting& setting, std::string_view value, Settings& setti
     }
     if (is_device) return {};
   }
+  if (std::string_view(setting.key) == "nnodes" && value.find(':') != std::string_view::npos) {
+    return invalid_argument(cat("'", printable(value),
+                                "' is the range of an elastic job of torchrun; write --min-np and "
+                                "--max-np, for ranks, in place of it"));
+  }
   return settings.set_in_units(setting.key, value);
 }
 

@@ -78,6 +78,7 @@ def test_more_ranks_than_slots():
 
 def test_words_that_are_meant_as_something_else():
     refused(["--check-build", "/nowhere/python3"], "--check-build: program '/nowhere/python3'")
+    refused(["--nnodes", "1:2", *TOUCH], "--nnodes: '1:2' is the range of an elastic job of torchrun; write --min-np")
     refused(["sotp"], r"no command 'sotp'; did you mean horovodrun stop\?")
     refused(["kill", "job"], r"no command 'kill'; did you mean horovodrun stop\?", "-np N before it runs the program")
 
