@@ -10,8 +10,13 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <string_view>
+#include <utility>
+#include <vector>
 
+#include "base/proc_file.h"
 #include "base/process/signals.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/detach/output_recorder.h"
@@ -40,19 +45,22 @@ bool has_received(const UniqueFd& socket, char word, int flags) {
   return size == 1 && byte == word;
 }
 
-// Closes what the caller of horovodrun had open and passed on: its end of a pipe keeps a reader waiting. Descriptors of
-// the launcher itself are closed at an exec, which the caller's have outlived.
-void close_inherited() {
+// The descriptors that the caller of horovodrun has passed on. Call before the launcher opens some that an exec would not
+// close, as libssh does.
+std::vector<int> inherited_descriptors() {
+  std::vector<int> inherited;
   for (const std::string& name :
        entries_of(UniqueFd(::open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC)))) {
     const int fd = static_cast<int>(parse_int(name).value_or(-1));
     const int flags = ::fcntl(fd, F_GETFD);
-    if (fd > STDERR_FILENO && flags >= 0 && (flags & FD_CLOEXEC) == 0) ::close(fd);
+    if (fd > STDERR_FILENO && flags >= 0 && (flags & FD_CLOEXEC) == 0) inherited.push_back(fd);
   }
+  return inherited;
 }
 
 // The launcher, in a session of its own: a signal of the terminal reaches only the other process.
 int run_behind(const std::string& parent, const UniqueFd& socket, const Launch& launch) {
+  std::vector<int> inherited = inherited_descriptors();
   remove_old_spools(parent);
   auto spool = Spool::make(parent);
   if (!spool.ok()) return refuse(spool.status());
@@ -60,15 +68,44 @@ int run_behind(const std::string& parent, const UniqueFd& socket, const Launch& 
       OutputRecorder::start(*std::move(spool), [&socket] { send_word(socket, kIsRunning); });
   if (!recorder.ok()) return refuse(recorder.status());
   send_word(socket, kHasSpool);
-  const int code = launch([&recorder] {
+  const int code = launch([&] {
     ::prctl(PR_SET_PDEATHSIG, 0);
     const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (null) ::dup2(null.get(), STDIN_FILENO);
-    close_inherited();
+    // A pipe of the caller would keep its reader waiting.
+    for (const int fd : std::exchange(inherited, {})) ::close(fd);
     (*recorder)->flush();
   });
   (*recorder)->end(code);
   return code;
+}
+
+// The script at whose end a scheduler or a container ends all processes that it has started; or empty.
+std::string ending_script() {
+  constexpr std::pair<std::string_view, const char*> kManagers[] = {
+      {"slurmstepd", "the script of Slurm"},
+      {"pbs_mom", "the script of PBS"},
+      {"res", "the script of LSF"},
+      {"sge_shepherd", "the script of Grid Engine"},
+      {"oarexec", "the script of OAR"}};
+  int64_t pid = ::getppid();
+  for (int depth = 0; pid > 1 && depth < 64; ++depth) {
+    const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
+    const size_t begin = stat.find('('), end = stat.rfind(')');
+    if (begin == std::string::npos || end == std::string::npos) return {};
+    const std::string name = stat.substr(begin + 1, end - begin - 1);
+    for (const auto& [manager, script] : kManagers) {
+      if (name == manager) return script;
+    }
+    // Behind the name: state, parent.
+    const auto fields = split(stat.substr(std::min(end + 2, stat.size())), ' ');
+    pid = fields.size() > 1 ? parse_int(fields[1]).value_or(0) : 0;
+  }
+  // A shell of `kubectl exec` or `docker exec` has no process of the container above it.
+  const bool is_container = environment_variable("KUBERNETES_SERVICE_HOST").has_value() ||
+                            ::access("/.dockerenv", F_OK) == 0 ||
+                            ::access("/run/.containerenv", F_OK) == 0;
+  return pid == 1 && is_container ? "the command of this container" : "";
 }
 
 int code_of(pid_t launcher) {
@@ -111,13 +148,18 @@ int run_in_front(const std::string& parent, const UniqueFd& socket, const sigset
     remove();
     return refuse(reader.status());
   }
+  const std::string script = ending_script();
+  const std::string place = script.empty()
+                                ? "in the background"
+                                : cat("until the end of ", script,
+                                      ", which may wait for it by horovodrun wait ", launcher);
   bool is_shown = true;
   for (;;) {
     const bool has_ended = !(*reader)->is_running();
     const bool is_running = has_received(socket, kIsRunning, MSG_DONTWAIT);
     while (const auto chunk = (*reader)->next()) is_shown = is_shown && show(*chunk) == 0;
     if (is_running) {
-      print_message(cat("all ranks run, and the job goes on in the background; horovodrun attach ",
+      print_message(cat("all ranks run, and the job goes on ", place, "; horovodrun attach ",
                         launcher, " shows its output and returns its exit code, kill ", launcher,
                         " ends it"));
       return 0;

@@ -313,6 +313,17 @@ def test_horovodrun_in_an_allocation_finds_its_hosts(cluster):
     expect(out.count("of 4,") == 4 and out.count("sum 10") == 4, out)
 
 
+@on_cluster()
+def test_a_detached_job_of_a_script_ends_with_it_and_says_so(cluster):
+    begins = f"{LAUNCHER} --detach --name behind {PYTHON} -c 'import time; print(1, flush=True); time.sleep(5)'"
+    out = sbatch(cluster, "-N2", "--ntasks-per-node=1", script=f"{begins}\n{LAUNCHER} wait behind")
+    said = r"the job goes on until the end of the script of Slurm, which may wait for it by horovodrun wait \d+; "
+    expect(re.search(said, out), out)
+    expect(
+        "rank" not in sbatch(cluster, "-N2", "--ntasks-per-node=1", script=f"{begins}").replace("all ranks", ""), out
+    )
+
+
 # Prints the processes above a rank, and the variables of the step to which its agent belongs.
 ABOVE = """
 import os
