@@ -92,6 +92,7 @@ CheckRow row_of(const Feature& feature, const ProbeOutcome& outcome, const Check
   if (found) {
     row.version = std::move(found->version);
     row.path = std::move(found->path);
+    row.note = std::move(found->note);
   } else {
     row.why = why_not(feature, outcome);
     row.fix = remedy(row.name, feature.has_part(probes), machine, parse_place(outcome.output));
@@ -140,6 +141,9 @@ CheckAnswer check_build(const Options& options) {
   // The plain layout is the original's, without a row for it.
   const bool is_plain = !settings.questions.json && !settings.job.verbose;
   if (is_plain) print_message(about_interpreter(python));
+  for (const CheckRow& row : rows) {
+    if (!row.note.empty() && !settings.questions.json) print_message(row.note);
+  }
   if (settings.network.encrypt) {
     print_message(
         "HOROVOD_ENCRYPT is set: on several hosts a job refuses NCCL, CCL, MPI and libgloo, and "

@@ -48,6 +48,7 @@ Json object_of(std::span<const CheckRow> rows) {
     add("why", row.why);
     add("version", row.version);
     add("path", row.path);
+    add("note", row.note);
     add("fix", row.fix);
     if (row.is_extra) object["extra"] = true;
     list.push_back(std::move(object));
@@ -141,6 +142,7 @@ Result<CheckTable> check_from_json(std::string_view text) {
     row.why = text_of(object, "why");
     row.version = text_of(object, "version");
     row.path = text_of(object, "path");
+    row.note = text_of(object, "note");
     row.fix = text_of(object, "fix");
     row.is_extra = object.contains("extra");
     rows.push_back(std::move(row));

@@ -10,6 +10,7 @@ namespace hvd::launcher {
 // Facts about a component that was found.
 struct ProbeFacts {
   std::string version, path;
+  std::string note{};  // a sentence, about a version that is newer than those tests have run
 };
 
 // The path of the first library mapped into this process whose file name starts with `start`. Symbolic links are

@@ -30,6 +30,11 @@ constexpr char kImport[] =
     "module = importlib.import_module(sys.argv[2])\n"
     "version = getattr(module, '__version__', '')\n"
     "path = os.path.dirname(getattr(module, '__file__', None) or '')\n"
+    "try:\n"
+    "    from horovod._tested import note\n"
+    "    path += '\\t' + (note(sys.argv[2], version) or '')\n"
+    "except ImportError:\n"
+    "    pass\n"
     "os.write(2, f'\\nhorovod-found\\t{version}\\t{path}\\n'.encode())\n"
     "os._exit(0)\n";
 constexpr char kInterpreter[] =
@@ -123,9 +128,10 @@ std::string report_found(const std::string& version, const std::string& path) {
 
 std::optional<ProbeFacts> parse_found(const std::string& output) {
   const auto line = marked(output, kFound);
-  const size_t tab = line ? line->find('\t') : std::string::npos;
-  if (tab == std::string::npos) return {};
-  return ProbeFacts{line->substr(0, tab), line->substr(tab + 1)};
+  auto fields = split(line.value_or(""), '\t');
+  if (fields.size() < 2) return {};
+  fields.resize(3);
+  return ProbeFacts{fields[0], fields[1], fields[2]};
 }
 
 std::string parse_place(const std::string& output) { return marked(output, kPlace).value_or(""); }

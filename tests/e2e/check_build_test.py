@@ -95,6 +95,20 @@ def test_a_framework_whose_import_ends_the_process_has_no_mark():
             expect(re.search(rf"\[ \] PyTorch: {words}\n +fix: move {torch} away", text), text)
 
 
+def test_a_framework_that_is_newer_than_those_of_the_tests_is_named():
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "mxnet.py").write_text("__version__ = '9.0.1'\n")
+        package = pathlib.Path(folder, "horovod")
+        (package / "mxnet").mkdir(parents=True)
+        for name in ("__init__.py", "_version.py", "_tested.py"):
+            (package / name).write_text((BUILD / "python/horovod" / name).read_text() if name != "__init__.py" else "")
+        (package / "mxnet/__init__.py").write_text("")
+        job = Job("--check-build", environment=clean_environment(PYTHONPATH=folder))
+        job.ends_with(0)
+        expect("[X] MXNet" in job.out, job.describe())
+        expect(re.search(r"horovodrun: mxnet 9\.0\.1 is newer than [\d.]+, the newest that", job.err), job.describe())
+
+
 def test_a_check_that_is_ended_leaves_nothing():
     with tempfile.TemporaryDirectory() as folder:
         began = pathlib.Path(folder, "began")
