@@ -24,13 +24,27 @@ if [[ $EUID -ne 0 ]]; then
   as_root=(sudo)
 fi
 
-echo "installing ${#missing[@]} Debian packages: ${missing[*]}"
+# The lists may be absent, or older than what the mirror still has.
+update() { "${as_root[@]}" apt-get update -qq </dev/null; }
+# plan FLAG: what apt-get says of the installation, which needs no root.
+plan() { apt-get install "$1" -y -qq --no-install-recommends "${missing[@]}" 2>/dev/null; }
+to_load=$(plan --print-uris || { update && plan --print-uris; } || true)
+megabytes=$(awk '{ bytes += $3 } END { printf "%.0f", bytes / 1e6 }' <<<"$to_load")
+total=$(plan --simulate | grep -c '^Inst ' || true)
+echo "installing ${#missing[@]} Debian packages, with what they need $total, $megabytes MB to load: ${missing[*]}"
 policy=/usr/sbin/policy-rc.d
 policy_is_ours=0
 restore() {
   if ((policy_is_ours)); then "${as_root[@]}" rm -f "$policy"; fi
 }
-trap restore EXIT
+log=$(mktemp)
+counter=
+clean_up() {
+  if [[ $counter ]]; then kill "$counter" 2>/dev/null || true; fi
+  restore
+  rm -f "$log"
+}
+trap clean_up EXIT
 if [[ ! -e $policy ]]; then
   # With this file in place the packages' scripts start nothing.
   policy_is_ours=1
@@ -42,17 +56,24 @@ install() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
     --no-install-recommends "${missing[@]}" </dev/null
 }
-log=$(mktemp)
-# The lists may be absent, or older than what the mirror still has.
+# count: how far apt-get is, each 10 seconds.
+count() {
+  local pause
+  exec {pause}<> <(:)
+  while ! read -rt 10 -u "$pause"; do
+    echo "  $SECONDS s: $(grep -c '^Unpacking ' "$log") of $total unpacked, $(grep -c '^Setting up ' "$log") set up"
+  done
+}
+count &
+counter=$!
 if ! install >"$log" 2>&1; then
-  "${as_root[@]}" apt-get update -qq </dev/null
+  update
   if ! install >"$log" 2>&1; then
     tail -n 20 "$log" >&2
     echo "apt-get could not install: ${missing[*]}" >&2
     exit 1
   fi
 fi
-rm -f "$log"
 
 # A machine that had none of these services does not get one at its next boot either.
 for pair in openssh-server:ssh.service openssh-server:ssh.socket munge:munge.service \

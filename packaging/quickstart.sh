@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 root=$PWD
 started=$SECONDS
-say() { printf '\n==> %s\n' "$*"; }
+say() { printf '\n==> %s [%d s]\n' "$*" "$((SECONDS - started))"; }
 
 say "Debian packages"
 packaging/install-packages.sh packaging/packages.txt
@@ -48,7 +48,7 @@ code=0
   tee "$output" || code=$?
 
 accuracy=$(sed -n 's/.*test accuracy \([0-9.]*\) after.*/\1/p' "$output" | tail -n 1)
-say "test accuracy ${accuracy:-unknown}, $((SECONDS - started)) s in all"
+printf '\n==> test accuracy %s, %s s in all\n' "${accuracy:-unknown}" "$((SECONDS - started))"
 if [[ $code -ne 0 ]]; then
   echo "horovodrun ended with exit code $code" >&2
   exit "$code"
