@@ -16,11 +16,11 @@ struct CheckRow {
   bool works = false;
   std::string why{};      // why the part does not work
   std::string version{};  // version of a part that works, if it has one
-  std::string note{};     // a sentence on a version that works
   std::string path{};     // path of a part that works, if it is a file
   std::string fix{};      // remedy for a part that does not work: a command, or why there is none
   // A row that Horovod's own table lacks: shown only with --verbose or as JSON.
   bool is_extra = false;
+  std::string note{};  // a sentence on a version that works
 };
 
 using CheckTable = std::vector<CheckRow>;
