@@ -12,14 +12,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+std::string folder_of(const Options& options) {
+  std::error_code error;
+  return options.settings.job.wdir.has_value() ? options.settings.job.wdir.value_or("")
+                                               : fs::current_path(error).string();
+}
+
 // Empty: the command is of no Python. An error: there is no such program.
 Result<std::string> interpreter_of_command(const Options& options, const std::string& search_path) {
   if (options.command.empty()) return std::string();
   const std::string& program = options.command[0];
-  std::error_code error;
-  const std::string folder = options.settings.job.wdir.has_value()
-                                 ? options.settings.job.wdir.value_or("")
-                                 : fs::current_path(error).string();
+  const std::string folder = folder_of(options);
   if (program.ends_with(".py")) {
     const Environment all = environment();
     const auto script = find_command(
@@ -28,8 +31,9 @@ Result<std::string> interpreter_of_command(const Options& options, const std::st
     return python_of(script->path, folder, search_path);
   }
   const auto found = find_program(program, folder, search_path);
-  if (!found.ok()) return found.status();
-  return python_of(*found, folder, search_path);
+  if (found.ok()) return python_of(*found, folder, search_path);
+  if (is_python(program)) return program;  // its rows say that it cannot be run
+  return found.status();
 }
 
 // Empty: none is active, by its own variable or as the first in PATH.
@@ -47,7 +51,12 @@ std::string active_environment(const std::string& first_in_path) {
 }  // namespace
 
 Status check_named_program(const Options& options) {
-  return interpreter_of_command(options, environment_variable("PATH").value_or("")).status();
+  const std::string search_path = environment_variable("PATH").value_or("");
+  const Status status = interpreter_of_command(options, search_path).status();
+  const bool has_rows = options.settings.questions.json || options.settings.job.verbose;
+  if (!status.ok() || has_rows || options.command.empty() || !is_python(options.command[0]))
+    return status;
+  return find_program(options.command[0], folder_of(options), search_path).status();
 }
 
 std::string choose_interpreter(const Options& options) {

@@ -9,7 +9,7 @@
 
 namespace hvd::launcher {
 
-// Refuses a command whose program is not on this machine.
+// Refuses a command whose program is not on this machine, unless --verbose or --json shows that of a Python.
 Status check_named_program(const Options& options);
 
 // Returns the path of the first of these: the Python of the command; the Python of the active environment of venv or
