@@ -206,6 +206,50 @@ class KerasTest(rank_base.RankBase):
             with self.assertRaisesRegex(ValueError, "initial_lr"):
                 hvd.callbacks.LearningRateWarmupCallback(**arguments)
 
+    def test_ranks_with_different_numbers_of_batches(self):
+        if self.size == 1:
+            self.skipTest("it needs ranks that differ")
+        x, y = data(self.rank, 12 if self.rank == 0 else 8)
+        model = network()
+        model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse", metrics=["mae"])
+        before = model.get_weights()
+        fit = {"epochs": 2, "verbose": 0, "callbacks": [hvd.callbacks.MetricAverageCallback()]}
+        with self.assertRaisesRegex(ValueError, "2 to 3 batches in an epoch.*, or steps_per_epoch=2 and data that rep"):
+            model.fit(x, y, batch_size=4, **fit)
+        for got, want in zip(model.get_weights(), before):
+            numpy.testing.assert_array_equal(got, want)
+
+        def repeated():
+            while True:
+                for start in range(0, len(x), 4):
+                    yield x[start : start + 4], y[start : start + 4]
+
+        model.fit(repeated(), steps_per_epoch=2, **fit)
+        self.assert_everywhere(model)
+
+    def test_equal_epochs_are_needed_where_all_ranks_reduce(self):
+        alone = [hvd.add_process_set([rank]) for rank in range(self.size)]
+        plain = keras.optimizers.SGD(0.1)
+        for optimizer, steps, differs in [
+            (hvd.DistributedOptimizer(plain), 3 - (self.rank > 0), self.size > 1),
+            (hvd.DistributedOptimizer(plain), 3, False),
+            (hvd.DistributedOptimizer(plain), None if self.rank else 3, False),  # of unknown size
+            (hvd.DistributedOptimizer(plain, process_set=alone[self.rank]), 3 - (self.rank > 0), False),
+            (plain, 3 - (self.rank > 0), False),
+        ]:
+            model = network()
+            model.compile(optimizer, "mse")
+            callback = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+            callback.set_model(model)
+            callback.set_params({"steps": steps})
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                callback.on_train_begin()
+            found = ["steps_per_epoch=2" in str(each.message) for each in seen]
+            self.assertEqual(found, [True] * (differs and self.rank == 0))
+        for each in alone:
+            hvd.remove_process_set(each)
+
     def test_variables_that_callbacks_leave_to_a_rank(self):
         for way in ("one", "list", "registered"):
             model = network(seed=self.rank)

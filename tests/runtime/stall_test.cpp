@@ -188,6 +188,17 @@ TEST_CASE("ranks that wait are grouped by operation and line, with the last oper
   CHECK(!has(text_of(*report), "last operation of all"));
 }
 
+TEST_CASE("ranks that all wait for others get a hint at their numbers of batches") {
+  Inquired inquired(2);
+  inquired.waits(0, "gradient", 10);
+  auto report = inquired.ask({kWaiting, kMissing});
+  REQUIRE(report.has_value());
+  const std::string words = "Each missing rank waits for other ranks too";
+  CHECK(!has(text_of(*report), words));
+  report->waiting.push_back({{0, "metrics"}, HVD_ALLREDUCE, "", {1}});
+  CHECK(has(text_of(*report), words));
+}
+
 TEST_CASE("the user's line is the innermost one outside installed packages") {
   using hvd::runtime::user_place;
   const std::string ours = "  File \"/b/python/horovod/_ops.py\", line 9 in wait\n";

@@ -11,7 +11,9 @@ from typing import Any, Callable, Dict, List, Optional, Union
 import numpy
 
 from horovod import _basics
+from horovod._keras import loss_scale
 from horovod._keras._frameworks import backend_of
+from horovod._keras.optimizer import Distributed
 from horovod._ops import Average
 from horovod.numpy import _collectives as host
 
@@ -30,6 +32,23 @@ def _sums_of_passes(optimizer: Any) -> List[Any]:
         sums += [each for each in getattr(optimizer, "_accumulated_gradients", ()) if each is not None]
         optimizer = getattr(optimizer, "inner_optimizer", None)
     return sums
+
+
+def _about_batches(callback: Any, consequence: str) -> str:
+    """Returns a sentence with the consequence if ranks whose optimizer reduces gradients have different numbers of
+    batches in an epoch, else nothing. Keras does not know the size of all data: such ranks are not compared."""
+    optimizers = loss_scale.wrapped(getattr(callback.model, "optimizer", None))
+    distributed = next((each for each in optimizers if isinstance(each, Distributed)), None)
+    if distributed is None:
+        return ""
+    steps = numpy.array([(callback.params or {}).get("steps") or 0], numpy.int64)
+    known = sorted(set(host.allgather(steps, "keras.batches", distributed.process_set).tolist()) - {0})
+    if len(known) < 2:
+        return ""
+    return (
+        f"{type(callback).__name__}: the ranks have {known[0]} to {known[-1]} batches in an epoch, {consequence}; "
+        f"give fit {known[0]} batches on all ranks, or steps_per_epoch={known[0]} and data that repeats."
+    )
 
 
 class BroadcastGlobalVariables:
@@ -53,6 +72,11 @@ class BroadcastGlobalVariables:
         """This variable keeps this rank's value."""
         self._local.append(var)
 
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        warning = _about_batches(self, "so gradients of different epochs meet, and ranks that end last fail")
+        if warning and _basics.rank() == 0:
+            warnings.warn(warning, stacklevel=2)
+
     # Keras calls on_batch_* from on_train_batch_*. Programs that wrap callbacks replace the former.
     def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if self._is_done:
@@ -74,10 +98,16 @@ class BroadcastGlobalVariables:
 
 class MetricAverage:
     """Replaces each metric at the end of an epoch by its average over the ranks, for the callbacks
-    after this one. All ranks must have the same metrics. `device` is accepted for existing scripts."""
+    after this one. All ranks must have the same metrics, and the same number of batches in an epoch: ValueError
+    before the first batch if Keras knows otherwise. `device` is accepted for existing scripts."""
 
     def __init__(self, device: str = "") -> None:
         super().__init__()
+
+    def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
+        error = _about_batches(self, "so each rank would wait for the others at its end")
+        if error:
+            raise ValueError(error)
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         names = sorted(

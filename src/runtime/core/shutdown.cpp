@@ -58,7 +58,8 @@ Status Shutdown::refuse(int32_t op, std::string_view name, const SetMembers& set
   if (leaver != links_->rank()) {
     text +=
         " before it was complete; all ranks must submit the same operations, and wait for them, "
-        "before one of them ends (hvd.join() is for ranks with fewer steps)";
+        "before one of them ends (ranks with fewer steps call hvd.join(), and Keras's fit takes "
+        "steps_per_epoch)";
   }
   return aborted(std::move(text));
 }

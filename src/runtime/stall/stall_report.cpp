@@ -121,6 +121,15 @@ std::string json_of(const StallReport::Waiting& waiting) {
              ",\"place\":", json_string(waiting.place), "}");
 }
 
+// Whether each missing rank waits for others too: no rank is merely slow.
+bool is_mutual(const StallReport& report) {
+  return std::ranges::all_of(report.missing, [&](const StallReport::Rank& rank) {
+    return std::ranges::any_of(report.waiting, [&](const StallReport::Waiting& waiting) {
+      return std::ranges::find(waiting.ranks, rank.rank) != waiting.ranks.end();
+    });
+  });
+}
+
 }  // namespace
 
 bool StallReport::fatal() const {
@@ -145,6 +154,12 @@ std::string text_of(const StallReport& report) {
   if (!report.last_common.empty()) {
     text += cat("\nThe last operation of all ranks was ",
                 operation_text(report.last_common_op, report.last_common), ".");
+  }
+  if (is_mutual(report)) {
+    text +=
+        "\nEach missing rank waits for other ranks too, as ranks with different numbers of "
+        "batches do: call hvd.join() after the last one, or give Keras's fit the same "
+        "steps_per_epoch on all ranks.";
   }
   if (report.fatal()) {
     text += cat("\nThis lasts longer than the ", report.shutdown_seconds,
