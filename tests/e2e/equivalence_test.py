@@ -83,14 +83,20 @@ def test_older_tensorflow_with_one_rank_on_each_host():
         train(python, "tensorflow", ONE_EACH)
 
 
+def newest_and_oldest_jax():
+    return [interpreter("HVD_TEST_JAX"), *os.environ.get("HVD_TEST_OLD_JAX", "").split()]
+
+
 @world()
 def test_jax_with_two_ranks_on_each_host():
-    train(interpreter("HVD_TEST_JAX"), "jax", TWO_EACH)
+    for python in newest_and_oldest_jax():
+        train(python, "jax", TWO_EACH)
 
 
 @world()
 def test_jax_and_its_keras_with_one_rank_on_each_host():
-    train(interpreter("HVD_TEST_JAX"), "jax", ONE_EACH)
+    for python in newest_and_oldest_jax():
+        train(python, "jax", ONE_EACH)
     train(interpreter("HVD_TEST_JAX"), "keras", ONE_EACH, KERAS_BACKEND="jax")
 
 

@@ -169,6 +169,59 @@ def a_collective_in_a_recomputed_function(training):
     return result(weights)
 
 
+@case(layers="256_KiB")
+def one_helper_for_many_gradients(training):
+    """JAX lowers a function under jit or checkpoint once, so its calls share a name; XLA runs them at once."""
+    weights = start(training)
+    weights = {**{f"w1.{i}": part for i, part in enumerate(jnp.split(weights.pop("w1"), 8))}, **weights}
+    mean = hvd.allreduce if training.is_distributed else jnp.asarray
+
+    def loss(weights, x, y):
+        w1 = jnp.concatenate([weights[f"w1.{i}"] for i in range(8)])
+        return loss_of({**weights, "w1": w1}, x, y)
+
+    for number, decorate in enumerate((jax.jit, jax.checkpoint)):
+        helper = decorate(lambda gradient: mean(gradient))
+
+        @jax.jit
+        def step(weights, x, y, helper=helper):
+            gradients = jax.tree_util.tree_map(helper, jax.grad(loss)(weights, x, y))
+            return jax.tree_util.tree_map(lambda w, g: w - 0.1 * g, weights, gradients)
+
+        weights = step(weights, *training.batch(number))
+    return result(weights)
+
+
+@case(layers="1_KiB")
+def a_constant_of_each_rank(training):
+    """XLA drops the multiplication by 1.0 on rank 0, and then orders that rank's program otherwise."""
+    shares = [1.0 if rank == 0 else 0.5 for rank in training.ranks]
+    weights, seen = start(training), []
+
+    def mean(value):
+        return hvd.allreduce(value) if training.is_distributed else value
+
+    def totals(x, y):
+        """The means over the ranks of a sum, and of one times the share of the rank."""
+        if training.is_distributed:
+            return mean(jnp.sum(x)), mean(jnp.sum(y) * shares[0])
+        rows = y.reshape(len(shares), -1)
+        return jnp.sum(x) / len(shares), sum(jnp.sum(each) * share for each, share in zip(rows, shares)) / len(shares)
+
+    measure = jax.jit(totals)
+
+    @jax.jit
+    def step(weights, x, y, total):
+        gradients = jax.tree_util.tree_map(mean, jax.grad(loss_of)(weights, x, y))
+        return jax.tree_util.tree_map(lambda w, g: w - 0.1 * total * g, weights, gradients)
+
+    for number in range(3):
+        x, y = training.batch(number)
+        seen.append([float(total) for total in measure(x / 64, y / 64)])
+        weights = step(weights, x, y, seen[-1][1])
+    return result(weights, seen=seen)
+
+
 @case(layers="1_KiB")
 def uneven_last_batch(training):
     """Rank 0 has fewer rows in its last batch, and compiles its step again; each rank has an equal share."""

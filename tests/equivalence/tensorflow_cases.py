@@ -309,5 +309,46 @@ def graph_with_accumulation_and_clipping(training):
     return graph(training, 3, passes=2, clip=0.1)
 
 
+@case(layers="1_KiB")
+def graph_whose_loops_reduce(training):
+    """A session runs the iterations of a loop at once, the body of which is a function or lies in the graph."""
+    results = {}
+    try:
+        for name, choose in [("function", v1.enable_control_flow_v2), ("graph", v1.disable_control_flow_v2)]:
+            choose()
+            results.update({f"{name}.{key}": value for key, value in looped(training, 8).items()})
+    finally:
+        v1.enable_control_flow_v2()
+    return results
+
+
+def looped(training, parts):
+    """A training on the losses of several parts of a batch, each of which is averaged in an iteration."""
+    with tf.Graph().as_default():
+        x, y = (v1.placeholder(training.dtype, [parts, None, size]) for size in (training.inputs, 2))
+        weights = [v1.get_variable(name, initializer=value) for name, value in training.initial().items()]
+        w1, b1, w2, b2 = weights
+
+        def loss_of(part):
+            loss = tf.reduce_mean(tf.square(tf.tanh(part[0] @ w1 + b1) @ w2 + b2 - part[1]))
+            return hvd.allreduce(loss) if training.is_distributed else loss
+
+        losses = tf.map_fn(loss_of, (x, y), fn_output_signature=x.dtype, parallel_iterations=parts)
+        optimizer = v1.train.GradientDescentOptimizer(0.1)
+        if training.is_distributed:
+            optimizer = hvd.DistributedOptimizer(optimizer)
+        factors = numpy.arange(1, parts + 1, dtype=training.dtype) / parts**2
+        step = optimizer.minimize(tf.reduce_sum(losses * factors), var_list=weights)
+        seen = []
+        with v1.Session(config=v1.ConfigProto(inter_op_parallelism_threads=4)) as session:
+            session.run(v1.global_variables_initializer())
+            if training.is_distributed:
+                session.run(hvd.broadcast_global_variables(0))
+            for number in range(3):
+                rows = zip(*(training.batch(parts * number + part) for part in range(parts)))
+                seen.append(session.run([losses, step], dict(zip((x, y), map(numpy.stack, rows))))[0])
+            return {**dict(zip("0123", session.run(weights))), "losses": numpy.stack(seen)}
+
+
 if __name__ == "__main__":
     sys.exit(cases.main(hvd, cases.Table(TABLE + keras_cases.TABLE), keras_cases.KerasTraining))
