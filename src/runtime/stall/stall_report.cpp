@@ -123,11 +123,12 @@ std::string json_of(const StallReport::Waiting& waiting) {
 
 // Whether each missing rank waits for others too: no rank is merely slow.
 bool is_mutual(const StallReport& report) {
-  return std::ranges::all_of(report.missing, [&](const StallReport::Rank& rank) {
-    return std::ranges::any_of(report.waiting, [&](const StallReport::Waiting& waiting) {
-      return std::ranges::find(waiting.ranks, rank.rank) != waiting.ranks.end();
-    });
-  });
+  return !report.missing.empty() &&
+         std::ranges::all_of(report.missing, [&](const StallReport::Rank& rank) {
+           return std::ranges::any_of(report.waiting, [&](const StallReport::Waiting& waiting) {
+             return std::ranges::find(waiting.ranks, rank.rank) != waiting.ranks.end();
+           });
+         });
 }
 
 }  // namespace
