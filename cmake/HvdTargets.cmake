@@ -88,6 +88,8 @@ endif()
 set(HVD_TEST_SLOWNESS 1)
 if(CMAKE_CROSSCOMPILING)
   set(HVD_TEST_SLOWNESS 10)
+elseif(HVD_SANITIZE)
+  set(HVD_TEST_SLOWNESS 3)
 endif()
 
 # hvd_timeout(SECONDS TEST...)
