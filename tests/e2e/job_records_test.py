@@ -144,7 +144,13 @@ def test_logs_of_a_job_that_runs_and_has_ended():
     job = Job(
         *("-np", 2, "--name", "talks", "--only-rank", 0, "sh", "-c", program), environment=environment, cwd=folder
     )
-    wait_until(lambda: logs("talks", environment=environment).out.count("early") == 2, 60, "the first lines")
+
+    def has_first_lines():
+        asked = Job("logs", "talks", environment=environment)
+        asked.wait()  # there may be no record yet
+        return asked.out.count("early") == 2
+
+    wait_until(has_first_lines, 60, "the first lines")
     follower = Job("logs", "-f", "--rank", "1", "talks", environment=environment)
     follower.wait_for("early 1")
     for _ in range(2):
