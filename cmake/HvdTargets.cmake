@@ -159,6 +159,9 @@ function(hvd_unit_test name)
   set_tests_properties(${name} PROPERTIES LABELS "unit;${ARG_UNPARSED_ARGUMENTS}")
 endfunction()
 
+# What is tested is optimised; testing need not be, except where it computes for long what it compares.
+set(HVD_TEST_OPTIMIZATION -O0)
+
 # hvd_test(NAME SOURCES a_test.cpp ... [DEPENDS target ...] [LABELS label ...] [ARGUMENTS argument ...])
 # A doctest program; its main comes from tests/doctest_main.cpp.
 function(hvd_test name)
@@ -166,7 +169,7 @@ function(hvd_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE hvd_options hvd_doctest_main ${ARG_DEPENDS})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_compile_options(${name} PRIVATE -O0)  # what is tested is optimised; testing need not be
+  target_compile_options(${name} PRIVATE ${HVD_TEST_OPTIMIZATION})
   target_compile_definitions(${name} PRIVATE HVD_TEST_SANITIZED=${HVD_TEST_SANITIZED})
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
