@@ -159,7 +159,7 @@ function(hvd_unit_test name)
   set_tests_properties(${name} PROPERTIES LABELS "unit;${ARG_UNPARSED_ARGUMENTS}")
 endfunction()
 
-# What is tested is optimised; testing need not be, except where it computes for long what it compares.
+# The tested code is optimised; a test need not be, unless it computes for long what it compares.
 set(HVD_TEST_OPTIMIZATION -O0)
 
 # hvd_test(NAME SOURCES a_test.cpp ... [DEPENDS target ...] [LABELS label ...] [ARGUMENTS argument ...])
