@@ -66,10 +66,14 @@ struct ExecWords {
 // Whether the first word of `exec` is a job, and not the command: a number, or the name of a job that runs.
 bool means_job(const std::string& word) { return parse_int(word) || names_running_job(word); }
 
-// A word that is neither the name of a job nor of a program, before the words of a command, is meant as a job.
-Status check_program(const std::string& word, bool has_more) {
+// A word that is neither the name of a job that runs nor of a program is meant as a job if a program comes next. Else
+// it may be a program that only the hosts have, such as nvidia-smi.
+Status check_program(const std::string& word, std::span<const std::string> more) {
   const std::string path = environment_variable("PATH").value_or("");
-  if (!has_more || !check_job_name(word).ok() || find_program(word, "/", path).ok()) return {};
+  const auto is_here = [&](const std::string& program) {
+    return find_program(program, "/", path).ok();
+  };
+  if (!check_job_name(word).ok() || is_here(word) || more.empty() || !is_here(more[0])) return {};
   return not_found(cat("no job '", word, "' runs, and there is no program of that name here; ",
                        "horovodrun ps lists jobs, and horovodrun exec -- ", word,
                        " ... runs a program that only the hosts have"));
@@ -95,7 +99,7 @@ Result<ExecWords> read_exec(std::span<const std::string> words) {
           cat("horovodrun exec has no flag '", printable(word), "'; it has --rank LIST"));
     } else {
       if (word != "--") {
-        if (read.job.empty()) HVD_RETURN_IF_ERROR(check_program(word, !words.empty()));
+        if (read.job.empty()) HVD_RETURN_IF_ERROR(check_program(word, words));
         read.order.command.push_back(word);
       }
       read.order.command.insert(read.order.command.end(), words.begin(), words.end());

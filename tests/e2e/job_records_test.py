@@ -119,6 +119,8 @@ def test_commands_that_look_into_a_job_take_its_name():
     row = f"several jobs run; write horovodrun exec ID(.*\n)+  {pid}  one  "
     expect(re.search(row, said.err), said.describe())
     one_sentence(answer("exec", "no-such", "hostname", code=2), "no job 'no-such' runs, and there is no program of")
+    # A program that only the hosts have.
+    expect("several jobs run" in answer("exec", "no-such", "-L", code=2).err, "a program is taken for a job")
     one_sentence(answer("exec", "--rank", "0", "one", code=2), r"write horovodrun exec \[NAME or id of a job\]")
     one_sentence(answer("stack", "gone", code=2), r"job gone \(\d+\) does not run; horovodrun ps -a shows")
     one_sentence(answer("resize", "one", 2, code=2), "the job has a constant number of ranks|--min-np")
