@@ -89,17 +89,11 @@ std::string ending_script() {
       {"sge_shepherd", "the script of Grid Engine"},
       {"oarexec", "the script of OAR"}};
   int64_t pid = ::getppid();
-  for (int depth = 0; pid > 1 && depth < 64; ++depth) {
-    const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
-    const size_t begin = stat.find('('), end = stat.rfind(')');
-    if (begin == std::string::npos || end == std::string::npos) return {};
-    const std::string name = stat.substr(begin + 1, end - begin - 1);
+  for (; pid > 1; pid = parent_of(pid)) {
+    const std::string name(trim(read_proc_file(cat("/proc/", pid, "/comm"))));
     for (const auto& [manager, script] : kManagers) {
       if (name == manager) return script;
     }
-    // Behind the name: state, parent.
-    const auto fields = split(stat.substr(std::min(end + 2, stat.size())), ' ');
-    pid = fields.size() > 1 ? parse_int(fields[1]).value_or(0) : 0;
   }
   // A shell of `kubectl exec` or `docker exec` has no process of the container above it.
   const bool is_container = environment_variable("KUBERNETES_SERVICE_HOST").has_value() ||

@@ -71,6 +71,12 @@ int64_t start_of(int64_t pid) {
   return parse_int(words[kStart]).value_or(0);
 }
 
+int64_t parent_of(int64_t pid) {
+  const std::string fields = fields_of(pid);
+  const auto words = words_of(fields);
+  return words.size() > kState + 1 ? parse_int(words[kState + 1]).value_or(0) : 0;
+}
+
 bool is_stopped(int64_t pid) {
   const std::string fields = fields_of(pid);
   const auto words = words_of(fields);
@@ -152,7 +158,7 @@ Result<JobRecord> parse_job_record(std::string_view text) {
   record.launches = small_number_of(object, "launches");
   record.exit_code = small_number_of(object, "exit_code");
   record.cause = text_of(object, "cause");
-  record.kill_grace = std::max(small_number_of(object, "kill_grace"), 0);
+  record.kill_grace = small_number_of(object, "kill_grace");
   record.metrics = text_of(object, "metrics");
   record.lost_output = std::max<int64_t>(number_of(object, "lost_output"), 0);
   record.has_output = object.value("has_output", Json()) == true;

@@ -61,6 +61,8 @@ JobLife life_of(const JobRecord& record, const ProcessIdentity& observer, int64_
 
 // When the process began, in clock ticks since the boot; 0: there is none.
 int64_t start_of(int64_t pid);
+// The parent of a process; 0: it has none, or there is no such process.
+int64_t parent_of(int64_t pid);
 // Whether a signal, as of Ctrl-Z, or a debugger has stopped it.
 bool is_stopped(int64_t pid);
 
