@@ -39,12 +39,14 @@ def test_the_kernels_out_of_memory_killer_is_named():
 
 
 def test_a_limit_of_processor_time_is_named():
-    script = 'ulimit -t 2; exec "$@"'
-    job = Job("-c", script, "sh", LAUNCHER, "-np", 1, PYTHON, "-c", "while True: pass", program="/bin/sh")
-    job.ends_with(137)
-    one_sentence(
-        job, r"rank 0 on host localhost was killed by signal 9 \(SIGKILL\); it has used up the 2 s of processor"
-    )
+    busy = ("-np", 1, PYTHON, "-c", "while True: pass")
+    for job in (
+        Job("-c", 'ulimit -t 2; exec "$@"', "sh", LAUNCHER, *busy, program="/bin/sh"),
+        Job("--remote-init", "ulimit -t 2", *busy),
+    ):
+        job.ends_with(137)
+        said = r"rank 0 on host localhost was killed by signal 9 \(SIGKILL\); it has used up the 2 s of processor time"
+        one_sentence(job, said)
 
 
 def test_a_kill_by_hand_is_no_lack_of_memory():

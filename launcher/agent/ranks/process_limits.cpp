@@ -60,6 +60,15 @@ ProcessLimits read_process_limits(std::string_view text) {
   return read;
 }
 
+rlimit limit_of(const ProcessLimits& limits, Resource resource) {
+  for (const auto& [changed, limit] : limits.limits) {
+    if (changed == resource) return limit;
+  }
+  rlimit own{RLIM_INFINITY, RLIM_INFINITY};
+  ::getrlimit(resource, &own);
+  return own;
+}
+
 void set_process_limits(const ProcessLimits& limits) {
   for (const auto& [resource, limit] : limits.limits) ::setrlimit(resource, &limit);
   if (limits.umask) ::umask(*limits.umask);

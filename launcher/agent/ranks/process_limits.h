@@ -23,6 +23,9 @@ struct ProcessLimits {
 // of /proc/PID/status, which may follow it.
 ProcessLimits read_process_limits(std::string_view text);
 
+// Returns the limit of a process that these are set in.
+rlimit limit_of(const ProcessLimits& limits, Resource resource);
+
 // Call in a new process, before it executes a program. Allocates nothing.
 void set_process_limits(const ProcessLimits& limits);
 

@@ -360,9 +360,8 @@ void Ranks::add_causes(RankExit& exit, const rusage& used) {
     exit.master_port_user = other_user_at(master_port_);
   }
   // The kernel sends SIGXCPU at the soft limit of a rank, and SIGKILL at the hard one.
-  rlimit limit{};
-  if ((exit.signal != SIGKILL && exit.signal != SIGXCPU) || ::getrlimit(RLIMIT_CPU, &limit) != 0)
-    return;
+  if (exit.signal != SIGKILL && exit.signal != SIGXCPU) return;
+  const rlimit limit = limit_of(commands_.front().limits, RLIMIT_CPU);
   const rlim_t most = exit.signal == SIGKILL ? limit.rlim_max : limit.rlim_cur;
   const auto seconds = static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec + 1);
   if (most != RLIM_INFINITY && seconds >= most) exit.cpu_seconds = most;
