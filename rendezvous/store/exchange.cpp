@@ -183,14 +183,19 @@ Result<ValuePtr> Exchanges::join(std::string_view name, int count, int index, By
     ++exchange.present;
     arrived(exchange, index);
   }
-  if (wanted.empty()) wanted = everybody(exchange.records.size());
   const uint64_t id = next_ticket_++;
   Waiter waiter{std::move(wanted), 0, std::move(on_records)};
-  for (const auto& [first, last] : waiter.wanted) {
-    for (int i = first; i <= last; ++i) {
-      if (exchange.records[static_cast<size_t>(i)]) continue;
-      exchange.waiting_for[i].push_back(id);
-      ++waiter.missing;
+  if (waiter.wanted.empty()) {
+    waiter.wanted = everybody(exchange.records.size());
+    waiter.missing = exchange.records.size() - exchange.present;
+    if (waiter.missing > 0) exchange.waiting_for_all.push_back(id);
+  } else {
+    for (const auto& [first, last] : waiter.wanted) {
+      for (int i = first; i <= last; ++i) {
+        if (exchange.records[static_cast<size_t>(i)]) continue;
+        exchange.waiting_for[i].push_back(id);
+        ++waiter.missing;
+      }
     }
   }
   if (waiter.missing == 0) return text_of(exchange, waiter.wanted);
@@ -201,21 +206,26 @@ Result<ValuePtr> Exchanges::join(std::string_view name, int count, int index, By
 }
 
 void Exchanges::arrived(Exchange& exchange, int index) {
-  const auto found = exchange.waiting_for.find(index);
-  if (found == exchange.waiting_for.end()) return;
-  const std::vector<uint64_t> ids = std::move(found->second);
-  exchange.waiting_for.erase(found);
-  for (const uint64_t id : ids) {
-    const auto waiter = exchange.waiters.find(id);
-    if (waiter == exchange.waiters.end() || --waiter->second.missing > 0) continue;
-    const Waiter served = std::move(waiter->second);
-    exchange.waiters.erase(waiter);
+  std::vector<uint64_t> served;
+  if (auto entry = exchange.waiting_for.extract(index)) {
+    for (const uint64_t id : entry.mapped()) {
+      const auto waiter = exchange.waiters.find(id);
+      if (waiter != exchange.waiters.end() && --waiter->second.missing == 0) served.push_back(id);
+    }
+  }
+  if (exchange.present == exchange.records.size()) {
+    const std::vector<uint64_t> all = std::move(exchange.waiting_for_all);
+    served.insert(served.end(), all.begin(), all.end());
+  }
+  for (const uint64_t id : served) {
+    auto waiter = exchange.waiters.extract(id);
+    if (!waiter) continue;
     --waiter_count_;
-    served.on_records(text_of(exchange, served.wanted));
+    waiter.mapped().on_records(text_of(exchange, waiter.mapped().wanted));
   }
 }
 
-// The ticket stays in waiting_for; arrived() skips it when its index arrives.
+// The ticket stays in the lists of waiting_for and waiting_for_all; arrived() skips it.
 void Exchanges::withdraw(const Ticket& ticket) {
   const auto found = exchanges_.find(ticket.name);
   if (found != exchanges_.end()) waiter_count_ -= found->second.waiters.erase(ticket.id);

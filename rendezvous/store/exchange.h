@@ -77,7 +77,9 @@ class Exchanges {
     std::vector<std::optional<Bytes>> records;
     size_t present = 0;
     std::map<uint64_t, Waiter> waiters;
-    std::map<int, std::vector<uint64_t>> waiting_for;  // from an index to the waiters that want it
+    // The waiters that want each index, and those that want all: n of these need no n * n entries.
+    std::map<int, std::vector<uint64_t>> waiting_for;
+    std::vector<uint64_t> waiting_for_all;
     ValuePtr all;  // text of all records, after the first request for all
   };
   // The exchange of this name, created without records if necessary.
