@@ -101,6 +101,9 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
     one.provisional.reset();
   }
   core_.repetition.committed(request.generation, request.commits);
+  if (request.commits > RepeatedException::kFewCommits &&
+      request.commits < rendezvous::kUncountedCommits)
+    core_.pool.forget_failures();
   if (!table.current || table.is_member(process)) core_.deadlines.asked(now);
   consider(now);
 }
@@ -111,7 +114,8 @@ bool Generations::ended(int process, int exit_code, const std::string& sentence,
   if (core_.is_over() || !table.is_live(process)) return true;
   if (exit_code == 0 && table.processes.at(process).is_in_run) {
     const std::string early =
-        fmt::format("{} exited with code 0 inside hvd.elastic.run", table.whose(process));
+        fmt::format("{} exited with code 0 before it reported the end of hvd.elastic.run",
+                    table.whose(process));
     return ended(process, kExitLauncher, early, now);
   }
   if (exit_code == 0) {
@@ -269,7 +273,13 @@ bool Generations::decide(Time now) {
   if (!has_live_rank()) {
     if (fails_after_training()) return false;
     const FirstFailure& failure = core_.failure;
-    core_.over(failure.exit_code(), failure.is_noted() ? failure.sentence() : kNoState);
+    // The sentence of the failure alone promises a restart.
+    const bool is_tried_again = core_.pool.next_start(now).has_value();
+    core_.over(failure.exit_code(),
+               !failure.is_noted() ? kNoState
+               : is_tried_again    ? fmt::format("{}; {}: start the job again from its checkpoint",
+                                                 failure.sentence(), kNoState)
+                                   : failure.sentence());
     return false;
   }
   return policy().decide(now);

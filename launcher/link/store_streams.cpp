@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <utility>
 
+#include "base/log/log.h"
 #include "base/text.h"
 
 namespace hvd::launcher {
@@ -17,7 +20,10 @@ Status StoreStreams::open(const net::FrameHeader& header) {
   }
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    // No descriptor is left: only this connection fails.
+    // No descriptor is left: only this connection fails, and the rank tries again.
+    if (!std::exchange(has_warned_, true))
+      log::warning(
+          system_error("the launcher cannot connect a rank to the job's store", errno).message());
     send_(net::FrameType::kReset, header.stream, 0, {});
     return {};
   }

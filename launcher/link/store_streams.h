@@ -61,6 +61,7 @@ class StoreStreams : public std::enable_shared_from_this<StoreStreams> {
   Accept accept_;
   std::map<uint32_t, std::shared_ptr<Connection>> connections_;
   bool is_closed_ = false;
+  bool has_warned_ = false;
 };
 
 }  // namespace hvd::launcher

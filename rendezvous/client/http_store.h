@@ -23,7 +23,8 @@
 namespace hvd::rendezvous {
 
 struct HttpStoreOptions {
-  // Time in which a call tries to reach the server, if its deadline is not earlier.
+  // Time in which a call tries to reach the server, if its deadline is not earlier; kUnavailable after it.
+  // At a port, a server that accepts and says nothing counts as one that cannot be reached.
   double reconnect_seconds = 30;
   std::optional<net::TlsOptions> tls = {};  // set: the server speaks TLS
   int ranks = 0;  // number of ranks of the job, for a store behind an agent (agent_store.h)

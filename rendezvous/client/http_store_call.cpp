@@ -13,6 +13,9 @@ namespace {
 
 // Time, in seconds, that an answer may need after the end of the wait.
 constexpr double kGrace = 2;
+// A server that runs answers a request that waits within this part of the time in which a call tries to reach
+// it, so that one that is stopped is known by its silence. An agent sees by itself whether its launcher runs.
+constexpr double kWaitsPerOutage = 3;
 constexpr std::chrono::seconds kGoodWhile{1};
 
 Deadline later(Deadline deadline, double seconds) {
@@ -96,9 +99,12 @@ Result<Bytes> HttpStore::call_on(PooledConnection& pooled, Call& call) {
       continue;
     }
     if (is_interrupted()) return aborted("interrupted");
-    if (answer.status().code() != Code::kUnavailable || outage.limit().passed() ||
-        call.deadline.passed()) {
-      return explain(answer.status());
+    // What was late is a step of the attempt, unless the call's own time is over.
+    Status failure = answer.status();
+    if (failure.code() == Code::kDeadlineExceeded && !call.deadline.passed())
+      failure = unavailable(failure.message());
+    if (failure.code() != Code::kUnavailable || outage.limit().passed() || call.deadline.passed()) {
+      return explain(failure);
     }
     outage.rest(call.deadline);
   }
@@ -111,21 +117,28 @@ Result<HttpConnection::Answer> HttpStore::try_once(PooledConnection& pooled, Cal
     HVD_ASSIGN_OR_RETURN(pooled.connection,
                          HttpConnection::open(endpoint_, secret_, outage.limit(), options_.tls));
   }
+  Deadline deadline = outage.deadline();
   if (call.is_waiting) {
-    const double left =
-        std::min(call.deadline.seconds_left() * 1000, static_cast<double>(kLongestWait - 1));
-    call.target.query["wait"] = std::to_string(static_cast<int64_t>(left) + 1);
+    double left = call.deadline.seconds_left();
+    const double longest = options_.reconnect_seconds / kWaitsPerOutage;
+    if (endpoint_.family == net::Endpoint::Family::kTcp && left > longest) {
+      left = longest;
+      deadline = Deadline::after_seconds(left + kGrace);
+    }
+    const double wait = std::min(left * 1000, static_cast<double>(kLongestWait - 1));
+    call.target.query["wait"] = std::to_string(static_cast<int64_t>(wait) + 1);
   }
   const auto start = Clock::now();
   HVD_RETURN_IF_ERROR(note_connection(pooled));
-  auto answer = pooled.connection->exchange(call.method, to_string(call.target), call.body,
-                                            outage.deadline());
+  auto answer =
+      pooled.connection->exchange(call.method, to_string(call.target), call.body, deadline);
   forget_connection(pooled);
   if (!answer.ok() || pooled.connection->is_closed()) pooled.connection.reset();
   if (!answer.ok()) {
+    const bool was_silent = answer.status().code() == Code::kDeadlineExceeded;
     // A connection that worked for kGoodWhile ended the last outage; this failure begins a new one.
     if (Clock::now() - start > kGoodWhile) outage.end();
-    outage.begin();
+    outage.begin(was_silent ? start : Clock::now());
   }
   return answer;
 }

@@ -34,11 +34,14 @@ struct HttpStore::Call {
 class HttpStore::Outage {
  public:
   Outage(double seconds, Deadline deadline)
-      : seconds_(seconds), deadline_(deadline), limit_(deadline) {}
+      : seconds_(
+            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))),
+        deadline_(deadline),
+        limit_(deadline) {}
 
-  void begin() {
+  void begin(Clock::time_point since = Clock::now()) {
     if (std::exchange(has_begun_, true)) return;
-    limit_ = earlier(deadline_, Deadline::after_seconds(seconds_));
+    limit_ = earlier(deadline_, Deadline::at(since + seconds_));
     is_first_ = true;
     backoff_.begin_anew();
   }
@@ -53,7 +56,7 @@ class HttpStore::Outage {
  private:
   static Deadline earlier(Deadline a, Deadline b) { return a.time() < b.time() ? a : b; }
 
-  const double seconds_;
+  const Clock::duration seconds_;
   const Deadline deadline_;
   Deadline limit_;
   bool has_begun_ = false;

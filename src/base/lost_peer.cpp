@@ -1,18 +1,18 @@
 #include "base/lost_peer.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace hvd {
-
-std::string rank_on_host(int32_t rank, std::string_view host) {
-  return cat("rank ", rank, " on host ", host);
-}
 
 namespace {
 
 constexpr std::string_view kBetween = "the connection between rank ";
 constexpr std::string_view kAnd = " and rank ";
 constexpr std::string_view kHasWaited = " has waited ";
+constexpr std::string_view kRank = "rank ";
+constexpr std::string_view kOnHost = " on host ";
 
 // The number at the beginning of a text, or -1.
 int32_t leading_rank(std::string_view text) {
@@ -21,6 +21,10 @@ int32_t leading_rank(std::string_view text) {
 }
 
 }  // namespace
+
+std::string rank_on_host(int32_t rank, std::string_view host) {
+  return cat(kRank, rank, kOnHost, host);
+}
 
 Status lost_peer(int32_t rank, std::string_view host, std::string_view what) {
   return aborted(cat(rank_on_host(rank, host), " was lost: ", what)).with_lost_rank(rank);
@@ -62,6 +66,17 @@ int32_t lost_rank_for(int32_t own, const Status& status) {
   if (first != own) return first;
   const size_t second = link.find(kAnd);
   return second == std::string_view::npos ? -1 : leading_rank(link.substr(second + kAnd.size()));
+}
+
+int32_t other_rank_in(std::string_view text, int32_t own) {
+  for (size_t at = text.find(kRank); at != std::string_view::npos; at = text.find(kRank, at)) {
+    at += kRank.size();
+    const std::string_view rest = text.substr(at);
+    const size_t end = std::min(rest.find_first_not_of("0123456789"), rest.size());
+    const int32_t rank = leading_rank(rest);
+    if (rank >= 0 && rank != own && rest.substr(end).starts_with(kOnHost)) return rank;
+  }
+  return -1;
 }
 
 }  // namespace hvd

@@ -31,5 +31,7 @@ std::string_view cause_in(const Status& status);
 // The rank that a failure takes away from rank `own`: the lost rank, and at both ends of a broken connection the
 // other end, since all ranks share one failure. -1: none.
 int32_t lost_rank_for(int32_t own, const Status& status);
+// The first rank other than `own` that a text names as rank_on_host() does; -1: none.
+int32_t other_rank_in(std::string_view text, int32_t own);
 
 }  // namespace hvd

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log/log.h"
+#include "base/lost_peer.h"
 #include "base/text.h"
 #include "rendezvous/wire/job_keys.h"
 #include "runtime/submission/group_call_check.h"
@@ -306,10 +307,23 @@ Status Runtime::release(hvd_handle handle, bool* in_use) {
 // end: the peer's end may become known after its own.
 void Runtime::report_lost_peer() {
   const std::optional<int32_t> peer = core_->cut_off_by();
-  if (!peer || !store_ || has_reported_lost_peer_.exchange(true)) return;
+  if (peer) report_left_by(*peer, core_->cut_off_cause());
+}
+
+// An error of the start may be the consequence of a peer's, of which it names the rank alone.
+void Runtime::report_failed_start(const Status& why) {
+  const bool is_refusal = why.code() == Code::kFailedPrecondition ||
+                          why.code() == Code::kInvalidArgument ||
+                          why.code() == Code::kDeadlineExceeded;
+  const int32_t peer = is_refusal ? -1 : other_rank_in(why.message(), identity_.rank);
+  if (peer >= 0 && peer < identity_.size) report_left_by(peer, why.message());
+}
+
+void Runtime::report_left_by(int32_t peer, const std::string& cause) {
+  if (!store_ || has_reported_lost_peer_.exchange(true)) return;
   const int32_t job_rank = identity_.job_rank < 0 ? identity_.rank : identity_.job_rank;
-  std::string text = cat(job_ranks_.empty() ? *peer : job_ranks_[static_cast<size_t>(*peer)]);
-  if (const std::string cause = core_->cut_off_cause(); !cause.empty()) text += cat(" ", cause);
+  std::string text = cat(job_ranks_.empty() ? peer : job_ranks_[static_cast<size_t>(peer)]);
+  if (!cause.empty()) text += cat(" ", cause);
   const Status status = store_->set(rendezvous::left_by_key(job_rank), as_bytes(text),
                                     Deadline::after_seconds(kReportLostPeerSeconds));
   if (!status.ok()) log::debug(status.message());

@@ -141,6 +141,8 @@ class Runtime {
   Status meet(const RuntimeOptions& options);
   void close();
   void report_lost_peer();
+  void report_failed_start(const Status& why);
+  void report_left_by(int32_t peer, const std::string& cause);
   Status submit_direct(Submission* submission, bool has_time_limit);
   Status submit_named(std::string_view name, bool shared, Submission* submission);
   Status submit_registration(std::string_view name, bool shared, Request request,

@@ -107,8 +107,12 @@ Result<std::unique_ptr<Runtime>> Runtime::create(Identity identity,
     return invalid_argument("ranks that are more than one need a store to meet");
   }
   std::unique_ptr<Runtime> runtime(new Runtime(identity, options));
-  HVD_RETURN_IF_ERROR(runtime->open(std::move(store), options));
-  HVD_RETURN_IF_ERROR(runtime->meet(options));
+  Status started = runtime->open(std::move(store), options);
+  if (started.ok()) started = runtime->meet(options);
+  if (!started.ok()) {
+    runtime->report_failed_start(started);
+    return started;
+  }
   if (runtime->identity_.rank == 0 && !options.is_elastic) {
     runtime->host_->remove_bootstrap_records();
   }

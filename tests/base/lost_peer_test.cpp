@@ -41,6 +41,14 @@ TEST_CASE("both ends of a broken connection make the same sentence, and each bla
   CHECK(lost_rank_for(2, Status()) == -1);
 }
 
+TEST_CASE("an error of the start names another rank by its place") {
+  CHECK(other_rank_in("cannot read from rank 0 on host a: Connection reset by peer", 2) == 0);
+  CHECK(other_rank_in("rank 2 on host a cannot reach rank 13 on host b", 2) == 13);
+  CHECK(other_rank_in("rank 2 on host a", 2) == -1);
+  CHECK(other_rank_in("rank 3; rank on host a; rank 99999999999 on host b; rank", 2) == -1);
+  CHECK(other_rank_in("", 2) == -1);
+}
+
 TEST_CASE("a failure names a lost rank only where it was given one") {
   const Status told = aborted("rank 31 on host b was lost: its process ended");
   CHECK(told.lost_rank() == -1);

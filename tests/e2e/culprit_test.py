@@ -14,12 +14,13 @@ PHASES = {
 }
 # Rank 3, the last on host b, keeps the others waiting in `init`.
 PROGRAM = """
-import os, sys, time
+import os, signal, sys, time
 phase, rank = sys.argv[1], os.environ["HOROVOD_RANK"]
 def wait_at(place):
     print("at", place, flush=True)
     if phase == place:
-        time.sleep(1000)
+        signal.sigtimedwait([signal.SIGUSR2], 1000)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
 wait_at("start")
 import numpy
 import horovod.numpy as hvd
@@ -54,6 +55,13 @@ def ranks_of_b():
         if rank and PROGRAM.split("\n")[1] in faults.said_of(pid, "cmdline"):
             found[int(rank[1])] = pid
     return found
+
+
+def fail_in_init():
+    """Rank 2 makes the shared memory of its host once rank 3 goes on."""
+    pids = ranks_of_b()
+    subprocess.run(["/usr/bin/prlimit", "--pid", str(pids[2]), "--fsize=65536:65536"], check=True)
+    os.kill(pids[3], signal.SIGUSR2)
 
 
 def reset_links():
@@ -104,6 +112,13 @@ FAULTS = [
         r"'allreduce.step' has waited [\d.]+ s for rank 3 on host b, pid \d+, which does not answer; ",
         phases=("init", "collective"),
         options=WAITS,
+    ),
+    Fault(
+        "a rank raises in `hvd.init`",
+        fail_in_init,
+        "the rank",
+        "rank 2 on host b exited with code 1",
+        phases=("init",),
     ),
     Fault(
         "a connection between ranks is reset",
@@ -179,6 +194,15 @@ def test_before_init():
 @world()
 def test_in_init():
     all_faults("init")
+
+
+def test_a_rank_of_one_host_that_raises_in_init():
+    program = "import numpy, horovod.numpy as hvd; hvd.init()"
+    small = f"[ $HOROVOD_RANK != 0 ] || ulimit -f 5000; exec {PYTHON} -c '{program}'"
+    job = Job("-np", 4, "sh", "-c", small)
+    job.ends_with(1)
+    expect(re.match("rank 0 on host localhost exited with code 1", job.judgement()[0]), job.describe())
+    job.leaves_nothing()
 
 
 @world()

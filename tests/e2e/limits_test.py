@@ -74,6 +74,19 @@ def test_a_launcher_with_few_descriptors():
     )
 
 
+@world("a b c")
+def test_a_launcher_whose_ranks_find_no_descriptor_for_their_store():
+    both_ends(
+        ends_rightly(
+            limited("nofile", number, LAUNCHER, "-np", 3, "-H", "a:1,b:1,c:1", "--start-timeout", 10, WORKER, "sum"),
+            3,
+            FILES,
+            said=False,
+        )
+        for number in (22, 64)
+    )
+
+
 @world()
 def test_an_agent_with_few_descriptors():
     def job(number):

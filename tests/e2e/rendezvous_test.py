@@ -529,6 +529,29 @@ def test_a_port_that_is_taken_gets_a_sentence_and_a_range_another_port():
         server.end()
 
 
+def test_a_server_that_stops_or_is_killed_is_named_within_the_start_timeout():
+    with workplace() as folder:
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            server = Shell("launcher", folder, "exec horovod-rendezvous --listen 127.0.0.1:0 --token-file token")
+            server.wait_for("listens on")
+            address = re.search(r"127\.0\.0\.1:\d+", server.said)[0]
+            by_hand = {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "2", "HOROVOD_JOB_SECRET": expect_secret(folder)}
+            rank = Shell(
+                "launcher", folder, f"HOROVOD_START_TIMEOUT=3 HOROVOD_STORE=tcp:{address} {WORKER} sum", **by_hand
+            )
+            wait_until(lambda to=address: is_connected(to), 30, "the rank's connection")
+            server.process.send_signal(number)
+            said = rank.ends_with(1, PROMPT)
+            expect(address in said and "does not answer" in said and "called hvd.init()" not in said, said)
+            server.process.kill()
+            server.process.wait()
+
+
+def is_connected(address):
+    found = subprocess.run(["ss", "-Htn", "dst", address], capture_output=True, text=True, check=True)
+    return "ESTAB" in found.stdout
+
+
 @contextlib.contextmanager
 def socket_at_free_port():
     import socket

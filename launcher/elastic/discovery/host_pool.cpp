@@ -52,6 +52,10 @@ seconds HostPool::retry_later(const std::string& name, seconds first, seconds mo
   return wait;
 }
 
+void HostPool::forget_failures() {
+  for (auto& [name, retry] : retries_) retry.failures = 0;
+}
+
 bool HostPool::may_start(const std::string& name, Time now) const {
   const auto retry = retries_.find(name);
   return cooldown_.is_usable(name, now) && (retry == retries_.end() || retry->second.again <= now);

@@ -40,6 +40,8 @@ class HostPool {
   // `most`. Returns the wait.
   std::chrono::seconds retry_later(const std::string& name, std::chrono::seconds first,
                                    std::chrono::seconds most, Time now);
+  // The job has made progress: the next failure of a host is its first one for retry_later().
+  void forget_failures();
   // The host is tried again at this time. This is no failure.
   void retry_at(const std::string& name, Time time) { retries_[name].again = time; }
   bool may_start(const std::string& name, Time now) const;

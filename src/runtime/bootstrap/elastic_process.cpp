@@ -149,7 +149,9 @@ void ElasticProcess::note_run(std::string_view where) {
                                    Deadline::after_seconds(kSecondsToFollow));
   news_->rest();
   if (!stored.ok())
-    log::debug(cat("the launcher does not hear from this process: ", stored.message()));
+    log::warning(
+        cat("the launcher has not heard that this process entered or left hvd.elastic.run: ",
+            stored.message()));
 }
 
 int32_t ElasticProcess::host_updates() const {

@@ -261,6 +261,7 @@ Result<Bootstrap> bootstrap(const WorkerSettings& settings, Deadline deadline, u
   rendezvous::HttpStoreOptions options;
   options.worker = process_name(settings);
   options.ranks = identity.size;
+  options.reconnect_seconds = std::min(options.reconnect_seconds, settings.start_seconds);
   if (!settings.store_ca.empty()) options.tls = net::TlsOptions{.ca_file = settings.store_ca};
   HVD_ASSIGN_OR_RETURN(std::shared_ptr<rendezvous::HttpStore> store,
                        rendezvous::HttpStore::open(address, *std::move(secret), options));

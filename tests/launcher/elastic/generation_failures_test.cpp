@@ -43,10 +43,12 @@ TEST_CASE("a rank that exits with 0 inside hvd.elastic.run has failed, and the o
   for (const int process : {0, 1, 2, 3}) job.generations.runs(process, true);
   CHECK(job.generations.ended(1, 0, "", job.now()));
   CHECK(job.ended == std::vector<int>{0});
-  CHECK(job.losses ==
-        std::vector<std::string>{"0: rank 1 on host a exited with code 0 inside hvd.elastic.run"});
   CHECK(
-      job.said.front().starts_with("rank 1 on host a exited with code 0 inside hvd.elastic.run; "));
+      job.losses ==
+      std::vector<std::string>{
+          "0: rank 1 on host a exited with code 0 before it reported the end of hvd.elastic.run"});
+  CHECK(job.said.front().starts_with(
+      "rank 1 on host a exited with code 0 before it reported the end of hvd.elastic.run; "));
   job.ask({2, 3});
   CHECK(job.ranks() == "2 3");
   job.generations.runs(2, false);
@@ -415,6 +417,41 @@ void ask_uncommitted(RecordedJob& job, std::initializer_list<int> who, int32_t c
                                .commits = commits},
                               job.now());
   }
+}
+
+TEST_CASE(
+    "with --restart-ranks the wait grows from failure to failure, until the job makes progress") {
+  GenerationLimits limits;
+  limits.restarts_ranks = true;
+  RecordedJob job(limits);
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.ended(2, 137, "rank 2 was killed", job.now());
+  job.ask({0, 1, 3});
+  job.generations.ended(3, 137, "rank 2 was killed", job.now());
+  CHECK(job.said.back() == "rank 2 was killed; it is started again in 2 s");
+  ask_uncommitted(job, {0, 1}, 100);
+  job.wait(2.1);
+  REQUIRE(job.started == std::vector<std::string>{"b:2"});
+  job.ask({4, 5});
+  job.ask({0, 1, 4, 5});
+  job.generations.ended(4, 137, "rank 2 was killed", job.now());
+  CHECK(job.said.back() == "rank 2 was killed; it is started again in 1 s");
+}
+
+TEST_CASE(
+    "a job that loses the last rank with its state says so, where it would start ranks again") {
+  GenerationLimits limits;
+  limits.restarts_ranks = true;
+  RecordedJob job(limits);
+  job.begin({{"a", "", 2}});
+  job.ask({0, 1});
+  job.generations.ended(1, 137, "rank 1 was killed", job.now());
+  job.generations.ended(0, 137, "rank 0 was killed", job.now());
+  CHECK(job.exit_code == 137);
+  CHECK(job.end ==
+        "rank 1 was killed; no remaining rank has the training state: start the job again from its "
+        "checkpoint");
 }
 
 TEST_CASE("the same exception on a second host with no commit between ends the job") {

@@ -14,7 +14,8 @@
 namespace hvd::rendezvous {
 namespace {
 
-// A program without the secret. It answers hello, and the next request by `response`.
+// A program without the secret. It answers hello, and the next request by `response`; without one it is silent
+// until its client leaves.
 class Impostor {
  public:
   explicit Impostor(std::string response) {
@@ -30,7 +31,10 @@ class Impostor {
       const std::string hello = net::response_head(200, {{"Hvd-Nonce", nonce}}, 0);
       for (const std::string& answer : {hello, response}) {
         if (::recv(client.get(), buffer, sizeof buffer, 0) <= 0) return;
+        if (answer.empty()) break;
         if (::send(client.get(), answer.data(), answer.size(), MSG_NOSIGNAL) <= 0) return;
+      }
+      while (::recv(client.get(), buffer, sizeof buffer, 0) > 0) {
       }
     });
   }
@@ -72,6 +76,14 @@ TEST_CASE("a refusal needs no signature") {
     CHECK(store.get("k", Deadline::after_seconds(20)).status().message().find(": no") !=
           std::string::npos);
   }
+}
+
+TEST_CASE("a server that falls silent cannot be reached, long before the call's own time is over") {
+  Impostor silent("");
+  HttpStore store(silent.endpoint(), test_secret(), {.reconnect_seconds = 1});
+  const Deadline far = Deadline::after_seconds(3600);
+  CHECK(store.exchange("all", {0, 2, {}}, as_bytes("x"), far).status().code() ==
+        Code::kUnavailable);
 }
 
 TEST_CASE("an interruption ends calls that wait, and refuses later ones") {
