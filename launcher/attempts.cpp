@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <set>
@@ -12,9 +13,11 @@
 #include "launcher/job/elastic_job.h"
 #include "launcher/job/first_hosts.h"
 #include "launcher/job/job.h"
+#include "launcher/job/job_signals.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/spares.h"
+#include "net/asio.h"
 
 namespace hvd::launcher {
 namespace {
@@ -53,17 +56,36 @@ class Launches {
   virtual bool has_spare(int host) const = 0;
 };
 
-// A job of constant size, which --max-restarts starts again, on spare hosts.
+// Returns the signal that ends the job meanwhile, or 0.
+int sleep_until(Clock::time_point time) {
+  net::asio::io_context loop(1);
+  net::asio::signal_set signals(loop, SIGINT, SIGTERM);
+  if (!is_ignored(SIGHUP)) signals.add(SIGHUP);
+  net::asio::steady_timer timer(loop, time);
+  int signal = 0;
+  signals.async_wait([&](const net::error_code& error, int number) {
+    if (!error) signal = number;
+    timer.cancel();
+  });
+  timer.async_wait([&](const net::error_code&) { signals.cancel(); });
+  loop.run();
+  return signal;
+}
+
+// A job of constant size, which --max-restarts starts again, on spare hosts, or on the same.
 class ConstantLaunches : public Launches {
  public:
   explicit ConstantLaunches(const Options& options)
-      : options_(options), most_(options.settings.job.max_restarts.value) {}
+      : options_(options),
+        most_(options.settings.job.max_restarts.value),
+        start_limit_(options.settings.job.start_timeout.value) {}
 
   Next first() override {
     auto plan = make_plan(options_, &spares_);
     if (!plan.ok()) return {.exit_code = refuse(plan.status())};
     plan_ = *std::move(plan);
     has_spares_ = !spares_.empty();
+    launched_ = Clock::now();
     return {.plan = plan_};
   }
 
@@ -73,16 +95,15 @@ class ConstantLaunches : public Launches {
       exit_code_ = end.exit_code;
     if (end.exit_code == 0) return {.exit_code = 0};
     if (end.slow_host >= 0) return without_slow(end.slow_host);
-    const bool may_go_on = end.has_started ? restarts_ != most_ : has_spares_;
-    if (!end.may_be_tried_again || !may_go_on) return {.exit_code = exit_code_};
-    const std::set<int> failed(end.failed_hosts.begin(), end.failed_hosts.end());
-    const Replacement replaced =
-        replace_hosts(plan_, std::vector<int>(failed.begin(), failed.end()), spares_);
-    for (const std::string& sentence : replaced.sentences) print_message(sentence);
-    if (!replaced.is_complete) return {.exit_code = exit_code_};
-    if (end.has_started) print_message(cat("restart ", ++restarts_, " of ", most_));
-    ++generation_;
-    return {.plan = plan_};
+    if (!end.may_be_tried_again) return {.exit_code = exit_code_};
+    // A host that was lost is used again: its programs may start, or it cannot be reached yet.
+    const bool may_use_again = end.has_started || Clock::now() < reach_until_;
+    if (end.has_started ? restarts_ == most_ : !has_spares_ && !may_use_again) return give_up(end);
+    const Replacement replaced = replace_failed(end);
+    if (has_spares_ || !may_use_again) print_all(replaced.unreplaced);
+    if (!replaced.unreplaced.empty() && !may_use_again) return {.exit_code = exit_code_};
+    const int signal = wait_for(end, replaced);
+    return signal != 0 ? Next{.exit_code = kExitSignal + signal} : again();
   }
 
   uint32_t generation() const override { return generation_; }
@@ -97,14 +118,74 @@ class ConstantLaunches : public Launches {
   Next without_slow(int host) {
     const Replacement replaced = replace_hosts(plan_, {host}, spares_);
     for (const std::string& sentence : replaced.sentences) print_message(sentence);
-    if (!replaced.is_complete) return {.exit_code = exit_code_};
+    print_all(replaced.unreplaced);
+    if (!replaced.unreplaced.empty()) return {.exit_code = exit_code_};
     slow_.insert(plan_.hosts[static_cast<size_t>(host)].name);
+    return again();
+  }
+
+  static void print_all(const std::map<int, std::string>& sentences) {
+    for (const auto& [host, sentence] : sentences) print_message(sentence);
+  }
+
+  Next give_up(const JobEnd& end) const {
+    if (!end.has_started && reach_until_ != Clock::time_point()) {
+      print_message(cat("no lost host could be used again within ", start_limit_.count(),
+                        " s (--start-timeout)"));
+    }
+    return {.exit_code = exit_code_};
+  }
+
+  Replacement replace_failed(const JobEnd& end) {
+    const std::set<int> failed(end.failed_hosts.begin(), end.failed_hosts.end());
+    Replacement replaced =
+        replace_hosts(plan_, std::vector<int>(failed.begin(), failed.end()), spares_);
+    for (const std::string& sentence : replaced.sentences) print_message(sentence);
+    return replaced;
+  }
+
+  // Says when the next launch is, and waits for it. Returns the signal that ends the job, or 0.
+  int wait_for(const JobEnd& end, const Replacement& replaced) {
+    const auto now = Clock::now();
+    auto next = now + take_pause();
+    const bool uses_again = !replaced.unreplaced.empty();
+    if (uses_again && end.has_started) {
+      next = std::max(next, end.ranks_end_by);
+      reach_until_ = next + std::chrono::duration_cast<Clock::duration>(start_limit_);
+    }
+    const auto seconds = std::chrono::ceil<std::chrono::seconds>(next - now).count();
+    const std::string wait = seconds > 0 ? cat(" in ", seconds, " s") : "";
+    for (const auto& [host, sentence] : replaced.unreplaced) {
+      print_message(cat("host ", plan_.hosts[static_cast<size_t>(host)].name,
+                        end.has_started ? " is used again" : " is tried again", wait,
+                        now < end.ranks_end_by ? ", when its ranks have ended" : ""));
+    }
+    if (end.has_started)
+      print_message(cat("restart ", ++restarts_, " of ", most_, uses_again ? "" : wait));
+    return seconds > 0 ? sleep_until(next) : 0;
+  }
+
+  Next again() {
     ++generation_;
+    launched_ = Clock::now();
     return {.plan = plan_};
   }
 
+  // Launches that end soon come at growing intervals, from the second one on.
+  std::chrono::seconds take_pause() {
+    if (Clock::now() - launched_ > start_limit_) short_launches_ = 0;
+    const int doublings = std::min(short_launches_++, kMostDoublings + 1) - 1;
+    return std::chrono::seconds(doublings < 0 ? 0 : 1 << doublings);
+  }
+
+  static constexpr int kMostDoublings = 6;
+
   const Options& options_;
   const int most_;
+  const std::chrono::duration<double> start_limit_;
+  Clock::time_point launched_{};
+  int short_launches_ = 0;           // one after the other
+  Clock::time_point reach_until_{};  // until then a host that was lost may fail to be reached
   SlotPlan plan_;
   std::vector<Host> spares_;
   std::set<std::string> slow_;  // the spares in place of slow hosts

@@ -431,7 +431,9 @@ JobEnd JobLaunch::run() {
   report_cause();
   JobEnd end{.exit_code = exit_code, .has_started = has_started()};
   for (const HostRun& host : hosts_.hosts()) {
-    if (host.has_failed()) end.failed_hosts.push_back(host.number());
+    if (!host.has_failed()) continue;
+    end.failed_hosts.push_back(host.number());
+    end.ranks_end_by = std::max(end.ranks_end_by, host.runs_until());
   }
   const bool is_of_hosts = exit_code == kExitLauncher || exit_code == kExitBadInput;
   end.may_be_tried_again =

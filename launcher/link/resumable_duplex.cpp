@@ -215,7 +215,10 @@ void ResumableDuplex::Running::lose(const std::shared_ptr<Duplex>& connection, S
 
 void ResumableDuplex::Running::on_silence(double seconds) {
   silence_ = seconds - silence_before_;
-  if (seconds_ > 0 && connection_ && is_silent()) begin_respawn();
+  if (seconds_ <= 0 || !connection_ || !is_silent()) return;
+  // Only the agent opens a connection: it does when it sees that this one is closed.
+  if (reconnection_.is_by_agent) return lose(connection_, unavailable("the host did not answer"));
+  begin_respawn();
 }
 
 void ResumableDuplex::Running::begin_respawn() {

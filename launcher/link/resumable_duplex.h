@@ -1,8 +1,8 @@
 // The stream to one agent, over one connection after another. When the connection breaks, the stream
 // waits for another one, opened here or by the agent, and continues where the agent stopped. When the agent
-// is long silent, the stream opens another one beside the present one. Owns the connections and the key of
-// the session; the first bytes to the agent begin the session. SessionSpawner makes it, AgentLink owns it.
-// Lives on the launcher's loop.
+// is long silent, the stream opens another one beside the present one, or closes that one where the agent
+// opens them. Owns the connections and the key of the session; the first bytes to the agent begin the
+// session. SessionSpawner makes it, AgentLink owns it. Lives on the launcher's loop.
 #pragma once
 
 #include <functional>

@@ -42,10 +42,9 @@ Replacement replace_hosts(SlotPlan& plan, const std::vector<int>& failed,
                                       [&](const Slot& slot) { return slot.host == index; });
     const auto spare = spare_for(plan, index, spares);
     if (spare == spares.end()) {
-      done.is_complete = false;
-      done.sentences.push_back(cat("no spare host is left with ", needed,
-                                   needed == 1 ? " slot" : " slots", " for those of host ",
-                                   host.name));
+      done.unreplaced[index] =
+          cat("no spare host is left with ", needed, needed == 1 ? " slot" : " slots",
+              " for those of host ", host.name);
       continue;
     }
     done.sentences.push_back(

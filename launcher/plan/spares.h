@@ -2,6 +2,7 @@
 // the job starts; attempts.cpp replaces failed hosts before it starts the job again. Pure.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,8 @@ Result<std::vector<Host>> take_spares(std::vector<Host>& hosts, size_t count);
 bool can_replace(const SlotPlan& plan, int host, const std::vector<Host>& spares);
 
 struct Replacement {
-  std::vector<std::string> sentences;  // one for each failed host: its spare, or that there is none
-  bool is_complete = true;             // all of the failed hosts have been replaced
+  std::vector<std::string> sentences;     // one for each host that has been replaced
+  std::map<int, std::string> unreplaced;  // the other failed hosts, each with a sentence
 };
 
 // Gives the ranks of each failed host (its index in the plan) to the first spare with enough slots,

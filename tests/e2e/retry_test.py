@@ -36,7 +36,7 @@ def test_a_job_that_fails_is_started_again_as_often_as_allowed():
             "rank 1 on host b exited with code 5",
             "restart 1 of 3",
             "rank 1 on host b exited with code 5",
-            "restart 2 of 3",
+            "restart 2 of 3 in 1 s",
         ],
         job.describe(),
     )
@@ -86,12 +86,62 @@ def test_a_host_that_dies_is_replaced_and_the_job_restarted():
 
 
 @world()
-def test_a_lost_host_without_a_spare_ends_the_job():
-    job = Job("-np", 2, "-H", "a:1,b:1", "--max-restarts", 5, "--lease", 3, "sh", "-c", "echo up; exec sleep 100")
+def test_a_lost_host_that_can_be_reached_is_used_again():
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        "a:1,b:1",
+        "--max-restarts",
+        5,
+        "sh",
+        "-c",
+        "echo up; [ $HOROVOD_GENERATION = 1 ] || exec sleep 100",
+    )
+    job.wait_for("up", 2)
+    (agent,) = agents("b")["agent"]
+    os.kill(agent, signal.SIGKILL)
+    job.ends_with(0)
+    expect("host b was lost" in job.said()[0], job.describe())
+    expect(job.said()[1:] == ["host b is used again", "restart 1 of 5"], job.describe())
+    job.leaves_nothing()
+
+
+@world()
+def test_a_lost_host_that_stays_away_ends_the_job_after_the_start_timeout():
+    job = Job(
+        "-np",
+        2,
+        "-H",
+        "a:1,b:1",
+        "--max-restarts",
+        5,
+        "--lease",
+        3,
+        "--start-timeout",
+        5,
+        "sh",
+        "-c",
+        "echo up; exec sleep 100",
+    )
     job.wait_for("up", 2)
     faults.crash("b")
     job.ends_with(1)
-    expect(job.said()[1:] == ["no spare host is left with 1 slot for those of host b"], job.describe())
+    said = job.said()
+    expect(re.fullmatch(r"host b is used again in \d+ s, when its ranks have ended", said[1]), job.describe())
+    expect(said[2] == "restart 1 of 5", job.describe())
+    expect("host b" in said[3] and said[4] == "host b is tried again in 1 s", job.describe())
+    expect(said[-1] == "no lost host could be used again within 5 s (--start-timeout)", job.describe())
+
+
+@world()
+def test_a_signal_ends_a_job_that_waits_for_a_lost_host():
+    job = Job("-np", 2, "-H", "a:1,b:1", "--max-restarts", 5, "--lease", 60, "sh", "-c", "echo up; exec sleep 100")
+    job.wait_for("up", 2)
+    faults.cut("b", "launcher")
+    wait_until(lambda: "is used again in" in job.err, 90, job.describe)
+    job.signal(signal.SIGTERM)
+    job.ends_with(143)
 
 
 @world()

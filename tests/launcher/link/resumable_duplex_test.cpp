@@ -299,6 +299,16 @@ TEST_CASE("A silent connection is used until another one is there") {
   CHECK(link.read() == "two");
 }
 
+TEST_CASE("A silent connection of an agent that dials is closed, and the agent opens another one") {
+  Link link(10);
+  link.stream().on_silence(4);
+  CHECK_FALSE(link.wire(0).is_closed);
+  link.stream().on_silence(5);
+  CHECK(link.wire(0).is_closed);
+  link.send(link.resume(), "text");
+  CHECK(link.read() == "text");
+}
+
 TEST_CASE("A silent connection is used although a new process finds no agent") {
   Link link(10, kByLauncher);
   link.stream().on_silence(5);

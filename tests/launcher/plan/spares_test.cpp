@@ -30,7 +30,7 @@ TEST_CASE("a failed host's ranks go to the first spare that has room for them") 
   std::vector<Host> spares = {{"small", "", 1}, {"large", "me", 2}};
   CHECK((can_replace(plan, 0, spares) && can_replace(plan, 1, spares)));
   Replacement done = replace_hosts(plan, {0}, spares);
-  CHECK(done.is_complete);
+  CHECK(done.unreplaced.empty());
   CHECK(done.sentences == Names{"host large, a spare, takes the place of host a"});
   CHECK(plan.hosts[0] == Host{"large", "me", 2});
   CHECK(plan.slots[0].host == 0);
@@ -38,12 +38,13 @@ TEST_CASE("a failed host's ranks go to the first spare that has room for them") 
   CHECK((!can_replace(plan, 0, spares) && can_replace(plan, 1, spares)));
   // Rank 2 alone was on b.
   done = replace_hosts(plan, {1}, spares);
-  CHECK(done.is_complete);
+  CHECK(done.unreplaced.empty());
   CHECK(names_of(plan.hosts) == Names{"large", "small"});
   done = replace_hosts(plan, {0, 1}, spares);
-  CHECK_FALSE(done.is_complete);
-  CHECK(done.sentences == Names{"no spare host is left with 2 slots for those of host large",
-                                "no spare host is left with 1 slot for those of host small"});
+  CHECK(done.sentences.empty());
+  CHECK(done.unreplaced == std::map<int, std::string>{
+                               {0, "no spare host is left with 2 slots for those of host large"},
+                               {1, "no spare host is left with 1 slot for those of host small"}});
 }
 
 }  // namespace hvd::launcher
