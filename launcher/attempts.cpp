@@ -90,9 +90,7 @@ class ConstantLaunches : public Launches {
   }
 
   Next after(const JobEnd& end) override {
-    // The failure of the previous attempt says more than the failed restart.
-    if (generation_ == 0 || end.has_started || end.exit_code > kExitSignal)
-      exit_code_ = end.exit_code;
+    note_exit_code(end);
     if (end.exit_code == 0) return {.exit_code = 0};
     if (end.slow_host >= 0) return without_slow(end.slow_host);
     if (!end.may_be_tried_again) return {.exit_code = exit_code_};
@@ -122,6 +120,12 @@ class ConstantLaunches : public Launches {
     if (!replaced.unreplaced.empty()) return {.exit_code = exit_code_};
     slow_.insert(plan_.hosts[static_cast<size_t>(host)].name);
     return again();
+  }
+
+  // The failure of the previous attempt says more than the failed restart.
+  void note_exit_code(const JobEnd& end) {
+    if (generation_ == 0 || end.has_started || end.exit_code > kExitSignal)
+      exit_code_ = end.exit_code;
   }
 
   static void print_all(const std::map<int, std::string>& sentences) {

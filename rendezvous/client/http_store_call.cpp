@@ -99,7 +99,7 @@ Result<Bytes> HttpStore::call_on(PooledConnection& pooled, Call& call) {
       continue;
     }
     if (is_interrupted()) return aborted("interrupted");
-    // What was late is a step of the attempt, unless the call's own time is over.
+    // A step of the attempt was late, unless the call's own time is over.
     Status failure = answer.status();
     if (failure.code() == Code::kDeadlineExceeded && !call.deadline.passed())
       failure = unavailable(failure.message());

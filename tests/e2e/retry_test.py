@@ -136,7 +136,9 @@ def test_a_lost_host_that_stays_away_ends_the_job_after_the_start_timeout():
 
 @world()
 def test_a_signal_ends_a_job_that_waits_for_a_lost_host():
-    job = Job("-np", 2, "-H", "a:1,b:1", "--max-restarts", 5, "--lease", 60, "sh", "-c", "echo up; exec sleep 100")
+    job = Job(
+        "-np", 2, "-H", "a:1,b:1", "--max-restarts", 5, "--host-timeout", 3, "sh", "-c", "echo up; exec sleep 100"
+    )
     job.wait_for("up", 2)
     faults.cut("b", "launcher")
     wait_until(lambda: "is used again in" in job.err, 90, job.describe)
