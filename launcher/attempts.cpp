@@ -22,10 +22,9 @@
 namespace hvd::launcher {
 namespace {
 
-// Whether the other hosts that the script names have slots enough, where some could not be prepared.
+// Whether the other hosts of an elastic job have slots enough, where some could not be prepared.
 bool others_suffice(const LaunchSettings& settings, const HostPool& pool, const SlotPlan& plan,
                     const std::vector<int>& failed) {
-  if (!settings.elastic.host_discovery_script.has_value()) return false;
   int slots = 0;
   for (const Host& host : pool.offered()) {
     const bool has_failed = std::any_of(failed.begin(), failed.end(), [&](int one) {

@@ -31,6 +31,8 @@ class LaunchMethods {
                 std::vector<std::string> variables, bool is_in_step);
 
   LaunchMethod of(const Host& host) const;
+  // Whether hosts may be reached by steps of Slurm.
+  bool has_steps() const { return !job_.empty(); }
   // The shortest limits of any host.
   SilenceLimits silence() const;
   // A shell command that prints the nodes of the job, if this host may be a node that has joined the job since;

@@ -1,6 +1,7 @@
 #include "launcher/allocation/slurm_nodes.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <set>
 #include <utility>
 
@@ -217,6 +218,22 @@ Result<std::vector<SlurmNode>> read_slurm_nodes(const std::string& job) {
         cat("scontrol show job -d ", job, " printed ", words.empty() ? "nothing" : words));
   }
   return nodes;
+}
+
+std::optional<int> parse_kill_wait(std::string_view config) {
+  while (!config.empty()) {
+    const auto words = words_of(take_line(config));  // KillWait = 30 sec
+    if (words.size() < 3 || words[0] != "KillWait" || words[1] != "=") continue;
+    const auto seconds = parse_int(words[2]);
+    if (seconds && *seconds >= 0 && *seconds <= INT32_MAX) return static_cast<int>(*seconds);
+  }
+  return std::nullopt;
+}
+
+std::optional<int> read_kill_wait() {
+  const auto text =
+      output_of({"scontrol", "show", "config"}, Deadline::after_seconds(kAnswerSeconds));
+  return text.ok() ? parse_kill_wait(*text) : std::nullopt;
 }
 
 Result<std::vector<std::string>> slurm_node_names(const SlurmVariables& variable,

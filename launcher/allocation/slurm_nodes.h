@@ -38,6 +38,12 @@ Result<std::vector<std::string>> slurm_node_names(const SlurmVariables& variable
 // The components of a heterogeneous job by the ends of their variables' names; {""} for other jobs.
 Result<std::vector<std::string>> slurm_suffixes(const SlurmVariables& variable);
 
+// KillWait in what `scontrol show config` prints: the seconds from SIGTERM to SIGKILL for a step that is cancelled or
+// at its time limit.
+std::optional<int> parse_kill_wait(std::string_view config);
+// Asks scontrol for it; nothing where there is no answer.
+std::optional<int> read_kill_wait();
+
 // The nodes that the variables name, in their components, where scontrol does not answer: without resources.
 Result<std::vector<SlurmNode>> slurm_nodes_in(const SlurmVariables& variable);
 

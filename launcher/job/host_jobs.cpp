@@ -45,6 +45,9 @@ void remove_settings_of_indexes(Environment& environment, const EnvironmentChoic
   });
 }
 
+// Of --kill-grace, in seconds: no Slurm is asked whether it waits as long.
+constexpr double kShortGrace = 2;
+
 }  // namespace
 
 HostJobs::HostJobs(const Options& options, const SlotPlan& plan, uint32_t generation,
@@ -58,8 +61,20 @@ HostJobs::HostJobs(const Options& options, const SlotPlan& plan, uint32_t genera
       grace_(options.settings.end.kill_grace),
       end_signal_(to_lower(options.settings.end.end_signal) == "int" ? SIGINT : SIGTERM) {}
 
+// Slurm kills what a cancelled step has left after its KillWait, without a word.
+void HostJobs::end_before_slurm() {
+  if (grace_ <= kShortGrace || !methods_.has_steps()) return;
+  const auto seconds = read_kill_wait();
+  if (!seconds || *seconds <= 0 || grace_ < *seconds) return;
+  const double asked = std::exchange(grace_, *seconds - 1);
+  if (generation_ > 0) return;
+  print_message(cat("--kill-grace is ", grace_, " s and not ", asked, " s: Slurm kills a step ",
+                    *seconds, " s after its SIGTERM (KillWait of scontrol show config)"));
+}
+
 Status HostJobs::read() {
   const LaunchSettings& settings = options_.settings;
+  end_before_slurm();
   const std::string key = settings.ssh.identity_file.value_or("");
   if (!key.empty() && ::access(key.c_str(), R_OK) != 0) {
     return system_error(cat("cannot read the private key ", key, " given with -i"), errno);

@@ -58,6 +58,7 @@ class HostJobs {
 
  private:
   void offer_package(HostJob& job, bool is_local);
+  void end_before_slurm();
 
   const Options& options_;
   const SlotPlan& plan_;
@@ -66,7 +67,7 @@ class HostJobs {
   const JobIdentity& identity_;
   const Secret results_secret_ = Secret::random();
   LaunchMethods methods_;
-  const double grace_;
+  double grace_;
   const int end_signal_;
   std::string agent_;
   std::string directory_;

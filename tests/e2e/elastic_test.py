@@ -123,16 +123,17 @@ def test_a_bad_new_host_and_slow_imports_cost_the_ranks_nothing():
 
 
 @world()
-def test_a_job_begins_without_a_host_that_cannot_be_reached_where_a_script_names_enough_others():
-    folder = scratch()
-    job = Job("-np", 2, "--min-np", 1, *discovery(folder, "nowhere.invalid:1", "a:1"), PYTHON, RANK, 150)
-    wait_for_generation(job, 0, 1)
-    tries = "nowhere.invalid.*tries it again in (5|10) s"
-    wait_until(lambda: len([line for line in job.said() if re.search(tries, line)]) == 2, 60, job.describe)
-    job.ends_with(0)
-    job.leaves_nothing()
-    few = Job("-np", 2, *discovery(folder, "nowhere.invalid:1", "a:1"), PYTHON, RANK, 100)
-    few.ends_with(2)
+def test_a_job_begins_without_a_host_that_cannot_be_reached_where_others_suffice():
+    by_script = discovery(scratch(), "nowhere.invalid:1", "a:1")
+    for hosts in (by_script, ("-H", "nowhere.invalid:1,a:1")):
+        job = Job("-np", 2, "--min-np", 1, *hosts, PYTHON, RANK, 150)
+        wait_for_generation(job, 0, 1)
+        tries = "nowhere.invalid.*tries it again in (5|10) s"
+        wait_until(lambda: len([line for line in job.said() if re.search(tries, line)]) == 2, 60, job.describe)
+        job.ends_with(0)
+        job.leaves_nothing()
+        few = Job("-np", 2, *hosts, *(("--min-np", 2) if "-H" in hosts else ()), PYTHON, RANK, 100)
+        few.ends_with(2)
 
 
 @world()

@@ -450,6 +450,7 @@ def test_a_signal_to_the_steps_reaches_each_rank_once_and_scancel_shows_their_la
             said == ["ready", *2 * [f"rank {rank} got SIGUSR1"], f"rank {rank} got SIGTERM", f"rank {rank} saved"], text
         )
     expect("horovodrun: ended by SIGTERM" in text and "lost" not in text, text)
+    expect("horovodrun: --kill-grace is 4 s and not 10 s: Slurm kills a step 5 s after its SIGTERM" in text, text)
 
 
 @on_cluster()

@@ -6,6 +6,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  static_cast<void>(hvd::launcher::parse_kill_wait(text));
   const auto nodes = hvd::launcher::parse_slurm_nodes(text, "7");
   HVD_CHECK(nodes.ok() || !nodes.status().message().empty());
   if (!nodes.ok()) return 0;

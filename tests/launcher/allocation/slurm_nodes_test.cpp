@@ -40,6 +40,13 @@ TEST_CASE("each node has its own resources, and not the sum of the job") {
   CHECK(nodes[2].gpus == 2);
 }
 
+TEST_CASE("the time from SIGTERM to SIGKILL of a step is a line of Slurm's settings") {
+  CHECK(parse_kill_wait("KillOnBadExit           = 0\nKillWait                = 30 sec\n") == 30);
+  CHECK(parse_kill_wait("UnkillableStepTimeout = 60 sec\nKillWait =").has_value() == false);
+  CHECK_FALSE(parse_kill_wait("KillWait = -1 sec\nKillWait = soon\n"));
+  CHECK_FALSE(parse_kill_wait(""));
+}
+
 TEST_CASE("a job that is over, or waits, has no nodes") {
   for (const std::string state : {"COMPLETED", "PENDING", "CANCELLED"}) {
     const auto nodes = parse_slurm_nodes(
