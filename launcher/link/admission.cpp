@@ -16,6 +16,12 @@ namespace {
 
 namespace asio = net::asio;
 
+Status status_of(const net::error_code& error) {
+  if (error == boost::system::errc::bad_message)
+    return unavailable("the agent's connection: bytes of it were changed on the way");
+  return net::to_status("the agent's connection", error);
+}
+
 class SocketDuplex : public Duplex {
  public:
   explicit SocketDuplex(net::AcceptedSocket socket) : socket_(std::move(socket)) {}
@@ -24,13 +30,13 @@ class SocketDuplex : public Duplex {
     const auto [error, size] =
         co_await socket_.read_some(asio::buffer(buffer.data(), buffer.size()));
     if (error == asio::error::eof) co_return size_t{0};
-    if (error) co_return net::to_status("the agent's connection", error);
+    if (error) co_return status_of(error);
     co_return size;
   }
 
   net::Task<Status> write(ByteView bytes) override {
     const auto [error, size] = co_await socket_.write(asio::buffer(bytes.data(), bytes.size()));
-    co_return net::to_status("the agent's connection", error);
+    co_return status_of(error);
   }
 
   void close() override { socket_.close(); }

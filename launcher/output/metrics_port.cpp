@@ -74,7 +74,22 @@ Result<std::unique_ptr<MetricsPort>> MetricsPort::try_open(const LaunchSettings&
   HVD_ASSIGN_OR_RETURN(UniqueFd listener, net::listen_on(addresses.front()));
   HVD_ASSIGN_OR_RETURN(const net::SocketAddress bound, net::local_address(listener.get()));
   return std::unique_ptr<MetricsPort>(
-      new MetricsPort(std::move(listener), target_of(net::to_endpoint(bound)), std::move(tls)));
+      new MetricsPort(std::move(listener), net::to_endpoint(bound), std::move(tls)));
+}
+
+MetricsPort::MetricsPort(UniqueFd listener, const net::Endpoint& bound,
+                         std::optional<net::TlsFront> tls)
+    : listener_(std::move(listener)),
+      target_(target_of(bound)),
+      is_of_this_machine_(is_loopback(bound)),
+      tls_(std::move(tls)) {}
+
+bool MetricsPort::answers_to(std::string_view host) const {
+  const size_t colon = host.rfind(':');
+  if (colon != std::string_view::npos && !host.ends_with(']')) host = host.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return !is_of_this_machine_ || host.empty() || to_lower(host) == "localhost" ||
+         is_loopback({net::Endpoint::Family::kTcp, {}, std::string(host), 0});
 }
 
 std::unique_ptr<MetricsPort> MetricsPort::open(const LaunchSettings& settings) {

@@ -5,11 +5,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "launcher/settings/launch_settings.h"
+#include "net/endpoint.h"
 #include "net/tls/tls_front.h"
 
 namespace hvd::launcher {
@@ -28,17 +30,20 @@ class MetricsPort {
   // Whether only clients by TLS and with a token are answered.
   bool is_protected() const { return tls_.has_value(); }
   const std::optional<net::TlsFront>& tls() const { return tls_; }
+  // Whether a request with this Host field may be answered. A port of this machine alone is asked for by an address or
+  // localhost: a page in a browser here can ask by a name of its own (DNS rebinding).
+  bool answers_to(std::string_view host) const;
   // Empty until it is known: nobody is answered before, where the port is protected.
   const std::string& token() const { return token_; }
   void set_token(std::string token) { token_ = std::move(token); }
 
  private:
-  MetricsPort(UniqueFd listener, std::string target, std::optional<net::TlsFront> tls)
-      : listener_(std::move(listener)), target_(std::move(target)), tls_(std::move(tls)) {}
+  MetricsPort(UniqueFd listener, const net::Endpoint& bound, std::optional<net::TlsFront> tls);
   static Result<std::unique_ptr<MetricsPort>> try_open(const LaunchSettings& settings);
 
   const UniqueFd listener_;
   const std::string target_;
+  const bool is_of_this_machine_;
   const std::optional<net::TlsFront> tls_;
   std::string token_;
 };

@@ -145,6 +145,8 @@ net::Task<std::optional<MetricsServer::Reply>> MetricsServer::answer(Connection&
 net::Task<MetricsServer::Reply> MetricsServer::reply_to(const net::HttpRequestParser& request) {
   if (request.method() != "GET" && request.method() != "HEAD")
     co_return Reply{405, "this port supports only GET and HEAD\n"};
+  if (!port_.answers_to(request.field("Host")))
+    co_return Reply{421, "this port is asked for by localhost or 127.0.0.1\n"};
   const std::string_view path = request.target().substr(0, request.target().find('?'));
   // It needs no token: that the job runs is no secret.
   if (path == "/healthz") co_return Reply{200, "ok\n"};

@@ -68,7 +68,11 @@ class Served {
     return read_all(socket);
   }
   std::string get(const std::string& path, const std::string& fields = "") const {
-    return ask(cat("GET ", path, " HTTP/1.1\r\nHost: x\r\n", fields, "\r\n"));
+    return get_by("localhost", path, fields);
+  }
+  std::string get_by(const std::string& host, const std::string& path,
+                     const std::string& fields = "") const {
+    return ask(cat("GET ", path, " HTTP/1.1\r\nHost: ", host, "\r\n", fields, "\r\n"));
   }
 
   static std::string read_all(const UniqueFd& socket) {
@@ -91,6 +95,20 @@ class Served {
   std::shared_ptr<MetricsServer> server_;
   std::thread thread_;
 };
+
+TEST_CASE("a port of this machine is not asked for by a name that a page may choose") {
+  const Served served;
+  for (const char* host :
+       {"localhost", "LocalHost:9400", "127.0.0.1:9400", "127.0.0.1", "[::1]:1"}) {
+    CAPTURE(host);
+    CHECK(served.get_by(host, "/healthz").starts_with("HTTP/1.1 200"));
+  }
+  for (const char* host : {"x", "rebound.example:9400", "127.0.0.1.example", "10.0.0.1"}) {
+    CAPTURE(host);
+    CHECK(served.get_by(host, "/metrics").starts_with("HTTP/1.1 421"));
+  }
+  CHECK(served.asked == 0);
+}
 
 TEST_CASE("the metrics, and whether the job runs") {
   const Served served;
