@@ -149,16 +149,19 @@ def _address(value: str) -> Tuple[str, int]:
     host = "127.0.0.1" if host == "localhost" else host
     if not port.isdigit() or int(port) > 65535:
         raise ValueError("it is no port and no address such as 9400, 0.0.0.0:9400 or [::]:9400")
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback and os.environ.get("HOROVOD_METRICS_INSECURE", "") not in ("1", "true", "yes", "on"):
+    if not _is_loopback(host) and os.environ.get("HOROVOD_METRICS_INSECURE", "") not in ("1", "true", "yes", "on"):
         raise ValueError(
             "other machines can reach it; give the port alone, which is for this machine, or set "
             "HOROVOD_METRICS_INSECURE=1"
         )
     return host, int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class _Recent:
@@ -240,7 +243,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         status, answer = 404, "this port has /metrics and /healthz\n"
-        if path == "/healthz":
+        if not self._is_for_this_port():
+            status, answer = 421, "this port is asked for by localhost or 127.0.0.1\n"
+        elif path == "/healthz":
             status, answer = 200, "ok\n"
         elif path == "/metrics":
             try:
@@ -256,6 +261,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(answer.encode())
 
     do_HEAD = do_GET
+
+    def _is_for_this_port(self) -> bool:
+        """A page in a browser on this machine can ask a port of a loopback address by a name of its own (DNS rebinding)."""
+        host = self.headers.get("Host", "").lower()
+        name = (host if host.endswith("]") else host.rpartition(":")[0] or host).strip("[]")
+        return name in ("", "localhost") or not _is_loopback(self.server.server_address[0]) or _is_loopback(name)
 
     def log_message(self, *words: Any) -> None:
         pass

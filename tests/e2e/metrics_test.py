@@ -2,6 +2,7 @@
 """`horovodrun metrics`, --metrics-file and --metrics-port: what ranks count and use, without asking them."""
 
 import contextlib
+import http.client
 import json
 import shutil
 import socket
@@ -335,6 +336,11 @@ def test_rank_0_shows_a_job_of_another_launcher():
     expect(2.5 * found["horovod_steps_total"] < sum_of_operations < 4 * found["horovod_steps_total"] + 99, text)
     head = urllib.request.Request(f"http://127.0.0.1:{port}/healthz", method="HEAD")
     expect(get(head, timeout=5).read() == b"", "HEAD has no body")
+    for host, status in (("rebound.example:80", 421), ("localhost:80", 200), ("[::1]:80", 200)):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        connection.request("GET", "/healthz", headers={"Host": host})
+        expect(connection.getresponse().status == status, host)
+        connection.close()
     (folder / "stop").touch()
     job.ends_with(0)
     expect(not file.exists() and "Traceback" not in job.err, job.describe())
