@@ -188,10 +188,20 @@ HostJob HostJobs::job_of(int host, bool is_local) {
                                                environment_, is_local),
                             job_environment(shared));
   if (job.has_environment) remove_settings_of_indexes(job.environment, environment_);
+  const bool is_in_slurm = methods_.has_steps();
+  // The number that the user has asked of sbatch is not that of this job.
+  std::erase_if(job.environment, [&](const auto& variable) {
+    return is_in_slurm && variable.first == "SLURM_NTASKS_PER_NODE";
+  });
   for (const Slot& slot : plan_.slots) {
     if (slot.host != host) continue;
     Environment own = slot_environment(plan_, slot);
     if (options_.settings.environment.no_torch_env) remove_torch_variables(own);
+    // The ranks of an elastic job change.
+    if (is_in_slurm && !is_elastic_) {
+      const Environment more = slurm_environment(plan_, slot);
+      own.insert(own.end(), more.begin(), more.end());
+    }
     if (is_elastic_) {
       own.emplace_back("HOROVOD_ELASTIC", "1");
       own.emplace_back("HOROVOD_ELASTIC_PROCESS", cat(slot.rank));

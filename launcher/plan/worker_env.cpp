@@ -144,6 +144,45 @@ Environment slot_environment(const SlotPlan& plan, const Slot& slot) {
           {"JAX_NUM_PROCESSES", cat(plan.size())}};
 }
 
+namespace {
+
+// As Slurm writes them: "2(x3),1".
+std::string tasks_per_node(const std::vector<int>& tasks) {
+  std::string text;
+  for (size_t i = 0, next = 0; i < tasks.size(); i = next) {
+    while (next < tasks.size() && tasks[next] == tasks[i]) ++next;
+    text += cat(text.empty() ? "" : ",", tasks[i], next - i > 1 ? cat("(x", next - i, ")") : "");
+  }
+  return text;
+}
+
+}  // namespace
+
+Environment slurm_environment(const SlotPlan& plan, const Slot& slot) {
+  std::vector<int> tasks(plan.hosts.size());
+  std::string nodes, own_ranks;
+  for (const Host& host : plan.hosts) nodes += cat(nodes.empty() ? "" : ",", host.name);
+  for (const Slot& each : plan.slots) {
+    ++tasks[static_cast<size_t>(each.host)];
+    if (each.host == slot.host) own_ranks += cat(own_ranks.empty() ? "" : ",", each.rank);
+  }
+  const std::string count = cat(plan.hosts.size()), size = cat(plan.size());
+  Environment environment = {{"SLURM_PROCID", cat(slot.rank)},
+                             {"SLURM_LOCALID", cat(slot.local_rank)},
+                             {"SLURM_NODEID", cat(slot.host)},
+                             {"SLURM_GTIDS", own_ranks},
+                             {"SLURM_STEPID", "0"},
+                             {"SLURM_NTASKS", size},
+                             {"SLURM_NPROCS", size},
+                             {"SLURM_NNODES", count},
+                             {"SLURM_STEP_NUM_NODES", count},
+                             {"SLURM_STEP_NODELIST", nodes},
+                             {"SLURM_STEP_TASKS_PER_NODE", tasks_per_node(tasks)}};
+  if (std::ranges::count(tasks, tasks[0]) == std::ssize(tasks))
+    environment.emplace_back("SLURM_NTASKS_PER_NODE", cat(tasks[0]));
+  return environment;
+}
+
 void remove_torch_variables(Environment& environment) {
   std::erase_if(environment, [](const auto& variable) { return matches(variable.first, kTorch); });
 }

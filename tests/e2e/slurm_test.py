@@ -346,10 +346,16 @@ def test_agents_are_steps_of_the_allocation(cluster):
     job = salloc(cluster, "-N2", "--ntasks-per-node=2", LAUNCHER, PYTHON, "-c", ABOVE)
     job.ends_with(0)
     for node in "ab":
-        expect(len(re.findall(rf"node {node} in a step: True task: None job \d", job.out)) == 2, job.describe())
+        expect(len(re.findall(rf"node {node} in a step: True task: \d job \d", job.out)) == 2, job.describe())
     job = salloc(cluster, "-N2", "--ntasks-per-node=4", LAUNCHER, "-np", 6, PYTHON, RANK)
     job.ends_with(0)
     expect(job.out.count("of 6,") == 6 and job.out.count("sum 21") == 6, job.describe())
+    # PyTorch Lightning finds its place by these.
+    place = "echo place $SLURM_PROCID $SLURM_LOCALID $SLURM_NODEID $SLURM_NTASKS ${SLURM_NTASKS_PER_NODE-none}"
+    job = salloc(cluster, "-N2", "--ntasks-per-node=4", LAUNCHER, "-np", 6, "sh", "-c", place)
+    job.ends_with(0)
+    expected = [f"place {rank} {rank % 4} {rank // 4} 6 none" for rank in range(6)]
+    expect(sorted(re.findall("place .*", job.out)) == expected, job.describe())
     job = srun(cluster, "-N2", "-n", 4, LAUNCHER, PYTHON, RANK)
     expect(job.wait() != 0, job.describe())
     expect("srun has started horovodrun 4 times" in job.err, job.describe())

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "horovod/version.h"
@@ -78,6 +79,31 @@ TEST_CASE("a slot's environment says who it is") {
                                                              {"GROUP_RANK", "1"},
                                                              {"JAX_PROCESS_ID", "3"},
                                                              {"JAX_NUM_PROCESSES", "4"}});
+}
+
+TEST_CASE("a slot's environment in Slurm is that of a task of a step of the job's ranks") {
+  const auto variables = [](const std::vector<Host>& hosts, size_t rank) {
+    const SlotPlan plan = *plan_slots(hosts, {});
+    std::map<std::string, std::string> found;
+    for (const auto& [name, value] : slurm_environment(plan, plan.slots[rank])) found[name] = value;
+    return found;
+  };
+  auto found = variables({{"n1", "", 2}, {"n2", "", 2}}, 3);
+  CHECK(found == std::map<std::string, std::string>{{"SLURM_GTIDS", "2,3"},
+                                                    {"SLURM_LOCALID", "1"},
+                                                    {"SLURM_NNODES", "2"},
+                                                    {"SLURM_NODEID", "1"},
+                                                    {"SLURM_NPROCS", "4"},
+                                                    {"SLURM_NTASKS", "4"},
+                                                    {"SLURM_NTASKS_PER_NODE", "2"},
+                                                    {"SLURM_PROCID", "3"},
+                                                    {"SLURM_STEPID", "0"},
+                                                    {"SLURM_STEP_NODELIST", "n1,n2"},
+                                                    {"SLURM_STEP_NUM_NODES", "2"},
+                                                    {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}});
+  found = variables({{"n3", "", 1}, {"n1", "", 2}, {"n2", "", 2}}, 0);
+  CHECK(found["SLURM_STEP_TASKS_PER_NODE"] == "1,2(x2)");
+  CHECK(found.count("SLURM_NTASKS_PER_NODE") == 0);
 }
 
 TEST_CASE("--no-torch-env leaves out torchrun's variables and no other") {
