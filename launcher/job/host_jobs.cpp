@@ -14,7 +14,6 @@
 #include "launcher/output/report.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/rank_set.h"
-#include "launcher/plan/worker_env.h"
 #include "launcher/program/program.h"
 #include "launcher/protocol/other_launchers.h"
 
@@ -45,7 +44,7 @@ void remove_settings_of_indexes(Environment& environment, const EnvironmentChoic
   });
 }
 
-// Of --kill-grace, in seconds: no Slurm is asked whether it waits as long.
+// A --kill-grace up to this many seconds is not compared with Slurm's.
 constexpr double kShortGrace = 2;
 
 }  // namespace
@@ -164,6 +163,26 @@ void HostJobs::offer_package(HostJob& job, bool is_local) {
   if (package_) job.package = package_->offer;
 }
 
+Environment HostJobs::environment_of(const JobEnvironment& shared, bool is_local) const {
+  Environment found = overlay(chosen_environment(environment(), flag_environment(options_.settings),
+                                                 environment_, is_local),
+                              job_environment(shared));
+  if (!options_.settings.job.stage_env.empty()) remove_settings_of_indexes(found, environment_);
+  // The number that a user asks of sbatch is not that of this job's ranks.
+  if (methods_.has_steps() && !is_elastic_)
+    std::erase_if(found, [](const auto& one) { return one.first == "SLURM_NTASKS_PER_NODE"; });
+  return found;
+}
+
+Environment HostJobs::place_of(const Slot& slot) const {
+  Environment place = slot_environment(plan_, slot);
+  // The ranks of an elastic job change.
+  if (!methods_.has_steps() || is_elastic_) return place;
+  const Environment in_slurm = slurm_environment(plan_, slot);
+  place.insert(place.end(), in_slurm.begin(), in_slurm.end());
+  return place;
+}
+
 HostJob HostJobs::job_of(int host, bool is_local) {
   JobEnvironment shared;
   shared.job = identity_.number;
@@ -184,24 +203,11 @@ HostJob HostJobs::job_of(int host, bool is_local) {
   job.working_directory = code_ ? code_->working_directory : directory_;
   job.is_staged = code_ != nullptr;
   if (code_) job.staged_path = code_->path;
-  job.environment = overlay(chosen_environment(environment(), flag_environment(options_.settings),
-                                               environment_, is_local),
-                            job_environment(shared));
-  if (job.has_environment) remove_settings_of_indexes(job.environment, environment_);
-  const bool is_in_slurm = methods_.has_steps();
-  // The number that the user has asked of sbatch is not that of this job.
-  std::erase_if(job.environment, [&](const auto& variable) {
-    return is_in_slurm && variable.first == "SLURM_NTASKS_PER_NODE";
-  });
+  job.environment = environment_of(shared, is_local);
   for (const Slot& slot : plan_.slots) {
     if (slot.host != host) continue;
-    Environment own = slot_environment(plan_, slot);
+    Environment own = place_of(slot);
     if (options_.settings.environment.no_torch_env) remove_torch_variables(own);
-    // The ranks of an elastic job change.
-    if (is_in_slurm && !is_elastic_) {
-      const Environment more = slurm_environment(plan_, slot);
-      own.insert(own.end(), more.begin(), more.end());
-    }
     if (is_elastic_) {
       own.emplace_back("HOROVOD_ELASTIC", "1");
       own.emplace_back("HOROVOD_ELASTIC_PROCESS", cat(slot.rank));

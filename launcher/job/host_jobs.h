@@ -16,6 +16,7 @@
 #include "launcher/plan/job_identity.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/plan/staged_code.h"
+#include "launcher/plan/worker_env.h"
 #include "launcher/protocol/host_job.h"
 #include "launcher/spawn/spawner.h"
 
@@ -59,6 +60,8 @@ class HostJobs {
  private:
   void offer_package(HostJob& job, bool is_local);
   void end_before_slurm();
+  Environment environment_of(const JobEnvironment& shared, bool is_local) const;
+  Environment place_of(const Slot& slot) const;
 
   const Options& options_;
   const SlotPlan& plan_;

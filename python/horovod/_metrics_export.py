@@ -263,10 +263,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _is_for_this_port(self) -> bool:
-        """A page in a browser on this machine can ask a port of a loopback address by a name of its own (DNS rebinding)."""
+        """A page in a browser on this machine can ask a port here by a name of its own (DNS rebinding)."""
         host = self.headers.get("Host", "").lower()
         name = (host if host.endswith("]") else host.rpartition(":")[0] or host).strip("[]")
-        return name in ("", "localhost") or not _is_loopback(self.server.server_address[0]) or _is_loopback(name)
+        return name in ("", "localhost") or not _is_loopback(self.server.socket.getsockname()[0]) or _is_loopback(name)
 
     def log_message(self, *words: Any) -> None:
         pass
