@@ -186,6 +186,7 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     def __init__(self, family: int, address: Tuple[str, int]) -> None:
         self.address_family = family
         self.recent = _Recent()
+        self.is_local = _is_loopback(address[0])
         self._room = threading.Semaphore(_CONNECTIONS)
         self._ended = threading.Event()
         super().__init__(address, _Handler)
@@ -266,7 +267,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """A page in a browser on this machine can ask a port here by a name of its own (DNS rebinding)."""
         host = self.headers.get("Host", "").lower()
         name = (host if host.endswith("]") else host.rpartition(":")[0] or host).strip("[]")
-        return name in ("", "localhost") or not _is_loopback(self.server.socket.getsockname()[0]) or _is_loopback(name)
+        is_local: bool = self.server.is_local  # type: ignore[attr-defined]
+        return not is_local or name in ("", "localhost") or _is_loopback(name)
 
     def log_message(self, *words: Any) -> None:
         pass
