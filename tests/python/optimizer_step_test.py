@@ -5,6 +5,7 @@ import copy
 import signal
 import warnings
 
+import numpy
 import rank_case
 from optimizer_case import OPTIMIZERS, OptimizerCase, loss_of, make_model
 from rank_case import hvd, torch
@@ -211,6 +212,7 @@ class OptimizerStepTest(OptimizerCase):
         for given, wanted in (
             (self.rank + 1.0, mean),
             (self.rank + 1, mean if self.size > 1 else 1),
+            (numpy.array(self.rank + 1.0), numpy.array(mean)),
             (torch.tensor([[self.rank + 1.0]]), torch.tensor([[mean]])),
             (torch.tensor(self.rank + 1.0, dtype=torch.float16), torch.tensor(mean, dtype=torch.float16)),
             (self.rank + 1.0 if self.rank else torch.tensor(1.0), mean if self.rank else torch.tensor(mean)),

@@ -33,6 +33,12 @@ def _number(loss: Any) -> Optional[float]:
     return float(loss) if isinstance(loss, numbers.Real) and not isinstance(loss, bool) else None
 
 
+def _is_array(loss: Any) -> bool:
+    """Returns whether the loss is an array of NumPy with one number."""
+    kind = getattr(getattr(loss, "dtype", None), "kind", "")
+    return kind in ("f", "i") and not isinstance(loss, numbers.Real) and loss.size == 1
+
+
 def _like(loss: Any, mean: float) -> Any:
     if not isinstance(loss, torch.Tensor):
         return mean if isinstance(loss, numbers.Integral) else type(loss)(mean)
@@ -45,6 +51,9 @@ def _like(loss: Any, mean: float) -> Any:
 def share_loss(loss: Any, reducer: Any) -> Callable[[], Any]:
     """Returns a function that waits for the losses of all ranks, and returns their mean (with Sum their sum) in the
     form of this loss. A value that is no number stays as it is, and must be none on all ranks."""
+    if _is_array(loss):
+        wait_for_tensor = share_loss(torch.tensor(loss), reducer)
+        return lambda: wait_for_tensor().numpy()
     number, name = _number(loss), f"loss.{next(iter(reducer.names.values()))}"
     sent = torch.tensor(
         [number or 0.0, float(number is not None), float(number is None)], dtype=torch.float64, device="cpu"
