@@ -30,6 +30,15 @@ class CompiledTest(rank_base.RankBase):
             self.assertIn("callback", step.lower(jnp.ones(3)).as_text())
             numpy.testing.assert_array_equal(step(jnp.full(3, self.rank + 1.0)), self.sum_of(lambda rank: rank + 1.0))
 
+    def test_programs_begin_with_one_token(self):
+        def token():
+            return _compiled.dispatch.runtime_tokens.get_token_input(_compiled._ordered_effect, jax.local_devices()[:1])
+
+        first, step = token(), jax.jit(hvd.allreduce)
+        for _ in range(2):
+            jax.block_until_ready(step(jnp.ones(3)))
+            self.assertIs(token(), first)  # and no copy of it, which takes longer than a small step
+
     def test_independent_calls_of_a_program(self):
         # More operations than XLA has threads: a waiting operation must not block a thread.
         count = 24

@@ -188,14 +188,25 @@ for _allowed in (
 
 def _begin_each_program_anew() -> None:
     """JAX keeps the token of a program for the next one. That of a failed program would fail all later ones, after a
-    restart of Horovod too. The order between programs needs no token: they run one after the other."""
-    kept = dispatch.RuntimeTokenSet.set_token_result
+    restart of Horovod too. The order between programs needs no token: they run one after the other, and begin with
+    one token for each list of devices, which JAX would copy to the devices for each program."""
+    tokens = dispatch.RuntimeTokenSet
+    take, keep = tokens.get_token_input, tokens.set_token_result
+    first: Dict[Tuple[Any, ...], Any] = {}
+
+    def get_token_input(self: Any, effect: Any, devices: Any) -> Any:
+        if effect is not _ordered_effect:
+            return take(self, effect, devices)
+        key = tuple(devices)
+        if key not in first:
+            first[key] = take(self, effect, devices)
+        return first[key]
 
     def set_token_result(self: Any, effect: Any, token: Any) -> None:
         if effect is not _ordered_effect:
-            kept(self, effect, token)
+            keep(self, effect, token)
 
-    dispatch.RuntimeTokenSet.set_token_result = set_token_result
+    tokens.get_token_input, tokens.set_token_result = get_token_input, set_token_result
 
 
 _begin_each_program_anew()
