@@ -28,6 +28,7 @@ def arguments(description):
         help="interpreter with TensorFlow",
         default=str(teams.BUILD / "venv-tensorflow-2.21" / "bin" / "python3"),
     )
+    parser.add_argument("--jax", help="interpreter with JAX", default=str(teams.BUILD / "venv-jax" / "bin" / "python3"))
     parser.add_argument("--before", metavar="BUILD", help="another build folder of ours, in turns with this one")
     parser.add_argument(
         "--bounds",
@@ -75,7 +76,13 @@ def report(name, what, result):
 def measure(options, wanted):
     """Results by the lines' names."""
     bench = lines.Bench(
-        options.quick, options.python, options.tensorflow, options.before, options.bounds, options.limit
+        options.quick,
+        options.python,
+        options.tensorflow,
+        options.jax,
+        options.before,
+        options.bounds,
+        options.limit,
     )
     results = {}
     try:

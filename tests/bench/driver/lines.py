@@ -49,12 +49,12 @@ class Line:
 class Bench:
     """Teams by what makes them; each is started once, and those that do not start are named."""
 
-    def __init__(self, quick, python, tensorflow=None, before=None, bounds=False, limit=None):
+    def __init__(self, quick, python, tensorflow=None, jax=None, before=None, bounds=False, limit=None):
         """`before`: another build of ours, which takes turns with this one; `bounds`: whether lines about
         training measure what keeps them from more; `limit`: seconds without a move that are a hang, or None."""
         self.is_quick, self.limit = quick, limit
         self.rounds, self.seconds, self.idle_seconds = (3, 0.03, 2) if quick else (9, 0.3, 10)
-        self.python, self.tensorflow = python, tensorflow
+        self.python, self.tensorflow, self.jax = python, tensorflow, jax
         self.before, self.bounds = before, bounds
         self.missing = {}
         self._teams = {}

@@ -21,6 +21,7 @@ HOSTS = ROOT / "tests" / "hosts" / "hosts"
 LAUNCHER = BUILD / "bin" / "horovodrun"
 PYTHON_WORKER = ROOT / "tests" / "bench" / "workers" / "python_worker.py"
 TENSORFLOW_WORKER = PYTHON_WORKER.with_name("tensorflow_worker.py")
+JAX_WORKER = PYTHON_WORKER.with_name("jax_worker.py")
 HOST_NAMES = ("a", "b")
 # Whether the C library gives the end of its heap back after each step, to fault it in anew in the
 # next, is a matter of luck (1.5 ms of a step of 5): nobody does.
@@ -346,6 +347,13 @@ def tensorflow_mirrored(ranks, python):
         ports = [one.getsockname()[1] for one in held]
     command = _tensorflow(python) + ["mirrored", "{rank}", ranks, *ports]
     return Team("MWMS", _singly(command, ranks, False), ranks, PYTHON_ENVIRONMENT)
+
+
+def jax_ours(ranks, python, build=BUILD):
+    worker = [_need(python, f"{python}, an interpreter with JAX,"), JAX_WORKER, "{socket}"]
+    launcher = [_built(build / "bin" / "horovodrun"), "-np", ranks]
+    environment = {"PYTHONPATH": str(build / "python"), **PYTHON_ENVIRONMENT}
+    return Team(_named(build, None), [launcher + worker], ranks, environment)
 
 
 def stream_pair(hosts=False):

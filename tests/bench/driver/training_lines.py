@@ -67,9 +67,38 @@ def training_tensorflow(model):
     return measure
 
 
-LINES = [
-    Line(f"training-{model}", f"{what}, against a barrier only", training(model)) for model, what in MODELS.items()
-] + [
-    Line(f"training-tensorflow-{model}", f"{model} as above, in TensorFlow", training_tensorflow(model))
-    for model in MODELS
-]
+def gradients_of_jax(count, width):
+    """A jitted step whose gradients are averaged by one call, against a call for each: calls of a program run one
+    after the other."""
+
+    def measure(bench):
+        contenders = [bench.need(teams.jax_ours, 2, bench.jax)]
+        if bench.before:
+            contenders.append(bench.need(teams.jax_ours, 2, bench.jax, build=pathlib.Path(bench.before).resolve()))
+        found = bench.medians(contenders, "gradients", count, width, "ITERATIONS")
+        each, one, alone = found.pop("ours")
+        notes = [f"a step without averages takes {alone:.0f} µs"]
+        notes += [
+            f"{name}: {a:.0f} µs by a call for each, {b:.0f} by one, {c:.0f}" for name, (a, b, c) in found.items()
+        ]
+        most = 1.1 * each  # large gradients of a call for each start earlier in the backward pass
+        return Result("µs", one, {"a call for each": each}, "≤ 1.1 × a call for each", one <= most, "; ".join(notes))
+
+    return measure
+
+
+LINES = (
+    [Line(f"training-{model}", f"{what}, against a barrier only", training(model)) for model, what in MODELS.items()]
+    + [
+        Line(f"training-tensorflow-{model}", f"{model} as above, in TensorFlow", training_tensorflow(model))
+        for model in MODELS
+    ]
+    + [
+        Line(
+            f"training-jax-{kib}KiB",
+            f"16 gradients of {kib} KiB, averaged in one call in JAX",
+            gradients_of_jax(16, width),
+        )
+        for kib, width in ((1, 16), (64, 128))
+    ]
+)
