@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Trainings on two hosts equal one process (tests/equivalence), with one rank and with two on each host.
+"""Trainings on two hosts equal one process (tests/equivalence): one rank on each, two on each, and two beside one.
 
 docs/correctness.md shows such commands.
 """
@@ -8,6 +8,7 @@ from harness import *
 
 PYTHONS = os.environ.get("HVD_TEST_PYTHONS", PYTHON).split(":")
 ONE_EACH, TWO_EACH = ("-np", 2, "-H", "a:1,b:1"), ("-np", 4, "-H", "a:2,b:2")
+UNEVEN = ("-np", 3, "-H", "a:2,b:1")
 
 
 def train(python, cases, where, *options, **environment):
@@ -27,6 +28,18 @@ def interpreter(variable):
 @world()
 def test_pytorch_cases_of_the_quick_tier():
     train(PYTHON, "torch", ONE_EACH, "--quick", "--only", "^(plain|clip|unfr|closure|accum|grad)")
+
+
+@world()
+def test_pytorch_and_numpy_on_uneven_hosts():
+    train(PYTHON, "torch", UNEVEN, "--quick")
+    train(PYTHON, "numpy", UNEVEN)
+
+
+@world()
+def test_all_cases_of_pytorch_on_uneven_hosts():
+    for python in sorted({PYTHON, PYTHONS[-1]}):
+        train(python, "torch", UNEVEN)
 
 
 @world()
@@ -83,6 +96,14 @@ def test_older_tensorflow_with_one_rank_on_each_host():
         train(python, "tensorflow", ONE_EACH)
 
 
+@world()
+def test_tensorflow_on_uneven_hosts():
+    interpreter("HVD_TEST_TENSORFLOWS")
+    pythons = interpreters("HVD_TEST_TENSORFLOWS")[:3]
+    for python in sorted({pythons[0], pythons[-1]}):
+        train(python, "tensorflow", UNEVEN)
+
+
 def newest_and_oldest_jax():
     return [interpreter("HVD_TEST_JAX"), *os.environ.get("HVD_TEST_OLD_JAX", "").split()]
 
@@ -98,6 +119,12 @@ def test_jax_and_its_keras_with_one_rank_on_each_host():
     for python in newest_and_oldest_jax():
         train(python, "jax", ONE_EACH)
     train(interpreter("HVD_TEST_JAX"), "keras", ONE_EACH, KERAS_BACKEND="jax")
+
+
+@world()
+def test_jax_on_uneven_hosts():
+    for python in newest_and_oldest_jax():
+        train(python, "jax", UNEVEN)
 
 
 @world()
@@ -122,6 +149,11 @@ def test_keras_of_pytorch_with_two_ranks_on_each_host():
 @world()
 def test_mxnet_with_two_ranks_on_each_host():
     train(interpreter("HVD_TEST_MXNET"), "mxnet", TWO_EACH)
+
+
+@world()
+def test_mxnet_on_uneven_hosts():
+    train(interpreter("HVD_TEST_MXNET"), "mxnet", UNEVEN)
 
 
 @world()

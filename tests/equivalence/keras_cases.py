@@ -15,6 +15,8 @@ import horovod.keras as hvd
 
 TABLE = cases.Table()
 KERAS_3 = int(keras.__version__.split(".")[0]) >= 3
+if not KERAS_3:  # before 2.13, the package has the optimizers of an older Keras
+    from tensorflow import keras
 BACKEND = keras.backend.backend()
 OVERFLOWS = [(1, 0), (3, -1)]
 HALF = 2e-3  # float16 of activations and gradients

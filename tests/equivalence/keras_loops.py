@@ -2,10 +2,9 @@
 
 import functools
 
-import keras
 import numpy
 import tensorflow as tf
-from keras_cases import KERAS_3, case, compiled, distribute, fit, network, sgd, weights_of
+from keras_cases import KERAS_3, case, compiled, distribute, fit, keras, network, sgd, weights_of
 
 import horovod.tensorflow.keras as hvd
 from horovod.tensorflow import DistributedGradientTape

@@ -184,6 +184,26 @@ def embedding(training, **keywords):
 
 
 @case(layers="1_KiB")
+def averages_of_integers_in_slices(training):
+    """They are quotients of TensorFlow: float64 for 32 and 64 bits, float32 for 8 and 16."""
+    results, slices = {}, []
+    for dtype in (tf.int8, tf.int16, tf.int32, tf.int64):
+        words = tf.constant(training.words(0))
+        rows = tf.cast(words[:, None] * [7, -5], dtype)
+        slices.append(tf.IndexedSlices(rows, words, tf.constant([training.inputs, 2])))
+    if training.is_distributed:
+        means = {"single": [hvd.allreduce(each) for each in slices], "grouped": hvd.grouped_allreduce(slices)}
+    else:
+        means = [tf.IndexedSlices(each.values / training.size, each.indices, each.dense_shape) for each in slices]
+        means = {"single": means, "grouped": means}
+    for kind, found in means.items():
+        for index, each in enumerate(found):
+            dense = tf.convert_to_tensor(each)
+            results.update({f"{kind}.{index}": dense.numpy(), f"{kind}.{index}.type": dense.dtype.name})
+    return results
+
+
+@case(layers="1_KiB")
 def complex_variables(training):
     weight = training.initial()["w1"]
     variable = tf.Variable(tf.complex(weight, weight[::-1].copy()))

@@ -1,7 +1,8 @@
-"""Cases of PyTorch: loops, closures, arguments of the optimizer, and several passes."""
+"""Cases of PyTorch: loops, closures, arguments of the optimizer, several passes, and a group."""
 
 import cases
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch_training import adam, batches, case, distribute, hvd, loop, loss_of, network, sgd, start, weights_of
 
@@ -300,3 +301,22 @@ def recomputed_activations(training):
         F.mse_loss(model[2](hidden), y).backward()
         optimizer.step()
     return weights_of(model)
+
+
+@case(quick=True, layers="1_KiB")
+def losses_weighted_by_the_mean_number_of_rows(training):
+    """Lightning averages these integers in a group; the mean is cut towards zero."""
+    model, optimizer = start(training)
+    numbers = torch.tensor([[7 + 4 * rank, -8 - 3 * rank, 2**40 + rank] for rank in training.ranks])
+    if training.is_distributed:
+        import horovod.torch.distributed  # noqa: F401, registers the backend
+
+        dist.init_process_group("horovod")
+        dist.all_reduce(numbers, dist.ReduceOp.AVG)
+        dist.destroy_process_group()
+    mean = numbers.sum(0).div(len(training.ranks), rounding_mode="trunc")
+    for batch in batches(training):
+        optimizer.zero_grad()
+        (loss_of(model, batch) * mean[0] / -mean[1]).backward()
+        optimizer.step()
+    return weights_of(model, numbers=mean.numpy())
