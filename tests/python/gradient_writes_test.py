@@ -546,6 +546,32 @@ class GradientWritesTest(TrainingCase):
                     alone.step()
                 self.assert_same_weights(model, reference, f"{width} {drop}")
 
+    def test_a_rank_that_assigns_nothing_and_clips_is_named_on_all(self):
+        if self.size < 2:
+            self.skipTest("one rank has no others")
+        for width in WIDTHS:
+            for drop in (True, False):
+                model = make_model(width)
+                optimizer = self.distributed(model)
+                for step in range(2):
+                    model.zero_grad(set_to_none=drop)
+                    if self.rank == 0 or step == 0:
+                        params = list(model.parameters())
+                        for param, grad in zip(params, torch.autograd.grad(loss_of(model, self.rank, step), params)):
+                            param.grad = grad
+                    with contextlib.ExitStack() as stack:
+                        if step == 1:
+                            stack.enter_context(self.assertRaisesRegex(AssertionError, "Rank 1 .* optimizer.zero_grad"))
+                        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
+                        optimizer.step()
+                optimizer.zero_grad()  # no rank has gradients
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
+                optimizer.step()
+                model.zero_grad(set_to_none=drop)
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
+                optimizer.step()
+                self.assert_same_weights(model, model, f"{width} {drop}")
+
     def test_two_threads_train_two_models(self):
         """A thread clips and writes while the other one is in its backward pass."""
 

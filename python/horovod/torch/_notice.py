@@ -15,8 +15,8 @@ from horovod.torch._buckets import PackedBucket
 
 class Notice:
     """A finding of this rank at the end of a step, before its last gradients are submitted: a gradient that
-    was written while it is being reduced, parameters that were unfrozen, or gradients that no longer fit into
-    their slots.
+    was written while it is being reduced, parameters that were unfrozen, gradients that no longer fit into
+    their slots, or a function that clips and found no gradients.
 
     The notice itself is an element of a bucket that is reduced anyway, or a request of its own. The ranks
     exchange more only if one of them has a notice.
@@ -31,6 +31,7 @@ class Notice:
         self._unfrozen: List[str] = []
         self._changed: Dict[str, str] = {}  # kinds of gradients that do not fit, by parameter
         self._missing: Set[str] = set()  # parameters whose gradient this rank lacks
+        self._has_read_none = False  # a function that clips has found no gradients on this rank, which has none yet
         self.carrier: Optional[PackedBucket] = None  # the bucket that carries the notice
         self._flag: Any = None  # a tensor that is being reduced, if no bucket carries the notice
         self._handle: Optional[int] = None
@@ -44,6 +45,7 @@ class Notice:
             if index is not None and self._written is None and reducer.process_set.size() > 1:
                 self._written = reducer.names[id(bucket.params[index])]
         self._unfrozen = [reducer.names[id(param)] for param in reducer.unfrozen()]
+        self._has_read_none = reducer.has_read_none()
 
     def add_missing(self, name: str) -> None:
         """Notes a gradient that this rank lacks."""
@@ -73,7 +75,7 @@ class Notice:
             )
 
     def _exists(self) -> bool:
-        return self._written is not None or bool(self._unfrozen) or bool(self._changed)
+        return self._written is not None or bool(self._unfrozen) or bool(self._changed) or self._has_read_none
 
     def wait(self) -> None:
         """Waits for the notice's own request, if there is one."""
@@ -89,19 +91,26 @@ class Notice:
 
     def share(self, reducer: Any) -> Set[str]:
         """Returns the names of the parameters that all ranks have unfrozen or changed. Raises AssertionError on all
-        ranks if a rank has written a gradient, or if the ranks have unfrozen or changed different parameters."""
+        ranks if a rank has written a gradient, if the ranks have unfrozen or changed different parameters, or if some
+        ranks have clipped before the reduction."""
         rows = _objects.allgather_object(
-            (self._written, self._unfrozen, self._changed, self._missing),
+            (self._written, self._unfrozen, self._changed, self._missing, self._has_read_none),
             f"notice.{next(iter(reducer.names.values()))}",
             id_of(reducer.process_set),
         )
-        ranks = reducer.process_set.ranks
-        for rank, (written, _, _, _) in zip(ranks, rows):
-            if written is not None:
-                raise AssertionError(_description(written, rank))
-        everywhere = set.intersection(*(set(unfrozen) for _, unfrozen, _, _ in rows))
-        for rank, (_, unfrozen, _, _) in zip(ranks, rows):
-            some = [name for name in unfrozen if name not in everywhere]
+        ranks, (written, unfrozen, changed, missing, have_read_none) = reducer.process_set.ranks, zip(*rows)
+        for rank, written_name in zip(ranks, written):
+            if written_name is not None:
+                raise AssertionError(_description(written_name, rank))
+        if len(set(have_read_none)) > 1:
+            raise AssertionError(
+                f"Rank {ranks[have_read_none.index(True)]} had no gradients when it called GradScaler or a function "
+                "that clips, which therefore did not wait for those of other ranks: call optimizer.zero_grad() in "
+                "place of model.zero_grad(), on all ranks."
+            )
+        everywhere = set.intersection(*map(set, unfrozen))
+        for rank, names in zip(ranks, unfrozen):
+            some = [name for name in names if name not in everywhere]
             if some:
                 raise AssertionError(
                     f"Rank {rank} has set requires_grad of {some[0]} since "
@@ -109,16 +118,20 @@ class Notice:
                     "ranks before the same step."
                 )
         # A rank without a gradient takes part with zeros.
-        for rank, (_, _, changed, _) in zip(ranks, rows):
-            for name, kind in changed.items():
-                others = [other for other, row in zip(ranks, rows) if name not in row[2] and name not in row[3]]
+        for rank, kinds in zip(ranks, changed):
+            for name, kind in kinds.items():
+                others = [
+                    other
+                    for other, its_changed, its_missing in zip(ranks, changed, missing)
+                    if name not in its_changed and name not in its_missing
+                ]
                 if others:
                     raise AssertionError(
                         f"The gradient of {name} is {kind} on rank {rank} and has another type or size on rank "
                         f"{others[0]}: a parameter that has changed since hvd.DistributedOptimizer was given it, as by "
                         "model.half(), must change on all ranks before the same step."
                     )
-        return everywhere.union(*(changed for _, _, changed, _ in rows))
+        return everywhere.union(*changed)
 
 
 def _carrier(reducer: Any) -> Optional[PackedBucket]:

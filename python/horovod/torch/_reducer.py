@@ -80,6 +80,7 @@ class GradientReducer:
         self._is_stepped = False  # the present gradients are those of the step, which has reduced them
         self._stepped: Optional[SteppedGradients] = None  # those that the step has left
         self._has_passed = False  # a pass has added nothing to them since
+        self._has_read_none = False  # a function that clips has found no gradients since
         self._thread = threading.get_ident()  # that made this reducer, or synchronized or ended its last step
         self._recorder: Optional[int] = None  # the thread whose backward pass runs and is recorded
         self._is_shared = False  # passes of several threads may add to the gradients of this step at once
@@ -447,6 +448,13 @@ class GradientReducer:
         if self.is_fresh or not (self.is_reduced or self._is_stepped):
             self.synchronize()
             self.is_reduced = self._is_early = True
+        elif self._is_stepped:
+            self._has_read_none = self._are_dropped()
+
+    def has_read_none(self) -> bool:
+        """Returns whether a function that clips has found no gradients after the step, and this rank has none yet:
+        those of other ranks, which come now, would be clipped there alone."""
+        return self._has_read_none and self._are_dropped()
 
     def is_reduced_early(self) -> bool:
         """Returns whether all gradients were reduced for a function that has read them."""
@@ -457,7 +465,7 @@ class GradientReducer:
         those of the step that ends."""
         self.is_reduced = self._is_early = False
         self._is_stepped, self._stepped = is_stepped, None
-        self._has_passed = self._is_shared = False
+        self._has_passed = self._has_read_none = self._is_shared = False
         self._thread = threading.get_ident()
 
     def warn_about_graphs(self, optimizer: str) -> None:
