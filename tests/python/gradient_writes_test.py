@@ -323,6 +323,32 @@ class GradientWritesTest(TrainingCase):
                     write(model[2].weight.grad)
                     self.refused(optimizer, r"The gradient of 2\.weight was written")
 
+    def test_copies_show_writes_without_a_version_after_a_step(self):
+        for write in (
+            lambda param, grad: param.grad.data.copy_(grad),
+            lambda param, grad: param.grad.numpy().put(0, 7),
+        ):
+            model, reference = make_model(16), make_model(16)
+            with unittest.mock.patch.dict(os.environ, HOROVOD_TORCH_CHECK_GRADIENTS="1"):
+                optimizer, alone = self.distributed(model), plain(reference.parameters())
+            for step in range(3):
+                for each, ranks in (model, [self.rank]), (reference, range(self.size)):
+                    params = list(each.parameters())
+                    loss = sum(loss_of(each, rank, step) for rank in ranks) / len(ranks)
+                    for param, grad in zip(params, torch.autograd.grad(loss, params)):
+                        if step == 0:
+                            param.grad = grad
+                        else:
+                            write(param, grad)
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.02)
+                self.assertEqual(len(caught), int(step > 0 and self.size > 1), caught)
+                torch.nn.utils.clip_grad_norm_(reference.parameters(), 0.02)
+                optimizer.step()
+                alone.step()
+            self.assert_same_weights(model, reference, "written after a step")
+
     def test_legal_writes_are_not_refused(self):
         model, reference = make_model(1040), make_model(1040)
         other = make_model(16)

@@ -28,11 +28,26 @@ def is_zero(grad: Any) -> bool:
     return not (grad.coalesce().values() if grad.is_sparse else grad).any()
 
 
-class SteppedGradients:
-    """The gradients of `params` after an optimizer's step, by identity and version. Keeps none of them alive."""
+def _copies(grads: Sequence[Any]) -> List[Any]:
+    return [None if grad is None else grad.detach().clone() for grad in grads]
 
-    def __init__(self, params: Sequence[torch.Tensor]) -> None:
+
+def _is_equal(was: Any, now: Any) -> bool:
+    """Returns whether a copy of a gradient has its values."""
+    if was is None or now is None:
+        return was is now
+    if was.layout is not torch.strided or now.layout is not torch.strided:
+        was, now = was.to_dense(), now.to_dense()
+    return was.shape == now.shape and bool(((was == now) | ((was != was) & (now != now))).all())
+
+
+class SteppedGradients:
+    """The gradients of `params` after an optimizer's step, by identity and version. Keeps none of them alive.
+    `copies`: also by copies."""
+
+    def __init__(self, params: Sequence[torch.Tensor], copies: bool) -> None:
         grads: List[Any] = [param.grad for param in params]
+        self._values = _copies(grads) if copies else []
         self._params, self._versions = params, _versions(grads)
         self._grads = [None if grad is None else weakref.ref(grad) for grad in grads]
 
@@ -47,6 +62,13 @@ class SteppedGradients:
             if version != was and not is_zero(grad):
                 return True
         return False
+
+    def are_written_uncounted(self) -> bool:
+        """Returns whether the copies show other values than zero that have not changed the version."""
+        return any(
+            param.grad is not None and not _is_equal(value, param.grad) and not is_zero(param.grad)
+            for param, value in zip(self._params, self._values)
+        )
 
 
 class GradientStates:
@@ -127,14 +149,10 @@ class GradientCopies(GradientStates):
 
     def _read(self) -> _Record:
         grads = [param.grad for param in self._params]
-        return _Record(grads, [None if grad is None else grad.detach().clone() for grad in grads])
+        return _Record(grads, _copies(grads))
 
     def _is_same(self, was: _Record, now: _Record) -> bool:
         return all(map(operator.is_, was.grads, now.grads)) and all(map(self._is_equal, was.states, now.states))
 
     def _is_equal(self, was: Any, now: Any) -> bool:
-        if was is None or now is None:
-            return was is now
-        if was.layout is not torch.strided or now.layout is not torch.strided:
-            was, now = was.to_dense(), now.to_dense()
-        return was.shape == now.shape and bool(((was == now) | ((was != was) & (now != now))).all())
+        return _is_equal(was, now)

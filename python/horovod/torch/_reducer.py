@@ -443,6 +443,14 @@ class GradientReducer:
         if self._is_stepped and not self.is_fresh:
             if self._stepped is not None and self._stepped.are_replaced():
                 self._is_stepped = False
+            elif self._stepped is not None and self._stepped.are_written_uncounted():
+                self._is_stepped = False
+                warnings.warn(
+                    "Gradients were written after step() in a way that PyTorch does not count, as by param.grad.data "
+                    "or NumPy: without HOROVOD_TORCH_CHECK_GRADIENTS, a function that clips takes them for those of "
+                    "the step; call optimizer.zero_grad() before the write.",
+                    stacklevel=4,
+                )
             elif self._has_passed:
                 self._is_stepped = not self._are_dropped()  # only here: it reads values, which waits for a GPU
         if self.is_fresh or not (self.is_reduced or self._is_stepped):
@@ -483,7 +491,9 @@ class GradientReducer:
         """Records the gradients after the optimizer's own step, which may have written them. The program may give the
         parameters new ones without a backward pass."""
         if self._is_stepped and self.buckets:
-            self._stepped = SteppedGradients([param for bucket in self.buckets for param in bucket.params])
+            self._stepped = SteppedGradients(
+                [param for bucket in self.buckets for param in bucket.params], self._copies
+            )
 
     def synchronize(self) -> None:
         """Starts the buckets that no hook has started, then waits for all buckets."""
