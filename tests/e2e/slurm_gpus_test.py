@@ -12,7 +12,8 @@ import slurm
 PLACE = pathlib.Path("/etc/of-root")
 # A rank prints a line of words: rank, host, and its variables of Slurm and of GPUs.
 RANK = "echo rank=$HOROVOD_RANK host=$(hostname) $(env | grep -E '^(SLURM|CUDA_VISIBLE)[A-Z_]*=[^ ]*$')"
-# The variables of Slurm that describe a node; all ranks have the same values of the others.
+# The variables of Slurm that describe a rank or a node; all ranks have the same values of the others.
+OF_THE_RANK = {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS"}
 OF_THE_NODE = {
     "SLURM_JOB_GPUS",
     "SLURM_STEP_GPUS",
@@ -105,7 +106,7 @@ def check_form(made, options, command, wanted):
     expect({each["host"] for each in ranks} == {"a", "b"}, place)
     given = gpus_by_node(text)
     shared = {name for each in ranks for name in each if name.startswith(("SLURM_", "SLURMD_"))}
-    shared -= OF_THE_NODE
+    shared -= OF_THE_NODE | OF_THE_RANK
     expect({"SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_TASKS_PER_NODE"} <= shared, place)
     for name in shared:
         expect(all(each.get(name) == ranks[0].get(name) for each in ranks), f"{name} differs: {place}")
