@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 
@@ -13,13 +14,15 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr uint64_t kRegionMagic = 0x33616e6572612d68;
+constexpr uint64_t kRegionMagic = 0x34616e6572612d68;
 constexpr size_t kPage = 4096;
 // Sub-regions are aligned to the largest page: kernels for 64-bit ARM have pages of up to 64 KiB.
 constexpr size_t kLargestPage = 64 * 1024;
 
 // The entries behind these have no memory: there the users of a sub-region find that there was no room for it.
-constexpr size_t kRooms = kSubRegions - 16;
+constexpr size_t kMostRooms = kSubRegions - 16;
+// With fewer, a job with some process sets would fail later.
+constexpr size_t kFewestRooms = 8;
 
 size_t round_up_to(size_t size, size_t to) { return (size + to - 1) / to * to; }
 
@@ -38,20 +41,25 @@ Status allocate(int fd, size_t offset, size_t size) {
   return {};
 }
 
-// A file beyond the limit would end the process by SIGXFSZ.
-Status check_file_limit(size_t rank_count, size_t size) {
+// How many sub-regions the limit of file sizes (ulimit -f) leaves room for: a write beyond it fails.
+Result<size_t> rooms_within_limit(size_t rank_count, size_t control, size_t sub_region_size) {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || size <= limit.rlim_cur) return {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return kMostRooms;
+  const size_t left = limit.rlim_cur < control ? 0 : limit.rlim_cur - control;
+  const size_t rooms = std::min(kMostRooms, left / sub_region_size);
+  if (rooms >= kFewestRooms) return rooms;
   return unavailable(cat("the shared memory of the ", rank_count,
-                         " ranks of this host is a file of up to ", size >> 20,
+                         " ranks of this host is a file of at least ",
+                         ((control + kFewestRooms * sub_region_size) >> 20) + 1,
                          " MiB, and the limit of file sizes is ", limit.rlim_cur >> 20,
                          " MiB; raise it by ulimit -f"));
 }
 
-Status no_room() {
+Status no_room(size_t rooms) {
   return unavailable(
-      cat("more than ", kRooms,
-          " process sets and groups at once share memory on this host; remove some"));
+      cat("more than ", rooms,
+          " process sets and groups at once share memory on this host; remove some",
+          rooms < kMostRooms ? ", or raise the limit of file sizes (ulimit -f)" : ""));
 }
 
 GuardedFd create_region_file() {
@@ -71,8 +79,9 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::create(size_t rank_count,
   if (!file) return system_error("cannot create shared memory", errno);
   const size_t control = control_size(rank_count);
   sub_region_size = round_up_to(sub_region_size, kLargestPage);
-  const size_t total = control + kSubRegions * sub_region_size;
-  HVD_RETURN_IF_ERROR(check_file_limit(rank_count, total));
+  HVD_ASSIGN_OR_RETURN(const size_t rooms,
+                       rooms_within_limit(rank_count, control, sub_region_size));
+  const size_t total = control + rooms * sub_region_size;
   if (::ftruncate(file.get(), static_cast<off_t>(total)) != 0) {
     return system_error("cannot size shared memory", errno);
   }
@@ -87,6 +96,7 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::create(size_t rank_count,
   header.rank_count = static_cast<uint32_t>(rank_count);
   header.sub_region_size = sub_region_size;
   header.sub_regions_at = control;
+  header.rooms = rooms;
   for (size_t rank = 0; rank < rank_count; ++rank) {
     for (size_t i = 0; i < kMessageCells; ++i) {
       region->ranks_[rank].messages[i].turn.store(i, std::memory_order_relaxed);
@@ -110,9 +120,11 @@ Result<std::unique_ptr<SharedRegion>> SharedRegion::open(UniqueFd file, MemoryMa
   const size_t rank_count = region->header_->rank_count;
   if (region->header_->magic != kRegionMagic || rank_count == 0 || rank_count > kMaxLocalRanks ||
       control_size(rank_count) != region->header_->sub_regions_at ||
-      region->header_->sub_region_size > static_cast<size_t>(info.st_size) / kSubRegions ||
+      region->header_->rooms < kFewestRooms || region->header_->rooms > kMostRooms ||
+      region->header_->sub_region_size > static_cast<size_t>(info.st_size) / kFewestRooms ||
       static_cast<size_t>(info.st_size) <
-          region->header_->sub_regions_at + kSubRegions * region->header_->sub_region_size) {
+          region->header_->sub_regions_at +
+              region->header_->rooms * region->header_->sub_region_size) {
     return invalid_argument("the shared memory that a peer offers has another layout");
   }
   map.unmap(region->memory_, region->size_);
@@ -151,12 +163,12 @@ Status SharedRegion::make_sub_region(uint64_t key, size_t size, uint32_t users) 
     }
     return begin;
   };
-  size_t index = claim(0, kRooms);
+  size_t index = claim(0, header_->rooms);
   Status made;
-  if (index < kRooms) {
+  if (index < header_->rooms) {
     made = allocate(file_.get(), header_->sub_regions_at + index * header_->sub_region_size, size);
   } else {
-    made = no_room();
+    made = no_room(header_->rooms);
     index = claim(index, kSubRegions);
     if (index == kSubRegions) return internal_error(made.message());
   }
@@ -180,7 +192,7 @@ Result<int> SharedRegion::find_sub_region(uint64_t key) const {
       header_->sub_regions[i].key.store(0);
       header_->sub_regions[i].state.store(static_cast<uint32_t>(SubRegionState::kFree));
     }
-    if (i >= kRooms) return no_room();
+    if (i >= header_->rooms) return no_room(header_->rooms);
     return unavailable("no memory is left to share on this host for another process set");
   }
   return -1;

@@ -59,6 +59,7 @@ struct RegionHeader {
   uint32_t rank_count;
   uint64_t sub_region_size;  // room for the largest one; a sparse file holds used pages only
   uint64_t sub_regions_at;
+  uint64_t rooms;                             // sub-regions that have memory
   alignas(64) std::atomic<uint32_t> failure;  // 0 none, 1 being written, 2 readable
   std::atomic<uint32_t> left_count;           // ranks that left
   int32_t lost_rank;                          // the rank whose loss is the failure, or -1
@@ -69,7 +70,8 @@ struct RegionHeader {
 
 class SharedRegion {
  public:
-  // Creates the file for `rank_count` ranks, with room for sub-regions of `sub_region_size` bytes.
+  // Creates the file for `rank_count` ranks, with room for sub-regions of `sub_region_size` bytes: as many as
+  // the limit of file sizes allows.
   static Result<std::unique_ptr<SharedRegion>> create(size_t rank_count, size_t sub_region_size,
                                                       MemoryMap& map);
   // Maps a file that another rank of this host created.

@@ -4,8 +4,11 @@
 
 #include <string>
 
+#include "file_limit.h"
+
 using hvd::collectives::MemoryMap;
 using hvd::collectives::SharedRegion;
+using hvd::test::FileLimit;
 
 TEST_CASE("a host has room for 240 groups, and for one more after one has gone") {
   MemoryMap map;
@@ -43,4 +46,30 @@ TEST_CASE("each user of a group finds once that there was no room for it") {
     CHECK((*region)->make_sub_region(++key, 4096, 1).code() == hvd::Code::kUnavailable);
     CHECK(!(*region)->find_sub_region(key).ok());
   }
+}
+
+TEST_CASE("a limit of file sizes leaves room for fewer groups, and a small one is an error") {
+  MemoryMap map;
+  {
+    const FileLimit limit(2 << 20);
+    auto region = SharedRegion::create(1, 64 << 10, map);
+    REQUIRE(region.ok());
+    uint64_t key = 1;
+    while ((*region)->make_sub_region(key, 64 << 10, 1).ok()) ++key;
+    const auto found = (*region)->find_sub_region(key);
+    const std::string rooms = std::to_string(key - 1);
+    CHECK(found.status().message() ==
+          "more than " + rooms +
+              " process sets and groups at once share memory on this host; remove some, or "
+              "raise the limit of file sizes (ulimit -f)");
+    CHECK(key > 8);
+    CHECK(key < 33);
+  }
+  const FileLimit limit(300 << 10);
+  const auto region = SharedRegion::create(4, 64 << 10, map);
+  REQUIRE(!region.ok());
+  const std::string& message = region.status().message();
+  CHECK(message.starts_with(
+      "the shared memory of the 4 ranks of this host is a file of at least 1 MiB"));
+  CHECK(message.ends_with("and the limit of file sizes is 0 MiB; raise it by ulimit -f"));
 }

@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "file_limit.h"
 #include "launcher/detach/spool_folder.h"
 #include "launcher/detach/spool_reader.h"
 
@@ -61,22 +61,6 @@ std::string read_all(SpoolReader& reader) {
   while (const auto said = reader.next()) text += cat(said->is_error != 0 ? "!" : "", said->bytes);
   return text;
 }
-
-// While it lives, no file of this process grows beyond so many bytes: as on a disk that is full.
-class FileLimit {
- public:
-  explicit FileLimit(rlim_t size) {
-    std::signal(SIGXFSZ, SIG_IGN);
-    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
-    const rlimit limit{size, before_.rlim_max};
-    REQUIRE(::setrlimit(RLIMIT_FSIZE, &limit) == 0);
-  }
-  ~FileLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
-  FileLimit(const FileLimit&) = delete;
-
- private:
-  rlimit before_{};
-};
 
 }  // namespace
 
@@ -158,7 +142,7 @@ TEST_CASE("a disk that is full for a while costs lines, and is named") {
   auto spool = make_spool(parent);
   spool->write(false, "before\n");
   {
-    const FileLimit none(16);  // the state is as large
+    const hvd::test::FileLimit none(16);  // the state is as large
     spool->write(false, "lost\n");
     spool->write(false, "lost, too\n");
   }
@@ -174,7 +158,7 @@ TEST_CASE("a disk that is full for a while costs lines, and is named") {
 TEST_CASE("a job on a disk that stays full has its code") {
   const Parent parent;
   auto spool = make_spool(parent);
-  const FileLimit none(16);
+  const hvd::test::FileLimit none(16);
   for (int i = 0; i < 3; ++i) spool->write(i == 1, "lost\n");
   spool->end(5);
   const auto reader = open_spool(parent);
