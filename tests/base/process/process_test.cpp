@@ -1,11 +1,17 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <thread>
@@ -139,6 +145,28 @@ TEST_CASE("The output of a program is read until it ends, or until the deadline"
 TEST_CASE("A program that is not there is named") {
   const auto none = output_of({.arguments = {"no-such-program"}}, soon());
   CHECK(none.status() == not_found("cannot start no-such-program: No such file or directory"));
+}
+
+TEST_CASE("A container whose filter refuses clone3 is named") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::array<sock_filter, 4> rules = {
+        sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+        sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        sock_filter BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const sock_fprog program{static_cast<unsigned short>(rules.size()), rules.data()};
+    if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+      ::_exit(2);
+    }
+    const auto started = spawn_program({.arguments = {"/bin/true"}});
+    const bool named = !started.ok() && started.status().message().starts_with(
+                                            "cannot start /bin/true: the system call clone3 is "
+                                            "refused here, as old container runtimes do; ");
+    ::_exit(named ? 0 : 1);
+  }
+  CHECK(wait_for_exit(child) == 0);
 }
 
 TEST_CASE("The end of a program is its exit code, or 128 and the signal") {
