@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "launcher/hosts/host_table.h"
+#include "launcher/hosts/rank_waits.h"
 #include "launcher/inspect/job_states.h"
-#include "launcher/inspect/rank_waits.h"
 #include "launcher/protocol/host_metrics.h"
 
 namespace hvd::launcher {

@@ -8,7 +8,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/inspect/rank_names.h"
-#include "launcher/job/silent_hosts.h"
+#include "launcher/observe/silent_hosts.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/protocol/host_steps.h"

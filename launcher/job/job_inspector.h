@@ -20,7 +20,7 @@
 #include "launcher/inspect/operation_waits.h"
 #include "launcher/inspect/rank_commands.h"
 #include "launcher/job/job_policy.h"
-#include "launcher/output/status_line.h"
+#include "launcher/observe/status_line.h"
 #include "launcher/package/stack_tool.h"
 #include "net/asio.h"
 #include "net/notification.h"

@@ -8,7 +8,7 @@
 
 #include "base/process/signals.h"
 #include "base/text.h"
-#include "launcher/job/silent_hosts.h"
+#include "launcher/observe/silent_hosts.h"
 #include "launcher/output/line_folder.h"
 #include "launcher/output/report.h"
 

@@ -1,0 +1,22 @@
+// Says as one sentence which ranks hang, and where. Pure; escapes what agents say.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/observe/rules/hang_rule.h"
+
+namespace hvd::launcher {
+
+// A rank that has ended.
+struct EndedRank {
+  int rank = 0;
+  std::string how;  // "exit code 0"
+};
+
+// "no rank has moved for 120 s: ranks 0-6 on a wait in torch.distributed (gloo): all_reduce, train.py:88; rank 7 on b is
+// in load_shard, loader.py:30". `host_of`: by rank.
+std::string hang_sentence(const HangRule::Finding& finding, const std::vector<EndedRank>& ended,
+                          const std::vector<std::string>& host_of);
+
+}  // namespace hvd::launcher

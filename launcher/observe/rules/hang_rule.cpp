@@ -1,0 +1,216 @@
+#include "launcher/observe/rules/hang_rule.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string_view>
+#include <utility>
+
+namespace hvd::launcher {
+namespace {
+
+constexpr int kSamples = 3;
+// A wait is reported after so many limits.
+constexpr double kWaitLimits = 10;
+constexpr double kStopLimits = 2;
+// Shares of a core below which a thread does not work, with the step in which the kernel counts its time.
+constexpr double kIdleShare = 0.02, kTickSeconds = 0.02;
+// A share of the time above which threads wait for a processor: they have work.
+constexpr double kStarvedShare = 0.5;
+// Signs of life between processes that do nothing else, as of TCPStore and gRPC, bytes a second.
+constexpr double kKeepAlive = 200;
+// Shortest time between two looks that is a suspension of this process or its machine.
+constexpr double kShortestGap = 5;
+
+double seconds_between(HangRule::Time from, HangRule::Time to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+HangRule::Time later(HangRule::Time time, double seconds) {
+  return time + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+// Whether every rank waits in the same operation: it may take long.
+bool is_one_operation(const HangRule::Places& places) {
+  const RankPlace& first = places.begin()->second;
+  return std::ranges::all_of(places, [&](const auto& each) {
+    const RankPlace& place = each.second;
+    return place.is_collective != 0 && place.library == first.library &&
+           place.operation == first.operation;
+  });
+}
+
+// Whether the main thread of a rank that waits there uses a core: a wait for a GPU, by UCX or in MPI.
+bool may_spin(const RankPlace& place) {
+  const std::string_view library = place.library;
+  return library == "MPI" || library == "JAX" || library == "the GPU" ||
+         library.find("NCCL") != std::string_view::npos;
+}
+
+}  // namespace
+
+double HangRule::interval() const { return std::max(limit_ / 8, 0.25); }
+
+void HangRule::forget() {
+  ranks_.clear();
+  has_written_.clear();
+  looked_ = {};
+}
+
+bool HangRule::is_quiet(const RankSigns& before, const RankSigns& now, double seconds) {
+  const auto is_below = [&](uint64_t RankSigns::*count, double most) {
+    return now.*count >= before.*count && static_cast<double>(now.*count - before.*count) <= most;
+  };
+  // A thread that wakes another by an eventfd reads and writes 8 bytes.
+  const auto of_eventfds = 8 * static_cast<double>(now.calls - std::min(now.calls, before.calls));
+  return now.processes == before.processes && now.storage_bytes == before.storage_bytes &&
+         is_below(&RankSigns::bytes, std::min(of_eventfds, kKeepAlive * seconds)) &&
+         is_below(&RankSigns::socket_bytes, kKeepAlive * seconds) &&
+         is_below(&RankSigns::other_microseconds, 1e6 * (kIdleShare * seconds + kTickSeconds)) &&
+         is_below(&RankSigns::other_delay_microseconds, 1e6 * kStarvedShare * seconds);
+}
+
+HangRule::Rank HangRule::next(const RankSigns& signs, Time now, double seconds) {
+  const Rank moved{signs, now, signs.main_microseconds};
+  const auto known = ranks_.find(signs.rank);
+  const bool has_written = std::exchange(has_written_[signs.rank], false);
+  if (known == ranks_.end() || has_written || !is_quiet(known->second.last, signs, seconds))
+    return moved;
+  return {signs, known->second.since, known->second.main_since};
+}
+
+void HangRule::update(const Signs& signs, Time now, double seconds) {
+  bool is_known = ranks_.size() == signs.size();
+  std::map<int, Rank> ranks;
+  for (const auto& [number, each] : signs) {
+    is_known &= ranks_.contains(number) && each.is_excused == 0 && each.is_hidden == 0;
+    ranks[number] = next(each, now, seconds);
+  }
+  ranks_ = std::move(ranks);
+  if (is_known) return;
+  // Nothing before this time counts.
+  for (auto& [number, rank] : ranks_) rank = {rank.last, now, rank.last.main_microseconds};
+}
+
+// A rank has moved.
+void HangRule::begin_again(Time since) {
+  quiet_since_ = since;
+  for (auto& [number, rank] : ranks_) rank.main_since = rank.last.main_microseconds;
+  samples_ = 0;
+  is_reported_ = is_stopped_ = false;
+  pause_ = limit_ / 4;
+  next_sample_ = later(since, limit_ / 2);
+}
+
+bool HangRule::look(const Signs& signs, Time now) {
+  const double gap = seconds_between(looked_, now);
+  if (looked_ != Time{} && gap > std::max(kShortestGap, 3 * interval())) forget();
+  const bool is_first = looked_ == Time{};
+  looked_ = now;
+  update(signs, now, gap);
+  Time since{};
+  for (const auto& [number, rank] : ranks_) since = std::max(since, rank.since);
+  if (is_first || since != quiet_since_) begin_again(since);
+  std::erase_if(wait_reported_, [&](const auto& each) {
+    const auto rank = ranks_.find(each.first);
+    return rank == ranks_.end() || rank->second.since != each.second;
+  });
+  const bool has_new_wait = std::ranges::any_of(ranks_, [&](const auto& each) {
+    return seconds_between(each.second.since, now) >= kWaitLimits * limit_ &&
+           !wait_reported_.contains(each.first);
+  });
+  const bool is_wait_due = has_new_wait && now >= next_wait_sample_;
+  if (now == quiet_since_) return is_wait_due;
+  const bool is_done = is_reported_ && (!may_stop_ || is_stopped_);
+  return !is_done && (is_wait_due || now >= next_sample_);
+}
+
+// The next sample is due after a time that doubles: nothing speaks for a hang.
+void HangRule::postpone(Time now) {
+  samples_ = 0;
+  next_sample_ = later(now, pause_);
+  pause_ = std::min(2 * pause_, kWaitLimits * limit_);
+}
+
+std::optional<HangRule::Finding> HangRule::judge(Places places, bool has_ended, Time now) {
+  const bool is_whole =
+      std::ranges::all_of(ranks_, [&](const auto& each) { return places.contains(each.first); });
+  if (ranks_.empty() || !is_whole || places.size() != ranks_.size()) {
+    postpone(now);
+    next_wait_sample_ = later(now, limit_);
+    return {};
+  }
+  return looked_ > quiet_since_ ? judge_hang(std::move(places), has_ended, now)
+                                : judge_wait(std::move(places), now);
+}
+
+// Whether its main thread has worked since all ranks are quiet.
+bool HangRule::main_is_busy(const Rank& rank) const {
+  const double seconds = seconds_between(quiet_since_, looked_);
+  const uint64_t now = rank.last.main_microseconds;
+  return now < rank.main_since ||
+         static_cast<double>(now - rank.main_since) > 1e6 * (kIdleShare * seconds + kTickSeconds);
+}
+
+// Whether these places of ranks that do not move can be a hang.
+bool HangRule::is_hang(const Places& places) const {
+  bool is_waiting = false, is_moving = false;
+  for (const auto& [number, place] : places) {
+    is_waiting |= place.is_collective != 0;
+    is_moving |= place.is_excused != 0 || (!may_spin(place) && main_is_busy(ranks_.at(number)));
+  }
+  return is_waiting && !is_moving;
+}
+
+std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_ended, Time now) {
+  const double seconds = seconds_between(quiet_since_, now);
+  if (!is_hang(places)) {
+    postpone(now);
+    if (seconds < kWaitLimits * limit_) return {};
+    // The main thread of a rank may be busy.
+    auto wait = judge_wait(std::move(places), now);
+    next_wait_sample_ = next_sample_;
+    return wait;
+  }
+  const bool is_alike =
+      samples_ > 0 && std::ranges::equal(last_, places, [](const auto& one, const auto& other) {
+        return one.first == other.first && one.second.frames == other.second.frames;
+      });
+  samples_ = is_alike ? samples_ + 1 : 1;
+  last_ = places;
+  next_sample_ = later(now, limit_ / 4);
+  if (samples_ < kSamples || seconds < limit_) return {};
+  // A rank that computes on a GPU waits for it in the same way.
+  const bool may_compute = std::ranges::any_of(places, [](const auto& each) {
+    return each.second.library == "the GPU" || each.second.library == "JAX";
+  });
+  const bool is_outside = (has_ended || !is_one_operation(places)) && !may_compute;
+  if (!std::exchange(is_reported_, true)) {
+    return Finding{Finding::Kind::kHang, seconds, {}, std::move(places)};
+  }
+  if (!may_stop_ || seconds < kStopLimits * limit_ || !is_outside) return {};
+  is_stopped_ = true;
+  return Finding{Finding::Kind::kStop, seconds, {}, std::move(places)};
+}
+
+std::optional<HangRule::Finding> HangRule::judge_wait(Places places, Time now) {
+  next_wait_sample_ = later(now, kWaitLimits * limit_ / 2);
+  if (std::ranges::any_of(places, [](const auto& each) { return each.second.is_excused != 0; }))
+    return {};
+  Finding finding{Finding::Kind::kWait, 0, {}, {}};
+  bool is_new = false;
+  for (const auto& [number, rank] : ranks_) {
+    const double seconds = seconds_between(rank.since, now);
+    const RankPlace& place = places[number];
+    // Ranks come to a collective one after the other.
+    if (seconds < (kWaitLimits - 1) * limit_ || place.is_collective == 0) continue;
+    if (!may_spin(place) && main_is_busy(rank)) continue;
+    is_new |= wait_reported_.emplace(number, rank.since).second;
+    finding.waiting.push_back(number);
+    finding.seconds = finding.seconds == 0 ? seconds : std::min(finding.seconds, seconds);
+  }
+  if (!is_new) return {};
+  finding.places = std::move(places);
+  return finding;
+}
+
+}  // namespace hvd::launcher

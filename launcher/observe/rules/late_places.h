@@ -1,0 +1,28 @@
+// Counts where a late rank was while others waited for it. Pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launcher/observe/rules/straggler_report.h"
+#include "launcher/protocol/host_signs.h"
+
+namespace hvd::launcher {
+
+class LatePlaces {
+ public:
+  void clear() { ranks_.clear(); }
+  void take(int rank, const RankPlace& place);
+  // The line in which one of the ranks was most often; empty where none stands out. A wait for other ranks is none.
+  LateLine line_of(const std::vector<int>& ranks) const;
+
+ private:
+  struct Rank {
+    int samples = 0;
+    std::map<std::string, int> lines;
+  };
+  std::map<int, Rank> ranks_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,203 @@
+#include "launcher/observe/rules/straggler_cause.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+#include "launcher/observe/rules/median.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Growth = PressureRecord::Growth;
+using Ranks = std::map<int, Growth>;
+using Count = uint64_t RankPressure::*;
+
+// A disturbance explains a late rank if it has taken this share of its lateness.
+constexpr double kShare = 0.3;
+constexpr double kStealShare = 0.05;
+constexpr double kBlockedShare = 0.3;
+constexpr int kLeastBlocked = 3;
+constexpr double kFaultsInStep = 1;
+constexpr double kPagesInStep = 4;
+constexpr double kResentInStep = 0.2;
+constexpr double kLeastResent = 10;
+
+// The late ranks beside the others.
+struct Compared {
+  const StragglerFinding& finding;
+  const Ranks& ranks;
+
+  bool is_late(int rank) const {
+    return finding.ranks.empty() || std::ranges::count(finding.ranks, rank) > 0;
+  }
+  // The time of a step with the waits of the others.
+  double step_seconds() const { return finding.step_seconds + finding.late_seconds; }
+  // The median over the late ranks, or over the others, in a step.
+  double in_step(Count count, bool of_late) const {
+    std::vector<double> values;
+    for (const auto& [rank, each] : ranks) {
+      if (is_late(rank) != of_late || each.seconds <= 0) continue;
+      values.push_back(static_cast<double>(each.by.*count) * step_seconds() / each.seconds);
+    }
+    return median(std::move(values));
+  }
+  // The most of a late rank, and the median over the others.
+  double most(double (*share)(const Growth&)) const {
+    double found = 0;
+    for (const auto& [rank, each] : ranks) {
+      if (is_late(rank)) found = std::max(found, share(each));
+    }
+    return found;
+  }
+  double of_others(double (*share)(const Growth&)) const {
+    std::vector<double> values;
+    for (const auto& [rank, each] : ranks) {
+      if (!is_late(rank)) values.push_back(share(each));
+    }
+    return median(std::move(values));
+  }
+  // How much more the late ranks have of it than the others.
+  double more_in_step(Count count) const { return in_step(count, true) - in_step(count, false); }
+};
+
+double steal_share(const Growth& growth) {
+  if (growth.seconds <= 0) return 0;
+  return 1e-6 * static_cast<double>(growth.by.steal_microseconds) /
+         (growth.seconds * static_cast<double>(std::max<uint64_t>(growth.by.processors, 1)));
+}
+
+double blocked_share(const Growth& growth) {
+  return growth.looks == 0 ? 0 : static_cast<double>(growth.blocked) / growth.looks;
+}
+
+std::string milliseconds(double seconds) {
+  const double value = 1000 * seconds;
+  return cat(value < 10 ? std::round(10 * value) / 10 : std::round(value), " ms");
+}
+
+}  // namespace
+
+void PressureRecord::take(const Pressures& now, double at_seconds) {
+  if (looks_++ == 0) {
+    first_ = now;
+    began_ = at_seconds;
+  }
+  last_ = now;
+  ended_ = at_seconds;
+  for (const auto& [rank, each] : now) blocked_[rank] += each.is_blocked;
+}
+
+std::map<int, PressureRecord::Growth> PressureRecord::growth() const {
+  std::map<int, Growth> all;
+  for (const auto& [rank, last] : last_) {
+    const auto first = first_.find(rank);
+    if (first == first_.end()) continue;
+    Growth growth{ended_ - began_, last, looks_, blocked_.at(rank)};
+    for (const Count count :
+         {&RankPressure::cpu_microseconds, &RankPressure::run_delay_microseconds,
+          &RankPressure::major_faults, &RankPressure::throttled_microseconds,
+          &RankPressure::steal_microseconds, &RankPressure::swapped_in,
+          &RankPressure::retransmits}) {
+      growth.by.*count -= std::min(growth.by.*count, first->second.*count);
+    }
+    all.emplace(rank, growth);
+  }
+  return all;
+}
+
+namespace {
+
+using Found = std::optional<StragglerCause>;
+
+Found taken_processors(const Compared& compared) {
+  const double late = compared.finding.late_seconds;
+  const std::string its = compared.finding.ranks.size() == 1 ? "its" : "their";
+  const double throttled = 1e-6 * compared.more_in_step(&RankPressure::throttled_microseconds);
+  if (throttled > kShare * late) {
+    return StragglerCause{
+        cat("a CPU quota stops its cgroup for ", milliseconds(throttled), " of each step"), true};
+  }
+  const double stolen = compared.most(steal_share);
+  if (stolen - compared.of_others(steal_share) > kStealShare) {
+    return StragglerCause{cat("the hypervisor takes ", std::lround(100 * stolen),
+                              " % of the host's processors (steal)"),
+                          true};
+  }
+  const double delay = 1e-6 * compared.more_in_step(&RankPressure::run_delay_microseconds);
+  if (delay <= kShare * late) return {};
+  if (1e-6 * compared.more_in_step(&RankPressure::cpu_microseconds) >= delay) {
+    return StragglerCause{
+        cat(its, " own threads wait for each other's processors for ", milliseconds(delay),
+            " of each step (run delay): more threads than processors"),
+        false};
+  }
+  return StragglerCause{cat(its, " threads wait for a processor for ", milliseconds(delay),
+                            " of each step (run delay): other processes use the host"),
+                        true};
+}
+
+Found page_faults(const Compared& compared) {
+  const double faults = compared.more_in_step(&RankPressure::major_faults);
+  if (faults <= kFaultsInStep) return {};
+  const bool swaps = compared.more_in_step(&RankPressure::swapped_in) > kPagesInStep ||
+                     compared.in_step(&RankPressure::swapped_in, true) > kPagesInStep;
+  return StragglerCause{
+      cat(std::lround(faults), faults < 1.5 ? " page fault" : " page faults",
+          " in each step read from ",
+          swaps ? "swap: the host has too little memory" : "storage (major faults)"),
+      true};
+}
+
+Found blocked_process(const Compared& compared) {
+  for (const auto& [rank, each] : compared.ranks) {
+    if (!compared.is_late(rank) || compared.finding.ranks.empty()) continue;
+    if (each.blocked < kLeastBlocked ||
+        blocked_share(each) - compared.of_others(blocked_share) <= kBlockedShare)
+      continue;
+    return StragglerCause{cat("its process waits for storage or a network file system, in ",
+                              each.blocked, " of ", each.looks, " looks (uninterruptible sleep)"),
+                          true};
+  }
+  return {};
+}
+
+Found resent_segments(const Compared& compared) {
+  if (compared.ranks.empty()) return {};
+  const double resent = compared.in_step(&RankPressure::retransmits, true);
+  const double steps = compared.ranks.begin()->second.seconds / compared.step_seconds();
+  if (resent <= kResentInStep || resent * steps <= kLeastResent) return {};
+  if (!compared.finding.ranks.empty() &&
+      compared.more_in_step(&RankPressure::retransmits) <= kResentInStep)
+    return {};
+  const std::string its = compared.finding.ranks.size() == 1 ? "its" : "their";
+  return StragglerCause{cat(its, " host sends ", std::lround(resent * steps),
+                            " TCP segments again in ", std::lround(steps), " steps (retransmits)"),
+                        true};
+}
+
+// Others wait as long, but may do so when nobody waits for them.
+Found contended_processors(const Compared& compared) {
+  const double delay = 1e-6 * compared.in_step(&RankPressure::run_delay_microseconds, true);
+  if (delay <= kShare * compared.finding.late_seconds) return {};
+  return StragglerCause{
+      cat("the program itself, or other processes: the ranks of its host wait for "
+          "a processor for ",
+          milliseconds(delay), " of each step (run delay)"),
+      false};
+}
+
+}  // namespace
+
+StragglerCause cause_of(const StragglerFinding& finding, const Ranks& ranks) {
+  const Compared compared{finding, ranks};
+  for (const auto judge :
+       {taken_processors, page_faults, blocked_process, resent_segments, contended_processors}) {
+    if (Found cause = judge(compared)) return *std::move(cause);
+  }
+  return {};
+}
+
+}  // namespace hvd::launcher

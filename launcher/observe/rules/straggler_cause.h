@@ -1,0 +1,45 @@
+// Names what of a host explains that a rank is late: a wait for processors, a CPU quota, a hypervisor, storage or the
+// network. Pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launcher/observe/rules/straggler_rule.h"
+#include "launcher/protocol/host_steps.h"
+
+namespace hvd::launcher {
+
+// The counts that agents have read of the ranks while a rank was suspected, by rank.
+class PressureRecord {
+ public:
+  using Pressures = std::map<int, RankPressure>;
+  void clear() { *this = {}; }
+  void take(const Pressures& now, double at_seconds);
+  // Two looks are needed.
+  bool is_whole() const { return looks_ > 1; }
+
+  struct Growth {
+    double seconds = 0;  // between the first look and the last
+    RankPressure by{};   // the growth of the counts
+    int looks = 0, blocked = 0;
+  };
+  // By rank.
+  std::map<int, Growth> growth() const;
+
+ private:
+  Pressures first_, last_;
+  std::map<int, int> blocked_;
+  int looks_ = 0;
+  double began_ = 0, ended_ = 0;
+};
+
+struct StragglerCause {
+  std::string text = "the program itself";
+  bool is_of_host = false;  // another host would not have it
+};
+StragglerCause cause_of(const StragglerFinding& finding,
+                        const std::map<int, PressureRecord::Growth>& ranks);
+
+}  // namespace hvd::launcher

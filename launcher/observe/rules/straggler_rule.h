@@ -1,0 +1,89 @@
+// Decides which ranks are late, and in which way, from windows of training steps. In a step, a rank is late by the
+// longest wait of any rank less its own. A rank is a straggler if its median lateness exceeds that of the median rank by
+// more than 10 % of a step (without its waits) and more than 5 scaled median absolute deviations of the ranks, in two
+// windows running; its episode ends after three windows without that. StragglerWatch owns it. Pure.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "launcher/observe/rules/step_alignment.h"
+
+namespace hvd::launcher {
+
+enum class StragglerKind : uint8_t {
+  kConstant,  // these ranks are late in most steps
+  kHost,      // the same of all ranks of a host
+  kPeriodic,  // a rank is late in every n-th step
+  kMoving,    // in each step another rank is late
+  kEverybody  // all ranks are slower than before
+};
+
+struct StragglerFinding {
+  StragglerKind kind = StragglerKind::kConstant;
+  std::vector<int> ranks = {};  // kMoving, kEverybody: none
+  double late_seconds = 0;      // in a step; kEverybody: that a step takes longer
+  double step_seconds = 0;      // of a step
+  int late_steps = 0;           // of StepWindow::kSteps
+  uint64_t period = 0;          // kPeriodic: every so many steps
+  // It is one of two ranks or of two hosts: nobody can say which of them is as it should be.
+  bool is_one_of_two = false;
+};
+
+class StragglerRule {
+ public:
+  // How late a rank has been in the last window.
+  struct Lateness {
+    int rank = 0;
+    int host = 0;
+    double late_seconds = 0;  // the median over the steps
+    double waited_seconds = 0;
+    bool is_straggler = false;
+  };
+
+  struct Numbers;
+
+  // Returns what is new, once for each episode.
+  std::vector<StragglerFinding> judge(const StepWindow& window);
+  // The ranks that were late in the last window, and are no stragglers yet.
+  const std::set<int>& suspects() const { return suspects_; }
+  // Whether the next window may have a finding: its causes are worth a look.
+  bool is_suspicious() const { return is_suspicious_; }
+  // By rank.
+  const std::vector<Lateness>& latest() const { return latest_; }
+  // The latest straggler of the last window, or null.
+  const Lateness* slowest() const;
+
+ private:
+  // One thing that may last over windows.
+  struct Episode {
+    int windows = 0;  // running
+    int clear = 0;    // windows since
+    bool is_open = false;
+    // Returns whether it begins. `needed`: windows running.
+    bool next(bool is_there, int needed);
+  };
+
+  std::set<int> late_ranks(const Numbers& numbers) const;
+  void judge_constant(const Numbers& numbers, std::vector<StragglerFinding>& findings);
+  void judge_periodic(const Numbers& numbers, std::vector<StragglerFinding>& findings);
+  void judge_moving(const Numbers& numbers, std::vector<StragglerFinding>& findings);
+  void judge_everybody(const Numbers& numbers, std::vector<StragglerFinding>& findings);
+
+  std::map<int, Episode> episodes_;            // by rank
+  std::map<int, std::deque<uint64_t>> peaks_;  // by rank: steps in which it alone was late
+  std::set<int> reported_periodic_;
+  Episode moving_, everybody_;
+  std::deque<double> usual_;  // steps of earlier windows, in seconds, without waits
+  uint32_t phase_ = 0;        // which operation ended most of their steps
+  int reports_of_all_ = 0;
+  uint64_t next_ = 0;  // the step behind the last window
+  std::set<int> suspects_;
+  bool is_suspicious_ = false;
+  std::vector<Lateness> latest_;
+};
+
+}  // namespace hvd::launcher

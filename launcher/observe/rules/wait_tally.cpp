@@ -1,0 +1,109 @@
+#include "launcher/observe/rules/wait_tally.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr double kMicro = 1e-6;
+// A summary needs so many windows of steps, and is no matter below this share or for such short steps.
+constexpr uint64_t kLeastWindows = 4;
+constexpr double kLeastShare = 0.05;
+constexpr double kLeastStepSeconds = 1e-3;
+// A step in which the last rank was later than the first by less than this share has no last rank.
+constexpr double kLastShare = 0.05;
+// A rank is named that was last in this share of the steps, and its operation if it had this share of the waits.
+constexpr double kNamedShare = 0.3, kUnfair = 1.5;
+// Names beyond these are not counted: a program may make new ones without end.
+constexpr size_t kMostNames = 1000;
+
+}  // namespace
+
+void WaitTally::take(const std::map<int, StepAlignment::Rank>& ranks) {
+  for (const auto& [number, each] : ranks) {
+    Rank& rank = ranks_[number];
+    if (each.steps.total < rank.total) {  // it has begun again
+      rank.total_before += rank.total;
+      rank.waited_before += rank.waited;
+    }
+    rank.total = each.steps.total;
+    rank.waited = each.steps.total_waited;
+    const std::string& name = each.steps.awaited;
+    if (!name.empty() && (awaited_.size() < kMostNames || awaited_.contains(name)))
+      awaited_[name] += each.steps.awaited_microseconds;
+  }
+}
+
+void WaitTally::take(const StepWindow& window) {
+  // Steps that nobody saw count as those of this window.
+  const uint64_t since = window.first >= next_ ? window.first - next_ : 0;
+  const double weight = 1 + static_cast<double>(since) / StepWindow::kSteps;
+  next_ = window.first + StepWindow::kSteps;
+  ++windows_;
+  ++named_windows_;
+  for (size_t i = 0; i < StepWindow::kSteps; ++i) {
+    uint32_t longest = 0;
+    const StepWindow::Rank* last = &window.ranks.front();
+    for (const StepWindow::Rank& rank : window.ranks) {
+      longest = std::max(longest, rank.steps[i].waited);
+      if (rank.steps[i].waited < last->steps[i].waited) last = &rank;
+    }
+    for (const StepWindow::Rank& rank : window.ranks) {
+      ranks_[rank.rank].late += weight * kMicro * (longest - rank.steps[i].waited);
+      // The rank that came last waits too, for the messages.
+      waited_for_ranks_ += rank.steps[i].waited - last->steps[i].waited;
+      seen_ += rank.steps[i].microseconds;
+    }
+    const uint32_t late = longest - last->steps[i].waited;
+    if (late > kLastShare * last->steps[i].microseconds) ++ranks_[last->rank].times_last;
+  }
+}
+
+std::vector<RankWaits> WaitTally::waits() const {
+  std::vector<RankWaits> waits;
+  for (const auto& [number, rank] : ranks_) {
+    waits.push_back(
+        {.rank = number,
+         .waited_seconds = kMicro * static_cast<double>(rank.waited_before + rank.waited),
+         .late_seconds = rank.late});
+  }
+  return waits;
+}
+
+std::string WaitTally::summary(const std::vector<std::string>& host_of) const {
+  double total = 0;
+  uint64_t times = 0;
+  const std::pair<const int, Rank>* most = nullptr;
+  for (const auto& each : ranks_) {
+    const Rank& rank = each.second;
+    total += static_cast<double>(rank.total_before + rank.total);
+    times += rank.times_last;
+    if (most == nullptr || rank.times_last > most->second.times_last) most = &each;
+  }
+  const double seen = static_cast<double>(named_windows_ * StepWindow::kSteps);
+  const double share =
+      static_cast<double>(waited_for_ranks_) / static_cast<double>(std::max<uint64_t>(seen_, 1));
+  if (windows_ < kLeastWindows || share < kLeastShare) return {};
+  const double steps = static_cast<double>(std::max<uint64_t>(next_, 1));
+  const double seconds = kMicro * total / (static_cast<double>(ranks_.size()) * steps);
+  if (seconds < kLeastStepSeconds) return {};
+  std::string text =
+      cat("ranks waited ", std::lround(100 * share), " % of the time for other ranks");
+  if (times == 0 || static_cast<double>(most->second.times_last) < kNamedShare * seen) return text;
+  // Each of few ranks is the last one in a large share of the steps.
+  const double fair = static_cast<double>(times) / static_cast<double>(ranks_.size());
+  if (static_cast<double>(most->second.times_last) < kUnfair * fair) return text;
+  const auto rank = static_cast<size_t>(most->first);
+  text = cat("ranks waited ", std::lround(100 * share), " % of the time, most often for rank ",
+             most->first);
+  if (rank < host_of.size()) text += cat(" (", host_of[rank], ")");
+  const auto name =
+      std::ranges::max_element(awaited_, {}, [](const auto& each) { return each.second; });
+  if (name != awaited_.end()) text += cat(", in ", printable(name->first));
+  return text;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,117 @@
+#include "launcher/observe/silent_hosts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/text.h"
+#include "launcher/output/line_folder.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr double kLineAfter = 5;
+constexpr double kReportAfter = 15;
+// Hosts whose silence began together are reported together: their pings are this far apart.
+constexpr double kTogether = 1;
+constexpr size_t kMostHostNames = 4;
+
+int64_t whole(double seconds) { return std::llround(seconds); }
+
+}  // namespace
+
+std::string hosts_text(std::vector<std::string> names) {
+  if (names.size() == 1) return cat("host ", names[0]);
+  std::string last = names.back();
+  names.pop_back();
+  if (names.size() > kMostHostNames) {
+    last = cat(names.size() + 1 - kMostHostNames, " others");
+    names.resize(kMostHostNames);
+  }
+  return cat("hosts ", join(names, ", "), " and ", last);
+}
+
+std::string describe_silence(double seconds) { return cat("no answer for ", whole(seconds), " s"); }
+
+void SilentHosts::on_silence(int host, double seconds, double limit_seconds) {
+  Silence& silence = silent_[host];
+  silence.seconds = seconds;
+  silence.limit_seconds = limit_seconds;
+  if (!answered_.empty()) report_answers();
+  if (seconds < kReportAfter || silence.is_reported) return;
+  std::vector<int> hosts = silent_for(kReportAfter - kTogether);
+  std::erase_if(hosts, [this](int each) { return silent_.at(each).is_reported; });
+  for (const int each : hosts) silent_.at(each).is_reported = true;
+  news_.push_back(describe(hosts));
+}
+
+void SilentHosts::on_answer(int host) {
+  const auto found = silent_.find(host);
+  if (found == silent_.end()) return;
+  if (found->second.is_reported) answered_.push_back(host);
+  silent_.erase(found);
+  // Hosts that a cut has silenced answer together: one sentence is enough for all.
+  const bool has_more =
+      std::ranges::any_of(silent_, [](const auto& each) { return each.second.is_reported; });
+  if (!has_more && !answered_.empty()) report_answers();
+}
+
+void SilentHosts::on_gone(int host) {
+  silent_.erase(host);
+  std::erase(answered_, host);
+}
+
+void SilentHosts::report_answers() {
+  std::vector<int> hosts = std::exchange(answered_, {});
+  std::ranges::sort(hosts);
+  news_.push_back(cat(names(hosts), hosts.size() == 1 ? " answers again" : " answer again"));
+}
+
+std::optional<std::string> SilentHosts::take_news() {
+  if (news_.empty()) return {};
+  std::string first = std::move(news_.front());
+  news_.erase(news_.begin());
+  return first;
+}
+
+std::string SilentHosts::status_line() const {
+  const std::vector<int> hosts = silent_for(kLineAfter);
+  return hosts.empty() ? "" : describe(hosts);
+}
+
+std::vector<int> SilentHosts::silent_for(double seconds) const {
+  std::vector<int> hosts;
+  for (const auto& [host, silence] : silent_) {
+    if (silence.seconds >= seconds) hosts.push_back(host);
+  }
+  return hosts;
+}
+
+std::string SilentHosts::describe(const std::vector<int>& hosts) const {
+  double longest = 0, left = silent_.at(hosts[0]).limit_seconds;
+  for (const int host : hosts) {
+    const Silence& silence = silent_.at(host);
+    longest = std::max(longest, silence.seconds);
+    left = std::min(left, silence.limit_seconds - silence.seconds);
+  }
+  std::vector<int> ranks;
+  for (const int host : hosts) {
+    const std::vector<int> more = ranks_of_(host);
+    ranks.insert(ranks.end(), more.begin(), more.end());
+  }
+  std::ranges::sort(ranks);
+  std::string text = cat(names(hosts), hosts.size() == 1 ? " has" : " have", " not answered for ",
+                         whole(longest), " s");
+  if (!ranks.empty()) {
+    text += cat(" (", ranks.size() == 1 ? "rank " : "ranks ", ranks_text(ranks), ")");
+  }
+  return cat(text, "; lost in ", whole(std::max(left, 0.0)), " s");
+}
+
+std::string SilentHosts::names(const std::vector<int>& hosts) const {
+  std::vector<std::string> names;
+  for (const int host : hosts) names.push_back(plan_.hosts[static_cast<size_t>(host)].name);
+  return hosts_text(std::move(names));
+}
+
+}  // namespace hvd::launcher
