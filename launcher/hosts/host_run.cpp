@@ -8,6 +8,12 @@
 #include "base/text.h"
 
 namespace hvd::launcher {
+namespace {
+
+// A host that has not answered for this long gets no question, for whose answer the user would wait.
+constexpr double kIsSilent = 2;
+
+}  // namespace
 
 bool may_move(HostState from, HostState to, HostCause cause) {
   using S = HostState;
@@ -90,6 +96,14 @@ void HostRun::joined(const Joined& report) {
     }
   }
 }
+
+double HostRun::silence() const {
+  if (is_over() || link_ == nullptr) return 0;
+  const double seconds = link_->silence_seconds();
+  return seconds >= kIsSilent ? seconds : 0;
+}
+
+bool HostRun::can_answer() const { return !is_over() && link_ != nullptr && silence() == 0; }
 
 void HostRun::close() {
   if (link_) link_->close();

@@ -128,6 +128,10 @@ class HostRun {
   // The link to the agent once it is prepared; null before. It stays, closed, when the host is over.
   AgentLink* link() const { return link_.get(); }
   void hold(std::unique_ptr<AgentLink> link);
+  // The seconds for which the agent has not answered; 0: it answers, or the host has no agent now.
+  double silence() const;
+  // Its agent runs, and is not silent.
+  bool can_answer() const;
   // Closes the link, if there is one.
   void close();
   // Destroys it: what it refers to is about to go.

@@ -27,6 +27,12 @@ HostRun& HostTable::add(Host host, std::vector<Slot> slots) {
   return added;
 }
 
+std::vector<std::string> HostTable::host_names() const {
+  std::vector<std::string> names;
+  for (const RankRun& rank : ranks_) names.push_back(rank.host().name());
+  return names;
+}
+
 bool HostTable::is_over() const {
   return std::ranges::all_of(hosts_, [](const HostRun& host) { return host.is_over(); });
 }

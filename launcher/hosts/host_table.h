@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "launcher/hosts/host_run.h"
@@ -35,6 +36,8 @@ class HostTable {
   int size() const { return plan_.size(); }  // ranks
   bool has_rank(int number) const { return number >= 0 && number < size(); }
 
+  // By rank of the table.
+  std::vector<std::string> host_names() const;
   // Whether no host has anything left to do.
   bool is_over() const;
   // Ranks of hosts that are not over, without those that have ended.

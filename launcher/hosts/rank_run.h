@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -48,6 +49,15 @@ enum class RankCause : uint8_t { kOrder, kStarted, kInit, kMet, kEnd, kExit, kKi
 bool may_move(RankState from, RankState to, RankCause cause);
 std::string_view to_string(RankState state);  // "planned", "in_init", ...
 std::string_view to_string(RankCause cause);
+
+// How long a rank has waited for others in its training steps, and others for it.
+struct RankWaits {
+  double waited_seconds = 0;  // in each step the longest wait of an operation
+  double late_seconds = 0;    // in each step the longest wait of any rank, less its own
+  // The rank is late in most of the last steps.
+  bool is_straggler = false;
+  double late_now = 0;  // seconds in the median of the last steps
+};
 
 class RankRun {
  public:
@@ -82,6 +92,9 @@ class RankRun {
   // The rank has joined the world of the job. It may join others afterwards, beside its work.
   void enter_world() { has_been_in_world_ = true; }
   bool has_been_in_world() const { return has_been_in_world_; }
+  // Nothing while it is not known. StragglerWatch sets it.
+  void set_waits(const std::optional<RankWaits>& waits) { waits_ = waits; }
+  const std::optional<RankWaits>& waits() const { return waits_; }
 
  private:
   HostRun& host_;
@@ -90,6 +103,7 @@ class RankRun {
   RankExit exit_;
   std::string start_;
   bool has_been_in_world_ = false;
+  std::optional<RankWaits> waits_;
 };
 
 }  // namespace hvd::launcher

@@ -257,26 +257,27 @@ std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
 }
 
 std::string JobMetrics::waits_text(const HostTable& hosts, const JobStates& states,
-                                   const std::vector<RankWaits>& waits, MetricsLevel level) const {
-  if (waits.empty()) return {};
+                                   MetricsLevel level) const {
+  std::map<int, const RankRun*> ranks;
+  for (const RankRun& run : hosts.ranks()) {
+    const int rank = run.waits() ? states.rank_of(run.number()) : -1;
+    if (rank >= 0) ranks[rank] = &run;
+  }
+  if (ranks.empty()) return {};
   const std::string job = cat("job_id=\"", job_, "\"");
   std::string text;
-  const auto stragglers = std::ranges::count_if(waits, &RankWaits::is_straggler);
+  const auto stragglers = std::ranges::count_if(
+      ranks, [](const auto& each) { return each.second->waits()->is_straggler; });
   put_family(text, "stragglers", "gauge", "Ranks that are late in most steps.");
   put_sample(text, "stragglers", job, cat(stragglers));
   if (level < MetricsLevel::kRanks) return text;
-  std::map<int, std::string> labels;
-  for (const RankRun& run : hosts.ranks()) {
-    const int rank = states.rank_of(run.number());
-    const std::string name = escape_label(run.host().name());
-    if (rank >= 0) labels[rank] = cat(job, ",host=\"", name, "\",rank=\"", rank, "\"");
-  }
   const auto put = [&](std::string_view name, std::string_view type, std::string_view help,
                        const auto& value_of) {
     put_family(text, name, type, help);
-    for (const RankWaits& each : waits) {
-      if (labels.contains(each.rank))
-        put_sample(text, name, labels[each.rank], number_text(value_of(each)));
+    for (const auto& [rank, run] : ranks) {
+      const std::string host = escape_label(run->host().name());
+      put_sample(text, name, cat(job, ",host=\"", host, "\",rank=\"", rank, "\""),
+                 number_text(value_of(*run->waits())));
     }
   };
   put("straggler", "gauge", "Whether the rank is late in most steps.",

@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "launcher/hosts/host_table.h"
-#include "launcher/hosts/rank_waits.h"
 #include "launcher/inspect/job_states.h"
 #include "launcher/protocol/host_metrics.h"
 
@@ -42,8 +41,7 @@ class JobMetrics {
   bool is_stepping() const;
   std::string text(const HostTable& hosts, const JobStates& states, MetricsLevel level) const;
   // The waits of ranks for each other; empty where they are unknown.
-  std::string waits_text(const HostTable& hosts, const JobStates& states,
-                         const std::vector<RankWaits>& waits, MetricsLevel level) const;
+  std::string waits_text(const HostTable& hosts, const JobStates& states, MetricsLevel level) const;
   // Something that an agent cannot read, such as the counts of a rank: a sentence about it, the first time; else empty.
   std::string about_unread(const HostTable& hosts, const JobStates& states);
 

@@ -30,19 +30,14 @@
 #include "launcher/job/job_inspector.h"
 #include "launcher/job/job_policy.h"
 #include "launcher/job/job_signals.h"
-#include "launcher/job/loop_watch.h"
 #include "launcher/job/parent_process.h"
 #include "launcher/job/supervisor.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/link/join_queue.h"
-#include "launcher/observe/hang_watch.h"
-#include "launcher/observe/metrics_file.h"
-#include "launcher/observe/metrics_server.h"
+#include "launcher/observe/job_part.h"
+#include "launcher/observe/parts.h"
 #include "launcher/observe/rules/init_waits.h"
-#include "launcher/observe/silent_hosts.h"
-#include "launcher/observe/start_watch.h"
-#include "launcher/observe/status_line.h"
-#include "launcher/observe/straggler_watch.h"
+#include "launcher/observe/rules/silent_hosts.h"
 #include "launcher/output/output.h"
 #include "launcher/output/output_style.h"
 #include "launcher/output/report.h"
@@ -74,7 +69,7 @@ std::string meant_command(const std::vector<Status>& errors, const std::string& 
 }  // namespace
 
 // One running launch.
-class JobLaunch : private PolicyLaunch {
+class JobLaunch : private PolicyLaunch, private PartLaunch {
  public:
   JobLaunch(const Options& options, const SlotPlan& plan, uint32_t generation,
             ResolvedEnvironment& environment, JoinQueue* join_queue, const LaunchEvents& events,
@@ -105,7 +100,41 @@ class JobLaunch : private PolicyLaunch {
   void start(HostRun& host) override;
   void end(HostRun& host) override;
   void end(RankRun& rank) override;
+  // A part or the policy ends the job.
   void end_job(int exit_code, const std::string& sentence, int rank) override;
+
+  const LaunchSettings& settings() const override { return options_.settings; }
+  const LaunchEvents& events() const override { return events_; }
+  bool is_elastic() const override { return history_ != nullptr; }
+  double lease_seconds() const override { return host_jobs_.lease_seconds(); }
+  Clock::time_point began() const override { return history_ ? history_->began : began_; }
+  JobOutput& output() override { return *output_; }
+  InitWaits& init_waits() override { return waits_; }
+  InitWaits& mpi_waits() override { return mpi_waits_; }
+  int rank_of(int number) const override { return policy_->rank_of(number); }
+  void run(std::shared_ptr<JobPart> part, net::Task<void> task) override {
+    parts_->run(std::move(part), std::move(task));
+  }
+  net::Task<std::vector<std::string>> ask(InspectDetail detail) override {
+    return inspector_.ask(detail);
+  }
+  net::Task<std::string> ask_place(int number, uint32_t late_microseconds) override {
+    return inspector_.place_of_late(number, late_microseconds);
+  }
+  net::Task<JobCounts> counts() override { return inspector_.counts(); }
+  net::Task<std::string> metrics() override;
+  net::Task<void> show_stacks() override;
+  bool is_ending() const override { return supervisor_.is_ending(); }
+  bool is_holding() const override { return supervisor_.is_holding(); }
+  void end_wait(int rank, const std::vector<int>& waiting, const char* call) override;
+  bool has_spare(const HostRun& host) const override {
+    return has_spare_ && has_spare_(host.number());
+  }
+  void replace(const HostRun& host, const std::string& sentence) override;
+
+  void report(const JobEvent& event) {
+    if (parts_) parts_->report(event);
+  }
   void started(HostRun& host, const Status& status);
   void on_late(HostRun& host);
 
@@ -115,22 +144,9 @@ class JobLaunch : private PolicyLaunch {
   void explain_interrupt();
   void start_input();
   std::vector<int> input_readers() const;
-  void watch_start();
-  void watch_hangs();
-  void on_hang(HangRule::Finding::Kind kind, const std::string& sentence);
-  void watch_stragglers();
-  void on_straggler(const StragglerFinding& finding, bool is_of_host, const std::string& sentence);
-  void print_waits();
-  net::Task<void> show_stacks();
-  void write_metrics();
-  void serve_metrics();
-  std::function<net::Task<std::string>()> metrics_text();
-  void check_waits();
   std::string meanwhile(const RankExit& exit) const;
   std::optional<rendezvous::ScopeSizes> original_scopes() const;
-  net::Task<void> time_out(double seconds);
   void on_end_signal(int number);
-  std::vector<int> ranks_of(int host) const;
   bool is_silent(int host) const;
   void on_silence(int host, double seconds);
   void on_answer(int host);
@@ -138,7 +154,6 @@ class JobLaunch : private PolicyLaunch {
   void expect_end(HostRun& host);
   void lose(HostRun& host, const Status& why);
   void on_gone(int host);
-  void show_silence();
   std::optional<Supervisor::LeftBy> left_by(int rank) const;
   net::Task<void> await_cause();
   // `signal`: that asked for it, or 0.
@@ -156,36 +171,27 @@ class JobLaunch : private PolicyLaunch {
   net::asio::io_context own_loop_{1};  // destroyed after all that lives on it
   net::asio::io_context& loop_;        // the join_queue's, where there is one
   Supervisor supervisor_;
-  SilentHosts silent_hosts_;
-  bool has_silence_line_ = false;
   const JobIdentity identity_;
   HostJobs host_jobs_;
   JobSignals signals_;
   net::asio::steady_timer changed_;  // cancelled when the job's state changes
   net::asio::steady_timer cause_;
-  net::asio::steady_timer timeout_;
+  Clock::time_point began_{};  // the ranks of this launch were about to start
   std::unique_ptr<JobOutput> output_;
   std::unique_ptr<rendezvous::Server> server_;
   InitWaits waits_;      // in hvd.init()
   InitWaits mpi_waits_;  // in MPI_Init
   HostStartup startup_;
-  int slow_host_ = -1;       // for which the job starts again, on a spare
-  int end_signal_ = 0;       // the last signal that ends the job, or 0
-  const int first_hosts_;    // the number of hosts with which the launch begins
-  std::string end_cause_;    // why the launch ended, or empty
-  bool has_output_ = false;  // a rank has written something
-  bool has_met_ = false;     // a rank has joined a world, or used the store
+  int slow_host_ = -1;     // for which the job starts again, on a spare
+  int end_signal_ = 0;     // the last signal that ends the job, or 0
+  const int first_hosts_;  // the number of hosts with which the launch begins
+  std::string end_cause_;  // why the launch ended, or empty
+  bool has_met_ = false;   // a rank has joined a world, or used the store
   std::unique_ptr<StandardInput> input_;
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
-  std::optional<LoopWatch> loop_watch_;
   std::optional<HostShutdown> shutdown_;  // once the ranks are about to start
-  std::shared_ptr<MetricsFile> metrics_file_;
-  std::shared_ptr<MetricsServer> metrics_server_;
-  std::shared_ptr<StartWatch> start_watch_;          // once all ranks run
-  std::shared_ptr<StatusLine> status_line_;          // the same
-  std::shared_ptr<HangWatch> hang_watch_;            // the same
-  std::shared_ptr<StragglerWatch> straggler_watch_;  // once a rank has called hvd.init()
+  std::optional<JobParts> parts_;         // the same
   std::unique_ptr<JobPolicy> policy_ = std::make_unique<ConstantSize>();
 };
 
@@ -193,14 +199,11 @@ class JobLaunch : private PolicyLaunch {
 struct JobLaunch::HostEvents : AgentEvents {
   HostEvents(JobLaunch& job, HostRun& run) : job(job), run(run), host(run.number()) {}
   void on_output(int rank, OutputStream stream, ByteView bytes) override {
-    job.has_output_ = true;
-    if (job.start_watch_) job.start_watch_->has_begun();
-    if (job.status_line_) job.status_line_->has_written();
-    if (job.hang_watch_) job.hang_watch_->has_written(rank);
+    job.report(RankWrote{rank});
     job.output_->write(rank, stream, bytes);
   }
   void on_output_end(int rank, OutputStream stream) override {
-    if (job.status_line_) job.status_line_->has_written();
+    job.report(RankWrote{rank, true});
     job.output_->end(rank, stream);
   }
   void on_inspected(uint32_t number, const std::string& text) override {
@@ -217,26 +220,22 @@ struct JobLaunch::HostEvents : AgentEvents {
     const std::string meanwhile = job.meanwhile(exit);
     job.act(job.supervisor_.on_exit(exit, job.left_by(exit.rank), meanwhile),
             exit.signal == SIGTERM ? SIGTERM : 0);
-    job.check_waits();
+    job.report(RankExited{exit});
   }
   void on_independent() override { run.set_independent(); }
   void on_pmix(const PmixReport& report) override {
     if (!report.failure.empty()) {
       job.output_->print(cat("host ", run.name(), ": ", printable(report.failure, 1000)));
-    } else if (!job.history_) {
+    } else {
       Joined joined;
       joined.rank = report.rank;
       joined.start = report.start;
       joined.has_met = report.has_met;
-      job.mpi_waits_.joined(joined, Clock::now());
-      job.check_waits();
+      job.report(RankInMpi{joined});
     }
   }
   void on_joined(const Joined& joined) override {
     job.has_met_ = true;
-    // Ranks that use this project report their stalls themselves.
-    if (job.hang_watch_) job.hang_watch_->stop();
-    job.watch_stragglers();
     run.joined(joined);
     // --check-build -H runs a world of one rank on each host: that is no error.
     if (is_question(job.options_)) return;
@@ -244,10 +243,7 @@ struct JobLaunch::HostEvents : AgentEvents {
     if (joined.ranks.empty()) {
       job.act(job.supervisor_.on_joined(joined.rank, joined.world_rank, joined.world_size));
     }
-    if (joined.has_met != 0 && job.start_watch_) job.start_watch_->has_begun();
-    if (job.history_) return;
-    job.waits_.joined(joined, Clock::now());
-    job.check_waits();
+    job.report(RankJoined{joined});
   }
   void on_output_chunk(const OutputChunk& chunk) override { job.inspector_.on_output_chunk(chunk); }
   void on_exec_result(const ExecResult& ran) override { job.inspector_.on_exec_result(ran); }
@@ -303,20 +299,19 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       events_(events),
       loop_(join_queue ? join_queue->loop() : own_loop_),
       supervisor_(hosts_, to_lower(options.settings.end.on_failure) == "wait"),
-      silent_hosts_(plan_, [this](int host) { return ranks_of(host); }),
       identity_(join_queue ? join_queue->identity() : random_job()),
       host_jobs_(options, plan_, generation, identity_, history != nullptr),
       signals_(loop_, hosts_, [this](int number) { on_end_signal(number); }),
       changed_(loop_),
       cause_(loop_),
-      timeout_(loop_),
       waits_(hosts_),
       mpi_waits_(hosts_),
       startup_(loop_, options, hosts_, host_jobs_, join_queue, environment),
       first_hosts_(static_cast<int>(plan.hosts.size())),
-      inspector_(loop_.get_executor(), options, hosts_,
+      inspector_(loop_.get_executor(), options, hosts_, waits_,
                  JobMetrics(job_name(identity_.number), options.settings.job.name.value_or(""),
-                            generation)) {
+                            generation),
+                 [this](std::string_view sentence) { output_->print(sentence); }) {
   for (HostRun& host : hosts_.hosts()) receive_events(host);
   hosts_.on_added([this](HostRun& host) {
     receive_events(host);
@@ -334,15 +329,6 @@ void JobLaunch::receive_events(HostRun& host) {
   host.set_events(std::make_unique<HostEvents>(*this, host));
 }
 
-std::vector<int> JobLaunch::ranks_of(int host) const {
-  std::vector<int> ranks;
-  for (const RankRun* run : hosts_.host(host).ranks()) {
-    const int rank = policy_->rank_of(run->number());
-    if (rank >= 0) ranks.push_back(rank);
-  }
-  return ranks;
-}
-
 bool JobLaunch::is_silent(int host) const {
   const AgentLink* const link = hosts_.host(host).link();
   return link != nullptr && link->is_unanswered();
@@ -358,8 +344,7 @@ void JobLaunch::on_silence(int host, double seconds) {
     if (policy_->gives_up(run)) return give_up(run);
     limit = host_jobs_.silent_ranks_end_after();
   }
-  silent_hosts_.on_silence(host, seconds, limit);
-  show_silence();
+  report(HostSilent{hosts_.host(host), seconds, limit});
 }
 
 // Its agent has stopped its ranks by now, if it lives.
@@ -381,7 +366,6 @@ void JobLaunch::lose(HostRun& host, const Status& why) {
     output_->rank_ended(rank->number(), {.is_failure = true, .is_mute = true});
     output_->forget(rank->number());
   }
-  if (status_line_) status_line_->has_written();
   act(supervisor_.on_lost(host.number(), why));
   on_gone(host.number());
 }
@@ -389,28 +373,16 @@ void JobLaunch::lose(HostRun& host, const Status& why) {
 void JobLaunch::on_answer(int host) {
   if (!has_started()) return;
   inspector_.on_answer(host);
-  silent_hosts_.on_answer(host);
-  show_silence();
   const auto action = supervisor_.on_answer(host);
   if (action != Supervisor::Action::kNone) {
     act(action, supervisor_.ended_by() == SIGTERM ? SIGTERM : 0);
   }
-  check_waits();
+  report(HostAnswered{hosts_.host(host)});
 }
 
 void JobLaunch::on_gone(int host) {
   inspector_.on_host_gone(host);
-  silent_hosts_.on_gone(host);
-  show_silence();
-}
-
-void JobLaunch::show_silence() {
-  while (const auto news = silent_hosts_.take_news()) output_->print(*news);
-  // The end has limits of its own, and a host that does not answer is no news then.
-  const std::string line = supervisor_.is_ending() ? "" : silent_hosts_.status_line();
-  const bool had_line = std::exchange(has_silence_line_, !line.empty());
-  if (status_line_) status_line_->suspend(has_silence_line_);
-  if (had_line || has_silence_line_) output_->show_status(line);
+  report(HostGone{hosts_.host(host)});
 }
 
 JobEnd JobLaunch::run() {
@@ -455,8 +427,8 @@ net::Task<int> JobLaunch::run_all() {
   signals_.around_stop([this](bool stops) {
     if (stops)
       output_->withdraw_status();
-    else if (status_line_)
-      status_line_->changed();
+    else
+      report(TerminalChanged{});
   });
   supervisor_.ask_about_silence([this](int host) { return is_silent(host); });
   choose_policy();
@@ -469,16 +441,9 @@ net::Task<int> JobLaunch::run_all() {
   }
   shutdown_->cancel();
   cause_.cancel();
-  timeout_.cancel();
-  if (start_watch_) start_watch_->stop();
-  if (status_line_) status_line_->stop();
-  if (hang_watch_) hang_watch_->stop();
-  if (straggler_watch_) straggler_watch_->stop();
-  if (metrics_file_) co_await MetricsFile::end(metrics_file_);
-  if (metrics_server_) co_await MetricsServer::end(metrics_server_);
+  co_await parts_->end();
   co_await policy_->end();
   end_cause_ = supervisor_.report();
-  print_waits();
   print_end(options_, hosts_, host_jobs_, supervisor_, has_met_, *output_);
   co_await output_->drain();
   co_await shutdown_->close_links();
@@ -492,161 +457,32 @@ void JobLaunch::choose_policy() {
   policy_ = std::make_unique<ElasticJob>(launch, options_.settings, join_queue_, *history_);
 }
 
-void JobLaunch::watch_start() {
-  if (is_question(options_)) return;
-  std::vector<std::string> hosts;
-  for (const Slot& slot : plan_.slots) {
-    hosts.push_back(plan_.hosts[static_cast<size_t>(slot.host)].name);
-  }
-  start_watch_ =
-      std::make_shared<StartWatch>(loop_.get_executor(), waits_, *output_, std::move(hosts),
-                                   [this] { return inspector_.activities(); });
-  status_line_ = std::make_shared<StatusLine>(
-      loop_.get_executor(), *output_,
-      [watch = start_watch_](size_t columns) { return watch->line(columns); },
-      [this] { return inspector_.progress(); });
-  // Ranks may write before those of the slowest host run.
-  if (has_output_) start_watch_->has_begun();
-  net::asio::co_spawn(loop_, StatusLine::run(status_line_), net::asio::detached);
-  net::asio::co_spawn(loop_, StartWatch::run(start_watch_), net::asio::detached);
-}
-
 // At the level of --metrics-level.
-std::function<net::Task<std::string>()> JobLaunch::metrics_text() {
+net::Task<std::string> JobLaunch::metrics() {
   const auto level = parse_metrics_level(options_.settings.output.metrics_level);
-  return
-      [this, level = level.value_or(MetricsLevel::kSummary)] { return inspector_.metrics(level); };
+  return inspector_.metrics(level.value_or(MetricsLevel::kSummary));
 }
 
-void JobLaunch::serve_metrics() {
-  if (events_.metrics == nullptr) return;
-  metrics_server_ =
-      std::make_shared<MetricsServer>(loop_.get_executor(), *events_.metrics, metrics_text());
-  metrics_server_->open();
+void JobLaunch::end_wait(int rank, const std::vector<int>& waiting, const char* call) {
+  act(supervisor_.on_awaited_rank_ended(rank, waiting, call));
 }
 
-// The ranks of an elastic job come and go.
-void JobLaunch::watch_hangs() {
-  const double limit = options_.settings.end.hang_warning;
-  const bool has_init = waits_.has_begun();
-  if (limit == 0 || history_ || has_init || plan_.size() < 2 || is_question(options_)) return;
-  if (options_.settings.environment.independent) return;
-  hang_watch_ = std::make_shared<HangWatch>(
-      loop_.get_executor(), hosts_, limit,
-      parse_hang_reaction(options_.settings.end.on_hang).value_or(HangReaction::kWarn),
-      [this](InspectDetail detail) { return inspector_.ask(detail); },
-      [this](HangRule::Finding::Kind kind, const std::string& sentence) {
-        on_hang(kind, sentence);
-      });
-  net::asio::co_spawn(loop_, HangWatch::run(hang_watch_), net::asio::detached);
-}
-
-void JobLaunch::on_hang(HangRule::Finding::Kind kind, const std::string& sentence) {
-  using enum HangRule::Finding::Kind;
-  if (supervisor_.is_ending()) return;
-  if (kind == kStop) {
-    return act(supervisor_.end_job(
-        kExitTimeout, cat("the job hangs and was ended (--on-hang stop): ", sentence), -1));
-  }
-  output_->print(kind == kWait ? sentence : cat("the job hangs: ", sentence));
-  if (kind == kHang && parse_hang_reaction(options_.settings.end.on_hang) == HangReaction::kDump)
-    net::asio::co_spawn(loop_, show_stacks(), net::asio::detached);
-}
-
-void JobLaunch::watch_stragglers() {
-  using enum StragglerReaction;
-  const auto reaction = parse_straggler_reaction(options_.settings.end.on_straggler);
-  if (straggler_watch_ || reaction == kOff || is_question(options_)) return;
-  straggler_watch_ = std::make_shared<StragglerWatch>(
-      loop_.get_executor(), hosts_, [this](int number) { return policy_->rank_of(number); },
-      [this](InspectDetail detail) { return inspector_.ask(detail); },
-      [this](int rank, uint32_t late) { return inspector_.place_of_late(rank, late); },
-      [this](const StragglerFinding& finding, bool is_of_host, const std::string& sentence) {
-        on_straggler(finding, is_of_host, sentence);
-      });
-  inspector_.set_waits([watch = straggler_watch_] { return watch->waits(); });
-  inspector_.on_slowest([watch = straggler_watch_]() -> std::optional<SlowestRank> {
-    const StragglerRule::Lateness* const slowest = watch->slowest();
-    if (slowest == nullptr) return {};
-    return SlowestRank{slowest->rank, slowest->late_seconds};
-  });
-  inspector_.set_longest_wait([watch = straggler_watch_] { return watch->longest_wait(); });
-  straggler_watch_->on_window([this] { inspector_.show_longest_wait(); });
-  net::asio::co_spawn(loop_, StragglerWatch::run(straggler_watch_), net::asio::detached);
-}
-
-void JobLaunch::on_straggler(const StragglerFinding& finding, bool is_of_host,
-                             const std::string& sentence) {
-  if (supervisor_.is_ending()) return;
-  output_->print(sentence);
-  const auto reaction = parse_straggler_reaction(options_.settings.end.on_straggler);
-  if (reaction != StragglerReaction::kRestart || finding.ranks.empty() || history_) return;
-  // Another host cures neither a program that gives one rank more to do, nor one of two hosts without a cause.
-  const HostRun& host = hosts_.rank(finding.ranks.front()).host();
-  const bool is_whole = finding.ranks.size() == host.ranks().size();
-  const bool is_constant = finding.kind == StragglerKind::kHost ||
-                           (finding.kind == StragglerKind::kConstant && is_of_host && is_whole);
-  if (!is_constant || (finding.is_one_of_two && !is_of_host)) return;
-  if (!has_spare_ || !has_spare_(host.number()))
-    return output_->print(cat("host ", host.name(), " is slow, and no spare host can replace it"));
+void JobLaunch::replace(const HostRun& host, const std::string& sentence) {
   slow_host_ = host.number();
-  act(supervisor_.end_job(kExitLauncher,
-                          cat("the job ends to start again without host ", host.name(),
-                              ", which is slow (--on-straggler restart)"),
-                          -1));
-}
-
-void JobLaunch::print_waits() {
-  const std::string sentence = straggler_watch_ ? straggler_watch_->summary() : "";
-  if (!sentence.empty()) output_->print(sentence);
-}
-
-void JobLaunch::write_metrics() {
-  const auto& settings = options_.settings.output;
-  if (settings.metrics_file.empty()) return;
-  std::error_code error;
-  const auto kind = std::filesystem::symlink_status(settings.metrics_file, error).type();
-  if (kind != std::filesystem::file_type::regular &&
-      kind != std::filesystem::file_type::not_found) {
-    output_->print(cat("metrics are not written: --metrics-file ", settings.metrics_file,
-                       " is no regular file, which a new one could replace; name another path"));
-    return;
-  }
-  metrics_file_ = std::make_shared<MetricsFile>(
-      loop_.get_executor(), settings.metrics_file, metrics_text(),
-      [this](const std::string& sentence) { output_->print(sentence); });
-  net::asio::co_spawn(loop_, MetricsFile::run(metrics_file_), net::asio::detached);
-}
-
-// A rank that has ended never comes to those that wait for it.
-void JobLaunch::check_waits() {
-  if (supervisor_.is_holding()) return;
-  for (const auto& [waits, call] :
-       {std::pair(&waits_, "hvd.init()"),
-        std::pair(&mpi_waits_, "MPI_Init; --no-pmix lets each rank use MPI alone")}) {
-    if (const auto wait = waits->hopeless()) {
-      act(supervisor_.on_awaited_rank_ended(wait->missing[0], wait->present, call));
-    }
-  }
-  if (start_watch_) start_watch_->changed();
-  if (status_line_) status_line_->changed();
+  end_job(kExitLauncher, sentence, -1);
 }
 
 // To be added to the failure of a rank that has waited for others.
 std::string JobLaunch::meanwhile(const RankExit& exit) const {
   const auto wait = exit.code != 0 ? waits_.of(exit.rank) : std::nullopt;
   if (!wait) return "";
-  std::vector<std::string> hosts;
-  for (const Slot& slot : plan_.slots) {
-    hosts.push_back(plan_.hosts[static_cast<size_t>(slot.host)].name);
-  }
-  return cat(" while ", ranks_on_hosts(wait->missing, hosts), " had not called hvd.init()");
+  return cat(" while ", ranks_on_hosts(wait->missing, hosts_.host_names()),
+             " had not called hvd.init()");
 }
 
 // Once all ranks run.
 void JobLaunch::start_input() {
-  watch_start();
-  watch_hangs();
+  if (!is_question(options_)) report(AllStarted{});
   if (events_.on_running) events_.on_running(hosts_.size());
   std::vector<int> readers = input_readers();
   if (readers.empty()) return;
@@ -654,7 +490,7 @@ void JobLaunch::start_input() {
       loop_.get_executor(), STDIN_FILENO, readers, [this](int rank, ByteView bytes) {
         if (as_text(bytes).ends_with('\n') && ::isatty(STDIN_FILENO) == 1) {
           output_->line_was_typed();
-          if (status_line_) status_line_->changed();
+          report(TerminalChanged{});
         }
         hosts_.rank(rank).host().link()->give_input(rank, bytes);
       });
@@ -802,27 +638,10 @@ void JobLaunch::start() {
           return policy_->survives(rank, host, exit_code, sentence);
         });
   }
-  inspector_.on_init_wait([this](int number) {
-    const auto wait = waits_.of(number);
-    return wait ? wait->missing : std::vector<int>();
-  });
-  inspector_.on_remark([this](std::string_view sentence) { output_->print(sentence); });
-  write_metrics();
-  serve_metrics();
   server_->show_launch([this] { return inspector_.states(); });
-  loop_watch_.emplace(loop_.get_executor(), host_jobs_.lease_seconds(),
-                      // On a thread of its own.
-                      [area = output_->area_on_terminal()](const std::string& sentence) {
-                        std::fputs(cat(area->interrupt(), shown_line(sentence)).c_str(), stderr);
-                      });
-  if (const double seconds = options_.settings.end.timeout.value_or(0); seconds > 0) {
-    timeout_.expires_at(
-        (history_ != nullptr ? history_->began : Clock::now()) +
-        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds)));
-    timeout_.async_wait([this, seconds](const net::error_code& error) {
-      if (!error) net::asio::co_spawn(loop_, time_out(seconds), net::asio::detached);
-    });
-  }
+  began_ = Clock::now();
+  parts_.emplace(loop_.get_executor(), parts_of(*this));
+  report(Starting{});
   // An agent has ended while others were prepared.
   if (supervisor_.is_ending()) return end_all(host_jobs_.grace());
   policy_->begin();
@@ -935,7 +754,7 @@ void JobLaunch::end_all(double grace, int signal) {
   if (!has_started()) return;  // start() does it
   policy_->stop();
   startup_.cancel();
-  show_silence();
+  report(JobEnding{});
   shutdown_->end_all(grace, signal);
 }
 
@@ -961,19 +780,12 @@ void JobLaunch::end_job(int exit_code, const std::string& sentence, int rank) {
   act(supervisor_.end_job(exit_code, sentence, rank));
 }
 
-// Shows first what the ranks were doing.
-net::Task<void> JobLaunch::time_out(double seconds) {
-  co_await show_stacks();
-  act(supervisor_.on_timeout(seconds));
-}
-
 net::Task<void> JobLaunch::show_stacks() {
-  const std::vector<std::string> texts = co_await inspector_.stacks();
+  const std::vector<std::string> texts = co_await inspector_.ask(InspectDetail::kStacks);
   for (size_t host = 0; host < texts.size(); ++host) {
     const HostRun& run = hosts_.host(static_cast<int>(host));
-    if (const std::string silence = inspector_.silence_of(run); !silence.empty()) {
-      output_->print(cat("host ", run.name(), ": ", silence));
-    }
+    if (run.silence() > 0)
+      output_->print(cat("host ", run.name(), ": ", describe_silence(run.silence())));
     if (texts[host].empty()) continue;
     output_->print(cat("where the ranks of host ", run.name(), " are:\n",
                        std::string_view(texts[host]).substr(0, texts[host].size() - 1)));

@@ -8,7 +8,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/inspect/rank_names.h"
-#include "launcher/observe/silent_hosts.h"
+#include "launcher/observe/rules/silent_hosts.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/protocol/host_steps.h"
@@ -16,8 +16,6 @@
 namespace hvd::launcher {
 namespace {
 
-// A host that has not answered for this long gets no query, for whose answer the user would wait.
-constexpr double kIsSilent = 2;
 constexpr std::chrono::milliseconds kMetricsTime{800};
 // A viewer that asks once a second gets new figures each time.
 constexpr std::chrono::milliseconds kYoung{900};
@@ -26,26 +24,32 @@ constexpr std::chrono::milliseconds kAnnouncedTime{400};
 // Between two looks at ranks that may wait: most operations end within it.
 constexpr std::chrono::milliseconds kBetweenLooks{200};
 
+// "no answer for 12 s", or empty while the host answers.
+std::string silence_of(const HostRun& host) {
+  return host.silence() > 0 ? describe_silence(host.silence()) : "";
+}
+
 }  // namespace
 
 JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Options& options,
-                           const HostTable& hosts, JobMetrics metrics)
+                           const HostTable& hosts, const InitWaits& waits, JobMetrics metrics,
+                           std::function<void(std::string_view sentence)> remark)
     : executor_(executor),
       options_(options),
       hosts_(hosts),
+      waits_(waits),
+      remark_(std::move(remark)),
       stack_tool_(executor),
       inspection_(executor, hosts,
                   [this](size_t number, uint32_t question, InspectDetail detail) {
                     const HostRun& host = hosts_.host(static_cast<int>(number));
-                    if (!can_answer(host)) return false;
+                    if (!host.can_answer()) return false;
                     const bool is_of_kernel =
                         detail == InspectDetail::kProcess || detail == InspectDetail::kMetrics ||
                         detail == InspectDetail::kProgress || detail == InspectDetail::kSteps ||
                         detail == InspectDetail::kPressure || detail == InspectDetail::kSigns ||
                         detail == InspectDetail::kAnnounced;
                     if (!is_of_kernel) stack_tool_.offer_to(host.number(), *host.link());
-                    if (detail == InspectDetail::kSteps && longest_wait_)
-                      host.link()->show_longest_wait(longest_wait_());
                     host.link()->inspect(question, detail);
                     return true;
                   }),
@@ -67,26 +71,10 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
   });
 }
 
-std::string JobInspector::silence_of(const HostRun& host) const {
-  if (host.is_over() || host.link() == nullptr) return "";
-  const double seconds = host.link()->silence_seconds();
-  return seconds >= kIsSilent ? describe_silence(seconds) : "";
-}
-
-bool JobInspector::can_answer(const HostRun& host) const {
-  return !host.is_over() && host.link() != nullptr && silence_of(host).empty();
-}
-
-void JobInspector::show_longest_wait() {
-  for (const HostRun& host : hosts_.hosts()) {
-    if (can_answer(host)) host.link()->show_longest_wait(longest_wait_());
-  }
-}
-
 net::Task<std::string> JobInspector::place_of_late(int rank, uint32_t late_microseconds) {
   const HostRun& host = hosts_.rank(rank).host();
   return inspection_.run_on(static_cast<size_t>(host.number()), [=, this, &host](uint32_t number) {
-    if (!can_answer(host)) return false;
+    if (!host.can_answer()) return false;
     stack_tool_.offer_to(host.number(), *host.link());
     host.link()->inspect_late(number, rank, late_microseconds);
     return true;
@@ -94,7 +82,7 @@ net::Task<std::string> JobInspector::place_of_late(int rank, uint32_t late_micro
 }
 
 void JobInspector::on_silence(int host, double seconds) {
-  if (seconds < kIsSilent) return;
+  if (hosts_.host(host).can_answer()) return;
   inspection_.give_up(static_cast<size_t>(host));
   commands_.on_silence(
       host, cat("host ", hosts_.host(host).name(), ": ", describe_silence(seconds), "\n"));
@@ -214,15 +202,14 @@ void JobInspector::take_announced(const std::vector<std::string>& answers) {
   operation_waits_.take(ranks, Clock::now());
 }
 
-net::Task<StatusLine::State> JobInspector::progress() {
+net::Task<JobCounts> JobInspector::counts() {
   co_await look(InspectDetail::kProgress);
-  co_return known_progress();
+  co_return known_counts();
 }
 
-StatusLine::State JobInspector::known_progress() const {
+JobCounts JobInspector::known_counts() const {
   const std::chrono::duration<double> seconds = Clock::now() - began_;
-  StatusLine::State state{.job = {.seconds = seconds.count()},
-                          .read_at = read_at_.value_or(began_)};
+  JobCounts state{.job = {.seconds = seconds.count()}, .read_at = read_at_.value_or(began_)};
   const std::optional<SlowestRank> slowest = this->slowest();
   for (const RankRun& rank : hosts_.ranks()) {
     const int number = policy_->rank_of(rank.number());
@@ -242,7 +229,15 @@ StatusLine::State JobInspector::known_progress() const {
 
 // In a job that hangs, the last steps say nothing of now.
 std::optional<SlowestRank> JobInspector::slowest() const {
-  return slowest_ && metrics_.is_stepping() ? slowest_() : std::nullopt;
+  std::optional<SlowestRank> slowest;
+  if (!metrics_.is_stepping()) return slowest;
+  for (const RankRun& run : hosts_.ranks()) {
+    const int rank = policy_->rank_of(run.number());
+    if (rank < 0 || !run.waits() || !run.waits()->is_straggler) continue;
+    const double late = run.waits()->late_now;
+    if (!slowest || late > slowest->late_seconds) slowest = {rank, late};
+  }
+  return slowest;
 }
 
 // The answer to ps and top.
@@ -264,14 +259,12 @@ std::string JobInspector::known_job() const {
       .slowest = slowest(),
       .rank = [this](int number) { return metrics_.rank(number); },
       .init_wait =
-          [this](int number) { return init_wait_ ? init_wait_(number) : std::vector<int>(); },
+          [this](int number) {
+            const auto wait = waits_.of(number);
+            return wait ? wait->missing : std::vector<int>();
+          },
       .operation_wait = [this](int rank) { return operation_waits_.of(rank); },
-      .silence =
-          [](const HostRun& host) {
-            if (host.is_over() || host.link() == nullptr) return 0.0;
-            const double silence = host.link()->silence_seconds();
-            return silence >= kIsSilent ? silence : 0.0;
-          }};
+      .silence = [](const HostRun& host) { return host.silence(); }};
   return launcher::job_as_json(hosts_, job_states(), figures);
 }
 
@@ -280,9 +273,8 @@ net::Task<std::string> JobInspector::metrics(MetricsLevel level) {
   read_at_ = Clock::now();
   const JobStates states = job_states();
   const std::string sentence = metrics_.about_unread(hosts_, states);
-  if (!sentence.empty() && remark_) remark_(sentence);
-  co_return metrics_.text(hosts_, states, level) +
-      metrics_.waits_text(hosts_, states, waits_ ? waits_() : std::vector<RankWaits>(), level);
+  if (!sentence.empty()) remark_(sentence);
+  co_return metrics_.text(hosts_, states, level) + metrics_.waits_text(hosts_, states, level);
 }
 
 // `digits`: a link's message, in hexadecimal digits.

@@ -20,7 +20,7 @@
 #include "launcher/inspect/operation_waits.h"
 #include "launcher/inspect/rank_commands.h"
 #include "launcher/job/job_policy.h"
-#include "launcher/observe/status_line.h"
+#include "launcher/observe/job_part.h"
 #include "launcher/package/stack_tool.h"
 #include "net/asio.h"
 #include "net/notification.h"
@@ -29,9 +29,10 @@ namespace hvd::launcher {
 
 class JobInspector {
  public:
-  // All arguments outlive this object.
+  // All arguments outlive this object. `waits`: in hvd.init(). `remark` prints a sentence for the user.
   JobInspector(const net::asio::any_io_executor& executor, const Options& options,
-               const HostTable& hosts, JobMetrics metrics);
+               const HostTable& hosts, const InitWaits& waits, JobMetrics metrics,
+               std::function<void(std::string_view sentence)> remark);
 
   // Opens the socket, before hosts are reached. The job runs without it when that fails. `policy` outlives this object's
   // loop.
@@ -52,26 +53,8 @@ class JobInspector {
   // Reads the figures of all ranks, unless they are younger than a second: several viewers cost the agents one question.
   // `detail`: kMetrics or kProgress.
   net::Task<void> look(InspectDetail detail);
-  // The ranks of the table that a rank of the table waits for in hvd.init().
-  void on_init_wait(std::function<std::vector<int>(int number)> callback) {
-    init_wait_ = std::move(callback);
-  }
-  // Prints a sentence for the user.
-  void on_remark(std::function<void(std::string_view sentence)> callback) {
-    remark_ = std::move(callback);
-  }
-  // The rank that the others wait for most, if there is one.
-  void on_slowest(std::function<std::optional<SlowestRank>()> callback) {
-    slowest_ = std::move(callback);
-  }
-  // Returns what the line on the terminal shows. Asks the agents.
-  net::Task<StatusLine::State> progress();
-  // The waits of ranks for each other are a part of the metrics.
-  void set_waits(std::function<std::vector<RankWaits>()> waits) { waits_ = std::move(waits); }
-  // The longest wait of any rank in a step, in microseconds, goes to the agents with the questions about steps.
-  void set_longest_wait(std::function<uint32_t()> wait) { longest_wait_ = std::move(wait); }
-  // Sends it now.
-  void show_longest_wait();
+  // Asks the agents.
+  net::Task<JobCounts> counts();
   // The job's metrics in Prometheus's format, within a second.
   net::Task<std::string> metrics(MetricsLevel level);
 
@@ -86,10 +69,6 @@ class JobInspector {
   void on_answer(int host) { commands_.on_answer(host); }
   // The states of all hosts and ranks, as JSON.
   std::string states() const;
-  // "no answer for 12 s", or empty while the host answers.
-  std::string silence_of(const HostRun& host) const;
-  // Its agent runs, and is not silent.
-  bool can_answer(const HostRun& host) const;
 
  private:
   net::Task<void> answer(std::string request, net::StreamSocket& caller);
@@ -100,7 +79,7 @@ class JobInspector {
   void take_announced(const std::vector<std::string>& answers);
   // By the last look.
   std::string known_job() const;
-  StatusLine::State known_progress() const;
+  JobCounts known_counts() const;
   std::string describe(const HostRun& host, const std::string& ranks) const;
   JobStates job_states() const;
   std::optional<SlowestRank> slowest() const;
@@ -110,6 +89,8 @@ class JobInspector {
   const net::asio::any_io_executor executor_;
   const Options& options_;
   const HostTable& hosts_;
+  const InitWaits& waits_;
+  const std::function<void(std::string_view sentence)> remark_;
   StackTool stack_tool_;
   JobPolicy* policy_ = nullptr;  // since open()
   bool takes_changes_ = false;
@@ -122,11 +103,6 @@ class JobInspector {
   net::Notification looked_;
   bool is_looking_ = false;
   bool lacks_gpus_ = false;  // the last look
-  std::function<std::vector<int>(int number)> init_wait_;
-  std::function<void(std::string_view sentence)> remark_;
-  std::function<std::optional<SlowestRank>()> slowest_;
-  std::function<std::vector<RankWaits>()> waits_;
-  std::function<uint32_t()> longest_wait_;
   std::unique_ptr<InspectionServer> server_;
 };
 

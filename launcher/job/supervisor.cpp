@@ -8,7 +8,7 @@
 
 #include "base/process/signals.h"
 #include "base/text.h"
-#include "launcher/observe/silent_hosts.h"
+#include "launcher/observe/rules/silent_hosts.h"
 #include "launcher/output/line_folder.h"
 #include "launcher/output/report.h"
 
@@ -282,10 +282,6 @@ Supervisor::Action Supervisor::on_preparation_failed(int host, const Status& why
   Failure failure{kExitLauncher, why.message()};
   if (goes_on(-1, host, failure)) return Action::kNone;
   return fail(failure.exit_code, std::move(failure.sentence));
-}
-
-Supervisor::Action Supervisor::on_timeout(double seconds) {
-  return fail(kExitTimeout, cat("the job was ended after ", seconds, " s (--timeout)"));
 }
 
 Supervisor::Action Supervisor::on_signal(int number) {

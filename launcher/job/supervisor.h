@@ -76,8 +76,6 @@ class Supervisor {
   Action on_start_failed(int host, const Status& why);
   // The agent of a host cannot be brought up; the reason names the host.
   Action on_preparation_failed(int host, const Status& why);
-  // The job has reached its time limit (--timeout): ends the job.
-  Action on_timeout(double seconds);
   // A signal to the launcher ends the job. A second signal kills the ranks.
   Action on_signal(int number);
   // Standard output, which is this file, takes no more: ends the job. When its reader has gone, there

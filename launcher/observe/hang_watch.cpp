@@ -1,14 +1,49 @@
-#include "launcher/observe/hang_watch.h"
+// Looks whether the ranks of a job hang (--hang-warning, --on-hang): asks the agents for signs that cost little, and for the
+// places of the ranks when nothing moves. For ranks that never call hvd.init(): the others report a stall themselves.
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/process/signals.h"
 #include "base/text.h"
+#include "launcher/observe/parts.h"
 #include "launcher/observe/rules/hang_report.h"
+#include "launcher/observe/rules/hang_rule.h"
+#include "launcher/output/report.h"
+#include "launcher/protocol/host_signs.h"
 
 namespace hvd::launcher {
+namespace {
+
+enum class HangReaction : uint8_t { kWarn, kDump, kStop };
+class HangWatch : public JobPart {
+ public:
+  explicit HangWatch(PartLaunch& launch);
+
+  void on(const JobEvent& event) override;
+  Clock::time_point deadline() const override { return next_; }
+  void on_deadline() override;
+
+ private:
+  bool is_wanted() const;
+  std::vector<int> running() const;
+  void look_later();
+  net::Task<void> look();
+  net::Task<void> look_at_places();
+  void report(const HangRule::Finding& finding);
+
+  PartLaunch& launch_;
+  const HangReaction reaction_;
+  HangRule rule_;
+  bool has_init_ = false;  // a rank has called hvd.init()
+  Clock::time_point next_ = Clock::time_point::max();
+};
 
 std::optional<HangReaction> parse_hang_reaction(std::string_view word) {
   constexpr std::array<std::string_view, 3> kWords = {"warn", "dump", "stop"};
@@ -17,83 +52,91 @@ std::optional<HangReaction> parse_hang_reaction(std::string_view word) {
   return static_cast<HangReaction>(found - kWords.begin());
 }
 
-HangWatch::HangWatch(net::asio::any_io_executor executor, const HostTable& hosts,
-                     double limit_seconds, HangReaction reaction, Ask ask, Report report)
-    : hosts_(hosts),
-      ask_(std::move(ask)),
-      report_(std::move(report)),
-      rule_(limit_seconds, reaction == HangReaction::kStop),
-      timer_(std::move(executor)) {}
+HangWatch::HangWatch(PartLaunch& launch)
+    : launch_(launch),
+      reaction_(parse_hang_reaction(launch.settings().end.on_hang).value_or(HangReaction::kWarn)),
+      rule_(launch.settings().end.hang_warning, reaction_ == HangReaction::kStop) {}
 
-net::Task<void> HangWatch::run(std::shared_ptr<HangWatch> self) {
-  const auto pause = std::chrono::duration_cast<Clock::duration>(
-      std::chrono::duration<double>(self->rule_.interval()));
-  while (!self->is_over_) {
-    self->timer_.expires_after(pause);
-    co_await self->timer_.async_wait(net::use_tuple);
-    if (!self->is_over_) co_await self->look();
+// The ranks of an elastic job come and go.
+bool HangWatch::is_wanted() const {
+  const LaunchSettings& settings = launch_.settings();
+  return settings.end.hang_warning != 0 && !settings.environment.independent &&
+         !launch_.is_elastic() && !has_init_ && launch_.hosts().size() > 1;
+}
+
+void HangWatch::on(const JobEvent& event) {
+  if (const auto* wrote = std::get_if<RankWrote>(&event)) {
+    if (!wrote->is_end) rule_.moved(wrote->rank);
+  } else if (std::holds_alternative<RankJoined>(event)) {
+    has_init_ = true;
+    next_ = Clock::time_point::max();
+  } else if (std::holds_alternative<AllStarted>(event) && is_wanted()) {
+    look_later();
   }
 }
 
-void HangWatch::stop() {
-  is_over_ = true;
-  timer_.cancel();
+void HangWatch::look_later() {
+  next_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                             std::chrono::duration<double>(rule_.interval()));
+}
+
+void HangWatch::on_deadline() {
+  next_ = Clock::time_point::max();
+  launch_.run(shared_from_this(), look());
 }
 
 std::vector<int> HangWatch::running() const {
   std::vector<int> running;
-  for (const RankRun& rank : hosts_.ranks()) {
+  for (const RankRun& rank : launch_.hosts().ranks()) {
     if (!rank.is_over()) running.push_back(rank.number());
   }
   return running;
 }
 
-// The words of each agent about the ranks of its own host; the first ones about each.
-template <typename Each>
-std::map<int, Each> HangWatch::by_rank(const HostTable& hosts,
-                                       const std::vector<std::string>& texts,
-                                       Result<std::vector<Each>> (*decode)(std::string_view)) {
-  std::map<int, Each> found;
-  for (size_t number = 0; number < texts.size(); ++number) {
-    auto all = decode(texts[number]);
-    if (!all.ok()) continue;
-    const HostRun& host = hosts.host(static_cast<int>(number));
-    for (Each& each : *all) {
-      const bool is_own = std::ranges::any_of(host.ranks(), [&](const RankRun* rank) {
-        return rank->number() == each.rank && !rank->is_over();
-      });
-      if (is_own) found.emplace(each.rank, std::move(each));
-    }
-  }
-  return found;
+net::Task<void> HangWatch::look() {
+  const std::vector<std::string> answers = co_await launch_.ask(InspectDetail::kSigns);
+  if (is_over_ || has_init_) co_return;
+  const auto signs = about_running_ranks<RankSigns>(launch_.hosts(), answers, decode_signs);
+  // A host that does not answer may be suspended.
+  if (signs.size() != running().size())
+    rule_.forget();
+  else if (rule_.look(signs, Clock::now()))
+    co_await look_at_places();
+  if (!is_over_ && !has_init_) look_later();
 }
 
-net::Task<void> HangWatch::look() {
-  const std::vector<std::string> answers = co_await ask_(InspectDetail::kSigns);
-  if (is_over_) co_return;
-  const auto signs = by_rank<RankSigns>(hosts_, answers, decode_signs);
-  // A host that does not answer may be suspended.
-  if (signs.size() != running().size()) co_return rule_.forget();
-  if (!rule_.look(signs, Clock::now())) co_return;
-  const std::vector<std::string> more = co_await ask_(InspectDetail::kPlaces);
-  if (is_over_) co_return;
-  auto places = by_rank<RankPlace>(hosts_, more, decode_places);
-  const bool has_ended = running().size() != hosts_.ranks().size();
-  if (const auto finding = rule_.judge(std::move(places), has_ended, Clock::now()))
-    report(*finding);
+net::Task<void> HangWatch::look_at_places() {
+  const std::vector<std::string> answers = co_await launch_.ask(InspectDetail::kPlaces);
+  if (is_over_ || has_init_) co_return;
+  auto places = about_running_ranks<RankPlace>(launch_.hosts(), answers, decode_places);
+  const bool has_ended = running().size() != launch_.hosts().ranks().size();
+  const auto finding = rule_.judge(std::move(places), has_ended, Clock::now());
+  if (finding && !launch_.is_ending()) report(*finding);
 }
 
 void HangWatch::report(const HangRule::Finding& finding) {
-  std::vector<std::string> host_of;
+  using enum HangRule::Finding::Kind;
   std::vector<EndedRank> ended;
-  for (const RankRun& rank : hosts_.ranks()) {
-    host_of.push_back(rank.host().name());
+  for (const RankRun& rank : launch_.hosts().ranks()) {
     if (!rank.is_over()) continue;
     const RankExit& exit = rank.exit();
     ended.push_back({rank.number(), exit.signal == 0 ? cat("exit code ", exit.code)
                                                      : cat("by ", signal_name(exit.signal))});
   }
-  report_(finding.kind, hang_sentence(finding, ended, host_of));
+  const std::string sentence = hang_sentence(finding, ended, launch_.hosts().host_names());
+  if (finding.kind == kStop) {
+    return launch_.end_job(kExitTimeout,
+                           cat("the job hangs and was ended (--on-hang stop): ", sentence), -1);
+  }
+  launch_.output().print(finding.kind == kWait ? sentence : cat("the job hangs: ", sentence));
+  if (finding.kind == kHang && reaction_ == HangReaction::kDump)
+    launch_.run(shared_from_this(), launch_.show_stacks());
+}
+
+}  // namespace
+
+std::shared_ptr<JobPart> hang_watch(PartLaunch& launch) {
+  return std::make_shared<HangWatch>(launch);
 }
 
 }  // namespace hvd::launcher

@@ -11,6 +11,7 @@
 #include "base/metrics/metrics_text.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
+#include "launcher/observe/parts.h"
 #include "net/socket_address.h"
 
 namespace hvd::launcher {
@@ -35,7 +36,7 @@ struct MetricsServer::Connection {
   asio::steady_timer limit;
 };
 
-MetricsServer::MetricsServer(asio::any_io_executor executor, const MetricsPort& port, Text text,
+MetricsServer::MetricsServer(asio::any_io_executor executor, const MetricsPort* port, Text text,
                              MetricsServerLimits limits)
     : executor_(std::move(executor)),
       port_(port),
@@ -45,16 +46,24 @@ MetricsServer::MetricsServer(asio::any_io_executor executor, const MetricsPort& 
       pause_(executor_),
       changed_(executor_) {}
 
+MetricsServer::MetricsServer(PartLaunch& launch)
+    : MetricsServer(launch.executor(), launch.events().metrics,
+                    [&launch] { return launch.metrics(); }) {}
+
+void MetricsServer::on(const JobEvent& event) {
+  if (port_ != nullptr && std::holds_alternative<Starting>(event)) open();
+}
+
 void MetricsServer::open() {
   // The next launch listens at the same socket.
-  UniqueFd listener(::fcntl(port_.listener().get(), F_DUPFD_CLOEXEC, 0));
-  const auto local = net::local_address(port_.listener().get());
+  UniqueFd listener(::fcntl(port_->listener().get(), F_DUPFD_CLOEXEC, 0));
+  const auto local = net::local_address(port_->listener().get());
   net::error_code error;
   if (listener && local.ok()) {
     acceptor_.assign(asio::generic::stream_protocol(local->family(), 0), listener.get(), error);
     if (!error) static_cast<void>(listener.release());
   }
-  if (acceptor_.is_open()) asio::co_spawn(executor_, accept(shared_from_this()), asio::detached);
+  if (acceptor_.is_open()) asio::co_spawn(executor_, accept(self()), asio::detached);
 }
 
 net::Task<void> MetricsServer::accept(std::shared_ptr<MetricsServer> self) {
@@ -62,15 +71,14 @@ net::Task<void> MetricsServer::accept(std::shared_ptr<MetricsServer> self) {
     auto [error, socket] = co_await self->acceptor_.async_accept(net::use_tuple);
     if (!error) {
       ::fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
-      if (!self->port_.is_protected()) {
+      if (!self->port_->is_protected()) {
         self->take(std::move(socket));
         continue;
       }
-      self->port_.tls()->take(std::move(socket),
-                              [weak = self->weak_from_this()](net::AcceptedSocket accepted) {
-                                if (const auto server = weak.lock())
-                                  server->take(std::move(accepted));
-                              });
+      self->port_->tls()->take(std::move(socket), [weak = std::weak_ptr<MetricsServer>(self)](
+                                                      net::AcceptedSocket accepted) {
+        if (const auto server = weak.lock()) server->take(std::move(accepted));
+      });
     } else if (self->acceptor_.is_open()) {
       // For example while the process has no descriptor left.
       self->pause_.expires_after(kPause);
@@ -80,7 +88,7 @@ net::Task<void> MetricsServer::accept(std::shared_ptr<MetricsServer> self) {
 }
 
 void MetricsServer::take(net::AcceptedSocket socket) {
-  if (is_over_ || socket.is_encrypted() != port_.is_protected()) return;
+  if (is_over_ || socket.is_encrypted() != port_->is_protected()) return;
   std::erase_if(connections_, [](const auto& weak) { return weak.expired(); });
   if (connections_.size() >= limits_.connections) {
     if (const auto oldest = connections_.front().lock()) oldest->socket.close();
@@ -95,7 +103,7 @@ void MetricsServer::take(net::AcceptedSocket socket) {
         if (!error && late) late->socket.close();
       });
   ++running_;
-  asio::co_spawn(executor_, serve(shared_from_this(), std::move(connection)), asio::detached);
+  asio::co_spawn(executor_, serve(self(), std::move(connection)), asio::detached);
 }
 
 net::Task<void> MetricsServer::serve(std::shared_ptr<MetricsServer> self,
@@ -145,15 +153,15 @@ net::Task<std::optional<MetricsServer::Reply>> MetricsServer::answer(Connection&
 net::Task<MetricsServer::Reply> MetricsServer::reply_to(const net::HttpRequestParser& request) {
   if (request.method() != "GET" && request.method() != "HEAD")
     co_return Reply{405, "this port supports only GET and HEAD\n"};
-  if (!port_.answers_to(request.field("Host")))
+  if (!port_->answers_to(request.field("Host")))
     co_return Reply{421, "this port is asked for by localhost or 127.0.0.1\n"};
   const std::string_view path = request.target().substr(0, request.target().find('?'));
   // It needs no token: that the job runs is no secret.
   if (path == "/healthz") co_return Reply{200, "ok\n"};
-  if (port_.is_protected()) {
-    const std::string wanted = cat("Bearer ", port_.token());
+  if (port_->is_protected()) {
+    const std::string wanted = cat("Bearer ", port_->token());
     const std::string_view given = request.field("Authorization");
-    if (port_.token().empty() || !equal_in_constant_time(as_bytes(wanted), as_bytes(given))) {
+    if (port_->token().empty() || !equal_in_constant_time(as_bytes(wanted), as_bytes(given))) {
       co_return Reply{401,
                       "give 'Authorization: Bearer <token>' with the token that horovod-rendezvous "
                       "--show-monitor-token prints\n"};
@@ -179,20 +187,25 @@ net::Task<std::string> MetricsServer::recent_text() {
   co_return recent_;
 }
 
-net::Task<void> MetricsServer::end(std::shared_ptr<MetricsServer> server) {
-  server->is_over_ = true;
+net::Task<void> MetricsServer::end() {
+  is_over_ = true;
+  if (port_ == nullptr) co_return;
   net::error_code ignored;
-  server->acceptor_.close(ignored);
-  server->pause_.cancel();
-  for (const auto& weak : server->connections_) {
+  acceptor_.close(ignored);
+  pause_.cancel();
+  for (const auto& weak : connections_) {
     if (const auto connection = weak.lock()) connection->socket.close();
   }
-  server->changed_.notify();
+  changed_.notify();
   const Deadline end = Deadline::after_seconds(kSecondsToEnd);
-  while (server->running_ > 0 && !end.passed()) {
-    server->pause_.expires_at(end.time());
-    co_await server->pause_.async_wait(net::use_tuple);
+  while (running_ > 0 && !end.passed()) {
+    pause_.expires_at(end.time());
+    co_await pause_.async_wait(net::use_tuple);
   }
+}
+
+std::shared_ptr<JobPart> metrics_server(PartLaunch& launch) {
+  return std::make_shared<MetricsServer>(launch);
 }
 
 }  // namespace hvd::launcher

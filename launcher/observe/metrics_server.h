@@ -1,7 +1,6 @@
 // Answers GET and HEAD of /metrics and /healthz at the port of --metrics-port, one request per connection. Bounds the
 // number of connections and the time of each, and asks for the metrics once a second at most, however many clients
 // there are.
-// JobLaunch owns it. Lives on the launch's loop.
 #pragma once
 
 #include <chrono>
@@ -14,6 +13,7 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "launcher/observe/job_part.h"
 #include "launcher/output/metrics_port.h"
 #include "net/asio.h"
 #include "net/http.h"
@@ -28,16 +28,18 @@ struct MetricsServerLimits {
   std::chrono::milliseconds connection{10'000};
 };
 
-class MetricsServer : public std::enable_shared_from_this<MetricsServer> {
+class MetricsServer : public JobPart {
  public:
+  // `launch` outlives this object.
+  explicit MetricsServer(PartLaunch& launch);
   using Text = std::function<net::Task<std::string>()>;
-  // `port` outlives this object. `text`: the metrics in Prometheus's format.
-  MetricsServer(net::asio::any_io_executor executor, const MetricsPort& port, Text text,
+  // `port`: null: nothing is served; it outlives this object. `text`: the metrics in Prometheus's format.
+  MetricsServer(net::asio::any_io_executor executor, const MetricsPort* port, Text text,
                 MetricsServerLimits limits = {});
 
-  void open();
+  void on(const JobEvent& event) override;
   // No call of `text` runs afterwards.
-  static net::Task<void> end(std::shared_ptr<MetricsServer> server);
+  net::Task<void> end() override;
 
  private:
   struct Connection;
@@ -48,6 +50,10 @@ class MetricsServer : public std::enable_shared_from_this<MetricsServer> {
     bool has_body = true;
   };
 
+  void open();
+  std::shared_ptr<MetricsServer> self() {
+    return std::static_pointer_cast<MetricsServer>(shared_from_this());
+  }
   static net::Task<void> accept(std::shared_ptr<MetricsServer> self);
   static net::Task<void> serve(std::shared_ptr<MetricsServer> self,
                                std::shared_ptr<Connection> connection);
@@ -58,7 +64,7 @@ class MetricsServer : public std::enable_shared_from_this<MetricsServer> {
 
   using Acceptor = net::asio::basic_socket_acceptor<net::asio::generic::stream_protocol>;
   const net::asio::any_io_executor executor_;
-  const MetricsPort& port_;
+  const MetricsPort* const port_;
   const Text text_;
   const MetricsServerLimits limits_;
   Acceptor acceptor_;
@@ -69,7 +75,6 @@ class MetricsServer : public std::enable_shared_from_this<MetricsServer> {
   Clock::time_point valid_until_ = Clock::time_point::min();
   size_t running_ = 0;  // coroutines that serve
   bool is_asking_ = false;
-  bool is_over_ = false;
 };
 
 }  // namespace hvd::launcher

@@ -1,4 +1,5 @@
-#include "launcher/observe/start_watch.h"
+// Prints, while ranks wait in hvd.init() for others, a sentence at intervals that names these and what their processes do:
+// each 10 s on a terminal, each 60 s elsewhere.
 
 #include <unistd.h>
 
@@ -6,7 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "launcher/output/line_folder.h"
+#include "launcher/observe/parts.h"
 
 namespace hvd::launcher {
 namespace {
@@ -14,8 +15,6 @@ namespace {
 // Between two sentences about one wait.
 constexpr std::chrono::seconds kOnTerminal{10};
 constexpr std::chrono::seconds kElsewhere{60};
-// A program that has written nothing and has called no hvd.init() is no longer at its start.
-constexpr std::chrono::seconds kStartsFor{10};
 
 // The paragraph of one rank in the answers of the agents.
 std::string activity_of(int rank, const std::vector<std::string>& answers) {
@@ -30,78 +29,64 @@ std::string activity_of(int rank, const std::vector<std::string>& answers) {
   return {};
 }
 
-}  // namespace
+class StartWatch : public JobPart {
+ public:
+  explicit StartWatch(PartLaunch& launch);
 
-std::string start_line(size_t ranks, const std::optional<InitWaits::Wait>& wait,
-                       const std::vector<std::string>& host_of, double seconds, size_t columns) {
-  std::string line = cat("ranks started ", ranks);
-  if (wait) {
-    line += cat("; importing ", wait->missing.size(), " (", ranks_on_hosts(wait->missing, host_of),
-                "); in hvd.init ", wait->present.size());
+  void on(const JobEvent& event) override;
+  Clock::time_point deadline() const override { return next_; }
+  void on_deadline() override;
+
+ private:
+  void find_next();
+  net::Task<void> report(InitWaits::Wait wait);
+
+  PartLaunch& launch_;
+  const Clock::duration interval_;
+  bool has_begun_ = false;        // all ranks run
+  Clock::time_point reported_{};  // the last sentence, or the beginning of the wait
+  Clock::time_point next_ = Clock::time_point::max();
+};
+
+StartWatch::StartWatch(PartLaunch& launch)
+    : launch_(launch), interval_(::isatty(STDERR_FILENO) == 1 ? kOnTerminal : kElsewhere) {}
+
+void StartWatch::on(const JobEvent& event) {
+  if (std::holds_alternative<RankWrote>(event)) return;
+  if (std::holds_alternative<AllStarted>(event)) {
+    has_begun_ = true;
+    reported_ = Clock::now();
   }
-  line += cat("; ", static_cast<int64_t>(seconds), " s");
-  return line.size() < columns ? line : line.substr(0, std::max<size_t>(columns, 2) - 2);
+  if (has_begun_) find_next();
 }
 
-std::string wait_sentence(const InitWaits::Wait& wait, const std::vector<std::string>& host_of,
-                          int64_t seconds, const std::string& activity) {
-  const bool is_one = wait.missing.size() == 1;
-  return cat(ranks_on_hosts(wait.missing, host_of), is_one ? " has" : " have",
-             " not called hvd.init() for ", seconds, " s",
-             activity.empty()
-                 ? ""
-                 : cat(": ", is_one ? "" : cat("rank ", wait.missing[0], " is "), activity),
-             "; ", wait.present.size() == 1 ? "rank " : "ranks ", ranks_text(wait.present),
-             wait.present.size() == 1 ? " waits" : " wait", is_one ? " for it" : " for them");
+void StartWatch::find_next() {
+  const auto wait = launch_.init_waits().longest();
+  if (wait) reported_ = std::max(reported_, wait->since);
+  next_ = wait ? reported_ + interval_ : Clock::time_point::max();
 }
 
-StartWatch::StartWatch(net::asio::any_io_executor executor, const InitWaits& waits,
-                       JobOutput& output, std::vector<std::string> hosts, Ask ask)
-    : waits_(waits),
-      output_(output),
-      hosts_(std::move(hosts)),
-      ask_(std::move(ask)),
-      is_terminal_(::isatty(STDERR_FILENO) == 1),
-      timer_(std::move(executor)) {}
-
-net::Task<void> StartWatch::run(std::shared_ptr<StartWatch> self) {
-  const auto interval = self->is_terminal_ ? kOnTerminal : kElsewhere;
-  const Clock::time_point began = Clock::now();
-  Clock::time_point reported = began;  // the last sentence, or the beginning of the wait
-  while (!self->is_over_) {
-    const auto wait = self->waits_.longest();
-    const Clock::time_point now = Clock::now();
-    if (wait) reported = std::max(reported, wait->since);
-    if (wait && now >= reported + interval) {
-      reported = now;
-      net::asio::co_spawn(self->timer_.get_executor(), report(self, *wait), net::asio::detached);
-    }
-    self->timer_.expires_at(wait ? reported + interval : Clock::time_point::max());
-    co_await self->timer_.async_wait(net::use_tuple);
-  }
+void StartWatch::on_deadline() {
+  const auto wait = launch_.init_waits().longest();
+  reported_ = Clock::now();
+  find_next();
+  if (wait) launch_.run(shared_from_this(), report(*wait));
 }
 
-std::string StartWatch::line(size_t columns) const {
-  const auto wait = waits_.longest();
-  const std::chrono::duration<double> seconds = Clock::now() - began_;
-  const bool has_begun = has_begun_ || waits_.has_begun() || seconds > kStartsFor;
-  if (!wait && has_begun) return "";
-  return start_line(hosts_.size(), wait, hosts_, seconds.count(), columns);
-}
-
-void StartWatch::stop() {
-  is_over_ = true;
-  timer_.cancel();
-}
-
-net::Task<void> StartWatch::report(std::shared_ptr<StartWatch> self, InitWaits::Wait wait) {
-  const std::vector<std::string> answers = co_await self->ask_();
-  if (self->is_over_) co_return;
-  const auto now = self->waits_.longest();
+net::Task<void> StartWatch::report(InitWaits::Wait wait) {
+  const std::vector<std::string> answers = co_await launch_.ask(InspectDetail::kActivity);
+  if (is_over_) co_return;
+  const auto now = launch_.init_waits().longest();
   if (!now || now->since != wait.since) co_return;  // the wait is over
   const auto seconds = std::chrono::round<std::chrono::seconds>(Clock::now() - now->since).count();
-  self->output_.print(
-      wait_sentence(*now, self->hosts_, seconds, activity_of(now->missing[0], answers)));
+  launch_.output().print(wait_sentence(*now, launch_.hosts().host_names(), seconds,
+                                       activity_of(now->missing[0], answers)));
+}
+
+}  // namespace
+
+std::shared_ptr<JobPart> start_watch(PartLaunch& launch) {
+  return std::make_shared<StartWatch>(launch);
 }
 
 }  // namespace hvd::launcher

@@ -1,11 +1,17 @@
-#include "launcher/observe/status_line.h"
+// Follows a job on a terminal from the start of its ranks to its end, in one line below their output: which ranks start,
+// then how many run, and how fast. Asks the agents once a second, for as long as the terminal shows the line, and looks
+// at the terminal as often else.
 
 #include <unistd.h>
 
 #include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "base/clock.h"
+#include "launcher/observe/parts.h"
 #include "launcher/terminal/terminal_width.h"
 
 namespace hvd::launcher {
@@ -14,51 +20,94 @@ namespace {
 // Most starts end before it.
 constexpr std::chrono::milliseconds kFirst{700};
 constexpr std::chrono::milliseconds kEach{1000};
+// A program that has written nothing and has called no hvd.init() is no longer at its start.
+constexpr std::chrono::seconds kStartsFor{10};
+
+class StatusLine : public JobPart {
+ public:
+  explicit StatusLine(PartLaunch& launch) : launch_(launch) {}
+
+  void on(const JobEvent& event) override;
+  Clock::time_point deadline() const override {
+    return is_drawing_ ? Clock::time_point::max() : next_;
+  }
+  void on_deadline() override;
+  net::Task<void> end() override;
+
+ private:
+  std::string start(size_t columns) const;
+  net::Task<void> draw();
+
+  PartLaunch& launch_;
+  ProgressRates rates_;
+  std::optional<Clock::time_point> began_;  // all ranks run, and there is a terminal
+  bool has_written_ = false;                // a rank, or the ranks have met
+  bool is_asleep_ = false;                  // the line is not shown
+  bool is_drawing_ = false;
+  Clock::time_point next_ = Clock::time_point::max();
+};
+
+void StatusLine::on(const JobEvent& event) {
+  if (std::holds_alternative<AllStarted>(event) && launch_.output().has_area()) {
+    began_ = Clock::now();
+    next_ = *began_ + kFirst;
+    return;
+  }
+  const auto* const wrote = std::get_if<RankWrote>(&event);
+  if (wrote != nullptr && !wrote->is_end) has_written_ = true;
+  if (const auto* joined = std::get_if<RankJoined>(&event))
+    has_written_ |= joined->report.has_met != 0;
+  // The launcher may be in the foreground again.
+  const bool is_due = wrote == nullptr ? !std::holds_alternative<HostSilent>(event) : is_asleep_;
+  if (began_ && is_due) next_ = Clock::now();
+}
+
+void StatusLine::on_deadline() {
+  is_asleep_ = !launch_.output().has_status();
+  // Also while it is not shown: no signal comes when a shell's fg gives it the terminal.
+  next_ = Clock::now() + kEach;
+  if (is_asleep_) return launch_.output().end_hidden_bars();
+  is_drawing_ = true;
+  launch_.run(shared_from_this(), draw());
+}
+
+// Empty once the ranks are beyond their start.
+std::string StatusLine::start(size_t columns) const {
+  const auto wait = launch_.init_waits().longest();
+  const std::chrono::duration<double> seconds = Clock::now() - *began_;
+  const bool has_begun = has_written_ || launch_.init_waits().has_begun() || seconds > kStartsFor;
+  if (!wait && has_begun) return "";
+  const std::vector<std::string> hosts = launch_.hosts().host_names();
+  return start_line(hosts.size(), wait, hosts, seconds.count(), columns);
+}
+
+net::Task<void> StatusLine::draw() {
+  const size_t columns = terminal_width(STDERR_FILENO);
+  std::string line = start(columns);
+  if (line.empty()) {
+    JobCounts job = co_await launch_.counts();
+    is_drawing_ = false;
+    if (is_over_) co_return;
+    rates_.add(job.read_at, job.counts);
+    job.job.steps_per_second = rates_.steps_per_second();
+    job.job.bytes_per_second = rates_.bytes_per_second();
+    line = job_line(job.job, StatusArea::room(columns), is_utf8_locale(),
+                    launch_.output().colors_status());
+  }
+  is_drawing_ = false;
+  launch_.output().show_status(line);
+}
+
+net::Task<void> StatusLine::end() {
+  is_over_ = true;
+  launch_.output().show_status("");
+  co_return;
+}
 
 }  // namespace
 
-StatusLine::StatusLine(net::asio::any_io_executor executor, JobOutput& output, Start start,
-                       Look look)
-    : output_(output),
-      start_(std::move(start)),
-      look_(std::move(look)),
-      timer_(std::move(executor)) {}
-
-net::Task<std::string> StatusLine::line() {
-  const size_t columns = terminal_width(STDERR_FILENO);
-  std::string start = start_(columns);
-  if (!start.empty()) co_return start;
-  State state = co_await look_();
-  rates_.add(state.read_at, state.counts);
-  state.job.steps_per_second = rates_.steps_per_second();
-  state.job.bytes_per_second = rates_.bytes_per_second();
-  co_return job_line(state.job, StatusArea::room(columns), is_utf8_locale(),
-                     output_.colors_status());
-}
-
-net::Task<void> StatusLine::run(std::shared_ptr<StatusLine> self) {
-  if (!self->output_.has_area()) co_return;
-  self->timer_.expires_after(kFirst);
-  co_await self->timer_.async_wait(net::use_tuple);
-  while (!self->is_over_) {
-    self->is_asleep_ = !self->output_.has_status();
-    if (self->is_asleep_) self->output_.end_hidden_bars();
-    // Also while it is not shown: no signal comes when a shell's fg gives it the terminal.
-    const auto next = Clock::now() + kEach;
-    if (!self->is_asleep_ && !self->is_suspended_) {
-      const std::string line = co_await self->line();
-      if (self->is_over_) co_return;
-      if (!self->is_suspended_) self->output_.show_status(line);
-    }
-    self->timer_.expires_at(next);
-    co_await self->timer_.async_wait(net::use_tuple);
-  }
-}
-
-void StatusLine::stop() {
-  is_over_ = true;
-  output_.show_status("");
-  timer_.cancel();
+std::shared_ptr<JobPart> status_line(PartLaunch& launch) {
+  return std::make_shared<StatusLine>(launch);
 }
 
 }  // namespace hvd::launcher

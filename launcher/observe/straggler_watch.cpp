@@ -1,12 +1,26 @@
-#include "launcher/observe/straggler_watch.h"
+// Looks for ranks of a running job that are late (--on-straggler): asks the agents for the last training steps of their
+// ranks, once for each window of steps, and for what disturbs them while a rank is suspected. Asks seldom while no step
+// ends. Begins when a rank calls hvd.init(). RankRun::waits() has what it finds, and each agent the longest wait.
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
+#include "base/text.h"
+#include "launcher/observe/parts.h"
+#include "launcher/observe/rules/late_places.h"
+#include "launcher/observe/rules/step_alignment.h"
+#include "launcher/observe/rules/straggler_cause.h"
 #include "launcher/observe/rules/straggler_report.h"
+#include "launcher/observe/rules/straggler_rule.h"
+#include "launcher/observe/rules/wait_tally.h"
 #include "launcher/protocol/host_signs.h"
 
 namespace hvd::launcher {
@@ -30,7 +44,50 @@ double now_seconds() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
-}  // namespace
+enum class StragglerReaction : uint8_t { kWarn, kRestart, kOff };
+class StragglerWatch : public JobPart {
+ public:
+  explicit StragglerWatch(PartLaunch& launch);
+
+  void on(const JobEvent& event) override;
+  // Prints the line for the end of the job.
+  net::Task<void> end() override;
+
+ private:
+  template <typename Each>
+  std::map<int, Each> by_rank(const std::vector<std::string>& texts,
+                              Result<std::vector<Each>> (*decode)(std::string_view)) const;
+  net::Task<void> watch();
+  std::vector<std::string> host_names() const;
+  int members() const;
+  net::Task<void> pause(double seconds);
+  std::vector<StepWindow> take(const std::vector<std::string>& answers);
+  net::Task<void> look();
+  net::Task<void> look_at_causes();
+  net::Task<void> look_at_place();
+  // The number in the table of a present rank, or -1.
+  int number_of(int rank) const;
+  void forget_ranks();
+  net::Task<void> report(StragglerFinding finding, std::vector<std::string> host_of);
+  void react(const StragglerFinding& finding, bool is_of_host);
+  double seconds_to_window() const;
+  void show_waits();
+  void show_longest_wait();
+
+  PartLaunch& launch_;
+  const StragglerReaction reaction_;
+  bool has_begun_ = false;
+  StepAlignment alignment_;
+  StragglerRule rule_;
+  WaitTally tally_;
+  PressureRecord pressures_;
+  LatePlaces places_;
+  std::vector<std::string> known_names_;  // hosts by rank, at the last look
+  double step_seconds_ = 0;               // of a step with its waits
+  double idle_ = 0;                       // seconds of the last pause without a step
+  int looks_before_ = 0;                  // the first step
+  net::asio::steady_timer timer_;
+};
 
 std::optional<StragglerReaction> parse_straggler_reaction(std::string_view word) {
   constexpr std::array<std::string_view, 3> kWords = {"warn", "restart", "off"};
@@ -39,28 +96,33 @@ std::optional<StragglerReaction> parse_straggler_reaction(std::string_view word)
   return static_cast<StragglerReaction>(found - kWords.begin());
 }
 
-StragglerWatch::StragglerWatch(net::asio::any_io_executor executor, const HostTable& hosts,
-                               RankOf rank_of, Ask ask, AskPlace ask_place, Report report)
-    : hosts_(hosts),
-      rank_of_(std::move(rank_of)),
-      ask_(std::move(ask)),
-      ask_place_(std::move(ask_place)),
-      report_(std::move(report)),
-      timer_(std::move(executor)) {}
+StragglerWatch::StragglerWatch(PartLaunch& launch)
+    : launch_(launch),
+      reaction_(parse_straggler_reaction(launch.settings().end.on_straggler)
+                    .value_or(StragglerReaction::kWarn)),
+      timer_(launch.executor()) {}
 
-net::Task<void> StragglerWatch::run(std::shared_ptr<StragglerWatch> self) {
-  while (!self->is_over_) {
-    if (self->rule_.is_suspicious() && self->idle_ == 0)
-      co_await self->look_at_causes();
+void StragglerWatch::on(const JobEvent& event) {
+  if (!std::holds_alternative<RankJoined>(event) || reaction_ == StragglerReaction::kOff) return;
+  if (!std::exchange(has_begun_, true)) launch_.run(shared_from_this(), watch());
+}
+
+net::Task<void> StragglerWatch::watch() {
+  while (!is_over_) {
+    if (rule_.is_suspicious() && idle_ == 0)
+      co_await look_at_causes();
     else
-      co_await self->pause(self->seconds_to_window());
-    if (!self->is_over_) co_await self->look();
+      co_await pause(seconds_to_window());
+    if (!is_over_) co_await look();
   }
 }
 
-void StragglerWatch::stop() {
+net::Task<void> StragglerWatch::end() {
   is_over_ = true;
   timer_.cancel();
+  const std::string sentence = tally_.summary(host_names());
+  if (!sentence.empty()) launch_.output().print(sentence);
+  co_return;
 }
 
 net::Task<void> StragglerWatch::pause(double seconds) {
@@ -75,25 +137,15 @@ double StragglerWatch::seconds_to_window() const {
   return std::clamp(steps * step_seconds_ + kMargin, kShortestPause, kLongestPause);
 }
 
-// The words of each agent about the ranks of its own host that run, by their present rank.
+// The words of the agents about the ranks that run, by their present rank.
 template <typename Each>
-std::map<int, Each> StragglerWatch::by_rank(const std::vector<std::string>& texts,
-                                            Result<std::vector<Each>> (*decode)(std::string_view),
-                                            std::map<int, int>* host_of) const {
+std::map<int, Each> StragglerWatch::by_rank(
+    const std::vector<std::string>& texts,
+    Result<std::vector<Each>> (*decode)(std::string_view)) const {
   std::map<int, Each> found;
-  for (size_t number = 0; number < texts.size(); ++number) {
-    auto all = decode(texts[number]);
-    if (!all.ok()) continue;
-    const HostRun& host = hosts_.host(static_cast<int>(number));
-    for (Each& each : *all) {
-      const bool is_own = std::ranges::any_of(host.ranks(), [&](const RankRun* rank) {
-        return rank->number() == each.rank && !rank->is_over();
-      });
-      const int rank = is_own ? rank_of_(each.rank) : -1;
-      if (rank < 0) continue;
-      if (host_of != nullptr) (*host_of)[rank] = host.number();
-      found.emplace(rank, std::move(each));
-    }
+  for (auto& [number, each] : about_running_ranks<Each>(launch_.hosts(), texts, decode)) {
+    const int rank = launch_.rank_of(number);
+    if (rank >= 0) found.emplace(rank, std::move(each));
   }
   return found;
 }
@@ -101,8 +153,8 @@ std::map<int, Each> StragglerWatch::by_rank(const std::vector<std::string>& text
 // By present rank.
 std::vector<std::string> StragglerWatch::host_names() const {
   std::vector<std::string> names;
-  for (const RankRun& run : hosts_.ranks()) {
-    const int rank = rank_of_(run.number());
+  for (const RankRun& run : launch_.hosts().ranks()) {
+    const int rank = launch_.rank_of(run.number());
     if (rank < 0) continue;
     names.resize(std::max(names.size(), static_cast<size_t>(rank) + 1));
     names[static_cast<size_t>(rank)] = run.host().name();
@@ -113,15 +165,15 @@ std::vector<std::string> StragglerWatch::host_names() const {
 // The ranks that the job has now.
 int StragglerWatch::members() const {
   return static_cast<int>(std::ranges::count_if(
-      hosts_.ranks(), [this](const RankRun& run) { return rank_of_(run.number()) >= 0; }));
+      launch_.hosts().ranks(),
+      [this](const RankRun& run) { return launch_.rank_of(run.number()) >= 0; }));
 }
 
 // Returns the windows that are new.
 std::vector<StepWindow> StragglerWatch::take(const std::vector<std::string>& answers) {
-  std::map<int, int> host_of;
   std::map<int, StepAlignment::Rank> ranks;
-  for (auto& [rank, steps] : by_rank<RankSteps>(answers, decode_steps, &host_of))
-    ranks[rank] = {host_of[rank], std::move(steps)};
+  for (auto& [rank, steps] : by_rank<RankSteps>(answers, decode_steps))
+    ranks[rank] = {launch_.hosts().rank(steps.rank).host().number(), std::move(steps)};
   // A host that does not answer may be suspended.
   if (static_cast<int>(ranks.size()) != members()) ranks.clear();
   std::vector<StepWindow> windows = alignment_.take(ranks);
@@ -140,7 +192,8 @@ std::vector<StepWindow> StragglerWatch::take(const std::vector<std::string>& ans
 }
 
 net::Task<void> StragglerWatch::look() {
-  const std::vector<std::string> answers = co_await ask_(InspectDetail::kSteps);
+  show_longest_wait();
+  const std::vector<std::string> answers = co_await launch_.ask(InspectDetail::kSteps);
   if (is_over_) co_return;
   const std::vector<StepWindow> windows = take(answers);
   const std::vector<std::string> host_of_rank = host_names();
@@ -150,7 +203,8 @@ net::Task<void> StragglerWatch::look() {
     tally_.take(window);
     for (StragglerFinding& each : rule_.judge(window)) findings.push_back(std::move(each));
   }
-  if (!windows.empty() && on_window_) on_window_();
+  show_waits();
+  if (!windows.empty()) show_longest_wait();
   for (StragglerFinding& finding : findings) {
     co_await report(std::move(finding), host_of_rank);
     if (is_over_) co_return;
@@ -168,7 +222,7 @@ net::Task<void> StragglerWatch::look_at_causes() {
   for (int i = 0; i <= looks; ++i) {
     // A look reads all threads of the ranks: that of each place would delay them.
     if (i == looks || i % std::max(1, looks / kLooksAtPressure) == 0) {
-      const std::vector<std::string> answers = co_await ask_(InspectDetail::kPressure);
+      const std::vector<std::string> answers = co_await launch_.ask(InspectDetail::kPressure);
       if (is_over_) co_return;
       pressures_.take(by_rank<RankPressure>(answers, decode_pressures), now_seconds());
     }
@@ -182,10 +236,10 @@ net::Task<void> StragglerWatch::look_at_causes() {
 }
 
 int StragglerWatch::number_of(int rank) const {
-  const auto found = std::ranges::find_if(hosts_.ranks(), [&](const RankRun& run) {
-    return !run.is_over() && rank_of_(run.number()) == rank;
+  const auto found = std::ranges::find_if(launch_.hosts().ranks(), [&](const RankRun& run) {
+    return !run.is_over() && launch_.rank_of(run.number()) == rank;
   });
-  return found == hosts_.ranks().end() ? -1 : found->number();
+  return found == launch_.hosts().ranks().end() ? -1 : found->number();
 }
 
 // Asks about the suspected rank that is latest.
@@ -200,7 +254,7 @@ net::Task<void> StragglerWatch::look_at_place() {
   if (number < 0) co_return;
   const int rank = latest->rank;
   const double late = std::min(1e6 * latest->late_seconds, double{UINT32_MAX});
-  const std::string answer = co_await ask_place_(number, static_cast<uint32_t>(late));
+  const std::string answer = co_await launch_.ask_place(number, static_cast<uint32_t>(late));
   if (is_over_) co_return;
   const auto places = decode_places(answer);
   if (!places.ok()) co_return;
@@ -229,27 +283,57 @@ net::Task<void> StragglerWatch::report(StragglerFinding finding, std::vector<std
   const bool is_own = finding.kind == StragglerKind::kEverybody && !cause.is_of_host;
   const std::string why =
       is_own ? "the network, the clocks of processors, or the program itself" : cause.text;
-  report_(finding, cause.is_of_host,
-          straggler_sentence(finding, has_cause ? why : "",
-                             finding.ranks.empty() ? LateLine{} : places_.line_of(finding.ranks),
-                             host_of));
+  if (launch_.is_ending()) co_return;
+  launch_.output().print(straggler_sentence(
+      finding, has_cause ? why : "",
+      finding.ranks.empty() ? LateLine{} : places_.line_of(finding.ranks), host_of));
+  if (reaction_ == StragglerReaction::kRestart) react(finding, cause.is_of_host);
 }
 
-uint32_t StragglerWatch::longest_wait() const {
+// A spare takes the place of a slow host.
+void StragglerWatch::react(const StragglerFinding& finding, bool is_of_host) {
+  if (finding.ranks.empty() || launch_.is_elastic()) return;
+  // Another host cures neither a program that gives one rank more to do, nor one of two hosts without a cause.
+  const HostRun& host = launch_.hosts().rank(finding.ranks.front()).host();
+  const bool is_whole = finding.ranks.size() == host.ranks().size();
+  const bool is_constant = finding.kind == StragglerKind::kHost ||
+                           (finding.kind == StragglerKind::kConstant && is_of_host && is_whole);
+  if (!is_constant || (finding.is_one_of_two && !is_of_host)) return;
+  if (!launch_.has_spare(host)) {
+    return launch_.output().print(
+        cat("host ", host.name(), " is slow, and no spare host can replace it"));
+  }
+  launch_.replace(host, cat("the job ends to start again without host ", host.name(),
+                            ", which is slow (--on-straggler restart)"));
+}
+
+void StragglerWatch::show_waits() {
+  std::map<int, RankWaits> waits = tally_.waits();
+  for (const StragglerRule::Lateness& rank : rule_.latest()) {
+    waits[rank.rank].is_straggler = rank.is_straggler;
+    waits[rank.rank].late_now = rank.late_seconds;
+  }
+  for (RankRun& run : launch_.hosts().ranks()) {
+    const auto found = waits.find(launch_.rank_of(run.number()));
+    run.set_waits(found == waits.end() ? std::nullopt : std::optional(found->second));
+  }
+}
+
+// An agent that knows the longest wait of any rank sees which of its own ranks are late.
+void StragglerWatch::show_longest_wait() {
   double longest = 0;
   for (const StragglerRule::Lateness& rank : rule_.latest())
     longest = std::max(longest, rank.waited_seconds);
-  return static_cast<uint32_t>(std::min(1e6 * longest, double{UINT32_MAX}));
+  const double microseconds = std::min(1e6 * longest, double{UINT32_MAX});
+  for (const HostRun& host : launch_.hosts().hosts()) {
+    if (host.can_answer()) host.link()->show_longest_wait(static_cast<uint32_t>(microseconds));
+  }
 }
 
-std::vector<RankWaits> StragglerWatch::waits() const {
-  std::vector<RankWaits> waits = tally_.waits();
-  for (RankWaits& each : waits) {
-    each.is_straggler = std::ranges::any_of(rule_.latest(), [&](const auto& rank) {
-      return rank.rank == each.rank && rank.is_straggler;
-    });
-  }
-  return waits;
+}  // namespace
+
+std::shared_ptr<JobPart> straggler_watch(PartLaunch& launch) {
+  return std::make_shared<StragglerWatch>(launch);
 }
 
 }  // namespace hvd::launcher

@@ -554,8 +554,15 @@ void JobOutput::release_held() {
 
 void JobOutput::show_status(std::string_view line) {
   if (!has_area_) return;
-  area_.set_line(line);
+  status_ = line;
+  area_.set_line(alarm_.empty() ? status_ : alarm_);
   draw_area();
+}
+
+void JobOutput::show_alarm(std::string_view line) {
+  if (alarm_ == line) return;
+  alarm_ = line;
+  show_status(status_);
 }
 
 bool JobOutput::is_in_foreground() { return ::tcgetpgrp(STDERR_FILENO) == ::getpgrp(); }

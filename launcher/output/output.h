@@ -81,6 +81,8 @@ class JobOutput {
   void end_typed_line();
   // The line below the output, on a terminal whose foreground is the launcher; empty: none.
   void show_status(std::string_view line);
+  // A line in its place, while there is one.
+  void show_alarm(std::string_view line);
   // For another thread that writes to the terminal while the loop is blocked.
   std::shared_ptr<AreaOnTerminal> area_on_terminal() const { return area_state_; }
   // Whether there is such a terminal.
@@ -221,6 +223,7 @@ class JobOutput {
   std::deque<Release> held_;  // until fewer bytes wait
   const bool has_area_;       // both streams are one terminal
   StatusArea area_;
+  std::string status_, alarm_;  // the lines of show_status() and show_alarm()
   const std::shared_ptr<AreaOnTerminal> area_state_ = std::make_shared<AreaOnTerminal>();
   net::asio::steady_timer area_timer_;
   bool area_waits_ = false;  // for its timer

@@ -105,7 +105,7 @@ SUBFOLDERS = {
         "terminal": [],
         "output": ["hosts", "link", "plan", "protocol", "settings", "terminal"],
         "observe/rules": ["hosts", "output", "plan", "protocol"],
-        "observe": ["hosts", "observe/rules", "output", "plan", "protocol", "terminal"],
+        "observe": ["hosts", "observe/rules", "output", "plan", "protocol", "settings", "state", "terminal"],
         "state": ["output", "plan", "protocol", "settings"],
         "cli": ["allocation", "elastic", "output", "plan", "settings", "state"],
         "detach": ["output", "protocol", "settings", "state"],

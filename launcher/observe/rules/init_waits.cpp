@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "launcher/output/line_folder.h"
 #include "launcher/plan/rank_set.h"
 
 namespace hvd::launcher {
@@ -58,6 +59,29 @@ std::optional<InitWaits::Wait> InitWaits::of(int rank) const {
     if (!wait.missing.empty()) return wait;
   }
   return {};
+}
+
+std::string start_line(size_t ranks, const std::optional<InitWaits::Wait>& wait,
+                       const std::vector<std::string>& host_of, double seconds, size_t columns) {
+  std::string line = cat("ranks started ", ranks);
+  if (wait) {
+    line += cat("; importing ", wait->missing.size(), " (", ranks_on_hosts(wait->missing, host_of),
+                "); in hvd.init ", wait->present.size());
+  }
+  line += cat("; ", static_cast<int64_t>(seconds), " s");
+  return line.size() < columns ? line : line.substr(0, std::max<size_t>(columns, 2) - 2);
+}
+
+std::string wait_sentence(const InitWaits::Wait& wait, const std::vector<std::string>& host_of,
+                          int64_t seconds, const std::string& activity) {
+  const bool is_one = wait.missing.size() == 1;
+  return cat(ranks_on_hosts(wait.missing, host_of), is_one ? " has" : " have",
+             " not called hvd.init() for ", seconds, " s",
+             activity.empty()
+                 ? ""
+                 : cat(": ", is_one ? "" : cat("rank ", wait.missing[0], " is "), activity),
+             "; ", wait.present.size() == 1 ? "rank " : "ranks ", ranks_text(wait.present),
+             wait.present.size() == 1 ? " waits" : " wait", is_one ? " for it" : " for them");
 }
 
 }  // namespace hvd::launcher

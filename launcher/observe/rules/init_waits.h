@@ -50,4 +50,14 @@ class InitWaits {
   std::map<std::string, Start> starts_;  // by the names of their reports
 };
 
+// "rank 3 on b has not called hvd.init() for 60 s: running (python3 train.py), 98 % of a core; ranks 0-2 wait for it".
+// `activity`: of the first missing rank, or empty.
+std::string wait_sentence(const InitWaits::Wait& wait, const std::vector<std::string>& host_of,
+                          int64_t seconds, const std::string& activity);
+
+// "ranks started 4; importing 1 (rank 2 on b); in hvd.init 3; 12 s". `wait`: that for other ranks, which run, or
+// nothing: the program may not use Horovod.
+std::string start_line(size_t ranks, const std::optional<InitWaits::Wait>& wait,
+                       const std::vector<std::string>& host_of, double seconds, size_t columns);
+
 }  // namespace hvd::launcher

@@ -217,15 +217,6 @@ std::vector<StragglerFinding> StragglerRule::judge(const StepWindow& window) {
 }
 
 // The ranks that are no stragglers differ by chance.
-const StragglerRule::Lateness* StragglerRule::slowest() const {
-  const Lateness* slowest = nullptr;
-  for (const Lateness& rank : latest_) {
-    const bool is_later = slowest == nullptr || rank.late_seconds > slowest->late_seconds;
-    if (rank.is_straggler && is_later) slowest = &rank;
-  }
-  return slowest;
-}
-
 namespace {
 
 // How late those are in the median that are not late.

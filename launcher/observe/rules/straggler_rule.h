@@ -54,8 +54,6 @@ class StragglerRule {
   bool is_suspicious() const { return is_suspicious_; }
   // By rank.
   const std::vector<Lateness>& latest() const { return latest_; }
-  // The latest straggler of the last window, or null.
-  const Lateness* slowest() const;
 
  private:
   // One thing that may last over windows.

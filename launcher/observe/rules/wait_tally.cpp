@@ -11,7 +11,7 @@ namespace {
 constexpr double kMicro = 1e-6;
 // A summary needs so many windows of steps, and is no matter below this share or for such short steps.
 constexpr uint64_t kLeastWindows = 4;
-constexpr double kLeastShare = 0.05;
+constexpr double kLeastWaits = 0.05;
 constexpr double kLeastStepSeconds = 1e-3;
 // A step in which the last rank was later than the first by less than this share has no last rank.
 constexpr double kLastShare = 0.05;
@@ -62,13 +62,12 @@ void WaitTally::take(const StepWindow& window) {
   }
 }
 
-std::vector<RankWaits> WaitTally::waits() const {
-  std::vector<RankWaits> waits;
+std::map<int, RankWaits> WaitTally::waits() const {
+  std::map<int, RankWaits> waits;
   for (const auto& [number, rank] : ranks_) {
-    waits.push_back(
-        {.rank = number,
-         .waited_seconds = kMicro * static_cast<double>(rank.waited_before + rank.waited),
-         .late_seconds = rank.late});
+    waits[number] = {
+        .waited_seconds = kMicro * static_cast<double>(rank.waited_before + rank.waited),
+        .late_seconds = rank.late};
   }
   return waits;
 }
@@ -86,7 +85,7 @@ std::string WaitTally::summary(const std::vector<std::string>& host_of) const {
   const double seen = static_cast<double>(named_windows_ * StepWindow::kSteps);
   const double share =
       static_cast<double>(waited_for_ranks_) / static_cast<double>(std::max<uint64_t>(seen_, 1));
-  if (windows_ < kLeastWindows || share < kLeastShare) return {};
+  if (windows_ < kLeastWindows || share < kLeastWaits) return {};
   const double steps = static_cast<double>(std::max<uint64_t>(next_, 1));
   const double seconds = kMicro * total / (static_cast<double>(ranks_.size()) * steps);
   if (seconds < kLeastStepSeconds) return {};

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/hosts/rank_waits.h"
+#include "launcher/hosts/rank_run.h"
 #include "launcher/observe/rules/step_alignment.h"
 
 namespace hvd::launcher {
@@ -22,8 +22,8 @@ class WaitTally {
     ranks_.clear();
     named_windows_ = 0;
   }
-  // By rank. `straggler` of each is left to the caller.
-  std::vector<RankWaits> waits() const;
+  // By rank; whether they are late now is left to the caller.
+  std::map<int, RankWaits> waits() const;
   // "ranks waited 21 % of the time, most often for rank 3 (b), in layer4.weight"; empty where they waited little, or
   // where few steps were seen. `host_of`: by rank.
   std::string summary(const std::vector<std::string>& host_of) const;

@@ -43,12 +43,13 @@ size_t count(std::string_view text, std::string_view part) {
 TEST_CASE("waits of ranks for each other are counted by rank, and stragglers in the summary") {
   HostTable hosts(*plan_slots({{"a", "", 1}, {"b", "", 1}}, {}));
   const JobMetrics metrics("00ff", "", 0);
-  CHECK(metrics.waits_text(hosts, kConstant, {}, MetricsLevel::kRanks).empty());
-  const std::vector<RankWaits> waits = {{0, 1.5, 0, false}, {1, 0, 1.25, true}};
-  const std::string summary = metrics.waits_text(hosts, kConstant, waits, MetricsLevel::kHosts);
+  CHECK(metrics.waits_text(hosts, kConstant, MetricsLevel::kRanks).empty());
+  hosts.rank(0).set_waits(RankWaits{.waited_seconds = 1.5});
+  hosts.rank(1).set_waits(RankWaits{.late_seconds = 1.25, .is_straggler = true});
+  const std::string summary = metrics.waits_text(hosts, kConstant, MetricsLevel::kHosts);
   CHECK(has_sample(summary, "horovod_stragglers{job_id=\"00ff\"} 1"));
   CHECK(summary.find("rank=") == std::string::npos);
-  const std::string all = metrics.waits_text(hosts, kConstant, waits, MetricsLevel::kRanks);
+  const std::string all = metrics.waits_text(hosts, kConstant, MetricsLevel::kRanks);
   const std::string labels = "{job_id=\"00ff\",host=\"b\",rank=\"1\"}";
   CHECK(has_sample(all, cat("horovod_straggler", labels, " 1")));
   CHECK(has_sample(all, cat("horovod_late_seconds_total", labels, " 1.25")));

@@ -406,7 +406,7 @@ TEST_CASE("where failures wait, the first one counts when all have ended") {
 TEST_CASE("a job that takes too long is ended with a code of its own") {
   RunningHosts hosts;
   Supervisor supervisor(hosts);
-  CHECK(supervisor.on_timeout(2.5) == Action::kEnd);
+  CHECK(supervisor.end_job(124, "the job was ended after 2.5 s (--timeout)", -1) == Action::kEnd);
   CHECK(supervisor.on_exit({.rank = 0, .signal = SIGTERM, .by_agent = true}) == Action::kNone);
   CHECK(supervisor.exit_code() == 124);
   CHECK(supervisor.failed_rank() == -1);

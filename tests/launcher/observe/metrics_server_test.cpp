@@ -36,7 +36,7 @@ class Served {
       : port_(MetricsPort::open(at("0"))) {
     REQUIRE(port_);
     server_ = std::make_shared<MetricsServer>(
-        loop_.get_executor(), *port_,
+        loop_.get_executor(), port_.get(),
         [this, takes]() -> net::Task<std::string> {
           ++asked;
           net::asio::steady_timer timer(loop_, takes);
@@ -44,7 +44,7 @@ class Served {
           co_return kText;
         },
         limits);
-    server_->open();
+    server_->on(Starting{});
     thread_ = std::thread([this] { loop_.run(); });
   }
   ~Served() {
@@ -52,7 +52,7 @@ class Served {
     thread_.join();
   }
 
-  void end() { net::asio::co_spawn(loop_, MetricsServer::end(server_), net::asio::detached); }
+  void end() { net::asio::co_spawn(loop_, server_->end(), net::asio::detached); }
 
   UniqueFd connect() const {
     const auto address = net::resolve(*net::parse_endpoint(cat("tcp:", port_->target())));

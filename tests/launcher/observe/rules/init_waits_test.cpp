@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include "launcher/observe/start_watch.h"
 #include "launcher/output/line_folder.h"
 #include "tests/launcher/hosts/running_hosts.h"
 

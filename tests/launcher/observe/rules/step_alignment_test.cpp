@@ -81,7 +81,7 @@ TEST_CASE("the line at the end says how much the ranks waited, for whom, and in 
   }
   CHECK(tally.summary(hosts) ==
         "ranks waited 15 % of the time, most often for rank 1 (b), in layer4.weight");
-  const auto waits = tally.waits();
+  auto waits = tally.waits();
   REQUIRE(waits.size() == 2);
   CHECK((waits[0].late_seconds == 0 && waits[0].waited_seconds == doctest::Approx(0.6)));
   CHECK((waits[1].late_seconds == doctest::Approx(0.6) && waits[1].waited_seconds == 0));

@@ -1,4 +1,4 @@
-#include "launcher/job/loop_watch.h"
+#include "launcher/observe/loop_watch.h"
 
 #include <doctest/doctest.h>
 

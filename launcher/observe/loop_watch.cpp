@@ -1,7 +1,8 @@
-#include "launcher/job/loop_watch.h"
+#include "launcher/observe/loop_watch.h"
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -11,6 +12,8 @@
 #include "base/mutex.h"
 #include "base/process/signals.h"
 #include "base/text.h"
+#include "launcher/observe/parts.h"
+#include "launcher/output/report.h"
 
 namespace hvd::launcher {
 namespace {
@@ -49,6 +52,12 @@ LoopWatch::LoopWatch(net::asio::any_io_executor loop, double lease_seconds,
   }
 }
 
+LoopWatch::LoopWatch(PartLaunch& launch)
+    : LoopWatch(launch.executor(), launch.lease_seconds(),
+                [area = launch.output().area_on_terminal()](const std::string& sentence) {
+                  std::fputs(cat(area->interrupt(), shown_line(sentence)).c_str(), stderr);
+                }) {}
+
 LoopWatch::~LoopWatch() {
   const MutexLock lock(state_->mutex);
   state_->is_over = true;
@@ -79,6 +88,10 @@ void LoopWatch::watch(const std::shared_ptr<State>& state) {
            state->changed.wait_until(lock.native(), next) == std::cv_status::no_timeout) {
     }
   }
+}
+
+std::shared_ptr<JobPart> loop_watch(PartLaunch& launch) {
+  return std::make_shared<LoopWatch>(launch);
 }
 
 }  // namespace hvd::launcher

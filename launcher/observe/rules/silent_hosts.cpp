@@ -1,4 +1,4 @@
-#include "launcher/observe/silent_hosts.h"
+#include "launcher/observe/rules/silent_hosts.h"
 
 #include <algorithm>
 #include <cmath>

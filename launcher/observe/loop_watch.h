@@ -1,24 +1,26 @@
 // Reports that the launch's loop is blocked, before the lease ends and agents end their ranks. A thread
-// watches whether the loop runs what is posted to it. JobLaunch owns it.
+// watches whether the loop runs what is posted to it.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "launcher/observe/job_part.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {
 
-class LoopWatch {
+class LoopWatch : public JobPart {
  public:
+  // Reports on standard error. `launch` outlives this constructor.
+  explicit LoopWatch(PartLaunch& launch);
   // The thread calls `report` once for each time that the loop is blocked for two thirds of the lease.
   // `report` must own all that it uses. A lease of 0 needs no watch.
   LoopWatch(net::asio::any_io_executor loop, double lease_seconds,
             std::function<void(const std::string& sentence)> report);
   // Does not wait for the thread.
-  ~LoopWatch();
-  LoopWatch(const LoopWatch&) = delete;
+  ~LoopWatch() override;
 
  private:
   struct State;

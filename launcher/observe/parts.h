@@ -1,0 +1,26 @@
+// The features that watch a job. Each is a file of this folder that returns its part. A new one is a line here and one in
+// parts.cpp, which gives the order.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "launcher/observe/job_part.h"
+
+namespace hvd::launcher {
+
+// `launch` outlives the part.
+std::shared_ptr<JobPart> awaited_ranks(PartLaunch& launch);
+std::shared_ptr<JobPart> hang_watch(PartLaunch& launch);
+std::shared_ptr<JobPart> loop_watch(PartLaunch& launch);
+std::shared_ptr<JobPart> metrics_file(PartLaunch& launch);
+std::shared_ptr<JobPart> metrics_server(PartLaunch& launch);
+std::shared_ptr<JobPart> silence_watch(PartLaunch& launch);
+std::shared_ptr<JobPart> start_watch(PartLaunch& launch);
+std::shared_ptr<JobPart> status_line(PartLaunch& launch);
+std::shared_ptr<JobPart> straggler_watch(PartLaunch& launch);
+std::shared_ptr<JobPart> time_limit(PartLaunch& launch);
+
+std::vector<std::shared_ptr<JobPart>> parts_of(PartLaunch& launch);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,56 @@
+// Prints a sentence about hosts that do not answer for 15 s, one when they answer again, and shows a line on the terminal in
+// between, in place of the status line.
+
+#include "launcher/observe/parts.h"
+#include "launcher/observe/rules/silent_hosts.h"
+
+namespace hvd::launcher {
+namespace {
+
+class SilenceWatch : public JobPart {
+ public:
+  explicit SilenceWatch(PartLaunch& launch);
+
+  void on(const JobEvent& event) override;
+
+ private:
+  std::vector<int> ranks_of(int host) const;
+
+  PartLaunch& launch_;
+  SilentHosts hosts_;
+};
+
+SilenceWatch::SilenceWatch(PartLaunch& launch)
+    : launch_(launch), hosts_(launch.hosts().plan(), [this](int host) { return ranks_of(host); }) {}
+
+void SilenceWatch::on(const JobEvent& event) {
+  if (const auto* silent = std::get_if<HostSilent>(&event))
+    hosts_.on_silence(silent->host.number(), silent->seconds, silent->limit_seconds);
+  else if (const auto* answered = std::get_if<HostAnswered>(&event))
+    hosts_.on_answer(answered->host.number());
+  else if (const auto* gone = std::get_if<HostGone>(&event))
+    hosts_.on_gone(gone->host.number());
+  else if (!std::holds_alternative<JobEnding>(event))
+    return;
+  while (const auto news = hosts_.take_news()) launch_.output().print(*news);
+  // The end has limits of its own, and a host that does not answer is no news then.
+  launch_.output().show_alarm(launch_.is_ending() ? "" : hosts_.status_line());
+}
+
+// The present ones.
+std::vector<int> SilenceWatch::ranks_of(int host) const {
+  std::vector<int> ranks;
+  for (const RankRun* run : launch_.hosts().host(host).ranks()) {
+    const int rank = launch_.rank_of(run->number());
+    if (rank >= 0) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+}  // namespace
+
+std::shared_ptr<JobPart> silence_watch(PartLaunch& launch) {
+  return std::make_shared<SilenceWatch>(launch);
+}
+
+}  // namespace hvd::launcher
