@@ -13,6 +13,14 @@
 
 namespace hvd::bootstrap {
 
+// After this time of a wait for other ranks, a rank says that they are missing.
+inline double quiet_seconds(double timeout_seconds) { return std::min(60.0, timeout_seconds / 2); }
+
+// One line of this process's log, as a warning.
+inline void warn(const hvd_plugin_host& host, const std::string& sentence) {
+  host.log(host.host, 3, sentence.c_str());
+}
+
 class Source {
  public:
   virtual ~Source() = default;

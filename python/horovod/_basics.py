@@ -15,7 +15,7 @@ import warnings
 import zlib
 from typing import Any, Callable, Iterator, List, Optional
 
-from horovod import _objects, _ops, _stack, _tested
+from horovod import _communicator, _objects, _ops, _stack, _tested
 from horovod import process_sets as _sets
 from horovod._identity import (
     check_communicator,
@@ -65,7 +65,8 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
     that this process is to have, and the process joins them in `hvd.elastic.run`, or in its first collective. Does
     nothing when already initialised. `comm`:
     None for all ranks of the job. Otherwise the ranks that form a smaller job of their own, which
-    numbers them from 0: a list of ranks, with this one, or a communicator of mpi4py. `process_sets`: a
+    numbers them from 0: a list of ranks, with this one, or a communicator of mpi4py. Under `mpirun`, `srun` and
+    `mpiexec`, the ranks of a communicator alone call it; None and a list need a call of every rank. `process_sets`: a
     list of sets to add during the start, the same on every rank. "dynamic" is accepted for existing
     scripts; sets can be added later in any case. Raises ValueError for other values, and
     HorovodInternalError when the other ranks do not call it within HOROVOD_INIT_TIMEOUT seconds (600).
@@ -81,7 +82,12 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
     global _was_asked_for
     if not is_initialized():
         _begin()
-        _join(added, ranks)
+        if _communicator.finds_ranks(comm, ranks):
+            _meet(_communicator.CommunicatorRendezvous(comm, ranks))
+            _restore_sets(added, are_kept=False)
+        else:
+            ranks = sorted(ranks)
+            _join(added, ranks)
         _has_begun()
         set_ranks_of_job(ranks)
         if hasattr(comm, "Get_group"):
@@ -323,7 +329,7 @@ def _agrees_with_all(sets: Any) -> bool:
 
 
 def _ranks_of(comm: Optional[Any]) -> List[int]:
-    """Returns the ranks of the job that `comm` names; empty for all ranks."""
+    """Returns the ranks of the job that `comm` names, in its order; empty for all ranks."""
     if comm is None:
         return []
     if isinstance(comm, (list, tuple, range)):

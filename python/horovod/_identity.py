@@ -62,7 +62,7 @@ def is_elastic() -> bool:
 
 
 def ranks_of_communicator(comm: Any) -> List[int]:
-    """Returns the ranks of MPI.COMM_WORLD in a communicator of mpi4py, ascending."""
+    """Returns the ranks of MPI.COMM_WORLD in a communicator of mpi4py, in its order."""
     from mpi4py import MPI  # the program has mpi4py: it made the communicator
 
     if comm == MPI.COMM_NULL:
@@ -71,20 +71,20 @@ def ranks_of_communicator(comm: Any) -> List[int]:
             "for a process set, name the ranks by their numbers on all ranks."
         )
     everybody = MPI.COMM_WORLD.Get_group()
-    return sorted(MPI.Group.Translate_ranks(comm.Get_group(), list(range(comm.Get_size())), everybody))
+    return list(MPI.Group.Translate_ranks(comm.Get_group(), list(range(comm.Get_size())), everybody))
 
 
 _ranks_of_job: List[int] = []
 
 
 def set_ranks_of_job(ranks: List[int]) -> None:
-    """Sets which ranks the launcher's numbers of this job's ranks are, ascending; empty: the job has all of them."""
+    """Sets the launcher's number of each rank of this job; empty: the job has all of them."""
     global _ranks_of_job
     _ranks_of_job = ranks
 
 
 def places_of_communicator(comm: Any) -> List[int]:
-    """Returns the ranks of this job in a communicator of mpi4py, ascending. ValueError if it has others, or if the
+    """Returns the ranks of this job in a communicator of mpi4py, in its order. ValueError if it has others, or if the
     processes of MPI are not the ranks of the job."""
     from mpi4py import MPI
 

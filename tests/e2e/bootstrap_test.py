@@ -92,30 +92,65 @@ def test_pmix_of_open_mpi():
     run("mpirun.openmpi", *ON_TWO_HOSTS, *RANK)
 
 
-def one_rank_sleeps(program, *arguments, **more):
-    """The others name it, on one line while they wait, and in the error."""
+def one_rank_sleeps(program, *arguments, rank=3, variable="PMIX_RANK", **more):
+    """A job whose one rank never calls hvd.init(): it fails."""
     path = shutil.which(program, path="/usr/bin")
     if path is None:
         raise Skip(f"there is no {program}: packaging/packages-test.txt names its package")
-    script = f'[ "$PMIX_RANK" != 3 ] || exec sleep 60; exec {PYTHON} {WORKERS / "foreign_rank.py"}'
+    script = f'[ "${variable}" != {rank} ] || exec sleep 20; exec {PYTHON} {WORKERS / "foreign_rank.py"}'
     environment = clean_environment(HOROVOD_INIT_TIMEOUT="8", **more)
     job = Job(*arguments, "sh", "-c", script, program=path, environment=environment)
     expect(job.wait() != 0, job.describe())
-    late = re.findall(r"(rank .*) not called hvd.init\(\) for 4 s, and the others wait there", job.err)
-    expect(late == ["rank 3 on host b has"], job.describe())
-    expect("rank 3 on host b has not come; all 4 ranks must call hvd.init() within 8 s" in job.err, job.describe())
+    return job
+
+
+def names_it(job, name, error):
+    """On one line while the others wait, and in the error."""
+    late = re.findall(r"(rank \d[ \w]*) not called hvd.init\(\) for 4 s, and the others wait there", job.err)
+    expect(late == [f"{name} has"] and f"{name} has {error}" in job.err, job.describe())
+
+
+OF_PMIX = "not come; all 4 ranks must call hvd.init() within 8 s"
 
 
 @world("a b", "--no-decoys")
 def test_a_rank_of_mpirun_that_never_calls_init_is_named():
     pathlib.Path("/tmp/hostfile").write_text("a slots=2\nb slots=2\n")
-    one_rank_sleeps("mpirun.openmpi", *ON_TWO_HOSTS, "-x", "HOROVOD_INIT_TIMEOUT")
+    names_it(
+        one_rank_sleeps("mpirun.openmpi", *ON_TWO_HOSTS, "-x", "HOROVOD_INIT_TIMEOUT"), "rank 3 on host b", OF_PMIX
+    )
 
 
 @world("a b", "--no-decoys")
 def test_a_rank_of_srun_that_never_calls_init_is_named():
     with cluster() as variables:
-        one_rank_sleeps("srun", "--mpi=pmix", "-N2", "--ntasks-per-node=2", "-K", **variables)
+        names_it(
+            one_rank_sleeps("srun", "--mpi=pmix", "-N2", "--ntasks-per-node=2", "-K", **variables),
+            "rank 3 on host b",
+            OF_PMIX,
+        )
+
+
+@world("a b", "--no-decoys")
+def test_a_rank_of_a_plain_step_that_never_calls_init_is_named():
+    with cluster() as variables:
+        step = ("srun", "-N2", "--ntasks-per-node=2", "-K")
+        job = one_rank_sleeps(*step, variable="SLURM_PROCID", **variables)
+        names_it(job, "rank 3", "not called hvd.init() within 8 s")
+        job = one_rank_sleeps(*step, rank=0, variable="SLURM_PROCID", **variables)
+        for rank in range(1, 4):
+            said = f"rank 0 on host a has not called hvd.init() for 4 s, and rank {rank} waits there"
+            expect(job.err.count(said) == 1, job.describe())
+
+
+@world()
+def test_ranks_of_hydra_say_that_others_have_not_called_init():
+    """PMI-1 does not say which."""
+    flags = ("-iface", network.BRIDGE, "-np", 4, "-hosts", "a:2,b:2")
+    job = one_rank_sleeps("mpiexec.hydra", *flags, variable="PMI_RANK")
+    said = re.findall(r"rank (\d) on host (\w) has waited in hvd.init\(\) for 4 s, and not all 4 ranks", job.err)
+    expect(sorted(said) == [("0", "a"), ("1", "a"), ("2", "b")], job.describe())
+    expect("PMI-1 does not name them; all 4 ranks must call hvd.init() within 8 s" in job.err, job.describe())
 
 
 @world()

@@ -28,9 +28,13 @@ def test_open_mpi_on_this_machine():
     check(run("mpirun.openmpi", *OPENMPI, "-np", 3, PYTHON, RANK), 3)
 
 
-def test_a_program_that_uses_mpi4py_too():
+def needs_mpi4py():
     if subprocess.run([PYTHON, "-c", "import mpi4py"], stderr=subprocess.DEVNULL, check=False).returncode:
         raise Skip("there is no mpi4py: packaging/packages-test.txt names its package")
+
+
+def test_a_program_that_uses_mpi4py_too():
+    needs_mpi4py()
     for first in ("mpi4py", "horovod"):
         check(run("mpirun.openmpi", *OPENMPI, "-np", 3, PYTHON, RANK, "mpi", first), 3)
 
@@ -63,6 +67,43 @@ hvd.shutdown()
 hvd.init(comm=MPI.COMM_SELF)
 print(hvd.size(), "and", said)
 """
+# Two of three processes form a job, twice, in another order than that of MPI.COMM_WORLD; then all three do.
+PART = """
+import horovod.numpy as hvd
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+part = world.Split(world.rank == 0, -world.rank)
+for _ in range(2 if world.rank > 0 else 0):
+    hvd.init(comm=part, process_sets=[hvd.ProcessSet([1])])
+    assert (hvd.rank(), hvd.size(), hvd.local_size()) == (part.rank, 2, 2)
+    assert hvd.allgather_object(world.rank) == [2, 1]
+    assert hvd.ProcessSet(MPI.COMM_SELF).ranks == [part.rank]
+    hvd.shutdown()
+world.Barrier()
+hvd.init()
+print("all", hvd.allgather_object(world.rank))
+"""
+# One of the two never calls hvd.init().
+INCOMPLETE = """
+import sys, time
+import horovod.numpy as hvd
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+part = world.Split(world.rank == 0, world.rank)
+if part.rank == int(sys.argv[1]):
+    time.sleep(60)
+if world.rank > 0:
+    hvd.init(comm=part)
+"""
+# Rank 2 of MPI never calls hvd.init().
+LATE = """
+import time
+from mpi4py import MPI
+import horovod.numpy as hvd
+if MPI.COMM_WORLD.rank == 2:
+    time.sleep(60)
+hvd.init()
+"""
 # The MPI of mpi4py is not that of the launcher.
 OTHER_MPI = """
 from mpi4py import MPI
@@ -79,9 +120,33 @@ print("all", hvd.size())
 """
 
 
+def test_a_communicator_of_mpi4py_needs_no_other_ranks():
+    needs_mpi4py()
+    job = run("mpirun.openmpi", *OPENMPI, "-np", 3, PYTHON, "-c", PART)
+    job.ends_with(0)
+    expect(job.out.count("all [0, 1, 2]") == 3, job.describe())
+    for missing in (0, 1):
+        program = (PYTHON, "-m", "mpi4py", "-c", INCOMPLETE, missing)  # an exception ends the ranks that wait
+        job = run("mpirun.openmpi", *OPENMPI, "-np", 3, "-x", "HOROVOD_INIT_TIMEOUT=6", *program)
+        expect(job.wait() != 0, job.describe())
+        name = f"rank {missing} of comm (rank {missing + 1} of MPI.COMM_WORLD) has not called hvd.init(comm)"
+        expect(f"horovod: {name} for 3 s, and rank {1 - missing} waits there" in job.err, job.describe())
+        expect(f"HorovodInternalError: {name} within 6 s; all 2 ranks of the communicator" in job.err, job.describe())
+
+
+def test_ranks_that_mpi_connects_say_that_others_have_not_called_init():
+    needs_mpi4py()
+    if not list((BUILD / "lib/horovod/bootstraps").glob("mpi_openmpi*.so")):
+        raise Skip("no MPI is built: packaging/packages-test.txt names its packages")
+    flags = ("-np", 3, "-x", "HOROVOD_INIT_TIMEOUT=6", "-x", "HOROVOD_BOOTSTRAP=mpi")
+    job = run("mpirun.openmpi", *OPENMPI, *flags, PYTHON, "-m", "mpi4py", "-c", LATE)
+    expect(job.wait() != 0, job.describe())
+    said = r"rank (\d) on host \S+ has waited in hvd.init\(\) for 3 s, and not all 3 ranks of MPI_COMM_WORLD"
+    expect(sorted(re.findall(said, job.err)) == ["0", "1"], job.describe())
+
+
 def test_communicators_of_mpi4py():
-    if subprocess.run([PYTHON, "-c", "import mpi4py"], stderr=subprocess.DEVNULL, check=False).returncode:
-        raise Skip("there is no mpi4py: packaging/packages-test.txt names its package")
+    needs_mpi4py()
     program = scratch(BUILD) / "communicators.py"
     program.write_text(COMMUNICATORS)
     job = run("mpirun.openmpi", *OPENMPI, "-np", 4, PYTHON, program)

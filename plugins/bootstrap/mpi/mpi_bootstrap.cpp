@@ -2,9 +2,11 @@
 // only if a setting asks for it, or if a launcher of MPI has started several processes.
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/machine_identity.h"
 #include "base/text.h"
 #include "bootstrap/bootstrap_plugin.h"
 #include "mpi/environment.h"
@@ -35,26 +37,10 @@ Status check(const MpiApi& api, int code, std::string_view call) {
   return unavailable(cat(call, " failed: ", hvd::mpi::describe(api, code)));
 }
 
-// MPI wakes nobody.
-Status finish(const MpiApi& api, MPI_Request* requests, int count, Deadline deadline) {
-  std::chrono::microseconds pause{50};
-  for (;;) {
-    int done = 0;
-    HVD_RETURN_IF_ERROR(
-        check(api, api.testall(count, requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall"));
-    if (done != 0) return {};
-    if (deadline.passed()) {
-      return deadline_exceeded(
-          "not all ranks of MPI_COMM_WORLD have called hvd.init() in time (HOROVOD_INIT_TIMEOUT)");
-    }
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, std::chrono::microseconds(5000));
-  }
-}
-
 class Mpi final : public Source {
  public:
-  Mpi(MpiApi api, int rank, int size) : api_(std::move(api)), rank_(rank), size_(size) {}
+  Mpi(MpiApi api, int rank, int size, const hvd_plugin_host& host)
+      : api_(std::move(api)), rank_(rank), size_(size), host_(host) {}
 
   // A communicator of its own, so that nothing is mistaken for what the program sends; and those of
   // this machine, for whom nobody has to wait once all ranks have come.
@@ -63,7 +49,7 @@ class Mpi final : public Source {
     MPI_Request request{};
     HVD_RETURN_IF_ERROR(
         check(api_, api_.comm_idup(api_.handles.world, &all_, &request), "MPI_Comm_idup"));
-    HVD_RETURN_IF_ERROR(finish(api_, &request, 1, deadline));
+    HVD_RETURN_IF_ERROR(finish(&request, deadline));
     api_.comm_set_errhandler(all_, api_.handles.errors_return);
     MPI_Comm machine{};
     HVD_RETURN_IF_ERROR(check(
@@ -110,17 +96,45 @@ class Mpi final : public Source {
   }
 
  private:
+  // MPI wakes nobody.
+  Status finish(MPI_Request* request, Deadline deadline) const {
+    const double seconds = quiet_seconds(deadline.seconds_left());
+    Deadline quiet = Deadline::after_seconds(seconds);
+    std::chrono::microseconds pause{50};
+    for (;;) {
+      int done = 0;
+      HVD_RETURN_IF_ERROR(
+          check(api_, api_.testall(1, request, &done, MPI_STATUSES_IGNORE), "MPI_Testall"));
+      if (done != 0) return {};
+      if (quiet.passed()) {
+        warn(host_,
+             cat("rank ", rank_, " on host ", own_host_name(), " has waited in hvd.init() for ",
+                 std::lround(seconds), " s, and not all ", size_,
+                 " ranks of MPI_COMM_WORLD have called it: those without this line are missing"));
+        quiet = Deadline::never();
+      }
+      if (deadline.passed()) {
+        return deadline_exceeded(
+            "not all ranks of MPI_COMM_WORLD have called hvd.init() in time "
+            "(HOROVOD_INIT_TIMEOUT)");
+      }
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, std::chrono::microseconds(5000));
+    }
+  }
+
   Status broadcast(void* data, size_t size, Deadline deadline) const {
     MPI_Request request{};
     HVD_RETURN_IF_ERROR(check(
         api_,
         api_.ibcast(data, static_cast<int>(size), api_.handles.types[HVD_UINT8], 0, all_, &request),
         "MPI_Ibcast"));
-    return finish(api_, &request, 1, deadline);
+    return finish(&request, deadline);
   }
 
   const MpiApi api_;
   const int rank_, size_;
+  const hvd_plugin_host host_;
   int local_rank_ = 0, local_size_ = 1;
   MPI_Comm all_{};
   Bytes sent_;
@@ -147,7 +161,7 @@ struct Plugin {
     if (size == 1 && !is_named(host)) {
       return failed_precondition("MPI_COMM_WORLD is this process alone");
     }
-    auto mpi = std::make_unique<Mpi>(std::move(api), rank, size);
+    auto mpi = std::make_unique<Mpi>(std::move(api), rank, size, host);
     const double seconds =
         parse_double(setting(host, "HOROVOD_INIT_TIMEOUT")).value_or(kInitSeconds);
     HVD_RETURN_IF_ERROR(mpi->begin(Deadline::after_seconds(seconds)));

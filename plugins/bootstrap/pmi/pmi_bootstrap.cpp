@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 
 #include "base/clock.h"
+#include "base/machine_identity.h"
 #include "base/secrets/secret.h"
 #include "base/settings.h"
 #include "base/shared_library.h"
@@ -50,7 +52,8 @@ Status check_inherited(int fd, int64_t rank) {
 
 class Pmi final : public Source {
  public:
-  Pmi(int fd, int32_t rank, int32_t size) : fd_(fd), rank_(rank), size_(size) {}
+  Pmi(int fd, int32_t rank, int32_t size, const hvd_plugin_host& host)
+      : fd_(fd), rank_(rank), size_(size), host_(host) {}
 
   // Slurm's server takes one init from a process. That it was said, the descriptor remembers: no
   // program that this one starts has anything to say there, and it is closed for those.
@@ -112,8 +115,21 @@ class Pmi final : public Source {
     return from_hex(text);
   }
 
+  // Each rank that waits says so, since a server of PMI-1 names none of those that are missing.
   Status fence(double timeout_seconds) override {
-    return ask("cmd=barrier_in", "barrier_out", timeout_seconds);
+    const Deadline deadline = Deadline::after_seconds(timeout_seconds);
+    const double quiet = quiet_seconds(timeout_seconds);
+    HVD_RETURN_IF_ERROR(write("cmd=barrier_in\n"));
+    HVD_ASSIGN_OR_RETURN(const bool is_answered, is_readable(Deadline::after_seconds(quiet)));
+    if (!is_answered) {
+      warn(host_,
+           cat("rank ", rank_, " on host ", own_host_name(), " has waited in hvd.init() for ",
+               std::lround(quiet), " s, and not all ", size_, " ranks have called it: ",
+               "those without this line are missing, which PMI-1 does not name"));
+    }
+    const Status ended = read_answer("barrier_out", deadline).status();
+    if (ended.code() != Code::kDeadlineExceeded) return ended;
+    return deadline_exceeded(cat(ended.message(), "; PMI-1 does not name them"));
   }
 
  private:
@@ -134,7 +150,11 @@ class Pmi final : public Source {
   Result<PmiFields> ask_for(std::string_view line, std::string_view answer,
                             double seconds = kAnswerSeconds) {
     HVD_RETURN_IF_ERROR(write(cat(line, "\n")));
-    HVD_ASSIGN_OR_RETURN(const std::string text, read_line(Deadline::after_seconds(seconds)));
+    return read_answer(answer, Deadline::after_seconds(seconds));
+  }
+
+  Result<PmiFields> read_answer(std::string_view answer, Deadline deadline) {
+    HVD_ASSIGN_OR_RETURN(const std::string text, read_line(deadline));
     HVD_ASSIGN_OR_RETURN(PmiFields fields, parse_pmi(text));
     HVD_RETURN_IF_ERROR(check_pmi(fields, answer));
     return fields;
@@ -150,18 +170,24 @@ class Pmi final : public Source {
     return {};
   }
 
+  Result<bool> is_readable(Deadline deadline) const {
+    for (;;) {
+      pollfd readable{fd_, POLLIN, 0};
+      const int ready = ::poll(&readable, 1, deadline.poll_timeout());
+      if (ready >= 0) return ready > 0;
+      if (errno != EINTR) return system_error("poll", errno);
+    }
+  }
+
   // Nothing follows a line before the next question.
   Result<std::string> read_line(Deadline deadline) {
     std::string line;
     char byte = 0;
     while (line.size() < kLongestLine) {
-      pollfd readable{fd_, POLLIN, 0};
-      const int ready = ::poll(&readable, 1, deadline.poll_timeout());
-      if (ready < 0 && errno != EINTR) return system_error("poll", errno);
-      if (ready == 0) {
+      HVD_ASSIGN_OR_RETURN(const bool is_answered, is_readable(deadline));
+      if (!is_answered) {
         return deadline_exceeded("the PMI server does not answer; other ranks may be missing");
       }
-      if (ready < 0) continue;
       const ssize_t size = ::read(fd_, &byte, 1);
       if (size < 0 && errno == EINTR) continue;
       if (size < 0) return system_error(cat("the PMI server on descriptor ", fd_), errno);
@@ -175,6 +201,7 @@ class Pmi final : public Source {
   const int fd_;
   const int32_t rank_;
   const int32_t size_;
+  const hvd_plugin_host host_;
   size_t longest_value_ = 1024;
   std::string space_;
 };
@@ -183,7 +210,8 @@ struct Plugin {
   static constexpr const char* kName = "pmi";
   static constexpr int32_t kPriority = 20;
   static Status probe() { return {}; }
-  static Result<std::unique_ptr<Source>> open(const hvd_plugin_host&, const hvd_plugin_config&) {
+  static Result<std::unique_ptr<Source>> open(const hvd_plugin_host& host,
+                                              const hvd_plugin_config&) {
     // Slurm's mpi/pmi2 takes one beginning of a conversation.
     if (environment_variable("SLURM_MPI_TYPE").value_or("") == "pmi2" && mpi_is_initialised()) {
       return failed_precondition("MPI has begun with the PMI server of srun --mpi=pmi2 already");
@@ -196,7 +224,7 @@ struct Plugin {
     }
     HVD_RETURN_IF_ERROR(check_inherited(static_cast<int>(fd), rank));
     auto pmi = std::make_unique<Pmi>(static_cast<int>(fd), static_cast<int32_t>(rank),
-                                     static_cast<int32_t>(size));
+                                     static_cast<int32_t>(size), host);
     HVD_RETURN_IF_ERROR(pmi->begin());
     return std::unique_ptr<Source>(std::move(pmi));
   }

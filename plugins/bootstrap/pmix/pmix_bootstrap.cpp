@@ -34,8 +34,6 @@ static_assert(PMIX_VERSION_MAJOR >= 3 && PMIX_VERSION_MAJOR <= 5,
 constexpr const char* kLibrary = "libpmix.so.2";
 
 using Seconds = std::chrono::duration<double>;
-// After this time in a fence, a rank says who is missing.
-constexpr Seconds kQuietTime(60);
 constexpr Seconds kAnswerTime(2);
 constexpr size_t kMostNames = 8;
 
@@ -242,14 +240,12 @@ class Pmix final : public Source {
     HVD_RETURN_IF_ERROR(check(begun, "PMIx_Fence"));
     share.release();
     const Seconds limit(within_limits(timeout_seconds));
-    const Seconds quiet = std::min(kQuietTime, limit / 2);
+    const Seconds quiet(quiet_seconds(limit.count()));
     if (code.wait_for(quiet) != std::future_status::ready) {
       if (const std::string missing = missing_ranks(mark, true); !missing.empty()) {
         const auto seconds = std::lround(quiet.count());
-        host_.log(
-            host_.host, 3,
-            cat(missing, " not called hvd.init() for ", seconds, " s, and the others wait there")
-                .c_str());
+        warn(host_,
+             cat(missing, " not called hvd.init() for ", seconds, " s, and the others wait there"));
       }
       code.wait_for(limit - quiet);
     }

@@ -2,6 +2,8 @@
 // Rank 0 listens on its host, at a port derived from job and step: on the step's first host, or on any under
 // srun --distribution=arbitrary. It sends its message to every client, sealed by MUNGE: only processes of
 // this user can read it.
+#include <cmath>
+
 #include "base/clock.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -51,7 +53,8 @@ Result<Step> this_step() {
 
 class Slurm final : public Source {
  public:
-  Slurm(Step step, Munge munge) : step_(std::move(step)), munge_(munge) {}
+  Slurm(Step step, Munge munge, const hvd_plugin_host& host)
+      : step_(std::move(step)), munge_(munge), host_(host) {}
 
   Status identity(hvd_identity* identity) override {
     identity->rank = step_.rank;
@@ -86,14 +89,27 @@ class Slurm final : public Source {
 
   Result<Bytes> get(std::string_view key, double timeout_seconds) override {
     const int attempts = kStepPorts * static_cast<int>(step_.hosts.size());
-    auto value = ask_until(Deadline::after_seconds(timeout_seconds), attempts, [&](int attempt) {
-      return ask(step_.hosts[static_cast<size_t>(attempt / kStepPorts)],
-                 port_of_step(step_.job, step_.id, attempt % kStepPorts), heading(key));
-    });
-    if (value.ok() || value.error().code() != Code::kDeadlineExceeded) return value;
+    const auto ask_for = [&](double seconds) {
+      return ask_until(Deadline::after_seconds(seconds), attempts, [&](int attempt) {
+        return ask(step_.hosts[static_cast<size_t>(attempt / kStepPorts)],
+                   port_of_step(step_.job, step_.id, attempt % kStepPorts), heading(key));
+      });
+    };
+    const auto is_late = [](const Result<Bytes>& value) {
+      return !value.ok() && value.error().code() == Code::kDeadlineExceeded;
+    };
     const std::string where = step_.hosts.size() == 1
                                   ? cat("host ", step_.hosts.front())
                                   : cat("any of the step's ", step_.hosts.size(), " hosts");
+    const double quiet = quiet_seconds(timeout_seconds);
+    auto value = ask_for(quiet);
+    if (is_late(value)) {
+      // Which of the other ranks have come, rank 0 alone would know.
+      warn(host_, cat("rank 0 on ", where, " has not called hvd.init() for ", std::lround(quiet),
+                      " s, and rank ", step_.rank, " waits there"));
+      value = ask_for(timeout_seconds - quiet);
+    }
+    if (!is_late(value)) return value;
     return deadline_exceeded(cat("rank 0 of step ", step_.job, ".", step_.id, " did not answer on ",
                                  where, " (", value.error().message(), ")"));
   }
@@ -119,6 +135,7 @@ class Slurm final : public Source {
 
   const Step step_;
   const Munge munge_;
+  const hvd_plugin_host host_;
   std::unique_ptr<MessageServer> server_;
 };
 
@@ -126,7 +143,8 @@ struct Plugin {
   static constexpr const char* kName = "slurm";
   static constexpr int32_t kPriority = 10;
   static Status probe() { return Munge::open().status(); }
-  static Result<std::unique_ptr<Source>> open(const hvd_plugin_host&, const hvd_plugin_config&) {
+  static Result<std::unique_ptr<Source>> open(const hvd_plugin_host& host,
+                                              const hvd_plugin_config&) {
     HVD_ASSIGN_OR_RETURN(Step step, this_step());
     HVD_ASSIGN_OR_RETURN(Munge munge, Munge::open());
     // Every rank tests MUNGE itself: all report a fault, and none waits for rank 0.
@@ -135,7 +153,7 @@ struct Plugin {
           "a plain step of srun is authenticated by MUNGE; srun --mpi=pmix, with Slurm's mpi/pmix "
           "plugin (Debian: slurm-wlm-basic-plugins), needs none");
     }
-    return std::unique_ptr<Source>(new Slurm(std::move(step), munge));
+    return std::unique_ptr<Source>(new Slurm(std::move(step), munge, host));
   }
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,8 @@ constexpr double kSilentSeconds = 1;
 constexpr double kTroubleSeconds = 30;
 // Ranks that start together give up within that time.
 constexpr double kGivenUpSeconds = 1;
+// After this time without an agent, a rank says who is missing.
+constexpr double kQuietSeconds = 60;
 constexpr const char* kBackendsName = "engines";
 constexpr char kChosen = '+';
 constexpr char kInTrouble = '-';
@@ -115,6 +118,22 @@ bool opens_devices(const std::vector<std::vector<std::string>>& choices) {
   return has_gpu;
 }
 
+// The lowest rank that has come names those that have not.
+template <typename HasCome>
+void warn_of_late_ranks(const Identity& identity, double seconds, HasCome has_come) {
+  bool is_missing = false, is_first = true;
+  const Status late = collectives::late_ranks(
+      identity.rank, identity.size,
+      cat("called hvd.init() for ", std::lround(seconds), " s, and the others wait there"),
+      [&](int32_t other) {
+        const bool is_there = has_come(other);
+        is_missing |= !is_there;
+        is_first &= !is_there || other > identity.rank;
+        return is_there;
+      });
+  if (is_missing && is_first) log::warning(late.message());
+}
+
 }  // namespace
 
 Result<bool> compare_backends(const std::vector<std::string>& records) {
@@ -146,7 +165,7 @@ Result<bool> compare_backends(const std::vector<std::string>& records) {
 }
 
 Result<bool> agree_on_backends(const PluginHost& host, const Identity& identity,
-                               const Result<std::string>& own, Deadline deadline) {
+                               const Result<std::string>& own, Deadline deadline, bool is_watched) {
   if (identity.size == 1) {
     HVD_ASSIGN_OR_RETURN(const std::string words, own);
     return compare_backends({kChosen + words});
@@ -177,7 +196,15 @@ Result<bool> agree_on_backends(const PluginHost& host, const Identity& identity,
     static_cast<void>(exchange({}, std::min(kTroubleSeconds, deadline.seconds_left())));
     return own.error();
   }
-  const auto [code, records] = exchange({}, deadline.seconds_left());
+  const double quiet =
+      is_watched ? deadline.seconds_left() : std::min(kQuietSeconds, deadline.seconds_left() / 2);
+  auto [code, records] = exchange({}, quiet);
+  if (code == Code::kDeadlineExceeded && !is_watched) {
+    warn_of_late_ranks(identity, quiet, [&](int32_t other) {
+      return exchange({other}, collectives::kLookAgainSeconds).first == Code::kOk;
+    });
+    std::tie(code, records) = exchange({}, deadline.seconds_left());
+  }
   const std::string undone = cat(
       "called hvd.init() within ", limit,
       " s; every rank of the job must, and --init-timeout (HOROVOD_INIT_TIMEOUT) may be raised");

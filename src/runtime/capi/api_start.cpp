@@ -275,7 +275,8 @@ hvd::Result<hvd::runtime::RuntimeOptions> options_of(RuntimeStart* start,
   options.is_elastic = start->elastic.has_value();
   options.reports_lost_peers = wishes.share == nullptr;
   options.rank_serves_store = wishes.share != nullptr || state.saved_bootstrap != nullptr;
-  ++state.epoch;
+  // Its ranks have a store of their own: ranks without a part in it must count the same starts.
+  if (wishes.share == nullptr) ++state.epoch;
   options.stack = state.stack;
   options.start_deadline = start->deadline;
   options.connect_seconds = start->is_limited ? 0 : options.settings.start_seconds;
