@@ -184,7 +184,9 @@ void Agent::watch_over() {
     if (timer.deadline().passed()) timer.on_deadline();
   };
   std::apply([&](auto&... timer) { (wake(timer), ...); }, timers());
-  for (const OutsideSignal& signal : outside_signals_.take(Clock::now())) act(signal);
+  for (const OutsideSignal& signal : outside_signals_.take(Clock::now())) {
+    if (!is_end_of_old_command(signal)) act(signal);
+  }
   if (ranks_.is_starting() && !state_.is_ending()) conclude_start(ranks_.start_more());
   if (lease_.deadline().passed()) end_lease();
   on_state_deadline();
@@ -274,6 +276,12 @@ void Agent::act(const OutsideSignal& signal) {
     return;
   }
   // The launcher has ordered the end. A rank that handles SIGHUP gets this signal first.
+// The launcher ends the command that carried an earlier connection, and the guardian is in its process group.
+bool Agent::is_end_of_old_command(const OutsideSignal& signal) const {
+  const bool is_lone = !signal.is_launchers && !signal.has_reached_ranks;
+  return signal.number == SIGHUP && is_lone && link_.has_moved();
+}
+
   if (is_launchers && number == SIGHUP && !has_reached_ranks) ranks_.signal(number);
   // Ranks that already got another signal than SIGTERM may handle it and continue.
   if (has_reached_ranks && number != SIGTERM && !is_launchers) return;

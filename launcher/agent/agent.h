@@ -80,6 +80,7 @@ class Agent {
   Status reserve_master_port();
   EnvironmentTransfer::Network transfer_network() const;
   void on_signal();
+  bool is_end_of_old_command(const OutsideSignal& signal) const;
   void act(const OutsideSignal& signal);
   bool announce_end(const OutsideSignal& signal);
   bool leave();

@@ -259,6 +259,57 @@ def test_a_cut_of_30_s_that_ends_both_ends_of_a_link_ends_no_job():
     ending.join()
 
 
+# Runs its arguments after FILE. Drops what the program prints once the file appears: a connection that has failed in
+# one direction. Those that begin afterwards work, and make FILE.again.
+MUTE = """
+import os, subprocess, sys, threading
+file = sys.argv[1]
+is_early = not os.path.exists(file)
+if not is_early:
+    open(f"{file}.again", "w").close()
+program = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def pass_on():
+    while data := os.read(0, 65536):
+        os.write(program.stdin.fileno(), data)
+    program.stdin.close()
+threading.Thread(target=pass_on, daemon=True).start()
+while data := os.read(program.stdout.fileno(), 65536):
+    if not (is_early and os.path.exists(file)):
+        os.write(1, data)
+sys.exit(program.wait())
+"""
+
+
+@world()
+def test_the_end_of_a_launch_command_that_was_replaced_ends_no_agent():
+    """The launcher sends SIGHUP to the process group of the old command, in which the agent's guardian is."""
+    folder = scratch()
+    (folder / "command.py").write_text(MUTE)
+    job = Job(
+        "-np",
+        4,
+        "-H",
+        "one:2,two:2",
+        "--lease",
+        12,
+        "--launch-agent",
+        f"{PYTHON} {folder / 'command.py'} {folder}/{{host}}.mute",
+        PYTHON,
+        "-c",
+        STEPS,
+        folder / "stop",
+    )
+    job.wait_for("step 20", 4)
+    (folder / "two.mute").touch()
+    wait_until((folder / "two.mute.again").exists, 60, job.describe)
+    number = max(map(int, re.findall(r"step (\d+)", job.out)))
+    job.wait_for(f"step {number + 100}", 4)  # lone signals are considered after a second
+    (folder / "stop").touch()
+    job.ends_with(0)
+    expect(job.out.count("all sums are right") == 4, job.describe())
+    job.leaves_nothing()
+
+
 @world()
 def test_a_cut_of_an_ssh_connection_that_several_share_ends_no_job():
     config = pathlib.Path.home() / ".ssh" / "config"

@@ -307,6 +307,7 @@ void LauncherLink::adopt() {
   loop_.unwatch(offered->connection.input.get());
   connection_ = std::move(offered->connection);
   lifetime_fd_ = std::move(offered->lifetime_fd);
+  has_moved_ = true;
   give_up_at_ = answer_by_ = Deadline::never();
   note_bytes();
   if (const Status status = open(); !status.ok()) lose(status);

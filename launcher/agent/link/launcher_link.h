@@ -47,6 +47,9 @@ class LauncherLink {
   // the last byte was written.
   bool is_delivered() const;
 
+  // Whether another connection than the first one carries the link.
+  bool has_moved() const { return has_moved_; }
+
   // The launcher needs nothing more.
   bool is_ended_by_launcher() const { return stream_.has_ended(); }
 
@@ -95,6 +98,7 @@ class LauncherLink {
   ResumableStream stream_;
   Link connection_;
   UniqueFd lifetime_fd_;  // as in Offered
+  bool has_moved_ = false;
   const double wait_seconds_;
   Redialler redialler_;
   const std::function<void(ByteView)> on_bytes_;
