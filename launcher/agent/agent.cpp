@@ -40,6 +40,8 @@ constexpr double kKillAgainSeconds = 0.1;
 // The time after which the agent leaves processes that SIGKILL does not end: those of another user,
 // or those that hang in the kernel.
 constexpr double kGiveUpSeconds = 10;
+// The same for processes in state D alone.
+constexpr double kStuckSeconds = 1.5;
 
 // The reason after SIGTERM to every process of the host, which a scheduler sends, and no user by hand.
 std::string scheduler_ended(const Environment& environment) {
@@ -243,10 +245,15 @@ void Agent::finish(bool is_given_up) {
   world_reports_.close();
   const bool is_independent = !state_.is_ending() && !pmix_.was_used() && independence_.holds();
   // The message must not overtake output, so it has the same urgency.
-  outbox_.put(Finished{.left_behind = is_given_up && !is_childless()
-                                          ? cat("could not end ", describe_descendants())
-                                          : std::string(),
-                       .is_independent = is_independent},
+  std::string left_behind;
+  if (is_given_up && !is_childless()) {
+    left_behind =
+        cat("could not end ", describe_descendants([&](pid_t pid) { return ranks_.rank_of(pid); }),
+            are_stuck_in_kernel({pmix_.pid()})
+                ? "; SIGKILL takes effect when the disk, file system or device answers"
+                : "");
+  }
+  outbox_.put(Finished{.left_behind = std::move(left_behind), .is_independent = is_independent},
               net::Urgency::kOutput);
   state_.move(AgentState::kFinished);
 }
@@ -345,6 +352,9 @@ void Agent::kill_what_is_left() {
   }
   signal_descendants({SIGKILL}, {pmix_.pid()});
   kill_again_at_ = Deadline::after_seconds(kKillAgainSeconds);
+  // The launcher waits for little longer, and learns their names.
+  const bool is_long = state_.deadline().seconds_left() < kGiveUpSeconds - kStuckSeconds;
+  if (is_long && are_stuck_in_kernel({pmix_.pid()})) state_.hasten(Deadline::after_seconds(0));
 }
 
 void Agent::end_lease() {

@@ -284,6 +284,32 @@ def stalled(disk):
 
 
 @world()
+def test_a_rank_that_hangs_in_the_kernel_is_named():
+    """SIGKILL ends no process that writes to a disk that stalls."""
+    with freezable_disk() as disk:
+        writes = f"echo up; while [ $HOROVOD_RANK = 1 ]; do echo 1 >{disk}/file; done; exec sleep 1000"
+        job = Job("-np", 2, "--kill-grace", 1, "sh", "-c", writes)
+        job.wait_for("up", 2)
+        subprocess.run(["fsfreeze", "-f", disk], check=True, env=SBIN)
+        try:
+
+            def stuck():
+                stats = {
+                    pid: faults.said_of(pid, "stat").rpartition(")")[2].split() for pid, _ in job.before.new_ones()
+                }
+                return [pid for pid, fields in stats.items() if fields and fields[0] == "D"]
+
+            (pid,) = wait_until(stuck, 30, job.describe)
+            job.signal(signals.SIGTERM)
+            job.ends_with(128 + signals.SIGTERM)
+            said = rf"could not end sh of rank 1 \(pid {pid}, state D in \w+\); SIGKILL takes effect when the disk"
+            expect(re.search(said, job.err) and "has not confirmed" not in job.err, job.describe())
+        finally:
+            subprocess.run(["fsfreeze", "-u", disk], check=True, env=SBIN)
+        job.leaves_nothing()
+
+
+@world()
 def test_a_disk_that_stalls_costs_no_lease():
     """Standard output, its copy and standard error are files on a disk that stalls for longer than the lease. The
     launcher logs meanwhile that a link has broken."""

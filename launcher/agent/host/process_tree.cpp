@@ -25,6 +25,8 @@ namespace hvd::launcher {
 
 namespace {
 
+constexpr char kUninterruptible = 'D';  // as in /proc/PID/stat
+
 struct ProcessStat {
   pid_t parent;
   int64_t start;  // in ticks since the boot
@@ -184,14 +186,32 @@ bool is_childless() {
   return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD;
 }
 
-std::string describe_descendants() {
-  std::string described;
+std::string describe_descendants(const std::function<std::optional<int>(pid_t)>& rank_of) {
+  std::vector<std::string> described;
   for (const ProcessEntry& process : processes_below(::getpid())) {
     if (process.state == 'Z') continue;
-    if (!described.empty()) described += ", ";
-    described += cat(printable(process.name), " (pid ", process.pid, ")");
+    const auto rank = rank_of(process.pid);
+    std::string state;
+    if (process.state == kUninterruptible) {
+      const std::string contents = read_proc_file(cat("/proc/", process.pid, "/wchan"));
+      const std::string_view function = trim(contents);
+      const bool is_known = !function.empty() && function != "0";
+      state = cat(", state D", is_known ? cat(" in ", printable(function)) : "");
+    }
+    described.push_back(cat(printable(process.name), rank ? cat(" of rank ", *rank) : "", " (pid ",
+                            process.pid, state, ")"));
   }
-  return described;
+  return join(described, ", ");
+}
+
+bool are_stuck_in_kernel(const std::set<pid_t>& spared) {
+  bool is_any = false;
+  for (const ProcessEntry& process : processes_below(::getpid())) {
+    if (process.state == 'Z' || spared.contains(process.pid)) continue;
+    if (process.state != kUninterruptible) return false;
+    is_any = true;
+  }
+  return is_any;
 }
 
 }  // namespace hvd::launcher

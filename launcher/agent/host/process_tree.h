@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <set>
@@ -53,7 +54,10 @@ void signal_group(pid_t group, std::initializer_list<int> numbers,
                   const std::set<pid_t>& spared = {});
 // Returns true when this process has no children, zombies included.
 bool is_childless();
-// Returns "sudo (pid 12), x (pid 13)", for a message about processes that do not end.
-std::string describe_descendants();
+// Returns "sudo (pid 12), python3 of rank 1 (pid 13, state D in io_schedule)", for a message about processes that do not
+// end: the state and the kernel's function are those of a process that waits for a disk or a device.
+std::string describe_descendants(const std::function<std::optional<int>(pid_t)>& rank_of);
+// Whether this process has descendants, and all but those `spared` are in that state or have ended.
+bool are_stuck_in_kernel(const std::set<pid_t>& spared = {});
 
 }  // namespace hvd::launcher
