@@ -43,7 +43,7 @@ int main(int argc, char** argv) {
     return kExitBadInput;
   }
   MessageForm form;
-  const auto options = parse_options(arguments, &form);
+  auto options = parse_options(arguments, &form);
   if (form.is_json) log::set_format(log::Format::kJson);
   color_messages(form.color);
   if (!options.ok()) return refuse(options.status());
@@ -56,6 +56,9 @@ int main(int argc, char** argv) {
                                                    : run_attempts(*options, events);
                       });
   };
-  if (is_detached(*options)) return run_detached(options->settings, launch);
+  if (is_detached(*options)) {
+    options->script = find_ending_script();
+    return run_detached(options->settings, options->script, launch);
+  }
   return launch({});
 }

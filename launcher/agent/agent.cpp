@@ -51,7 +51,8 @@ std::string scheduler_ended(const Environment& environment) {
     const std::string job(value_of(environment, variable));
     if (job.empty()) continue;
     return cat(name, " has sent SIGTERM to every process of its job ", printable(job),
-               " there, as when the job is cancelled or has reached its time limit");
+               " there, as when the job is cancelled or has reached its time limit, or its script "
+               "has ended");
   }
   return "every process of the job there got SIGTERM, as a scheduler or service manager sends it";
 }
@@ -275,6 +276,12 @@ void Agent::on_signal() {
   }
 }
 
+// The launcher ends the command that carried an earlier connection, and the guardian is in its process group.
+bool Agent::is_end_of_old_command(const OutsideSignal& signal) const {
+  const bool is_lone = !signal.is_launchers && !signal.has_reached_ranks;
+  return signal.number == SIGHUP && is_lone && link_.has_moved();
+}
+
 void Agent::act(const OutsideSignal& signal) {
   const auto [number, is_launchers, has_reached_ranks] = signal;
   if (number == SIGUSR1 || number == SIGUSR2) {
@@ -283,12 +290,6 @@ void Agent::act(const OutsideSignal& signal) {
     return;
   }
   // The launcher has ordered the end. A rank that handles SIGHUP gets this signal first.
-// The launcher ends the command that carried an earlier connection, and the guardian is in its process group.
-bool Agent::is_end_of_old_command(const OutsideSignal& signal) const {
-  const bool is_lone = !signal.is_launchers && !signal.has_reached_ranks;
-  return signal.number == SIGHUP && is_lone && link_.has_moved();
-}
-
   if (is_launchers && number == SIGHUP && !has_reached_ranks) ranks_.signal(number);
   // Ranks that already got another signal than SIGTERM may handle it and continue.
   if (has_reached_ranks && number != SIGTERM && !is_launchers) return;
@@ -351,10 +352,10 @@ void Agent::kill_what_is_left() {
     state_.move(AgentState::kKilling, Deadline::after_seconds(kGiveUpSeconds));
   }
   signal_descendants({SIGKILL}, {pmix_.pid()});
-  kill_again_at_ = Deadline::after_seconds(kKillAgainSeconds);
   // The launcher waits for little longer, and learns their names.
   const bool is_long = state_.deadline().seconds_left() < kGiveUpSeconds - kStuckSeconds;
   if (is_long && are_stuck_in_kernel({pmix_.pid()})) state_.hasten(Deadline::after_seconds(0));
+  kill_again_at_ = Deadline::after_seconds(kKillAgainSeconds);
 }
 
 void Agent::end_lease() {

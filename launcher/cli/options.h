@@ -3,12 +3,14 @@
 // base/settings. The launcher's main calls it. Pure, but for reading the config file.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "launcher/settings/launch_settings.h"
+#include "launcher/state/ending_script.h"
 
 namespace hvd::launcher {
 
@@ -18,6 +20,8 @@ struct Options {
   // The launcher runs in a step of Slurm that has a part of the job's resources. Read at the start, since the
   // job removes the step's variables from this process.
   bool is_in_slurm_step = false;
+  // The script at whose end a scheduler ends a detached job.
+  std::optional<EndingScript> script = {};
 };
 
 // The form of errors that the user asks for, as far as arguments and config file are readable.

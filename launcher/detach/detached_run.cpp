@@ -10,13 +10,10 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "base/proc_file.h"
 #include "base/process/signals.h"
-#include "base/settings.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "launcher/detach/output_recorder.h"
@@ -80,28 +77,6 @@ int run_behind(const std::string& parent, const UniqueFd& socket, const Launch& 
   return code;
 }
 
-// The script at whose end a scheduler or a container ends all processes that it has started; or empty.
-std::string ending_script() {
-  constexpr std::pair<std::string_view, const char*> kManagers[] = {
-      {"slurmstepd", "the script of Slurm"},
-      {"pbs_mom", "the script of PBS"},
-      {"res", "the script of LSF"},
-      {"sge_shepherd", "the script of Grid Engine"},
-      {"oarexec", "the script of OAR"}};
-  int64_t pid = ::getppid();
-  for (; pid > 1; pid = parent_of(pid)) {
-    const std::string name(trim(read_proc_file(cat("/proc/", pid, "/comm"))));
-    for (const auto& [manager, script] : kManagers) {
-      if (name == manager) return script;
-    }
-  }
-  // A shell of `kubectl exec` or `docker exec` has no process of the container above it.
-  const bool is_container = environment_variable("KUBERNETES_SERVICE_HOST").has_value() ||
-                            ::access("/.dockerenv", F_OK) == 0 ||
-                            ::access("/run/.containerenv", F_OK) == 0;
-  return pid == 1 && is_container ? "the command of this container" : "";
-}
-
 int code_of(pid_t launcher) {
   int status = 0;
   while (::waitpid(launcher, &status, 0) < 0 && errno == EINTR) continue;
@@ -122,7 +97,7 @@ void pass_on_signals(const UniqueFd& signals, pid_t launcher) {
 
 // The process in the terminal.
 int run_in_front(const std::string& parent, const UniqueFd& socket, const sigset_t& watched,
-                 pid_t launcher) {
+                 pid_t launcher, const std::optional<EndingScript>& script) {
   const auto remove = [&] {
     const auto all = open_spool_folder(parent, false);
     if (!all.ok()) return;
@@ -142,11 +117,9 @@ int run_in_front(const std::string& parent, const UniqueFd& socket, const sigset
     remove();
     return refuse(reader.status());
   }
-  const std::string script = ending_script();
-  const std::string place = script.empty()
-                                ? "in the background"
-                                : cat("until the end of ", script,
-                                      ", which may wait for it by horovodrun wait ", launcher);
+  const std::string place = script ? cat("until the end of ", script->name,
+                                         ", which may wait for it by horovodrun wait ", launcher)
+                                   : "in the background";
   bool is_shown = true;
   for (;;) {
     const bool has_ended = !(*reader)->is_running();
@@ -175,7 +148,8 @@ int run_in_front(const std::string& parent, const UniqueFd& socket, const sigset
 
 }  // namespace
 
-int run_detached(const LaunchSettings& settings, const Launch& launch) {
+int run_detached(const LaunchSettings& settings, const std::optional<EndingScript>& script,
+                 const Launch& launch) {
   const std::string parent = settings.output.spool_dir;
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -192,7 +166,7 @@ int run_detached(const LaunchSettings& settings, const Launch& launch) {
   if (launcher < 0) return refuse(system_error("cannot start a process", errno));
   if (launcher > 0) {
     behind.reset();
-    return run_in_front(parent, front, watched, launcher);
+    return run_in_front(parent, front, watched, launcher, script);
   }
   front.reset();
   ::setsid();

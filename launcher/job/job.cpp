@@ -443,6 +443,8 @@ net::Task<int> JobLaunch::run_all() {
   cause_.cancel();
   co_await parts_->end();
   co_await policy_->end();
+  if (options_.script && options_.script->has_ended())
+    supervisor_.on_script_ended(options_.script->name);
   end_cause_ = supervisor_.report();
   print_end(options_, hosts_, host_jobs_, supervisor_, has_met_, *output_);
   co_await output_->drain();

@@ -305,6 +305,16 @@ Supervisor::Action Supervisor::on_output_broken(int error_number, const std::str
               cat(why.message(), is_full ? "; redirect it to a disk with free space" : ""));
 }
 
+void Supervisor::on_script_ended(const std::string& script) {
+  const bool is_of_host = failed_rank_ < 0 && exit_code_ == kExitLauncher;
+  const bool is_by_signal = signals_ > 0 || ended_by_ == SIGTERM || ended_by_ == SIGKILL;
+  if (exit_code_ == 0 || !(is_of_host || is_by_signal)) return;
+  sentence_ = cat(script,
+                  " has ended, and this job with it; let the script wait for the job by "
+                  "horovodrun wait, or leave --detach out");
+  failed_rank_ = -1;
+}
+
 int Supervisor::exit_code() const { return exit_code_; }
 std::string Supervisor::report() const { return sentence_; }
 

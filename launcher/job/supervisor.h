@@ -78,6 +78,9 @@ class Supervisor {
   Action on_preparation_failed(int host, const Status& why);
   // A signal to the launcher ends the job. A second signal kills the ranks.
   Action on_signal(int number);
+  // A scheduler ends all that this script has started: the script is the cause of an end that the scheduler can have
+  // caused, whichever of the processes it ended first.
+  void on_script_ended(const std::string& script);
   // Standard output, which is this file, takes no more: ends the job. When its reader has gone, there
   // is no sentence, as after SIGPIPE.
   Action on_output_broken(int error_number, const std::string& file);

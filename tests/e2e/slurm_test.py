@@ -315,13 +315,18 @@ def test_horovodrun_in_an_allocation_finds_its_hosts(cluster):
 
 @on_cluster()
 def test_a_detached_job_of_a_script_ends_with_it_and_says_so(cluster):
-    begins = f"{LAUNCHER} --detach --name behind {PYTHON} -c 'import time; print(1, flush=True); time.sleep(5)'"
-    out = sbatch(cluster, "-N2", "--ntasks-per-node=1", script=f"{begins}\n{LAUNCHER} wait behind")
+    begins = f"{LAUNCHER} --detach --name behind {PYTHON} -c 'import time; print(1, flush=True); time.sleep({{}})'"
+    out = sbatch(cluster, "-N2", "--ntasks-per-node=1", script=f"{begins.format(5)}\n{LAUNCHER} wait behind")
     said = r"the job goes on until the end of the script of Slurm, which may wait for it by horovodrun wait \d+; "
     expect(re.search(said, out), out)
-    expect(
-        "rank" not in sbatch(cluster, "-N2", "--ntasks-per-node=1", script=f"{begins}").replace("all ranks", ""), out
+    sbatch(cluster, "-N2", "--ntasks-per-node=1", script=begins.format(1000))
+    cause = "the script of Slurm has ended, and this job with it; let the script wait for the job by horovodrun wait"
+    wait_until(
+        lambda: re.search(rf"ended, exit code \d+: {cause}", ask("ps", "-a").stdout), 60, lambda: ask("ps", "-a")
     )
+    logs = ask("logs", "behind").stderr
+    expect(f"horovodrun: {cause}" in logs and "rank" not in logs and "host" not in logs, logs)
+    expect(ask("wait", "behind").returncode not in (0, 2), "another exit code")
 
 
 # Prints the processes above a rank, and the variables of the step to which its agent belongs.

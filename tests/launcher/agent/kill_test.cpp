@@ -219,7 +219,7 @@ TEST_CASE("After a SIGTERM to every process what ranks say arrives, and each get
     const std::vector<std::string> endings = {
         "Slurm has sent SIGTERM to every process of its job 41 there, as when the job is cancelled "
         "or "
-        "has reached its time limit"};
+        "has reached its time limit, or its script has ended"};
     if (!to_launcher) CHECK(fixture.endings == endings);
     CHECK(count_of(said, "TERM\n") == 1);
     CHECK(said.ends_with("saved\n"));
