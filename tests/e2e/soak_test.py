@@ -11,7 +11,9 @@ import time
 
 from harness import *
 
+from rounds import RUN, repeat, run_in_worlds
 import elastic_jobs
+import random_faults
 
 RUNS = int(os.environ.get("HVD_SOAK_RUNS", 100))
 NASTY = [PYTHON, WORKERS / "rank.py", "--nasty"]
@@ -43,6 +45,11 @@ def test_a_thousand_generations_leave_nothing_behind():
     elastic_jobs.leave_nothing_behind(1000)
 
 
+def test_faults_in_every_phase():
+    os.environ.setdefault("HVD_FAULTS", "200")
+    run_in_worlds("a b c", 4, 0)
+
+
 @world()
 def test_random_ends():
     seed = int(os.environ.get("HVD_SOAK_SEED", time.time()))
@@ -62,4 +69,7 @@ def test_random_ends():
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == [RUN]:
+        repeat(lambda chance, _: random_faults.Round(chance).run(chance))
+    else:
+        main()
