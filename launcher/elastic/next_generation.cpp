@@ -14,6 +14,8 @@ namespace hvd::launcher {
 
 bool NextGeneration::form(Time now) {
   if (!is_asked() || !core_.table.all_have_asked()) return false;
+  // The first rank of the next generation writes, too.
+  if (core_.table.has_ending_member()) return false;
   if (const auto verdict = core_.repetition.verdict()) {
     core_.over(verdict->exit_code, verdict->sentence, verdict->process);
     return false;

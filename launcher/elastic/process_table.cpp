@@ -88,6 +88,17 @@ bool ProcessTable::has_live_member_beside(int host) const {
   });
 }
 
+bool ProcessTable::has_ending_member() const {
+  const std::vector<int> ranks = members();
+  return std::any_of(ranks.begin(), ranks.end(), [this](int process) {
+    const HostRun& host = host_of(process).run;
+    if (host.state() != HostState::kEnding) return false;
+    return std::ranges::any_of(host.ranks(), [process](const RankRun* rank) {
+      return rank->number() == process && !rank->is_over();
+    });
+  });
+}
+
 bool ProcessTable::has_survivor() const {
   const std::vector<int> ranks = members();
   return std::any_of(ranks.begin(), ranks.end(),

@@ -168,7 +168,7 @@ bool ElasticJob::survives(int rank, int host, int exit_code, const std::string& 
   } else {
     generations_.start_failed(host, sentence, now);
   }
-  arm();
+  host_gone();
   return goes_on;
 }
 
@@ -194,6 +194,13 @@ bool ElasticJob::gives_up(HostRun& host) {
 void ElasticJob::ranks_ended(const HostRun& host) {
   if (is_stopped_) return;
   generations_.ranks_ended(host, Clock::now());
+  arm();
+}
+
+// The next generation waits for the ranks of a host that ends.
+void ElasticJob::host_gone() {
+  if (is_stopped_) return;
+  generations_.on_time(Clock::now());
   arm();
 }
 

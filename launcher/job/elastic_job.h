@@ -31,6 +31,7 @@ class ElasticJob : public JobPolicy, private GenerationActions {
   bool survives(int rank, int host, int exit_code, const std::string& sentence) override;
   bool gives_up(HostRun& host) override;
   void ranks_ended(const HostRun& host) override;
+  void host_gone() override;
   void host_leaves(HostRun& host, const std::string& why) override;
   Result<std::string> change(const std::vector<std::string>& words) override;
   int32_t generation() const override { return generations_.generation(); }

@@ -382,6 +382,7 @@ void JobLaunch::on_answer(int host) {
 
 void JobLaunch::on_gone(int host) {
   inspector_.on_host_gone(host);
+  policy_->host_gone();
   report(HostGone{hosts_.host(host)});
 }
 

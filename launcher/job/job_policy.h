@@ -51,6 +51,8 @@ class JobPolicy {
   virtual bool gives_up(HostRun& host) = 0;
   // The ranks of a lost host have ended.
   virtual void ranks_ended(const HostRun& host) = 0;
+  // A host has ended, or is lost.
+  virtual void host_gone() = 0;
   // The agent of this host is about to end.
   virtual void host_leaves(HostRun& host, const std::string& why) = 0;
   // `horovodrun resize N` or `remove HOST|RANK`, as words. Returns a sentence about the consequence.
@@ -77,6 +79,7 @@ class ConstantSize : public JobPolicy {
   bool survives(int, int, int, const std::string&) override { return false; }
   bool gives_up(HostRun&) override { return false; }
   void ranks_ended(const HostRun&) override {}
+  void host_gone() override {}
   void host_leaves(HostRun&, const std::string&) override {}
   Result<std::string> change(const std::vector<std::string>& words) override;
   int32_t generation() const override { return -1; }

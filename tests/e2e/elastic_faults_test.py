@@ -6,6 +6,7 @@ import clock_test
 from harness import *
 
 from elastic_jobs import RANK, begun, discovery, running_on, sums, wait_for_generation
+from random_faults import check_writers
 from slow_link import SlowLink
 
 TELL, COMMITTED = ("--tell", 3), r"\d has committed 3"
@@ -138,6 +139,20 @@ def test_a_host_that_is_cut_off_writes_nothing_beside_others_and_is_used_again()
     job.ends_with(0)
     job.leaves_nothing()
     sums(job, 2)
+
+
+@world()
+def test_the_ranks_of_an_excluded_host_end_before_others_go_on():
+    """Rank 0 saves in its handler of SIGTERM, which it gets since rank 1 of its host has failed."""
+    folder = scratch()
+    program = WORKERS / "chaos_rank.py"
+    job = Job("-np", 3, "--min-np", 1, "-H", "a:2,b:1", PYTHON, program, "elastic", 60, folder)
+    job.wait_for(">:trains", 3)
+    os.kill(max(running_on("a", program.name)), signal.SIGKILL)
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect("rank 1 on host a was killed" in job.err, job.describe())
+    expect(check_writers(folder, job.describe) == 2, "another rank 0 has written")
 
 
 @world("a b c d")

@@ -19,6 +19,19 @@ LEASE, HOST_TIMEOUT = 20, 3
 SECONDS = 150
 
 
+def check_writers(folder, describe):
+    """The times at which each process of chaos_rank.py wrote as rank 0 do not overlap. Returns their number."""
+    spans = []
+    for file in folder.glob("writer-*"):
+        times = [float(line) for line in file.read_text().split("\n")[:-1]]
+        if times:
+            spans.append((times[0], times[-1], file.name))
+    spans.sort()
+    for (_, end, one), (begin, _, other) in zip(spans, spans[1:]):
+        expect(end < begin, f"{one} wrote for {end - begin:.2f} s beside {other}\n{describe()}")
+    return len(spans)
+
+
 class Round:
     def __init__(self, chance):
         self.mode = chance.choice(("elastic", "elastic", "plain", "restarts"))
@@ -174,7 +187,7 @@ class Round:
             self.job.leaves_nothing()
         except Failure as failure:
             raise Failure(f"{failure}\n{self.describe()}") from None
-        self.check_writers()
+        check_writers(self.folder, self.describe)
         expect("wrong weights" not in self.job.out, self.describe())
         if not any("kill_launcher" in each for each in self.faults):
             self.check_end(code)
@@ -192,17 +205,6 @@ class Round:
     def heal(self):
         for timer in self.healing:
             timer.join()
-
-    def check_writers(self):
-        """The times at which each process wrote as rank 0 do not overlap."""
-        spans = []
-        for file in self.folder.glob("writer-*"):
-            times = [float(line) for line in file.read_text().split("\n")[:-1]]
-            if times:
-                spans.append((times[0], times[-1], file.name))
-        spans.sort()
-        for (_, end, one), (begin, _, other) in zip(spans, spans[1:]):
-            expect(end < begin, f"{one} wrote for {end - begin:.2f} s beside {other}\n{self.describe()}")
 
     def check_end(self, code):
         returned, left = self.said("returned"), self.said("left")
