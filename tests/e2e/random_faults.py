@@ -95,6 +95,20 @@ class Round:
         self.send(pids, signal.SIGKILL)
         return bool(pids)
 
+    def term_rank(self, chance, name, _):
+        pids = self.ranks_on(name)[:1]
+        if pids:
+            self.note(name, *pids)
+        self.send(pids, signal.SIGTERM)
+        return bool(pids)
+
+    def term_agent(self, chance, name, _):
+        pids = agents(name)["agent"]
+        if pids:
+            self.note(name)
+        self.send(pids, signal.SIGTERM)
+        return bool(pids)
+
     def kill_agent(self, chance, name, _):
         return self.kill(name, "agent")
 
@@ -142,6 +156,14 @@ class Round:
         self.heal_after(seconds, *(functools.partial(faults.heal, name, other) for other in others))
         return True
 
+    def flap(self, chance, name, seconds):
+        """A cable with a loose contact."""
+        for moment in range(int(seconds / 0.5)):
+            self.heal_after(0.5 * moment, lambda: faults.cut(name, network.LAUNCHER))
+            self.heal_after(0.5 * moment + 0.25, lambda: faults.heal(name, network.LAUNCHER))
+        self.note(name)
+        return True
+
     def cut_from_launcher(self, chance, name, seconds):
         self.note(name)
         faults.cut(name, network.LAUNCHER)
@@ -170,7 +192,7 @@ class Round:
         for _ in range(chance.choice((1, 1, 1, 2))):
             phase, delay = chance.choice(PHASES), chance.choice((0, 0.05, 0.2, 0.5))
             fault = chance.choice(FAULTS)
-            name, seconds = chance.choice(self.hosts), chance.choice((0.5, 1.5, 5, 8))
+            name, seconds = chance.choice(self.hosts), chance.choice((0.5, 1.5, 5, 8, 14))
             self.wait_for(phase)
             time.sleep(delay)  # the moment is the test's parameter
             if self.job.process.poll() is not None:
@@ -231,6 +253,8 @@ class Round:
 
 FAULTS = (
     Round.kill_rank,
+    Round.term_rank,
+    Round.term_agent,
     Round.kill_agent,
     Round.kill_guardian,
     Round.kill_both,
@@ -238,6 +262,7 @@ FAULTS = (
     Round.stop_rank,
     Round.freeze_host,
     Round.cut_host,
+    Round.flap,
     Round.cut_from_launcher,
     Round.cut_peers,
     Round.stop_launcher,
