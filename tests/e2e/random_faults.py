@@ -16,7 +16,7 @@ PROGRAM = WORKERS / "chaos_rank.py"
 PHASES = ("start", "imports", "inits", "trains", "halfway", "returned", "saves", "ends")
 LEASE, HOST_TIMEOUT = 20, 3
 # Longer than each fault, and as long as a lease, a start and a restart.
-SECONDS = 150
+SECONDS = 240
 
 
 def check_writers(folder, describe):
@@ -43,7 +43,7 @@ class Round:
         self.hit = set()  # HOST/PID of the ranks that faults have reached
         self.healing = []
         self.faults = []
-        flags = ["--lease", LEASE, "--host-timeout", HOST_TIMEOUT, "--start-timeout", 20, "--kill-grace", 2]
+        flags = ["--lease", LEASE, "--host-timeout", HOST_TIMEOUT, "--start-timeout", 60, "--kill-grace", 2]
         if self.mode == "elastic":
             flags += ["--min-np", 1, "--elastic-timeout", 30]
             flags += chance.choice(([], ["--restart-ranks"], ["--blacklist-cooldown-range", 1, 2]))
@@ -241,6 +241,10 @@ class Round:
             is_whole = len(left) == self.size
             expect(not is_certain or (code == 0) == is_whole, self.describe())
             expect(self.faulty or is_whole, f"nothing has failed\n{self.describe()}")
+        elif code == 2 and self.faulty and not self.said("imports"):
+            pass  # a host that cannot be reached in time, before anything has started
+        elif any("term_agent" in each for each in self.faults):
+            pass  # a user or scheduler takes the host away, and no restart follows
         else:
             expect(code == 0 and len(returned) >= self.size, self.describe())
 
