@@ -14,7 +14,7 @@ BUSY = LATE.replace("SLOW", "end = time.monotonic() + SECONDS\n    while time.mo
 
 @world()
 def test_the_start_timeout_does_not_limit_a_rank_that_imports():
-    job = Job("-np", 2, "-H", "a:1,b:1", "--start-timeout", 1, PYTHON, "-c", SLEEP.replace("SECONDS", "2.5"))
+    job = Job("-np", 2, "-H", "a:1,b:1", "--start-timeout", 3, PYTHON, "-c", SLEEP.replace("SECONDS", "4.5"))
     job.ends_with(0)
     expect(job.out.count("is there") == 2, job.describe())
     expect(job.said() == [], job.describe())

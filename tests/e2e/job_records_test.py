@@ -254,10 +254,17 @@ def test_a_launcher_that_hangs_is_killed():
 
 
 def recorder_of(job):
-    """The process that writes the record of a job."""
-    children = pathlib.Path(f"/proc/{job.process.pid}/task/{job.process.pid}/children").read_text().split()
-    (recorder,) = [int(pid) for pid in children if pathlib.Path(f"/proc/{pid}/comm").read_text() == "horovodrun-rec\n"]
-    return recorder
+    """The process that writes the record of a job. It takes its name after it has begun."""
+    found = []
+
+    def look():
+        children = pathlib.Path(f"/proc/{job.process.pid}/task/{job.process.pid}/children").read_text().split()
+        names = {int(pid): pathlib.Path(f"/proc/{pid}/comm").read_text() for pid in children}
+        found[:] = [pid for pid, name in names.items() if name == "horovodrun-rec\n"]
+        return len(found) == 1
+
+    wait_until(look, 30, "the process that keeps the record")
+    return found[0]
 
 
 def test_a_log_says_that_a_slow_disk_has_cost_its_end():
