@@ -22,6 +22,7 @@ namespace hvd::launcher {
 namespace {
 
 enum class HangReaction : uint8_t { kWarn, kDump, kStop };
+
 class HangWatch : public JobPart {
  public:
   explicit HangWatch(PartLaunch& launch);

@@ -4,13 +4,17 @@
 #include <exception>
 #include <utility>
 
+#include "base/log/log.h"
+#include "base/text.h"
+#include "rendezvous/server/thrown.h"
+
 namespace hvd::launcher {
 
 struct JobParts::State {
   State(net::asio::any_io_executor executor, std::vector<std::shared_ptr<JobPart>> parts)
       : parts(std::move(parts)), timer(std::move(executor)) {}
 
-  const std::vector<std::shared_ptr<JobPart>> parts;
+  std::vector<std::shared_ptr<JobPart>> parts;
   net::asio::steady_timer timer;
   Clock::time_point due = Clock::time_point::max();  // the timer's
   bool is_over = false;
@@ -22,6 +26,8 @@ JobParts::JobParts(net::asio::any_io_executor executor, std::vector<std::shared_
 JobParts::~JobParts() {
   state_->is_over = true;
   state_->timer.cancel();
+  // A cancelled timer or task may keep the state for as long as the loop stands still.
+  state_->parts.clear();
 }
 
 void JobParts::report(const JobEvent& event) {
@@ -31,11 +37,15 @@ void JobParts::report(const JobEvent& event) {
 }
 
 void JobParts::run(std::shared_ptr<JobPart> part, net::Task<void> task) {
-  net::asio::co_spawn(state_->timer.get_executor(), std::move(task),
-                      [part = std::move(part), state = state_](const std::exception_ptr& failure) {
-                        if (failure) std::rethrow_exception(failure);
-                        arm(state);
-                      });
+  net::asio::co_spawn(
+      state_->timer.get_executor(), std::move(task),
+      [part = std::move(part), state = state_](const std::exception_ptr& failure) {
+        if (failure) {
+          log::warning(cat("a part of the launcher has ended: ",
+                           rendezvous::status_of(failure, "it was cut off").message()));
+        }
+        arm(state);
+      });
 }
 
 void JobParts::arm(const std::shared_ptr<State>& state) {

@@ -45,6 +45,7 @@ double now_seconds() {
 }
 
 enum class StragglerReaction : uint8_t { kWarn, kRestart, kOff };
+
 class StragglerWatch : public JobPart {
  public:
   explicit StragglerWatch(PartLaunch& launch);
