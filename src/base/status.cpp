@@ -1,6 +1,8 @@
 #include "base/status.h"
 
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <new>
@@ -80,6 +82,17 @@ Status system_error(std::string_view what, int error_number) {
   }
 }
 
+// The C library takes clone instead where the kernel does not know clone3 (ENOSYS). The filter of an old container
+// runtime says EPERM in place of that.
+std::string clone3_advice(int error_number) {
+  constexpr long kClone3 = 435;  // on each architecture; the headers of older systems lack its name
+  if (error_number != EPERM || ::syscall(kClone3, nullptr, 0) == 0 || errno != EPERM) return {};
+  return "the system call clone3 is refused here, as old container runtimes do; update the "
+         "runtime, "
+         "or start the container without its filter of system calls (docker run --security-opt "
+         "seccomp=unconfined)";
+}
+
 Status status_of(const std::exception& thrown) {
   if (dynamic_cast<const std::bad_alloc*>(&thrown) != nullptr) {
     return internal_error(system_error("there is no memory left", ENOMEM).message());
@@ -91,6 +104,8 @@ Status status_of(const std::exception& thrown) {
         "no thread can be started: Resource temporarily unavailable; the limits are those of "
         "ulimit -u and ulimit -v");
   }
+  const std::string advice = clone3_advice(of_system->code().value());
+  if (!advice.empty()) return internal_error("no thread can be started: " + advice);
   return internal_error(system_error("cannot go on", of_system->code().value()).message());
 }
 

@@ -84,4 +84,8 @@ inline Status internal_error(std::string message) { return {Code::kInternal, std
 // unavailable("cannot open /x: No such file or directory") from an errno value.
 Status system_error(std::string_view what, int error_number);
 
+// The end of a sentence about a program or thread that could not start with this errno: the remedy, where a container's
+// filter refuses clone3, by which the C library starts them; else empty.
+std::string clone3_advice(int error_number);
+
 }  // namespace hvd

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,13 +69,6 @@ class SpawnAttributes {
   posix_spawnattr_t attributes_;
 };
 
-// The C library starts programs by clone3, and takes clone instead where the kernel does not know it (ENOSYS). The
-// filter of an old container runtime says EPERM in place of that.
-bool clone3_is_refused() {
-  constexpr long kClone3 = 435;  // on each architecture; the headers of older systems lack its name
-  return ::syscall(kClone3, nullptr, 0) < 0 && errno == EPERM;
-}
-
 }  // namespace
 
 Result<pid_t> spawn_program(const SpawnOptions& options) {
@@ -90,13 +82,8 @@ Result<pid_t> spawn_program(const SpawnOptions& options) {
   const int error = ::posix_spawnp(&pid, program.c_str(), actions.get(), attributes.get(),
                                    pointers_to(options.arguments).data(),
                                    pointers_to(environment_strings(options.environment)).data());
-  if (error == EPERM && clone3_is_refused()) {
-    return permission_denied(
-        cat("cannot start ", program,
-            ": the system call clone3 is refused here, as old container runtimes do; update the "
-            "runtime, or start the container without its filter of system calls (docker run "
-            "--security-opt seccomp=unconfined)"));
-  }
+  if (const std::string advice = clone3_advice(error); !advice.empty())
+    return permission_denied(cat("cannot start ", program, ": ", advice));
   if (error != 0) return system_error(cat("cannot start ", program), error);
   return pid;
 }

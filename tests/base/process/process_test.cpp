@@ -14,10 +14,12 @@
 #include <cstddef>
 #include <cstdio>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/c_status.h"
 #include "base/process/exec_strings.h"
 #include "base/process/pipe.h"
 #include "base/process/signals.h"
@@ -164,7 +166,15 @@ TEST_CASE("A container whose filter refuses clone3 is named") {
     const bool named = !started.ok() && started.status().message().starts_with(
                                             "cannot start /bin/true: the system call clone3 is "
                                             "refused here, as old container runtimes do; ");
-    ::_exit(named ? 0 : 1);
+    if (!named) ::_exit(1);
+    try {
+      std::thread([] {}).join();
+    } catch (const std::system_error& error) {
+      const bool is_known = status_of(error).message().starts_with(
+          "no thread can be started: the system call clone3 is refused here, ");
+      ::_exit(is_known ? 0 : 3);
+    }
+    ::_exit(4);
   }
   CHECK(wait_for_exit(child) == 0);
 }
