@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any, Callable, List, Optional
 
-from horovod.exceptions import HorovodInternalError
+from horovod.exceptions import HorovodArgumentError, HorovodInternalError
 
 _TAG = 31417  # a tag of the program's own may be under way on the communicator, too
 _QUIET_SECONDS = 60.0
@@ -21,6 +21,19 @@ def finds_ranks(comm: Any, ranks: List[int]) -> bool:
     return bool(ranks) and hasattr(comm, "Get_group") and not any(os.environ.get(name) for name in named)
 
 
+def _init_seconds() -> float:
+    text = os.environ.get("HOROVOD_INIT_TIMEOUT", "").strip() or "600"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 1e8:
+        raise HorovodArgumentError(
+            f"HOROVOD_INIT_TIMEOUT: {text!r} is not a number between 0.1 and 100000000; unset it for the default 600"
+        )
+    return seconds
+
+
 class CommunicatorRendezvous:
     """Copies a text from rank 0 of a communicator to its other ranks, and names those that do not come. No other rank
     of MPI.COMM_WORLD takes part. Uses messages between two ranks: a collective would not say which rank is missing."""
@@ -30,7 +43,7 @@ class CommunicatorRendezvous:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self._comm = comm
         self._ranks = ranks
-        self._limit = float(os.environ.get("HOROVOD_INIT_TIMEOUT", "").strip() or 600)
+        self._limit = _init_seconds()
         self._begin = time.monotonic()
         self._is_quiet = True
 

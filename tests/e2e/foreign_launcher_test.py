@@ -132,6 +132,10 @@ def test_a_communicator_of_mpi4py_needs_no_other_ranks():
         name = f"rank {missing} of comm (rank {missing + 1} of MPI.COMM_WORLD) has not called hvd.init(comm)"
         expect(f"horovod: {name} for 3 s, and rank {1 - missing} waits there" in job.err, job.describe())
         expect(f"HorovodInternalError: {name} within 6 s; all 2 ranks of the communicator" in job.err, job.describe())
+    bad = ("-x", "HOROVOD_INIT_TIMEOUT=abc")
+    job = run("mpirun.openmpi", *OPENMPI, "-np", 3, *bad, PYTHON, "-m", "mpi4py", "-c", PART)
+    expect(job.wait() != 0, job.describe())
+    expect("HorovodArgumentError: HOROVOD_INIT_TIMEOUT: 'abc' is not a number" in job.err, job.describe())
 
 
 def test_ranks_that_mpi_connects_say_that_others_have_not_called_init():
