@@ -21,16 +21,7 @@ namespace {
 class NoEvents : public AgentEvents {
   void on_output(int, OutputStream, ByteView) override {}
   void on_output_end(int, OutputStream) override {}
-  void on_inspected(uint32_t, const std::string&) override {}
-  void on_output_chunk(const OutputChunk&) override {}
-  void on_exec_result(const ExecResult&) override {}
-  void on_input_taken(int, size_t) override {}
-  void on_joined(const Joined&) override {}
-  void on_exit(const RankExit&) override {}
-  void on_signalled(int) override {}
-  void on_leaving(const std::string&) override {}
-  void on_ending(const std::string&) override {}
-  void on_finished() override {}
+  void on_report(const AgentReport&) override {}
   void on_lost(const Status&) override {}
   void on_store_connection(net::StreamSocket) override {}
 };

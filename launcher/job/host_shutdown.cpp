@@ -36,7 +36,7 @@ void HostShutdown::end_all(double grace, int signal) {
 void HostShutdown::order_end(HostRun& host, double grace, int signal) {
   if (host.is_over()) return;
   host.to(HostState::kEnding, HostCause::kEnd, Deadline::after_seconds(grace + kBeyondGrace));
-  if (host.link() != nullptr) host.link()->end(grace, signal);  // else its start fails
+  if (host.link() != nullptr) host.link()->send(End{grace, signal});  // else its start fails
 }
 
 // Sets the timer to the next deadline of a host that ends.

@@ -206,13 +206,17 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.report(RankWrote{rank, true});
     job.output_->end(rank, stream);
   }
-  void on_inspected(uint32_t number, const std::string& text) override {
-    job.inspector_.on_inspected(host, number, text);
+  void on_report(const AgentReport& report) override {
+    std::visit([this](const auto& each) { on(each); }, report);
   }
-  void on_input_taken(int rank, size_t size) override {
-    if (job.input_) job.input_->taken(rank, size);
+  void on(const Inspected& answer) {
+    job.inspector_.on_inspected(host, answer.number, answer.text);
   }
-  void on_exit(const RankExit& exit) override {
+  void on(const InputTaken& taken) {
+    if (job.input_) job.input_->taken(taken.rank, taken.size);
+  }
+  void on(const Exited& exited) {
+    const RankExit& exit = exited.exit;
     const bool is_success = exit.code == 0 && exit.signal == 0;
     job.output_->rank_ended(exit.rank, {.is_success = is_success,
                                         .is_failure = !is_success && !exit.by_agent,
@@ -222,8 +226,7 @@ struct JobLaunch::HostEvents : AgentEvents {
             exit.signal == SIGTERM ? SIGTERM : 0);
     job.report(RankExited{exit});
   }
-  void on_independent() override { run.set_independent(); }
-  void on_pmix(const PmixReport& report) override {
+  void on(const PmixReport& report) {
     if (!report.failure.empty()) {
       job.output_->print(cat("host ", run.name(), ": ", printable(report.failure, 1000)));
     } else {
@@ -234,7 +237,7 @@ struct JobLaunch::HostEvents : AgentEvents {
       job.report(RankInMpi{joined});
     }
   }
-  void on_joined(const Joined& joined) override {
+  void on(const Joined& joined) {
     job.has_met_ = true;
     run.joined(joined);
     // --check-build -H runs a world of one rank on each host: that is no error.
@@ -245,18 +248,19 @@ struct JobLaunch::HostEvents : AgentEvents {
     }
     job.report(RankJoined{joined});
   }
-  void on_output_chunk(const OutputChunk& chunk) override { job.inspector_.on_output_chunk(chunk); }
-  void on_exec_result(const ExecResult& ran) override { job.inspector_.on_exec_result(ran); }
-  void on_signalled(int number) override { job.signals_.pass_on(number, host); }
-  void on_leaving(const std::string& why) override {
+  void on(const OutputChunk& chunk) { job.inspector_.on_output_chunk(chunk); }
+  void on(const ExecResult& ran) { job.inspector_.on_exec_result(ran); }
+  void on(const Signalled& signalled) { job.signals_.pass_on(signalled.number, host); }
+  void on(const Leaving& leaving) {
     run.advance(HostState::kStarting, HostState::kLeaving, HostCause::kLeave);
     run.advance(HostState::kRunning, HostState::kLeaving, HostCause::kLeave);
-    job.policy_->host_leaves(run, why);
+    job.policy_->host_leaves(run, leaving.sentence);
   }
-  void on_ending(const std::string& why) override {
-    job.act(job.supervisor_.on_agent_ending(host, why), SIGTERM);
+  void on(const Ending& ending) {
+    job.act(job.supervisor_.on_agent_ending(host, ending.sentence), SIGTERM);
   }
-  void on_finished() override {
+  void on(const Finished& finished) {
+    if (finished.is_independent != 0) run.set_independent();
     if (run.link() == nullptr) return;  // prepare() returns the error
     job.act(job.supervisor_.on_finished(host));
     job.on_gone(host);
@@ -495,7 +499,7 @@ void JobLaunch::start_input() {
           output_->line_was_typed();
           report(TerminalChanged{});
         }
-        hosts_.rank(rank).host().link()->give_input(rank, bytes);
+        hosts_.rank(rank).host().link()->send(Input{rank, std::string(as_text(bytes))});
       });
   input_->start();
 }
@@ -691,7 +695,7 @@ void JobLaunch::started(HostRun& host, const Status& status) {
   host.started();
   for (const RankRun* rank : host.ranks()) {
     if (rank->state() == RankState::kEnding && host.state() < HostState::kEnding)
-      host.link()->end_rank(rank->number(), host_jobs_.grace());
+      host.link()->send(EndRank{rank->number(), host_jobs_.grace()});
   }
   const auto first = hosts_.hosts().begin();
   if (host.number() >= first_hosts_ ||
@@ -776,7 +780,7 @@ void JobLaunch::end(RankRun& rank) {
     return;
   rank.to(RankState::kEnding, RankCause::kEnd);
   if (host.state() == HostState::kRunning || host.state() == HostState::kLeaving)
-    host.link()->end_rank(rank.number(), host_jobs_.grace());
+    host.link()->send(EndRank{rank.number(), host_jobs_.grace()});
 }
 
 void JobLaunch::end_job(int exit_code, const std::string& sentence, int rank) {

@@ -50,7 +50,7 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
                         detail == InspectDetail::kPressure || detail == InspectDetail::kSigns ||
                         detail == InspectDetail::kAnnounced;
                     if (!is_of_kernel) stack_tool_.offer_to(host.number(), *host.link());
-                    host.link()->inspect(question, detail);
+                    host.link()->send(Inspect{question, detail});
                     return true;
                   }),
       commands_(executor, hosts.plan(),
@@ -60,7 +60,7 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
                   if (!host.had_ranks()) return "the rank has not started\n";
                   const std::string silence = silence_of(host);
                   if (!silence.empty()) return cat("host ", host.name(), ": ", silence, "\n");
-                  host.link()->pass(order);
+                  host.link()->send(order);
                   return "";
                 }),
       metrics_(std::move(metrics)),
@@ -76,7 +76,7 @@ net::Task<std::string> JobInspector::place_of_late(int rank, uint32_t late_micro
   return inspection_.run_on(static_cast<size_t>(host.number()), [=, this, &host](uint32_t number) {
     if (!host.can_answer()) return false;
     stack_tool_.offer_to(host.number(), *host.link());
-    host.link()->inspect_late(number, rank, late_microseconds);
+    host.link()->send(InspectLate{number, rank, late_microseconds});
     return true;
   });
 }

@@ -71,7 +71,7 @@ void JobSignals::pass_on(int number, int from_host) {
   if (number != SIGWINCH && last != passed_on_.end() && now - last->second < kSameSignalFor) return;
   passed_on_[number] = now;
   for (const HostRun& host : hosts_.hosts()) {
-    if (host.link() != nullptr && host.number() != from_host) host.link()->signal(number);
+    if (host.link() != nullptr && host.number() != from_host) host.link()->send(Signal{number});
   }
 }
 
@@ -86,7 +86,7 @@ net::Task<void> JobSignals::suspend() {
   for (const HostRun& host : hosts_.hosts()) {
     if (host.link() == nullptr) continue;
     ++suspensions->left;
-    host.link()->signal(SIGTSTP);
+    host.link()->send(Signal{SIGTSTP});
     net::asio::co_spawn(loop_, host.link()->suspend(), [suspensions](std::exception_ptr, Status) {
       if (--suspensions->left == 0) suspensions->done.cancel();
     });
@@ -96,7 +96,7 @@ net::Task<void> JobSignals::suspend() {
   ::raise(SIGSTOP);
   if (around_stop_) around_stop_(false);
   for (const HostRun& host : hosts_.hosts()) {
-    if (host.link() != nullptr) host.link()->signal(SIGCONT);
+    if (host.link() != nullptr) host.link()->send(Signal{SIGCONT});
   }
   // The links' next pings end the suspension.
   suspending_ = false;

@@ -45,17 +45,10 @@ class GivenUpHost : public AgentEvents {
   void on_output(int rank, OutputStream stream, ByteView bytes) override {
     consumed_(rank, stream, bytes.size());
   }
-  void on_finished() override { on_end_(); }
+  void on_report(const AgentReport& report) override {
+    if (std::holds_alternative<Finished>(report)) on_end_();
+  }
   void on_output_end(int, OutputStream) override {}
-  void on_inspected(uint32_t, const std::string&) override {}
-  void on_output_chunk(const OutputChunk&) override {}
-  void on_exec_result(const ExecResult&) override {}
-  void on_input_taken(int, size_t) override {}
-  void on_joined(const Joined&) override {}
-  void on_exit(const RankExit&) override {}
-  void on_signalled(int) override {}
-  void on_leaving(const std::string&) override {}
-  void on_ending(const std::string&) override {}
   void on_lost(const Status&) override {}
   void on_store_connection(net::StreamSocket) override {}
 
@@ -125,7 +118,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   void put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
            net::Urgency urgency);
   Status handle(const net::Frame& frame);
-  // An overload for each message that the agent sends.
+  // An overload for each message of the agent that this object answers itself.
   Status receive(AgentHello& hello);
   Status receive(Prepared& prepared);
   Status receive(Staged& staged);
@@ -137,19 +130,11 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   Status receive(ReachabilityTested& tested);
   Status receive(const Started& started);
   Status receive(const Suspended&);
-  Status receive(const Exited& exited);
-  Status receive(const Joined& joined);
-  Status receive(const InputTaken& taken);
-  Status receive(const Inspected& inspected);
-  Status receive(const OutputChunk& chunk);
-  Status receive(const ExecResult& ran);
-  Status receive(const Leaving& leaving);
-  Status receive(const PmixReport& report);
-  Status receive(const Ending& ending);
-  Status receive(const Signalled& signalled);
   Status receive(const Failed& failed);
   Status receive(const Finished& finished);
   Status receive(const Pong& answer);
+  // Each other message of an agent.
+  Status receive(const AgentReport& report);
   void lose(Status why);
   void shut();
 
@@ -424,29 +409,13 @@ net::Task<Reached> AgentLink::test_reachability(const MasterCandidates& candidat
   return impl_->test_reachability(candidates);
 }
 net::Task<Status> AgentLink::start(const StartOrder& order) { return impl_->start(order); }
-void AgentLink::signal(int number) { impl_->put(Signal{number}); }
-void AgentLink::end(double grace_seconds, int signal) { impl_->put(End{grace_seconds, signal}); }
-void AgentLink::end_rank(int rank, double grace_seconds) {
-  impl_->put(EndRank{rank, grace_seconds});
-}
+void AgentLink::send(const Message& order) { impl_->put(order); }
 void AgentLink::give_up(std::function<void()> on_end) { impl_->give_up(std::move(on_end)); }
 void AgentLink::consumed(int rank, OutputStream stream, size_t size) {
   impl_->consumed(rank, stream, size);
 }
-void AgentLink::inspect_late(uint32_t number, int rank, uint32_t late_microseconds) {
-  impl_->put(InspectLate{number, rank, late_microseconds});
-}
-
-void AgentLink::inspect(uint32_t number, InspectDetail detail) {
-  impl_->put(Inspect{number, static_cast<uint8_t>(detail)});
-}
-void AgentLink::show_longest_wait(uint32_t microseconds) { impl_->put(LongestWait{microseconds}); }
 void AgentLink::offer_stack_tool(const StackToolOffer& offer, PackageParts parts) {
   impl_->offer_stack_tool(offer, std::move(parts));
-}
-void AgentLink::pass(const Message& order) { impl_->put(order); }
-void AgentLink::give_input(int rank, ByteView bytes) {
-  impl_->put(Input{rank, std::string(as_text(bytes))});
 }
 bool AgentLink::is_unanswered() const { return impl_->pings().is_unanswered(); }
 double AgentLink::silence_seconds() const { return impl_->pings().silence_seconds(); }
@@ -579,54 +548,9 @@ Status AgentLink::Impl::receive(const Suspended&) {
   return {};
 }
 
-Status AgentLink::Impl::receive(const Exited& exited) {
-  // After a start that failed, the agent ends the ranks that ran already: start() says why.
-  if (!started_ || started_->ok()) events_->on_exit(exited.exit);
-  return {};
-}
-
-Status AgentLink::Impl::receive(const Joined& joined) {
-  events_->on_joined(joined);
-  return {};
-}
-
-Status AgentLink::Impl::receive(const InputTaken& taken) {
-  events_->on_input_taken(taken.rank, taken.size);
-  return {};
-}
-
-Status AgentLink::Impl::receive(const Inspected& inspected) {
-  events_->on_inspected(inspected.number, inspected.text);
-  return {};
-}
-
-Status AgentLink::Impl::receive(const OutputChunk& chunk) {
-  events_->on_output_chunk(chunk);
-  return {};
-}
-
-Status AgentLink::Impl::receive(const ExecResult& ran) {
-  events_->on_exec_result(ran);
-  return {};
-}
-
-Status AgentLink::Impl::receive(const PmixReport& report) {
-  events_->on_pmix(report);
-  return {};
-}
-
-Status AgentLink::Impl::receive(const Leaving& leaving) {
-  events_->on_leaving(leaving.sentence);
-  return {};
-}
-
-Status AgentLink::Impl::receive(const Ending& ending) {
-  events_->on_ending(ending.sentence);
-  return {};
-}
-
-Status AgentLink::Impl::receive(const Signalled& signalled) {
-  events_->on_signalled(signalled.number);
+Status AgentLink::Impl::receive(const AgentReport& report) {
+  // After a start that failed, the agent ends the ranks that ran already.
+  if (!started_ || started_->ok()) events_->on_report(report);
   return {};
 }
 
@@ -652,12 +576,10 @@ Status AgentLink::Impl::receive(const Finished& finished) {
   if (!finished.left_behind.empty()) {
     log::warning(cat("host ", job_.host_name, ": ", printable(finished.left_behind)));
   }
-  if (finished.is_independent != 0) events_->on_independent();
   is_finished_ = true;
   pings_.stop();
   put(Ping{});  // the agent stays until it knows that this message has arrived
-  if (!started_ || started_->ok()) events_->on_finished();  // else start() says why it ended
-  return {};
+  return receive(AgentReport(finished));
 }
 
 void AgentLink::Impl::lose(Status why) {

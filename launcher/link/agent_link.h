@@ -25,31 +25,9 @@ class AgentEvents {
   // more output of this rank only after consumed(rank, stream, size).
   virtual void on_output(int rank, OutputStream stream, ByteView bytes) = 0;
   virtual void on_output_end(int rank, OutputStream stream) = 0;
-  // The answer to inspect(): a paragraph for each running rank of the host.
-  virtual void on_inspected(uint32_t number, const std::string& text) = 0;
-  // Output of a command that runs beside a rank.
-  virtual void on_output_chunk(const OutputChunk& chunk) = 0;
-  // The command has ended. All its output came before.
-  virtual void on_exec_result(const ExecResult& ran) = 0;
-  // The rank has read `size` bytes of input: the launcher may send as many more.
-  virtual void on_input_taken(int rank, size_t size) = 0;
-  // The rank, or a descendant of it, is about to join this world, or has met its ranks.
-  virtual void on_joined(const Joined& joined) = 0;
-  // The rank has ended. Earlier output of the rank may still follow.
-  virtual void on_exit(const RankExit& exit) = 0;
-  // Another process than the launcher has sent SIGUSR1 or SIGUSR2 to the host's ranks.
-  virtual void on_signalled(int number) = 0;
-  // The host leaves an elastic job: end() is due once its ranks have left. on_ending follows if that takes
-  // too long.
-  virtual void on_leaving(const std::string& why) = 0;
-  // The agent ends the ranks for a reason of its own; their last output and on_finished follow.
-  virtual void on_ending(const std::string& why) = 0;
-  // All ranks have ended, all output was delivered, and the host has no process or file of the job.
-  virtual void on_finished() = 0;
-  // Before on_finished: the host's ranks gave no sign that they know of each other (Finished).
-  virtual void on_independent() {}
-  virtual void on_pmix(const PmixReport& report) { static_cast<void>(report); }
-  // The link broke before on_finished. Called at most once, as the last event. If the link breaks before
+  // No report follows Finished, and none comes from a start that has failed: start() says why.
+  virtual void on_report(const AgentReport& report) = 0;
+  // The link broke before Finished. Called at most once, as the last event. If the link breaks before
   // start() returns, prepare(), state() or start() returns the error instead, unless hold() was called
   // before and start() was not.
   virtual void on_lost(const Status& why) = 0;
@@ -122,31 +100,14 @@ class AgentLink {
   net::Task<Reached> test_reachability(const MasterCandidates& candidates);
   // Starts the ranks that prepare has checked.
   net::Task<Status> start(const StartOrder& order);
-  // Sends a signal to every rank's process group. A rank that then ends has by_agent false.
-  void signal(int number);
-  // Ends all ranks: sends the job's end signal, and after the grace period SIGKILL, to all descendants.
-  // on_finished follows. A second call may shorten the grace period. `signal`: SIGTERM or SIGHUP that
-  // ended the launcher. The ranks then get that signal, unless they already have it, and the job's grace
-  // period.
-  void end(double grace_seconds, int signal = 0);
-  // Ends one rank, as end() does all. on_exit follows, and the other ranks go on.
-  void end_rank(int rank, double grace_seconds);
+  // Sends an order of protocol.h, which says what follows.
+  void send(const Message& order);
   // The host counts as lost, but its agent may only be cut off: orders the end of its ranks without grace, for when
   // the agent reads it. The one event that follows is on_end: the agent confirms that they have ended.
   void give_up(std::function<void()> on_end);
   void consumed(int rank, OutputStream stream, size_t size);
-  // Asks for the state of the ranks. on_inspected with that number follows.
-  void inspect(uint32_t number, InspectDetail detail);
-  // As LongestWait.
-  void show_longest_wait(uint32_t microseconds);
-  // Asks where a rank is while others wait for it, as InspectLate. The same follows.
-  void inspect_late(uint32_t number, int rank, uint32_t late_microseconds);
   // The agent may use this py-spy for such questions; `parts` is called once if its host has no copy.
   void offer_stack_tool(const StackToolOffer& offer, PackageParts parts);
-  // Sends an order about a command that runs beside a rank. After a Run, on_output_chunk and on_exec_result follow.
-  void pass(const Message& order);
-  // Sends standard input to a rank whose job has input. No bytes: end of file.
-  void give_input(int rank, ByteView bytes);
   // Whether a ping waits for its answer, and for how long the oldest one has waited at the last ping.
   bool is_unanswered() const;
   double silence_seconds() const;
@@ -154,7 +115,7 @@ class AgentLink {
   // paused it, or an error after two seconds. The link renews the lease a second after that time, or
   // as soon as the launcher runs again after that.
   net::Task<Status> suspend();
-  // After on_finished: returns when the agent knows that its last message has arrived, and has ended the
+  // After Finished: returns when the agent knows that its last message has arrived, and has ended the
   // link; else at once. The caller bounds the time (and calls close).
   net::Task<void> wait_for_end();
   // Drops the link. The agent then ends all ranks. No event follows.

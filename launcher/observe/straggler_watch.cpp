@@ -327,7 +327,7 @@ void StragglerWatch::show_longest_wait() {
     longest = std::max(longest, rank.waited_seconds);
   const double microseconds = std::min(1e6 * longest, double{UINT32_MAX});
   for (const HostRun& host : launch_.hosts().hosts()) {
-    if (host.can_answer()) host.link()->show_longest_wait(static_cast<uint32_t>(microseconds));
+    if (host.can_answer()) host.link()->send(LongestWait{static_cast<uint32_t>(microseconds)});
   }
 }
 

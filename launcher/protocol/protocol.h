@@ -110,7 +110,7 @@ struct TestReachability {
   MasterCandidates candidates;
   static auto fields(auto& m) { return std::tie(m.candidates); }
 };
-// Send a signal to every rank's process group.
+// Send a signal to every rank's process group. RankExit::by_agent of a rank that then ends is false.
 struct Signal {
   static constexpr MessageType kType{8, "a signal", Sender::kLauncher};
   int32_t number = 0;
@@ -123,14 +123,17 @@ struct Input {
   std::string bytes;
   static auto fields(auto& m) { return std::tie(m.rank, m.bytes); }
 };
-// End all ranks: a signal, and SIGKILL after the grace. Answered by Finished.
+// End all ranks and their descendants: the job's end signal, and SIGKILL after the grace. A second one may shorten the
+// grace. Answered by Finished.
 struct End {
   static constexpr MessageType kType{9, "an order to end", Sender::kLauncher};
   double grace_seconds = 0;
-  int32_t signal = 0;  // signal that ended the launcher; agent and ranks may have got it too. Or 0
+  // SIGTERM or SIGHUP, which ended the launcher: ranks get it in place of the end signal, if they have not got it, and
+  // the job's grace. Or 0.
+  int32_t signal = 0;
   static auto fields(auto& m) { return std::tie(m.grace_seconds, m.signal); }
 };
-// End one rank: the job's end signal, and SIGKILL after the grace. Other ranks of the host continue.
+// End one rank, as End does all. Exited follows, and the other ranks of the host continue.
 struct EndRank {
   static constexpr MessageType kType{38, "an order to end a rank", Sender::kLauncher};
   int32_t rank = 0;
@@ -159,7 +162,7 @@ enum class InspectDetail : uint8_t {
 struct Inspect {
   static constexpr MessageType kType{22, "a question where ranks are", Sender::kLauncher};
   uint32_t number = 0;  // names the question in the answer
-  uint8_t detail = 0;   // an InspectDetail
+  InspectDetail detail = InspectDetail::kProcess;
   static auto fields(auto& m) { return std::tie(m.number, m.detail); }
 };
 // Describe where a late rank is while others wait for it, as kPlaces. Answered by Inspected, with no place where none can
@@ -277,7 +280,7 @@ struct Started {
   Status status;
   static auto fields(auto& m) { return std::tie(m.status); }
 };
-// A rank has ended.
+// A rank has ended. Earlier output of it may still follow.
 struct Exited {
   static constexpr MessageType kType{6, "a rank's end", Sender::kAgent};
   RankExit exit;
@@ -296,7 +299,7 @@ struct Joined {
     return std::tie(m.rank, m.world_rank, m.world_size, m.start, m.ranks, m.has_met);
   }
 };
-// The agent's last message: nothing of the job is left on the host.
+// The agent's last message: all ranks have ended, all output has been sent, and nothing of the job is left on the host.
 struct Finished {
   static constexpr MessageType kType{7, "the job's end", Sender::kAgent};
   std::string left_behind;  // a sentence about processes that could not be ended; or empty
@@ -460,6 +463,10 @@ using Message =
                  PackageWanted, EnvironmentWanted, EnvironmentOffer, EnvironmentFilesWanted,
                  StackToolOffer, StackToolWanted, EnvironmentSource, EnvironmentDigests,
                  EnvironmentChunk, EnvironmentChunksWanted, InspectLate, LongestWait>;
+
+// The messages about ranks, which the launcher's end of the link passes on as they come.
+using AgentReport = std::variant<Exited, Joined, Inspected, InputTaken, OutputChunk, ExecResult,
+                                 PmixReport, Signalled, Leaving, Ending, Finished>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.

@@ -14,8 +14,7 @@ constexpr double kSecondsForGpus = 0.5;
 void MetricsAnswers::begin(const Inspect& question) {
   waiting_.push_back(question.number);
   const RankCommand* like = ranks_.any_command();
-  if (InspectDetail{question.detail} == InspectDetail::kMetrics && like != nullptr)
-    gpus_.look(*like);
+  if (question.detail == InspectDetail::kMetrics && like != nullptr) gpus_.look(*like);
   if (!gpus_.is_asking()) return answer();
   if (waiting_.size() == 1) limit_ = Deadline::after_seconds(kSecondsForGpus);
 }

@@ -87,7 +87,7 @@ struct Inspections::Inquiry {
   Deadline deadline = Deadline::never();
   Deadline start_at = Deadline::never();  // never: at once
 
-  InspectDetail detail() const { return InspectDetail{question.detail}; }
+  InspectDetail detail() const { return question.detail; }
   bool is_native() const { return detail() == InspectDetail::kNativeStacks; }
   // ", at " and the place in the program of the rank of this index, or empty.
   std::string place_of(size_t rank) const {
@@ -131,7 +131,7 @@ void Inspections::begin(const InspectLate& question) {
   const std::chrono::microseconds late(question.late_microseconds);
   const auto moment = ranks_.late_moment(question.rank, late);
   auto inquiry = std::make_unique<Inquiry>();
-  inquiry->question = {question.number, static_cast<uint8_t>(InspectDetail::kPlaces)};
+  inquiry->question = {question.number, InspectDetail::kPlaces};
   inquiry->deadline = Deadline::after_seconds(kAnswerSeconds);
   if (moment && *moment < Clock::now() + kLongestWait) {
     inquiry->start_at = Deadline::at(*moment - kUntilRead);

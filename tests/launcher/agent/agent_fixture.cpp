@@ -318,22 +318,21 @@ void AgentFixture::on_output_end(int rank, OutputStream stream) {
   ended.emplace_back(rank, stream);
 }
 
-void AgentFixture::on_joined(const Joined& each) {
-  joined.push_back({each.rank, each.world_rank, each.world_size});
+void AgentFixture::on_report(const AgentReport& report) {
+  std::visit([this](const auto& each) { on(each); }, report);
 }
-void AgentFixture::on_input_taken(int rank, size_t size) { input_taken[rank] += size; }
 
-void AgentFixture::on_output_chunk(const OutputChunk& each) {
+void AgentFixture::on(const OutputChunk& each) {
   said[{each.number, each.is_error != 0}] += each.bytes;
-  if (is_taking) link_->pass(OutputCredit{each.number, static_cast<uint32_t>(each.bytes.size())});
+  if (is_taking) link_->send(OutputCredit{each.number, static_cast<uint32_t>(each.bytes.size())});
 }
 
-void AgentFixture::on_exit(const RankExit& exit) {
-  CHECK(exits.count(exit.rank) == 0);
-  exits[exit.rank] = exit;
+void AgentFixture::on(const Exited& each) {
+  CHECK(exits.count(each.exit.rank) == 0);
+  exits[each.exit.rank] = each.exit;
 }
 
-void AgentFixture::on_finished() {
+void AgentFixture::on(const Finished&) {
   CHECK_FALSE(is_finished);
   is_finished = true;
 }

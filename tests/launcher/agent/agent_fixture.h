@@ -107,16 +107,18 @@ class AgentFixture : public AgentEvents {
  private:
   void on_output(int rank, OutputStream stream, ByteView bytes) override;
   void on_output_end(int rank, OutputStream stream) override;
-  void on_inspected(uint32_t, const std::string& text) override { inspected = text; }
-  void on_joined(const Joined& each) override;
-  void on_exec_result(const ExecResult& each) override { ran.push_back(each); }
-  void on_output_chunk(const OutputChunk& each) override;
-  void on_input_taken(int rank, size_t size) override;
-  void on_exit(const RankExit& exit) override;
-  void on_signalled(int number) override { signalled.push_back(number); }
-  void on_leaving(const std::string& why) override { leavings.push_back(why); }
-  void on_ending(const std::string& why) override { endings.push_back(why); }
-  void on_finished() override;
+  void on_report(const AgentReport& report) override;
+  void on(const Inspected& each) { inspected = each.text; }
+  void on(const Joined& each) { joined.push_back({each.rank, each.world_rank, each.world_size}); }
+  void on(const ExecResult& each) { ran.push_back(each); }
+  void on(const OutputChunk& each);
+  void on(const InputTaken& each) { input_taken[each.rank] += each.size; }
+  void on(const Exited& each);
+  void on(const Signalled& each) { signalled.push_back(each.number); }
+  void on(const Leaving& each) { leavings.push_back(each.sentence); }
+  void on(const Ending& each) { endings.push_back(each.sentence); }
+  void on(const PmixReport&) {}
+  void on(const Finished&);
   void on_silence(double seconds) override { silences.push_back(seconds); }
   void on_answer() override { ++answers; }
   void on_standstill(double seconds) override { standstills.push_back(seconds); }

@@ -103,13 +103,13 @@ TEST_CASE("A rank reads its input to the end, and others read none") {
   job.ranks[1].has_input = true;
   REQUIRE(fixture.prepare(job).ok());
   // Input that arrives before the start waits for the start.
-  fixture.link().give_input(1, as_bytes("one "));
+  fixture.link().send(Input{1, "one "});
   REQUIRE(fixture.start().ok());
-  fixture.link().give_input(1, as_bytes("two\n"));
+  fixture.link().send(Input{1, "two\n"});
   CHECK(fixture.until([&] { return fixture.input_taken[1] == 8; }));
   CHECK(fixture.until([&] { return fixture.exits.count(0) == 1; }));
   CHECK(fixture.exits.count(1) == 0);
-  fixture.link().give_input(1, {});
+  fixture.link().send(Input{1, ""});
   CHECK(fixture.until([&] { return fixture.is_finished; }));
   CHECK(fixture.output[{0, kOut}] == "over\n");
   CHECK(fixture.output[{1, kOut}] == "one two\nover\n");
@@ -121,13 +121,13 @@ TEST_CASE("Input that a rank does not read stays bounded, and is taken when it e
   job.ranks[0].has_input = true;
   REQUIRE(fixture.begin(job).ok());
   const std::string much(kInputWindow, 'x');
-  fixture.link().give_input(0, as_bytes(much));
+  fixture.link().send(Input{0, much});
   // As much as a pipe takes.
   CHECK(fixture.until([&] { return fixture.input_taken[0] == much.size(); }));
-  fixture.link().give_input(0, as_bytes(much));
+  fixture.link().send(Input{0, much});
   fixture.pass(0.2);
   CHECK(fixture.input_taken[0] == much.size());
-  fixture.link().signal(SIGTERM);
+  fixture.link().send(Signal{SIGTERM});
   CHECK(fixture.until([&] { return fixture.input_taken[0] == 2 * much.size(); }));
   CHECK(fixture.until([&] { return fixture.is_finished; }));
 }
@@ -137,7 +137,7 @@ TEST_CASE("An agent says where its running ranks and their children are") {
   HostJob job = fixture.shell_job("[ $HOROVOD_RANK = 0 ] || exec sleep 59; sleep 58; true", 2);
   REQUIRE(fixture.begin(job).ok());
   CHECK(fixture.until([&] {
-    fixture.link().inspect(1, InspectDetail::kStacks);
+    fixture.link().send(Inspect{1, InspectDetail::kStacks});
     fixture.pass(0.05);
     return fixture.inspected.find("sleep 58") != std::string::npos &&
            fixture.inspected.find(": sleep 59\n") != std::string::npos &&
@@ -148,7 +148,7 @@ TEST_CASE("An agent says where its running ranks and their children are") {
   // The children of a shell that waits, and not the shell.
   for (int look = 0; look < 2; ++look) {
     fixture.inspected.clear();
-    fixture.link().inspect(2, InspectDetail::kActivity);
+    fixture.link().send(Inspect{2, InspectDetail::kActivity});
     CHECK(fixture.until([&] { return !fixture.inspected.empty(); }));
     CHECK(fixture.inspected.find("rank 0\n  sleeping in ") == 0);
     CHECK(fixture.inspected.find(" (sleep 58), no CPU time\nrank 1\n  sleeping in ") !=
@@ -156,7 +156,7 @@ TEST_CASE("An agent says where its running ranks and their children are") {
     CHECK(fixture.inspected.ends_with(" (sleep 59), no CPU time\n"));
   }
   fixture.inspected.clear();
-  fixture.link().inspect(3, InspectDetail::kMetrics);
+  fixture.link().send(Inspect{3, InspectDetail::kMetrics});
   CHECK(fixture.until([&] { return !fixture.inspected.empty(); }));
   const auto metrics = decode_host_metrics(fixture.inspected);
   REQUIRE(metrics.ok());
@@ -171,10 +171,10 @@ TEST_CASE("An agent says where its running ranks and their children are") {
     CHECK(rank.pid > 0);
     CHECK(rank.age_milliseconds < 60'000);
   }
-  fixture.link().pass(Run{7, 1, "", {"sh", "-c", "echo beside $HOROVOD_RANK; echo x >&2; exit 5"}});
-  fixture.link().pass(Run{8, 0, "", {"no-such-program"}});
-  fixture.link().pass(Run{9, 7, "", {"true"}});
-  fixture.link().pass(Run{10, 0, "", {"sh", "-c", "kill -9 $$"}});
+  fixture.link().send(Run{7, 1, "", {"sh", "-c", "echo beside $HOROVOD_RANK; echo x >&2; exit 5"}});
+  fixture.link().send(Run{8, 0, "", {"no-such-program"}});
+  fixture.link().send(Run{9, 7, "", {"true"}});
+  fixture.link().send(Run{10, 0, "", {"sh", "-c", "kill -9 $$"}});
   REQUIRE(fixture.until([&] { return fixture.ran.size() == 4; }));
   const auto ran = [&](uint32_t number) {
     return *std::find_if(fixture.ran.begin(), fixture.ran.end(),
@@ -185,7 +185,7 @@ TEST_CASE("An agent says where its running ranks and their children are") {
   CHECK((ran(8).code == 127 && ran(8).why.find("no-such-program") != std::string::npos));
   CHECK((ran(9).code == 1 && ran(9).why == "the rank has ended\n"));
   CHECK(ran(10).signal == SIGKILL);
-  fixture.link().end(0);
+  fixture.link().send(End{0});
   CHECK(fixture.until([&] { return fixture.is_finished; }));
 }
 
@@ -193,25 +193,25 @@ TEST_CASE(
     "The output of a command beside a rank comes at once, and no further ahead than is taken") {
   AgentFixture fixture;
   REQUIRE(fixture.begin(fixture.shell_job("exec sleep 57")).ok());
-  fixture.link().pass(Run{1, 0, "", {"sh", "-c", "echo now; sleep 56"}});
+  fixture.link().send(Run{1, 0, "", {"sh", "-c", "echo now; sleep 56"}});
   CHECK(fixture.until([&] { return fixture.said[{1, false}] == "now\n"; }));
   CHECK(fixture.ran.empty());
 
   fixture.is_taking = false;
-  fixture.link().pass(Run{2, 0, "", {"sh", "-c", "head -c 1000000 /dev/zero"}});
+  fixture.link().send(Run{2, 0, "", {"sh", "-c", "head -c 1000000 /dev/zero"}});
   CHECK(fixture.until([&] { return fixture.said[{2, false}].size() == kChunkWindow; }));
   fixture.pass(0.2);
   CHECK(fixture.said[{2, false}].size() == kChunkWindow);
   fixture.is_taking = true;
-  fixture.link().pass(OutputCredit{2, kChunkWindow});
+  fixture.link().send(OutputCredit{2, kChunkWindow});
   CHECK(fixture.until([&] { return fixture.ran.size() == 1; }));
   CHECK(fixture.said[{2, false}].size() == 1000000);
 
   // Whom a command leaves behind holds nothing up.
-  fixture.link().pass(Run{3, 0, "", {"sh", "-c", "sleep 55 & echo left; exit 3"}});
+  fixture.link().send(Run{3, 0, "", {"sh", "-c", "sleep 55 & echo left; exit 3"}});
   CHECK(fixture.until([&] { return fixture.ran.size() == 2; }));
   CHECK((fixture.ran[1].code == 3 && fixture.said[{3, false}] == "left\n"));
-  fixture.link().end(0);
+  fixture.link().send(End{0});
   CHECK(fixture.until([&] { return fixture.is_finished; }));
 }
 
@@ -220,21 +220,21 @@ TEST_CASE("A command beside a rank ends when it is stopped, also one that ignore
   HostJob job = fixture.shell_job("exec sleep 57");
   job.kill_grace_seconds = 0.3;
   REQUIRE(fixture.begin(job).ok());
-  fixture.link().pass(Run{1, 0, "", {"sh", "-c", "echo up; sleep 56 & wait"}});
-  fixture.link().pass(Run{2, 0, "", {"sh", "-c", "trap '' TERM; echo up; sleep 56; sleep 56"}});
+  fixture.link().send(Run{1, 0, "", {"sh", "-c", "echo up; sleep 56 & wait"}});
+  fixture.link().send(Run{2, 0, "", {"sh", "-c", "trap '' TERM; echo up; sleep 56; sleep 56"}});
   CHECK(fixture.until([&] {
     return fixture.said[{1, false}] == "up\n" && fixture.said[{2, false}] == "up\n" &&
            fixture.marked().size() >= 5;
   }));
-  fixture.link().pass(StopRun{1});
-  fixture.link().pass(StopRun{2});
+  fixture.link().send(StopRun{1});
+  fixture.link().send(StopRun{2});
   CHECK(fixture.until([&] { return fixture.ran.size() == 2; }));
   for (const ExecResult& ran : fixture.ran)
     CHECK(ran.signal == (ran.number == 1 ? SIGTERM : SIGKILL));
   // The rank goes on.
   CHECK(fixture.until([&] { return fixture.marked().size() == 1; }));
   CHECK(fixture.exits.empty());
-  fixture.link().end(0);
+  fixture.link().send(End{0});
   CHECK(fixture.until([&] { return fixture.is_finished; }));
 }
 
@@ -339,7 +339,7 @@ TEST_CASE("A reader that takes nothing delays neither control nor the lease, nor
 #ifndef HVD_SANITIZED
   CHECK(*parse_int(peak.back()) < 16 << 10);
 #endif
-  fixture.link().end(1);
+  fixture.link().send(End{1});
   fixture.pass(0.2);
   // The output that was written before is still wanted: the end waits for it.
   CHECK_FALSE(fixture.is_finished);
@@ -357,6 +357,6 @@ TEST_CASE("A flood of output does not delay what is urgent") {
   CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }));
   MESSAGE("output, MB/s: ",
           static_cast<double>(fixture.output_size) / 1e6 / (60 - deadline.seconds_left()));
-  fixture.link().end(1);
+  fixture.link().send(End{1});
   CHECK(fixture.until([&] { return fixture.is_finished; }));
 }

@@ -125,7 +125,7 @@ TEST_CASE("SIGTERM to the agent of an elastic job lets the ranks go on for a tim
     CHECK(fixture.leavings == std::vector<std::string>{"its agent got signal 15"});
     CHECK(fixture.endings.empty());
     CHECK(fixture.exits.empty());
-    if (is_ended_in_time) fixture.link().end(5);
+    if (is_ended_in_time) fixture.link().send(End{5});
     CHECK(fixture.until([&] { return fixture.is_finished; }));
     const std::vector<std::string> late = {
         "the agent got signal 15, and the ranks have not committed within 2 s (--leave-grace)"};
@@ -177,12 +177,12 @@ TEST_CASE("A signal to every process of a host leaves the agent alone, and a ran
     std::string& said = fixture.output[{0, kOut}];
     REQUIRE(fixture.until([&] { return said == "ready\n"; }));
     const std::vector<pid_t> processes = every_process(fixture);
-    if (number == SIGUSR1) fixture.link().signal(number);  // the launcher got it as well
+    if (number == SIGUSR1) fixture.link().send(Signal{number});  // the launcher got it as well
     fixture.pass(0.02);
     for (const pid_t pid : processes) send_signal(pid, number);
     const std::string name = number == SIGUSR1 ? "USR1\n" : number == SIGHUP ? "HUP\n" : "INT\n";
     CHECK(fixture.until([&] { return said.ends_with(name); }));
-    fixture.link().end(5);
+    fixture.link().send(End{5});
     CHECK(fixture.until([&] { return fixture.is_finished; }));
     CHECK(said == cat("ready\n", name, "TERM\nsaved\n"));
     CHECK(fixture.endings.empty());
@@ -212,7 +212,7 @@ TEST_CASE("After a SIGTERM to every process what ranks say arrives, and each get
     std::string& said = fixture.output[{0, kOut}];
     REQUIRE(fixture.until([&] { return said == "ready\n"; }));
     const std::vector<pid_t> processes = every_process(fixture);
-    if (to_launcher) fixture.link().end(10, SIGTERM);
+    if (to_launcher) fixture.link().send(End{10, SIGTERM});
     fixture.pass(0.02);
     for (const pid_t pid : processes) send_signal(pid, SIGTERM);
     CHECK(fixture.until([&] { return fixture.is_finished; }));
@@ -236,7 +236,7 @@ TEST_CASE("A job may be ended by SIGINT") {
   job.end_signal = SIGINT;
   REQUIRE(fixture.begin(job).ok());
   CHECK(fixture.until([&] { return fixture.output[{0, kOut}] == "ready\n"; }));
-  fixture.link().end(5);
+  fixture.link().send(End{5});
   CHECK(fixture.until([&] { return fixture.is_finished; }));
   CHECK(fixture.output[{0, kOut}] == "ready\nINT\n");
   CHECK_FALSE(fixture.exits.at(0).after_grace);
@@ -420,7 +420,7 @@ TEST_CASE(
                         2);
   REQUIRE(start_stubborn(fixture, job));
   const Deadline deadline = Deadline::after_seconds(60);
-  fixture.link().end(5);
+  fixture.link().send(End{5});
   CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }));
   CHECK(fixture.exits.count(0) == 0);  // did not wait for the grace
   CHECK(fixture.exits.at(1).code == 9);
@@ -439,18 +439,18 @@ TEST_CASE("A rank that is ended alone gets SIGTERM, then SIGKILL, and the others
   const HostJob job = fixture.shell_job(
       cat(kStubborn, "[ $HOROVOD_RANK = 1 ] && trap '' TERM; sleep 1000 & wait; wait"), 3);
   REQUIRE(start_stubborn(fixture, job));
-  fixture.link().end_rank(0, 60);
+  fixture.link().send(EndRank{0, 60});
   CHECK(fixture.until([&] { return fixture.exits.count(0) == 1; }));
   CHECK(fixture.exits.at(0).signal == SIGTERM);
   CHECK(fixture.exits.at(0).by_agent);
-  fixture.link().end_rank(1, 0.3);
+  fixture.link().send(EndRank{1, 0.3});
   CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }));
   CHECK(fixture.exits.at(1).signal == SIGKILL);
   CHECK(fixture.exits.at(1).by_agent);
   fixture.pass(0.2);
   CHECK(fixture.exits.count(2) == 0);
   CHECK_FALSE(fixture.is_finished);
-  fixture.link().end(5);
+  fixture.link().send(End{5});
   CHECK(fixture.until([&] { return fixture.is_finished; }));
   CHECK(fixture.marked().empty());
 }
@@ -459,10 +459,10 @@ TEST_CASE("A second order to end with a shorter grace hastens the end") {
   AgentFixture fixture;
   const HostJob job = fixture.shell_job(cat(kStubborn, "trap '' TERM; sleep 1000; :"));
   REQUIRE(start_stubborn(fixture, job));
-  fixture.link().end(60);
+  fixture.link().send(End{60});
   fixture.pass(0.3);
   CHECK_FALSE(fixture.is_finished);
-  fixture.link().end(0);
+  fixture.link().send(End{0});
   CHECK(fixture.until([&] { return fixture.is_finished; }));
 }
 
@@ -472,7 +472,7 @@ TEST_CASE("A stopped rank can be ended") {
   REQUIRE(fixture.begin(job).ok());
   CHECK(fixture.until([&] { return fixture.output[{0, kOut}] == "ready\n"; }));
   fixture.pass(0.1);
-  fixture.link().end(60);
+  fixture.link().send(End{60});
   CHECK(fixture.until([&] { return fixture.is_finished; }));
   CHECK(fixture.exits.at(0).signal == SIGTERM);
 }
@@ -488,7 +488,7 @@ TEST_CASE("A rank's end is announced at once while a forked child keeps its pipe
   CHECK_FALSE(fixture.exits.at(0).by_agent);
   CHECK(fixture.until([&] { return fixture.output[{0, kOut}] == "last words\n"; }));
   CHECK(fixture.exits.size() == 1);
-  fixture.link().end(1);
+  fixture.link().send(End{1});
   CHECK(fixture.until([&] { return fixture.is_finished; }));
   CHECK(fixture.exits.at(1).by_agent);
   CHECK(fixture.marked().empty());
@@ -504,7 +504,7 @@ TEST_CASE("A process that the last rank leaves running belongs to the job and is
 TEST_CASE("An agent that is asked to end before it started anything has finished") {
   AgentFixture fixture;
   REQUIRE(fixture.prepare(fixture.shell_job("sleep 1000")).ok());
-  fixture.link().end(5);
+  fixture.link().send(End{5});
   CHECK(fixture.until([&] { return fixture.is_finished; }));
   CHECK(fixture.exits.empty());
 }
@@ -519,7 +519,7 @@ TEST_CASE("A signal reaches the whole process group of each rank") {
   CHECK(fixture.until([&] {
     return fixture.output[{0, kOut}] == "ready\n" && fixture.output[{1, kOut}] == "ready\n";
   }));
-  fixture.link().signal(SIGUSR1);
+  fixture.link().send(Signal{SIGUSR1});
   CHECK(fixture.until([&] { return fixture.is_finished; }));
   CHECK(fixture.exits.at(0).code == 4);
   CHECK_FALSE(fixture.exits.at(1).by_agent);

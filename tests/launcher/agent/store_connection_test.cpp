@@ -70,7 +70,7 @@ TEST_CASE("A connection of a rank to the store reaches the launcher and back, al
     CHECK(fixture.until([&] { return is_store_done; }));
   }
   SUBCASE("the job's end closes the connection") {
-    fixture.link().end(0);
+    fixture.link().send(End{0});
     CHECK(fixture.until([&] { return fixture.is_finished && is_store_done; }));
   }
   fixture.link().close();

@@ -183,7 +183,7 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(Input{7, std::string("a\0b", 3)}).bytes == std::string("a\0b", 3));
   CHECK(again(Input{7, ""}).rank == 7);
   CHECK(again(InputTaken{7, 65536}).size == 65536);
-  CHECK(again(Inspect{3, 1}).detail == 1);
+  CHECK(again(Inspect{3, InspectDetail::kStacks}).detail == InspectDetail::kStacks);
   CHECK(again(Inspected{3, "rank 0\n"}).text == "rank 0\n");
   const Run run = again(Run{4, 1, "0-2", {"ls", "-l"}});
   CHECK(run.command == std::vector<std::string>{"ls", "-l"});

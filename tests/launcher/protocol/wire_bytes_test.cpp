@@ -77,7 +77,7 @@ std::vector<Message> messages() {
           ReachabilityTested{{{"10.77.0.1", "eth0"}}},
           Input{7, std::string("a\0b", 3)},
           InputTaken{7, 65536},
-          Inspect{3, 1},
+          Inspect{3, InspectDetail::kStacks},
           Inspected{3, "rank 0\n"},
           Joined{3, 1, 2, "g0/1/", "1,3", 1},
           Run{4, 1, "0-2", {"ls", "-l"}},

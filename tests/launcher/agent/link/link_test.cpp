@@ -71,16 +71,10 @@ class ScriptedAgent : public Duplex {
 struct Events : AgentEvents {
   void on_output(int, OutputStream, ByteView) override {}
   void on_output_end(int, OutputStream) override {}
-  void on_inspected(uint32_t, const std::string&) override {}
-  void on_output_chunk(const OutputChunk&) override {}
-  void on_exec_result(const ExecResult&) override {}
-  void on_input_taken(int, size_t) override {}
-  void on_joined(const Joined&) override {}
-  void on_exit(const RankExit& exit) override { exits.push_back(exit); }
-  void on_signalled(int) override {}
-  void on_leaving(const std::string&) override {}
-  void on_ending(const std::string&) override {}
-  void on_finished() override { is_finished = true; }
+  void on_report(const AgentReport& report) override {
+    if (const auto* exited = std::get_if<Exited>(&report)) exits.push_back(exited->exit);
+    if (std::holds_alternative<Finished>(report)) is_finished = true;
+  }
   void on_lost(const Status& why) override { lost.push_back(why.message()); }
   void on_store_connection(net::StreamSocket) override {}
 
@@ -108,8 +102,7 @@ net::Task<void> begin(AgentLink& link, Outcome& outcome, bool is_held) {
   outcome.state = link.state();
   if (is_held) {
     outcome.held = link.hold();
-    link.inspect(
-        1, InspectDetail::kProcess);  // whatever it sends, the next part of the script follows
+    link.send(Inspect{1});  // whatever it sends, the next part of the script follows
     others.expires_after(std::chrono::milliseconds(50));
     co_await others.async_wait(net::use_tuple);
   }

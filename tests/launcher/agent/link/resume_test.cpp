@@ -119,10 +119,10 @@ TEST_CASE("Input reaches a rank once, across a cut") {
   HostJob job = fixture.shell_job("while read line; do echo got $line; done");
   job.ranks[0].has_input = true;
   REQUIRE(fixture.begin(job).ok());
-  fixture.link().give_input(0, as_bytes("one\n"));
+  fixture.link().send(Input{0, "one\n"});
   fixture.cut();
-  fixture.link().give_input(0, as_bytes("two\n"));
-  fixture.link().give_input(0, {});
+  fixture.link().send(Input{0, "two\n"});
+  fixture.link().send(Input{0, ""});
   CHECK(fixture.until([&] { return fixture.is_finished; }));
   CHECK(fixture.output[{0, OutputStream::kStdout}] == "got one\ngot two\n");
 }

@@ -61,14 +61,14 @@ bool says(AgentFixture& fixture, const std::string& text,
   uint32_t number = 0;
   return fixture.until([&] {
     fixture.inspected.clear();
-    fixture.link().inspect(++number, detail);
+    fixture.link().send(Inspect{++number, detail});
     fixture.until([&] { return !fixture.inspected.empty(); });
     return fixture.inspected.find(text) != std::string::npos;
   });
 }
 
 void end(AgentFixture& fixture) {
-  fixture.link().end(0);
+  fixture.link().send(End{0});
   CHECK(fixture.until([&] { return fixture.is_finished; }));
 }
 
