@@ -39,13 +39,7 @@ class JobInspector {
   void open(JobPolicy& policy);
   // The policy has begun: from now on, orders may change the job.
   void take_changes() { takes_changes_ = true; }
-  // Returns one text per host with the stacks of its ranks; empty for a host that did not answer.
-  net::Task<std::vector<std::string>> stacks() { return inspection_.run(InspectDetail::kStacks); }
-  // The same with one line about the busiest process of each rank.
-  net::Task<std::vector<std::string>> activities() {
-    return inspection_.run(InspectDetail::kActivity);
-  }
-  // The same as the bytes of host_signs.h.
+  // Returns one text per host, as `detail` says; empty for a host that did not answer.
   net::Task<std::vector<std::string>> ask(InspectDetail detail) { return inspection_.run(detail); }
   // Where a rank of the table is while others wait for it, as the bytes of host_signs.h.
   net::Task<std::string> place_of_late(int rank, uint32_t late_microseconds);
