@@ -107,10 +107,10 @@ def one_rank_sleeps(program, *arguments, rank=3, variable="PMIX_RANK", **more):
 def names_it(job, name, error):
     """On one line while the others wait, and in the error."""
     late = re.findall(r"(rank \d[ \w]*) not called hvd.init\(\) for 4 s, and the others wait there", job.err)
-    expect(late == [f"{name} has"] and f"{name} has {error}" in job.err, job.describe())
+    expect(late == [f"{name} has"] and re.search(f"{name} has {error}", job.err), job.describe())
 
 
-OF_PMIX = "not come; all 4 ranks must call hvd.init() within 8 s"
+OF_PMIX = r"not come; all 4 ranks must call hvd.init\(\) within 8 s"
 
 
 @world("a b", "--no-decoys")
@@ -136,7 +136,7 @@ def test_a_rank_of_a_plain_step_that_never_calls_init_is_named():
     with cluster() as variables:
         step = ("srun", "-N2", "--ntasks-per-node=2", "-K")
         job = one_rank_sleeps(*step, variable="SLURM_PROCID", **variables)
-        names_it(job, "rank 3", "not called hvd.init() within 8 s")
+        names_it(job, "rank 3", r"not called hvd.init\(\) within [5-8] s")
         job = one_rank_sleeps(*step, rank=0, variable="SLURM_PROCID", **variables)
         for rank in range(1, 4):
             said = f"rank 0 on host a has not called hvd.init() for 4 s, and rank {rank} waits there"
