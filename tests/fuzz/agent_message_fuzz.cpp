@@ -3,9 +3,10 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "launcher/protocol/protocol.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(agent_message) {
   const auto message = hvd::launcher::decode({reinterpret_cast<const std::byte*>(data), size});
   if (!message.ok()) {
     HVD_CHECK(!message.error().message().empty());

@@ -4,10 +4,11 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "fuzz/target.h"
 #include "launcher/allocation/allocation.h"
 
 // Lines NAME=value, the environment; then an empty line and what every file holds.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(allocation) {
   using namespace hvd;
   std::string_view text(reinterpret_cast<const char*>(data), size);
   const size_t gap = std::min(text.find("\n\n"), text.size());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "horovod/plugin.h"
 #include "ops/common/rounds.h"
 #include "ops/gloo/addresses.h"
@@ -52,7 +53,7 @@ hvd_plugin_host host_with(std::vector<std::string>& records) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(backend_records) {
   std::vector<std::string> records = records_of(data, size);
   const hvd_plugin_host host = host_with(records);
   hvd_plugin_config config{};

@@ -4,8 +4,9 @@
 
 #include "bootstrap/pmi/pmi_wire.h"
 #include "bootstrap/slurm/step.h"
+#include "fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(bootstrap) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (const auto fields = hvd::bootstrap::parse_pmi(text); fields.ok()) {
     (void)hvd::bootstrap::check_pmi(*fields, "get_result");

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "fuzz/target.h"
 #include "launcher/protocol/chunk_stream.h"
 #include "launcher/protocol/chunk_table.h"
 
@@ -39,7 +40,7 @@ std::string received(ByteView bytes, size_t piece) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(chunk_stream) {
   if (size == 0) return 0;
   const ByteView bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
   if (data[0] % 3 == 0) {

@@ -2,9 +2,10 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "launcher/cli/config_file.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(config) {
   hvd::Settings settings;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const hvd::Status status = hvd::launcher::apply_config(text, "f", settings);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "collectives/mesh/control_stream.h"
+#include "fuzz/target.h"
 
 using hvd::collectives::ControlFrame;
 using hvd::collectives::FrameReader;
@@ -39,7 +40,7 @@ std::vector<size_t> read_all(hvd::ByteView bytes, size_t step) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(control_frame) {
   const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
   if (read_all(bytes, SIZE_MAX) != read_all(bytes, 1)) std::abort();
   return 0;

@@ -3,9 +3,10 @@
 #include <set>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "launcher/elastic/discovery/discovery_output.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(discovery_output) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto output = hvd::launcher::parse_discovery_output(text, 3);
   int64_t slots = 0;

@@ -4,9 +4,10 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "net/socket_address.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(endpoint) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto endpoint = hvd::net::parse_endpoint(text);
   if (!endpoint.ok()) return 0;

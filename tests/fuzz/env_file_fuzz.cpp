@@ -2,9 +2,10 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "launcher/plan/environment_choice.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(env_file) {
   using namespace hvd::launcher;
   EnvironmentChoice choice;
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/json_text.h"
+#include "fuzz/target.h"
 #include "rendezvous/etcd/etcd_pieces.h"
 #include "rendezvous/etcd/etcd_text.h"
 #include "rendezvous/etcd/etcd_url.h"
@@ -60,7 +61,7 @@ void check_written(hvd::ByteView record) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(etcd) {
   using namespace hvd::rendezvous::etcd;
   const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
   const std::string_view text = hvd::as_text(bytes);

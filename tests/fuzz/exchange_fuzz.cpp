@@ -3,9 +3,10 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "rendezvous/store/exchange.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(exchange) {
   using namespace hvd::rendezvous;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   constexpr int kCount = 1000;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "fuzz/target.h"
 #include "net/frame.h"
 
 namespace {
@@ -32,7 +33,7 @@ std::string parsed(hvd::ByteView bytes, size_t piece) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(frame) {
   const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
   HVD_CHECK(parsed(bytes, size + 1) == parsed(bytes, 1));
   return 0;

@@ -2,9 +2,10 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "rendezvous/wire/generation.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(generation) {
   using namespace hvd::rendezvous;
   const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
   static_cast<void>(decode_place_request(bytes));

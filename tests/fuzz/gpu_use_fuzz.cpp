@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "launcher/agent/ranks/rocm_use.h"
 
 namespace {
@@ -23,7 +24,7 @@ void check(const hvd::launcher::GpuUse& use) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(gpu_use) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   check(hvd::launcher::parse_gpu_use(text));
   if (const auto use = hvd::launcher::parse_rocm_use(text)) check(*use);

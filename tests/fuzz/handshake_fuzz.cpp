@@ -3,8 +3,9 @@
 #include <cstdlib>
 
 #include "collectives/mesh/handshake.h"
+#include "fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(handshake) {
   const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
   const auto hello = hvd::collectives::Hello::decode(bytes);
   if (!hello.ok()) return 0;

@@ -4,10 +4,11 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "rendezvous/client/host_aggregation.h"
 #include "rendezvous/wire/world_report.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(host_aggregation) {
   namespace host_aggregation = hvd::rendezvous::host_aggregation;
   const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
   if (const auto message = host_aggregation::decode(bytes); message.ok()) {

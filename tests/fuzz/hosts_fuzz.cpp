@@ -2,9 +2,10 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "launcher/plan/hosts.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(hosts) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto hosts = hvd::launcher::parse_hosts(text);
   HVD_CHECK(hosts.ok() || !hosts.status().message().empty());

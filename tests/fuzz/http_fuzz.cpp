@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "fuzz/target.h"
 #include "net/http.h"
 
 namespace {
@@ -41,7 +42,7 @@ std::string parsed(hvd::net::HttpParser& parser, hvd::ByteView bytes, size_t pie
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(http) {
   const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
   HVD_CHECK(parsed(*hvd::net::make_request_parser(kLimits), bytes, size + 1) ==
             parsed(*hvd::net::make_request_parser(kLimits), bytes, 1));

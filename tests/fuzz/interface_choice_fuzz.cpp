@@ -5,9 +5,10 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "net/interface_choice.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(interface_choice) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto choice = hvd::net::InterfaceChoice::parse(text);
   if (!choice.ok()) {

@@ -2,9 +2,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fuzz/target.h"
 #include "runtime/bootstrap/served_store.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(invitation) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto told = hvd::runtime::parse_invitation(text);
   if (!told.ok()) return 0;

@@ -3,9 +3,10 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "launcher/state/job_record.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(job_record) {
   using namespace hvd::launcher;
   const auto record = parse_job_record({reinterpret_cast<const char*>(data), size});
   if (!record.ok()) {

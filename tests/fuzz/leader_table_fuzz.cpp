@@ -2,8 +2,9 @@
 #include <cstdlib>
 
 #include "collectives/mesh/local_rendezvous.h"
+#include "fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(leader_table) {
   const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
   const auto leaders = hvd::collectives::decode_leaders(bytes, size / 4 - (size >= 4 ? 1 : 0));
   if (!leaders.ok()) return 0;

@@ -6,9 +6,10 @@
 #include "base/log/log.h"
 #include "collectives/mesh/local_acceptor.h"
 #include "collectives/mesh/local_rendezvous.h"
+#include "fuzz/target.h"
 #include "net/packet_socket.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(local_acceptor) {
   using namespace hvd::collectives;
   static const auto rendezvous = RendezvousSocket::open();
   static const hvd::UniqueFd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -2,11 +2,12 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "launcher/spawn/agent_delivery.h"
 #include "launcher/spawn/last_words.h"
 
 // The input is the output of a login shell and of the remote command.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(marked_line) {
   using namespace hvd::launcher;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (const auto line = find_marked_line(text, "mark")) {

@@ -4,12 +4,13 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "fuzz/target.h"
 #include "launcher/cli/options.h"
 #include "launcher/mpirun/arguments.h"
 #include "launcher/mpirun/flavour.h"
 #include "launcher/mpirun/jsrun.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(options) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto options = hvd::launcher::parse_options(hvd::split(text, '\n'));
   HVD_CHECK(options.ok() || !options.status().message().empty());

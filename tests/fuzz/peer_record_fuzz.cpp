@@ -2,8 +2,9 @@
 #include <cstdlib>
 
 #include "collectives/mesh/peer_record.h"
+#include "fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(peer_record) {
   const auto record =
       hvd::collectives::PeerRecord::decode({reinterpret_cast<const std::byte*>(data), size});
   if (!record.ok()) return 0;

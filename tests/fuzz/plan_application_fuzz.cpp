@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "collectives/kernels/slice.h"
+#include "fuzz/target.h"
 #include "runtime/core/plan_application.h"
 
 namespace {
@@ -227,7 +228,7 @@ bool is_too_large(const Plan& plan) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(plan_application) {
   hvd::ByteReader in({reinterpret_cast<const std::byte*>(data), size});
   const auto kind = in.get<uint8_t>();
   Member member((kind & 1) != 0 ? 2 : 3, (kind & 2) != 0);

@@ -3,9 +3,10 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "launcher/pmix/conversation.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(pmix_conversation) {
   using namespace hvd::launcher;
   std::string bytes(reinterpret_cast<const char*>(data), size);
   while (true) {

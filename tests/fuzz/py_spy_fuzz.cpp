@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "launcher/agent/stacks/named_wait.h"
 #include "launcher/agent/stacks/python_stack.h"
 
@@ -24,7 +25,7 @@ void check(const hvd::launcher::PythonStack& stack) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(py_spy) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (const auto stack = hvd::launcher::read_py_spy(text, 7); stack.ok()) check(*stack);
   check(hvd::launcher::read_faulthandler(text));

@@ -2,11 +2,12 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "launcher/output/rank_errors.h"
 #include "launcher/output/traceback_folder.h"
 
 // The input is what a failed rank wrote on its standard error.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(rank_errors) {
   using namespace hvd::launcher;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::string shown = last_lines(text);

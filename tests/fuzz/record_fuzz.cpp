@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "collectives/mesh/record_layer.h"
+#include "fuzz/target.h"
 
 namespace {
 
@@ -49,7 +50,7 @@ Outcome open_all(ByteView sealed, size_t arriving, size_t wanted) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(record) {
   if (size < 4) return 0;
   const size_t place = data[0] + 256u * data[1], records = data[3];
   const ByteView content(reinterpret_cast<const std::byte*>(data) + 4, size - 4);

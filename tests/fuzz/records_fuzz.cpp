@@ -5,12 +5,13 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/membership.h"
 #include "rendezvous/store/records.h"
 #include "rendezvous/store/state.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(records) {
   using namespace hvd::rendezvous;
   const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
   const auto zero = std::find(bytes.begin(), bytes.end(), std::byte{0});

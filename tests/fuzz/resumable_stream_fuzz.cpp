@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "fuzz/target.h"
 #include "launcher/protocol/resumable_stream.h"
 
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using namespace hvd;
 using namespace hvd::launcher;
 
-std::string received(ByteView bytes, size_t piece) {
+std::string carried(ByteView bytes, size_t piece) {
   ResumableStream stream(SessionKey{});
   std::string text;
   while (!bytes.empty()) {
@@ -72,11 +73,11 @@ class Pair {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(resumable_stream) {
   if (size == 0) return 0;
   if (data[0] == 0) {
     const ByteView bytes(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
-    HVD_CHECK(received(bytes, size) == received(bytes, 1));
+    HVD_CHECK(carried(bytes, size) == carried(bytes, 1));
     return 0;
   }
   Pair pair;

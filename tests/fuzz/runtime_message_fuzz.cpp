@@ -2,6 +2,7 @@
 // encoding and decoding.
 #include <cstdlib>
 
+#include "fuzz/target.h"
 #include "runtime/stall/stall_message.h"
 #include "runtime/wire/message.h"
 #include "runtime/wire/peer_message.h"
@@ -23,7 +24,7 @@ void round_trip(hvd::ByteView message) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(runtime_message) {
   const hvd::ByteView message(reinterpret_cast<const std::byte*>(data), size);
   hvd::runtime::MessageKind kind{};
   (void)hvd::runtime::peek_kind(message, &kind);

@@ -9,9 +9,10 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "fuzz/target.h"
 #include "launcher/program/program.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(script) {
   using namespace hvd;
   using namespace hvd::launcher;
   const UniqueFd file(::memfd_create("program", MFD_CLOEXEC));

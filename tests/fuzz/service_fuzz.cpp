@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "rendezvous/server/service.h"
 
 // One request a line: method, target, body, separated by spaces.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(service) {
   using namespace hvd::rendezvous;
   std::string_view text(reinterpret_cast<const char*>(data), size);
   StoreService service(3);

@@ -5,10 +5,11 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "rendezvous/wire/signature.h"
 #include "rendezvous/wire/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(signature) {
   using namespace hvd::rendezvous;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (const auto proof = parse_proof(text); proof.ok()) {

@@ -2,9 +2,10 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "launcher/allocation/slurm_nodes.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(slurm_nodes) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   static_cast<void>(hvd::launcher::parse_kill_wait(text));
   const auto nodes = hvd::launcher::parse_slurm_nodes(text, "7");

@@ -3,10 +3,11 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "launcher/protocol/record.h"
 #include "launcher/state/log_reader.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(spool) {
   std::string_view bytes(reinterpret_cast<const char*>(data), size);
   for (;;) {
     const std::string_view before = bytes;

@@ -3,10 +3,11 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "fuzz/target.h"
 #include "launcher/spawn/ssh/ssh_settings.h"
 
 // The output of `ssh -v -G`, and the configuration files that it names.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(ssh_settings) {
   using namespace hvd::launcher;
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto settings = parse_ssh_settings(text);

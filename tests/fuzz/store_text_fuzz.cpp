@@ -3,9 +3,10 @@
 #include <cstdint>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "rendezvous/wire/store_text.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(store_text) {
   using namespace hvd::rendezvous;
   const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
   if (const auto page = parse_keys(bytes); page.ok()) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "python/tensorflow_ops/attributes.h"
 
 namespace hvd::tensorflow {
@@ -71,7 +72,7 @@ void read_all() {
 }  // namespace
 }  // namespace hvd::tensorflow
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(tensorflow_attributes) {
   using namespace hvd::tensorflow;
   Graph own{data, size};
   graph = &own;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "fuzz/target.h"
 #include "runtime/telemetry/metrics_message.h"
 #include "runtime/telemetry/metrics_service.h"
 #include "runtime/telemetry/timeline_message.h"
@@ -41,7 +42,7 @@ void format(const std::vector<TraceSlot>& slots, int64_t offset) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(timeline_message) {
   const hvd::ByteView bytes(reinterpret_cast<const std::byte*>(data), size);
   TimelineMessage timeline;
   if (round_trip(bytes, &timeline)) format(timeline.slots, timeline.offset);

@@ -5,10 +5,11 @@
 #include <string>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "rendezvous/server/unsigned_store.h"
 
 // One request a line: method, target, body, separated by spaces.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(unsigned_store) {
   using namespace hvd::rendezvous;
   std::string_view text(reinterpret_cast<const char*>(data), size);
   constexpr UnsignedLimits kLimits{.value_bytes = 100, .total_bytes = 4096};

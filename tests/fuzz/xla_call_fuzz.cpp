@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "fuzz/target.h"
 #include "python/jax_ops/request.h"
 
 namespace {
@@ -51,7 +52,7 @@ struct Attribute {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+HVD_FUZZ_TARGET(xla_call) {
   Input input(data, size);
   std::deque<Attribute> attributes;
   std::vector<int32_t> types;

@@ -106,7 +106,7 @@ def follow_collective(tree):
         "collectives_test",
         "builtin_plugins_test",
         "runtime_random_test",
-        "plan_application_fuzz_corpus",
+        "runtime_fuzz_corpora",
     )
     out = tree.horovodrun("-np", 2, PYTHON, "-c", SHIFTED)
     expect(lines_of_ranks(out) == ["[0]<stdout>:shifted", "[1]<stdout>:shifted"], out)
@@ -116,7 +116,7 @@ def follow_collective(tree):
     tree.test("collectives_test", "--test-case=a shift *")
     tree.test("builtin_plugins_test", "--test-case=cpu: every operation*")
     tree.test("runtime_random_test")
-    tree.test("plan_application_fuzz_corpus", "tests/fuzz/corpus/plan_application")
+    tree.test("runtime_fuzz_corpora", "plan_application", "tests/fuzz/corpus/plan_application")
 
 
 def follow_flag(tree):
