@@ -129,7 +129,10 @@ void HangWatch::report(const HangRule::Finding& finding) {
     return launch_.end_job(kExitTimeout,
                            cat("the job hangs and was ended (--on-hang stop): ", sentence), -1);
   }
-  launch_.output().print(finding.kind == kWait ? sentence : cat("the job hangs: ", sentence));
+  const char* const verdict = is_certain(finding) ? "the job hangs: " : "the job may hang: ";
+  launch_.output().print(finding.kind == kWait ? sentence : cat(verdict, sentence));
+  const std::string missing = missing_stacks(finding, launch_.hosts().host_names());
+  if (!missing.empty()) launch_.output().print(missing);
   if (finding.kind == kHang && reaction_ == HangReaction::kDump)
     launch_.run(shared_from_this(), launch_.show_stacks());
 }

@@ -44,9 +44,10 @@ struct RankPlace {
   std::string line{};         // "train.py:88", the user's line; empty: without a Python stack
   std::string state{};        // of the kernel: "sleeping in futex_wait (python3 train.py)"
   uint64_t frames = 0;        // a digest of its stack, or of `state`
+  std::string no_stack{};     // why its Python stack could not be read, as a sentence
   static auto fields(auto& m) {
     return std::tie(m.rank, m.is_excused, m.is_collective, m.library, m.operation, m.function,
-                    m.line, m.state, m.frames);
+                    m.line, m.state, m.frames, m.no_stack);
   }
 };
 inline constexpr size_t kMostPlaceText = 400;

@@ -33,6 +33,30 @@ def test_no_way_to_be_busy_is_called_a_hang_at_three_limits():
     check_busy([kind for kind in BUSY + MORE_BUSY if kind not in of_jax], 2, 6)
 
 
+def test_a_hang_is_reported_without_py_spy_by_what_proc_shows():
+    worker = [python_of("torch"), WORKERS / "hanging_rank.py", "--library", "torch", "--kind", "skip"]
+    job = without_py_spy("--hang-warning", 2, "--on-hang", "stop", *worker)
+    job.wait_for("hangs", 2, 240)
+    at = r"\(\S*python\S* \S*hanging_rank\.py [^)]*\)"
+    hang = rf"the job may hang: no rank has moved for \d+ s: rank 0 on \S+ is sleeping in futex\w+ {at}; rank 1 on "
+    wait_until(lambda: re.search(hang + rf"\S+ is sleeping in \w*nanosleep\w* {at}\n", job.err), 20, job.describe)
+    wait_until(lambda: "no Python stack of ranks 0-1 on " in job.err, 5, job.describe)
+    expect(job.err.count("need py-spy") == 1 and "pip install" in job.err, job.describe())
+    time.sleep(4)  # two limits: nothing proves a hang, and the job goes on
+    expect(job.process.poll() is None and job.err.count("may hang") == 1, job.describe())
+    end(job)
+
+
+def test_ranks_without_py_spy_that_wait_for_one_that_works_do_not_hang():
+    kinds = ["compile_in_a_child", "be_stopped", "serve", "sleep"]
+    worker = [python_of("torch"), WORKERS / "busy_rank.py", "--library", "torch", "--seconds", 4, *kinds]
+    job = without_py_spy("--hang-warning", 1, *worker)
+    job.wait_for("hangs", 1, 240)
+    expect("hang:" not in job.err, job.describe())
+    wait_until(lambda: "the job may hang" in job.err, 20, job.describe)
+    end(job)
+
+
 def check_planted(library, *flags):
     for kind in PLANTED[library]:
         print(f"{library} {kind}: {planted(library, kind, 4, *flags):.1f} s", flush=True)

@@ -105,6 +105,10 @@ def with_py_spy(*arguments, ranks=2):
     return Job("-np", ranks, *arguments, environment=environment)
 
 
+def without_py_spy(*arguments):
+    return Job("-np", 2, *arguments, environment=clean_environment())
+
+
 def planted(library, kind, limit, *flags):
     """Starts a job that hangs, and ends it. Returns the seconds from the hang until it was named; Failure where it was
     named otherwise, or not within 10 s of the limit."""

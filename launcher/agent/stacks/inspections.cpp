@@ -205,7 +205,7 @@ void Inspections::advance(Inquiry& inquiry) {
       running += sample.helper ? 1 : 0;
     } else {
       sample.is_over = true;
-      inquiry.note = py_spy_.why();
+      sample.signs.no_stack = inquiry.note = py_spy_.why();
     }
   }
 }
@@ -238,6 +238,7 @@ void Inspections::take_outcome(Inquiry& inquiry, Sample& sample,
 
 void Inspections::give_up(Sample& sample, const std::string& why) {
   sample.is_over = true;
+  sample.signs.no_stack = why;
   sample.lines = cat(kNoStack, why, "\n");
 }
 
@@ -285,10 +286,15 @@ std::string Inspections::places(const Inquiry& inquiry) {
     const Ranks::Snapshot& rank = inquiry.ranks[index];
     const auto sample = std::ranges::find_if(
         inquiry.samples, [&](const Sample& each) { return each.rank == index; });
-    // Where it waits is not known.
-    if (sample != inquiry.samples.end() && sample->lines.starts_with(kNoStack)) continue;
-    places.push_back(place_of_rank(sample == inquiry.samples.end() ? WaitSigns{} : sample->signs,
-                                   rank.activity));
+    WaitSigns signs = sample == inquiry.samples.end() ? WaitSigns{} : sample->signs;
+    std::string state = rank.activity;
+    if (!signs.no_stack.empty()) {
+      const std::string why = std::exchange(signs.no_stack, {});
+      signs = wait_signs(sample->pid);
+      signs.no_stack = why;
+      state = process_activity_line(sample->pid);
+    }
+    places.push_back(place_of_rank(signs, state));
     places.back().rank = rank.rank;
   }
   return encode(places);

@@ -180,6 +180,11 @@ bool is_for_ranks(const NamedWait& wait, const WaitSigns& signs) {
   return wait.library == kJax ? signs.has_jax : !wait.library.empty();
 }
 
+bool may_be_for_ranks(const WaitSigns& signs) {
+  const bool has_group = has_torch_group(signs) || signs.has_jax || signs.has_mpi;
+  return !signs.no_stack.empty() && has_group && signs.channel.starts_with("futex");
+}
+
 NamedWait named_wait(const WaitSigns& signs) {
   NamedWait wait = wait_of_frames(signs);
   if (wait.library.empty()) wait = wait_of_line(signs);

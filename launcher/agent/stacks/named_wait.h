@@ -12,6 +12,8 @@ namespace hvd::launcher {
 
 struct WaitSigns {
   PythonStack stack{};              // of the main thread
+  std::string no_stack{};           // why it could not be read, as a sentence
+  std::string channel{};            // the place of the main thread in the kernel: "futex_do_wait"
   std::set<std::string> threads{};  // names of the process's threads
   bool has_mpi = false;             // the process has loaded a library of MPI
   std::string line{};               // source_to_read(), once it was read
@@ -36,6 +38,8 @@ bool is_io(std::string_view call);
 const PythonFrame* source_to_read(const WaitSigns& signs);
 // Whether such a wait is one for other ranks: a program without a group may wait for its own computation.
 bool is_for_ranks(const NamedWait& wait, const WaitSigns& signs);
+// Whether a rank of a group that has no stack waits for a thread, as in a collective.
+bool may_be_for_ranks(const WaitSigns& signs);
 NamedWait named_wait(const WaitSigns& signs);
 // "waits in torch.distributed (gloo): all_reduce, called at train.py:88"; empty without a library.
 std::string describe_wait(const NamedWait& wait);

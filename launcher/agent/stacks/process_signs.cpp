@@ -105,6 +105,7 @@ WaitSigns wait_signs(pid_t pid) {
        !error && at != end && ++count <= kMaxThreads; at.increment(error)) {
     signs.threads.emplace(trim(read_proc_file((at->path() / "comm").string())));
   }
+  signs.channel = trim(read_proc_file(cat("/proc/", pid, "/wchan")));
   signs.is_in_io = is_io(read_proc_file(cat("/proc/", pid, "/syscall")));
   std::ifstream maps(cat("/proc/", pid, "/maps"));
   bool has_jax = false, has_torch = false;

@@ -28,6 +28,15 @@ bool is_of_server(const PythonFrame& frame) {
          (file.ends_with("/socket.py") && frame.function == "accept");
 }
 
+// Whether a program that has no stack waits for any of several descriptors, or for a client.
+bool may_serve(const WaitSigns& signs) {
+  constexpr std::string_view kOfServers[] = {"poll_schedule", "ep_poll", "do_epoll",
+                                             "inet_csk_accept"};
+  return !signs.no_stack.empty() && std::ranges::any_of(kOfServers, [&](auto each) {
+    return signs.channel.starts_with(each);
+  });
+}
+
 // The function of the library that the user's code has called, else the user's own.
 std::string function_of(const PythonStack& stack) {
   const PythonFrame* const own = own_frame(stack);
@@ -44,18 +53,21 @@ RankPlace place_of_rank(const WaitSigns& signs, const std::string& state) {
                   .operation = wait.operation,
                   .function = function_of(signs.stack),
                   .line = place_of(signs.stack),
-                  .state = state};
+                  .state = state,
+                  .no_stack = signs.no_stack};
   const bool serves = wait.library.empty() && std::ranges::any_of(signs.stack, is_of_server);
-  place.is_excused = serves || std::ranges::any_of(signs.stack, is_of_debugger) ? 1 : 0;
-  place.is_collective = is_for_ranks(wait, signs) ? 1 : 0;
+  const bool is_excused =
+      serves || may_serve(signs) || std::ranges::any_of(signs.stack, is_of_debugger);
+  place.is_excused = is_excused ? 1 : 0;
+  place.is_collective = is_for_ranks(wait, signs) || may_be_for_ranks(signs) ? 1 : 0;
   place.frames = 0xcbf29ce484222325;
   for (const PythonFrame& frame : signs.stack) {
     place.frames = digest(digest(place.frames, frame.function), frame.file) +
                    static_cast<uint64_t>(frame.line);
   }
   if (signs.stack.empty()) place.frames = digest(place.frames, state);
-  for (std::string* text :
-       {&place.library, &place.operation, &place.function, &place.line, &place.state}) {
+  for (std::string* text : {&place.library, &place.operation, &place.function, &place.line,
+                            &place.state, &place.no_stack}) {
     if (text->size() > kMostPlaceText) text->resize(kMostPlaceText);
   }
   return place;

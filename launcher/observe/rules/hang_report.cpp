@@ -100,4 +100,22 @@ std::string hang_sentence(const HangRule::Finding& finding, const std::vector<En
              may_compute(finding.places) ? "; a long computation on the GPU looks the same" : "");
 }
 
+bool is_certain(const HangRule::Finding& finding) {
+  return std::ranges::any_of(finding.places, [](const auto& each) {
+    return each.second.is_collective != 0 && each.second.no_stack.empty();
+  });
+}
+
+std::string missing_stacks(const HangRule::Finding& finding,
+                           const std::vector<std::string>& host_of) {
+  std::vector<int> ranks;
+  std::string why;
+  for (const auto& [rank, place] : finding.places) {
+    if (place.no_stack.empty()) continue;
+    ranks.push_back(rank);
+    if (why.empty()) why = printable(place.no_stack);
+  }
+  return ranks.empty() ? "" : cat("no Python stack of ", ranks_on_hosts(ranks, host_of), ": ", why);
+}
+
 }  // namespace hvd::launcher

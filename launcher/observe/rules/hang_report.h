@@ -18,5 +18,10 @@ struct EndedRank {
 // in load_shard, loader.py:30". `host_of`: by rank.
 std::string hang_sentence(const HangRule::Finding& finding, const std::vector<EndedRank>& ended,
                           const std::vector<std::string>& host_of);
+// Whether a stack shows that a rank waits for others.
+bool is_certain(const HangRule::Finding& finding);
+// Why the finding has ranks without Python stacks, and what helps; empty where it has none.
+std::string missing_stacks(const HangRule::Finding& finding,
+                           const std::vector<std::string>& host_of);
 
 }  // namespace hvd::launcher

@@ -179,9 +179,10 @@ std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_en
   last_ = places;
   next_sample_ = later(now, limit_ / 4);
   if (samples_ < kSamples || seconds < limit_) return {};
-  // A rank that computes on a GPU waits for it in the same way.
+  // A rank that computes on a GPU waits for it in the same way, and one without a stack may do so.
   const bool may_compute = std::ranges::any_of(places, [](const auto& each) {
-    return each.second.library == "the GPU" || each.second.library == "JAX";
+    const RankPlace& place = each.second;
+    return place.library == "the GPU" || place.library == "JAX" || !place.no_stack.empty();
   });
   const bool is_outside = (has_ended || !is_one_operation(places)) && !may_compute;
   if (!std::exchange(is_reported_, true)) {
@@ -203,6 +204,7 @@ std::optional<HangRule::Finding> HangRule::judge_wait(Places places, Time now) {
     const RankPlace& place = places[number];
     // Ranks come to a collective one after the other.
     if (seconds < (kWaitLimits - 1) * limit_ || place.is_collective == 0) continue;
+    if (!place.no_stack.empty()) continue;  // it may as well wait for itself
     if (!may_spin(place) && main_is_busy(rank)) continue;
     is_new |= wait_reported_.emplace(number, rank.since).second;
     finding.waiting.push_back(number);

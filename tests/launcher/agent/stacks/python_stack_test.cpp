@@ -205,6 +205,26 @@ TEST_CASE("The place of a rank has its wait, the function that it has called, an
   CHECK(place_of_rank({}, "sleeping in a").frames != place_of_rank({}, "sleeping in b").frames);
 }
 
+TEST_CASE("Without a stack, a rank of a group that waits for a thread may wait for other ranks") {
+  const auto place = [](std::string channel, std::set<std::string> threads, std::string why = "x") {
+    return place_of_rank(
+        {.no_stack = std::move(why), .channel = std::move(channel), .threads = std::move(threads)},
+        "sleeping in a (python3 train.py)");
+  };
+  const std::set<std::string> gloo = {"pt_gloo_runloop"};
+  CHECK(place("futex_do_wait", gloo).is_collective == 1);
+  CHECK(place("futex_do_wait", gloo).no_stack == "x");
+  CHECK(place("futex_do_wait", gloo).library.empty());
+  CHECK(place("futex_do_wait", {}).is_collective == 0);
+  CHECK(place("hrtimer_nanosleep", gloo).is_collective == 0);
+  CHECK(place("futex_do_wait", gloo, "").is_collective == 0);  // no Python runs in its main thread
+  // Servers wait for their clients in these.
+  for (const char* channel : {"poll_schedule_timeout", "ep_poll", "inet_csk_accept"}) {
+    CHECK(place(channel, gloo).is_excused == 1);
+  }
+  CHECK(place("hrtimer_nanosleep", gloo).is_excused == 0);
+}
+
 TEST_CASE("A wait for the GPU alone is no wait for other ranks") {
   WaitSigns signs;
   signs.stack = {{"synchronize", std::string(kTorch) + "cuda/__init__.py", 9},

@@ -201,6 +201,36 @@ TEST_CASE("a hang stops a job after two limits, unless all ranks are in one oper
   CHECK(ended.findings.size() == 2);
 }
 
+TEST_CASE(
+    "ranks without stacks may hang: one sentence that says why, no stop and no note of a wait") {
+  const RankPlace hidden = {.is_collective = 1,
+                            .state = "sleeping in futex_do_wait (python3 train.py)",
+                            .frames = 3,
+                            .no_stack = "it needs py-spy\x1b"};
+  Job job(2, true);
+  job.places = {{0, hidden}, {1, hidden}};
+  job.places[1].state = "sleeping in hrtimer_nanosleep (python3 train.py)";
+  job.places[1].is_collective = 0;
+  job.pass(60);
+  REQUIRE(job.findings.size() == 1);
+  CHECK(job.findings[0].kind == Kind::kHang);
+  CHECK(hang_sentence(job.findings[0], {}, {"a", "b"}) ==
+        "no rank has moved for 2 s: rank 0 on a is sleeping in futex_do_wait (python3 train.py); "
+        "rank 1 on b is sleeping in hrtimer_nanosleep (python3 train.py)");
+  CHECK(!is_certain(job.findings[0]));
+  CHECK(missing_stacks(job.findings[0], {"a", "b"}) ==
+        "no Python stack of ranks 0-1 on a, b: it needs py-spy\\x1b");
+  Job with_a_stack(2, true);
+  with_a_stack.places[1] = hidden;
+  with_a_stack.pass(60);
+  REQUIRE(with_a_stack.findings.size() == 1);
+  CHECK(is_certain(with_a_stack.findings[0]));
+  Job waiting_for_one;
+  waiting_for_one.places[0] = hidden;
+  waiting_for_one.pass(60, [&] { waiting_for_one.signs[1].other_microseconds += 200'000; });
+  CHECK(waiting_for_one.findings.empty());
+}
+
 TEST_CASE("a sentence groups ranks by line, and escapes what agents say") {
   HangRule::Finding finding;
   finding.seconds = 120;
@@ -212,6 +242,7 @@ TEST_CASE("a sentence groups ranks by line, and escapes what agents say") {
         "no rank has moved for 120 s: ranks 0-6 on a wait in torch.distributed (gloo): "
         "all_reduce, train.py:88; rank 7 on b is in load_shard, loader.py:30; rank 8 on b is "
         "sleeping in nfs_wait (x\\x1b); rank 9 on b has ended (exit code 0)");
+  CHECK(missing_stacks(finding, hosts).empty());
   finding.places = {{0, waiting()}, {1, waiting()}};
   for (auto& [rank, place] : finding.places) place.library = "torch.distributed (NCCL)";
   CHECK(hang_sentence(finding, {}, hosts) ==
