@@ -3,27 +3,60 @@
 # examples/torch_digits.py with horovodrun on two hosts made of namespaces, or else on two local
 # slots. Safe to repeat. Starts no system service and changes nothing outside the clone but
 # packages.
+#
+# usage: packaging/quickstart.sh [FOLDER]
+#   FOLDER  where it has a wheel of this version, the wheel takes the place of the compiler
 set -euo pipefail
+folder=${1:+$(readlink -f "$1")}
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 root=$PWD
 started=$SECONDS
 say() { printf '\n==> %s [%d s]\n' "$*" "$((SECONDS - started))"; }
 
+version=$(sed -n 's/^project(horovod VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+wheel=
+if [[ $folder ]]; then
+  wheel=$(compgen -G "$folder/horovodrun-$version-*_$(uname -m).whl" | head -n 1 || true)
+  [[ $wheel ]] || echo "$folder has no wheel of horovodrun $version for $(uname -m): the compiler builds its programs"
+fi
+
 say "Debian packages"
-packaging/install-packages.sh packaging/packages.txt
+if [[ $wheel ]]; then
+  packaging/install-packages.sh <(sed '/^# to build/,/^# to train/d' packaging/packages.txt)
+else
+  packaging/install-packages.sh packaging/packages.txt
+fi
 echo "all there"
 
-say "building into build/"
-if [[ -f build/build.ninja ]]; then
-  cmake build >/dev/null  # looks again for headers that were missing
-else
-  cmake --preset release -DBUILD_TESTING=OFF
-fi
-ninja -C build bin/horovodrun bin/horovod-agent bin/horovod-agent-tls bin/horovod-rendezvous \
-  lib/libhorovod.so plugins python_package
-
 # python3-torch belongs to Debian's own interpreter, which need not be the first on PATH.
-python=/usr/bin/python3
+python=build/venv-quickstart/bin/python3
+if [[ ! -x $python ]]; then
+  say "a virtual environment over Debian's /usr/bin/python3, to which python3-torch belongs"
+  /usr/bin/python3 -m venv --system-site-packages build/venv-quickstart
+fi
+# It shows where a rank hangs.
+if [[ ! -e build/venv-quickstart/bin/py-spy ]]; then
+  said=build/quickstart-pip.txt
+  timeout 60 build/venv-quickstart/bin/pip install --quiet --disable-pip-version-check py-spy >"$said" 2>&1 ||
+    echo "going on without py-spy, which shows the Python stacks of ranks: $(tail -n 1 "$said")"
+fi
+if [[ $wheel ]]; then
+  say "installing ${wheel##*/} in place of a build"
+  build/venv-quickstart/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-index --no-deps \
+    "$wheel"
+  program=(build/venv-quickstart/bin/horovodrun)
+else
+  say "building into build/"
+  if [[ -f build/build.ninja ]]; then
+    cmake build >/dev/null  # looks again for headers that were missing
+  else
+    cmake --preset release -DBUILD_TESTING=OFF
+  fi
+  ninja -C build bin/horovodrun bin/horovod-agent bin/horovod-agent-tls bin/horovod-rendezvous \
+    lib/libhorovod.so plugins python_package
+  program=(env PYTHONPATH="$root/build/python" build/bin/horovodrun)
+fi
+
 as_root=()
 [[ $EUID -eq 0 ]] || ! sudo -n true 2>/dev/null || as_root=(sudo -n --preserve-env=PATH)
 
@@ -37,14 +70,14 @@ else
   job=(-np 2)
   place=()
 fi
-echo "with Debian's $python, to which python3-torch belongs. The command, as you would type it:"
+echo "The command, as you would type it:"
 echo
-echo "    PYTHONPATH=build/python build/bin/horovodrun ${job[*]} $python examples/torch_digits.py"
+echo "    ${program[*]} ${job[*]} $python examples/torch_digits.py" | sed "s|env PYTHONPATH=$root/|PYTHONPATH=|"
 echo
 output=build/quickstart.txt
 code=0
-"${place[@]}" env PYTHONPATH="$root/build/python" PYTHONDONTWRITEBYTECODE=1 \
-  build/bin/horovodrun "${job[@]}" "$python" examples/torch_digits.py </dev/null 2>&1 |
+"${place[@]}" env PYTHONDONTWRITEBYTECODE=1 "${program[@]}" "${job[@]}" "$python" examples/torch_digits.py \
+  </dev/null 2>&1 |
   tee "$output" || code=$?
 
 accuracy=$(sed -n 's/.*test accuracy \([0-9.]*\) after.*/\1/p' "$output" | tail -n 1)

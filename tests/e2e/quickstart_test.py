@@ -1,17 +1,27 @@
 #!/usr/bin/python3 -B
 """The first command of README.md and of docs/installing.md trains on each possible machine, and says where and why."""
 
+import zipfile
+
 from harness import *
+
+sys.path.insert(0, str(ROOT / "packaging"))
+import wheel_files
 
 QUICKSTART = ROOT / "packaging/quickstart.sh"
 INSTALL = ROOT / "packaging/install-packages.sh"
 
 
-def quickstart(*around):
+def quickstart(*around, folder=None):
     if BUILD != ROOT / "build":
         raise Skip(f"it builds into build/, and this is a test of {BUILD}")
     done = subprocess.run(
-        [*around, QUICKSTART], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=170
+        [*around, QUICKSTART, *([folder] if folder else [])],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        timeout=170,
     )
     expect(done.returncode == 0, f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
     last = done.stdout.splitlines()[-1]
@@ -23,13 +33,25 @@ def test_it_trains_on_two_hosts():
     try_hosts = subprocess.run([HOSTS, "try"], capture_output=True, text=True, check=False)
     if try_hosts.returncode != 0:
         raise Skip(try_hosts.stderr.strip().removeprefix("hosts: no: "))
-    output = quickstart()
+    folder = scratch()
+    (folder / f"horovodrun-0.1-cp38-abi3-linux_{os.uname().machine}.whl").write_text("of another version")
+    output = quickstart(folder=folder)
     expect("on two hosts" in output and "-H a:4,b:4" in output, output)
+    expect(re.search(rf"{folder} has no wheel of horovodrun [\d.]+ for \w+: the compiler builds", output), output)
+    expect(re.search(r"^==> building into build/ \[\d+ s\]$", output, re.M), output)
 
 
-def test_it_trains_on_two_local_slots_where_hosts_cannot_be_made():
+def of_this_build(folder):
+    """The wheel of this build, in a folder."""
+    return wheel_files.of_build(BUILD, folder, f"linux_{os.uname().machine}", zipfile.ZIP_STORED)
+
+
+def test_it_trains_by_a_wheel_and_on_two_local_slots_where_hosts_cannot_be_made():
     without = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
-    output = quickstart(*(without if os.getuid() == 0 else []))
+    wheel = of_this_build(scratch())
+    output = quickstart(*(without if os.getuid() == 0 else []), folder=wheel.parent)
+    expect(re.search(rf"^==> installing {wheel.name} in place of a build \[\d+ s\]$", output, re.M), output)
+    expect("building" not in output and "build/venv-quickstart/bin/horovodrun -np 2 build/venv" in output, output)
     expect("on two slots of this machine" in output, output)
     expect(re.search(r"cannot make hosts \(.*(permitted|root)", output), output)
 
