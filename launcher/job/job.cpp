@@ -466,8 +466,11 @@ void JobLaunch::choose_policy() {
 
 // At the level of --metrics-level.
 net::Task<std::string> JobLaunch::metrics() {
+  constexpr size_t kMostHosts = 64;  // each has 17 samples
   const auto level = parse_metrics_level(options_.settings.output.metrics_level);
-  return inspector_.metrics(level.value_or(MetricsLevel::kSummary));
+  const bool is_small = hosts_.hosts().size() <= kMostHosts;
+  return inspector_.metrics(
+      level.value_or(is_small ? MetricsLevel::kHosts : MetricsLevel::kSummary));
 }
 
 void JobLaunch::end_wait(int rank, const std::vector<int>& waiting, const char* call) {

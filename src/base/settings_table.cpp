@@ -433,10 +433,9 @@ constexpr Setting kOutput[] = {
      .flags = "--metrics-level",
      .config_key = "metrics.level",
      .value = "LEVEL",
-     .default_value = "summary",
      .choices = "summary,host,rank",
      .help = "Samples in it, and at --metrics-port: of the job, also of each host, or also of each "
-             "rank."},
+             "rank; host without it, with more than 64 hosts summary."},
     {.key = "metrics_port",
      .flags = "--metrics-port",
      .config_key = "metrics.port",

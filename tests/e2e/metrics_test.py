@@ -422,13 +422,15 @@ def as_grafana_asks(query, scrape):
     return query.replace("$__rate_interval", f"{4 * scrape}s").replace("$job", ".*").replace("$host", ".*")
 
 
+@world()
 def test_prometheus_answers_each_query_of_the_board_at_scrapes_of_15_and_60_s():
-    """The metrics of a job, scraped six times, are recorded as if the scrapes were 15 s or 60 s apart."""
+    """The metrics of a job, read six times, are recorded as if 15 s apart at the default level, and 60 s apart at that
+    of ranks."""
     if not shutil.which("prometheus") or not shutil.which("promtool"):
         raise Skip("there is no prometheus: packaging/packages-test.txt names it")
     state = scratch() / "state"
     environment = clean_environment(HOROVOD_STATE_DIR=str(state))
-    job = Job("-np", 2, "--metrics-port", 0, "--metrics-level", "rank", PYTHON, "-c", STEPS, environment=environment)
+    job = Job("-np", 2, "-H", "a:1,b:1", "--metrics-port", 0, PYTHON, "-c", STEPS, environment=environment)
     (file,) = wait_until(lambda: list(state.glob("*.metrics.json")), 60, job.describe)
     ((target,),) = (group["targets"] for group in json.loads(file.read_text()))
     texts = []
@@ -436,7 +438,14 @@ def test_prometheus_answers_each_query_of_the_board_at_scrapes_of_15_and_60_s():
     def scrape():
         text = get(f"http://{target}/metrics", timeout=20).read().decode()
         if "horovod_step_age_seconds{" in text:
-            texts.append(text + OF_GPUS)
+            of_ranks = subprocess.run(
+                [LAUNCHER, "metrics", "--level", "rank", str(job.process.pid)],
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            texts.append([text + OF_GPUS, of_ranks + OF_GPUS])
         return len(texts) == 6
 
     wait_until(scrape, 90, job.describe, interval=1.05)  # an answer is kept for a second
@@ -448,7 +457,7 @@ def test_prometheus_answers_each_query_of_the_board_at_scrapes_of_15_and_60_s():
     expect(len(queries) > 25 and len(alerts) > 7, queries)
     end = int(time.time()) - 60
     recordings = {
-        scrape: [(end - scrape * (6 - n) - 3600 * (scrape == 60), text) for n, text in enumerate(texts)]
+        scrape: [(end - scrape * (6 - n) - 3600 * (scrape == 60), text[scrape == 60]) for n, text in enumerate(texts)]
         for scrape in SCRAPES
     }
     with prometheus(sorted(sum(recordings.values(), []))) as ask_for:
@@ -460,13 +469,16 @@ def test_prometheus_answers_each_query_of_the_board_at_scrapes_of_15_and_60_s():
                 expect(
                     answers and all(each["value"][1] != "NaN" for each in answers), f"{scrape} s: {asked}: {answers}"
                 )
-            for name in alerts:
-                expect(ask_for(name, at), f"{scrape} s: there is no {name}")
-        # The second rank is the late one.
-        (lateness,) = [query for query in queries if "waited" in query]
-        late = ask_for(as_grafana_asks(lateness, scrape), at)
-        late = {each["metric"]["rank"]: float(each["value"][1]) for each in late}
-        expect(late["1"] > late["0"] == 0, late)
+            # The second rank is the late one, on host b.
+            (lateness,) = [query for query in queries if "waited" in query]
+            late = {
+                (each["metric"]["host"], each["metric"].get("rank")): float(each["value"][1])
+                for each in ask_for(as_grafana_asks(lateness, scrape), at)
+            }
+            ranks = ("1", "0") if scrape == 60 else (None, None)
+            expect(len(late) == 2 and late["b", ranks[0]] > late["a", ranks[1]] == 0, late)
+        for name in alerts:
+            expect(ask_for(name, at), f"there is no {name}")
 
 
 if __name__ == "__main__":
