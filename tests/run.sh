@@ -1,7 +1,7 @@
 #!/bin/bash
 # Installs what the tests need, builds, and runs one tier of the tests. Safe to repeat.
 #
-# usage: tests/run.sh [--all | --release] [--filter REGEX]
+# usage: tests/run.sh [--all | --release | --newest] [--filter REGEX]
 #   (no option)     unit tests, the package on Debian's PyTorch with 1 and 2 ranks, and end-to-end
 #                   tests of each area (tests/quick.txt): the tier of a contributor
 #   --all           all areas and frameworks, sanitizers for threads and parsers: the tier of CI
@@ -10,6 +10,8 @@
 #                   tests of packages install (packaging/release.sh --rehearse), the wheel as pip builds
 #                   it, the soak tests, each fuzzer for a minute, the tests for 64-bit ARM (tests/cross.sh),
 #                   our declarations of NCCL, CUDA and oneCCL against their headers, clang-tidy
+#   --newest        the tests with the newest frameworks of PyPI, and with what users run beside them, in environments
+#                   that are made anew: a version that breaks something fails by its name. For a weekly run
 #   --filter REGEX  only tests of the tier whose names match
 #
 # The last line counts: N passed, N failed, N skipped. With --all, a test that tests/required.txt names
@@ -18,10 +20,12 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
 tier=quick filter=.
+is_whole() { [[ $tier == all || $tier == release ]]; }
 while [[ $# -gt 0 ]]; do
   case $1 in
     --all) tier=all ;;
     --release) tier=release ;;
+    --newest) tier=newest filter='^python\.(torch-newest|jax|keras-newest|tensorflow-)' ;;
     --filter) filter=$2; shift ;;
     *) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 2 ;;
   esac
@@ -124,13 +128,21 @@ environment_by() {
 
 # newest_torch: the PyTorch that users get, whatever pip's settings here cap, with stand-ins for its 2 GB of CUDA.
 newest_torch() {
+  local package
   PIP_CONSTRAINT=/dev/null environment torch-newest torch numpy cloudpickle filelock typing-extensions sympy mpmath \
     networkx jinja2 markupsafe fsspec expecttest --no-deps --no-compile
   if [[ -f build/venv-torch-newest/ready ]]; then
     step python.torch-newest.cuda_stand_ins tests/python/cuda_stand_ins.py \
       build/venv-torch-newest/lib/python3*/site-packages/torch/lib || true
+    if [[ $tier == all ]]; then return; fi
+    for package in accelerate deepspeed lightning-fabric torchmetrics transformers; do
+      PIP_CONSTRAINT=/dev/null DS_BUILD_OPS=0 addition torch-newest "$package" "$package"
+    done
   fi
 }
+
+# Each release of JAX leaves out older versions of Python.
+newest_jax() { environment_by '3.15 3.14 3.13 3.12 3.11' jax jax optax numpy keras; }
 
 # without NAME PACKAGE: says why, by pip's last line.
 without() {
@@ -177,6 +189,13 @@ horovod_environment() {
 
 # All environments, one after the other; they are made while the compiler runs.
 environments() {
+  if [[ $tier == newest ]]; then
+    rm -rf build/venv-{torch-newest,jax,tensorflow-newest}
+    newest_torch
+    newest_jax
+    PIP_CONSTRAINT=/dev/null environment tensorflow-newest tensorflow-cpu tensorboard
+    return
+  fi
   # The second PyTorch that the package must work with; the first one is Debian's.
   environment torch-2.13 torch==2.13.0 numpy cloudpickle keras
   if [[ $tier == release && -f build/venv-torch-2.13/ready ]]; then
@@ -190,8 +209,7 @@ environments() {
   environment tensorflow-2.21 tensorflow-cpu==2.21.0 tensorboard
   environment tensorflow-2.15 tensorflow-cpu==2.15.1 tensorboard
   newest_torch
-  # Each release of JAX leaves out older versions of Python.
-  environment_by '3.15 3.14 3.13 3.12 3.11' jax jax optax numpy keras
+  newest_jax
   # Its last release needs a numpy of its time.
   environment mxnet mxnet==1.9.1 numpy==1.23.5 cloudpickle
   # mypy reads the type hints of the package and of a script that uses it, ruff all Python, and lizard C and C++.
@@ -235,19 +253,24 @@ environments() {
 
 # name_environments: what the tests know of those that could be made.
 name_environments() {
-  local name variable version
+  local name variable version versions
   made() { [[ -f $PWD/build/venv-$1/ready ]]; }
   export HVD_TEST_PYTHONS=/usr/bin/python3 HVD_TEST_TENSORFLOWS=
   if [[ $tier == quick ]]; then return; fi
-  if made torch-2.13; then HVD_TEST_PYTHONS+=:$PWD/build/venv-torch-2.13/bin/python3; fi
+  versions='2.21 2.15 2.12 2.8 2.4'
+  if [[ $tier == newest ]]; then
+    versions=newest
+  elif made torch-2.13; then
+    HVD_TEST_PYTHONS+=:$PWD/build/venv-torch-2.13/bin/python3
+  fi
   if [[ -f build/venv-torch-2.13/ready-deepspeed ]]; then
     export HVD_TEST_DEEPSPEED=$PWD/build/venv-torch-2.13/bin/python3
   fi
   if [[ -f build/venv-horovod/ready-horovod ]]; then
     export HVD_TEST_HOROVOD=$PWD/build/venv-horovod/bin/python3
   fi
-  for version in 2.21 2.15 2.12 2.8 2.4; do
-    if made tensorflow-$version; then
+  for version in $versions; do
+    if made "tensorflow-$version"; then
       HVD_TEST_TENSORFLOWS+=${HVD_TEST_TENSORFLOWS:+:}$PWD/build/venv-tensorflow-$version/bin/python3
     fi
   done
@@ -330,7 +353,7 @@ if [[ $tier != quick ]]; then
   environments=$!
 fi
 if step build.release build release all unit_tests; then
-  if [[ $tier != quick ]]; then
+  if is_whole; then
     background sanitized_builds >"$results/sanitized_builds.log" 2>&1
     sanitized_builds=$!
   fi
@@ -339,6 +362,8 @@ if step build.release build release all unit_tests; then
   build release all unit_tests  # what the environments' headers add
   if [[ $tier == quick ]]; then
     run_ctest release build -L 'unit|quick' -j "$test_jobs"
+  elif [[ $tier == newest ]]; then
+    run_ctest release build -L python -j "$test_jobs"
   else
     release_only=soak
     if [[ $tier == all ]]; then release_only='soak|release'; fi
@@ -347,7 +372,7 @@ if step build.release build release all unit_tests; then
     if [[ $tier == release ]]; then run_ctest release-soak build -L soak; fi
   fi
 fi
-if [[ $tier != quick ]]; then
+if is_whole; then
   say "builds with sanitizers, from here on alone"
   wait $sanitized_builds || cat "$results/sanitized_builds.log"
   if grep -q '^PASS build.asan$' "$steps"; then step left_to_asan all_left_are_sanitized || true; fi

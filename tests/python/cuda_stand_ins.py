@@ -4,7 +4,8 @@ its wheel depends on.
 
     cuda_stand_ins.py FOLDER     (site-packages/torch/lib)
 
-Each function of a stand-in returns cudaErrorNoDevice, so that torch finds no GPU.
+Each function of a stand-in returns cudaErrorNoDevice, so that torch finds no GPU. torch no longer requires the others,
+so that pip installs packages beside it.
 """
 
 import pathlib
@@ -62,8 +63,16 @@ def write(path, functions, version):
     script.unlink()
 
 
+def require_no_cuda(site):
+    for about in site.glob("torch-*.dist-info/METADATA"):
+        lines = about.read_text(encoding="utf-8").splitlines(keepends=True)
+        rest = [line for line in lines if not re.match(r"Requires-Dist: (nvidia-|cuda-|triton)", line)]
+        about.write_text("".join(rest), encoding="utf-8")
+
+
 def main(folder):
     folder = pathlib.Path(folder)
+    require_no_cuda(folder.parents[1])
     places, versions = needs(folder.glob("lib*.so*"))
     made = [library for library in sorted(places) if not (folder / library).exists()]
     for library in made:

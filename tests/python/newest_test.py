@@ -1,6 +1,6 @@
 """The newest release of a framework that PyPI has for this interpreter is the newest that the tests have run.
 
-newest_test.py FRAMEWORK
+newest_test.py FRAMEWORK [DISTRIBUTION]
 """
 
 import sys
@@ -9,7 +9,7 @@ from importlib import metadata
 from horovod import _tested
 
 framework = sys.argv[1]
-found = metadata.version(framework)
+found = metadata.version(sys.argv[-1])
 newest = _tested.NEWEST[framework]
 if _tested._numbers(found) != _tested._numbers(newest):
     sys.exit(

@@ -33,11 +33,13 @@ workflow = load(".github/workflows/tests.yml")
 # YAML 1.1 reads the key "on" as a truth value.
 expect({"push", "pull_request", "schedule", "workflow_dispatch"} <= set(workflow[True]), workflow)
 commands = [[step["run"] for step in job["steps"] if "run" in step] for job in workflow["jobs"].values()]
-expect([each[-1] for each in commands] == ["./tests/run.sh", "./tests/run.sh --all"], commands)
+tiers = ["./tests/run.sh", "./tests/run.sh --all", "./tests/run.sh --newest"]
+expect([each[-1] for each in commands] == tiers, commands)
+times = {each["cron"] for each in workflow[True]["schedule"]}
+used = set(re.findall(r"github.event.schedule == '([^']+)'", (ROOT / ".github/workflows/tests.yml").read_text()))
+expect(len(times) == 2 and times == used, f"{times} are scheduled, and jobs run at {used}")
 pipeline = load(".gitlab-ci.yml")
-expect(
-    [pipeline[job]["script"] for job in ("quick", "all")] == [["./tests/run.sh"], ["./tests/run.sh --all"]], pipeline
-)
+expect([pipeline[job]["script"][0] for job in ("quick", "all", "newest")] == tiers, pipeline)
 for name in (".github/workflows/tests.yml", ".gitlab-ci.yml"):
     for script in scripts((ROOT / name).read_text()):
         expect((ROOT / script).is_file(), f"{name} runs {script}, which is missing")
