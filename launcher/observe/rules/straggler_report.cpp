@@ -15,9 +15,10 @@ std::string duration(double seconds) {
   return cat(value < 10 ? std::round(10 * value) / 10 : std::round(value), " ms");
 }
 
-double share_of(double part, double whole) { return whole > 0 ? part / whole : 0; }
-
-std::string percent(double share) { return cat(std::lround(100 * share), " %"); }
+// The share of a wait in a time, of which `rest` is no wait.
+std::string percent(double wait, double rest) {
+  return cat(wait > 0 ? std::lround(100 * wait / (wait + rest)) : 0, " %");
+}
 
 std::string_view ordinal_ending(uint64_t number) {
   if (number % 100 / 10 == 1) return "th";
@@ -26,7 +27,7 @@ std::string_view ordinal_ending(uint64_t number) {
 
 std::string described(const StragglerFinding& finding, const std::vector<std::string>& host_of) {
   const std::string late = duration(finding.late_seconds);
-  const std::string share = percent(share_of(finding.late_seconds, finding.step_seconds));
+  const std::string share = percent(finding.late_seconds, finding.step_seconds);
   const std::string steps = cat(finding.late_steps, " of ", StepWindow::kSteps, " steps");
   switch (finding.kind) {
     case StragglerKind::kHost:
@@ -38,19 +39,17 @@ std::string described(const StragglerFinding& finding, const std::vector<std::st
                  finding.is_one_of_two ? ", the later of two, is " : " is ", late, " late in ",
                  steps, ", ", share, " of a step");
     case StragglerKind::kPeriodic:
-      return cat(ranks_on_hosts(finding.ranks, host_of), " is ", late, " late in every ",
-                 finding.period, ordinal_ending(finding.period),
-                 " step, as by a checkpoint or a log; the others wait ",
-                 percent(share_of(finding.late_seconds,
-                                  finding.late_seconds +
-                                      static_cast<double>(finding.period) * finding.step_seconds)),
-                 " of the time");
+      return cat(
+          ranks_on_hosts(finding.ranks, host_of), " is ", late, " late in every ", finding.period,
+          ordinal_ending(finding.period), " step, as by a checkpoint or a log; the others wait ",
+          percent(finding.late_seconds, static_cast<double>(finding.period) * finding.step_seconds),
+          " of the time");
     case StragglerKind::kMoving:
       return cat("in ", steps, " a rank is late, each time another one, by ", late, ", ", share,
                  " of a step, as by uneven data or a garbage collector");
     case StragglerKind::kEverybody:
-      return cat("all ranks are slower than before: a step takes ", late, " longer, ", share,
-                 " more than ", duration(finding.step_seconds));
+      return cat("all ranks are slower than before: a step takes ", late, " longer than ",
+                 duration(finding.step_seconds));
   }
   return "";
 }

@@ -12,6 +12,10 @@ namespace hvd::launcher {
 namespace {
 
 constexpr size_t kSteps = StepWindow::kSteps;
+// Programs compile, fill caches and choose kernels in their first steps.
+constexpr uint64_t kFirstSteps = 100;
+// A shorter step, with its waits, is that of a toy.
+constexpr double kShortestStep = 0.02;
 constexpr double kLateShare = 0.1;  // of a step
 constexpr double kDeviations = 5;
 // The standard deviation of a normal distribution in median absolute deviations.
@@ -59,17 +63,20 @@ struct StragglerRule::Numbers {
   std::vector<double> reference;          // by step: of the median rank
   double center = 0;                      // the median of `medians`
   double step = 0;                        // the median duration without waits
+  double whole = 0;                       // the median duration
 };
 
 StragglerRule::Numbers::Numbers(const StepWindow& all) : window(all) {
   constexpr double kMicro = 1e-6;
   std::vector<double> durations, longest(kSteps, 0);  // the former without waits, by rank
+  std::vector<double> all_durations;
   for (const StepWindow::Rank& rank : window.ranks) {
     std::vector<double> waited, own;
     for (size_t i = 0; i < kSteps; ++i) {
       const StepSample& step = rank.steps[i];
       own.push_back(kMicro * (step.microseconds - std::min(step.waited, step.microseconds)));
       waited.push_back(rank.steps[i].waited * kMicro);
+      all_durations.push_back(kMicro * step.microseconds);
       longest[i] = std::max(longest[i], waited.back());
     }
     waits.push_back(median(waited));
@@ -87,6 +94,7 @@ StragglerRule::Numbers::Numbers(const StepWindow& all) : window(all) {
     reference.push_back(size() == 2 ? std::min(of_step[0], of_step[1]) : median(of_step));
   }
   center = median(medians);
+  whole = median(std::move(all_durations));
   // Half of the ranks may be late.
   const auto middle = durations.begin() + static_cast<ptrdiff_t>((size() - 1) / 2);
   std::ranges::nth_element(durations, middle);
@@ -203,10 +211,13 @@ std::vector<StragglerFinding> StragglerRule::judge(const StepWindow& window) {
   if (window.first != next_) peaks_.clear();
   next_ = window.first + kSteps;
   is_suspicious_ = false;
-  judge_constant(numbers, findings);
-  judge_periodic(numbers, findings);
-  judge_moving(numbers, findings);
-  judge_everybody(numbers, findings);
+  suspects_.clear();
+  if (window.first >= kFirstSteps && numbers.whole >= kShortestStep) {
+    judge_constant(numbers, findings);
+    judge_periodic(numbers, findings);
+    judge_moving(numbers, findings);
+    judge_everybody(numbers, findings);
+  }
   latest_.clear();
   for (size_t rank = 0; rank < numbers.size(); ++rank) {
     const StepWindow::Rank& of = window.ranks[rank];
@@ -258,7 +269,6 @@ void StragglerRule::judge_constant(const Numbers& numbers,
   });
   std::map<int, std::vector<size_t>> begun;  // by host
   std::map<int, size_t> on_host;
-  suspects_.clear();
   for (size_t index = 0; index < ranks.size(); ++index) {
     ++on_host[ranks[index].host];
     const bool is_late = late.contains(static_cast<int>(index));

@@ -1,7 +1,8 @@
 // Decides which ranks are late, and in which way, from windows of training steps. In a step, a rank is late by the
 // longest wait of any rank less its own. A rank is a straggler if its median lateness exceeds that of the median rank by
 // more than 10 % of a step (without its waits) and more than 5 scaled median absolute deviations of the ranks, in two
-// windows running; its episode ends after three windows without that. StragglerWatch owns it. Pure.
+// windows running; its episode ends after three windows without that. The first 100 steps, and windows whose median step
+// is shorter than 20 ms, have none. StragglerWatch owns it. Pure.
 #pragma once
 
 #include <cstdint>

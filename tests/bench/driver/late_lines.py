@@ -1,4 +1,5 @@
-"""The lines about slow ranks: planted ones must be named within two windows of steps, and healthy ones never.
+"""The lines about slow ranks: planted ones must be named within two windows after the first 100 steps, and healthy ones
+never.
 
 A step is a timed sleep, as tests/e2e/workers/late_rank.py makes it. 64 of these need more processor time in a step than
 two processors have, so that all are late by turns: there, a program in C++ does the same.
@@ -17,7 +18,7 @@ from driver.lines import Line, Result
 WORKER = teams.ROOT / "tests" / "e2e" / "workers" / "late_rank.py"
 LIGHT_WORKER = teams.BUILD / "bench" / "late_worker"
 LAUNCHER = teams.BUILD / "bin" / "horovodrun"
-WINDOW = 50
+WINDOW, FIRST = 50, 100
 SHARE = 0.15
 SENTENCE = re.compile(r"^horovodrun: (?:\S+ )?ranks? [-,\d]+ on .* late .*|^horovodrun: all ranks are slower.*", re.M)
 
@@ -46,8 +47,8 @@ def planted(bench, ranks):
     for _ in range(episodes):
         seconds = choose.uniform(0.03 if ranks > 4 else 0.02, 0.05)
         rank = choose.randrange(ranks)
-        # Two windows, the first steps, and the pause before the launcher looks.
-        steps = 2 * WINDOW + 10 + int(2.5 / seconds)
+        # The first steps, which do not count, two windows, and the pause before the launcher looks.
+        steps = FIRST + 2 * WINDOW + 10 + int(2.5 / seconds)
         said = sentences(bench, ranks, steps, seconds, rank, SHARE)
         named = [each for each in said if each.startswith(f"horovodrun: rank {rank} on ")]
         found += bool(named)

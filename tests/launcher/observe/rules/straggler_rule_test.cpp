@@ -15,10 +15,11 @@ namespace {
 
 using Kind = StragglerKind;
 
-// Ranks that meet in one operation in each step. A rank works for 40 ms, with log-normal noise of 8 %; 1 % of its steps
+// Ranks that meet in one operation in each step, after their first 100 steps. A rank works for 40 ms, with log-normal noise of 8 %; 1 % of its steps
 // take half a step longer, and 2 % a fifth.
 struct SimulatedJob {
   explicit SimulatedJob(int size, int ranks_of_host = 4, uint32_t seed = 1) : random(seed) {
+    window.first = 100;
     for (int rank = 0; rank < size; ++rank)
       window.ranks.push_back({rank, rank / ranks_of_host, {}});
   }
@@ -132,10 +133,10 @@ TEST_CASE("the sentence has rank, host, lateness, frequency and cause") {
   auto found = job.run(2, late(5, 0.25));
   REQUIRE(found.size() == 1);
   CHECK(say(found[0]) ==
-        "rank 5 on b is 10 ms late in 50 of 50 steps, 25 % of a step; cause: the program itself");
+        "rank 5 on b is 10 ms late in 50 of 50 steps, 20 % of a step; cause: the program itself");
   const LateLine line{"read_shard, loader.py:30", 17, 20};
   CHECK(straggler_sentence(found[0], "", line, {"a", "a", "a", "a", "b", "b"}) ==
-        "rank 5 on b is 10 ms late in 50 of 50 steps, 25 % of a step, in 17 of 20 samples in "
+        "rank 5 on b is 10 ms late in 50 of 50 steps, 20 % of a step, in 17 of 20 samples in "
         "read_shard, loader.py:30");
 }
 
@@ -146,7 +147,7 @@ TEST_CASE("the later one of two ranks is named") {
   REQUIRE(found.size() == 1);
   CHECK(
       say(found[0]) ==
-      "rank 1 on a, the later of two, is 10 ms late in 50 of 50 steps, 25 % of a step; cause: the "
+      "rank 1 on a, the later of two, is 10 ms late in 50 of 50 steps, 20 % of a step; cause: the "
       "program itself");
 }
 
@@ -213,10 +214,44 @@ TEST_CASE(
   CHECK(job.run(20, kHealthy).empty());
 }
 
-TEST_CASE("steps of a tenth of a millisecond have no stragglers") {
+TEST_CASE("steps of less than 20 ms have no stragglers, whatever the lateness") {
   SimulatedJob job(4);
-  job.scale = 0.0025;
-  CHECK(job.run(10, late(1, 2)).empty());
+  job.noise = 0;
+  job.scale = 0.3;  // 12 ms
+  CHECK(job.run(10, late(1, 0.5)).empty());
+  CHECK((job.rule.suspects().empty() && !job.rule.is_suspicious()));
+  CHECK(job.rule.latest()[1].late_seconds == doctest::Approx(0.006).epsilon(0.01));
+  SimulatedJob longer(4);
+  longer.noise = 0;
+  longer.scale = 0.3;
+  CHECK(longer.run(10, late(1, 0.75)).size() == 1);  // 21 ms with the wait
+}
+
+TEST_CASE("the first 100 steps have no stragglers") {
+  SimulatedJob job(4);
+  job.window.first = 0;
+  CHECK(job.run(3, late(1, 0.5)).empty());
+  CHECK(job.run(1, late(1, 0.5)).size() == 1);
+  SimulatedJob with_checkpoints(4);
+  with_checkpoints.window.first = 0;
+  const auto found = with_checkpoints.run(
+      2, [](int rank, uint64_t step) { return rank == 0 && step % 10 == 3 ? 4.0 : 0.0; });
+  CHECK(found.empty());
+}
+
+TEST_CASE("no share of a step exceeds 100 %") {
+  SimulatedJob job(4);
+  job.noise = 0;
+  const auto found = job.run(4, late(1, 19));
+  REQUIRE(found.size() == 1);
+  CHECK(say(found[0]).find("is 760 ms late in 50 of 50 steps, 95 % of a step") !=
+        std::string::npos);
+  SimulatedJob slower(8);
+  slower.run(10, kHealthy);
+  slower.scale = 3;
+  const auto of_all = slower.run(20, kHealthy);
+  REQUIRE(of_all.size() == 1);
+  CHECK(say(of_all[0]).find('%') == std::string::npos);
 }
 
 }  // namespace hvd::launcher
