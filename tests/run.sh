@@ -275,6 +275,9 @@ name_environments() {
     fi
   done
   if made torch-newest; then export HVD_TEST_NEWEST_TORCH=$PWD/build/venv-torch-newest/bin/python3; fi
+  if [[ -f build/venv-torch-newest/ready-transformers ]]; then
+    export HVD_TEST_TRANSFORMERS=$HVD_TEST_NEWEST_TORCH
+  fi
   for name in jax mxnet mypy expecttest perfetto sphinx wheel kubernetes easybuild installers trackers; do
     variable=HVD_TEST_${name^^}
     if made "$name"; then export "$variable=$PWD/build/venv-$name/bin/python3"; fi
