@@ -8,7 +8,7 @@ import zipfile
 
 import packages_test
 from harness import *
-from roots import call, download, make_root
+from roots import call, download, make_root, mirrors, run_on_another_debian
 
 sys.path.insert(0, str(ROOT / "packaging"))
 import wheel_files
@@ -469,6 +469,113 @@ def test_the_install_lines_of_the_readme_work_in_a_bare_root_of_debian_13():
 def test_the_install_lines_of_the_readme_work_in_a_bare_root_of_unstable():
     """It has the newest Python and glibc."""
     in_a_bare_root("sid")
+
+
+# The dependencies of PyTorch but CUDA, and ours.
+BESIDE_TORCH = (
+    "numpy filelock typing-extensions setuptools sympy mpmath networkx jinja2 markupsafe fsspec cloudpickle py-spy"
+)
+CUDA = r"(?m)^Requires-Dist: ((?:nvidia|cuda|triton)[\w-]*)(?:\[.*?\])?[^;]*?(\d[\w.]*)\s*(?:;|$)"
+
+
+def newest_torch(folder, python):
+    """Fills a folder with the newest PyTorch of PyPI for this version of Python and all that it depends on, where
+    stand-ins take the place of 2 GB for CUDA. Returns the version."""
+    need_installers()
+    tags = ["2_28", "2_27", "2_17", "2_5", "2014", "1"]
+    code, words = download(
+        *("env", "PIP_CONSTRAINT=/dev/null", INSTALLERS, "-m", "pip", "download", "--quiet", "--no-deps"),
+        *("--only-binary", ":all:", "--python-version", python, "--dest", folder),
+        *(f"--platform=manylinux{'_' * ('_' in tag)}{tag}_{os.uname().machine}" for tag in tags),
+        *("torch", *BESIDE_TORCH.split()),
+    )
+    if code != 0:
+        raise Skip(f"pip download torch: {words.strip().splitlines()[-1]}")
+    (torch,) = folder.glob("torch-*.whl")
+    with zipfile.ZipFile(torch) as archive:
+        (about,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        needs = re.findall(CUDA, archive.read(about).decode())
+    for name, number in needs:
+        words = f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n"
+        wheel_files.write_wheel(folder, name.replace("-", "_"), number, "py3-none-any", {}, words)
+    return torch.name.split("-")[1]
+
+
+# README.md from its top to its bottom, where a block of it runs on one machine, and the first tutorials.
+BEFORE = """set -e
+cd /root/horovod
+{lines}
+"""
+AFTER = """set -e
+cd /root/horovod
+. venv/bin/activate
+{completion}
+{check}
+cd examples/tutorials
+python3 train.py
+{first}
+{tutorial}
+"""
+
+
+def readme_in_a_bare_root(suite, python):
+    """A user of a root with git, Python and venv: the quick start by the wheel, then the install line and tutorials,
+    which find no module of the system."""
+    packages_test.need_roots()
+    if packages_test.RELEASE is None and suite != "bookworm":
+        raise Skip("HVD_TEST_RELEASE names no folder with the portable wheel of a release")
+    readme, page = (text.read_text() for text in (ROOT / "README.md", ROOT / "docs/tutorials/pytorch.md"))
+    (lines,) = re.findall(r"(?ms)^## Install\n\n```sh [^\n]*\n(.*?)^```", readme)
+    (quick,) = re.findall(r"(?m)^\./packaging/quickstart\.sh$", readme)
+    (first,) = re.findall(r"(?m)^horovodrun -np 2 python3 train.py$", readme)
+    (completion,) = re.findall(r'`(eval "\$\(horovodrun --completion bash\)")`', readme)
+    (check,) = re.findall(r"`(horovodrun --check-build)`", readme)
+    tutorial = "\n".join(re.findall(r"(?ms)^```sh run\n(.*?)^```", page)).replace("cd examples/tutorials\n", "")
+    expect("torch_one.py" in tutorial and "torch_many.py" in tutorial, tutorial)
+    libraries = set() if packages_test.RELEASE else {"libssl3", "libyaml-cpp0.7"}  # of a build that is not portable
+    with tempfile.TemporaryDirectory(dir=BUILD, prefix="e2e-", ignore_cleanup_errors=True) as name:
+        root = pathlib.Path(name) / "root"
+        make_root(root, {"git", "python3-venv", "ca-certificates", *libraries}, is_kept=True, suite=suite)
+        kept = root / "var/cache/wheels"
+        kept.mkdir()
+        version_of_torch = newest_torch(kept, python)
+        for wheel in (*wheels().glob("horovodrun-*.whl"), *wheels().glob(f"horovod-{version()}-*.whl")):
+            shutil.copy(wheel, kept)
+        shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
+        options, _ = mirrors(suite)
+        (root / "etc/apt/apt.conf.d/90proxy").write_text("".join(f"{each[9:]}\n" for each in options))
+        code, words = call("git", "clone", "--quiet", ROOT, root / "root/horovod", seconds=120)
+        expect(code == 0, words)
+
+        def run(script):
+            settings = "export PIP_NO_INDEX=1 PIP_FIND_LINKS=/var/cache/wheels PIP_PROGRESS_BAR=off\n"
+            code, words = run_on_another_debian(
+                root, "bash", "-c", settings + script.replace("FOLDER", "/var/cache/wheels"), seconds=1500, mounts=()
+            )
+            print(f"{suite}: {words}")
+            expect(code == 0, words)
+            return words
+
+        said = run(f"cd /root/horovod; {quick} FOLDER")
+        expect(re.search(r"installing \d+ Debian packages, with what they need \d+, \d+ MB to load: ", said), said)
+        expect(re.search(r"\n  \d+ s: \d+ of \d+ unpacked, \d+ set up\n", said), said)
+        expect("in place of a build" in said and "==> test accuracy 0.9" in said, said)
+        run(BEFORE.format(lines=lines))
+        (libraries_of_torch,) = (root / "root/horovod/venv/lib").glob("python3*/site-packages/torch/lib")
+        code, words = call(PYTHON, "-B", ROOT / "tests/python/cuda_stand_ins.py", libraries_of_torch, seconds=300)
+        expect(code == 0, words)
+        said = run(AFTER.format(completion=completion, check=check, first=first, tutorial=tutorial))
+        expect(f"PyTorch {version_of_torch.partition('+')[0]}" in said, said)
+        expect("rank 1 of 2: sum 1" in said and said.count("test accuracy 0.9") == 2, said)
+        expect("newer than" not in said, said)
+
+
+def test_readme_and_its_tutorials_work_in_a_bare_root_of_debian_12():
+    readme_in_a_bare_root("bookworm", "3.11")
+
+
+def test_readme_and_its_tutorials_work_in_a_bare_root_of_debian_13():
+    readme_in_a_bare_root("trixie", "3.13")
 
 
 # The script bin/activate of conda-pack sets these, among others.
