@@ -14,7 +14,6 @@ namespace hvd::launcher {
 
 bool NextGeneration::form(Time now) {
   if (!is_asked() || !core_.table.all_have_asked()) return false;
-  // The first rank of the next generation writes, too.
   if (core_.table.has_ending_member()) return false;
   if (const auto verdict = core_.repetition.verdict()) {
     core_.over(verdict->exit_code, verdict->sentence, verdict->process);
@@ -34,6 +33,13 @@ bool NextGeneration::form(Time now) {
     core_.end_by_reset_limit();
     return false;
   }
+  for (const Member& member : generation->removed) {
+    core_.actions.answer(member.incarnation, core_.table.processes.at(member.incarnation).request,
+                         {.is_removed = true});
+    core_.end_process(member.incarnation);
+  }
+  // They may save at their end, and rank 0 of the next generation writes, too.
+  if (core_.table.has_ending_member()) return false;
   begin(std::move(*generation), now);
   return true;
 }
@@ -165,9 +171,6 @@ void NextGeneration::begin(Generation generation, Time now) {
     core_.actions.answer(number, process.request, answers[rank]);
     process.phase = ProcessPhase::kMember;
     process.generation = record.number;
-  }
-  for (const Member& member : table.current->removed) {
-    core_.end_process(member.incarnation);
   }
 }
 

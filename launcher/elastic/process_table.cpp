@@ -92,9 +92,10 @@ bool ProcessTable::has_ending_member() const {
   const std::vector<int> ranks = members();
   return std::any_of(ranks.begin(), ranks.end(), [this](int process) {
     const HostRun& host = host_of(process).run;
-    if (host.state() != HostState::kEnding) return false;
-    return std::ranges::any_of(host.ranks(), [process](const RankRun* rank) {
-      return rank->number() == process && !rank->is_over();
+    if (host.is_over()) return false;
+    return std::ranges::any_of(host.ranks(), [&](const RankRun* rank) {
+      const bool ends = host.state() == HostState::kEnding || rank->state() == RankState::kEnding;
+      return rank->number() == process && ends && !rank->is_over();
     });
   });
 }

@@ -95,7 +95,8 @@ struct ProcessTable {
   int members_of(const std::string& host) const;
   std::vector<int> live_members_of(const JobHost& host) const;
   bool has_live_member_beside(int host) const;
-  // Whether a rank of the present generation still runs on a host that the launcher ends: it may save its work.
+  // Whether a rank of the present generation still runs that the launcher ends, alone or with its host: it may save
+  // its work.
   bool has_ending_member() const;
   // Whether a rank that has the state goes on.
   bool has_survivor() const;

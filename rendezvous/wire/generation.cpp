@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::string_view kFirstLine = "horovod place 2";
 constexpr int64_t kMaxNumber = 1 << 30;
+// The last number of an answer.
+enum AnswerKind : int32_t { kFinalPlace = 0, kProvisionalPlace = 1, kNoPlace = 2 };
 
 // A number from `least` to kMaxNumber.
 Result<int32_t> read_number(std::string_view text, int64_t least) {
@@ -70,14 +72,16 @@ std::vector<PlaceAnswer> answers_of(const Generation& generation) {
   return answers;
 }
 
-// Two lines: the second one has the generation, three pairs of a rank and a size, 1 for new members, and 1 for a
-// provisional place.
+// Two lines: the second one has the generation, three pairs of a rank and a size, 1 for new members, and an AnswerKind.
 Bytes encode(const PlaceAnswer& answer) {
   const Place& place = answer.place;
   return to_bytes(cat(kFirstLine, "\n", place.generation, " ", place.rank, " ", place.size, " ",
                       place.local_rank, " ", place.local_size, " ", place.cross_rank, " ",
                       place.cross_size, " ", answer.has_new_members ? 1 : 0, " ",
-                      answer.is_provisional ? 1 : 0, "\n"));
+                      answer.is_removed       ? kNoPlace
+                      : answer.is_provisional ? kProvisionalPlace
+                                              : kFinalPlace,
+                      "\n"));
 }
 
 Result<PlaceAnswer> decode_place_answer(ByteView bytes) {
@@ -88,21 +92,23 @@ Result<PlaceAnswer> decode_place_answer(ByteView bytes) {
   const std::vector<std::string> words = hvd::split(lines[1], ' ');
   PlaceAnswer answer;
   Place& place = answer.place;
-  int32_t has_new = 0, is_provisional = 0;
+  int32_t has_new = 0, kind = 0;
   int32_t* const numbers[] = {&place.generation, &place.rank,       &place.size,
                               &place.local_rank, &place.local_size, &place.cross_rank,
-                              &place.cross_size, &has_new,          &is_provisional};
+                              &place.cross_size, &has_new,          &kind};
   if (words.size() != std::size(numbers)) return invalid_argument("a place has nine numbers");
   for (size_t i = 0; i < words.size(); ++i) {
     HVD_ASSIGN_OR_RETURN(*numbers[i], read_number(words[i], 0));
   }
+  answer.is_removed = kind == kNoPlace;
+  if (answer.is_removed) return answer;
   if (place.rank >= place.size || place.local_rank >= place.local_size ||
       place.cross_rank >= place.cross_size || place.local_size > place.size ||
-      place.cross_size > place.size || has_new > 1 || is_provisional > 1) {
+      place.cross_size > place.size || has_new > 1 || kind > kProvisionalPlace) {
     return invalid_argument("a place is not one of its generation");
   }
   answer.has_new_members = has_new == 1;
-  answer.is_provisional = is_provisional == 1;
+  answer.is_provisional = kind == kProvisionalPlace;
   return answer;
 }
 

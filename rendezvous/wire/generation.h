@@ -66,11 +66,12 @@ Bytes encode(const PlaceRequest& request);
 Result<PlaceRequest> decode_place_request(ByteView bytes);
 
 struct PlaceAnswer {
-  Place place;
+  Place place{};
   bool has_new_members = false;  // a process of the generation was not in the one before
   // The place that the process is to have when it and all others of the plan have asked again. Its generation has
   // not begun.
   bool is_provisional = false;
+  bool is_removed = false;  // there is no place, and the process ends
 };
 Bytes encode(const PlaceAnswer& answer);
 Result<PlaceAnswer> decode_place_answer(ByteView bytes);

@@ -142,17 +142,25 @@ def test_a_host_that_is_cut_off_writes_nothing_beside_others_and_is_used_again()
 
 
 @world()
-def test_the_ranks_of_an_excluded_host_end_before_others_go_on():
-    """Rank 0 saves in its handler of SIGTERM, which it gets since rank 1 of its host has failed."""
-    folder = scratch()
+def test_ranks_that_leave_or_are_excluded_end_before_others_go_on():
+    """A thread and a handler of SIGTERM of rank 0 still save when rank 1 of its host has failed, a script leaves out its
+    host, or a user removes it from a host that goes on."""
     program = WORKERS / "chaos_rank.py"
-    job = Job("-np", 3, "--min-np", 1, "-H", "a:2,b:1", PYTHON, program, "elastic", 60, folder)
-    job.wait_for(">:trains", 3)
-    os.kill(max(running_on("a", program.name)), signal.SIGKILL)
-    job.ends_with(0)
-    job.leaves_nothing()
-    expect("rank 1 on host a was killed" in job.err, job.describe())
-    expect(check_writers(folder, job.describe) == 2, "another rank 0 has written")
+    for cause in ("failure", "script", "remove"):
+        folder = scratch()
+        hosts = discovery(folder, "a:2", "b:1") if cause == "script" else ("-H", "a:2,b:1")
+        job = Job("-np", 3, "--min-np", 1, *hosts, PYTHON, program, "elastic", 100, folder, 1.5)
+        job.wait_for(">:trains", 3)
+        if cause == "failure":
+            os.kill(max(running_on("a", program.name)), signal.SIGKILL)
+        elif cause == "script":
+            discovery(folder, "b:1")
+        else:
+            ask("remove", 0)
+        job.ends_with(0)
+        job.leaves_nothing()
+        expect("generation 1: " in job.err, job.describe())
+        expect(check_writers(folder, job.describe) == 2, job.describe())
 
 
 @world("a b c d")

@@ -1,13 +1,13 @@
 """A rank of random_faults.py, whose weights depend on the number of steps alone.
 
-usage: chaos_rank.py plain|elastic STEPS FOLDER
+usage: chaos_rank.py plain|elastic STEPS FOLDER [SECONDS]
 
 Prints a line "PHASE HOST/PID" at the beginning of each phase: imports, inits, trains, halfway, returned (from the
 training), saves (rank 0), ends and left. While it is rank 0, a thread writes the time to a file of this process in
-FOLDER, as a program that saves would.
+FOLDER, as a program that saves would. With SECONDS, a process that was rank 0 last does so until its end, as a thread
+that still saves, and its handler of SIGTERM takes so long.
 """
 
-import contextlib
 import os
 import pathlib
 import signal
@@ -34,17 +34,22 @@ is_over = threading.Event()
 
 
 def write():
+    rank = -1
     with open(folder / f"writer-{ME.replace('/', '-')}", "w") as file:
         while not is_over.wait(0.02):
-            with contextlib.suppress(ValueError):  # between two generations
-                if hvd.rank() == 0:
-                    file.write(f"{time.clock_gettime(time.CLOCK_BOOTTIME)}\n")
-                    file.flush()
+            try:
+                rank = hvd.rank()
+            except ValueError:  # between two generations
+                if not sys.argv[4:]:
+                    continue
+            if rank == 0:
+                file.write(f"{time.clock_gettime(time.CLOCK_BOOTTIME)}\n")
+                file.flush()
 
 
 def finish(number, _):
     """A checkpoint at SIGTERM."""
-    end = time.monotonic() + 0.5
+    end = time.monotonic() + float((sys.argv[4:] or ["0.5"])[0])
     while time.monotonic() < end:
         time.sleep(0.02)
     os._exit(128 + number)

@@ -43,6 +43,7 @@ struct RecordedJob : GenerationActions {
   void begin_generation(const rendezvous::Generation& generation) override { record = generation; }
   void answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) override {
     CHECK(request == requests[process]);
+    if (answer.is_removed) return;
     if (answer.is_provisional) {
       provisional[process] = cat(answer.place.rank, "/", answer.place.size);
       if (enters_at_once) entering.push_back(process);

@@ -35,7 +35,11 @@ TEST_CASE("an answer is read as it was written") {
     CHECK(read->place == answer.place);
     CHECK(read->has_new_members);
     CHECK(read->is_provisional == is_provisional);
+    CHECK_FALSE(read->is_removed);
   }
+  const auto removed = decode_place_answer(encode(PlaceAnswer{.is_removed = true}));
+  REQUIRE(removed.ok());
+  CHECK(removed->is_removed);
 }
 
 TEST_CASE("answers that cannot be right are refused") {
@@ -45,7 +49,7 @@ TEST_CASE("answers that cannot be right are refused") {
        {"", "0 0 1 0 1 0 1 0 0", "\n", "0 0 1 0 1 0 1 0\n", "0 0 1 0 1 0 1 0 0 0\n",
         "x 0 1 0 1 0 1 0 0\n", "-1 0 1 0 1 0 1 0 0\n", "0 1 1 0 1 0 1 0 0\n", "0 0 0 0 1 0 1 0 0\n",
         "0 0 1 1 1 0 1 0 0\n", "0 0 1 0 2 0 1 0 0\n", "0 0 1 0 1 1 1 0 0\n", "0 0 1 0 1 0 2 0 0\n",
-        "0 0 1 0 1 0 1 2 0\n", "0 0 1 0 1 0 1 0 2\n", "4294967296 0 1 0 1 0 1 0 0\n",
+        "0 0 1 0 1 0 1 2 0\n", "0 0 1 0 1 0 1 0 3\n", "4294967296 0 1 0 1 0 1 0 0\n",
         "0 0 1 0 1 0 1 0 0\n\n"}) {
     CAPTURE(rest);
     CHECK_FALSE(read(first + rest).ok());
