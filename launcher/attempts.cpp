@@ -94,7 +94,9 @@ class ConstantLaunches : public Launches {
     if (end.slow_host >= 0) return without_slow(end.slow_host);
     if (!end.may_be_tried_again) return {.exit_code = exit_code_};
     // A host that was lost is used again: its programs may start, or it cannot be reached yet.
-    const bool may_use_again = end.has_started || Clock::now() < reach_until_;
+    const bool may_use_again =
+        !end.is_by_scheduler && (end.has_started || Clock::now() < reach_until_);
+    if (end.is_by_scheduler && !has_spares_) return {.exit_code = exit_code_};
     if (end.has_started ? restarts_ == most_ : !has_spares_ && !may_use_again) return give_up(end);
     const Replacement replaced = replace_failed(end);
     if (has_spares_ || !may_use_again) print_all(replaced.unreplaced);

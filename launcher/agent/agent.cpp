@@ -43,18 +43,19 @@ constexpr double kGiveUpSeconds = 10;
 // The same for processes in state D alone.
 constexpr double kStuckSeconds = 1.5;
 
-// The reason after SIGTERM to every process of the host, which a scheduler sends, and no user by hand.
-std::string scheduler_ended(const Environment& environment) {
+// SIGTERM to every process of the host, which a scheduler sends, and no user by hand.
+Ending ended_with_all(const Environment& environment) {
   for (const auto& [name, variable] :
        {std::pair("Slurm", "SLURM_JOB_ID"), std::pair("PBS", "PBS_JOBID"),
         std::pair("LSF", "LSB_JOBID")}) {
     const std::string job(value_of(environment, variable));
     if (job.empty()) continue;
-    return cat(name, " has sent SIGTERM to every process of its job ", printable(job),
-               " there, as when the job is cancelled or has reached its time limit, or its script "
-               "has ended");
+    return {.sentence = cat(name, " has sent SIGTERM to every process of its job ", printable(job),
+                            " there, as when the job is cancelled or has reached its time limit, "
+                            "or its script has ended"),
+            .is_by_scheduler = 1};
   }
-  return "every process of the job there got SIGTERM, as a scheduler or service manager sends it";
+  return {"every process of the job there got SIGTERM, as a scheduler or service manager sends it"};
 }
 
 std::string executable_path() {
@@ -299,15 +300,15 @@ void Agent::act(const OutsideSignal& signal) {
 
 // Says to the launcher that a signal ends the job. False: the job goes on, or has been ended with the link.
 bool Agent::announce_end(const OutsideSignal& signal) {
-  const std::string why = signal.has_reached_ranks
-                              ? scheduler_ended(environment_)
-                              : cat("the agent was ended by signal ", signal.number);
+  const Ending end = signal.has_reached_ranks
+                         ? ended_with_all(environment_)
+                         : Ending{cat("the agent was ended by signal ", signal.number)};
   if (!state_.runs_ranks()) {
-    fail(why);
+    fail(end.sentence);
     return false;
   }
   if (signal.number == SIGTERM && !signal.has_reached_ranks && leave()) return false;
-  outbox_.put(Ending{why});  // not Failed: the last lines of the ranks follow
+  outbox_.put(end);  // not Failed: the last lines of the ranks follow
   return true;
 }
 

@@ -138,6 +138,9 @@ class HostRun {
   void release() { link_.reset(); }
   // The agent has started the ranks. Later messages of the agent may have moved the host and its ranks on.
   void started();
+  // The agent has ended its ranks by itself: a user, a service manager or a scheduler wants the host.
+  void take_away() { is_taken_away_ = true; }
+  bool is_taken_away() const { return is_taken_away_; }
   // The agent has seen no sign that the ranks know of each other.
   void set_independent() { is_independent_ = true; }
   bool is_independent() const { return is_independent_; }
@@ -157,6 +160,7 @@ class HostRun {
   HostState furthest_ = HostState::kPlanned;  // of the states of its start
   HostCause cause_ = HostCause::kReach;
   bool is_independent_ = false;
+  bool is_taken_away_ = false;
   SpawnStage stage_ = SpawnStage::kResolve;
   Clock::time_point since_ = Clock::now();
   Deadline deadline_ = Deadline::never();

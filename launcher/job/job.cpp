@@ -182,11 +182,12 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   InitWaits waits_;      // in hvd.init()
   InitWaits mpi_waits_;  // in MPI_Init
   HostStartup startup_;
-  int slow_host_ = -1;     // for which the job starts again, on a spare
-  int end_signal_ = 0;     // the last signal that ends the job, or 0
-  const int first_hosts_;  // the number of hosts with which the launch begins
-  std::string end_cause_;  // why the launch ended, or empty
-  bool has_met_ = false;   // a rank has joined a world, or used the store
+  int slow_host_ = -1;                  // for which the job starts again, on a spare
+  int end_signal_ = 0;                  // the last signal that ends the job, or 0
+  const int first_hosts_;               // the number of hosts with which the launch begins
+  std::string end_cause_;               // why the launch ended, or empty
+  bool has_met_ = false;                // a rank has joined a world, or used the store
+  bool is_ended_by_scheduler_ = false;  // one whose job ends on a host
   std::unique_ptr<StandardInput> input_;
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
@@ -257,6 +258,8 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.policy_->host_leaves(run, leaving.sentence);
   }
   void on(const Ending& ending) {
+    run.take_away();
+    job.is_ended_by_scheduler_ |= ending.is_by_scheduler != 0;
     job.act(job.supervisor_.on_agent_ending(host, ending.sentence), SIGTERM);
   }
   void on(const Finished& finished) {
@@ -406,9 +409,11 @@ JobEnd JobLaunch::run() {
   loop_.run();
   log::set_writer({});  // from here on nothing drains the output
   report_cause();
-  JobEnd end{.exit_code = exit_code, .has_started = has_started()};
+  JobEnd end{.exit_code = exit_code,
+             .has_started = has_started(),
+             .is_by_scheduler = is_ended_by_scheduler_};
   for (const HostRun& host : hosts_.hosts()) {
-    if (!host.has_failed()) continue;
+    if (!host.has_failed() && !host.is_taken_away()) continue;
     end.failed_hosts.push_back(host.number());
     end.ranks_end_by = std::max(end.ranks_end_by, host.runs_until());
   }

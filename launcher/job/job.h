@@ -22,7 +22,8 @@ struct JobEnd {
   int exit_code = 0;  // exit code of horovodrun
   bool has_started = false;
   bool may_be_tried_again = false;   // a rank or a host failed; false after a signal or a timeout
-  std::vector<int> failed_hosts{};   // hosts that could not be prepared, or were lost
+  bool is_by_scheduler = false;      // its job has ended on a host at least
+  std::vector<int> failed_hosts{};   // could not be prepared, were lost, or were taken away
   Clock::time_point ranks_end_by{};  // when the ranks of lost hosts have ended at the latest
   bool wants_restart = false;        // an elastic job is to start again, with its history
   int slow_host = -1;  // that a spare is to replace, because its ranks are late; -1: none

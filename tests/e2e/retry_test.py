@@ -3,6 +3,8 @@
 
 from harness import *
 
+from elastic_jobs import running_on
+
 COUNT = "/tmp/e2e-count"
 # The argument is the number of failures. Every rank prints its host and its generation.
 FAILS = [
@@ -105,6 +107,23 @@ def test_a_lost_host_that_can_be_reached_is_used_again():
     expect("host b was lost" in job.said()[0], job.describe())
     expect(job.said()[1:] == ["host b is used again", "restart 1 of 5"], job.describe())
     job.leaves_nothing()
+
+
+@world("a b c")
+def test_a_host_that_is_taken_away_by_sigterm_is_used_again_or_replaced():
+    """As a pod that is deleted, whose first process gets the signal, and a machine that is shut down."""
+    waits = ("sh", "-c", "echo up; [ $HOROVOD_GENERATION = 1 ] || exec sleep 100")
+    for to_all in (False, True):
+        hosts = ("-H", "a:1,b:1,c:1", "--spares", 1) if to_all else ("-H", "a:1,b:1")
+        job = Job(*hosts, "--max-restarts", 5, *waits)
+        job.wait_for("up", 2)
+        found = agents("b")
+        for pid in [*found["guardian"], *(found["agent"] + running_on("b", "sleep 100") if to_all else ())]:
+            os.kill(pid, signal.SIGTERM)
+        job.ends_with(0)
+        after = "host c, a spare, takes the place of host b" if to_all else "host b is used again"
+        expect(job.said()[1:] == [after, "restart 1 of 5"], job.describe())
+        job.leaves_nothing()
 
 
 @world()

@@ -98,6 +98,7 @@ class AgentFixture : public AgentEvents {
   std::vector<net::StreamSocket> stores;
   bool is_finished = false;
   std::vector<std::string> leavings, endings, lost;
+  bool is_ended_by_scheduler = false;
   std::vector<int> signalled;
   std::vector<double> silences, standstills;
   int answers = 0;
@@ -116,7 +117,10 @@ class AgentFixture : public AgentEvents {
   void on(const Exited& each);
   void on(const Signalled& each) { signalled.push_back(each.number); }
   void on(const Leaving& each) { leavings.push_back(each.sentence); }
-  void on(const Ending& each) { endings.push_back(each.sentence); }
+  void on(const Ending& each) {
+    endings.push_back(each.sentence);
+    is_ended_by_scheduler = each.is_by_scheduler != 0;
+  }
   void on(const PmixReport&) {}
   void on(const Finished&);
   void on_silence(double seconds) override { silences.push_back(seconds); }

@@ -109,6 +109,7 @@ TEST_CASE("A signal to the agent or to its guardian ends the job with a reason")
       CHECK(is_gone(fixture));
       CHECK(fixture.until([&] { return fixture.is_finished; }));
       CHECK(fixture.endings == std::vector{cat("the agent was ended by signal ", number)});
+      CHECK_FALSE(fixture.is_ended_by_scheduler);
       CHECK(fixture.lost.empty());
     }
   }
@@ -221,6 +222,7 @@ TEST_CASE("After a SIGTERM to every process what ranks say arrives, and each get
         "or "
         "has reached its time limit, or its script has ended"};
     if (!to_launcher) CHECK(fixture.endings == endings);
+    if (!to_launcher) CHECK(fixture.is_ended_by_scheduler);
     CHECK(count_of(said, "TERM\n") == 1);
     CHECK(said.ends_with("saved\n"));
     CHECK(fixture.lost.empty());

@@ -133,6 +133,7 @@ TEST_CASE("Every other message arrives as it was sent") {
   CHECK(again(End{2.5, 15}).grace_seconds == 2.5);
   CHECK(again(End{2.5, 15}).signal == 15);
   CHECK(again(Ending{"why"}).sentence == "why");
+  CHECK(again(Ending{"why", 1}).is_by_scheduler == 1);
   CHECK(again(Leaving{"why"}).sentence == "why");
   again(PackageWanted{});
   CHECK(again(EnvironmentFilesWanted{{.port = 7, .nonce = {}, .addresses = {}}}).server.port == 7);

@@ -87,7 +87,7 @@ std::vector<Message> messages() {
           OutputChunk{4, 1, 1, "out"},
           OutputCredit{4, 17},
           StopRun{4},
-          Ending{"why"},
+          Ending{"why", 1},
           Signalled{10},
           OpenSession{key, 5},
           Reattach{key, nonce},
