@@ -679,7 +679,7 @@ void Agent::execute(const Start& start) {
 void Agent::conclude_start(const Status& status) {
   if (status.ok() && ranks_.is_starting()) return;
   if (status.ok()) {
-    link_.survive(job_.lease_seconds);
+    link_.survive(job_.lease_seconds, shortest_silence(job_));
     hold_.begin(job_.hold_after_seconds);
   }
   outbox_.put(Started{status});

@@ -538,7 +538,8 @@ Status AgentLink::Impl::receive(ReachabilityTested& tested) {
 Status AgentLink::Impl::receive(const Started& started) {
   started_ = started.status;
   if (started_->ok()) {
-    frames_.survive(job_.lease_seconds > 0 ? job_.lease_seconds : kSurviveSeconds);
+    frames_.survive(job_.lease_seconds > 0 ? job_.lease_seconds : kSurviveSeconds,
+                    shortest_silence(job_));
   }
   return {};
 }

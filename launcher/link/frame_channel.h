@@ -36,8 +36,10 @@ class FrameChannel {
   // Reads frames. Each read calls on_bytes, then on_frame for each complete frame. Returns ok when the
   // channel was closed, else the read error or the error of on_frame.
   net::Task<Status> read(OnBytes on_bytes, OnFrame on_frame);
-  // The stream survives the loss of its connection for this long (Duplex).
-  void survive(double seconds) { duplex_->survive(seconds); }
+  // The stream survives the loss of its connection (Duplex).
+  void survive(double seconds, double silence_seconds) {
+    duplex_->survive(seconds, silence_seconds);
+  }
   void on_silence(double seconds) { duplex_->on_silence(seconds); }
   // Closes the stream: the agent reads end of file.
   void close();

@@ -72,7 +72,7 @@ class ResumableDuplex::Running : public std::enable_shared_from_this<Running> {
   net::Task<Result<size_t>> read_some(std::span<std::byte> buffer);
   net::Task<Status> write(ByteView bytes);
   net::Task<Status> resume(std::unique_ptr<Duplex>& connection, Resume offer, Nonce of_launcher);
-  void survive(double seconds);
+  void survive(double seconds, double silence_seconds);
   void on_silence(double seconds);
   void close();
   std::string last_words() const { return connection_ ? connection_->last_words() : words_; }
@@ -103,6 +103,8 @@ class ResumableDuplex::Running : public std::enable_shared_from_this<Running> {
   net::Task<Status> try_respawn(std::chrono::seconds limit);
   net::Task<Status> open_another();
   bool is_silent() const { return silence_ >= replace_after_; }
+  // The host may be cut off: its agent waits for as long as this end pings it.
+  bool may_be_cut_off() const { return is_silent() || silence_ >= kUnnoticedSeconds; }
   // Whether the stream needs no other connection.
   bool is_settled() const { return is_closed_ || !failure_.ok() || (connection_ && !is_silent()); }
   net::Task<Status> reattach(std::unique_ptr<Duplex>& connection);
@@ -202,8 +204,7 @@ void ResumableDuplex::Running::lose(const std::shared_ptr<Duplex>& connection, S
   changed_.notify();
   pause_.cancel();
   begin_respawn();
-  // The host may be cut off: its agent waits for as long as this one pings it.
-  if (silence_ >= kUnnoticedSeconds) return;
+  if (may_be_cut_off()) return;
   limit_.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(seconds_)));
   limit_.async_wait([self = shared_from_this(), loss](const net::error_code& error) {
@@ -268,7 +269,7 @@ net::Task<Status> ResumableDuplex::Running::try_respawn(std::chrono::seconds lim
 }
 
 net::Task<Status> ResumableDuplex::Running::open_another() {
-  auto spawned = co_await reconnection_.respawn(silence_ >= kUnnoticedSeconds);
+  auto spawned = co_await reconnection_.respawn(may_be_cut_off());
   if (!spawned.ok()) co_return spawned.status();
   Status status;
   // The agent may have answered meanwhile, over the present connection.
@@ -321,8 +322,8 @@ net::Task<Status> ResumableDuplex::Running::resume(std::unique_ptr<Duplex>& conn
   co_return Status();
 }
 
-void ResumableDuplex::Running::survive(double seconds) {
-  replace_after_ = replace_link_after(seconds);
+void ResumableDuplex::Running::survive(double seconds, double silence_seconds) {
+  replace_after_ = replace_link_after(silence_seconds > 0 ? silence_seconds : seconds);
   // An agent that has not noticed that its connection broke still waits when others have ended.
   const double longest = 2 * reconnection_.agent_wait_seconds;
   seconds_ = reconnection_.is_by_agent ? seconds : std::min(seconds, longest);
@@ -370,7 +371,9 @@ net::Task<Result<size_t>> ResumableDuplex::read_some(std::span<std::byte> buffer
   return running_->read_some(buffer);
 }
 net::Task<Status> ResumableDuplex::write(ByteView bytes) { return running_->write(bytes); }
-void ResumableDuplex::survive(double seconds) { running_->survive(seconds); }
+void ResumableDuplex::survive(double seconds, double silence_seconds) {
+  running_->survive(seconds, silence_seconds);
+}
 void ResumableDuplex::on_silence(double seconds) { running_->on_silence(seconds); }
 void ResumableDuplex::close() { running_->close(); }
 std::string ResumableDuplex::last_words() const { return running_->last_words(); }

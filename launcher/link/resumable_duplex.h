@@ -37,7 +37,7 @@ class ResumableDuplex : public Duplex {
 
   net::Task<Result<size_t>> read_some(std::span<std::byte> buffer) override;
   net::Task<Status> write(ByteView bytes) override;
-  void survive(double seconds) override;
+  void survive(double seconds, double silence_seconds) override;
   void on_silence(double seconds) override;
   void close() override;
   std::string last_words() const override;

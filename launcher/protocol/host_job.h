@@ -41,7 +41,7 @@ inline constexpr double kSurviveSeconds = 60;
 // then: after a cut of the network, TCP may send nothing for as long as the cut has lasted.
 // `limit_seconds`: the silence after which this end gives up the other one.
 inline double replace_link_after(double limit_seconds) {
-  return std::clamp(limit_seconds / 3, 5.0, 15.0);
+  return std::clamp(limit_seconds / 3, 2.0, 15.0);
 }
 // A link that breaks after so long a silence, as by ssh's ServerAliveInterval, may be whole at the other end, which
 // then does not look for another connection.
@@ -119,6 +119,15 @@ struct HostJob {
         job.kill_grace_seconds, job.leave_grace_seconds, job.insecure_compat, job.end_signal);
   }
 };
+
+// The silence after which one end of the host's link gives up the other one, as far as this end knows; 0: never.
+inline double shortest_silence(const HostJob& job) {
+  double shortest = 0;
+  for (const double limit : {job.lease_seconds, job.host_timeout_seconds, job.hold_after_seconds}) {
+    if (limit > 0 && (shortest == 0 || limit < shortest)) shortest = limit;
+  }
+  return shortest;
+}
 
 // The candidates for MASTER_ADDR and MASTER_PORT, from the agent of rank 0's host; or the addresses at which an agent
 // passes the files of --stage-env on.

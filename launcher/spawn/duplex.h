@@ -24,9 +24,10 @@ class Duplex {
   virtual net::Task<Status> write(ByteView bytes) = 0;
   // From now on, the stream waits this long for another connection when its own breaks, if it can get
   // one. Before, and at 0, the loss of the connection is the end of the stream.
-  virtual void survive(double /*seconds*/) {}
+  // `silence_seconds`: the caller gives the far side up after so long without an answer; 0: never.
+  virtual void survive(double /*seconds*/, double /*silence_seconds*/) {}
   // The far side has not answered for so long, in seconds; repeated while it does not. The stream may open another
-  // connection, and uses the present one until then.
+  // connection in time, and uses the present one until then.
   virtual void on_silence(double /*seconds*/) {}
   // Ends the stream at once, and wakes the reader and the writer. The peer sees the end.
   virtual void close() = 0;

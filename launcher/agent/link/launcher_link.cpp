@@ -47,7 +47,7 @@ Status LauncherLink::open() {
   return {};
 }
 
-void LauncherLink::survive(double lease_seconds) {
+void LauncherLink::survive(double lease_seconds, double silence_seconds) {
   if (redialler_) {
     survive_seconds_ = lease_seconds > 0 ? lease_seconds : kSurviveSeconds;
   } else if (wait_seconds_ > 0) {
@@ -56,6 +56,7 @@ void LauncherLink::survive(double lease_seconds) {
     survive_seconds_ = lease_seconds > 0 ? std::min(wait_seconds_, lease_seconds) : wait_seconds_;
   }
   lease_seconds_ = lease_seconds;
+  replace_seconds_ = replace_link_after(silence_seconds);
   note_bytes();
 }
 
@@ -69,7 +70,7 @@ void LauncherLink::note_bytes() {
   received_at_ = Clock::now();
   if (!redialler_) return;
   redialler_.stop();
-  replace_at_ = Deadline::after_seconds(replace_link_after(lease_seconds_));
+  replace_at_ = Deadline::after_seconds(replace_seconds_);
 }
 
 size_t LauncherLink::room() const { return is_connected() && is_written() ? stream_.room() : 0; }
@@ -205,8 +206,7 @@ void LauncherLink::on_deadline() {
   }
   if (answer_by_.passed()) drop_offer();
   if (replace_at_.passed()) {
-    why_ = unavailable(
-        cat("the launcher has sent nothing for ", replace_link_after(lease_seconds_), " s"));
+    why_ = unavailable(cat("the launcher has sent nothing for ", replace_seconds_, " s"));
     replace_at_ = Deadline::never();
     redialler_.begin();
   }

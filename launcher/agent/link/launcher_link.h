@@ -27,9 +27,9 @@ class LauncherLink {
   Status open();
   // The ranks run: from now on, the link survives the loss of its connection, for as long as the lease
   // where the agent dials, and else for as long as the launcher has set. A lease of 0: there is none. With a
-  // lease, the launcher sends pings: when it is long silent, an agent that dials opens another connection beside
-  // the present one.
-  void survive(double lease_seconds);
+  // lease, the launcher sends pings: when it is silent for a part of `silence_seconds`, after which this host is given
+  // up, an agent that dials opens another connection beside the present one.
+  void survive(double lease_seconds, double silence_seconds);
   // The launcher is being stopped: its silence means nothing until it sends bytes again.
   void expect_silence();
   // Why the link has ended. kAborted: the launcher has ended it, or the connection broke and cannot be
@@ -111,6 +111,7 @@ class LauncherLink {
   bool is_waiting_ = false;  // for the connection to take more
   double survive_seconds_ = 0;
   double lease_seconds_ = 0;
+  double replace_seconds_ = 0;
   // When bytes of the launcher last came. Max: its silence means nothing.
   Clock::time_point received_at_ = Clock::time_point::max();
   Deadline replace_at_ = Deadline::never();

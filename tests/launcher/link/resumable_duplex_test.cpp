@@ -65,12 +65,12 @@ constexpr bool kByLauncher = false;
 
 class Link {
  public:
-  explicit Link(double seconds = 60, bool is_by_agent = true) {
+  explicit Link(double seconds = 60, bool is_by_agent = true, double silence_seconds = 15) {
     Reconnection reconnection{.is_by_agent = is_by_agent, .agent_wait_seconds = 5};
     if (!is_by_agent) reconnection.respawn = [this](bool) { return respawn(); };
     stream_ =
         std::make_unique<ResumableDuplex>(loop_.get_executor(), connect(), std::move(reconnection));
-    stream_->survive(seconds);
+    stream_->survive(seconds, silence_seconds);
     settle();
     agent_.emplace(std::get<OpenSession>(take_message(*wires_[0])).key);
   }
@@ -304,6 +304,16 @@ TEST_CASE("A silent connection of an agent that dials is closed, and the agent o
   link.stream().on_silence(4);
   CHECK_FALSE(link.wire(0).is_closed);
   link.stream().on_silence(5);
+  CHECK(link.wire(0).is_closed);
+  link.send(link.resume(), "text");
+  CHECK(link.read() == "text");
+}
+
+TEST_CASE("A silent connection is replaced before its host is given up") {
+  Link link(45, true, 3);
+  link.stream().on_silence(1);
+  CHECK_FALSE(link.wire(0).is_closed);
+  link.stream().on_silence(2);
   CHECK(link.wire(0).is_closed);
   link.send(link.resume(), "text");
   CHECK(link.read() == "text");
