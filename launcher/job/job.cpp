@@ -46,6 +46,7 @@
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/thread_shares.h"
 #include "launcher/plan/worker_env.h"
+#include "launcher/spawn/exit_watch.h"
 #include "rendezvous/server/descriptor_limit.h"
 #include "rendezvous/server/server.h"
 #include "rendezvous/server/thrown.h"
@@ -56,6 +57,8 @@ namespace {
 
 // How long a rank that made others fail by leaving may take to end itself.
 constexpr std::chrono::seconds kTimeToLeave{2};
+// A scheduler that ends what a script has started does so at the script's end.
+constexpr std::chrono::seconds kEndOfScript{5};
 
 // A sentence on the command of horovodrun that the user means by a program that no host has; or empty.
 std::string meant_command(const std::vector<Status>& errors, const std::string& program) {
@@ -88,6 +91,7 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   net::Task<int> prepare();
   void start();
   bool has_started() const { return server_ != nullptr; }
+  void watch_script();
   void choose_policy();
   void receive_events(HostRun& host);
 
@@ -182,8 +186,10 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   InitWaits waits_;      // in hvd.init()
   InitWaits mpi_waits_;  // in MPI_Init
   HostStartup startup_;
-  int slow_host_ = -1;                  // for which the job starts again, on a spare
-  int end_signal_ = 0;                  // the last signal that ends the job, or 0
+  int slow_host_ = -1;  // for which the job starts again, on a spare
+  int end_signal_ = 0;  // the last signal that ends the job, or 0
+  ExitWatch script_watch_{loop_.get_executor()};
+  std::optional<Clock::time_point> script_ended_, ending_since_;
   const int first_hosts_;               // the number of hosts with which the launch begins
   std::string end_cause_;               // why the launch ended, or empty
   bool has_met_ = false;                // a rank has joined a world, or used the store
@@ -441,6 +447,7 @@ net::Task<int> JobLaunch::run_all() {
       report(TerminalChanged{});
   });
   supervisor_.ask_about_silence([this](int host) { return is_silent(host); });
+  watch_script();
   choose_policy();
   inspector_.open(*policy_);
   if (const int code = co_await prepare(); code != 0) co_return code;
@@ -453,7 +460,7 @@ net::Task<int> JobLaunch::run_all() {
   cause_.cancel();
   co_await parts_->end();
   co_await policy_->end();
-  if (options_.script && options_.script->has_ended())
+  if (script_ended_ && ending_since_ && *ending_since_ < *script_ended_ + kEndOfScript)
     supervisor_.on_script_ended(options_.script->name);
   end_cause_ = supervisor_.report();
   print_end(options_, hosts_, host_jobs_, supervisor_, has_met_, *output_);
@@ -461,6 +468,13 @@ net::Task<int> JobLaunch::run_all() {
   co_await shutdown_->close_links();
   co_await output_->drain();  // of what was logged since
   co_return supervisor_.exit_code();
+}
+
+void JobLaunch::watch_script() {
+  if (!options_.script) return;
+  const auto note = [this] { script_ended_ = Clock::now(); };
+  const Status watched = script_watch_.begin(static_cast<pid_t>(options_.script->pid), note);
+  if (generation_ == 0 && (!watched.ok() || options_.script->has_ended())) note();
 }
 
 void JobLaunch::choose_policy() {
@@ -767,6 +781,7 @@ void JobLaunch::act(Supervisor::Action action, int signal) {
 
 void JobLaunch::end_all(double grace, int signal) {
   if (!has_started()) return;  // start() does it
+  if (!ending_since_) ending_since_ = Clock::now();
   policy_->stop();
   startup_.cancel();
   report(JobEnding{});

@@ -237,6 +237,23 @@ def test_a_paused_job_is_stopped():
     job.ends_with(143)
 
 
+def test_stop_ends_a_job_that_has_outlived_its_script():
+    """Not every manager ends what a script has left behind."""
+    manager = shutil.copy("/bin/dash", scratch() / "pbs_mom")
+    begins = f"{LAUNCHER} --detach -np 1 --name outlives sleep 1000"
+    begun = subprocess.run(
+        [manager, "-c", f"sh -c '{begins}; :'; exit"],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    expect("until the end of the script of PBS" in begun.stderr, begun)
+    time.sleep(6)  # the time in which the end of a script ends its jobs
+    stopped = ask("stop", "outlives")
+    expect(re.search(r"exit code 143: ended by SIGTERM$", stopped.stderr), stopped)
+
+
 def test_a_launcher_that_hangs_is_killed():
     """A debugger that has stopped it keeps SIGTERM away, as a wait in the kernel does."""
     environment = clean_environment(HOROVOD_STATE_DIR=str(scratch() / "state"))
