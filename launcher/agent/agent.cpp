@@ -155,8 +155,7 @@ int Agent::run() {
 }
 
 std::optional<int> Agent::exit_status() {
-  const bool is_finished = state_.now() == AgentState::kFinished;
-  if (is_finished && !link_.is_closed()) {
+  if (state_.now() == AgentState::kFinished && !link_.is_closed()) {
     const bool is_delivered = outbox_.is_empty() && link_.is_delivered();
     if (is_delivered || link_.is_ended_by_launcher()) {
       link_.close();
@@ -164,8 +163,9 @@ std::optional<int> Agent::exit_status() {
     }
   }
   if (!link_.state().ok()) lose_link();
-  if (is_finished && link_.is_closed()) return 1;
-  return {};
+  if (!link_.is_closed()) return {};
+  finish_when_over();  // without ranks, no event follows
+  return state_.now() == AgentState::kFinished ? std::optional(1) : std::nullopt;
 }
 
 Deadline Agent::next_deadline() {

@@ -73,7 +73,8 @@ def test_code_is_not_staged_to_a_read_only_tmp_nor_to_a_full_one():
     code = code_to_stage()
     disks.small_disk("b", "1m", "/tmp")
     for words in ("No space left on device", "Read-only file system"):
-        job = Job("-np", 2, "-H", "a:1,b:1", "--stage", ".", "true", cwd=code)
+        # The agent of a, which has begun nothing, does not wait for the grace either.
+        job = Job("-np", 2, "-H", "a:1,b:1", "--stage", ".", "--kill-grace", 100, "true", cwd=code)
         job.ends_with(2)
         one_sentence(job, "host b: .*--stage: cannot write /tmp/horovod-stage-", words, "TMPDIR")
         job.leaves_nothing()
