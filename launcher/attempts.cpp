@@ -93,10 +93,8 @@ class ConstantLaunches : public Launches {
     if (end.exit_code == 0) return {.exit_code = 0};
     if (end.slow_host >= 0) return without_slow(end.slow_host);
     if (!end.may_be_tried_again) return {.exit_code = exit_code_};
-    // A host that was lost is used again: its programs may start, or it cannot be reached yet.
-    const bool may_use_again =
-        !end.is_by_scheduler && (end.has_started || Clock::now() < reach_until_);
     if (end.is_by_scheduler && !has_spares_) return {.exit_code = exit_code_};
+    const bool may_use_again = this->may_use_again(end);
     if (end.has_started ? restarts_ == most_ : !has_spares_ && !may_use_again) return give_up(end);
     const Replacement replaced = replace_failed(end);
     if (has_spares_ || !may_use_again) print_all(replaced.unreplaced);
@@ -113,6 +111,10 @@ class ConstantLaunches : public Launches {
   }
 
  private:
+  // A host that was lost is used again: its programs may start, or it cannot be reached yet.
+  bool may_use_again(const JobEnd& end) const {
+    return !end.is_by_scheduler && (end.has_started || Clock::now() < reach_until_);
+  }
   // Each host is replaced for this reason once in a job: a spare that is slow, too, stays.
   Next without_slow(int host) {
     const Replacement replaced = replace_hosts(plan_, {host}, spares_);

@@ -384,7 +384,7 @@ struct Leaving {
 struct Ending {
   static constexpr MessageType kType{32, "an agent's end", Sender::kAgent};
   std::string sentence;
-  uint8_t is_by_scheduler = 0;  // whose job ends there
+  uint8_t is_by_scheduler = 0;  // the scheduler ends its job there
   static auto fields(auto& m) { return std::tie(m.sentence, m.is_by_scheduler); }
 };
 // The agent gives up, for this reason; it ends everything and closes the link. From the launcher: it

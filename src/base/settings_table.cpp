@@ -434,8 +434,8 @@ constexpr Setting kOutput[] = {
      .config_key = "metrics.level",
      .value = "LEVEL",
      .choices = "summary,host,rank",
-     .help = "Samples in it, and at --metrics-port: of the job, also of each host, or also of each "
-             "rank; host without it, with more than 64 hosts summary."},
+     .help = "Samples in it and at --metrics-port: of the job, also of each host, or of each rank; "
+             "default: host, above 64 hosts summary."},
     {.key = "metrics_port",
      .flags = "--metrics-port",
      .config_key = "metrics.port",

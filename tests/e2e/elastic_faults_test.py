@@ -143,8 +143,8 @@ def test_a_host_that_is_cut_off_writes_nothing_beside_others_and_is_used_again()
 
 @world()
 def test_ranks_that_leave_or_are_excluded_end_before_others_go_on():
-    """A thread and a handler of SIGTERM of rank 0 still save when rank 1 of its host has failed, a script leaves out its
-    host, or a user removes it from a host that goes on."""
+    """A thread and a handler of SIGTERM of rank 0 still save when rank 1 of its host has failed, a script leaves out
+    its host, or a user removes it from a host that goes on."""
     program = WORKERS / "chaos_rank.py"
     for cause in ("failure", "script", "remove"):
         folder = scratch()

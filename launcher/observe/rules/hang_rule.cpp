@@ -46,6 +46,11 @@ bool may_spin(const RankPlace& place) {
          library.find("NCCL") != std::string_view::npos;
 }
 
+// A rank that computes on a GPU waits for it in the same way, and one without a stack may do so.
+bool may_wait_alone(const RankPlace& place) {
+  return place.library == "the GPU" || place.library == "JAX" || !place.no_stack.empty();
+}
+
 }  // namespace
 
 double HangRule::interval() const { return std::max(limit_ / 8, 0.25); }
@@ -179,12 +184,9 @@ std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_en
   last_ = places;
   next_sample_ = later(now, limit_ / 4);
   if (samples_ < kSamples || seconds < limit_) return {};
-  // A rank that computes on a GPU waits for it in the same way, and one without a stack may do so.
-  const bool may_compute = std::ranges::any_of(places, [](const auto& each) {
-    const RankPlace& place = each.second;
-    return place.library == "the GPU" || place.library == "JAX" || !place.no_stack.empty();
-  });
-  const bool is_outside = (has_ended || !is_one_operation(places)) && !may_compute;
+  const bool is_outside =
+      (has_ended || !is_one_operation(places)) &&
+      !std::ranges::any_of(places, [](const auto& each) { return may_wait_alone(each.second); });
   if (!std::exchange(is_reported_, true)) {
     return Finding{Finding::Kind::kHang, seconds, {}, std::move(places)};
   }
