@@ -58,7 +58,7 @@ def test_it_trains_by_a_wheel_and_on_two_local_slots_where_hosts_cannot_be_made(
 
 def test_it_builds_every_plugin_and_program_that_this_machine_can_build():
     made = [path for pattern in ("bin/*", "lib/horovod/*/*.so") for path in BUILD.glob(pattern)]
-    words = re.search(r"^ninja -C build ((?:.*\\\n)*.*)$", QUICKSTART.read_text(), re.MULTILINE)[1]
+    words = re.search(r"^ *ninja -C build ((?:.*\\\n)*.*)$", QUICKSTART.read_text(), re.MULTILINE)[1]
     done = subprocess.run(
         ["ninja", "-C", BUILD, "-t", "commands", *words.replace("\\", "").split()],
         capture_output=True,
