@@ -64,7 +64,7 @@ typedef struct hvd_init_options {
 /* Joins the job that the environment describes, or a job of one rank when it describes none.
  * `options` may be NULL. Blocks until every rank has joined, but in an elastic job whose ranks train
  * already: there the place is provisional. While initialised, a second call returns HVD_OK and changes nothing. After
- * hvd_shutdown, a call joins again. HVD_NOT_FOUND: this process has left the elastic job, and must end. */
+ * hvd_shutdown, a call joins again. HVD_LEFT: this process has left the elastic job, and must end. */
 HVD_API int hvd_init(const hvd_init_options* options, char* error, size_t error_size);
 
 /* Leaves the job. The process sets with this rank end, the set of all ranks among them: their pending work

@@ -83,7 +83,8 @@ typedef enum hvd_status {
   HVD_ALREADY_EXISTS = 8,      /* the name or memory is in flight already */
   HVD_UNIMPLEMENTED = 9,       /* not in this build; the message names an alternative */
   HVD_INTERNAL = 10,           /* a defect of this library */
-  HVD_IN_PROGRESS = 11         /* hvd_wait returned before completion; hvd_release */
+  HVD_IN_PROGRESS = 11,        /* hvd_wait returned before completion; hvd_release */
+  HVD_LEFT = 12                /* this process has left an elastic job, and must end; hvd_init */
 } hvd_status;
 
 #ifdef __cplusplus

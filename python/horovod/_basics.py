@@ -379,8 +379,8 @@ def _call_init(options: InitOptions, negotiated: bool) -> None:
     error = ctypes.create_string_buffer(4096)
     with _interruptible():
         status = library().hvd_init(ctypes.addressof(options), ctypes.addressof(error), len(error))
-        if status == _ops.NOT_FOUND and is_elastic():
-            sys.exit(0)  # this process has left the job
+        if status == _ops.LEFT:
+            sys.exit(0)
         _ops.check(status, error, negotiated=negotiated)
 
 

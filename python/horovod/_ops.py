@@ -72,9 +72,10 @@ def check_complex(name: Optional[str], kind: int, reduce_op: Any) -> None:
 
 _OK = 0
 _INVALID_ARGUMENT = 1
-NOT_FOUND = 3
+_NOT_FOUND = 3
 _ALREADY_EXISTS = 8
 _UNIMPLEMENTED = 9
+LEFT = 12
 
 
 class Tensor(NamedTuple):
@@ -402,7 +403,7 @@ def check(status: int, error: ctypes.Array[ctypes.c_char], *, negotiated: bool =
 def _fail(status: int, message: str, negotiated: bool) -> NoReturn:
     if status in (_INVALID_ARGUMENT, _ALREADY_EXISTS):
         raise HorovodDisagreementError(message) if negotiated else HorovodArgumentError(message)
-    if status == NOT_FOUND and not negotiated:
+    if status == _NOT_FOUND and not negotiated:
         raise HorovodArgumentError(message)
     if status == _UNIMPLEMENTED:
         raise HorovodUnimplementedError(message)

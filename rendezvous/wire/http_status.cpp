@@ -24,6 +24,7 @@ int to_http(Code code) {
     case Code::kDeadlineExceeded:
       return 504;
     case Code::kInternal:
+    case Code::kLeft:  // of the runtime alone
       return 500;
   }
   return 500;

@@ -24,6 +24,7 @@ enum class Code : int {
   kAlreadyExists = HVD_ALREADY_EXISTS,
   kUnimplemented = HVD_UNIMPLEMENTED,
   kInternal = HVD_INTERNAL,
+  kLeft = HVD_LEFT,
 };
 
 class [[nodiscard]] Status {

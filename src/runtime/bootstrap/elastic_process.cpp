@@ -85,7 +85,7 @@ Result<ElasticProcess::Joined> ElasticProcess::join(const WorkerSettings& settin
   HVD_ASSIGN_OR_RETURN(const rendezvous::PlaceAnswer answer,
                        rendezvous::decode_place_answer(bytes));
   if (answer.is_removed)
-    return not_found("this process has left the elastic job, which goes on without it");
+    return Status(Code::kLeft, "this process has left the elastic job, which goes on without it");
   const rendezvous::Place& place = answer.place;
 
   Joined joined;
