@@ -189,7 +189,10 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   int slow_host_ = -1;  // for which the job starts again, on a spare
   int end_signal_ = 0;  // the last signal that ends the job, or 0
   ExitWatch script_watch_{loop_.get_executor()};
-  std::optional<Clock::time_point> script_ended_, ending_since_;
+  // The watch may find the end when this launch is over.
+  const std::shared_ptr<std::optional<Clock::time_point>> script_ended_ =
+      std::make_shared<std::optional<Clock::time_point>>();
+  std::optional<Clock::time_point> ending_since_;
   const int first_hosts_;               // the number of hosts with which the launch begins
   std::string end_cause_;               // why the launch ended, or empty
   bool has_met_ = false;                // a rank has joined a world, or used the store
@@ -460,7 +463,7 @@ net::Task<int> JobLaunch::run_all() {
   cause_.cancel();
   co_await parts_->end();
   co_await policy_->end();
-  if (script_ended_ && ending_since_ && *ending_since_ < *script_ended_ + kEndOfScript)
+  if (*script_ended_ && ending_since_ && *ending_since_ < **script_ended_ + kEndOfScript)
     supervisor_.on_script_ended(options_.script->name);
   end_cause_ = supervisor_.report();
   print_end(options_, hosts_, host_jobs_, supervisor_, has_met_, *output_);
@@ -472,7 +475,7 @@ net::Task<int> JobLaunch::run_all() {
 
 void JobLaunch::watch_script() {
   if (!options_.script) return;
-  const auto note = [this] { script_ended_ = Clock::now(); };
+  const auto note = [ended = script_ended_] { *ended = Clock::now(); };
   const Status watched = script_watch_.begin(static_cast<pid_t>(options_.script->pid), note);
   if (generation_ == 0 && (!watched.ok() || options_.script->has_ended())) note();
 }
