@@ -14,12 +14,12 @@
 #include "launcher/cli/commands.h"
 #include "launcher/cli/manual.h"
 #include "launcher/command.h"
-#include "launcher/detach/detached_run.h"
 #include "launcher/inspect/look_inside.h"
 #include "launcher/mpirun/start.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/tool_environment.h"
+#include "launcher/state/detached_run.h"
 #include "launcher/state/record_writer.h"
 #include "launcher/top/top.h"
 #include "rendezvous/server/thrown.h"
@@ -49,8 +49,8 @@ int main(int argc, char** argv) {
   if (!options.ok()) return refuse(options.status());
   if (is_question(*options)) return answer(*options);
   if (is_started_by_mpi(*options)) return run_by_mpi(*options);
-  const Launch launch = [&options](const std::function<void()>& on_running) {
-    return record_job(options->settings, options->command, on_running,
+  const Launch launch = [&options](const DetachedEvents& events) {
+    return record_job(options->settings, options->command, events,
                       [&options](const LaunchEvents& events) {
                         return is_joined(*options) ? run_joined_job(*options, events)
                                                    : run_attempts(*options, events);

@@ -61,7 +61,7 @@ constexpr std::array kCommands = {
             "It shows the last 1,000 lines, follows the output until the job ends, and returns "
             "the exit code of the job, also of one that has ended before. NAME is the name of a "
             "job (--name), or its id, which --detach printed; without NAME, it is the job that "
-            "runs, or else the one that ended last. Ctrl-C ends only attach.\n",
+            "runs, or else the one that began last. Ctrl-C ends only attach.\n",
             "horovodrun --detach -np 2 python3 train.py\nhorovodrun attach\n"},
     Command{"logs", "[-f] [--rank LIST] [NAME]", "Print the output of a job.",
             "The job is one with --name, --detach or --output-filename: its last 64 MiB of output "

@@ -391,8 +391,8 @@ lists all variables.
 The user's settings and known hosts of ssh, which count as for
 .BR ssh (1).
 .TP
-.I /tmp/horovodrun\-UID/PID
-Output of a detached job, for a week after its end.
+.I /tmp/horovodrun\-UID
+Records and output of detached jobs, for 14 days; HOROVOD_SPOOL_DIR names another directory than /tmp.
 .TP
 .I ~/.local/state/horovodrun
 Records of jobs, and the output of those with a name, for 14 days; HOROVOD_STATE_DIR names another directory.

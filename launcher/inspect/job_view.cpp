@@ -5,7 +5,7 @@
 namespace hvd::launcher {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 template <typename T>
 std::optional<T> maybe(const Json& object, const char* name) {

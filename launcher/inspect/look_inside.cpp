@@ -12,7 +12,6 @@
 #include "base/secrets/secret.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "launcher/detach/attach.h"
 #include "launcher/inspect/inspection.h"
 #include "launcher/inspect/job_metrics.h"
 #include "launcher/inspect/job_table.h"
@@ -230,7 +229,6 @@ int print_tables(const PsAnswers& answers, size_t columns) {
 
 // `horovodrun ps [-a] [-w] [--json] [NAME]`.
 int list_jobs(std::span<const std::string> words) {
-  remove_old_spools();
   const auto read = read_ps(words);
   if (!read.ok()) return refuse(read.status());
   if (read->has_all) return list_all_jobs(read->is_json);
@@ -245,7 +243,6 @@ int list_jobs(std::span<const std::string> words) {
 
 // `horovodrun stack [--native] [NAME]`.
 int show_stacks(std::span<const std::string> words) {
-  remove_old_spools();
   const bool is_native = !words.empty() && words[0] == "--native";
   if (is_native) words = words.subspan(1);
   if (words.size() > 1 || (words.size() == 1 && !may_be_job(words[0]))) {

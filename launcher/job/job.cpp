@@ -550,6 +550,7 @@ Status JobLaunch::find_places() {
                        output_style(settings, plan_.size(), generation_, history_ != nullptr,
                                     readers.empty() ? -1 : readers.front()));
   style.log = events_.output;
+  style.is_shown_by_log = settings.job.detach && style.log != nullptr;
   HVD_ASSIGN_OR_RETURN(output_, JobOutput::open(loop_.get_executor(), plan_, std::move(style)));
   if (generation_ > 0) return {};
   for (const std::string& remark : setting_remarks(settings, host_jobs_.environment_choice())) {

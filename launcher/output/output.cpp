@@ -125,7 +125,7 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, 
       return false;
     }
     begin_line();
-    sink(OutputStream::kStderr).write(line);
+    put(OutputStream::kStderr, line);
     copy_to_log(-1, OutputStream::kStderr, line);
     return true;
   });
@@ -324,7 +324,7 @@ void JobOutput::show(Channel& from, OutputStream stream, std::string_view prefix
   }
   rest += lines;
   if (!rest.empty())
-    sink(stream).write(rest, std::move(written));
+    put(stream, rest, std::move(written), static_cast<int>(from.key / 2));
   else if (written)
     written();
 }
@@ -497,11 +497,12 @@ void JobOutput::unfold(OutputStream stream, bool all) {
     is_raw_movable_ = false;
     raw_bar_ = nullptr;
     const std::string tag = stamped(shown_tag(folded.ranks, stream));
-    sink(stream).write(tag + folded.line, [this, stream, shown = folded.consumed] {
+    const auto written = [this, stream, shown = folded.consumed] {
       for (const auto& [rank, size] : shown) {
         release(rank, stream, size);
       }
-    });
+    };
+    put(stream, tag + folded.line, written, folded.ranks.size() == 1 ? folded.ranks[0] : -1);
   }
   if (folding.lines.is_empty() || std::exchange(folding.is_waiting, true)) return;
   folding.timer.expires_after(kFoldFor);
@@ -521,8 +522,16 @@ void JobOutput::copy_to_file(Channel& channel, std::string_view lines) {
   });
 }
 
+void JobOutput::put(OutputStream stream, std::string_view bytes, std::function<void()> written,
+                    int rank) {
+  if (!style_.is_shown_by_log) return sink(stream).write(bytes, std::move(written));
+  style_.log->write(rank, stream == OutputStream::kStderr, bytes);
+  flush_log_later();
+  if (written) written();
+}
+
 void JobOutput::copy_to_log(int rank, OutputStream stream, std::string_view lines) {
-  if (style_.log == nullptr) return;
+  if (style_.log == nullptr || style_.is_shown_by_log) return;
   style_.log->write(rank, stream == OutputStream::kStderr, lines);
   flush_log_later();
 }
@@ -534,18 +543,21 @@ void JobOutput::flush_log_later() {
                          if (error) return;
                          log_waits_ = false;
                          flush_log_later();
+                         release_held();
                        });
 }
 
 void JobOutput::release(int rank, OutputStream stream, size_t size) {
-  if (unfiled_ >= kUnfiledLimit)
+  if (!has_room())
     held_.push_back({rank, stream, size});
   else if (consumed_)
     consumed_(rank, stream, size);
 }
 
+bool JobOutput::has_room() const { return unfiled_ < kUnfiledLimit && unlogged() < kUnfiledLimit; }
+
 void JobOutput::release_held() {
-  while (unfiled_ < kUnfiledLimit && !held_.empty()) {
+  while (has_room() && !held_.empty()) {
     const Release next = held_.front();
     held_.pop_front();
     if (consumed_) consumed_(next.rank, next.stream, next.size);
@@ -628,11 +640,11 @@ void JobOutput::print(std::string_view sentence, Tone tone) {
   begin_line();
   if (style_.folds) unfold(OutputStream::kStderr, true);
   if (style_.format == LineFormat::kText) {
-    sink(OutputStream::kStderr).write(shown_line(sentence, tone));
+    put(OutputStream::kStderr, shown_line(sentence, tone));
     return copy_to_log(-1, OutputStream::kStderr, line_of(sentence));
   }
   const std::string records = json_records("horovodrun", "", sentence);
-  sink(OutputStream::kStderr).write(records);
+  put(OutputStream::kStderr, records);
   copy_to_log(-1, OutputStream::kStderr, records);
 }
 

@@ -44,6 +44,8 @@ struct OutputStyle {
   // Gets all whole lines, also of ranks that are not shown; or null. It never holds back the ranks, and outlives
   // the output.
   LogQueue* log = nullptr;
+  // The log gets what the standard streams would, and holds back the ranks as they would: nothing else shows it.
+  bool is_shown_by_log = false;
 };
 
 class JobOutput {
@@ -103,7 +105,9 @@ class JobOutput {
   // The exception of its last traceback (rank_errors.h), or empty.
   std::string last_exception(int rank) const;
 
-  bool is_stalled() const { return stdout_.is_stalled() || stderr_.is_stalled() || unfiled_ > 0; }
+  bool is_stalled() const {
+    return stdout_.is_stalled() || stderr_.is_stalled() || unfiled_ > 0 || unlogged() > 0;
+  }
   net::Task<void> drain();
   // Throws away what is stalled now, and what follows on that stream: the user will not wait.
   void discard_stalled();
@@ -142,6 +146,13 @@ class JobOutput {
   Sink& sink(OutputStream stream) {
     return has_area_ || stream == OutputStream::kStdout ? stdout_ : stderr_;
   }
+  // To the user. `rank`: whose lines they are, or -1.
+  void put(OutputStream stream, std::string_view bytes, std::function<void()> written = {},
+           int rank = -1);
+  // Bytes that wait for a log which holds back the ranks.
+  size_t unlogged() const { return style_.is_shown_by_log ? style_.log->missing() : 0; }
+  // Whether files and the log have taken so much that more may come.
+  bool has_room() const;
   // Everywhere but to the user: the lines that these bytes, or the end, have made whole.
   void keep(int rank, OutputStream stream, std::string_view lines, ByteView bytes);
   void show(Channel& from, OutputStream stream, std::string_view prefix, std::string_view lines,

@@ -1,5 +1,5 @@
 // A record: a message behind its size, which takes four bytes. The socket of `horovodrun exec` and the
-// spool of a detached job hold records. Pure.
+// log of a job hold records. Pure.
 #pragma once
 
 #include <optional>

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/settings.h"
 #include "base/text.h"
 #include "launcher/output/report.h"
+#include "launcher/settings/launch_settings.h"
 #include "launcher/state/state_folder.h"
 
 namespace hvd::launcher {
@@ -13,11 +15,33 @@ Result<StateView> view_state() {
   StateView view;
   view.observer = ProcessIdentity::own();
   view.now = std::time(nullptr);
-  HVD_ASSIGN_OR_RETURN(view.path, own_state_folder());
-  if (view.path.empty())
+  HVD_ASSIGN_OR_RETURN(Settings settings, Settings::from_environment());
+  const LaunchSettings launch(std::move(settings));
+  view.local = local_state_path(launch.output.spool_dir);
+  view.path = state_folder_path(launch.output.state_dir, environment_variable("HOME").value_or(""));
+  std::vector<JobRecord> detached;
+  const Status local = check_local_state(view.local);
+  if (local.ok()) {
+    HVD_ASSIGN_OR_RETURN(detached, read_records(view.local, &view.unreadable));
+  }
+  if (!view.path.empty()) {
+    HVD_ASSIGN_OR_RETURN(view.records, read_records(view.path, &view.unreadable));
+  } else if (!local.ok() && local.code() != Code::kNotFound) {
+    return local;
+  } else if (detached.empty()) {
     return not_found(
         "HOROVOD_STATE_DIR is none, or there is no HOME: there are no records of jobs");
-  HVD_ASSIGN_OR_RETURN(view.records, read_records(view.path, &view.unreadable));
+  } else {
+    view.path = view.local;
+  }
+  // A job with two records counts once, by that beside its log.
+  std::erase_if(view.records, [&](const JobRecord& record) {
+    const std::string name = job_folder_name(record.launcher);
+    return std::ranges::any_of(
+        detached, [&](const JobRecord& other) { return job_folder_name(other.launcher) == name; });
+  });
+  view.records.insert(view.records.end(), detached.begin(), detached.end());
+  sort_by_age(view.records);
   return view;
 }
 

@@ -13,7 +13,8 @@ namespace hvd::launcher {
 
 // The state of all jobs when a command begins.
 struct StateView {
-  std::string path;
+  std::string path;   // the state directory; that of detached jobs where no other is used
+  std::string local;  // the directory of detached jobs
   ProcessIdentity observer;
   int64_t now = 0;
   std::vector<JobRecord> records;  // oldest first

@@ -23,6 +23,7 @@
 #include "launcher/state/log_reader.h"
 #include "launcher/state/remote_command.h"
 #include "launcher/state/state_folder.h"
+#include "launcher/state/tail_lines.h"
 
 namespace hvd::launcher {
 namespace {
@@ -37,6 +38,8 @@ constexpr std::chrono::seconds kRecordedWithin{3};
 // A file system may fail to read a record for this long, as NFS does when its server begins again.
 constexpr std::chrono::seconds kReadWithin{10};
 constexpr int kMostRanks = 1 << 20;
+// As many lines of a log does attach show at its begin.
+constexpr size_t kLinesBefore = 1000;
 // A launcher that ends its ranks waits for this long at most beyond --kill-grace: for the lease of a host that is out of
 // reach, and for the log.
 constexpr int kSecondsToEnd = 75;
@@ -134,16 +137,17 @@ void kill_if_it_hangs(const JobRecord& record, const std::string& job) {
 }
 
 // The record as it is now. An error: its folder is gone, or could not be read for some time.
-Result<JobRecord> read_again(const StateView& view, const ProcessIdentity& launcher) {
+Result<JobRecord> read_again(const JobRecord& record) {
   const auto read = [&]() -> Result<JobRecord> {
-    HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_job_folder(view.path, launcher));
-    return read_record(folder);
+    HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_job_folder(record.place, record.launcher));
+    auto read = read_record(folder);
+    if (read.ok()) read->place = record.place;
+    return read;
   };
   const auto deadline = Deadline::after(kReadWithin);
   for (;;) {
-    auto record = read();
-    if (record.ok() || record.status().code() == Code::kNotFound || deadline.passed())
-      return record;
+    auto now = read();
+    if (now.ok() || now.status().code() == Code::kNotFound || deadline.passed()) return now;
     ::poll(nullptr, 0, kFollowMilliseconds);
   }
 }
@@ -161,7 +165,7 @@ Result<JobRecord> await_end(const StateView& view, JobRecord record) {
   }
   Deadline recorded_by = Deadline::never();
   for (;;) {
-    HVD_ASSIGN_OR_RETURN(record, read_again(view, record.launcher));
+    HVD_ASSIGN_OR_RETURN(record, read_again(record));
     const JobLife life = life_of(record, view.observer, std::time(nullptr));
     if (life == JobLife::kEnded) return record;
     if (life == JobLife::kRuns || is_being_written(record, view)) {
@@ -232,7 +236,8 @@ namespace {
 struct LogWords {
   std::string job;  // empty: the one that runs, or else the newest
   bool follows = false;
-  std::string ranks;  // empty: all, and the launcher's lines
+  std::string ranks;       // empty: all, and the launcher's lines
+  bool is_attach = false;  // begins with the last lines, and returns the code of the job
 };
 
 Result<LogWords> read_log_words(std::span<const std::string> words) {
@@ -271,12 +276,6 @@ int show_lines(LogReader& reader, const std::vector<bool>& ranks) {
   return 0;
 }
 
-// Waits until there may be more output, but not long: a network file system sends no notice of it.
-void wait_for_output(const UniqueFd& launcher) {
-  pollfd ended{.fd = launcher.get(), .events = POLLIN, .revents = 0};
-  ::poll(&ended, 1, kFollowMilliseconds);
-}
-
 // Empty: all.
 Result<std::vector<bool>> wanted_ranks(const JobRecord& record, const LogWords& words) {
   if (words.ranks.empty()) return std::vector<bool>{};
@@ -287,36 +286,75 @@ Result<std::vector<bool>> wanted_ranks(const JobRecord& record, const LogWords& 
   return ranks;
 }
 
-Result<int> print_log(const StateView& view, const JobRecord& record, const LogWords& words) {
-  HVD_ASSIGN_OR_RETURN(const std::vector<bool> ranks, wanted_ranks(record, words));
-  HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_job_folder(view.path, record.launcher));
+// The folder with the log of a job.
+Result<UniqueFd> open_log(const StateView& view, const JobRecord& record) {
   if (!record.has_output) {
     return not_found(cat(described(record, view),
                          " has no log: only jobs with --name, --detach or --output-filename have "
                          "one"));
   }
-  const bool is_here = record.launcher.is_beside(view.observer);
-  const UniqueFd launcher = is_here ? open_launcher(record) : UniqueFd();
-  if (words.follows && launcher) notify_if_stopped(cat(record.launcher.pid));
+  if (record.log.empty()) return open_job_folder(record.place, record.launcher);
+  if (record.launcher.is_beside(view.observer)) return open_job_folder(record.log, record.launcher);
+  return unavailable(cat("the log of ", described(record, view), " is in ", printable(record.log),
+                         " on ", printable(record.launcher.host), ": run the command there"));
+}
+
+// Prints the last lines of what is there. Returns an exit code when they cannot be written.
+int show_last_lines(LogReader& reader) {
+  TailLines before(kLinesBefore);
+  while (auto lines = reader.next()) before.add(*std::move(lines));
+  if (const size_t dropped = before.dropped(); dropped > 0) {
+    print_message(cat(dropped, dropped == 1 ? " older line is" : " older lines are",
+                      " not shown; attach shows the last ", kLinesBefore));
+  }
+  for (const OutputChunk& lines : before.take()) {
+    if (const int code = show(lines); code != 0) return code;
+  }
+  return 0;
+}
+
+// Whether more may come to the log.
+bool may_grow(const JobRecord& record, const StateView& view) {
+  return !record.has_ended() &&
+         (is_being_written(record, view) ||
+          life_of(record, view.observer, std::time(nullptr)) == JobLife::kRuns);
+}
+
+Result<int> print_log(const StateView& view, const JobRecord& record, const LogWords& words) {
+  HVD_ASSIGN_OR_RETURN(const std::vector<bool> ranks, wanted_ranks(record, words));
+  HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_log(view, record));
+  if (words.follows && record.launcher.is_beside(view.observer) && open_launcher(record))
+    notify_if_stopped(cat(record.launcher.pid));
   LogReader reader(folder);
-  bool is_noticed = false;
-  for (;;) {
-    const auto now = words.follows ? read_again(view, record.launcher) : Result<JobRecord>(record);
-    const bool goes_on = words.follows && now.ok() && !now->has_ended() &&
-                         (is_being_written(*now, view) ||
-                          life_of(*now, view.observer, std::time(nullptr)) == JobLife::kRuns);
-    const int code = show_lines(reader, ranks);
+  int code = words.is_attach ? show_last_lines(reader) : 0;
+  for (bool is_noticed = false; code == 0;) {
+    const auto now = words.follows ? read_again(record) : Result<JobRecord>(record);
+    const bool goes_on = words.follows && now.ok() && may_grow(*now, view);
+    code = show_lines(reader, ranks);
     if (reader.begins_late() && !std::exchange(is_noticed, true))
       print_message(
           "the oldest output is gone: a log has room for the last 64 MiB, and for less on a full "
           "disk");
     if (code != 0) return code;
-    if (!goes_on) {
-      HVD_RETURN_IF_ERROR(now.status());
-      return 0;
+    if (goes_on) {
+      ::poll(nullptr, 0, kFollowMilliseconds);  // a network file system sends no notice of more
+      continue;
     }
-    wait_for_output(launcher);
+    HVD_RETURN_IF_ERROR(now.status());
+    if (!words.is_attach) return 0;
+    if (now->has_ended()) return now->exit_code;
+    print_message(cat(described(*now, view), ": ", state_text(view, *now)));
+    return kExitSignal + SIGKILL;
   }
+  return code;
+}
+
+// `view`: may lose jobs that the words cannot mean.
+int show_log(StateView view, const LogWords& words, const std::string& command) {
+  const auto record = choose_job(view, words.job, command);
+  if (!record.ok()) return refuse(record.status());
+  const auto code = print_log(view, *record, words);
+  return code.ok() ? *code : refuse(code.status());
 }
 
 }  // namespace
@@ -325,11 +363,25 @@ int show_log(std::span<const std::string> words) {
   const auto read = read_log_words(words);
   if (!read.ok()) return refuse(read.status());
   const auto view = view_state();
+  return view.ok() ? show_log(*view, *read, "logs") : refuse(view.status());
+}
+
+int attach(std::span<const std::string> words) {
+  const auto word = one_word(words, "attach");
+  if (!word.ok()) return refuse(word.status());
+  auto view = view_state();
   if (!view.ok()) return refuse(view.status());
-  const auto record = choose_job(*view, read->job, "logs");
-  if (!record.ok()) return refuse(record.status());
-  const auto code = print_log(*view, *record, *read);
-  return code.ok() ? *code : refuse(code.status());
+  const Status local = check_local_state(view->local);
+  if (!local.ok() && local.code() != Code::kNotFound) return refuse(local);
+  if (word->empty()) {
+    std::erase_if(view->records,
+                  [&](const JobRecord& record) { return record.place != view->local; });
+    if (view->records.empty())
+      return refuse(not_found(
+          "there is no detached job of yours on this machine; horovodrun --detach starts one"));
+  }
+  return show_log(*std::move(view), {.job = *word, .follows = true, .ranks = "", .is_attach = true},
+                  "attach");
 }
 
 int list_all_jobs(bool is_json) {

@@ -1,4 +1,4 @@
-// The commands `horovodrun ps -a`, `stop`, `wait` and `logs`, which read the records of jobs. `look_inside` calls them.
+// The commands `horovodrun ps -a`, `stop`, `wait`, `logs` and `attach`, which read the records of jobs. `look_inside` calls them.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,8 @@ int list_all_jobs(bool is_json);
 int stop_job(std::span<const std::string> words);
 int wait_for_job(std::span<const std::string> words);
 int show_log(std::span<const std::string> words);
+// The last lines of the log and what follows; returns the exit code of the job.
+int attach(std::span<const std::string> words);
 
 // The table of `ps -a`, newest job last. Pure.
 std::string jobs_as_table(const StateView& view);

@@ -124,6 +124,7 @@ std::string to_json(const JobRecord& record) {
                        {"cause", record.cause},
                        {"lost_output", record.lost_output},
                        {"has_output", record.has_output},
+                       {"log", record.log},
                        {"kill_grace", record.kill_grace},
                        {"metrics", record.metrics}};
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -162,6 +163,7 @@ Result<JobRecord> parse_job_record(std::string_view text) {
   record.metrics = text_of(object, "metrics");
   record.lost_output = std::max<int64_t>(number_of(object, "lost_output"), 0);
   record.has_output = object.value("has_output", Json()) == true;
+  record.log = text_of(object, "log");
   const bool is_state =
       record.state == "starting" || record.state == "running" || record.has_ended();
   if (!is_state || record.launcher.host.empty() || record.launcher.pid <= 0 ||

@@ -43,9 +43,13 @@ struct JobRecord {
   int32_t exit_code = 0;
   std::string cause;        // a sentence on the end, or empty
   int64_t lost_output = 0;  // bytes that the writer has not got, at the end
-  bool has_output = false;  // its folder holds the output (log_files.h)
-  int32_t kill_grace = 0;   // seconds between the end signal and SIGKILL of ranks
-  std::string metrics;      // where its metrics are served, such as "127.0.0.1:9400", or empty
+  bool has_output =
+      false;  // the output is kept (log_files.h), in this folder or, with `log`, in another one
+  std::string
+      log;  // the state directory, on the launcher's machine, whose folder of this job has the output
+  int32_t kill_grace = 0;  // seconds between the end signal and SIGKILL of ranks
+  std::string metrics;     // where its metrics are served, such as "127.0.0.1:9400", or empty
+  std::string place;       // the state directory that it was read from; not in its JSON
 
   bool has_ended() const { return state == "ended"; }
 };

@@ -35,7 +35,8 @@ constexpr std::chrono::seconds kWaitAtEnd{1};
 constexpr size_t kKeptAtEnd =
     64 << 10;  // the newest output, which explains the end, where the disk is too slow for all
 constexpr size_t kMostPacket = 64 << 10;
-constexpr int kMostPieces = 16;  // of the output, between two looks at the launcher
+constexpr size_t kMostHeld = 512 << 10;  // of a line without an end
+constexpr int kMostPieces = 16;          // of the output, between two looks at the launcher
 constexpr size_t kMostCommand = 8 << 10;
 
 int64_t now() { return std::time(nullptr); }
@@ -43,11 +44,14 @@ int64_t now() { return std::time(nullptr); }
 // The child process. Only it touches the file system.
 class RecordProcess {
  public:
-  RecordProcess(std::string path, JobRecord record, UniqueFd socket, UniqueFd output)
+  // `streams`: the reader of what the launcher writes to its standard streams, or empty.
+  RecordProcess(std::string path, JobRecord record, UniqueFd socket, UniqueFd output,
+                UniqueFd streams)
       : path_(std::move(path)),
         record_(std::move(record)),
         socket_(std::move(socket)),
-        output_(std::move(output)) {
+        output_(std::move(output)),
+        streams_(std::move(streams)) {
     record_.writer = ::getpid();
     record_.writer_start = start_of(record_.writer);
   }
@@ -56,12 +60,15 @@ class RecordProcess {
     write();
     auto next_sign = Deadline::after(kSign);
     while (!record_.has_ended()) {
-      std::array<pollfd, 2> watched{};
+      std::array<pollfd, 3> watched{};
       watched[0] = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
       watched[1] = {.fd = output_.get(), .events = POLLIN, .revents = 0};
+      watched[2] = {.fd = streams_.get(), .events = POLLIN, .revents = 0};
       if (::poll(watched.data(), watched.size(), next_sign.poll_timeout()) < 0) continue;
       if (watched[0].revents != 0) receive();
-      if (watched[1].revents != 0 || record_.has_ended()) copy_output();
+      // A reader of the new state finds all that was written before it.
+      if (watched[1].revents != 0 || watched[0].revents != 0) copy_output();
+      if (watched[2].revents != 0 || watched[0].revents != 0) copy_streams();
       if (watched[0].revents == 0 && !next_sign.passed()) continue;
       write();
       next_sign = Deadline::after(kSign);
@@ -88,6 +95,7 @@ class RecordProcess {
       record_.ended = now();
       record_.exit_code = kExitSignal + SIGKILL;
       record_.cause = "the launcher was killed, or could not say how it ended";
+      is_killed_ = true;
     }
   }
 
@@ -104,6 +112,17 @@ class RecordProcess {
       const auto lines = take_lines(rest);
       if (folder_ && lines.ok() && *lines) files_.write(**lines);
     }
+  }
+
+  // A line has no end yet where the launcher has written a part of it, or was killed.
+  void copy_streams() {
+    const ssize_t size = streams_ ? ::read(streams_.get(), piece_.data(), piece_.size()) : -1;
+    if (size > 0) held_.append(piece_.data(), static_cast<size_t>(size));
+    if (size == 0) streams_.reset();
+    const bool is_whole = record_.has_ended() || held_.size() > kMostHeld;
+    const size_t end = is_whole ? held_.size() : held_.rfind('\n') + 1;  // 0 without any
+    if (end > 0) files_.write({.rank = -1, .is_error = 1, .bytes = held_.substr(0, end)});
+    held_.erase(0, end);
   }
 
   bool open_folder() {
@@ -125,14 +144,10 @@ class RecordProcess {
     if (record_.has_ended()) finish_output();
     bool is_full = false;
     Status status = write_record(folder_, record_, &is_full);
-    bool has_dropped = false;
-    // The end is worth more than the output.
-    while (!status.ok() && is_full && record_.has_ended() && files_.drop_oldest()) {
-      has_dropped = true;
+    if (is_full && record_.has_ended()) status = write_over(folder_, record_);
+    // Where that takes room, too: the end is worth more than the output.
+    while (!status.ok() && is_full && record_.has_ended() && files_.drop_oldest())
       status = write_record(folder_, record_, &is_full);
-    }
-    if (has_dropped)
-      add_to_log("the oldest output is gone: the disk was full at the end of the job");
     has_record_ |= status.ok();
     if (status.ok()) return;
     refuse_once(status);
@@ -145,6 +160,11 @@ class RecordProcess {
     if (record_.lost_output > 0) {
       add_to_log(cat(record_.lost_output,
                      " bytes of output are missing here: the disk was too slow at the end"));
+    }
+    if (is_killed_ && record_.has_output && record_.log.empty()) {
+      add_to_log(cat("the launcher, pid ", record_.launcher.pid,
+                     ", was killed, or could not say how it ended; agents end their ranks by "
+                     "themselves"));
     }
   }
 
@@ -172,17 +192,20 @@ class RecordProcess {
   JobRecord record_;
   UniqueFd socket_;
   UniqueFd output_;
+  UniqueFd streams_;
+  std::string held_;  // of streams_: a line that has no end yet
   UniqueFd folder_;
   LogFiles files_{folder_, {}};
   std::array<char, 64 << 10> piece_;
   bool has_record_ = false;
   bool is_refused_ = false;
+  bool is_killed_ = false;  // the launcher
 };
 
 // No signal that is for the launcher, its terminal or its allocation ends the process before the launcher. It holds no
 // descriptor whose end others wait for.
 [[noreturn]] void run_process(const std::string& path, JobRecord record, UniqueFd socket,
-                              UniqueFd output) {
+                              UniqueFd output, UniqueFd streams) {
   ::setsid();
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGXFSZ, SIGPIPE})
     std::signal(number, SIG_IGN);
@@ -190,22 +213,28 @@ class RecordProcess {
   for (const std::string& name :
        entries_of(UniqueFd(::open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC)))) {
     const auto number = parse_int(name);
-    if (number && *number != socket.get() && *number != output.get())
+    if (number && *number != socket.get() && *number != output.get() && *number != streams.get())
       ::close(static_cast<int>(*number));
   }
   if (::chdir("/") != 0) ::_exit(1);
-  RecordProcess(path, std::move(record), std::move(socket), std::move(output)).run();
+  RecordProcess(path, std::move(record), std::move(socket), std::move(output), std::move(streams))
+      .run();
   ::_exit(0);
 }
 
 }  // namespace
 
-std::unique_ptr<RecordWriter> RecordWriter::start(std::string path, JobRecord record,
-                                                  bool keeps_output, bool is_quiet) {
+std::unique_ptr<RecordWriter> RecordWriter::start(std::string path, JobRecord record, Kept kept,
+                                                  bool is_quiet) {
   int pair[2];
   std::unique_ptr<LogQueue> output;
-  UniqueFd output_reader;
-  if (keeps_output && ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
+  UniqueFd output_reader, streams_reader, streams_writer;
+  if (kept == Kept::kStreams && ::pipe2(pair, O_CLOEXEC | O_NONBLOCK) == 0) {
+    streams_reader.reset(pair[0]);
+    streams_writer.reset(pair[1]);
+  }
+  if (kept != Kept::kNothing &&
+      ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0) {
     output = std::make_unique<LogQueue>(UniqueFd(pair[0]));
     output_reader.reset(pair[1]);
   }
@@ -223,10 +252,17 @@ std::unique_ptr<RecordWriter> RecordWriter::start(std::string path, JobRecord re
   if (child == 0) {
     own.reset();
     output.reset();
-    run_process(path, std::move(record), std::move(other), std::move(output_reader));
+    run_process(path, std::move(record), std::move(other), std::move(output_reader),
+                std::move(streams_reader));
   }
-  return std::unique_ptr<RecordWriter>(new RecordWriter(
-      std::move(path), std::move(record), std::move(own), std::move(output), child, is_quiet));
+  if (streams_writer) {
+    std::fflush(nullptr);
+    ::dup2(streams_writer.get(), STDOUT_FILENO);
+    ::dup2(streams_writer.get(), STDERR_FILENO);
+  }
+  return std::unique_ptr<RecordWriter>(new RecordWriter(std::move(path), std::move(record),
+                                                        std::move(own), std::move(output), kept,
+                                                        child, is_quiet));
 }
 
 // The process sees the end of the socket.
@@ -272,7 +308,7 @@ void RecordWriter::set_cause(const std::string& cause) { record_.cause = cause; 
 
 void RecordWriter::add_message(std::string_view sentence) {
   message_ = sentence;
-  if (output_) output_->write(-1, true, line_of(sentence));
+  if (output_ && kept_ == Kept::kOutput) output_->write(-1, true, line_of(sentence));
 }
 
 void RecordWriter::end(int exit_code) {
@@ -344,41 +380,64 @@ JobRecord new_record(const LaunchSettings& settings, std::span<const std::string
   return record;
 }
 
-int record_job(const LaunchSettings& settings, std::span<const std::string> command,
-               const std::function<void()>& on_running,
-               const std::function<int(const LaunchEvents&)>& run) {
+namespace {
+
+// Those of a job: one in the state directory, and for a detached job another one, beside its log.
+using Writers = std::vector<std::unique_ptr<RecordWriter>>;
+
+// An error: of a detached job's record.
+Result<Writers> start_writers(const LaunchSettings& settings, JobRecord record) {
   const std::string path =
       state_folder_path(settings.output.state_dir, environment_variable("HOME").value_or(""));
-  std::unique_ptr<MetricsPort> metrics;
-  std::unique_ptr<RecordWriter> writer;
-  if (!settings.job.dry_run) metrics = MetricsPort::open(settings);
-  if (!path.empty() && !settings.job.dry_run) {
-    const bool is_asked = keeps_output(settings) || settings.table().is_set("state_dir");
-    JobRecord record = new_record(settings, command);
-    if (metrics) record.metrics = metrics->target();
-    writer = RecordWriter::start(path, std::move(record), keeps_output(settings), !is_asked);
-  } else if (!settings.job.dry_run && settings.output.state_dir != "none" &&
-             keeps_output(settings)) {
+  const bool keeps = keeps_output(settings);
+  Writers writers;
+  if (settings.job.detach) {
+    const std::string local = local_state_path(settings.output.spool_dir);
+    HVD_RETURN_IF_ERROR(begin_local_record(local, record));
+    writers.push_back(RecordWriter::start(local, record, Kept::kStreams, false));
+    if (writers.back() == nullptr) return unavailable("the log of a detached job needs a process");
+    record.log = local;
+  } else if (path.empty() && settings.output.state_dir != "none" && keeps) {
     print_message(
         "there is no HOME: horovodrun ps -a cannot show this job; HOROVOD_STATE_DIR names a "
         "directory for records of jobs, or none");
   }
-  if (writer)
-    copy_messages([&writer](std::string_view sentence) { writer->add_message(sentence); });
+  if (path.empty()) return writers;
+  const bool is_asked = keeps || settings.table().is_set("state_dir");
+  const Kept kept = keeps && !settings.job.detach ? Kept::kOutput : Kept::kNothing;
+  if (auto writer = RecordWriter::start(path, std::move(record), kept, !is_asked))
+    writers.push_back(std::move(writer));
+  return writers;
+}
+
+}  // namespace
+
+int record_job(const LaunchSettings& settings, std::span<const std::string> command,
+               const DetachedEvents& detached, const std::function<int(const LaunchEvents&)>& run) {
+  if (settings.job.dry_run) return run({});
+  const std::unique_ptr<MetricsPort> metrics = MetricsPort::open(settings);
+  JobRecord record = new_record(settings, command);
+  if (metrics) record.metrics = metrics->target();
+  const auto writers = start_writers(settings, std::move(record));
+  if (!writers.ok()) return refuse(writers.status());
+  if (detached.on_recorded) detached.on_recorded();
+  copy_messages([&](std::string_view sentence) {
+    for (const auto& writer : *writers) writer->add_message(sentence);
+  });
   const LaunchEvents events{.on_running =
                                 [&](int ranks) {
-                                  if (writer) writer->running(ranks);
-                                  if (on_running) on_running();
+                                  for (const auto& writer : *writers) writer->running(ranks);
+                                  if (detached.on_running) detached.on_running();
                                 },
                             .on_end =
                                 [&](const std::string& cause) {
-                                  if (writer) writer->set_cause(cause);
+                                  for (const auto& writer : *writers) writer->set_cause(cause);
                                 },
-                            .output = writer ? writer->output() : nullptr,
+                            .output = writers->empty() ? nullptr : writers->front()->output(),
                             .metrics = metrics.get()};
   const int exit_code = run(events);
   copy_messages({});
-  if (writer) writer->end(exit_code);
+  for (const auto& writer : *writers) writer->end(exit_code);
   return exit_code;
 }
 

@@ -20,11 +20,18 @@
 
 namespace hvd::launcher {
 
+// The output that a record has beside it.
+enum class Kept : uint8_t {
+  kNothing,
+  kOutput,  // all that output() gets
+  kStreams,  // also all that this process writes to its standard output and error, which nothing else shows
+};
+
 class RecordWriter {
  public:
-  // Starts the process. Null after a sentence for the user: the job runs without a record. `keeps_output`: output()
-  // takes the output of the job. `is_quiet`: says nothing when the directory cannot keep a record.
-  static std::unique_ptr<RecordWriter> start(std::string path, JobRecord record, bool keeps_output,
+  // Starts the process. Null after a sentence for the user: the job runs without a record. `is_quiet`: says nothing when
+  // the directory cannot keep a record.
+  static std::unique_ptr<RecordWriter> start(std::string path, JobRecord record, Kept kept,
                                              bool is_quiet);
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
@@ -33,7 +40,7 @@ class RecordWriter {
   LogQueue* output() { return output_.get(); }
   void running(int ranks);
   void set_cause(const std::string& cause);
-  // A sentence that the launcher has printed, outside its launches.
+  // A sentence that the launcher has printed.
   void add_message(std::string_view sentence);
   // Waits for a second at most until the output is sent, for another one until its newest lines are, and for one until
   // the end is on disk. Call last.
@@ -41,11 +48,12 @@ class RecordWriter {
 
  private:
   RecordWriter(std::string path, JobRecord record, UniqueFd socket,
-               std::unique_ptr<LogQueue> output, pid_t child, bool is_quiet)
+               std::unique_ptr<LogQueue> output, Kept kept, pid_t child, bool is_quiet)
       : path_(std::move(path)),
         record_(std::move(record)),
         socket_(std::move(socket)),
         output_(std::move(output)),
+        kept_(kept),
         child_(child),
         is_quiet_(is_quiet) {}
   // False after a sentence, when the process has ended.
@@ -61,6 +69,7 @@ class RecordWriter {
   JobRecord record_;
   UniqueFd socket_;  // a packet is a record, as JSON; the other way, a sentence for the user
   std::unique_ptr<LogQueue> output_;
+  const Kept kept_;
   const pid_t child_;
   const bool is_quiet_;
   bool is_gone_ = false;  // the process
@@ -71,9 +80,15 @@ class RecordWriter {
 bool keeps_output(const LaunchSettings& settings);
 // The record of this process's job, as it begins.
 JobRecord new_record(const LaunchSettings& settings, std::span<const std::string> command);
-// Runs a job, with a record of it where the settings do not say none. Returns what `run` returns.
+// Events for the process in the terminal, with --detach. Each function may be empty.
+struct DetachedEvents {
+  std::function<void()> on_recorded;  // the log takes the output from here on
+  std::function<void()> on_running;   // all ranks run
+};
+
+// Runs a job, with a record of it where the settings do not say none; that of a detached job has its log beside it, in
+// the directory of detached jobs, whatever they say. Returns what `run` returns.
 int record_job(const LaunchSettings& settings, std::span<const std::string> command,
-               const std::function<void()>& on_running,
-               const std::function<int(const LaunchEvents&)>& run);
+               const DetachedEvents& detached, const std::function<int(const LaunchEvents&)>& run);
 
 }  // namespace hvd::launcher

@@ -15,7 +15,6 @@
 
 #include "base/settings.h"
 #include "base/text.h"
-#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 namespace {
@@ -157,16 +156,38 @@ std::string state_folder_path(const std::string& value, const std::string& home)
   return error ? path : whole.lexically_normal().string();
 }
 
-Result<std::string> own_state_folder() {
-  HVD_ASSIGN_OR_RETURN(Settings settings, Settings::from_environment());
-  return state_folder_path(LaunchSettings(std::move(settings)).output.state_dir,
-                           environment_variable("HOME").value_or(""));
-}
-
 std::string job_folder_name(const ProcessIdentity& launcher) {
   std::string host = launcher.host;
   std::ranges::replace(host, '/', '_');
   return cat(host, "_", launcher.boot, "_", launcher.pid, "_", launcher.start, kEnding);
+}
+
+std::string local_state_path(const std::string& parent) {
+  return cat(parent, "/horovodrun-", ::geteuid());
+}
+
+Status check_local_state(const std::string& path) {
+  const UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder && errno == ENOENT) return not_found(cat("there is no directory ", printable(path)));
+  if (is_own(folder, S_IRWXG | S_IRWXO)) return {};
+  return permission_denied(
+      cat(printable(path),
+          ", for the output of detached jobs, is not a directory that only you can use; remove "
+          "it, or name another parent directory in HOROVOD_SPOOL_DIR"));
+}
+
+Status begin_local_record(const std::string& path, const JobRecord& record) {
+  if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+    return system_error(cat("cannot make directory ", printable(path),
+                            " for the output of detached jobs; "
+                            "name another parent directory in HOROVOD_SPOOL_DIR"),
+                        errno);
+  }
+  HVD_RETURN_IF_ERROR(check_local_state(path));
+  HVD_ASSIGN_OR_RETURN(const UniqueFd folder, make_job_folder(path, record.launcher));
+  const Status written = write_record(folder, record);
+  if (!written.ok()) remove_empty_job_folder(path, record.launcher);
+  return written.with_context(printable(path));
 }
 
 Result<UniqueFd> make_job_folder(const std::string& path, const ProcessIdentity& launcher) {
@@ -178,7 +199,7 @@ Result<UniqueFd> make_job_folder(const std::string& path, const ProcessIdentity&
   if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) return cannot_make(whole, errno);
   HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_state_folder(path));
   const std::string name = job_folder_name(launcher);
-  if (::mkdirat(folder.get(), name.c_str(), S_IRWXU) != 0)
+  if (::mkdirat(folder.get(), name.c_str(), S_IRWXU) != 0 && errno != EEXIST)
     return system_error(cat("cannot make directory ", printable(path), "/", printable(name)),
                         errno);
   return own_folder_in(folder, path, name);
@@ -196,6 +217,16 @@ bool remove_empty_job_folder(const std::string& path, const ProcessIdentity& lau
 Status write_record(const UniqueFd& folder, const JobRecord& record, bool* is_full) {
   return write_whole(folder, kNewRecord, kRecord, to_json(record) + "\n", S_IRUSR | S_IWUSR,
                      is_full);
+}
+
+Status write_over(const UniqueFd& folder, const JobRecord& record) {
+  const std::string text = to_json(record) + "\n";
+  const UniqueFd file(::openat(folder.get(), kRecord, O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+  const auto size = static_cast<ssize_t>(text.size());
+  if (file && ::pwrite(file.get(), text.data(), text.size(), 0) == size &&
+      ::ftruncate(file.get(), size) == 0)
+    return {};
+  return system_error("cannot write the record of this job", errno);
 }
 
 Status write_target(const std::string& path, const JobRecord& record) {
@@ -241,14 +272,18 @@ Result<std::vector<JobRecord>> read_records(const std::string& path, size_t* unr
     // A launcher that has just begun, or has found no room, has a folder without a record.
     if (record.status().code() == Code::kNotFound) continue;
     if (record.ok())
-      records.push_back(*std::move(record));
+      records.emplace_back(*std::move(record)).place = path;
     else if (unreadable != nullptr)
       ++*unreadable;
   }
+  sort_by_age(records);
+  return records;
+}
+
+void sort_by_age(std::vector<JobRecord>& records) {
   std::ranges::sort(records, [](const JobRecord& one, const JobRecord& other) {
     return std::pair(one.began, one.launcher.pid) < std::pair(other.began, other.launcher.pid);
   });
-  return records;
 }
 
 void remove_old_jobs(const std::string& path, int64_t now, size_t most) {

@@ -376,8 +376,8 @@ constexpr Setting kOutput[] = {
      .variable = "HOROVOD_SPOOL_DIR",
      .value = "DIR",
      .default_value = "/tmp",
-     .help =
-         "Directory, on a local disk, of horovodrun-UID, which holds the output of detached jobs."},
+     .help = "Directory, on a local disk, of horovodrun-UID, which holds records and output of "
+             "detached jobs."},
     {.key = "state_dir",
      .variable = "HOROVOD_STATE_DIR",
      .value = "DIR",

@@ -1,6 +1,7 @@
 #!/usr/bin/python3 -B
 """Jobs that go on without their terminal (--detach), and their output (horovodrun attach)."""
 
+import json
 import signal as signals
 
 from harness import *
@@ -8,7 +9,13 @@ from terminal import Terminal
 
 # Says that it runs, and ends by SIGUSR1, which the launcher passes on.
 WAITS = "trap 'echo late $HOROVOD_RANK; echo bad >&2; exit 3' USR1; echo early; while :; do sleep 0.1; done"
-SPOOLS = pathlib.Path("/tmp/horovodrun-0")
+
+
+def log_of(pid, parent=None):
+    """The folder with the record and the log of a detached job."""
+    parent = parent or clean_environment()["HOROVOD_SPOOL_DIR"]
+    (log,) = pathlib.Path(parent, "horovodrun-0").glob(f"*_{pid}_*.job")
+    return log
 
 
 class Detached:
@@ -35,8 +42,6 @@ class Detached:
         os.kill(self.pid, number)
 
     def leaves_nothing(self):
-        """Fails if anything but the spool remains."""
-        shutil.rmtree(SPOOLS)
         self.job.leaves_nothing()
 
 
@@ -86,10 +91,10 @@ def test_attach_without_a_pid():
     ended = [Detached("-np", 1, "sh", "-c", f"echo {code}; exit {code}") for code in (8, 9)]
     for each in ended:
         each.wait_for_the_end()
-    # The one that ended last.
-    os.utime(SPOOLS / str(ended[1].pid) / "state", (1, 1))
-    os.utime(SPOOLS / str(ended[1].pid), (1, 1))
-    os.utime(SPOOLS / str(ended[1].pid) / "0", (1, 1))
+    # The one that began last.
+    record = log_of(ended[0].pid) / "record.json"
+    told = json.loads(record.read_text())
+    record.write_text(json.dumps({**told, "began": told["began"] + 10}))
     Job("attach").ends_with(8)
     running = [Detached("-np", 1, "sh", "-c", WAITS)]
     attached = Job("attach")
@@ -97,7 +102,8 @@ def test_attach_without_a_pid():
     running.append(Detached("-np", 1, "sh", "-c", WAITS))
     several = Job("attach")
     several.ends_with(2)
-    one_sentence(several, "several detached jobs run", *(rf"\b{each.pid}\b" for each in running))
+    rows = "".join(f"\n  {each.pid}  sh .*" for each in running)
+    expect(re.search(f"several jobs run; write horovodrun attach ID.*{rows}", several.err), several.describe())
     for each in running:
         each.signal(signals.SIGUSR1)
         each.wait_for_the_end()
@@ -123,6 +129,9 @@ def test_a_start_that_fails():
     job = Job("--detach", "-np", 2, "-H", "a:1,b:1", "no-such-program")
     job.ends_with(2)
     expect(len(job.said()) == 2 and job.err.count("no-such-program") == 2, job.describe())
+    again = Job("attach")
+    again.ends_with(2)
+    expect(again.err == job.err, again.describe())
     job.leaves_nothing()
 
 
@@ -208,7 +217,6 @@ def test_a_job_survives_its_terminal():
         attached.wait_for("early")
         os.kill(pid, signals.SIGUSR1)
         attached.ends_with(3)
-        shutil.rmtree(SPOOLS)
         terminal.before.wait_for_ends()
         expect(not terminal.before.new_things(), terminal.before.new_things())
 
@@ -223,7 +231,6 @@ def test_a_detached_launcher_keeps_no_file_of_its_caller():
     held = [os.readlink(link) for link in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
     expect(len(held) > 3 and str(file) not in held, held)
     Job("stop", pid).ends_with(0)
-    shutil.rmtree(SPOOLS)
     job.leaves_nothing()
 
 
@@ -253,14 +260,14 @@ def test_a_full_disk_stops_no_job():
             "trap 'seq 100000; exit 5' USR1; echo early; while :; do sleep 0.1; done",
             environment=environment,
         )
-        first = disk / SPOOLS.name / str(detached.pid) / "0"
+        first = log_of(detached.pid, disk) / "0"
         wait_until(lambda: first.exists() and b"early" in first.read_bytes(), 60, "a first line")
         detached.signal(signals.SIGUSR1)
         detached.wait_for_the_end()
         late = detached.attach(environment=environment)
         late.ends_with(5)
         expect(late.out.endswith("[0]<stdout>:100000\n"), late.describe())
-        shutil.rmtree(disk / SPOOLS.name)
+        shutil.rmtree(disk / "horovodrun-0")
         # No room at all.
         detached = Detached("-np", 1, "sh", "-c", WAITS, environment=environment)
         attached = detached.attach(environment=environment)
@@ -277,11 +284,11 @@ def test_a_full_disk_stops_no_job():
 
 
 @world()
-def test_a_spool_that_is_full_loses_its_oldest_lines():
+def test_a_log_that_is_full_loses_its_oldest_lines():
     detached = Detached("-np", 1, "sh", "-c", f"yes {'x' * 999} | head -n 80000; seq 10; exit 7")
     detached.wait_for_the_end()
-    size = sum(path.stat().st_size for path in (SPOOLS / str(detached.pid)).iterdir())
-    expect(60 << 20 < size < (64 << 20) + 100, f"{size} bytes")
+    size = sum(path.stat().st_size for path in log_of(detached.pid).iterdir() if path.name.isdigit())
+    expect(60 << 20 < size <= 64 << 20, f"{size} bytes")
     late = detached.attach()
     late.ends_with(7)
     lines = late.out.splitlines()
@@ -303,7 +310,7 @@ def test_a_launcher_that_was_killed():
         attached.ends_with(137)
         one_sentence(
             attached,
-            f"the launcher, pid {detached.pid}, was killed, or got no memory or descriptor from the system, before",
+            f"the launcher, pid {detached.pid}, was killed, or could not say how it ended; agents end their ranks",
         )
         expect("early" in attached.out, attached.describe())
         detached.leaves_nothing()
@@ -312,7 +319,7 @@ def test_a_launcher_that_was_killed():
 def as_another_user(*command, **variables):
     return subprocess.run(
         ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *map(str, command)],
-        env=clean_environment(**variables),
+        env=clean_environment(HOROVOD_STATE_DIR="none", HOROVOD_SPOOL_DIR="/tmp", **variables),
         capture_output=True,
         text=True,
         timeout=60,
@@ -322,15 +329,16 @@ def as_another_user(*command, **variables):
 
 @world()
 def test_another_user_sees_nothing():
-    detached = Detached("-np", 1, "-H", "b:1", "sh", "-c", WAITS)
-    spool = SPOOLS / str(detached.pid)
-    wait_until(lambda: (spool / "0").exists(), 60, "a first line")
-    modes = {path.name: path.stat().st_mode & 0o777 for path in (SPOOLS, spool, *spool.iterdir())}
-    expect(modes == {"horovodrun-0": 0o700, spool.name: 0o700, "state": 0o600, "0": 0o600}, modes)
+    here = clean_environment(HOROVOD_SPOOL_DIR="/tmp")
+    detached = Detached("-np", 1, "-H", "b:1", "sh", "-c", WAITS, environment=here)
+    log = log_of(detached.pid, "/tmp")
+    wait_until(lambda: (log / "0").exists(), 60, "a first line")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (log.parent, log, *log.iterdir())}
+    expect(modes == {"horovodrun-0": 0o700, log.name: 0o700, "record.json": 0o600, "0": 0o600}, modes)
     if as_another_user(LAUNCHER, "--version").returncode != 0:
         raise Skip("another user cannot run this build")
     other = as_another_user(LAUNCHER, "attach", detached.pid)
-    expect(other.returncode == 2 and f"with pid {detached.pid};" in other.stderr, other)
+    expect(other.returncode == 2 and "HOROVOD_STATE_DIR is none" in other.stderr, other)
     # A directory of that name that another user has made first.
     planted = pathlib.Path("/tmp/horovodrun-65534")
     planted.mkdir(mode=0o700)
@@ -343,9 +351,10 @@ def test_another_user_sees_nothing():
             other,
         )
     planted.rmdir()
-    expect(as_another_user("ls", spool).returncode != 0, "another user lists the spool")
+    expect(as_another_user("ls", log).returncode != 0, "another user lists the log")
     detached.signal(signals.SIGUSR1)
-    detached.attach().ends_with(3)
+    detached.attach(environment=here).ends_with(3)
+    shutil.rmtree(log.parent)
     detached.leaves_nothing()
 
 
@@ -360,9 +369,9 @@ def test_flags_that_do_not_go_together():
         one_sentence(job, said, "--detach")
     nowhere = clean_environment(HOROVOD_SPOOL_DIR=str(scratch()))
     for words, said in (
-        (("1",), "with pid 1;"),
+        (("1",), "there is no job 1 in "),
         ((), "there is no detached job of yours"),
-        (("--x",), r"\[NAME or id of a job\]"),
+        (("--x",), r"write horovodrun attach \[NAME\]"),
         (("../1",), r"there is no job \.\./1 in "),
     ):
         job = Job("attach", *words, environment=nowhere)

@@ -103,6 +103,7 @@ def clean_environment(**more):
         "PYTHONPATH": str(BUILD / "python"),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HOROVOD_STATE_DIR": state_folder(),
+        "HOROVOD_SPOOL_DIR": str(pathlib.Path(state_folder()).parent),
         "NO_COLOR": "1",
         **more,
     }

@@ -12,6 +12,7 @@ class Terminal:
     size = None  # columns and rows
 
     def __init__(self, *command, **environment):
+        variables = clean_environment(**{"TERM": "dumb", **environment})
         self.before = Inventory()
         self.text = ""
         ready, go = os.pipe()
@@ -20,7 +21,7 @@ class Terminal:
             os.read(ready, 1)
             if self.size:
                 resize(0, *self.size)
-            os.execve(command[0], [*map(str, command)], clean_environment(**{"TERM": "dumb", **environment}))
+            os.execve(command[0], [*map(str, command)], variables)
         self.initial_attributes = self.attributes()  # before the program may change them
         os.write(go, b"g")
         os.close(ready)

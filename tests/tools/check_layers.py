@@ -108,8 +108,7 @@ SUBFOLDERS = {
         "observe": ["hosts", "observe/rules", "output", "plan", "protocol", "settings", "state", "terminal"],
         "state": ["output", "plan", "protocol", "settings"],
         "cli": ["allocation", "elastic", "output", "plan", "settings", "state"],
-        "detach": ["output", "protocol", "settings", "state"],
-        "inspect": ["detach", "hosts", "output", "plan", "program", "protocol", "state", "terminal"],
+        "inspect": ["hosts", "output", "plan", "program", "protocol", "state", "terminal"],
         "top": ["inspect", "output", "state", "terminal"],
         "job": [
             "allocation",
@@ -140,7 +139,6 @@ SUBFOLDERS = {
             "allocation",
             "check",
             "cli",
-            "detach",
             "elastic",
             "inspect",
             "job",

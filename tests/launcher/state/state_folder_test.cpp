@@ -169,6 +169,54 @@ TEST_CASE("the target of a job is a file for Prometheus, until its launcher give
   CHECK_FALSE(fs::exists(file));
 }
 
+TEST_CASE(
+    "the directory of detached jobs is refused where others may use it, also through a link") {
+  const State state;
+  const std::string path = local_state_path(state.parent);
+  JobRecord record;
+  record.launcher = ProcessIdentity::own();
+  CHECK(check_local_state(path).code() == Code::kNotFound);
+  fs::create_directory(path);
+  fs::permissions(path, fs::perms::owner_all | fs::perms::group_exec);
+  const Status open_to_others = begin_local_record(path, record);
+  CHECK(open_to_others.code() == Code::kPermissionDenied);
+  CHECK(open_to_others.message().starts_with(path));
+  fs::remove(path);
+  fs::create_directory(state.parent + "/elsewhere");
+  fs::permissions(state.parent + "/elsewhere", fs::perms::owner_all);
+  fs::create_directory_symlink(state.parent + "/elsewhere", path);
+  CHECK(begin_local_record(path, record).code() == Code::kPermissionDenied);
+  fs::remove(path);
+  REQUIRE(begin_local_record(path, record).ok());
+  CHECK(mode_of(path) == 0700);
+  const auto records = read_records(path).value_or({});
+  REQUIRE(records.size() == 1);
+  CHECK(records[0].place == path);
+}
+
+TEST_CASE("a detached job has two records, of which that beside its log counts") {
+  const State state;
+  REQUIRE(::setenv("HOROVOD_STATE_DIR", state.path.c_str(), 1) == 0);
+  REQUIRE(::setenv("HOROVOD_SPOOL_DIR", state.parent.c_str(), 1) == 0);
+  const JobRecord first = state.add(1, 100);
+  JobRecord record = state.add(2, 200, "detached", "running");
+  record.log = local_state_path(state.parent);
+  REQUIRE(begin_local_record(record.log, record).ok());
+  state.add(3, 300);
+  const auto view = view_state();
+  REQUIRE(view.ok());
+  REQUIRE(view->records.size() == 3);
+  CHECK(view->records[0].place == state.path);
+  CHECK(view->records[1].place == record.log);
+  CHECK(view->records[1].name == "detached");
+  REQUIRE(::setenv("HOROVOD_STATE_DIR", "none", 1) == 0);
+  CHECK(view_state()->records.size() == 1);
+  fs::remove_all(record.log);
+  CHECK(view_state().status().message().find("HOROVOD_STATE_DIR is none") == 0);
+  ::unsetenv("HOROVOD_STATE_DIR");
+  ::unsetenv("HOROVOD_SPOOL_DIR");
+}
+
 TEST_CASE("a name means the job that runs, or else the newest one") {
   const State state;
   state.add(1, 100, "train");

@@ -1,6 +1,7 @@
-#include "launcher/detach/detached_run.h"
+#include "launcher/state/detached_run.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -13,20 +14,21 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/process/signals.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
-#include "launcher/detach/output_recorder.h"
-#include "launcher/detach/spool_folder.h"
-#include "launcher/detach/spool_reader.h"
 #include "launcher/output/report.h"
+#include "launcher/state/log_reader.h"
 #include "launcher/state/state_folder.h"
 
 namespace hvd::launcher {
 namespace {
 
 // Messages of the launcher to the process in the terminal, a byte each.
-constexpr char kHasSpool = 's', kIsRunning = 'r';
+constexpr char kIsRecorded = 's', kIsRunning = 'r';
+// A log is read again after this time. No notice of its changes is needed while a job starts.
+constexpr int kLookMilliseconds = 50;
 
 void send_word(const UniqueFd& socket, char word) {
   [[maybe_unused]] const ssize_t size = ::send(socket.get(), &word, 1, MSG_NOSIGNAL);
@@ -56,25 +58,18 @@ std::vector<int> inherited_descriptors() {
 }
 
 // The launcher, in a session of its own: a signal of the terminal reaches only the other process.
-int run_behind(const std::string& parent, const UniqueFd& socket, const Launch& launch) {
+int run_behind(const UniqueFd& socket, const Launch& launch) {
   std::vector<int> inherited = inherited_descriptors();
-  remove_old_spools(parent);
-  auto spool = Spool::make(parent);
-  if (!spool.ok()) return refuse(spool.status());
-  auto recorder =
-      OutputRecorder::start(*std::move(spool), [&socket] { send_word(socket, kIsRunning); });
-  if (!recorder.ok()) return refuse(recorder.status());
-  send_word(socket, kHasSpool);
-  const int code = launch([&] {
+  const auto on_running = [&] {
     ::prctl(PR_SET_PDEATHSIG, 0);
     const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (null) ::dup2(null.get(), STDIN_FILENO);
     // A pipe of the caller would keep its reader waiting.
     for (const int fd : std::exchange(inherited, {})) ::close(fd);
-    (*recorder)->flush();
-  });
-  (*recorder)->end(code);
-  return code;
+    send_word(socket, kIsRunning);
+  };
+  return launch(
+      {.on_recorded = [&socket] { send_word(socket, kIsRecorded); }, .on_running = on_running});
 }
 
 int code_of(pid_t launcher) {
@@ -95,62 +90,70 @@ void pass_on_signals(const UniqueFd& signals, pid_t launcher) {
   }
 }
 
-// The process in the terminal.
-int run_in_front(const std::string& parent, const UniqueFd& socket, const sigset_t& watched,
-                 pid_t launcher, const std::optional<EndingScript>& script) {
-  const auto remove = [&] {
-    const auto all = open_spool_folder(parent, false);
-    if (!all.ok()) return;
-    const std::string name = cat(launcher);
-    if (const UniqueFd spool = open_folder_in(*all, name)) remove_spool(parent, name, spool);
-  };
-  if (!has_received(socket, kHasSpool, 0)) {
-    const int code = code_of(launcher);
-    remove();
-    return code;
+// Whether the process has ended; it stays a zombie.
+bool has_ended(pid_t process) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == process;
+}
+
+// The record says that all ranks run once the log has what was written before.
+void await_running(const UniqueFd& folder) {
+  const auto deadline = Deadline::after(std::chrono::seconds(1));
+  for (auto record = read_record(folder); record.ok() && record->state == "starting";
+       record = read_record(folder)) {
+    if (deadline.passed()) return;
+    ::poll(nullptr, 0, 1);
   }
+}
+
+// The process in the terminal. `local`: the directory of detached jobs.
+int run_in_front(const std::string& local, const UniqueFd& socket, const sigset_t& watched,
+                 pid_t launcher, const std::optional<EndingScript>& script) {
+  if (!has_received(socket, kIsRecorded, 0)) return code_of(launcher);  // it has said why
   const UniqueFd signals(::signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC));
-  const auto reader = SpoolReader::open(parent, cat(launcher));
-  if (!reader.ok()) {
+  ProcessIdentity identity = ProcessIdentity::own();
+  identity.pid = launcher;
+  identity.start = start_of(launcher);
+  const auto folder = open_job_folder(local, identity);
+  if (!folder.ok()) {
     ::kill(launcher, SIGTERM);
     code_of(launcher);
-    remove();
-    return refuse(reader.status());
+    return refuse(folder.status());
   }
-  const std::string place = script ? cat("until the end of ", script->name,
-                                         ", which may wait for it by horovodrun wait ", launcher)
-                                   : "in the background";
+  LogReader log(*folder);
   bool is_shown = true;
-  for (;;) {
-    const bool has_ended = !(*reader)->is_running();
-    const bool is_running = has_received(socket, kIsRunning, MSG_DONTWAIT);
-    while (const auto chunk = (*reader)->next()) is_shown = is_shown && show(*chunk) == 0;
-    if (is_running) {
+  const auto show_log = [&] {
+    while (const auto lines = log.next()) is_shown = is_shown && show(*lines) == 0;
+  };
+  for (bool ends = false; !ends;) {
+    ends = has_ended(launcher);
+    if (has_received(socket, kIsRunning, MSG_DONTWAIT)) {
+      await_running(*folder);
+      show_log();
+      const std::string place = script
+                                    ? cat("until the end of ", script->name,
+                                          ", which may wait for it by horovodrun wait ", launcher)
+                                    : "in the background";
       print_message(cat("all ranks run, and the job goes on ", place, "; horovodrun attach ",
                         launcher, " shows its output and returns its exit code, kill ", launcher,
                         " ends it"));
       return 0;
     }
-    if (has_ended) break;
-    (*reader)->wait(std::array{socket.get(), signals.get()});
+    show_log();
+    std::array<pollfd, 2> watched_files{};
+    watched_files[0] = {.fd = socket.get(), .events = POLLIN, .revents = 0};
+    watched_files[1] = {.fd = signals.get(), .events = POLLIN, .revents = 0};
+    if (!ends) ::poll(watched_files.data(), watched_files.size(), kLookMilliseconds);
     pass_on_signals(signals, launcher);
   }
-  const int code = code_of(launcher);
-  // The sentence about a limit is lost with the process, whose output a thread of its own records.
-  if (!(*reader)->exit_code() && code < kExitSignal) {
-    print_message(
-        cat("the launcher, pid ", launcher,
-            ", got no memory, descriptor or thread from the system; see ulimit -v, -n and -u"));
-  }
-  (*reader)->remove();
-  return code;
+  return code_of(launcher);
 }
 
 }  // namespace
 
 int run_detached(const LaunchSettings& settings, const std::optional<EndingScript>& script,
                  const Launch& launch) {
-  const std::string parent = settings.output.spool_dir;
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return refuse(system_error("cannot make a socket pair", errno));
@@ -166,7 +169,8 @@ int run_detached(const LaunchSettings& settings, const std::optional<EndingScrip
   if (launcher < 0) return refuse(system_error("cannot start a process", errno));
   if (launcher > 0) {
     behind.reset();
-    return run_in_front(parent, front, watched, launcher, script);
+    return run_in_front(local_state_path(settings.output.spool_dir), front, watched, launcher,
+                        script);
   }
   front.reset();
   ::setsid();
@@ -175,7 +179,7 @@ int run_detached(const LaunchSettings& settings, const std::optional<EndingScrip
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   if (::getppid() != self) return kExitSignal + SIGTERM;
-  return run_behind(parent, behind, launch);
+  return run_behind(behind, launch);
 }
 
 }  // namespace hvd::launcher

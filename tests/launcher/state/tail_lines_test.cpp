@@ -1,4 +1,4 @@
-#include "launcher/detach/tail_lines.h"
+#include "launcher/state/tail_lines.h"
 
 #include <doctest/doctest.h>
 

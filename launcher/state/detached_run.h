@@ -6,11 +6,12 @@
 
 #include "launcher/settings/launch_settings.h"
 #include "launcher/state/ending_script.h"
+#include "launcher/state/record_writer.h"
 
 namespace hvd::launcher {
 
-// Runs a launch to its end; calls its argument when all ranks run. Returns the exit code.
-using Launch = std::function<int(const std::function<void()>& on_running)>;
+// Runs a launch to its end, with a record of it. Returns the exit code.
+using Launch = std::function<int(const DetachedEvents& events)>;
 
 // Forks. The first process shows the output until all ranks run, and passes on signals until then.
 // Returns the exit code of either process. `script`: at whose end the job ends. Call before there are threads.

@@ -1,4 +1,4 @@
-// A file of a spool: lines that can be taken are written again as the bytes that they were taken from.
+// A file of a log: lines that can be taken are written again as the bytes that they were taken from.
 #include <cstddef>
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 #include "launcher/protocol/record.h"
 #include "launcher/state/log_reader.h"
 
-HVD_FUZZ_TARGET(spool) {
+HVD_FUZZ_TARGET(log) {
   std::string_view bytes(reinterpret_cast<const char*>(data), size);
   for (;;) {
     const std::string_view before = bytes;
