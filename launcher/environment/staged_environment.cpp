@@ -103,8 +103,8 @@ class EnvironmentFiles {
 
 class StagedEnvironment::Feed : public EnvironmentFeed {
  public:
-  Feed(std::shared_ptr<EnvironmentFiles> files, std::string host)
-      : files_(std::move(files)), host_(std::move(host)) {}
+  Feed(std::shared_ptr<EnvironmentFiles> files, std::string host, bool may_chain)
+      : files_(std::move(files)), host_(std::move(host)), may_chain_(may_chain) {}
   ~Feed() override { files_->readers().erase(&wake_); }
   Feed(const Feed&) = delete;
 
@@ -112,7 +112,7 @@ class StagedEnvironment::Feed : public EnvironmentFeed {
   EnvironmentSource join(const MasterCandidates& own, std::function<void()> wake) override {
     wake_ = std::move(wake);
     files_->readers().insert(&wake_);
-    return files_->join(host_, own);
+    return may_chain_ ? files_->join(host_, own) : EnvironmentSource();
   }
   const std::vector<Digest>& digests() const override { return files_->digests(); }
   uint64_t chunks() const override { return files_->chunks().size(); }
@@ -126,6 +126,7 @@ class StagedEnvironment::Feed : public EnvironmentFeed {
  private:
   const std::shared_ptr<EnvironmentFiles> files_;
   const std::string host_;
+  const bool may_chain_;
   std::function<void()> wake_;
 };
 
@@ -188,11 +189,12 @@ Result<std::string> EnvironmentFiles::read_file(uint64_t number) {
   return bytes;
 }
 
-StagedEnvironment::StagedEnvironment(const net::asio::any_io_executor& executor, std::string file,
-                                     bool may_build, ResolvedEnvironment& job)
+StagedEnvironment::StagedEnvironment(const net::asio::any_io_executor& executor,
+                                     const LaunchSettings& settings, ResolvedEnvironment& job)
     : executor_(executor),
-      file_(std::move(file)),
-      may_build_(may_build),
+      file_(settings.job.stage_env),
+      may_build_(settings.job.allow_build),
+      may_chain_(!settings.network.encrypt),
       job_(job),
       is_resolved_(executor) {
   if (!job_.files) {
@@ -283,7 +285,7 @@ Result<std::unique_ptr<EnvironmentFeed>> StagedEnvironment::feed_of(const std::s
                                                                     const Status& status) const {
   if (!status.ok()) return status;
   if (!files_->ok()) return files_->status();
-  std::unique_ptr<EnvironmentFeed> feed = std::make_unique<Feed>(**files_, host);
+  std::unique_ptr<EnvironmentFeed> feed = std::make_unique<Feed>(**files_, host, may_chain_);
   return feed;
 }
 

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "launcher/environment/resolved_environment.h"
 #include "launcher/link/agent_link.h"
+#include "launcher/settings/launch_settings.h"
 #include "net/asio.h"
 #include "net/notification.h"
 
@@ -19,9 +20,8 @@ namespace hvd::launcher {
 
 class StagedEnvironment {
  public:
-  // `file`: as --stage-env names it, or empty. `may_build`: --allow-build. `job`: of earlier launches; outlives this
-  // object.
-  StagedEnvironment(const net::asio::any_io_executor& executor, std::string file, bool may_build,
+  // `job`: of earlier launches; outlives this object.
+  StagedEnvironment(const net::asio::any_io_executor& executor, const LaunchSettings& settings,
                     ResolvedEnvironment& job);
 
   // The number of hosts that will ask. The file is resolved when all have asked, and only once.
@@ -53,8 +53,10 @@ class StagedEnvironment {
   Result<std::shared_ptr<EnvironmentFiles>> parse(const std::string& answer) const;
 
   net::asio::any_io_executor executor_;
-  const std::string file_;
-  const bool may_build_;
+  const std::string file_;  // as --stage-env names it, or empty
+  const bool may_build_;    // --allow-build
+  const bool
+      may_chain_;  // hosts pass the files on, in clear; with --encrypt each host has them from the launcher
   ResolvedEnvironment& job_;
   size_t expected_ = 0, asked_ = 0;
   bool is_resolving_ = false;  // or resolved

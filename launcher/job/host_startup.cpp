@@ -49,8 +49,7 @@ HostStartup::HostStartup(net::asio::io_context& loop, const Options& options, Ho
       preflight_(loop.get_executor(), local_sessions_,
                  join_queue ? local_sessions_ : remote_sessions_),
       archive_(loop.get_executor()),
-      environment_(loop.get_executor(), options.settings.job.stage_env,
-                   options.settings.job.allow_build, environment) {}
+      environment_(loop.get_executor(), options.settings, environment) {}
 
 net::Task<std::vector<Status>> HostStartup::reach() {
   std::vector<HostStart> starts;

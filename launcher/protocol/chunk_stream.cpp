@@ -1,10 +1,8 @@
 #include "launcher/protocol/chunk_stream.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
-#include "base/secrets/chacha20.h"
 #include "base/text.h"
 #include "launcher/protocol/chunk_table.h"
 
@@ -15,10 +13,6 @@ constexpr size_t kSizeBytes = sizeof(uint32_t);
 constexpr size_t kNumberBytes = sizeof(uint64_t);
 constexpr size_t kLeastRecord = kNumberBytes + sizeof(Digest);
 constexpr size_t kMostRecord = kLeastRecord + kChunkSize;
-
-Digest derive(const Digest& key, std::string_view purpose, const ChunkNonces& nonces) {
-  return HmacKey(key).sign({purpose, as_text(nonces.of_server), as_text(nonces.of_client)});
-}
 
 std::string_view raw(const uint64_t& number) {
   return {reinterpret_cast<const char*>(&number), sizeof number};
@@ -50,18 +44,9 @@ std::optional<ChunkRequest> check_chunk_request(const Digest& key, const Nonce& 
   return found;
 }
 
-ChunkCipher::ChunkCipher(const Digest& key, const ChunkNonces& nonces)
-    : cipher_key_(derive(key, "horovod chunk cipher 1", nonces)),
-      tag_key_(derive(key, "horovod chunk tag 1", nonces)) {}
-
-void ChunkCipher::apply(uint64_t record, std::span<std::byte> bytes) const {
-  ChaCha20Nonce nonce{};
-  std::memcpy(nonce.data(), &record, sizeof record);
-  chacha20(cipher_key_, nonce, 0, bytes);
-}
-
-Digest ChunkCipher::tag(uint64_t record, ByteView encrypted) const {
-  return tag_key_.sign({raw(record), as_text(encrypted)});
+HmacKey chunk_key(const Digest& key, const ChunkNonces& nonces) {
+  return HmacKey(HmacKey(key).sign(
+      {"horovod chunk tag 2", as_text(nonces.of_server), as_text(nonces.of_client)}));
 }
 
 Bytes ChunkSealer::seal(uint64_t number, std::string_view bytes) {
@@ -70,9 +55,7 @@ Bytes ChunkSealer::seal(uint64_t number, std::string_view bytes) {
   record.put(static_cast<uint32_t>(kLeastRecord + bytes.size()));
   record.put(number).put_raw(as_bytes(bytes));
   Bytes sealed = record.take();
-  const std::span<std::byte> content = std::span(sealed).subspan(kSizeBytes);
-  cipher_.apply(records_, content);
-  const Digest tag = cipher_.tag(records_, content);
+  const Digest tag = key_.sign({raw(records_), as_text(ByteView(sealed).subspan(kSizeBytes))});
   sealed.insert(sealed.end(), tag.begin(), tag.end());
   ++records_;
   return sealed;
@@ -89,14 +72,13 @@ Result<std::optional<Chunk>> ChunkOpener::next() {
     return invalid_argument(cat("a record of chunks has ", size, " bytes"));
   }
   if (buffer_.size() < kSizeBytes + size) return std::optional<Chunk>();
-  const std::span<std::byte> record = std::span(buffer_).subspan(kSizeBytes, size);
-  const std::span<std::byte> content = record.first(size - sizeof(Digest));
+  const ByteView record = ByteView(buffer_).subspan(kSizeBytes, size);
+  const ByteView content = record.first(size - sizeof(Digest));
   Digest tag;
   std::ranges::copy(record.last(sizeof tag), tag.begin());
-  if (!is_same(tag, cipher_.tag(records_, content))) {
+  if (!is_same(tag, key_.sign({raw(records_), as_text(content)}))) {
     return invalid_argument("a record of chunks has a wrong tag");
   }
-  cipher_.apply(records_, content);
   ++records_;
   ByteReader from(content);
   Chunk chunk{.number = from.get<uint64_t>(), .bytes = {}};

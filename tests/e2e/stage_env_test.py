@@ -780,6 +780,13 @@ def test_hosts_get_an_environment_from_each_other():
     for name in "abcd":
         expect(len(kept(name)) == 1, f"{name}: {kept(name)}")
         on(name, f"rm -r {PLACE}/*")
+    # Hosts pass the files on in clear: with --encrypt, the launcher sends all copies.
+    before = sent_by_launcher()
+    job = start(folder, "--encrypt", hosts="a:1,b:1")
+    runs(job, 2)
+    expect(sent_by_launcher() - before > 2 * size, "hosts have passed the files on")
+    for name in "ab":
+        on(name, f"rm -r {PLACE}/*")
     # Without a network between the hosts, the launcher sends all copies.
     for one, other in itertools.combinations("abc", 2):
         faults.cut(one, other)

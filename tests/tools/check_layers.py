@@ -99,7 +99,7 @@ SUBFOLDERS = {
         "elastic/discovery": ["plan", "spawn"],
         "link": ["plan", "protocol", "spawn"],
         "package": ["elastic/discovery", "link", "plan", "program", "protocol"],
-        "environment": ["elastic/discovery", "link", "plan", "protocol"],
+        "environment": ["elastic/discovery", "link", "plan", "protocol", "settings"],
         "hosts": ["link", "plan", "protocol", "spawn"],
         "elastic": ["elastic/discovery", "hosts", "plan", "settings"],
         "terminal": [],

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/secrets/chacha20.h"
 #include "base/secrets/secret.h"
 #include "launcher/protocol/chunk_table.h"
 
@@ -18,32 +17,6 @@ constexpr Digest kChunkKey{std::byte{1}};
 constexpr ChunkNonces kChunkNonces{{std::byte{2}}, {std::byte{3}}};
 
 }  // namespace
-
-// RFC 8439, section 2.4.2.
-TEST_CASE("ChaCha20 gives the bytes of its specification, for messages of any length") {
-  Digest key;
-  for (size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::byte>(i);
-  ChaCha20Nonce nonce{};
-  nonce[7] = std::byte{0x4a};
-  const std::string text =
-      "Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, "
-      "sunscreen would be it.";
-  Bytes bytes = to_bytes(text);
-  chacha20(key, nonce, 1, bytes);
-  CHECK(to_hex(bytes) ==
-        "6e2e359a2568f98041ba0728dd0d6981e97e7aec1d4360c20a27afccfd9fae0b"
-        "f91b65c5524733ab8f593dabcd62b3571639d624e65152ab8f530c359f0861d8"
-        "07ca0dbf500d6a6156a38e088a22b65e52bc514d16ccf806818ce91ab7793736"
-        "5af90bbf74a35be6b40b8eedf2785e42874d");
-  chacha20(key, nonce, 1, bytes);
-  CHECK(as_text(bytes) == text);
-  // In pieces of whole blocks.
-  Bytes one(1000), other(1000);
-  chacha20(key, nonce, 0, one);
-  chacha20(key, nonce, 0, std::span(other).first(320));
-  chacha20(key, nonce, 5, std::span(other).subspan(320));
-  CHECK(one == other);
-}
 
 TEST_CASE("files are divided into chunks in the order of the list, and an empty file has one") {
   const ChunkTable chunks({{.path = "a", .size = kChunkSize + 1},
@@ -79,11 +52,10 @@ TEST_CASE("a request without the key is refused, and one of another connection")
   }
 }
 
-TEST_CASE("chunks arrive in any pieces, encrypted, and in the order in which they were sent") {
+TEST_CASE("chunks arrive in any pieces, and in the order in which they were sent") {
   ChunkSealer sealer(kChunkKey, kChunkNonces);
   const std::string text(kChunkSize, 'x');
   Bytes sent = sealer.seal(3, text);
-  CHECK(as_text(sent).find("xxxxxxxx") == std::string_view::npos);
   const Bytes second = sealer.seal(kNoChunk, {});
   sent.insert(sent.end(), second.begin(), second.end());
   ChunkOpener opener(kChunkKey, kChunkNonces);
