@@ -890,6 +890,8 @@ def test_files_that_would_leave_the_environment_are_refused():
         ([("bin/python", link, "/tmp/out"), ("bin/python", file, "")], "has a file outside of it: bin/python"),
         ([("bin/python", link, "/tmp/out"), ("a", hard, "bin/python")], "has a link out of it: a to bin/python"),
         ([("a", hard, "/etc/hostname")], "has a link out of it: a to /etc/hostname"),
+        ([("b", link, "d"), ("a", link, "b/../../x")], "has a link out of it: a to b/../../x"),
+        ([("a", link, "d/b/../../x"), ("d/b", link, "c")], "has a link out of it: d/b to c"),
         ([("a", tarfile.CHRTYPE, "")], "has something that is neither a file nor a directory: a"),
         ([("a", tarfile.FIFOTYPE, "")], "has something that is neither a file nor a directory: a"),
     ):
@@ -898,6 +900,7 @@ def test_files_that_would_leave_the_environment_are_refused():
     # Owners and modes of the archive do not count, and a link in the place of our file is replaced.
     version = f"lib/python3.{sys.version_info.minor}/a"
     members = [("bin/python", link, sys.executable), (version, file, ""), ("sizes", link, "bin/python")]
+    members += [("share", link, "data"), ("bin/x", link, "../share/x")]  # ".." comes before the other link
     done = install(folder, "env.tar", archive_of(*members))
     about = (folder / "files" / version).stat()
     expect(done.returncode == 0, f"{done}")

@@ -131,6 +131,7 @@ def make(final):
 def safe_members(archive, name):
     """The members, as files of this user, that nobody else can change. Refuses one that would leave the folder."""
     links = set()
+    crossed = set()  # what a link so far leaves by ".."
     for member in archive:
         path = os.path.normpath(member.name)
         parents = [path[:at] for at, letter in enumerate(path) if letter == "/"]
@@ -140,12 +141,11 @@ def safe_members(archive, name):
             links.add(path)
             target = os.path.normpath(os.path.join(os.path.dirname(path), member.linkname))
             ways = os.path.join(os.path.dirname(path), member.linkname).split("/")
-            # Through another link, ".." leads elsewhere.
-            if any(os.path.normpath("/".join(ways[:n])) in links for n in range(1, len(ways))) and ".." in ways:
-                sys.exit("%s has a link out of it: %s to %s" % (name, member.name, member.linkname))
+            # Through another link, also a later one, ".." leads elsewhere.
+            crossed.update(os.path.normpath("/".join(ways[:n])) for n in range(1, len(ways)) if ".." in ways[n:])
             # An environment names its Python by a link.
             is_python = re.match(r"([^/]+/)?bin/python[\d.]*$", path)
-            if not is_inside(target) and not is_python:
+            if not links.isdisjoint(crossed) or not (is_inside(target) or is_python):
                 sys.exit("%s has a link out of it: %s to %s" % (name, member.name, member.linkname))
         elif member.islnk():
             member.linkname = os.path.normpath(member.linkname)
