@@ -54,7 +54,11 @@ print("%d.%d" % sys.version_info[:2], *words, sep="\\n")
 
 
 class Refused(Exception):
-    """Why there is no environment, in a sentence."""
+    """Why there is no environment, in a sentence; and the part of it that pip or uv has printed, or nothing."""
+
+    def __init__(self, sentence, cause=""):
+        super().__init__(sentence)
+        self.cause = cause
 
 
 def environment():
@@ -348,7 +352,8 @@ class Environment:
             r"No matching distribution|no wheels?|no usable wheels|--only-binary|building", output, re.IGNORECASE
         )
         remedy = "; --allow-build builds a package without a wheel on this machine" if lacks_wheel else ""
-        raise Refused(f"{self.name} cannot be resolved for {self.target}: {cause}{'' if self.may_build else remedy}")
+        sentence = f"{self.name} cannot be resolved for {self.target}: {cause}{'' if self.may_build else remedy}"
+        raise Refused(sentence, cause)
 
     def pip(self):
         """The words that start pip, and whether its Python is that of the hosts."""
@@ -420,11 +425,14 @@ class Environment:
     def fetch(self, work):
         """A folder with the wheels."""
         pip, is_same = self.pip()
-        wheels = os.path.join(work, "wheels")
-        os.mkdir(wheels)
         parts = [Part(self.source, [], self.sources, [], self.first_source)]
         if self.uv:
-            parts = self.lock(work)
+            try:
+                parts = self.lock(work)
+            except Refused as by_uv:
+                if not by_uv.cause or not is_same or pip[0] == self.uv or self.name in ("uv.lock", "pyproject.toml"):
+                    raise
+                return self.fetch_by_pip(pip, parts, work, by_uv)
         elif self.name in ("uv.lock", "pyproject.toml"):
             raise Refused(f"{self.name} needs uv on this machine (pip install uv); the hosts need none")
         elif not is_same:
@@ -432,6 +440,20 @@ class Environment:
                 f"the hosts have Python {self.target.python}, for which pip resolves only with python"
                 f"{self.target.python} on this machine: install that, or uv, here"
             )
+        return self.fetch_parts(pip, is_same, parts, work)
+
+    def fetch_by_pip(self, pip, parts, work, by_uv):
+        """uv reads neither pip.conf nor PIP_*, which may name the index."""
+        try:
+            return self.fetch_parts(pip, True, parts, work)
+        except Refused as by_pip:
+            if by_pip.cause in ("", by_uv.cause):
+                raise by_uv from None
+            raise Refused(f"{by_pip}; uv says before: {by_uv.cause}") from None
+
+    def fetch_parts(self, pip, is_same, parts, work):
+        wheels = os.path.join(work, "wheels")
+        os.mkdir(wheels)
         for part in parts:
             files = os.path.join(work, "downloaded")
             output = f"error: {part.source} has no wheel" if part.source else self.download(pip, part, files)

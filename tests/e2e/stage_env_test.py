@@ -486,6 +486,19 @@ def test_uv_locks_a_project():
     runs(start(folder, hosts="a:1", PATH=path), 1)
 
 
+def test_pip_resolves_what_uv_cannot():
+    """uv reads no pip.conf."""
+    folder, cache = project(), scratch() / "cache"
+    (folder / "requirements.txt").write_text("tiny==1.0\n")
+    (folder / "pip.conf").write_text(f"[global]\nno-index = true\nfind-links = {folder / 'wheels'}\n")
+    variables = {"PATH": path_with_uv(), "UV_OFFLINE": "1"}
+    digest = hashlib.sha256((folder / "wheels/tiny-1.0-py3-none-any.whl").read_bytes()).hexdigest()
+    text, found = resolved(folder, "requirements.txt", cache, PIP_CONFIG_FILE=str(folder / "pip.conf"), **variables)
+    expect(found == [digest], text)
+    text, found = resolved(folder, "requirements.txt", cache, PIP_NO_INDEX="1", **variables)
+    expect(re.search("No matching distribution found for tiny==1.0.*; uv says before: .*tiny", text), text)
+
+
 @world("a", "--bare")
 def test_a_damaged_or_foreign_environment_is_not_used():
     folder = project()

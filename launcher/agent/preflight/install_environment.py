@@ -131,7 +131,7 @@ def make(final):
 def safe_members(archive, name):
     """The members, as files of this user, that nobody else can change. Refuses one that would leave the folder."""
     links = set()
-    crossed = set()  # what a link so far leaves by ".."
+    crossed = set()  # names that a link so far leaves by ".."
     for member in archive:
         path = os.path.normpath(member.name)
         parents = [path[:at] for at, letter in enumerate(path) if letter == "/"]
