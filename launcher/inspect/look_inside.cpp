@@ -63,7 +63,7 @@ struct ExecWords {
 };
 
 // Whether the first word of `exec` is a job, and not the command: a number, or the name of a job that runs.
-bool means_job(const std::string& word) { return parse_int(word) || names_running_job(word); }
+bool means_job(const std::string& word) { return parse_int(word) || means_running_job(word); }
 
 // A word that is neither the name of a job that runs nor of a program is meant as a job if a program comes next. Else
 // it may be a program that only the hosts have, such as nvidia-smi.
@@ -111,10 +111,10 @@ Result<ExecWords> read_exec(std::span<const std::string> words) {
       "to run a program that is called exec, put flags before it");
 }
 
-int run_beside_ranks(std::span<const std::string> words) {
-  const auto read = read_exec(words);
+int run_beside_ranks(std::span<const std::string> arguments) {
+  const auto read = read_exec(arguments.subspan(1));
   if (!read.ok()) return refuse(read.status());
-  const auto launchers = choose_launchers(read->job, "exec");
+  const auto launchers = choose_launchers(read->job, arguments);
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1) return refuse(several_run("exec", *launchers));
   const RunningLauncher& launcher = launchers->front();
@@ -147,7 +147,7 @@ int change_ranks(std::span<const std::string> arguments) {
   const std::string change = words.size() == 1 || has_job ? words.back() : "";
   const Status complete = order == "remove" ? check_removal(change) : check_number(order, change);
   if (!complete.ok()) return refuse(complete);
-  const auto launchers = choose_launchers(has_job ? words[0] : "", order);
+  const auto launchers = choose_launchers(has_job ? words[0] : "", arguments);
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1)
     return refuse(several_run(order, *launchers, order == "remove" ? " HOST" : " N"));
@@ -228,11 +228,11 @@ int print_tables(const PsAnswers& answers, size_t columns) {
 }
 
 // `horovodrun ps [-a] [-w] [--json] [NAME]`.
-int list_jobs(std::span<const std::string> words) {
-  const auto read = read_ps(words);
+int list_jobs(std::span<const std::string> arguments) {
+  const auto read = read_ps(arguments.subspan(1));
   if (!read.ok()) return refuse(read.status());
   if (read->has_all) return list_all_jobs(read->is_json);
-  const auto launchers = choose_launchers(read->job, "ps");
+  const auto launchers = choose_launchers(read->job, arguments);
   if (!launchers.ok()) return refuse(launchers.status());
   const auto answers = ask_for_jobs(*launchers, !read->job.empty());
   if (!answers.ok()) return refuse(answers.status());
@@ -242,7 +242,8 @@ int list_jobs(std::span<const std::string> words) {
 }
 
 // `horovodrun stack [--native] [NAME]`.
-int show_stacks(std::span<const std::string> words) {
+int show_stacks(std::span<const std::string> arguments) {
+  auto words = arguments.subspan(1);
   const bool is_native = !words.empty() && words[0] == "--native";
   if (is_native) words = words.subspan(1);
   if (words.size() > 1 || (words.size() == 1 && !may_be_job(words[0]))) {
@@ -250,14 +251,15 @@ int show_stacks(std::span<const std::string> words) {
         invalid_argument("write horovodrun stack [--native] [NAME or id of a job]; to run the "
                          "program stack, put flags before it"));
   }
-  const auto launchers = choose_launchers(words.empty() ? "" : words[0], "stack");
+  const auto launchers = choose_launchers(words.empty() ? "" : words[0], arguments);
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1) return refuse(several_run("stack", *launchers));
   return show_answer(*launchers, is_native ? "stack --native" : "stack", kStackSeconds);
 }
 
 // `horovodrun metrics [--level LEVEL] [NAME]`.
-int show_metrics(std::span<const std::string> words) {
+int show_metrics(std::span<const std::string> arguments) {
+  auto words = arguments.subspan(1);
   std::string level = "summary";
   std::string job;
   bool is_right = true;
@@ -280,7 +282,7 @@ int show_metrics(std::span<const std::string> words) {
         "write horovodrun metrics [--level summary|host|rank] [NAME or id of a job]; to run the "
         "program metrics, put flags before it"));
   }
-  const auto launchers = choose_launchers(job, "metrics");
+  const auto launchers = choose_launchers(job, arguments);
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1) return refuse(several_run("metrics", *launchers));
   return show_answer(*launchers, cat("metrics ", level));
@@ -298,15 +300,15 @@ bool asks_about_jobs(std::span<const std::string> arguments) {
 int answer_about_jobs(std::span<const std::string> arguments) {
   const std::string& question = arguments[0];
   const auto words = arguments.subspan(1);
-  if (question == "exec") return run_beside_ranks(words);
+  if (question == "exec") return run_beside_ranks(arguments);
   if (question == "resize" || question == "remove") return change_ranks(arguments);
-  if (question == "metrics") return show_metrics(words);
+  if (question == "metrics") return show_metrics(arguments);
   if (question == "attach") return attach(words);
   if (question == "stop") return stop_job(words);
   if (question == "wait") return wait_for_job(words);
   if (question == "logs") return show_log(words);
-  if (question == "stack") return show_stacks(words);
-  return list_jobs(words);
+  if (question == "stack") return show_stacks(arguments);
+  return list_jobs(arguments);
 }
 
 }  // namespace hvd::launcher

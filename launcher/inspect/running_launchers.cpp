@@ -51,11 +51,14 @@ std::vector<RunningLauncher> running_launchers(const std::string& pid) {
 }
 
 Result<std::vector<RunningLauncher>> choose_launchers(const std::string& job,
-                                                      const std::string& command) {
-  HVD_ASSIGN_OR_RETURN(const std::string pid, launcher_here(job, command, true));
+                                                      std::span<const std::string> arguments) {
+  HVD_ASSIGN_OR_RETURN(const std::string pid, launcher_here(job, arguments));
   std::vector<RunningLauncher> launchers = running_launchers(pid);
   if (!launchers.empty()) return launchers;
-  if (pid.empty()) return not_found(kNoJob);
+  if (pid.empty()) {
+    HVD_RETURN_IF_ERROR(go_to_running_job(arguments));
+    return not_found(kNoJob);
+  }
   return not_found(
       cat("no horovodrun of yours runs with pid ", printable(pid), "; horovodrun ps lists them"));
 }

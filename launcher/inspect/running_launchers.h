@@ -21,9 +21,10 @@ struct RunningLauncher {
 
 // One entry for each socket that listens. `pid`: of one launcher, or empty for all.
 std::vector<RunningLauncher> running_launchers(const std::string& pid = "");
-// The running launchers, or that of this job: a pid, a name or an id. `command`: for errors, "stack".
+// The running launchers, or that of this job: a pid, a name or an id. For a job of another machine, the command
+// `arguments` replaces this process there.
 Result<std::vector<RunningLauncher>> choose_launchers(const std::string& job,
-                                                      const std::string& command);
+                                                      std::span<const std::string> arguments);
 // For a command that needs one job. `more`: what stands behind its id on the command line.
 Status several_run(const std::string& command, const std::vector<RunningLauncher>& launchers,
                    const std::string& more = "");

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "launcher/output/report.h"
 #include "launcher/settings/launch_settings.h"
+#include "launcher/state/remote_command.h"
 #include "launcher/state/state_folder.h"
 
 namespace hvd::launcher {
@@ -90,26 +91,40 @@ Result<JobRecord> choose_job(const StateView& view, const std::string& word,
                        "; horovodrun ps -a lists all"));
 }
 
-Result<std::string> launcher_here(const std::string& word, const std::string& command,
-                                  bool wants_running) {
-  if (word.empty() || parse_int(word)) return word;
-  HVD_ASSIGN_OR_RETURN(const StateView view, view_state());
-  HVD_ASSIGN_OR_RETURN(const JobRecord record, choose_job(view, word, command));
-  if (!record.launcher.is_beside(view.observer)) {
-    return unavailable(cat("job ", printable(word), " is on ", printable(record.launcher.host),
-                           ": run horovodrun ", command, " there"));
-  }
-  const std::string pid = cat(record.launcher.pid);
-  if (!wants_running || view.life_of(record) == JobLife::kRuns) return pid;
-  return not_found(cat("job ", printable(word), " (", pid,
-                       ") does not run; horovodrun ps -a shows how it has ended"));
+std::string described(const JobRecord& record, const StateView& view) {
+  const std::string id = id_of(record, view.observer);
+  return record.name.empty() ? cat("job ", id) : cat("job ", printable(record.name), " (", id, ")");
 }
 
-bool names_running_job(const std::string& word) {
-  if (!check_job_name(word).ok()) return false;
+Result<std::string> launcher_here(const std::string& word, std::span<const std::string> arguments) {
+  if (word.empty() || parse_int(word)) return word;
+  HVD_ASSIGN_OR_RETURN(const StateView view, view_state());
+  HVD_ASSIGN_OR_RETURN(const JobRecord record, choose_job(view, word, arguments[0]));
+  const JobLife life = view.life_of(record);
+  const bool is_here = record.launcher.is_beside(view.observer);
+  if (is_here && life == JobLife::kRuns) return cat(record.launcher.pid);
+  // A launcher elsewhere that gives no sign may run: its clock may be behind.
+  if (!is_here && life != JobLife::kEnded)
+    return run_there(record, view, {arguments.begin(), arguments.end()});
+  return not_found(
+      cat(described(record, view), " does not run; horovodrun ps -a shows how it has ended"));
+}
+
+Status go_to_running_job(std::span<const std::string> arguments) {
   const auto view = view_state();
-  return view.ok() && std::ranges::any_of(view->records, [&](const JobRecord& record) {
-           return record.name == word && view->life_of(record) == JobLife::kRuns;
+  if (!view.ok()) return {};
+  const auto record = choose_job(*view, "", arguments[0]);
+  if (!record.ok()) return record.status().code() == Code::kNotFound ? Status() : record.status();
+  if (record->launcher.is_beside(view->observer) || view->life_of(*record) != JobLife::kRuns)
+    return {};
+  return run_there(*record, *view, {arguments.begin(), arguments.end()});
+}
+
+bool means_running_job(const std::string& word) {
+  const auto view = view_state();
+  return view.ok() && !word.empty() &&
+         std::ranges::any_of(view->records, [&](const JobRecord& record) {
+           return is_meant(record, word, view->observer) && view->life_of(record) == JobLife::kRuns;
          });
 }
 

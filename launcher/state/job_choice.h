@@ -30,6 +30,8 @@ Result<StateView> view_state();
 // "4711", or "b:4711" for a launcher of another machine or container.
 std::string id_of(const JobRecord& record, const ProcessIdentity& observer);
 
+// "job mnist (4711)", "job 4711".
+std::string described(const JobRecord& record, const StateView& view);
 // A job in the error of several_run(): "\n  4711  mnist  python3 train.py".
 std::string row_of(const JobRecord& record, const StateView& view);
 // For a command that needs one job. `more`: what stands behind its id on the command line.
@@ -42,12 +44,15 @@ Result<JobRecord> choose_job(const StateView& view, const std::string& word,
 // Whether a word of a command may mean a job, and is no flag.
 inline bool may_be_job(const std::string& word) { return !word.empty() && word[0] != '-'; }
 // The pid of the launcher beside this process that a word means: itself if it is a number or empty, else that of the
-// job with this name or id. `wants_running`: refuses a job that has ended.
-Result<std::string> launcher_here(const std::string& word, const std::string& command,
-                                  bool wants_running);
+// job with this name or id. An error: the job has ended. For a job of another machine, the command
+// `arguments` replaces this process there (remote_command.h).
+Result<std::string> launcher_here(const std::string& word, std::span<const std::string> arguments);
+// For a command without a word, where no launcher runs beside this process: replaces this process by the command on the
+// machine of the one job that runs. OK: none runs.
+Status go_to_running_job(std::span<const std::string> arguments);
 // Notifies the user, before a wait for output or the end of the job, that the launcher beside this process is stopped.
 void notify_if_stopped(const std::string& pid);
-// Whether it is the name of a job that runs.
-bool names_running_job(const std::string& word);
+// Whether it is the name of a job that runs, or the id of one on another machine.
+bool means_running_job(const std::string& word);
 
 }  // namespace hvd::launcher

@@ -31,8 +31,6 @@ namespace {
 // How often the record of a launcher on another machine is read.
 constexpr int kPollMilliseconds = 1000;
 constexpr int kFollowMilliseconds = 200;
-// The first word of a `stop` that another machine has sent.
-constexpr char kSent[] = "--sent";
 // A launcher that ended is not yet in its record for this long.
 constexpr std::chrono::seconds kRecordedWithin{3};
 // A file system may fail to read a record for this long, as NFS does when its server begins again.
@@ -90,11 +88,6 @@ Result<std::string> one_word(std::span<const std::string> words, const std::stri
   return invalid_argument(cat("write horovodrun ", command,
                               " [NAME], with the name or the id of a job; to run the program ",
                               command, ", put flags before it"));
-}
-
-std::string described(const JobRecord& record, const StateView& view) {
-  const std::string id = id_of(record, view.observer);
-  return record.name.empty() ? cat("job ", id) : cat("job ", printable(record.name), " (", id, ")");
 }
 
 // A descriptor of a launcher beside this process that runs: its pid cannot come to mean another process.
@@ -395,9 +388,6 @@ int list_all_jobs(bool is_json) {
 }
 
 int stop_job(std::span<const std::string> words) {
-  // Behind ssh or srun, another host's name would lead to yet another machine.
-  const bool is_sent = !words.empty() && words[0] == kSent;
-  if (is_sent) words = words.subspan(1);
   const auto word = one_word(words, "stop");
   if (!word.ok()) return refuse(word.status());
   const auto view = view_state();
@@ -411,14 +401,7 @@ int stop_job(std::span<const std::string> words) {
     print_message(cat(described(*record, *view), " does not run: ", state_text(*view, *record)));
     return 0;
   }
-  if (!is_here) {
-    const bool is_remote = !is_sent && record->launcher.host != view->observer.host;
-    return refuse(
-        is_remote ? run_there(*record, view->path, {"stop", kSent, id_of(*record, view->observer)})
-                  : unavailable(cat(described(*record, *view),
-                                    " runs in a container, or on another machine than the one "
-                                    "of its name; run horovodrun stop there")));
-  }
+  if (!is_here) return refuse(run_there(*record, *view, {"stop", id_of(*record, view->observer)}));
   if (!send_signal(*record, SIGTERM))
     return refuse(system_error(cat("cannot stop ", described(*record, *view)), errno));
   send_signal(*record, SIGCONT);  // a job that Ctrl-Z has stopped takes SIGTERM only then

@@ -5,16 +5,17 @@
 #include <vector>
 
 #include "base/status.h"
-#include "launcher/state/job_record.h"
+#include "launcher/state/job_choice.h"
 
 namespace hvd::launcher {
 
-// The command line: by srun where the launcher runs on a node of a job of Slurm, else by ssh. `horovodrun`: its path, the same there.
+// The command line: by srun where the launcher runs on a node of a job of Slurm, else by ssh. `horovodrun`: its path, the
+// same there. `on_terminal`: the command gets a terminal there.
 std::vector<std::string> remote_command_line(const JobRecord& record, const std::string& horovodrun,
                                              const std::string& state_folder,
-                                             std::vector<std::string> words);
-// Replaces this process by `horovodrun WORDS` there. Returns only an error.
-Status run_there(const JobRecord& record, const std::string& state_folder,
-                 std::vector<std::string> words);
+                                             std::vector<std::string> words, bool on_terminal);
+// Replaces this process by `horovodrun WORDS` there. Returns only an error, as where another machine has sent the
+// command to this one.
+Status run_there(const JobRecord& record, const StateView& view, std::vector<std::string> words);
 
 }  // namespace hvd::launcher

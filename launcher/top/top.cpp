@@ -326,7 +326,7 @@ bool asks_for_top(std::span<const std::string> arguments) {
 int show_top(std::span<const std::string> arguments) {
   auto read = read_top_words(arguments.subspan(1));
   if (!read.ok()) return refuse(read.status());
-  auto launchers = choose_launchers(read->job, "top");
+  auto launchers = choose_launchers(read->job, arguments);
   if (!launchers.ok()) return refuse(launchers.status());
   if (launchers->size() > 1) return refuse(several_run("top", *launchers));
   Questions questions(std::move(launchers->front()));

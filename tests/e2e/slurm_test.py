@@ -2,10 +2,12 @@
 """Jobs under a real Slurm: the commands of its users, and the errors for commands that cannot work.
 bootstrap_test.py tests each of Slurm's ways to start ranks."""
 
+import json
 import select
 import shutil
 
 from harness import *
+from terminal import Screen
 
 import slurm
 
@@ -485,6 +487,44 @@ def test_a_sigterm_of_slurm_to_the_steps_is_named(cluster):
         text,
     )
     expect("ended by signal" not in text and len(re.findall(r"rank \d saved", text)) == 4, text)
+
+
+@on_cluster()
+def test_commands_of_a_login_node_reach_a_job_in_an_allocation(cluster):
+    """The login node is the controller's machine, on which no launcher runs."""
+    environment = clean_environment(**cluster.environment)
+    before = Inventory()
+    waits = f"{PYTHON} -c 'import time, horovod.numpy as hvd; hvd.init(); time.sleep(600)'"
+    script = scratch("/etc") / "far.sh"
+    script.write_text(f"#!/bin/bash\nexec {LAUNCHER} --name far {waits}\n")
+    submits = ["/usr/bin/sbatch", "-N2", "--ntasks-per-node=1", "-o", "/dev/null", script]
+    subprocess.run(submits, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+    def say(*words, code=0):
+        job = Job(*words, environment=environment)
+        job.ends_with(code)
+        return job
+
+    wait_until(lambda: "running" in ask("ps", "-a").stdout, 60, lambda: ask("ps", "-a"))
+    far = json.loads(ask("ps", "-a", "--json").stdout)["id"]
+    expect(re.fullmatch(r"a:\d+", far), far)
+    wait_until(lambda: say("ps").out.count("in_job") == 2, 60, lambda: say("ps").describe())
+    for word in ("far", far):
+        expect(json.loads(say("ps", "--json", word).out)["name"] == "far", word)
+        expect(say("stack", word).out.count("in <module>") == 2, lambda: say("stack", word).describe())
+        expect("\n2/2 ranks" in say("top", "--once", word).out, word)
+        ran = say("exec", word, "--rank", 1, "sh", "-c", "echo $HOROVOD_RANK; uname -n; exit 7", code=7)
+        expect(ran.out.split() == ["1", "b"], ran.describe())
+    expect(re.search("horovod_job_processes.* 2$", say("metrics").out, re.M), "metrics")
+    expect("number of ranks of this job is constant" in say("resize", 3, code=2).err, "resize")
+    top = Screen(LAUNCHER, "top", **cluster.environment)
+    top.sees(r"^2/2 ranks")
+    top.type("q")
+    expect(top.end() == 0, top.text)
+    say("stop", "far")
+    ended = say("stack", "far", code=2)
+    expect(rf"job far ({far}) does not run; horovodrun ps -a shows how it has ended" in ended.err, ended.describe())
+    before.wait_for_ends()
 
 
 @on_cluster()

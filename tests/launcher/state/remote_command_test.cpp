@@ -12,22 +12,42 @@ TEST_CASE("a command goes to the launcher's machine by srun in its job, else by 
   JobRecord record;
   record.launcher.host = "node7";
   const Words by_ssh{"ssh",
+                     "-T",
                      "-oBatchMode=yes",
                      "-oConnectTimeout=10",
                      "--",
                      "node7",
-                     "env HOROVOD_STATE_DIR=/scratch/s '/opt/x y/horovodrun' stop node7:12"};
+                     "env HOROVOD_STATE_DIR=/scratch/s HOROVOD_COMMAND_SENT=1 '/opt/x "
+                     "y/horovodrun' stop node7:12"};
   const auto stop = [&] {
-    return remote_command_line(record, "/opt/x y/horovodrun", "/scratch/s", {"stop", "node7:12"});
+    return remote_command_line(record, "/opt/x y/horovodrun", "/scratch/s", {"stop", "node7:12"},
+                               false);
   };
   CHECK(stop() == by_ssh);
   record.allocation = "4711";  // of salloc: the launcher is on a login node
   CHECK(stop() == by_ssh);
   record.launcher.host = "node7.example.org";
   record.node = "node7";
-  CHECK(remote_command_line(record, "/bin/horovodrun", "/s", {"stop"}) ==
-        Words{"srun", "--jobid=4711", "--overlap", "-N1", "-n1", "--nodelist=node7", "--", "env",
-              "HOROVOD_STATE_DIR=/s", "/bin/horovodrun", "stop"});
+  const auto step = [&](const char* flag, const char* command) {
+    return Words{"srun",
+                 "--jobid=4711",
+                 "--overlap",
+                 "--mpi=none",
+                 "-N1",
+                 "-n1",
+                 "--nodelist=node7",
+                 flag,
+                 "--",
+                 "env",
+                 "HOROVOD_STATE_DIR=/s",
+                 "HOROVOD_COMMAND_SENT=1",
+                 "/bin/horovodrun",
+                 command};
+  };
+  CHECK(remote_command_line(record, "/bin/horovodrun", "/s", {"stop"}, false) ==
+        step("--quit-on-interrupt", "stop"));
+  CHECK(remote_command_line(record, "/bin/horovodrun", "/s", {"top"}, true) ==
+        step("--pty", "top"));
 }
 
 }  // namespace hvd::launcher
