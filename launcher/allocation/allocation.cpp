@@ -287,7 +287,15 @@ Found AllocationFinder::pbs() const {
 
 Found AllocationFinder::sge() const {
   const std::string job = variable("JOB_ID");
-  return from_file(cat("SGE job ", printable(job)), "PE_HOSTFILE", Count::kBySecondWord, false);
+  const std::string source = cat("SGE job ", printable(job));
+  // Other programs set JOB_ID too. A job on one host needs no list.
+  const bool is_number_alone =
+      parse_int(job) && !variable("SGE_ROOT").empty() && variable("NHOSTS") != "1";
+  if (!variable("PE_HOSTFILE").empty() || !is_number_alone)
+    return from_file(source, "PE_HOSTFILE", Count::kBySecondWord, false);
+  auto hosts = sources_.sge_hosts(job);
+  if (hosts.ok()) return std::optional(Allocation{.source = source, .hosts = *std::move(hosts)});
+  return without_hosts(source, cat("PE_HOSTFILE is not set, and ", hosts.status().message()));
 }
 
 Found AllocationFinder::oar() const {

@@ -35,6 +35,10 @@ struct AllocationSources {
   std::function<Result<std::vector<SlurmNode>>()> slurm_nodes = [] {
     return Result<std::vector<SlurmNode>>(unavailable("scontrol was not asked"));
   };
+  // The hosts of a job of SGE; an error says why they are unknown.
+  std::function<Result<std::vector<Host>>(const std::string& job)> sge_hosts = [](const auto&) {
+    return Result<std::vector<Host>>(unavailable("qstat was not asked"));
+  };
   // "gpu", "auto" or "cpu", where each of them is a slot; else empty.
   std::string device = {};
   // --slots-per-host, where the user gives it.

@@ -7,6 +7,7 @@
 #include "base/log/log.h"
 #include "base/text.h"
 #include "launcher/allocation/allocation.h"
+#include "launcher/allocation/sge_hosts.h"
 #include "launcher/allocation/slurm_nodes.h"
 #include "launcher/plan/hostfile.h"
 #include "launcher/plan/text_file.h"
@@ -17,6 +18,7 @@ namespace {
 Result<std::optional<Allocation>> allocation(const LaunchSettings& settings) {
   AllocationSources sources;
   sources.slurm_nodes = [] { return read_slurm_nodes(slurm_job_id()); };
+  sources.sge_hosts = read_sge_hosts;
   sources.has_num_proc = settings.job.num_proc.has_value();
   if (settings.hosts.slots_per_host.is_set) {
     sources.slots_per_host = settings.hosts.slots_per_host.value;

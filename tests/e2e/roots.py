@@ -60,10 +60,11 @@ def download(*command):
         raise Skip(f"{pathlib.Path(command[0]).name} took more than 900 s with {' '.join(mirrors()[1])}") from None
 
 
-def make_root(path, packages, is_kept=False, suite="bookworm"):
+def make_root(path, packages, is_kept=False, suite="bookworm", hooks=()):
     """A root with Debian's packages alone. All that needs the network is here, and skips the test if it fails.
 
     A root that is kept is made once for the same packages, and again after a week, since Debian corrects packages.
+    `hooks`: shell commands before the packages are installed; the root is their $1.
     """
     options, lines = mirrors(suite)
     included = ",".join(sorted(packages))
@@ -80,6 +81,7 @@ def make_root(path, packages, is_kept=False, suite="bookworm"):
             "--mode=root",
             f"--format={'tar' if is_kept else 'directory'}",
             *options,
+            *(f"--essential-hook={command}" for command in hooks),
             f"--include={included}",
             suite,
             target,

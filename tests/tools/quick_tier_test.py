@@ -10,6 +10,7 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 # All their cases take long, or need what the quick tier does not install.
 WITHOUT = {
     "gpu_bundle",
+    "grid_engine",
     "link_faults",
     "live_line",
     "newer_slurm",

@@ -17,6 +17,10 @@ Result<std::optional<Allocation>> find(const Texts& variables, const Texts& file
   sources.device = device;
   sources.slots_per_host = slots_per_host;
   sources.slurm_nodes = [&] { return nodes; };
+  sources.sge_hosts = [](const std::string& job) {
+    return job == "7" ? Result<std::vector<Host>>(std::vector<Host>{{"a", "", 2}})
+                      : Result<std::vector<Host>>(unavailable("qstat printed nothing"));
+  };
   sources.has_num_proc = has_num_proc;
   sources.variable = [&](std::string_view name) -> std::optional<std::string> {
     const auto found = variables.find(name);
@@ -62,6 +66,9 @@ TEST_CASE("a number of a job without its list of hosts is a warning") {
   };
   CHECK(warning_of({{"PBS_JOBID", "4"}}) ==
         "PBS job 4: PBS_NODEFILE is not set, so all ranks run on this machine; name hosts with -H");
+  CHECK(warning_of({{"JOB_ID", "4"}, {"SGE_ROOT", "/s"}}) ==
+        "SGE job 4: PE_HOSTFILE is not set, and qstat printed nothing, so all ranks run on this "
+        "machine; name hosts with -H");
   CHECK(warning_of({{"LSB_JOBID", "4"}}).starts_with("LSF job 4: LSB_DJOB_HOSTFILE is not set, "));
   AllocationSources sources;
   sources.variable = [](std::string_view name) -> std::optional<std::string> {
@@ -293,6 +300,13 @@ TEST_CASE("SGE's file has the number of slots behind the host") {
             .hosts == std::vector<Host>{{"a.org", "", 4}, {"b", "", 2}});
   CHECK(error_of({{"PE_HOSTFILE", "/f"}}, {{"/f", "a\n"}}) ==
         "PE_HOSTFILE: /f, line 1: the number of slots is missing");
+}
+
+TEST_CASE("qstat knows the hosts of a job of SGE whose number is all that the variables say") {
+  CHECK(allocation({{"JOB_ID", "7"}, {"SGE_ROOT", "/s"}}).hosts == std::vector<Host>{{"a", "", 2}});
+  // In a job on one host, and where another program has set JOB_ID.
+  CHECK_FALSE(find({{"JOB_ID", "7"}, {"SGE_ROOT", "/s"}, {"NHOSTS", "1"}})->has_value());
+  CHECK_FALSE(find({{"JOB_ID", "nightly-7"}, {"SGE_ROOT", "/s"}})->has_value());
 }
 
 TEST_CASE("OAR's file has a line for each slot, and Cobalt's one for each host") {
