@@ -18,6 +18,7 @@
 #include "base/unique_fd.h"
 #include "launcher/spawn/exit_watch.h"
 #include "net/notification.h"
+#include "rendezvous/server/descriptor_limit.h"
 
 namespace hvd::launcher {
 
@@ -68,6 +69,8 @@ Result<pid_t> start_child(const ChildCommand& command, const Streams& streams) {
   if (command.end == ChildEnd::kTerminate) {
     options.blocked_signals.insert(options.blocked_signals.end(), {SIGINT, SIGTERM});
   }
+  // A rank sees the limit of its agent's parent, and that of a step is the limit of srun.
+  const rendezvous::FirstDescriptorLimit limit;
   return spawn_program(options);
 }
 

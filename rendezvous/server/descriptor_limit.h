@@ -8,15 +8,39 @@
 
 namespace hvd::rendezvous {
 
-// Raises the soft limit to `wanted`, at most to the hard limit; never lowers it. Returns the former
-// limits, for children that expect them.
+inline rlimit descriptor_limit() {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  return limit;
+}
+
+// The limits that this process began with, as long as nothing else has raised them.
+inline const rlimit& first_descriptor_limit() {
+  static const rlimit first = descriptor_limit();
+  return first;
+}
+
+// Raises the soft limit to `wanted`, at most to the hard limit; never lowers it. Returns the limits of before the first
+// raise, for children that expect them.
 inline rlimit raise_descriptor_limit(rlim_t wanted = RLIM_INFINITY) {
-  rlimit before{};
-  if (::getrlimit(RLIMIT_NOFILE, &before) != 0) return before;
+  const rlimit first = first_descriptor_limit();
+  const rlimit before = descriptor_limit();
   rlimit limit = before;
   limit.rlim_cur = std::max(before.rlim_cur, std::min(wanted, before.rlim_max));
   if (limit.rlim_cur != before.rlim_cur) ::setrlimit(RLIMIT_NOFILE, &limit);
-  return before;
+  return first;
 }
+
+// While it lives, a program that this process starts gets the limits of before the first raise. Open descriptors stay.
+class FirstDescriptorLimit {
+ public:
+  FirstDescriptorLimit() { ::setrlimit(RLIMIT_NOFILE, &first_descriptor_limit()); }
+  ~FirstDescriptorLimit() { ::setrlimit(RLIMIT_NOFILE, &raised_); }
+  FirstDescriptorLimit(const FirstDescriptorLimit&) = delete;
+  FirstDescriptorLimit& operator=(const FirstDescriptorLimit&) = delete;
+
+ private:
+  const rlimit raised_ = descriptor_limit();
+};
 
 }  // namespace hvd::rendezvous

@@ -113,6 +113,17 @@ def test_a_limit_of_file_sizes():
 
 
 @world()
+def test_a_rank_sees_the_limit_of_the_user_and_not_that_of_the_launcher():
+    """The launcher raises its own soft limit: here to 96."""
+    for hosts in ("localhost:6", "a:3,localhost:3"):
+        words = ("-np", 6, "-H", hosts, "sh", "-c", "uname -n; ulimit -Sn; ulimit -Hn")
+        job = Job("--nofile=80:4096", LAUNCHER, *words, program="/usr/bin/prlimit")
+        job.ends_with(0)
+        seen = re.findall(r"(?m)^\[[345]\]<stdout>:(\S+)$", job.out)
+        expect(seen.count("80") == seen.count("4096") == 3, job.describe())
+
+
+@world()
 def test_ranks_with_few_descriptors():
     # The ranks of a host may hear that the first one has ended before its own sentence is out.
     words = ("ulimit -n|closed its socket during the local rendezvous",)
