@@ -1,6 +1,8 @@
 #!/usr/bin/python3 -B
 """Elastic jobs: ranks fail, hosts come, go and are lost, and the training goes on in the same processes."""
 
+import json
+
 from harness import *
 
 from elastic_jobs import RANK, begun, discovery, leave_nothing_behind, running_on, sums, wait_for_generation
@@ -356,6 +358,48 @@ def test_with_restart_ranks_a_killed_rank_is_started_again_on_its_host():
     job.ends_with(0)
     job.leaves_nothing()
     sums(job, 4)
+
+
+def pids():
+    """By rank. Ranks that are started again have another agent."""
+    ranks = [rank for host in json.loads(ask("ps", "--json").stdout)["hosts"] for rank in host["ranks"]]
+    return [rank["pid"] for rank in sorted((one for one in ranks if "rank" in one), key=lambda one: one["rank"])]
+
+
+@world()
+def test_the_wait_of_restart_ranks_is_forgotten_after_commits():
+    flags = ("-np", 2, "--min-np", 2, "--restart-ranks", "-H", "localhost:2", PYTHON, RANK)
+    job = Job(*flags, 30, "--slow", 0.2, "--tell", 20)
+
+    def kill_rank_1(generation, seconds):
+        wait_for_generation(job, generation, 2)
+        os.kill(pids()[1], signal.SIGKILL)
+        waits = [*seconds]
+        wait_until(lambda: re.findall(r"started again in (\d+) s", job.err) == waits, 30, job.describe)
+
+    kill_rank_1(0, "1")
+    job.wait_for("0 has committed 20")
+    # The launcher learns of the commits when the ranks ask for their next places.
+    kill_rank_1(1, "12")
+    kill_rank_1(2, "121")
+    job.ends_with(0)
+    job.leaves_nothing()
+
+
+@world()
+def test_a_job_says_that_the_last_rank_with_the_state_is_lost():
+    """Rank 0 is killed while rank 1 waits to be started again."""
+    flags = ("-np", 2, "--min-np", 1, "--restart-ranks", "-H", "localhost:2")
+    job = Job(*flags, PYTHON, RANK, 3000)
+    wait_for_generation(job, 0, 2)
+    first, second = pids()
+    os.kill(second, signal.SIGKILL)
+    wait_until(lambda: "started again in 1 s" in job.err, 30, job.describe)
+    os.kill(first, signal.SIGKILL)
+    job.ends_with(137)
+    end = "no remaining rank has the training state: start the job again from its checkpoint"
+    expect(job.said()[-1].endswith(end), job.describe())
+    job.leaves_nothing()
 
 
 @world()
