@@ -117,9 +117,24 @@ struct Record {
   bool reached HVD_GUARDED_BY(mutex) = false;
 };
 struct Event {
+  // The last record; nullptr before it. Threads may record an event and wait for it at the same time.
+  struct State {
+    std::shared_ptr<Record> last;
+    std::shared_ptr<Capture> capture;
+  };
+  explicit Event(int device) : device(device) {}
+  State state() {
+    const MutexLock lock(mutex);
+    return current;
+  }
+  void set(State state) {
+    const MutexLock lock(mutex);
+    current = std::move(state);
+  }
+
   const int device;
-  std::shared_ptr<Record> last;      // nullptr: never recorded
-  std::shared_ptr<Capture> capture;  // that the last record belongs to
+  Mutex mutex;
+  State current HVD_GUARDED_BY(mutex);
 };
 
 namespace {
@@ -130,7 +145,7 @@ class LiveEvents {
  public:
   void* add(int device) {
     const MutexLock lock(mutex_);
-    return events_.emplace_back(std::make_unique<Event>(Event{device, nullptr, nullptr})).get();
+    return events_.emplace_back(std::make_unique<Event>(device)).get();
   }
   void remove(void* event) {
     const MutexLock lock(mutex_);
@@ -311,28 +326,27 @@ int cudaEventDestroy(void* event) {
 int cudaEventRecord(void* event, void* stream) {
   if (const int error = begin_call("cudaEventRecord"); error != 0) return error;
   if (event_of(event).device != stream_of(stream)->device) return remember(kInvalidHandle);
-  event_of(event).capture = stream_of(stream)->own_capture();
   const auto record = std::make_shared<Record>();
-  event_of(event).last = record;
+  event_of(event).set({record, stream_of(stream)->own_capture()});
   enqueue(stream, [record] { record->reach(); });
   return 0;
 }
 int cudaEventQuery(void* event) {
   if (const int error = begin_unsafe_call("cudaEventQuery"); error != 0) return error;
-  if (event_of(event).capture != nullptr) return remember(kEventOfCapture);
-  const auto record = event_of(event).last;
+  const auto [record, capture] = event_of(event).state();
+  if (capture != nullptr) return remember(kEventOfCapture);
   return record != nullptr && !record->is_reached() ? remember(kNotReady) : 0;
 }
 int cudaStreamWaitEvent(void* stream, void* event, unsigned) {
   if (const int error = begin_call("cudaStreamWaitEvent"); error != 0) return error;
   if (is_ignored_on(stream, "cudaStreamWaitEvent")) return 0;
-  if (const auto capture = event_of(event).capture; capture != nullptr) {
+  const auto [record, capture] = event_of(event).state();
+  if (capture != nullptr) {
     capture->join(stream);
     set_capture(stream, capture);
     return 0;
   }
-  const auto record = event_of(event).last;
-  if (record != nullptr) enqueue(stream, [record] { record->wait(); });
+  if (record != nullptr) enqueue(stream, [record = record] { record->wait(); });
   return 0;
 }
 int cudaStreamSynchronize(void* stream) {
