@@ -612,6 +612,15 @@ class GpuTest(RankCase):
                 after = (_devices.cuda.events, _devices.cuda.waits)
                 self.assertEqual((after[0] - before[0], after[1] - before[1]), (0, 2) if STAGED else (1, 0))
 
+    def test_gradients_of_many_bytes_are_not_held_back_to_the_end_of_a_pass(self):
+        if self.size == 1:
+            self.skipTest("one rank reduces nothing")
+        params, optimizer = self.new_optimizer([(4,), (5,), (200, 200)])
+        sum(param.as_subclass(torch.Tensor).sum() for param in params).backward()
+        is_started = [bool(bucket.works) for bucket in optimizer._reducer.buckets]
+        optimizer.synchronize()
+        self.assertEqual(is_started, [False, True])
+
     def test_gradients_that_do_not_fit_their_bucket(self):
         shapes = [(5,), (4, 3), (7,), (2, 2)]
         params, optimizer = self.new_optimizer(shapes)

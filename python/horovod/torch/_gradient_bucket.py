@@ -21,7 +21,7 @@ _NOTICE = 0x3F3F3F3F3F3F3F3F
 
 # The most bytes of one gradient, and of all gradients, that wait for the end of the backward pass. On
 # one host the ranks' own cores move the data, so an early start gains nothing. Between hosts, large
-# gradients start early.
+# gradients start early, and so do those on GPUs, where no core of the ranks moves the data.
 _ON_ONE_HOST = (4 << 20, 16 << 20)
 _BETWEEN_HOSTS = (64 << 10, 1 << 20)
 
@@ -34,10 +34,12 @@ def choose(params: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
     """
     # In an elastic job, ranks that come later must choose as those that began on one host.
     is_one_host = _basics.size() == _basics.local_size() and not _basics.is_elastic()
-    largest, left = _ON_ONE_HOST if is_one_host else _BETWEEN_HOSTS
+    limits = {False: _ON_ONE_HOST if is_one_host else _BETWEEN_HOSTS, True: _BETWEEN_HOSTS}  # by: on a GPU
+    lefts = {on_gpu: left for on_gpu, (_, left) in limits.items()}
     chosen: dict = {}
     for param in params:
-        size = param.numel() * param.element_size()
+        size, on_gpu = param.numel() * param.element_size(), _devices.cuda.holds(param)
+        largest, left = limits[on_gpu][0], lefts[on_gpu]
         if (
             0 < size <= min(largest, left)
             and param.requires_grad
@@ -45,7 +47,7 @@ def choose(params: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
             and param.layout is torch.strided
             and param.dtype in _tensors.DTYPES
         ):
-            left -= size
+            lefts[on_gpu] -= size
             chosen.setdefault((param.dtype, param.device), []).append(param)
     return [members for members in chosen.values() if len(members) > 1]
 
