@@ -14,14 +14,14 @@
 #include "launcher/cli/commands.h"
 #include "launcher/cli/manual.h"
 #include "launcher/command.h"
-#include "launcher/inspect/look_inside.h"
 #include "launcher/mpirun/start.h"
+#include "launcher/observe/views/look_inside.h"
+#include "launcher/observe/views/top.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/tool_environment.h"
 #include "launcher/state/detached_run.h"
 #include "launcher/state/record_writer.h"
-#include "launcher/top/top.h"
 #include "rendezvous/server/thrown.h"
 
 int main(int argc, char** argv) {

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "launcher/cli/options.h"
-#include "launcher/environment/staged_environment.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/job/host_jobs.h"
 #include "launcher/job/preflight.h"
@@ -15,6 +14,7 @@
 #include "launcher/link/session_spawner.h"
 #include "launcher/output/output.h"
 #include "launcher/package/package_archive.h"
+#include "launcher/package/staged_environment.h"
 #include "launcher/spawn/local.h"
 #include "launcher/spawn/ssh/remote_spawner.h"
 

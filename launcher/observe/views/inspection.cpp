@@ -1,0 +1,167 @@
+#include "launcher/observe/views/inspection.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/secrets/secret.h"
+#include "base/text.h"
+#include "launcher/protocol/record.h"
+#include "net/endpoint.h"
+#include "net/packet_socket.h"
+#include "net/socket_address.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr size_t kMaxRequest = 4 << 20;
+constexpr size_t kPieceOfRequest = 4096;
+// The pause after an accept that failed, for example for lack of descriptors.
+constexpr std::chrono::milliseconds kPause{500};
+// More than are asked until an answer is too late for any use.
+constexpr size_t kMostDetails = 16;
+
+}  // namespace
+
+net::Task<std::vector<std::string>> Inspection::run(InspectDetail detail,
+                                                    std::chrono::milliseconds limit) {
+  const size_t hosts = hosts_.hosts().size();
+  Question question{++last_, std::vector<std::string>(hosts), std::vector<bool>(hosts), 0,
+                    net::asio::steady_timer(executor_, limit)};
+  details_[question.number] = detail;
+  if (details_.size() > kMostDetails) details_.erase(details_.begin());
+  for (size_t host = 0; host < hosts; ++host) {
+    question.is_open[host] = ask_(host, question.number, detail);
+    if (question.is_open[host]) ++question.left;
+  }
+  const auto questions = questions_;
+  questions->push_back(&question);
+  if (question.left > 0) co_await question.answered.async_wait(net::use_tuple);
+  std::erase(*questions, &question);
+  co_return std::move(question.answers);
+}
+
+net::Task<std::string> Inspection::run_on(size_t host, std::function<bool(uint32_t number)> ask) {
+  const size_t hosts = hosts_.hosts().size();
+  Question question{++last_, std::vector<std::string>(hosts), std::vector<bool>(hosts), 0,
+                    net::asio::steady_timer(executor_, kInspectionTime)};
+  if (!ask(question.number)) co_return "";
+  question.is_open[host] = true;
+  question.left = 1;
+  const auto questions = questions_;
+  questions->push_back(&question);
+  co_await question.answered.async_wait(net::use_tuple);
+  std::erase(*questions, &question);
+  co_return std::move(question.answers[host]);
+}
+
+void Inspection::on_answer(size_t host, uint32_t number, const std::string& text) {
+  bool is_late = true;
+  for (Question* question : *questions_) {
+    if (question->number != number) continue;
+    is_late = false;
+    // A host that has joined since was not asked.
+    if (host >= question->is_open.size() || !question->is_open[host]) continue;
+    question->answers[host] = text;
+    close(*question, host);
+  }
+  const auto detail = details_.find(number);
+  if (is_late && late_ && detail != details_.end()) late_(host, detail->second, text);
+}
+
+void Inspection::give_up(size_t host) {
+  for (Question* question : *questions_) close(*question, host);
+}
+
+void Inspection::close(Question& question, size_t host) {
+  if (host >= question.is_open.size() || !question.is_open[host]) return;
+  question.is_open[host] = false;
+  if (--question.left == 0) question.answered.cancel();
+}
+
+class InspectionServer::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(net::asio::any_io_executor executor, UniqueFd listener, Answer answer)
+      : executor_(executor),
+        listener_(executor, listener.release()),
+        pause_(executor),
+        answer_(std::move(answer)) {}
+
+  void close() {
+    net::error_code ignored;
+    listener_.close(ignored);
+    pause_.cancel();
+  }
+
+  void wait() {
+    listener_.async_wait(net::asio::posix::stream_descriptor::wait_read,
+                         [self = shared_from_this()](const net::error_code& error) {
+                           if (error) return;
+                           if (self->accept()) return self->wait();
+                           self->pause_.expires_after(kPause);
+                           self->pause_.async_wait([self](const net::error_code& ended) {
+                             if (!ended) self->wait();
+                           });
+                         });
+  }
+
+ private:
+  // False: accept(2) failed.
+  bool accept() {
+    UniqueFd fd(
+        ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (!fd) return false;
+    if (!net::is_trusted_peer(fd.get())) return true;
+    net::StreamSocket socket(executor_);
+    net::error_code error;
+    socket.assign(net::asio::generic::stream_protocol(AF_UNIX, 0), fd.get(), error);
+    if (error) return true;
+    static_cast<void>(fd.release());
+    net::asio::co_spawn(executor_, serve(shared_from_this(), std::move(socket)),
+                        net::asio::detached);
+    return true;
+  }
+
+  static net::Task<void> serve(std::shared_ptr<Impl> self, net::StreamSocket socket) {
+    std::string request;
+    std::array<char, kPieceOfRequest> buffer;
+    while (request.size() < kMaxRequest && request.find('\n') == std::string::npos) {
+      const auto [error, size] =
+          co_await socket.async_read_some(net::asio::buffer(buffer), net::use_tuple);
+      if (error) co_return;
+      request.append(buffer.data(), size);
+    }
+    co_await self->answer_(request.substr(0, request.find('\n')), socket);
+  }
+
+  net::asio::any_io_executor executor_;
+  net::asio::posix::stream_descriptor listener_;
+  net::asio::steady_timer pause_;
+  Answer answer_;
+};
+
+Result<std::unique_ptr<InspectionServer>> InspectionServer::open(
+    net::asio::any_io_executor executor, Answer answer) {
+  const std::string name = cat("unix:@", inspection_prefix(), ::getpid(), "/", random_hex(16));
+  HVD_ASSIGN_OR_RETURN(const net::Endpoint endpoint, net::parse_endpoint(name));
+  HVD_ASSIGN_OR_RETURN(UniqueFd listener, net::listen_on(*net::numeric_address(endpoint)));
+  const auto impl = std::make_shared<Impl>(executor, std::move(listener), std::move(answer));
+  impl->wait();
+  return std::unique_ptr<InspectionServer>(new InspectionServer(impl));
+}
+
+InspectionServer::~InspectionServer() { impl_->close(); }
+
+net::Task<bool> send_record(net::StreamSocket& caller, const Message& message) {
+  const Bytes record = to_record(message);
+  const auto [error, written] =
+      co_await net::asio::async_write(caller, net::asio::buffer(record), net::use_tuple);
+  co_return !error;
+}
+
+std::string inspection_prefix() { return cat("horovodrun/", ::geteuid(), "/"); }
+
+}  // namespace hvd::launcher

@@ -1,0 +1,67 @@
+// The metrics of a job as text in Prometheus's format, from what its agents have read and from the states of its hosts
+// and ranks. Keeps the last answer of each host, so that no count falls when a host does not answer. JobInspector owns
+// it. Lives on the launch's loop.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "launcher/hosts/host_table.h"
+#include "launcher/observe/views/job_states.h"
+#include "launcher/protocol/host_metrics.h"
+
+namespace hvd::launcher {
+
+// Each level has what the one before has. The first two grow with neither hosts nor ranks.
+enum class MetricsLevel : uint8_t { kSummary, kHosts, kRanks };
+// "summary", "host" or "rank".
+std::optional<MetricsLevel> parse_metrics_level(std::string_view word);
+
+class JobMetrics {
+ public:
+  // `job`: its id; `name`: --name, or empty; `restarts`: number of its earlier launches.
+  JobMetrics(std::string job, std::string name, uint32_t restarts)
+      : job_(std::move(job)), name_(std::move(name)), restarts_(restarts) {}
+
+  // `answers`: by host, as Inspected::text; empty where none came in time. The last answer of a host stays for two
+  // seconds.
+  void take(const std::vector<std::string>& answers, Clock::time_point now = Clock::now());
+  // An answer to an earlier question.
+  void take_late(size_t host, const std::string& answer, Clock::time_point now = Clock::now());
+  // The figures of a rank of the table, as of its host's last answer; null where that is too old.
+  const RankMetrics* rank(int number) const;
+  // Milliseconds since the last training step of any rank, or -1.
+  int64_t step_age() const;
+  // Whether a training step of any rank has ended within the time of a few steps.
+  bool is_stepping() const;
+  std::string text(const HostTable& hosts, const JobStates& states, MetricsLevel level) const;
+  // The waits of ranks for each other; empty where they are unknown.
+  std::string waits_text(const HostTable& hosts, const JobStates& states, MetricsLevel level) const;
+  // Something that an agent cannot read, such as the counts of a rank: a sentence about it, the first time; else empty.
+  std::string about_unread(const HostTable& hosts, const JobStates& states);
+
+ private:
+  struct Host {
+    bool has_answered = false;  // of late
+    Clock::time_point answered_at{};
+    std::optional<HostMetrics> last;
+  };
+
+  void set(size_t host, const std::string& answer, Clock::time_point now);
+  void find_ranks();
+  std::string about_job(const HostTable& hosts, const std::string& job) const;
+
+  const std::string job_;
+  const std::string name_;
+  const uint32_t restarts_;
+  std::vector<Host> hosts_;                    // as in the table
+  std::map<int, const RankMetrics*> by_rank_;  // of the hosts that have answered
+  bool has_notified_ = false;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,145 @@
+#include "launcher/observe/views/job_states.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/text.h"
+#include "launcher/plan/rank_set.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double tenths(double seconds) { return std::round(seconds * 10) / 10; }
+double seconds_of(uint64_t microseconds) { return static_cast<double>(microseconds) / 1e6; }
+
+// Adds to the states of ranks what `ps` and `top` show.
+class Figures {
+ public:
+  Figures(const JobStates& job, const JobFigures& figures) : job_(job), figures_(figures) {}
+
+  void add(const RankRun& rank, Json& entry) {
+    const RankMetrics* const metrics = figures_.rank(rank.number());
+    if (metrics != nullptr && metrics->pid != 0) {
+      entry["pid"] = metrics->pid;
+      entry["seconds"] = static_cast<double>(metrics->age_milliseconds) / 1e3;
+      if (metrics->activity == RankActivity::kStopped) entry["stopped"] = true;
+      entry["cpu_seconds"] = seconds_of(metrics->usage.cpu_microseconds);
+      entry["run_delay_seconds"] = seconds_of(metrics->usage.run_delay_microseconds);
+      entry["memory"] = metrics->usage.resident_bytes;
+      entry["threads"] = metrics->usage.threads;
+      if (metrics->gpu_percent >= 0) entry["gpu_share"] = metrics->gpu_percent / 100.0;
+      if (metrics->usage.gpu_bytes > 0) entry["gpu_memory"] = metrics->usage.gpu_bytes;
+    }
+    if (metrics != nullptr && metrics->has_counters != 0) {
+      entry["steps"] = metrics->counts.steps;
+      entry["operations"] = metrics->counts.operations;
+      entry["bytes"] = metrics->counts.bytes;
+      entry["pending"] = metrics->counts.pending;
+    }
+    if (metrics != nullptr && metrics->step_microseconds > 0) {
+      entry["step_seconds"] = seconds_of(metrics->step_microseconds);
+      entry["waited_share"] = metrics->waited_thousandths / 1000.0;
+    }
+    const std::string wait = wait_of(rank, metrics);
+    if (!wait.empty()) entry["waits_for"] = wait;
+  }
+
+ private:
+  std::string wait_of(const RankRun& rank, const RankMetrics* metrics) {
+    if (rank.state() == RankState::kInInit) return init_wait_of(rank);
+    if (metrics == nullptr) return "";
+    const int number = job_.rank_of(rank.number());
+    std::string ranks = rank.state() == RankState::kInJob ? figures_.operation_wait(number) : "";
+    return ranks.empty() && metrics->is_on_disk != 0 ? "disk" : ranks;
+  }
+
+  std::string init_wait_of(const RankRun& rank) {
+    const auto [found, is_new] = init_waits_.try_emplace(rank.start());
+    if (!is_new) return found->second;
+    std::vector<int> missing;
+    for (const int number : figures_.init_wait(rank.number())) {
+      if (const int present = job_.rank_of(number); present >= 0) missing.push_back(present);
+    }
+    found->second =
+        missing.empty() ? "hvd.init()" : cat(name_of_ranks(missing), " to call hvd.init()");
+    return found->second;
+  }
+
+  const JobStates& job_;
+  const JobFigures& figures_;
+  // The waits of ranks that start together, by the name of their start.
+  std::map<std::string, std::string> init_waits_;
+};
+
+Json rank_as_json(const RankRun& rank, const JobStates& job) {
+  Json entry = Json::object();
+  const int number = job.rank_of(rank.number());
+  if (job.generation >= 0 || number < 0) entry["process"] = rank.number();
+  if (number >= 0) entry["rank"] = number;
+  entry["state"] = to_string(rank.state());
+  if (!rank.is_over()) return entry;
+  if (rank.exit().signal != 0)
+    entry["signal"] = rank.exit().signal;
+  else
+    entry["code"] = rank.exit().code;
+  return entry;
+}
+
+// `figures`: null for states alone.
+Json all_as_json(const HostTable& hosts, const JobStates& job, const JobFigures* figures) {
+  const auto more = figures != nullptr ? std::make_unique<Figures>(job, *figures) : nullptr;
+  Json all = Json::array();
+  for (const HostRun& host : hosts.hosts()) {
+    const std::chrono::duration<double> seconds = Clock::now() - host.since();
+    Json entry = {{"host", host.name()}, {"state", to_string(host.state())}};
+    if (host.state() == HostState::kConnecting) entry["stage"] = to_string(host.stage());
+    entry["seconds"] = tenths(seconds.count());
+    const double silence = figures != nullptr ? figures->silence(host) : 0;
+    if (silence > 0) entry["silence"] = tenths(silence);
+    Json ranks = Json::array();
+    for (const RankRun* rank : host.ranks()) {
+      ranks.push_back(rank_as_json(*rank, job));
+      if (more && !rank->is_over()) more->add(*rank, ranks.back());
+    }
+    entry["ranks"] = std::move(ranks);
+    all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string hosts_as_json(const HostTable& hosts, const JobStates& job) {
+  return text_of(all_as_json(hosts, job, nullptr));
+}
+
+std::string job_as_json(const HostTable& hosts, const JobStates& job, const JobFigures& figures) {
+  Json text = {{"pid", figures.pid}};
+  if (!figures.name.empty()) text["name"] = figures.name;
+  if (job.generation >= 0) text["generation"] = job.generation;
+  text["command"] = figures.command;
+  text["seconds"] = tenths(figures.seconds);
+  text["size"] = std::ranges::count_if(
+      hosts.ranks(), [&job](const RankRun& rank) { return job.rank_of(rank.number()) >= 0; });
+  if (figures.read_at >= 0) text["read_at"] = std::round(figures.read_at * 1000) / 1000;
+  if (figures.step_age >= 0) text["step_age"] = tenths(figures.step_age);
+  if (figures.slowest) {
+    text["slowest"] = {{"rank", figures.slowest->rank},
+                       {"late_seconds", figures.slowest->late_seconds}};
+  }
+  text["hosts"] = all_as_json(hosts, job, &figures);
+  return text_of(text) + "\n";
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,44 @@
+// Formats a job as the table of `horovodrun ps`, of which `top` has parts. Pure.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/observe/views/job_view.h"
+
+namespace hvd::launcher {
+
+// "horovodrun, pid 4711, 2 ranks: python3 train.py", a line for each rank, one for hosts that start, and one for each
+// host that does not answer.
+// `columns`: lines are cut there; 0: not at all. `has_color`: what host_color(), rank_color() and state_color() say.
+std::string job_as_table(const JobView& job, size_t columns, bool has_color = false);
+
+// Lines of columns that are as wide as they need to be. The columns of `is_number` stand to the right. Cells may have
+// colors.
+std::string aligned(const std::vector<std::vector<std::string>>& rows,
+                    const std::vector<bool>& is_number, size_t columns);
+
+// The hosts without those that have ended and are in the job once more.
+std::vector<const HostView*> present_hosts(const JobView& job);
+// Whether its agent is prepared, or was.
+bool is_past_start(const HostView& host);
+// The present step of a host that starts: "authenticate", "prepare"
+std::string stage_text(const HostView& host);
+// "97% 12G" of its GPUs; "-" without one
+std::string gpu_text(const RankView& rank);
+bool has_gpus(const JobView& job);
+// "in_job", "stopped", "exit 3", "signal 9"
+std::string state_text(const RankView& rank);
+// "b: no answer for 3 s"
+std::string silence_text(const HostView& host);
+
+// Colors of launcher/terminal/color.h; empty: none. The name of a host is red if the host is lost or does not answer.
+std::string_view host_color(const HostView& host);
+// The number of the slowest rank is yellow.
+std::string_view rank_color(const JobView& job, const RankView& rank);
+// The state of a rank is red if the rank is stopped or has failed, or if its host is lost.
+std::string_view state_color(const HostView& host, const RankView& rank);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,96 @@
+#include "launcher/observe/views/keys.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "base/text.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Kind = Key::Kind;
+
+constexpr char kEscapeByte = '\x1b';
+// A longer sequence is none.
+constexpr size_t kLongest = 32;
+
+bool is_between(char byte, char first, char last) { return byte >= first && byte <= last; }
+
+// The size of the sequence that begins the text with Esc; 0: it is not whole; 1: it is the key Esc.
+size_t size_of_sequence(std::string_view text) {
+  if (text.size() < 2) return 0;
+  if (text[1] == kEscapeByte) return 1;
+  // Alt with a character.
+  if (text[1] != '[' && text[1] != 'O') return 2;
+  // The console sends "\x1b[[A" for F1.
+  const bool is_of_console = text.substr(1).starts_with("[[");
+  size_t at = is_of_console ? 3 : 2;
+  // Parameters and intermediate bytes, of which an SS3 sequence has numbers alone.
+  while (at < text.size() && is_between(text[at], ' ', '?')) ++at;
+  if (at >= kLongest) return text.size();
+  if (at == text.size()) return 0;
+  // A control character ends a sequence that is broken, and is no part of it.
+  return is_between(text[at], '@', '~') ? at + 1 : at;
+}
+
+// The key of a sequence such as "\x1b[1;5H", "\x1bOH" or "\x1b[4~".
+std::optional<Kind> kind_of(std::string_view sequence) {
+  if (sequence.size() < 3) return {};
+  const char last = sequence.back();
+  if (last == 'A') return Kind::kUp;
+  if (last == 'B') return Kind::kDown;
+  if (last == 'H') return Kind::kHome;
+  if (last == 'F') return Kind::kEnd;
+  if (last != '~' || sequence[1] != '[') return {};
+  const std::string_view numbers = sequence.substr(2, sequence.size() - 3);
+  switch (parse_int(numbers.substr(0, numbers.find(';'))).value_or(0)) {
+    case 1:
+    case 7:
+      return Kind::kHome;
+    case 4:
+    case 8:
+      return Kind::kEnd;
+    case 5:
+      return Kind::kPageUp;
+    case 6:
+      return Kind::kPageDown;
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+std::vector<Key> KeyReader::take(std::string_view bytes) {
+  const std::string all = std::exchange(pending_, {}).append(bytes);
+  std::vector<Key> keys;
+  for (std::string_view rest = all; !rest.empty();) {
+    if (rest[0] != kEscapeByte) {
+      keys.push_back({Kind::kCharacter, rest[0]});
+      rest.remove_prefix(1);
+      continue;
+    }
+    const size_t size = size_of_sequence(rest);
+    if (size == 0) {
+      pending_ = rest;
+      break;
+    }
+    const std::string_view sequence = rest.substr(0, size);
+    const bool is_console = sequence.starts_with("\x1b[[");
+    if (size == 1)
+      keys.push_back({.kind = Kind::kEscape});
+    else if (const auto kind = kind_of(sequence); kind && !is_console)
+      keys.push_back({.kind = *kind});
+    rest.remove_prefix(size);
+  }
+  return keys;
+}
+
+std::vector<Key> KeyReader::give_up() {
+  const bool is_escape = std::exchange(pending_, {}).size() == 1;
+  return is_escape ? std::vector<Key>{{.kind = Kind::kEscape}} : std::vector<Key>();
+}
+
+}  // namespace hvd::launcher

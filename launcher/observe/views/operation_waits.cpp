@@ -1,0 +1,80 @@
+#include "launcher/observe/views/operation_waits.h"
+
+#include <algorithm>
+#include <chrono>
+#include <tuple>
+#include <utility>
+
+#include "launcher/plan/rank_set.h"
+
+namespace hvd::launcher {
+namespace {
+
+// A viewer that asks more often needs one look each time.
+constexpr std::chrono::seconds kFollows{3};
+
+auto world_of(const OperationWaits::Rank& rank) {
+  return std::tie(rank.start, rank.world_size, rank.joins);
+}
+
+// Ranks that have joined (hvd.join) announce nothing, and no one waits for them. Without a name of its world, a rank can
+// be compared with no other.
+bool is_comparable(const OperationWaits::Rank& rank) {
+  return rank.joins % 2 == 0 && !rank.start.empty() && !rank.start.starts_with('/');
+}
+
+}  // namespace
+
+void OperationWaits::take(const std::vector<Rank>& ranks, Clock::time_point now) {
+  const bool follows = now - std::exchange(looked_at_, now) < kFollows;
+  before_ = std::exchange(last_, {});
+  needs_another_ = false;
+  waits_.clear();
+  for (const Rank& rank : ranks) last_[rank.number] = rank;
+  std::map<std::tuple<std::string, int32_t, uint64_t>, std::vector<const Rank*>> worlds;
+  for (const auto& [number, rank] : last_) {
+    if (is_comparable(rank)) worlds[world_of(rank)].push_back(&rank);
+  }
+  for (auto& [world, members] : worlds) take_world(std::move(members));
+  if (follows) needs_another_ = false;
+}
+
+// The rank at the look before, if it was in the same world; or null.
+const OperationWaits::Rank* OperationWaits::before(const Rank& rank) const {
+  const auto found = before_.find(rank.number);
+  return found == before_.end() || world_of(found->second) != world_of(rank) ? nullptr
+                                                                             : &found->second;
+}
+
+// The count of a waiting rank is as old as the look before: it was above that of the others when these were read.
+void OperationWaits::take_world(std::vector<const Rank*> ranks) {
+  std::ranges::stable_sort(ranks, {}, &Rank::operations);
+  if (ranks.empty() || ranks.front()->operations == ranks.back()->operations) return;
+  needs_another_ = true;
+  std::vector<int> behind;
+  for (size_t begin = 0; begin < ranks.size();) {
+    const uint64_t operations = ranks[begin]->operations;
+    size_t end = begin;
+    while (end < ranks.size() && ranks[end]->operations == operations) ++end;
+    std::string name;
+    for (size_t i = begin; i < end && !behind.empty(); ++i) {
+      const Rank* const earlier = before(*ranks[i]);
+      if (earlier == nullptr || earlier->operations != operations) continue;
+      if (name.empty()) name = name_of_ranks(behind);
+      waits_[ranks[i]->rank] = name;
+    }
+    for (; begin < end; ++begin) {
+      const Rank* const earlier = before(*ranks[begin]);
+      // One whose count falls has begun anew, in another world.
+      if (earlier != nullptr && earlier->operations <= operations)
+        behind.push_back(ranks[begin]->rank);
+    }
+  }
+}
+
+std::string OperationWaits::of(int rank) const {
+  const auto found = waits_.find(rank);
+  return found == waits_.end() ? "" : found->second;
+}
+
+}  // namespace hvd::launcher

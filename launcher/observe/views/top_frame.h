@@ -1,0 +1,45 @@
+// Makes what `horovodrun top` shows of a job, and lets keys change it. Pure.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "launcher/observe/views/full_screen.h"
+#include "launcher/observe/views/job_view.h"
+#include "launcher/observe/views/keys.h"
+#include "launcher/observe/views/rank_rates.h"
+
+namespace hvd::launcher {
+
+// More ranks are shown by host, unless the user asks for ranks.
+constexpr size_t kMostRows = 40;
+
+enum class TopOrder : uint8_t { kRank, kCpu, kMemory, kStep };
+
+struct TopChoice {
+  TopOrder order = TopOrder::kRank;
+  bool is_folded = false;        // by host
+  bool has_chosen_fold = false;  // else by the number of ranks
+  bool is_paused = false;
+  bool shows_help = false;
+  bool is_filtering = false;  // keys go to the filter
+  std::string filter;         // part of a host's name, of a state, or of what is waited for
+  size_t first = 0;           // the row at the top
+};
+
+// Returns false for the key that ends the command. `rows`: of the terminal.
+bool take_keys(TopChoice& choice, std::span<const Key> keys, size_t rows);
+
+struct TopLook {
+  ScreenSize size{};
+  bool has_color = false;
+  bool is_utf8 = false;
+  std::string notice{};  // as "no answer for 3 s", or empty
+};
+
+// Lines of at most `size.columns`, and at most `size.rows` of them. `size.rows` is 0: all rows, and no line about keys.
+std::string top_frame(const JobView& job, const JobRates& rates, TopChoice& choice,
+                      const TopLook& look);
+
+}  // namespace hvd::launcher
