@@ -286,10 +286,7 @@ Result<UniqueFd> open_log(const StateView& view, const JobRecord& record) {
                          " has no log: only jobs with --name, --detach or --output-filename have "
                          "one"));
   }
-  if (record.log.empty()) return open_job_folder(record.place, record.launcher);
-  if (record.launcher.is_beside(view.observer)) return open_job_folder(record.log, record.launcher);
-  return unavailable(cat("the log of ", described(record, view), " is in ", printable(record.log),
-                         " on ", printable(record.launcher.host), ": run the command there"));
+  return open_job_folder(record.log.empty() ? record.place : record.log, record.launcher);
 }
 
 // Prints the last lines of what is there. Returns an exit code when they cannot be written.
@@ -342,10 +339,12 @@ Result<int> print_log(const StateView& view, const JobRecord& record, const LogW
   return code;
 }
 
-// `view`: may lose jobs that the words cannot mean.
-int show_log(StateView view, const LogWords& words, const std::string& command) {
-  const auto record = choose_job(view, words.job, command);
+// `arguments`: the command, for the machine of the log. `view`: may lose jobs that the words cannot mean.
+int show_log(const StateView& view, const LogWords& words, std::vector<std::string> arguments) {
+  const auto record = choose_job(view, words.job, arguments[0]);
   if (!record.ok()) return refuse(record.status());
+  if (!record->log.empty() && !record->launcher.is_beside(view.observer))
+    return refuse(run_there(*record, view, std::move(arguments)));
   const auto code = print_log(view, *record, words);
   return code.ok() ? *code : refuse(code.status());
 }
@@ -356,7 +355,10 @@ int show_log(std::span<const std::string> words) {
   const auto read = read_log_words(words);
   if (!read.ok()) return refuse(read.status());
   const auto view = view_state();
-  return view.ok() ? show_log(*view, *read, "logs") : refuse(view.status());
+  if (!view.ok()) return refuse(view.status());
+  std::vector<std::string> arguments = {"logs"};
+  arguments.insert(arguments.end(), words.begin(), words.end());
+  return show_log(*view, *read, std::move(arguments));
 }
 
 int attach(std::span<const std::string> words) {
@@ -373,8 +375,8 @@ int attach(std::span<const std::string> words) {
       return refuse(not_found(
           "there is no detached job of yours on this machine; horovodrun --detach starts one"));
   }
-  return show_log(*std::move(view), {.job = *word, .follows = true, .ranks = "", .is_attach = true},
-                  "attach");
+  return show_log(*view, {.job = *word, .follows = true, .ranks = "", .is_attach = true},
+                  {"attach", *word});
 }
 
 int list_all_jobs(bool is_json) {

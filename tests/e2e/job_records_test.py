@@ -437,6 +437,14 @@ def test_a_job_of_another_machine_is_listed_and_stopped_by_ssh():
     waiter.ends_with(143)
     follower.ends_with(0)
     job.wait(60)
+    # The log of a detached job is on its machine.
+    there = ["env", f"HOROVOD_STATE_DIR={state}", f"HOROVOD_SPOOL_DIR={scratch()}", LAUNCHER]
+    command = [HOSTS, "exec", "a", *there, "--detach", "-np", "1", "--name", "behind", "sh", "-c", "echo here; exit 3"]
+    subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    for words, code in ((("attach", "behind"), 3), (("logs", "-f", "behind"), 0)):
+        shown = Job(*words, environment=environment)
+        shown.ends_with(code)
+        expect(shown.out == "[0]<stdout>:here\n", shown.describe())
     before.wait_for_ends()
 
 

@@ -2,7 +2,7 @@
 // show the state of this user's running jobs, `horovodrun exec [NAME] [--rank LIST] COMMAND`, which runs a command beside their
 // ranks, and `horovodrun resize [NAME] N` and `remove [NAME] HOST|RANK`, which change the ranks of an elastic
 // job.
-// `horovodrun attach` is in launcher/detach. The launcher's main calls them.
+// `attach`, `logs`, `stop` and `wait` are in launcher/state. The launcher's main calls them.
 #pragma once
 
 #include <span>
