@@ -1,7 +1,19 @@
 // One node of a process set's combining tree. Collects the names that this rank and its subtrees are
-// ready with, and finds the names that are ready in all of them. Reports are never withdrawn. A rank
-// that has joined counts as ready with every name until all ranks have joined. ProcessSetState owns it; the
-// runtime core calls it and sends the messages, on the progress thread.
+// ready with, and finds the names that are ready in all of them. ProcessSetState owns it; the runtime core calls it and
+// sends the messages, on the progress thread.
+//
+// A reporter is this rank or a child. It reports a name once for its whole subtree: as the id of a cache entry, if the
+// request is that of the entry on each of its ranks, or in full (Proposal). A name is whole when each reporter has
+// reported it or has joined; of operations of some members, when each reporter with one of them has. It then goes up:
+// as an id if each reporter gave the id, else in full, for which the reports by id are expanded from the entry.
+//
+// Invariants:
+//   - Reports are never withdrawn, and a reporter that reports a name twice is faulty.
+//   - An id means the same request on all nodes. A plan of the root that forgets an entry may cross reports of its id
+//     on their way up: forget() turns those that are here into full ones, and the cache keeps a forgotten entry until
+//     the announcements of all children say that they have applied that plan.
+//   - A rank that has joined counts as ready with every name until all ranks have joined. Names that a join makes whole
+//     go up in the order of their texts.
 #pragma once
 
 #include <string>
