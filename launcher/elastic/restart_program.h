@@ -19,7 +19,7 @@ namespace hvd::launcher {
 
 class RestartProgram : public ProgramPolicy {
  public:
-  // A rank that has failed, perhaps because another one did.
+  // A rank that has failed, perhaps as a consequence of another one's failure.
   struct Suspect {
     ProcessFailure failure;
     Time since;

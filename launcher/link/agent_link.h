@@ -87,7 +87,7 @@ class AgentLink {
   Status hold();
   // The versions of Python and of the packages on that host, after a prepare that asked for them.
   const std::vector<std::pair<std::string, std::string>>& versions() const;
-  // One of them, or empty.
+  // The version of one of them, or empty.
   std::string version_of(std::string_view name) const;
   // host_identity() of the agent, after prepare. Empty where its /proc does not say.
   std::string machine() const;

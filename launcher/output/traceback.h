@@ -50,7 +50,7 @@ struct TracebackFrame {
 std::vector<TracebackFrame> frames_of(const std::vector<std::string_view>& lines);
 // Whether it is one of the package of this project, wherever that is installed.
 bool is_of_horovod(const TracebackFrame& frame);
-// The deepest frame of the user's code, and the first where none looks like it. `frames` is not empty.
+// The innermost frame of the user's code; the first frame if none looks like it. `frames` is not empty.
 const TracebackFrame& users_frame(const std::vector<TracebackFrame>& frames);
 
 }  // namespace hvd::launcher

@@ -85,7 +85,7 @@ Result<size_t> ResumableStream::receive(std::span<std::byte> bytes) {
     if (header_size_ == sizeof(uint32_t)) {
       const auto length = ByteReader(header_).get<uint32_t>() & ~kEndOfStream;
       if (length <= kMostInRecord) continue;
-      if (received_ > 0) return internal_error("the link carries something between two records");
+      if (received_ > 0) return internal_error("unexpected bytes between two records on the link");
       const std::string text =
           cat(as_text(ByteView(header_).first(header_size_)), as_text(ByteView(bytes).subspan(at)));
       return unavailable(

@@ -76,7 +76,7 @@ class ResumableStream {
   const SessionKey key_;
   const SessionId id_;
 
-  Bytes kept_;  // behind begin_: the bytes from acknowledged_ on
+  Bytes kept_;  // kept_[begin_] is the first unacknowledged byte
   size_t begin_ = 0;
   uint64_t acknowledged_ = 0;  // bytes that the far side has received
   uint64_t sent_ = 0;          // bytes put on this connection or acknowledged

@@ -105,7 +105,7 @@ Status meet(const hvd_plugin_host& host, const hvd_plugin_config& config, const 
 
 Result<MpiJob> join(const hvd_plugin_host& host, const hvd_plugin_config& config,
                     const std::string& who, const char* setting) {
-  // Before MPI starts, since a rank that does not come along would keep the others there.
+  // Called before MPI starts: the others would wait in MPI_Init for a rank that does not start it.
   auto api = open_api(wanted_library());
   const Status found = api.ok() ? judge_environment() : api.error();
   HVD_ASSIGN_OR_RETURN(const auto versions, ops::Rounds(host, config)

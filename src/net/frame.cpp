@@ -36,7 +36,7 @@ Status FrameParser::check_magic(ByteView bytes) const {
   if (std::equal(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size), kMagic.begin())) {
     return {};
   }
-  if (has_header_) return internal_error("the link carries something between two frames");
+  if (has_header_) return internal_error("unexpected bytes between two frames on the link");
   return unavailable(cat("the far side is not a horovod agent: it began with '",
                          printable(trim(as_text(bytes))), "'"));
 }

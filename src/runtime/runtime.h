@@ -57,7 +57,7 @@ struct RuntimeOptions {
   // store's connection stays for the next one.
   bool is_elastic = false;
   StackChannel stack;
-  // The ranks of the launcher's job that these are; empty: all.
+  // The ranks of this world in the launcher's job; empty: all of them.
   std::vector<int32_t> ranks;
   // Whether a launcher reads from the store which peer has made work of this rank fail.
   bool reports_lost_peers = true;

@@ -113,7 +113,7 @@ TEST_CASE("Bytes between two frames are an error, and not said to be another pro
   parser.feed(written({}, "first"));
   parser.feed(as_bytes("noise"));
   CHECK(parser.next().value().has_value());
-  CHECK(complaint(parser) == "the link carries something between two frames");
+  CHECK(complaint(parser) == "unexpected bytes between two frames on the link");
 }
 
 TEST_CASE("Control overtakes the store, and the store overtakes output") {

@@ -33,7 +33,7 @@ class Inspection {
   // By host of the table; empty where nothing came.
   net::Task<std::vector<std::string>> run(InspectDetail detail,
                                           std::chrono::milliseconds limit = kInspectionTime);
-  // Asks one host, by `ask` with the number of the question; empty where nothing came.
+  // Sends one host a question by `ask`, which gets its number, and returns the answer; empty on timeout.
   net::Task<std::string> run_on(size_t host, std::function<bool(uint32_t number)> ask);
   void on_answer(size_t host, uint32_t number, const std::string& text);
   // Answers that come when their question has ended go to `callback`.

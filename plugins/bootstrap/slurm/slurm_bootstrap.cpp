@@ -128,7 +128,7 @@ class Slurm final : public Source {
     HVD_ASSIGN_OR_RETURN(const std::string credential, read_message(addresses));
     HVD_ASSIGN_OR_RETURN(const Bytes message, munge_.unseal(credential));
     if (!as_text(message).starts_with(heading)) {
-      return unavailable(cat("the program that answers at port ", port, " is of another step"));
+      return unavailable(cat("port ", port, " belongs to another step of Slurm"));
     }
     return Bytes(message.begin() + static_cast<std::ptrdiff_t>(heading.size()), message.end());
   }

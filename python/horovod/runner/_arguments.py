@@ -120,8 +120,8 @@ def command_of(arguments: Any) -> List[str]:
 
 
 def parse(words: Optional[Sequence[str]]) -> HorovodArgs:
-    """Returns the arguments of a command line, by default this process's. SystemExit with code 2 for
-    words that are not of the original's command line."""
+    """Returns the arguments of a command line, by default this process's. Raises SystemExit(2) for arguments that
+    Horovod's parser would reject."""
     parser = argparse.ArgumentParser(description="Horovod Runner")
     for flag in _FLAGS:
         names = flag.names.split(" ")

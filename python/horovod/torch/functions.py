@@ -159,7 +159,7 @@ def broadcast_optimizer_state(
                 "options": [
                     {key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups
                 ],
-                # A state whose key is no parameter keeps this key.
+                # State entries without a parameter keep their key.
                 "state": [(index_of.get(id(key), key), value) for key, value in optimizer.state.items()],
             },
             tensors,

@@ -61,7 +61,7 @@ const Autotuner::Sample& Autotuner::best() const {
 }
 
 Autotuner::Point Autotuner::next_point() {
-  // First some that are far apart, of which the start is one.
+  // The first points are far apart; the start is one of them.
   const auto tried = static_cast<int>(points_.size());
   if (tried <= static_cast<int>(axes_.size()) + 2) {
     Point point;

@@ -24,7 +24,7 @@ NamedRank rank_of(std::string words, const Variables& variables,
   return rank;
 }
 
-// A rank of our agents, of Horovod's own launcher, or of variables set by hand for a job with a store.
+// The rank and store that an agent, Horovod's launcher, or variables set by hand gave this process; empty without them.
 std::optional<NamedRank> rank_of_ours(const Variables& variables) {
   if (!variables("HOROVOD_STORE") && !variables("HOROVOD_GLOO_RENDEZVOUS_ADDR")) return {};
   const auto process = variables("HOROVOD_ELASTIC_PROCESS");

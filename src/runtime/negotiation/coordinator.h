@@ -34,7 +34,7 @@ class Coordinator {
 
   // Everything that is ready, as the next plan. Valid until the next call of add.
   const Plan& plan();
-  // As plan, without items: the last one.
+  // The last plan: it has no items.
   const Plan& last_plan();
   // This rank's eager data for the plan that was made, until planned() is called.
   void set_eager_data(EagerData data) { plan_.eager_data = data; }

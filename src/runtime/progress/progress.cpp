@@ -126,7 +126,7 @@ bool Progress::arm() {
   if (!core_->before_sleep()) return false;
   armed_ = true;
   sleeping_.store(true);
-  // Either we see the input, or who brings it sees that we sleep.
+  // Either this thread sees the input, or its submitter sees that this thread sleeps, and wakes it.
   if (!core_->has_input()) {
     core_->on_sleep();
     return true;

@@ -42,7 +42,7 @@ struct Submission {
     OutputMemory data;
     std::vector<int64_t> shape;
   };
-  // The part of a send or receive beside its request, whose root is not used.
+  // Fields of a send or receive that its Request lacks. Request::root is unused.
   struct Message {
     int32_t peer =
         HVD_ANY_RANK;  // the rank at the other end; of a receive from any: once it is known
@@ -60,7 +60,7 @@ struct Submission {
     uint32_t traced_as = 0;
   };
 
-  // The part of a call of a group beside its request.
+  // Fields of a call of a group that its Request lacks.
   struct GroupCall {
     std::shared_ptr<const GroupMembers> members;  // null: no call of a group
     uint64_t number = 0;  // among the calls of the group, from 1; when it starts

@@ -189,7 +189,7 @@ TEST_CASE("Bytes that are no record are an error, which shows the text of a shel
   agent.put(as_bytes("text"));
   deliver_all(agent, later);
   CHECK(error_of(later, "Connection to host b closed.") ==
-        "the link carries something between two records");
+        "unexpected bytes between two records on the link");
 }
 
 TEST_CASE("Ten thousand cuts at random places lose and repeat nothing") {
