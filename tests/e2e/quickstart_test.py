@@ -97,5 +97,30 @@ def test_packages_that_are_missing_are_named_where_nobody_may_install_them():
     expect("no-such-package" in done.stderr and "bash" not in done.stderr.split(":")[1], done)
 
 
+def test_a_contributor_builds_the_launcher_alone_and_one_test_again():
+    """The commands of CONTRIBUTING.md, without a compiler cache; prints how long they take."""
+    tree = scratch() / "tree"
+    words = ["cmake", "--preset", "dev"], ["cmake", "--build", "--preset", "dev"]
+    tests = ["build-dev/tests/launcher_test", "-sf=*hostfile_test*"]
+
+    def seconds_of(*commands):
+        begin = time.monotonic()
+        for command in commands:
+            environment = {**os.environ, "CCACHE_DISABLE": "1"}
+            done = subprocess.run(
+                command, cwd=tree.parent, env=environment, capture_output=True, text=True, check=False
+            )
+            expect(done.returncode == 0, f"{command}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+        return round(time.monotonic() - begin)
+
+    copy = ["git", "-C", ROOT, "worktree", "list"]
+    if subprocess.run(copy, capture_output=True, check=False).returncode != 0:
+        raise Skip("this tree is no clone of git")
+    first = seconds_of(["git", "clone", "-q", ROOT, tree], *(["env", "-C", tree, *each] for each in (*words, tests)))
+    (tree / "launcher/plan/hostfile.cpp").touch()
+    again = seconds_of(*(["env", "-C", tree, *each] for each in (words[1], tests)))
+    print(f"from a clone to the first test of the launcher: {first} s; from an edit to its result: {again} s")
+
+
 if __name__ == "__main__":
     main()
