@@ -373,7 +373,7 @@ JobRecord new_record(const LaunchSettings& settings, std::span<const std::string
   if (::getcwd(folder.data(), folder.size()) != nullptr) record.directory = folder.data();
   record.allocation = environment_variable("SLURM_JOB_ID").value_or("");
   record.node = environment_variable("SLURMD_NODENAME").value_or("");
-  record.began = now();
+  record.began = record.written = now();
   record.is_constant = !is_elastic(settings);
   record.has_output = keeps_output(settings);
   record.kill_grace = static_cast<int32_t>(std::min(std::ceil(settings.end.kill_grace), 1e6));

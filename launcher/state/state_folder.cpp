@@ -91,6 +91,13 @@ Status write_whole(const UniqueFd& folder, const std::string& beside, const std:
   return {};
 }
 
+// The process that writes records has a working directory of its own.
+std::string absolute_path(const std::string& path) {
+  std::error_code error;
+  const auto whole = std::filesystem::absolute(path, error);
+  return error ? path : whole.lexically_normal().string();
+}
+
 // The file of file_sd beside the job's folder.
 std::string target_name(const ProcessIdentity& launcher) {
   std::string name = job_folder_name(launcher);
@@ -150,10 +157,7 @@ std::string state_folder_path(const std::string& value, const std::string& home)
   if (value == "none") return "";
   const bool is_below_home = value == "~" || value.starts_with("~/");
   if (is_below_home && home.empty()) return "";
-  const std::string path = is_below_home ? cat(home, value.substr(1)) : value;
-  std::error_code error;
-  const auto whole = std::filesystem::absolute(path, error);
-  return error ? path : whole.lexically_normal().string();
+  return absolute_path(is_below_home ? cat(home, value.substr(1)) : value);
 }
 
 std::string job_folder_name(const ProcessIdentity& launcher) {
@@ -163,7 +167,7 @@ std::string job_folder_name(const ProcessIdentity& launcher) {
 }
 
 std::string local_state_path(const std::string& parent) {
-  return cat(parent, "/horovodrun-", ::geteuid());
+  return absolute_path(cat(parent, "/horovodrun-", ::geteuid()));
 }
 
 Status check_local_state(const std::string& path) {

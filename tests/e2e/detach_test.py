@@ -125,6 +125,22 @@ def test_the_last_1000_lines_after_the_end():
 
 
 @world()
+def test_a_log_below_the_working_directory():
+    folder = scratch()
+    job = Job("--detach", "-np", 1, "sh", "-c", WAITS, environment=clean_environment(HOROVOD_SPOOL_DIR="."), cwd=folder)
+    job.ends_with(0)
+    pid = int(re.search(r"horovodrun attach (\d+) shows", job.err)[1])
+    attached = Job("attach", pid, environment=clean_environment(HOROVOD_SPOOL_DIR=str(folder)))
+    attached.wait_for("early")
+    os.kill(pid, signals.SIGUSR1)
+    attached.ends_with(3)
+    missing = Job("--detach", "-np", 1, "true", environment=clean_environment(HOROVOD_SPOOL_DIR=str(folder / "none")))
+    missing.ends_with(2)
+    one_sentence(missing, f"cannot make directory {folder}/none/horovodrun-0 .* HOROVOD_SPOOL_DIR: No such file")
+    job.leaves_nothing()
+
+
+@world()
 def test_a_start_that_fails():
     job = Job("--detach", "-np", 2, "-H", "a:1,b:1", "no-such-program")
     job.ends_with(2)
