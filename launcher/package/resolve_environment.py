@@ -353,7 +353,8 @@ class Environment:
         )
         remedy = "; --allow-build builds a package without a wheel on this machine" if lacks_wheel else ""
         sentence = f"{self.name} cannot be resolved for {self.target}: {cause}{'' if self.may_build else remedy}"
-        raise Refused(sentence, cause)
+        # The index that uv prefers has the package, in other versions: pip would take those of any index.
+        raise Refused(sentence, "" if "--index-strategy" in output else cause)
 
     def pip(self):
         """The words that start pip, and whether its Python is that of the hosts."""

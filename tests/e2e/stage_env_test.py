@@ -499,6 +499,24 @@ def test_pip_resolves_what_uv_cannot():
     expect(re.search("No matching distribution found for tiny==1.0.*; uv says before: .*tiny", text), text)
 
 
+def test_pip_takes_no_package_that_uv_leaves_to_its_own_index():
+    """uv takes a package from the first index that has it, where pip takes the newest of any index."""
+    folder, cache = project(), scratch() / "cache"
+    write_wheel(folder / "wheels", "2.0")
+    for index, version in (("own", "1.0"), ("public", "2.0")):
+        name = f"tiny-{version}-py3-none-any.whl"
+        (folder / index / "tiny").mkdir(parents=True)
+        (folder / index / "tiny" / "index.html").write_text(f'<a href="/wheels/{name}">{name}</a>')
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(QuietServer, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    places = f"--index-url {address}/public/\n--extra-index-url {address}/own/"
+    (folder / "requirements.txt").write_text(f"{places}\ntiny==2.0\n")
+    text, found = resolved(folder, "requirements.txt", cache, PATH=path_with_uv())
+    expect(not found and text.startswith("refused requirements.txt cannot be resolved"), text)
+    server.shutdown()
+
+
 @world("a", "--bare")
 def test_a_damaged_or_foreign_environment_is_not_used():
     folder = project()
