@@ -80,13 +80,13 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
                host_preparation_.on_reaped(pid, status);
                executions_.on_reaped(pid, status);
                inspections_.on_reaped(pid, status);
-               metrics_.on_reaped(pid, status);
+               samples_.on_reaped(pid, status);
                pmix_.on_reaped(pid);
              }),
       inspections_(
           loop_, ranks_, [this](const Message& message) { outbox_.put(message); },
           [this] { return agent_folders(job_.agent_dir, executable_path(), environment_); }),
-      metrics_(loop_, ranks_, [this](const Message& message) { outbox_.put(message); }),
+      samples_(loop_, ranks_, [this](const Message& message) { outbox_.put(message); }),
       host_preparation_(
           loop_, [this](const Message& message) { outbox_.put(message); },
           [this] { return transfer_network(); }),
@@ -223,8 +223,8 @@ void Agent::finish_when_over() {
   const bool is_over = state_.runs_ranks() ? ranks_.have_ended() : state_.is_ending();
   if (!is_over || state_.now() == AgentState::kFinished) return;
   const bool is_given_up = state_.now() == AgentState::kKilling && state_.deadline().passed();
-  metrics_.stop();  // its child is none of a rank
-  if (!is_given_up && metrics_.is_asking()) return;
+  samples_.stop();  // its child is none of a rank
+  if (!is_given_up && samples_.is_asking()) return;
   if (!is_given_up && pmix_.is_alone()) return pmix_.end();
   if (!is_given_up && !is_childless()) {
     if (!state_.is_ending()) end(job_.kill_grace_seconds);  // end the ranks' remaining processes
@@ -502,21 +502,6 @@ void Agent::execute(const Signal& order) {
   const bool may_come_twice = order.number == SIGUSR1 || order.number == SIGUSR2;
   if (!may_come_twice) return ranks_.signal(order.number);
   outside_signals_.add(order.number, OutsideSignals::Target::kLauncher, Clock::now());
-}
-
-void Agent::execute(const Inspect& question) {
-  const InspectDetail detail{question.detail};
-  if (detail == InspectDetail::kMetrics || detail == InspectDetail::kProgress) {
-    metrics_.begin(question);
-  } else if (detail == InspectDetail::kSteps) {
-    outbox_.put(Inspected{question.number, encode(ranks_.steps())});
-  } else if (detail == InspectDetail::kPressure) {
-    outbox_.put(Inspected{question.number, encode(ranks_.pressures())});
-  } else if (detail == InspectDetail::kAnnounced) {
-    outbox_.put(Inspected{question.number, encode(ranks_.announced())});
-  } else {
-    inspections_.begin(question);
-  }
 }
 
 void Agent::execute(const StackToolOffer& offer) { inspections_.offer(offer); }

@@ -20,9 +20,9 @@
 #include "launcher/agent/preflight/reachability.h"
 #include "launcher/agent/ranks/executions.h"
 #include "launcher/agent/ranks/independence.h"
-#include "launcher/agent/ranks/metrics_answers.h"
 #include "launcher/agent/ranks/rank_hold.h"
 #include "launcher/agent/ranks/ranks.h"
+#include "launcher/agent/ranks/samples.h"
 #include "launcher/agent/ranks/staging.h"
 #include "launcher/agent/stacks/inspections.h"
 #include "launcher/agent/store/host_aggregator.h"
@@ -63,8 +63,9 @@ class Agent {
   void execute(const Start& order);
   void execute(const TestReachability& order);
   void execute(const Signal& order);
-  void execute(const Inspect& question);
+  void execute(const Inspect& question) { inspections_.begin(question); }
   void execute(const InspectLate& question) { inspections_.begin(question); }
+  void execute(const TakeSample& question) { samples_.begin(question); }
   void execute(const LongestWait& wait) { ranks_.show_longest_wait(wait.microseconds); }
   void execute(const StackToolOffer& offer);
   void execute(const Run& order);
@@ -105,7 +106,7 @@ class Agent {
   // The members that wait for a time of their own, each with deadline() and on_deadline().
   auto timers() {
     return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, hold_, inspections_,
-                    metrics_, link_, host_preparation_.transfer());
+                    samples_, link_, host_preparation_.transfer());
   }
   Deadline next_deadline();
 
@@ -119,7 +120,7 @@ class Agent {
   Executions executions_;
   Ranks ranks_;
   Inspections inspections_;
-  MetricsAnswers metrics_;
+  Samples samples_;
   HostPreparation host_preparation_;
   MasterPortReservation master_port_;
   ReachabilityTest reachability_;

@@ -119,10 +119,13 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   void run(std::shared_ptr<JobPart> part, net::Task<void> task) override {
     parts_->run(std::move(part), std::move(task));
   }
-  net::Task<std::vector<std::string>> ask(InspectDetail detail) override {
+  net::Task<std::vector<HostAnswer>> ask(InspectDetail detail) override {
     return inspector_.ask(detail);
   }
-  net::Task<std::string> ask_place(int number, uint32_t late_microseconds) override {
+  net::Task<std::vector<HostAnswer>> sample(SampleGroups groups) override {
+    return inspector_.sample(groups);
+  }
+  net::Task<std::vector<RankPlace>> ask_place(int number, uint32_t late_microseconds) override {
     return inspector_.place_of_late(number, late_microseconds);
   }
   net::Task<JobCounts> counts() override { return inspector_.counts(); }
@@ -220,7 +223,10 @@ struct JobLaunch::HostEvents : AgentEvents {
     std::visit([this](const auto& each) { on(each); }, report);
   }
   void on(const Inspected& answer) {
-    job.inspector_.on_inspected(host, answer.number, answer.text);
+    job.inspector_.on_answer(host, answer.number, {.text = answer.text});
+  }
+  void on(const Sampled& answer) {
+    job.inspector_.on_answer(host, answer.number, {.sample = answer.sample});
   }
   void on(const InputTaken& taken) {
     if (job.input_) job.input_->taken(taken.rank, taken.size);
@@ -815,14 +821,15 @@ void JobLaunch::end_job(int exit_code, const std::string& sentence, int rank) {
 }
 
 net::Task<void> JobLaunch::show_stacks() {
-  const std::vector<std::string> texts = co_await inspector_.ask(InspectDetail::kStacks);
-  for (size_t host = 0; host < texts.size(); ++host) {
+  const std::vector<HostAnswer> answers = co_await inspector_.ask(InspectDetail::kStacks);
+  for (size_t host = 0; host < answers.size(); ++host) {
+    const std::string& text = answers[host].text;
     const HostRun& run = hosts_.host(static_cast<int>(host));
     if (run.silence() > 0)
       output_->print(cat("host ", run.name(), ": ", describe_silence(run.silence())));
-    if (texts[host].empty()) continue;
+    if (text.empty()) continue;
     output_->print(cat("where the ranks of host ", run.name(), " are:\n",
-                       std::string_view(texts[host]).substr(0, texts[host].size() - 1)));
+                       std::string_view(text).substr(0, text.size() - 1)));
   }
 }
 

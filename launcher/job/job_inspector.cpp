@@ -11,7 +11,6 @@
 #include "launcher/observe/views/rank_names.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
-#include "launcher/protocol/host_steps.h"
 
 namespace hvd::launcher {
 namespace {
@@ -29,6 +28,12 @@ std::string silence_of(const HostRun& host) {
   return host.silence() > 0 ? describe_silence(host.silence()) : "";
 }
 
+bool needs_stacks(const Message& question) {
+  const Inspect* const inspect = std::get_if<Inspect>(&question);
+  return std::holds_alternative<InspectLate>(question) ||
+         (inspect != nullptr && inspect->detail != InspectDetail::kProcess);
+}
+
 }  // namespace
 
 JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Options& options,
@@ -40,19 +45,16 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
       waits_(waits),
       remark_(std::move(remark)),
       stack_tool_(executor),
-      inspection_(executor, hosts,
-                  [this](size_t number, uint32_t question, InspectDetail detail) {
-                    const HostRun& host = hosts_.host(static_cast<int>(number));
-                    if (!host.can_answer()) return false;
-                    const bool is_of_kernel =
-                        detail == InspectDetail::kProcess || detail == InspectDetail::kMetrics ||
-                        detail == InspectDetail::kProgress || detail == InspectDetail::kSteps ||
-                        detail == InspectDetail::kPressure || detail == InspectDetail::kSigns ||
-                        detail == InspectDetail::kAnnounced;
-                    if (!is_of_kernel) stack_tool_.offer_to(host.number(), *host.link());
-                    host.link()->send(Inspect{question, detail});
-                    return true;
-                  }),
+      inspection_(
+          executor, hosts,
+          [this](size_t number, const Message& question) {
+            const HostRun& host = hosts_.host(static_cast<int>(number));
+            if (!host.can_answer()) return false;
+            if (needs_stacks(question)) stack_tool_.offer_to(host.number(), *host.link());
+            host.link()->send(question);
+            return true;
+          },
+          [this](size_t host, const HostAnswer& answer) { metrics_.take_late(host, answer); }),
       commands_(executor, hosts.plan(),
                 [this](int rank, const Message& order) -> std::string {
                   const HostRun& host = hosts_.rank(rank).host();
@@ -64,21 +66,28 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
                   return "";
                 }),
       metrics_(std::move(metrics)),
-      looked_(executor) {
-  inspection_.on_late([this](size_t host, InspectDetail detail, const std::string& text) {
-    if (detail == InspectDetail::kMetrics || detail == InspectDetail::kProgress)
-      metrics_.take_late(host, text);
-  });
+      looked_(executor) {}
+
+net::Task<std::vector<HostAnswer>> JobInspector::ask(InspectDetail detail) {
+  return inspection_.ask_all([detail](uint32_t number) { return Inspect{number, detail}; });
 }
 
-net::Task<std::string> JobInspector::place_of_late(int rank, uint32_t late_microseconds) {
-  const HostRun& host = hosts_.rank(rank).host();
-  return inspection_.run_on(static_cast<size_t>(host.number()), [=, this, &host](uint32_t number) {
-    if (!host.can_answer()) return false;
-    stack_tool_.offer_to(host.number(), *host.link());
-    host.link()->send(InspectLate{number, rank, late_microseconds});
-    return true;
+net::Task<std::vector<HostAnswer>> JobInspector::sample(SampleGroups groups,
+                                                        std::chrono::milliseconds limit) {
+  return inspection_.ask_all(
+      [groups](uint32_t number) {
+        return TakeSample{number, groups};
+      },
+      limit);
+}
+
+net::Task<std::vector<RankPlace>> JobInspector::place_of_late(int rank,
+                                                              uint32_t late_microseconds) {
+  const auto host = static_cast<size_t>(hosts_.rank(rank).host().number());
+  HostAnswer answer = co_await inspection_.ask(host, [=](uint32_t number) {
+    return InspectLate{number, rank, late_microseconds};
   });
+  co_return std::move(answer.sample.places);
 }
 
 void JobInspector::on_silence(int host, double seconds) {
@@ -151,46 +160,42 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
 }
 
-net::Task<void> JobInspector::look(InspectDetail detail) {
+// A rank waits if it has announced nothing new between two looks.
+net::Task<void> JobInspector::look(SampleGroups groups) {
   bool is_cancelled = false;
   while (is_looking_ && !is_cancelled) {
     const bool was_notified = co_await looked_.wait();
     is_cancelled = !was_notified;
   }
-  const bool is_whole = detail == InspectDetail::kProgress || !lacks_gpus_;
-  const bool is_known = looked_at_ && Clock::now() - *looked_at_ < kYoung && is_whole;
+  const bool is_whole = groups.has(SampleGroup::kGpus);
+  const bool is_known =
+      looked_at_ && Clock::now() - *looked_at_ < kYoung && !(is_whole && lacks_gpus_);
   if (is_cancelled || is_known) co_return;
   is_looking_ = true;
-  const std::vector<std::string> answers = co_await inspection_.run(detail, kMetricsTime);
-  metrics_.take(answers);
+  metrics_.take(co_await sample(groups, kMetricsTime));
   read_at_ = Clock::now();
-  if (detail == InspectDetail::kMetrics) co_await look_at_waits();
-  lacks_gpus_ = detail == InspectDetail::kProgress;
+  for (bool is_first = true; is_whole && (is_first || operation_waits_.needs_another());
+       is_first = false) {
+    if (!is_first) {
+      net::asio::steady_timer timer(executor_, kBetweenLooks);
+      co_await timer.async_wait(net::use_tuple);
+    }
+    take_announced(co_await sample(SampleGroup::kAnnounced, kAnnouncedTime));
+  }
+  lacks_gpus_ = !is_whole;
   is_looking_ = false;
   looked_at_ = Clock::now();
   looked_.notify();
 }
 
-// A rank waits if it has announced nothing new in between.
-net::Task<void> JobInspector::look_at_waits() {
-  for (bool is_first = true; is_first || operation_waits_.needs_another(); is_first = false) {
-    if (!is_first) {
-      net::asio::steady_timer timer(executor_, kBetweenLooks);
-      co_await timer.async_wait(net::use_tuple);
-    }
-    take_announced(co_await inspection_.run(InspectDetail::kAnnounced, kAnnouncedTime));
-  }
-}
-
-void JobInspector::take_announced(const std::vector<std::string>& answers) {
+void JobInspector::take_announced(const std::vector<HostAnswer>& answers) {
   std::vector<OperationWaits::Rank> ranks;
   for (size_t host = 0; host < answers.size(); ++host) {
-    const auto announced = decode_announced(answers[host]);
-    if (!announced.ok()) continue;
+    const std::vector<RankAnnounced>& announced = answers[host].sample.announced;
     for (const RankRun* run : hosts_.host(static_cast<int>(host)).ranks()) {
       const int rank = policy_->rank_of(run->number());
-      const auto found = std::ranges::find(*announced, run->number(), &RankAnnounced::rank);
-      if (run->state() != RankState::kInJob || rank < 0 || found == announced->end()) continue;
+      const auto found = std::ranges::find(announced, run->number(), &RankAnnounced::rank);
+      if (run->state() != RankState::kInJob || rank < 0 || found == announced.end()) continue;
       ranks.push_back({.number = run->number(),
                        .rank = rank,
                        .start = run->start(),
@@ -203,7 +208,7 @@ void JobInspector::take_announced(const std::vector<std::string>& answers) {
 }
 
 net::Task<JobCounts> JobInspector::counts() {
-  co_await look(InspectDetail::kProgress);
+  co_await look(SampleGroup::kMetrics);
   co_return known_counts();
 }
 
@@ -242,7 +247,7 @@ std::optional<SlowestRank> JobInspector::slowest() const {
 
 // The answer to ps and top.
 net::Task<std::string> JobInspector::job_as_json() {
-  co_await look(InspectDetail::kMetrics);
+  co_await look(SampleGroup::kMetrics | SampleGroup::kGpus);
   co_return known_job();
 }
 
@@ -269,7 +274,7 @@ std::string JobInspector::known_job() const {
 }
 
 net::Task<std::string> JobInspector::metrics(MetricsLevel level) {
-  metrics_.take(co_await inspection_.run(InspectDetail::kMetrics, kMetricsTime));
+  metrics_.take(co_await sample(SampleGroup::kMetrics | SampleGroup::kGpus, kMetricsTime));
   read_at_ = Clock::now();
   const JobStates states = job_states();
   const std::string sentence = metrics_.about_unread(hosts_, states);
@@ -291,20 +296,21 @@ net::Task<void> JobInspector::run_command(std::string_view digits, net::StreamSo
 
 // The text of stack.
 net::Task<std::string> JobInspector::describe(InspectDetail detail) {
-  std::vector<std::string> hosts = co_await inspection_.run(detail);
+  std::vector<HostAnswer> hosts = co_await ask(detail);
   std::string text = cat("horovodrun, pid ", ::getpid(), ", ");
   if (policy_->generation() >= 0) {
     text += cat("generation ", policy_->generation(), ", ",
                 count_of_ranks(std::ssize(policy_->members())));
-    for (std::string& host : hosts) {
-      host = with_present_ranks(host, [this](int process) { return policy_->rank_of(process); });
+    for (HostAnswer& host : hosts) {
+      host.text =
+          with_present_ranks(host.text, [this](int process) { return policy_->rank_of(process); });
     }
   } else {
     text += count_of_ranks(hosts_.size());
   }
   text += cat(": ", printable(join(options_.command, " ")), "\n");
   for (size_t number = 0; number < hosts.size(); ++number) {
-    text += describe(hosts_.host(static_cast<int>(number)), hosts[number]);
+    text += describe(hosts_.host(static_cast<int>(number)), hosts[number].text);
   }
   co_return text;
 }

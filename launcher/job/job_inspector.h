@@ -39,22 +39,24 @@ class JobInspector {
   void open(JobPolicy& policy);
   // The policy has begun: from now on, orders may change the job.
   void take_changes() { takes_changes_ = true; }
-  // Returns one text per host, as `detail` says; empty for a host that did not answer.
-  net::Task<std::vector<std::string>> ask(InspectDetail detail) { return inspection_.run(detail); }
-  // Where a rank of the table is while others wait for it, as the bytes of host_signs.h.
-  net::Task<std::string> place_of_late(int rank, uint32_t late_microseconds);
+  // Asks the agents, by host.
+  net::Task<std::vector<HostAnswer>> ask(InspectDetail detail);
+  net::Task<std::vector<HostAnswer>> sample(SampleGroups groups,
+                                            std::chrono::milliseconds limit = kInspectionTime);
+  // Where a rank of the table is while others wait for it.
+  net::Task<std::vector<RankPlace>> place_of_late(int rank, uint32_t late_microseconds);
 
   // Reads the figures of all ranks, unless they are younger than a second: several viewers cost the agents one question.
-  // `detail`: kMetrics or kProgress.
-  net::Task<void> look(InspectDetail detail);
+  // With kGpus also the waits for other ranks.
+  net::Task<void> look(SampleGroups groups);
   // Asks the agents.
   net::Task<JobCounts> counts();
   // The job's metrics in Prometheus's format, within a second.
   net::Task<std::string> metrics(MetricsLevel level);
 
   // The events of the agents.
-  void on_inspected(int host, uint32_t number, const std::string& text) {
-    inspection_.on_answer(static_cast<size_t>(host), number, text);
+  void on_answer(int host, uint32_t number, HostAnswer answer) {
+    inspection_.on_answer(static_cast<size_t>(host), number, std::move(answer));
   }
   void on_output_chunk(const OutputChunk& chunk) { commands_.on_output_chunk(chunk); }
   void on_exec_result(const ExecResult& ran) { commands_.on_exec_result(ran); }
@@ -69,8 +71,7 @@ class JobInspector {
   net::Task<void> run_command(std::string_view digits, net::StreamSocket& caller);
   net::Task<std::string> describe(InspectDetail detail);
   net::Task<std::string> job_as_json();
-  net::Task<void> look_at_waits();
-  void take_announced(const std::vector<std::string>& answers);
+  void take_announced(const std::vector<HostAnswer>& answers);
   // By the last look.
   std::string known_job() const;
   JobCounts known_counts() const;

@@ -16,7 +16,6 @@
 #include "launcher/observe/rules/hang_report.h"
 #include "launcher/observe/rules/hang_rule.h"
 #include "launcher/output/report.h"
-#include "launcher/protocol/host_signs.h"
 
 namespace hvd::launcher {
 namespace {
@@ -95,9 +94,9 @@ std::vector<int> HangWatch::running() const {
 }
 
 net::Task<void> HangWatch::look() {
-  const std::vector<std::string> answers = co_await launch_.ask(InspectDetail::kSigns);
+  std::vector<HostAnswer> answers = co_await launch_.sample(SampleGroup::kSigns);
   if (is_over_ || has_init_) co_return;
-  const auto signs = about_running_ranks<RankSigns>(launch_.hosts(), answers, decode_signs);
+  const auto signs = of_running_ranks(launch_.hosts(), answers, &HostSample::signs);
   // A host that does not answer may be suspended.
   if (signs.size() != running().size())
     rule_.forget();
@@ -107,9 +106,9 @@ net::Task<void> HangWatch::look() {
 }
 
 net::Task<void> HangWatch::look_at_places() {
-  const std::vector<std::string> answers = co_await launch_.ask(InspectDetail::kPlaces);
+  std::vector<HostAnswer> answers = co_await launch_.ask(InspectDetail::kPlaces);
   if (is_over_ || has_init_) co_return;
-  auto places = about_running_ranks<RankPlace>(launch_.hosts(), answers, decode_places);
+  auto places = of_running_ranks(launch_.hosts(), answers, &HostSample::places);
   const bool has_ended = running().size() != launch_.hosts().ranks().size();
   const auto finding = rule_.judge(std::move(places), has_ended, Clock::now());
   if (finding && !launch_.is_ending()) report(*finding);

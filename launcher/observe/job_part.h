@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/observe/rules/init_waits.h"
+#include "launcher/observe/views/inspection.h"
 #include "launcher/output/output.h"
 #include "launcher/protocol/protocol.h"
 #include "launcher/settings/launch_settings.h"
@@ -114,10 +115,11 @@ class PartLaunch {
   // Runs a task that shares the part: the loop may outlive the launch.
   virtual void run(std::shared_ptr<JobPart> part, net::Task<void> task) = 0;
 
-  // Asks the agents: by host, as Inspected::text; empty where none came.
-  virtual net::Task<std::vector<std::string>> ask(InspectDetail detail) = 0;
-  // Where a rank of the table is while others wait for it, in bytes of host_signs.h.
-  virtual net::Task<std::string> ask_place(int number, uint32_t late_microseconds) = 0;
+  // Asks the agents, by host.
+  virtual net::Task<std::vector<HostAnswer>> ask(InspectDetail detail) = 0;
+  virtual net::Task<std::vector<HostAnswer>> sample(SampleGroups groups) = 0;
+  // Where a rank of the table is while others wait for it.
+  virtual net::Task<std::vector<RankPlace>> ask_place(int number, uint32_t late_microseconds) = 0;
   virtual net::Task<JobCounts> counts() = 0;
   // The metrics in Prometheus's format, at the level of --metrics-level.
   virtual net::Task<std::string> metrics() = 0;
@@ -137,16 +139,14 @@ class PartLaunch {
   virtual void replace(const HostRun& host, const std::string& sentence) = 0;
 };
 
-// The words of each agent about the ranks of its own host that run, by rank of the table. `texts`: an answer to ask().
+// The values of a group that each agent reports about the ranks of its own host that run, by rank of the table. `answers`:
+// to sample() or ask(); its values are moved from.
 template <typename Each>
-std::map<int, Each> about_running_ranks(const HostTable& hosts,
-                                        const std::vector<std::string>& texts,
-                                        Result<std::vector<Each>> (*decode)(std::string_view)) {
+std::map<int, Each> of_running_ranks(const HostTable& hosts, std::vector<HostAnswer>& answers,
+                                     std::vector<Each> HostSample::*group) {
   std::map<int, Each> found;
-  for (size_t number = 0; number < texts.size(); ++number) {
-    auto all = decode(texts[number]);
-    if (!all.ok()) continue;
-    for (Each& each : *all) {
+  for (size_t number = 0; number < answers.size(); ++number) {
+    for (Each& each : answers[number].sample.*group) {
       const bool is_own = hosts.has_rank(each.rank) && !hosts.rank(each.rank).is_over() &&
                           hosts.rank(each.rank).host().number() == static_cast<int>(number);
       if (is_own) found.emplace(each.rank, std::move(each));

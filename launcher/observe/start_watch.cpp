@@ -17,9 +17,9 @@ constexpr std::chrono::seconds kOnTerminal{10};
 constexpr std::chrono::seconds kElsewhere{60};
 
 // The paragraph of one rank in the answers of the agents.
-std::string activity_of(int rank, const std::vector<std::string>& answers) {
+std::string activity_of(int rank, const std::vector<HostAnswer>& answers) {
   const std::string head = cat("rank ", rank, "\n  ");
-  for (const std::string& text : answers) {
+  for (const auto& [text, sample] : answers) {
     size_t at = text.find(head);
     while (at != std::string::npos && at != 0 && text[at - 1] != '\n') at = text.find(head, at + 1);
     if (at == std::string::npos) continue;
@@ -74,7 +74,7 @@ void StartWatch::on_deadline() {
 }
 
 net::Task<void> StartWatch::report(InitWaits::Wait wait) {
-  const std::vector<std::string> answers = co_await launch_.ask(InspectDetail::kActivity);
+  const std::vector<HostAnswer> answers = co_await launch_.ask(InspectDetail::kActivity);
   if (is_over_) co_return;
   const auto now = launch_.init_waits().longest();
   if (!now || now->since != wait.since) co_return;  // the wait is over

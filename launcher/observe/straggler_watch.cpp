@@ -21,7 +21,6 @@
 #include "launcher/observe/rules/straggler_report.h"
 #include "launcher/observe/rules/straggler_rule.h"
 #include "launcher/observe/rules/wait_tally.h"
-#include "launcher/protocol/host_signs.h"
 
 namespace hvd::launcher {
 namespace {
@@ -55,14 +54,12 @@ class StragglerWatch : public JobPart {
   net::Task<void> end() override;
 
  private:
-  template <typename Each>
-  std::map<int, Each> by_rank(const std::vector<std::string>& texts,
-                              Result<std::vector<Each>> (*decode)(std::string_view)) const;
   net::Task<void> watch();
   std::vector<std::string> host_names() const;
   int members() const;
   net::Task<void> pause(double seconds);
-  std::vector<StepWindow> take(const std::vector<std::string>& answers);
+  std::vector<StepWindow> take(std::vector<HostAnswer> answers);
+  void take_pressures(const std::vector<HostAnswer>& answers);
   net::Task<void> look();
   net::Task<void> look_at_causes();
   net::Task<void> look_at_place();
@@ -138,19 +135,6 @@ double StragglerWatch::seconds_to_window() const {
   return std::clamp(steps * step_seconds_ + kMargin, kShortestPause, kLongestPause);
 }
 
-// The words of the agents about the ranks that run, by their present rank.
-template <typename Each>
-std::map<int, Each> StragglerWatch::by_rank(
-    const std::vector<std::string>& texts,
-    Result<std::vector<Each>> (*decode)(std::string_view)) const {
-  std::map<int, Each> found;
-  for (auto& [number, each] : about_running_ranks<Each>(launch_.hosts(), texts, decode)) {
-    const int rank = launch_.rank_of(number);
-    if (rank >= 0) found.emplace(rank, std::move(each));
-  }
-  return found;
-}
-
 // By present rank.
 std::vector<std::string> StragglerWatch::host_names() const {
   std::vector<std::string> names;
@@ -171,10 +155,12 @@ int StragglerWatch::members() const {
 }
 
 // Returns the windows that are new.
-std::vector<StepWindow> StragglerWatch::take(const std::vector<std::string>& answers) {
+std::vector<StepWindow> StragglerWatch::take(std::vector<HostAnswer> answers) {
   std::map<int, StepAlignment::Rank> ranks;
-  for (auto& [rank, steps] : by_rank<RankSteps>(answers, decode_steps))
-    ranks[rank] = {launch_.hosts().rank(steps.rank).host().number(), std::move(steps)};
+  for (auto& [number, steps] : of_running_ranks(launch_.hosts(), answers, &HostSample::steps)) {
+    const int rank = launch_.rank_of(number);
+    if (rank >= 0) ranks[rank] = {launch_.hosts().rank(number).host().number(), std::move(steps)};
+  }
   // A host that does not answer may be suspended.
   if (static_cast<int>(ranks.size()) != members()) ranks.clear();
   std::vector<StepWindow> windows = alignment_.take(ranks);
@@ -194,9 +180,9 @@ std::vector<StepWindow> StragglerWatch::take(const std::vector<std::string>& ans
 
 net::Task<void> StragglerWatch::look() {
   show_longest_wait();
-  const std::vector<std::string> answers = co_await launch_.ask(InspectDetail::kSteps);
+  std::vector<HostAnswer> answers = co_await launch_.sample(SampleGroup::kSteps);
   if (is_over_) co_return;
-  const std::vector<StepWindow> windows = take(answers);
+  const std::vector<StepWindow> windows = take(std::move(answers));
   const std::vector<std::string> host_of_rank = host_names();
   if (std::exchange(known_names_, host_of_rank) != host_of_rank) forget_ranks();
   std::vector<StragglerFinding> findings;
@@ -223,9 +209,10 @@ net::Task<void> StragglerWatch::look_at_causes() {
   for (int i = 0; i <= looks; ++i) {
     // A look reads all threads of the ranks: that of each place would delay them.
     if (i == looks || i % std::max(1, looks / kLooksAtPressure) == 0) {
-      const std::vector<std::string> answers = co_await launch_.ask(InspectDetail::kPressure);
+      const std::vector<HostAnswer> answers =
+          co_await launch_.sample(SampleGroup::kMetrics | SampleGroup::kPressure);
       if (is_over_) co_return;
-      pressures_.take(by_rank<RankPressure>(answers, decode_pressures), now_seconds());
+      take_pressures(answers);
     }
     if (i == looks) co_return;
     const double began = now_seconds();
@@ -234,6 +221,19 @@ net::Task<void> StragglerWatch::look_at_causes() {
     co_await pause(std::max(seconds / looks - (now_seconds() - began), 0.0));
     if (is_over_) co_return;
   }
+}
+
+void StragglerWatch::take_pressures(const std::vector<HostAnswer>& answers) {
+  PressureRecord::Pressures pressures;
+  for (const HostAnswer& answer : answers) {
+    for (const HostMetrics& host : answer.sample.metrics) {
+      for (const RankMetrics& each : host.ranks) {
+        const int rank = each.pid == 0 ? -1 : launch_.rank_of(each.rank);
+        if (rank >= 0) pressures[rank] = {each, host.pressure};
+      }
+    }
+  }
+  pressures_.take(pressures, now_seconds());
 }
 
 int StragglerWatch::number_of(int rank) const {
@@ -255,11 +255,10 @@ net::Task<void> StragglerWatch::look_at_place() {
   if (number < 0) co_return;
   const int rank = latest->rank;
   const double late = std::min(1e6 * latest->late_seconds, double{UINT32_MAX});
-  const std::string answer = co_await launch_.ask_place(number, static_cast<uint32_t>(late));
+  const std::vector<RankPlace> places =
+      co_await launch_.ask_place(number, static_cast<uint32_t>(late));
   if (is_over_) co_return;
-  const auto places = decode_places(answer);
-  if (!places.ok()) co_return;
-  for (const RankPlace& place : *places) places_.take(rank, place);
+  for (const RankPlace& place : places) places_.take(rank, place);
 }
 
 // Their numbers mean other processes from now on.

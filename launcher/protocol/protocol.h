@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/secrets/hmac.h"
 #include "launcher/protocol/host_job.h"
+#include "launcher/protocol/host_sample.h"
 #include "launcher/protocol/token_proof.h"
 
 namespace hvd::launcher {
@@ -141,32 +142,31 @@ struct EndRank {
   static auto fields(auto& m) { return std::tie(m.rank, m.grace_seconds); }
 };
 // How an agent describes a rank: its first process; also the processes below that, and their Python stacks; one line
-// about the busiest of them; as kStacks with the frames of libraries, for which py-spy briefly stops the process; or
-// what it has counted and used, as the bytes of host_metrics.h; or whether it moves, and where it is, as the bytes of
-// host_signs.h; or its last training steps, what disturbs its processes, and how many operations it has announced, as the
-// bytes of host_steps.h.
+// about the busiest of them; as kStacks with the frames of libraries, for which py-spy briefly stops the process; or its
+// place, as HostSample::places.
 enum class InspectDetail : uint8_t {
   kProcess = 0,
   kStacks = 1,
   kActivity = 2,
   kNativeStacks = 3,
-  kMetrics = 50,
-  kSigns = 51,
-  kPlaces = 52,
-  kSteps = 53,
-  kPressure = 54,
-  kProgress = 55,  // as kMetrics, without a look at GPUs
-  kAnnounced = 56
+  kPlaces = 4
 };
-// Describe the ranks' processes. Answered by Inspected.
+// Describe the ranks' processes. Answered by Inspected; with kPlaces by Sampled.
 struct Inspect {
   static constexpr MessageType kType{22, "a question where ranks are", Sender::kLauncher};
   uint32_t number = 0;  // names the question in the answer
   InspectDetail detail = InspectDetail::kProcess;
   static auto fields(auto& m) { return std::tie(m.number, m.detail); }
 };
-// Describe where a late rank is while others wait for it, as kPlaces. Answered by Inspected, with no place where none can
-// be read in time.
+// Read these groups of values of the ranks. Answered by Sampled.
+struct TakeSample {
+  static constexpr MessageType kType{72, "a question about values of ranks", Sender::kLauncher};
+  uint32_t number = 0;  // names the question in the answer
+  SampleGroups groups;
+  static auto fields(auto& m) { return std::tie(m.number, m.groups); }
+};
+// Describe where a late rank is while others wait for it. Answered by Sampled, with no place where none can be read in
+// time.
 struct InspectLate {
   static constexpr MessageType kType{70, "a question where a late rank is", Sender::kLauncher};
   uint32_t number = 0;  // names the question in the answer
@@ -321,6 +321,13 @@ struct Inspected {
   std::string text;
   static auto fields(auto& m) { return std::tie(m.number, m.text); }
 };
+// The answer to TakeSample, InspectLate and the question for places.
+struct Sampled {
+  static constexpr MessageType kType{73, "values of ranks", Sender::kAgent};
+  uint32_t number = 0;
+  HostSample sample;
+  static auto fields(auto& m) { return std::tie(m.number, m.sample); }
+};
 // A piece of the output of a Run's command. At most kChunkWindow bytes wait for an OutputCredit.
 struct OutputChunk {
   static constexpr MessageType kType{29, "output of a command", Sender::kAgent};
@@ -455,19 +462,18 @@ struct Resumed {
   static auto fields(auto& m) { return std::tie(m.received, m.proof); }
 };
 
-using Message =
-    std::variant<AgentHello, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started, Exited,
-                 Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, TestReachability,
-                 ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, ExecResult,
-                 StagePart, Staged, OutputChunk, OutputCredit, StopRun, Ending, Signalled,
-                 OpenSession, Reattach, Resume, Resumed, EndRank, Leaving, PmixReport,
-                 PackageWanted, EnvironmentWanted, EnvironmentOffer, EnvironmentFilesWanted,
-                 StackToolOffer, StackToolWanted, EnvironmentSource, EnvironmentDigests,
-                 EnvironmentChunk, EnvironmentChunksWanted, InspectLate, LongestWait>;
+using Message = std::variant<
+    AgentHello, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started, Exited, Finished,
+    Pong, Suspended, Failed, Challenge, Answer, Admission, TestReachability, ReachabilityTested,
+    Input, InputTaken, Inspect, Inspected, Joined, Run, ExecResult, StagePart, Staged, OutputChunk,
+    OutputCredit, StopRun, Ending, Signalled, OpenSession, Reattach, Resume, Resumed, EndRank,
+    Leaving, PmixReport, PackageWanted, EnvironmentWanted, EnvironmentOffer, EnvironmentFilesWanted,
+    StackToolOffer, StackToolWanted, EnvironmentSource, EnvironmentDigests, EnvironmentChunk,
+    EnvironmentChunksWanted, InspectLate, LongestWait, TakeSample, Sampled>;
 
 // The messages about ranks, which the launcher's end of the link passes on as they come.
-using AgentReport = std::variant<Exited, Joined, Inspected, InputTaken, OutputChunk, ExecResult,
-                                 PmixReport, Signalled, Leaving, Ending, Finished>;
+using AgentReport = std::variant<Exited, Joined, Inspected, Sampled, InputTaken, OutputChunk,
+                                 ExecResult, PmixReport, Signalled, Leaving, Ending, Finished>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.

@@ -4,14 +4,19 @@
 #include <poll.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <csignal>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/clock.h"
 #include "base/proc_file.h"
 #include "base/text.h"
 #include "launcher/agent/host/process_tree.h"
+#include "launcher/program/program.h"
 
 namespace hvd::launcher {
 namespace {
@@ -93,6 +98,15 @@ std::string state_of(std::string_view status) {
   return std::string(status.substr(open + 1, close - open - 1));
 }
 
+bool runs_python(pid_t pid) {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink(cat("/proc/", pid, "/exe"), error);
+  if (!error) return is_python(program.string());
+  // The link of another user's process is hidden.
+  const std::string words = read_proc_file(cat("/proc/", pid, "/cmdline"));
+  return is_python(words.c_str());
+}
+
 }  // namespace
 
 ProcessSnapshot process_snapshot(pid_t pid, bool with_stack) {
@@ -114,6 +128,19 @@ std::string process_activity_line(pid_t pid) {
   const std::string command = command_of(folder);
   if (status.empty() || command.empty()) return {};
   return cat(state_of(status), kernel_place(folder, " in "), " (", command, ")");
+}
+
+std::vector<pid_t> topmost_pythons(const std::vector<pid_t>& processes) {
+  const std::set<pid_t> all(processes.begin(), processes.end());
+  std::set<pid_t> pythons;
+  std::ranges::copy_if(processes, std::inserter(pythons, pythons.end()), runs_python);
+  std::vector<pid_t> topmost;
+  for (const pid_t pid : pythons) {
+    pid_t above = parent_of(pid);
+    while (all.contains(above) && !pythons.contains(above)) above = parent_of(above);
+    if (!pythons.contains(above)) topmost.push_back(pid);
+  }
+  return topmost;
 }
 
 }  // namespace hvd::launcher

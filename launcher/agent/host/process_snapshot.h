@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 namespace hvd::launcher {
 
@@ -21,5 +22,8 @@ ProcessSnapshot process_snapshot(pid_t pid, bool with_stack);
 // "sleeping in futex_do_wait (python3 train.py)": its state, its place in the kernel and its command. Empty
 // when the process has ended.
 std::string process_activity_line(pid_t pid);
+
+// Those of these processes with Python that have no other of them above.
+std::vector<pid_t> topmost_pythons(const std::vector<pid_t>& processes);
 
 }  // namespace hvd::launcher

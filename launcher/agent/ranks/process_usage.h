@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/agent/host/process_tree.h"
-#include "launcher/protocol/host_metrics.h"
+#include "launcher/protocol/host_sample.h"
 
 namespace hvd::launcher {
 

@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/ranks/process_usage.h"
+#include "launcher/agent/ranks/rank_pressure.h"
+#include "launcher/agent/ranks/rank_signs.h"
 
 namespace hvd::launcher {
 namespace {
@@ -56,8 +58,37 @@ void RankMeters::on_joined(int rank) {
   }
 }
 
-HostMetrics RankMeters::read(const std::vector<pid_t>& pids, const GpuUse& gpus) {
+HostSample RankMeters::read(SampleGroups groups, const std::vector<pid_t>& pids,
+                            const GpuUse& gpus) {
+  HostSample sample;
+  if (groups.has(SampleGroup::kMetrics)) sample.metrics.push_back(read_metrics(groups, pids, gpus));
+  std::vector<std::pair<int, pid_t>> running;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    if (pids[i] <= 0) continue;
+    const int rank = ranks_[i].rank;
+    running.emplace_back(rank, pids[i]);
+    const bool reads_page = groups.has(SampleGroup::kSteps) || groups.has(SampleGroup::kAnnounced);
+    const auto page = pages_ && reads_page ? pages_->read(i) : std::nullopt;
+    if (page && groups.has(SampleGroup::kSteps)) {
+      sample.steps.push_back(steps_of(*page));
+      sample.steps.back().rank = rank;
+    }
+    if (page && groups.has(SampleGroup::kAnnounced))
+      sample.announced.push_back({.rank = rank,
+                                  .world_size = page->size,
+                                  .operations = page->announced.operations,
+                                  .joins = page->announced.joins});
+  }
+  if (groups.has(SampleGroup::kSigns)) sample.signs = signs_of(running);
+  return sample;
+}
+
+// Ranks that have ended keep their counts.
+HostMetrics RankMeters::read_metrics(SampleGroups groups, const std::vector<pid_t>& pids,
+                                     const GpuUse& gpus) {
   HostMetrics host;
+  const bool has_pressure = groups.has(SampleGroup::kPressure);
+  if (has_pressure) host.pressure = host_pressure();
   const std::vector<ProcessEntry> all = processes_below(::getpid());
   for (size_t i = 0; i < ranks_.size(); ++i) {
     RankMetrics& rank = ranks_[i];
@@ -68,6 +99,7 @@ HostMetrics RankMeters::read(const std::vector<pid_t>& pids, const GpuUse& gpus)
     rank.age_milliseconds = runs ? age_milliseconds(tree.front().start) : 0;
     rank.is_on_disk =
         std::ranges::any_of(tree, [](const ProcessEntry& process) { return process.state == 'D'; });
+    if (has_pressure && runs) rank.throttled_microseconds = throttled_microseconds(pids[i]);
     advance(rank.usage, usage_of(tree));
     std::vector<pid_t> processes;
     for (const ProcessEntry& process : tree) processes.push_back(process.pid);
@@ -100,30 +132,6 @@ std::optional<Clock::time_point> RankMeters::late_moment(size_t index,
   moment += step - late / 2;
   if (step.count() > 0 && moment < now) moment += step * ((now - moment) / step + 1);
   return moment;
-}
-
-std::vector<RankSteps> RankMeters::read_steps(const std::vector<pid_t>& pids) const {
-  std::vector<RankSteps> all;
-  for (size_t i = 0; i < ranks_.size() && pages_; ++i) {
-    const auto page = pids[i] > 0 ? pages_->read(i) : std::nullopt;
-    if (!page) continue;
-    all.push_back(steps_of(*page));
-    all.back().rank = ranks_[i].rank;
-  }
-  return all;
-}
-
-std::vector<RankAnnounced> RankMeters::read_announced(const std::vector<pid_t>& pids) const {
-  std::vector<RankAnnounced> all;
-  for (size_t i = 0; i < ranks_.size() && pages_; ++i) {
-    const auto page = pids[i] > 0 ? pages_->read(i) : std::nullopt;
-    if (!page) continue;
-    all.push_back({.rank = ranks_[i].rank,
-                   .world_size = page->size,
-                   .operations = page->announced.operations,
-                   .joins = page->announced.joins});
-  }
-  return all;
 }
 
 void RankMeters::show_longest_wait(uint32_t microseconds) const {

@@ -13,8 +13,7 @@
 #include "base/clock.h"
 #include "base/metrics/metrics_page.h"
 #include "launcher/agent/ranks/gpu_use.h"
-#include "launcher/protocol/host_metrics.h"
-#include "launcher/protocol/host_steps.h"
+#include "launcher/protocol/host_sample.h"
 
 namespace hvd::launcher {
 
@@ -26,19 +25,17 @@ class RankMeters {
   std::string place_of(size_t index) const;
   // The rank has called hvd.init().
   void on_joined(int rank);
-  // `pids`: by index the process of each rank; -1 when it does not run. Ranks that have ended keep their counts.
-  HostMetrics read(const std::vector<pid_t>& pids, const GpuUse& gpus);
+  // `pids`: by index the process of each rank; -1 when it does not run.
+  HostSample read(SampleGroups groups, const std::vector<pid_t>& pids, const GpuUse& gpus);
   // The next moment in which others wait for a rank that is late by this in each step, by its last steps; nothing without
   // steps.
   std::optional<Clock::time_point> late_moment(size_t index, std::chrono::microseconds late) const;
   // Writes it into the pages of all ranks, for StepLog.
   void show_longest_wait(uint32_t microseconds) const;
-  // The last training steps of the ranks that run and count them. Reads their pages alone.
-  std::vector<RankSteps> read_steps(const std::vector<pid_t>& pids) const;
-  // The same about what they have announced.
-  std::vector<RankAnnounced> read_announced(const std::vector<pid_t>& pids) const;
 
  private:
+  HostMetrics read_metrics(SampleGroups groups, const std::vector<pid_t>& pids, const GpuUse& gpus);
+
   std::optional<MetricsPages> pages_;
   std::vector<RankMetrics> ranks_;  // as of the last look
 };

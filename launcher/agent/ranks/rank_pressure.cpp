@@ -7,8 +7,6 @@
 #include "base/proc_file.h"
 #include "base/text.h"
 #include "base/words.h"
-#include "launcher/agent/host/process_tree.h"
-#include "launcher/agent/ranks/process_usage.h"
 
 namespace hvd::launcher {
 namespace {
@@ -24,16 +22,6 @@ uint64_t line_value(std::string_view text, std::string_view name) {
     if (words.size() >= 2 && words[0] == name) return number_of(words[1]);
   }
   return 0;
-}
-
-uint64_t throttled_microseconds(pid_t pid) {
-  uint64_t most = 0;
-  for (const std::string& file : cpu_stat_files(read_proc_file(cat("/proc/", pid, "/cgroup")))) {
-    const std::string stat = read_proc_file(file);
-    most = std::max(
-        {most, line_value(stat, "throttled_usec"), line_value(stat, "throttled_time") / 1000});
-  }
-  return most;
 }
 
 uint64_t steal_microseconds() {
@@ -65,6 +53,16 @@ uint64_t retransmits() {
 
 }  // namespace
 
+uint64_t throttled_microseconds(pid_t pid) {
+  uint64_t most = 0;
+  for (const std::string& file : cpu_stat_files(read_proc_file(cat("/proc/", pid, "/cgroup")))) {
+    const std::string stat = read_proc_file(file);
+    most = std::max(
+        {most, line_value(stat, "throttled_usec"), line_value(stat, "throttled_time") / 1000});
+  }
+  return most;
+}
+
 std::vector<std::string> cpu_stat_files(std::string_view cgroups) {
   std::string folder;
   size_t root = 0;  // the size of the path of the hierarchy
@@ -91,28 +89,11 @@ std::vector<std::string> cpu_stat_files(std::string_view cgroups) {
   return files;
 }
 
-std::vector<RankPressure> pressures_of(const std::vector<std::pair<int, pid_t>>& ranks) {
-  const std::vector<ProcessEntry> all = processes_below(::getpid());
-  const uint64_t steal = steal_microseconds(), resent = retransmits();
-  const uint64_t swapped = line_value(read_proc_file("/proc/vmstat"), "pswpin");
-  std::vector<RankPressure> pressures;
-  for (const auto& [rank, pid] : ranks) {
-    const std::vector<ProcessEntry> tree = tree_of(pid, all);
-    const ProcessUsage usage = usage_of(tree);
-    const bool is_blocked =
-        std::ranges::any_of(tree, [](const ProcessEntry& each) { return each.state == 'D'; });
-    pressures.push_back({.rank = rank,
-                         .is_blocked = static_cast<uint8_t>(is_blocked),
-                         .cpu_microseconds = usage.cpu_microseconds,
-                         .run_delay_microseconds = usage.run_delay_microseconds,
-                         .major_faults = usage.major_faults,
-                         .throttled_microseconds = throttled_microseconds(pid),
-                         .steal_microseconds = steal,
-                         .processors = static_cast<uint64_t>(::sysconf(_SC_NPROCESSORS_ONLN)),
-                         .swapped_in = swapped,
-                         .retransmits = resent});
-  }
-  return pressures;
+HostPressure host_pressure() {
+  return {.steal_microseconds = steal_microseconds(),
+          .processors = static_cast<uint64_t>(::sysconf(_SC_NPROCESSORS_ONLN)),
+          .swapped_in = line_value(read_proc_file("/proc/vmstat"), "pswpin"),
+          .retransmits = retransmits()};
 }
 
 }  // namespace hvd::launcher

@@ -3,17 +3,18 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "launcher/protocol/host_steps.h"
+#include "launcher/protocol/host_sample.h"
 
 namespace hvd::launcher {
 
-// `ranks`: their numbers and first processes. The agent calls it.
-std::vector<RankPressure> pressures_of(const std::vector<std::pair<int, pid_t>>& ranks);
+HostPressure host_pressure();
+// Of the cgroup of a process, by a CPU quota.
+uint64_t throttled_microseconds(pid_t pid);
 
 // The files cpu.stat of a process, innermost first, from the text of its /proc/PID/cgroup: of cgroup v2, or of v1.
 std::vector<std::string> cpu_stat_files(std::string_view cgroups);

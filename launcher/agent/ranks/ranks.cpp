@@ -161,15 +161,13 @@ void Ranks::on_joined(int number, pid_t pid) {
 std::vector<Ranks::Snapshot> Ranks::snapshots(InspectDetail detail) {
   // One look at /proc for all ranks: it lists every process of the host.
   std::vector<ProcessEntry> all;
-  if (detail != InspectDetail::kProcess && detail != InspectDetail::kSigns)
-    all = processes_below(::getpid());
+  if (detail != InspectDetail::kProcess) all = processes_below(::getpid());
   std::vector<Snapshot> snapshots;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const Rank& rank = *ranks_[i];
     if (rank.pid <= 0) continue;
     Snapshot& snapshot = snapshots.emplace_back(
         Snapshot{rank.number, rank.pid, &commands_[i], rank.has_joined, {}, {}});
-    if (detail == InspectDetail::kSigns) continue;
     if (detail == InspectDetail::kActivity) {
       snapshot.activity = activity_.describe(rank.pid, all);
     } else if (detail == InspectDetail::kPlaces) {
@@ -185,7 +183,11 @@ std::vector<Ranks::Snapshot> Ranks::snapshots(InspectDetail detail) {
   return snapshots;
 }
 
-HostMetrics Ranks::metrics(const GpuUse& gpus) { return meters_.read(processes(), gpus); }
+HostSample Ranks::sample(SampleGroups groups, const GpuUse& gpus) {
+  std::vector<pid_t> pids;
+  for (const auto& rank : ranks_) pids.push_back(rank->pid);
+  return meters_.read(groups, pids, gpus);
+}
 
 const RankCommand* Ranks::any_command() const {
   for (size_t i = 0; i < ranks_.size(); ++i) {
@@ -194,31 +196,12 @@ const RankCommand* Ranks::any_command() const {
   return nullptr;
 }
 
-std::vector<RankSteps> Ranks::steps() const { return meters_.read_steps(processes()); }
-
-std::vector<RankAnnounced> Ranks::announced() const { return meters_.read_announced(processes()); }
-
 std::optional<Clock::time_point> Ranks::late_moment(int rank,
                                                     std::chrono::microseconds late) const {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     if (ranks_[i]->number == rank && ranks_[i]->pid > 0) return meters_.late_moment(i, late);
   }
   return {};
-}
-
-std::vector<RankPressure> Ranks::pressures() const {
-  std::vector<std::pair<int, pid_t>> running;
-  for (const auto& rank : ranks_) {
-    if (rank->pid > 0) running.emplace_back(rank->number, rank->pid);
-  }
-  return pressures_of(running);
-}
-
-// By index; -1: it does not run.
-std::vector<pid_t> Ranks::processes() const {
-  std::vector<pid_t> pids;
-  for (const auto& rank : ranks_) pids.push_back(rank->pid);
-  return pids;
 }
 
 const RankCommand* Ranks::command_of(int rank) const {

@@ -69,20 +69,14 @@ class Ranks {
     const RankCommand* command = nullptr;
     bool has_joined = false;                 // has called hvd.init()
     std::string activity;                    // with kActivity and kPlaces
-    std::vector<ProcessSnapshot> processes;  // else, but not with kSigns; the first process, or all
+    std::vector<ProcessSnapshot> processes;  // else; the first process, or all
   };
   std::vector<Snapshot> snapshots(InspectDetail detail);
-  // Returns the counts of all ranks, and what their processes have used.
-  HostMetrics metrics(const GpuUse& gpus);
-  // Returns the last training steps of the running ranks, and what disturbs their processes.
-  std::vector<RankSteps> steps() const;
+  HostSample sample(SampleGroups groups, const GpuUse& gpus);
   // Shows the ranks the longest wait of any rank in a step, from which each knows how late it is itself.
   void show_longest_wait(uint32_t microseconds) const { meters_.show_longest_wait(microseconds); }
   // As RankMeters::late_moment(), of a rank by its number.
   std::optional<Clock::time_point> late_moment(int rank, std::chrono::microseconds late) const;
-  std::vector<RankPressure> pressures() const;
-  // Returns how many operations the running ranks have announced.
-  std::vector<RankAnnounced> announced() const;
   // Returns the command of a running rank, else null.
   const RankCommand* command_of(int rank) const;
   // The same of any rank that runs.
@@ -129,7 +123,6 @@ class Ranks {
   void stop_feeding(Rank& rank);
   void add_causes(RankExit& exit, const rusage& used);
   std::vector<pid_t> first_processes() const;
-  std::vector<pid_t> processes() const;
 
   net::EventLoop& loop_;
   Outbox& outbox_;

@@ -13,7 +13,6 @@
 #include "launcher/agent/stacks/named_wait.h"
 #include "launcher/agent/stacks/process_signs.h"
 #include "launcher/agent/stacks/rank_place.h"
-#include "launcher/agent/stacks/rank_signs.h"
 #include "launcher/agent/stacks/sampling_failure.h"
 
 namespace hvd::launcher {
@@ -117,11 +116,6 @@ void Inspections::begin(const Inspect& question) {
   // Processes that do not offer their stack in time take some of it.
   inquiry->deadline = Deadline::after_seconds(kAnswerSeconds);
   inquiry->ranks = ranks_.snapshots(inquiry->detail());
-  if (inquiry->detail() == InspectDetail::kSigns) {
-    std::vector<std::pair<int, pid_t>> ranks;
-    for (const Ranks::Snapshot& rank : inquiry->ranks) ranks.emplace_back(rank.rank, rank.pid);
-    return send_(Inspected{question.number, encode(signs_of(ranks))});
-  }
   for (size_t rank = 0; rank < inquiry->ranks.size(); ++rank) choose(*inquiry, rank);
   inquiries_.push_back(std::move(inquiry));
   advance_all();
@@ -151,9 +145,7 @@ void Inspections::choose(Inquiry& inquiry, size_t index) {
   if (is_activity || inquiry.detail() == InspectDetail::kPlaces) {
     // The launcher asks for the sake of the first rank that others wait for in hvd.init().
     if (is_activity && (rank.has_joined || !inquiry.samples.empty())) return;
-    std::vector<ProcessSnapshot> processes;
-    for (const pid_t pid : descendants_of(rank.pid)) processes.push_back({pid, {}, {}});
-    const std::vector<pid_t> pythons = topmost_pythons(processes);
+    const std::vector<pid_t> pythons = topmost_pythons(descendants_of(rank.pid));
     if (pythons.size() == 1) inquiry.samples.emplace_back(index, pythons.front());
     return;
   }
@@ -161,7 +153,9 @@ void Inspections::choose(Inquiry& inquiry, size_t index) {
   const bool has_offer = std::ranges::any_of(
       rank.processes, [](const ProcessSnapshot& each) { return !each.stack.empty(); });
   if (has_offer && !inquiry.is_native()) return;
-  const std::vector<pid_t> pythons = topmost_pythons(rank.processes);
+  std::vector<pid_t> processes;
+  for (const ProcessSnapshot& process : rank.processes) processes.push_back(process.pid);
+  const std::vector<pid_t> pythons = topmost_pythons(processes);
   if (pythons.empty()) return;
   if (pythons.size() == 1) {
     inquiry.samples.emplace_back(index, pythons.front());
@@ -179,7 +173,7 @@ void Inspections::advance_all() {
     const bool is_over =
         std::ranges::all_of(inquiry.samples, [](const Sample& each) { return each.is_over; });
     if (is_over && inquiry.detail() == InspectDetail::kPlaces)
-      send_(Inspected{inquiry.question.number, places(inquiry)});
+      send_(Sampled{inquiry.question.number, {.places = places(inquiry)}});
     else if (is_over)
       answer(inquiry);
     at = is_over ? inquiries_.erase(at) : std::next(at);
@@ -280,7 +274,7 @@ void Inspections::describe(const Inquiry& inquiry, Sample& sample) {
 }
 
 // The answer to kPlaces.
-std::string Inspections::places(const Inquiry& inquiry) {
+std::vector<RankPlace> Inspections::places(const Inquiry& inquiry) {
   std::vector<RankPlace> places;
   for (size_t index = 0; index < inquiry.ranks.size(); ++index) {
     const Ranks::Snapshot& rank = inquiry.ranks[index];
@@ -297,7 +291,7 @@ std::string Inspections::places(const Inquiry& inquiry) {
     places.push_back(place_of_rank(signs, state));
     places.back().rank = rank.rank;
   }
-  return encode(places);
+  return places;
 }
 
 void Inspections::answer(Inquiry& inquiry) {

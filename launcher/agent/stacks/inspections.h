@@ -24,7 +24,7 @@ namespace hvd::launcher {
 
 class Inspections {
  public:
-  // `ranks` outlives this object. `send` takes Inspected and StackToolWanted. `folders`: agent_folders().
+  // `ranks` outlives this object. `send` takes Inspected, Sampled and StackToolWanted. `folders`: agent_folders().
   Inspections(net::EventLoop& loop, Ranks& ranks, std::function<void(const Message&)> send,
               std::function<std::vector<std::string>()> folders);
   ~Inspections();
@@ -56,7 +56,7 @@ class Inspections {
   void add_stack(Inquiry& inquiry, Sample& sample, PythonStack stack);
   static void describe(const Inquiry& inquiry, Sample& sample);
   void answer(Inquiry& inquiry);
-  static std::string places(const Inquiry& inquiry);
+  static std::vector<RankPlace> places(const Inquiry& inquiry);
 
   net::EventLoop& loop_;
   Ranks& ranks_;

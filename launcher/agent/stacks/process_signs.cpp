@@ -15,8 +15,6 @@
 #include "base/proc_file.h"
 #include "base/text.h"
 #include "base/words.h"
-#include "launcher/agent/host/process_tree.h"
-#include "launcher/program/program.h"
 
 namespace hvd::launcher {
 namespace {
@@ -72,30 +70,6 @@ bool is_connected_at(pid_t pid, uint16_t port) {
 }
 
 }  // namespace
-
-bool runs_python(pid_t pid) {
-  std::error_code error;
-  const fs::path program = fs::read_symlink(cat("/proc/", pid, "/exe"), error);
-  if (!error) return is_python(program.string());
-  // The link of another user's process is hidden.
-  const std::string words = read_proc_file(cat("/proc/", pid, "/cmdline"));
-  return is_python(words.c_str());
-}
-
-std::vector<pid_t> topmost_pythons(const std::vector<ProcessSnapshot>& processes) {
-  std::set<pid_t> pythons, all;
-  for (const ProcessSnapshot& process : processes) {
-    all.insert(process.pid);
-    if (runs_python(process.pid)) pythons.insert(process.pid);
-  }
-  std::vector<pid_t> topmost;
-  for (const pid_t pid : pythons) {
-    pid_t above = parent_of(pid);
-    while (all.contains(above) && !pythons.contains(above)) above = parent_of(above);
-    if (!pythons.contains(above)) topmost.push_back(pid);
-  }
-  return topmost;
-}
 
 WaitSigns wait_signs(pid_t pid) {
   WaitSigns signs;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "launcher/agent/stacks/named_wait.h"
-#include "launcher/protocol/host_signs.h"
+#include "launcher/protocol/host_sample.h"
 
 namespace hvd::launcher {
 

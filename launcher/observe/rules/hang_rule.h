@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "launcher/protocol/host_signs.h"
+#include "launcher/protocol/host_sample.h"
 
 namespace hvd::launcher {
 

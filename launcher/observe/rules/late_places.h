@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/observe/rules/straggler_report.h"
-#include "launcher/protocol/host_signs.h"
+#include "launcher/protocol/host_sample.h"
 
 namespace hvd::launcher {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "launcher/protocol/host_steps.h"
+#include "launcher/protocol/host_sample.h"
 
 namespace hvd::launcher {
 

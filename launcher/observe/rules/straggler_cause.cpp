@@ -13,7 +13,22 @@ namespace {
 
 using Growth = PressureRecord::Growth;
 using Ranks = std::map<int, Growth>;
-using Count = uint64_t RankPressure::*;
+using Count = uint64_t (*)(const RankPressure&);
+
+constexpr Count kCpu = [](const RankPressure& of) { return of.rank.usage.cpu_microseconds; };
+constexpr Count kRunDelay = [](const RankPressure& of) {
+  return of.rank.usage.run_delay_microseconds;
+};
+constexpr Count kMajorFaults = [](const RankPressure& of) { return of.rank.usage.major_faults; };
+constexpr Count kThrottled = [](const RankPressure& of) { return of.rank.throttled_microseconds; };
+constexpr Count kSteal = [](const RankPressure& of) { return of.host.steal_microseconds; };
+constexpr Count kSwappedIn = [](const RankPressure& of) { return of.host.swapped_in; };
+constexpr Count kRetransmits = [](const RankPressure& of) { return of.host.retransmits; };
+
+uint64_t growth_of(const Growth& growth, Count count) {
+  const uint64_t last = count(growth.last);
+  return last - std::min(last, count(growth.first));
+}
 
 // A disturbance explains a late rank if it has taken this share of its lateness.
 constexpr double kShare = 0.3;
@@ -40,7 +55,7 @@ struct Compared {
     std::vector<double> values;
     for (const auto& [rank, each] : ranks) {
       if (is_late(rank) != of_late || each.seconds <= 0) continue;
-      values.push_back(static_cast<double>(each.by.*count) * step_seconds() / each.seconds);
+      values.push_back(static_cast<double>(growth_of(each, count)) * step_seconds() / each.seconds);
     }
     return median(std::move(values));
   }
@@ -65,8 +80,8 @@ struct Compared {
 
 double steal_share(const Growth& growth) {
   if (growth.seconds <= 0) return 0;
-  return 1e-6 * static_cast<double>(growth.by.steal_microseconds) /
-         (growth.seconds * static_cast<double>(std::max<uint64_t>(growth.by.processors, 1)));
+  return 1e-6 * static_cast<double>(growth_of(growth, kSteal)) /
+         (growth.seconds * static_cast<double>(std::max<uint64_t>(growth.last.host.processors, 1)));
 }
 
 double blocked_share(const Growth& growth) {
@@ -87,7 +102,7 @@ void PressureRecord::take(const Pressures& now, double at_seconds) {
   }
   last_ = now;
   ended_ = at_seconds;
-  for (const auto& [rank, each] : now) blocked_[rank] += each.is_blocked;
+  for (const auto& [rank, each] : now) blocked_[rank] += each.rank.is_on_disk;
 }
 
 std::map<int, PressureRecord::Growth> PressureRecord::growth() const {
@@ -95,15 +110,7 @@ std::map<int, PressureRecord::Growth> PressureRecord::growth() const {
   for (const auto& [rank, last] : last_) {
     const auto first = first_.find(rank);
     if (first == first_.end()) continue;
-    Growth growth{ended_ - began_, last, looks_, blocked_.at(rank)};
-    for (const Count count :
-         {&RankPressure::cpu_microseconds, &RankPressure::run_delay_microseconds,
-          &RankPressure::major_faults, &RankPressure::throttled_microseconds,
-          &RankPressure::steal_microseconds, &RankPressure::swapped_in,
-          &RankPressure::retransmits}) {
-      growth.by.*count -= std::min(growth.by.*count, first->second.*count);
-    }
-    all.emplace(rank, growth);
+    all.emplace(rank, Growth{ended_ - began_, first->second, last, looks_, blocked_.at(rank)});
   }
   return all;
 }
@@ -115,7 +122,7 @@ using Found = std::optional<StragglerCause>;
 Found taken_processors(const Compared& compared) {
   const double late = compared.finding.late_seconds;
   const std::string its = compared.finding.ranks.size() == 1 ? "its" : "their";
-  const double throttled = 1e-6 * compared.more_in_step(&RankPressure::throttled_microseconds);
+  const double throttled = 1e-6 * compared.more_in_step(kThrottled);
   if (throttled > kShare * late) {
     return StragglerCause{
         cat("a CPU quota stops its cgroup for ", milliseconds(throttled), " of each step"), true};
@@ -126,9 +133,9 @@ Found taken_processors(const Compared& compared) {
                               " % of the host's processors (steal)"),
                           true};
   }
-  const double delay = 1e-6 * compared.more_in_step(&RankPressure::run_delay_microseconds);
+  const double delay = 1e-6 * compared.more_in_step(kRunDelay);
   if (delay <= kShare * late) return {};
-  if (1e-6 * compared.more_in_step(&RankPressure::cpu_microseconds) >= delay) {
+  if (1e-6 * compared.more_in_step(kCpu) >= delay) {
     return StragglerCause{
         cat(its, " own threads wait for each other's processors for ", milliseconds(delay),
             " of each step (run delay): more threads than processors"),
@@ -140,10 +147,10 @@ Found taken_processors(const Compared& compared) {
 }
 
 Found page_faults(const Compared& compared) {
-  const double faults = compared.more_in_step(&RankPressure::major_faults);
+  const double faults = compared.more_in_step(kMajorFaults);
   if (faults <= kFaultsInStep) return {};
-  const bool swaps = compared.more_in_step(&RankPressure::swapped_in) > kPagesInStep ||
-                     compared.in_step(&RankPressure::swapped_in, true) > kPagesInStep;
+  const bool swaps = compared.more_in_step(kSwappedIn) > kPagesInStep ||
+                     compared.in_step(kSwappedIn, true) > kPagesInStep;
   return StragglerCause{
       cat(std::lround(faults), faults < 1.5 ? " page fault" : " page faults",
           " in each step read from ",
@@ -166,11 +173,10 @@ Found blocked_process(const Compared& compared) {
 
 Found resent_segments(const Compared& compared) {
   if (compared.ranks.empty()) return {};
-  const double resent = compared.in_step(&RankPressure::retransmits, true);
+  const double resent = compared.in_step(kRetransmits, true);
   const double steps = compared.ranks.begin()->second.seconds / compared.step_seconds();
   if (resent <= kResentInStep || resent * steps <= kLeastResent) return {};
-  if (!compared.finding.ranks.empty() &&
-      compared.more_in_step(&RankPressure::retransmits) <= kResentInStep)
+  if (!compared.finding.ranks.empty() && compared.more_in_step(kRetransmits) <= kResentInStep)
     return {};
   const std::string its = compared.finding.ranks.size() == 1 ? "its" : "their";
   return StragglerCause{cat(its, " host sends ", std::lround(resent * steps),
@@ -180,7 +186,7 @@ Found resent_segments(const Compared& compared) {
 
 // Others wait as long, but may do so when nobody waits for them.
 Found contended_processors(const Compared& compared) {
-  const double delay = 1e-6 * compared.in_step(&RankPressure::run_delay_microseconds, true);
+  const double delay = 1e-6 * compared.in_step(kRunDelay, true);
   if (delay <= kShare * compared.finding.late_seconds) return {};
   return StragglerCause{
       cat("the program itself, or other processes: the ranks of its host wait for "

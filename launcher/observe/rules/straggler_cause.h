@@ -7,10 +7,15 @@
 #include <vector>
 
 #include "launcher/observe/rules/straggler_rule.h"
-#include "launcher/protocol/host_steps.h"
+#include "launcher/protocol/host_sample.h"
 
 namespace hvd::launcher {
 
+// What disturbs a rank and its host, in counts.
+struct RankPressure {
+  RankMetrics rank{};
+  HostPressure host{};
+};
 // The counts that agents have read of the ranks while a rank was suspected, by rank.
 class PressureRecord {
  public:
@@ -22,7 +27,7 @@ class PressureRecord {
 
   struct Growth {
     double seconds = 0;  // between the first look and the last
-    RankPressure by{};   // the growth of the counts
+    RankPressure first{}, last{};
     int looks = 0, blocked = 0;
   };
   // By rank.

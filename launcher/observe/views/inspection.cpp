@@ -3,7 +3,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "base/bytes.h"
 #include "base/check.h"
@@ -21,65 +23,61 @@ constexpr size_t kMaxRequest = 4 << 20;
 constexpr size_t kPieceOfRequest = 4096;
 // The pause after an accept that failed, for example for lack of descriptors.
 constexpr std::chrono::milliseconds kPause{500};
-// More than are asked until an answer is too late for any use.
-constexpr size_t kMostDetails = 16;
 
 }  // namespace
 
-net::Task<std::vector<std::string>> Inspection::run(InspectDetail detail,
-                                                    std::chrono::milliseconds limit) {
-  const size_t hosts = hosts_.hosts().size();
-  Question question{++last_, std::vector<std::string>(hosts), std::vector<bool>(hosts), 0,
-                    net::asio::steady_timer(executor_, limit)};
-  details_[question.number] = detail;
-  if (details_.size() > kMostDetails) details_.erase(details_.begin());
-  for (size_t host = 0; host < hosts; ++host) {
-    question.is_open[host] = ask_(host, question.number, detail);
-    if (question.is_open[host]) ++question.left;
+net::Task<std::vector<HostAnswer>> Inspection::ask(std::vector<size_t> hosts, Question question,
+                                                   std::chrono::milliseconds limit) {
+  const size_t all = hosts_.hosts().size();
+  Open open{++last_, std::vector<HostAnswer>(all), std::vector<bool>(all), 0,
+            net::asio::steady_timer(executor_, limit)};
+  const Message message = question(open.number);
+  for (const size_t host : hosts) {
+    open.is_open[host] = send_(host, message);
+    if (open.is_open[host]) ++open.left;
   }
-  const auto questions = questions_;
-  questions->push_back(&question);
-  if (question.left > 0) co_await question.answered.async_wait(net::use_tuple);
-  std::erase(*questions, &question);
-  co_return std::move(question.answers);
+  const auto questions = open_;
+  questions->push_back(&open);
+  if (open.left > 0) co_await open.answered.async_wait(net::use_tuple);
+  std::erase(*questions, &open);
+  co_return std::move(open.answers);
 }
 
-net::Task<std::string> Inspection::run_on(size_t host, std::function<bool(uint32_t number)> ask) {
-  const size_t hosts = hosts_.hosts().size();
-  Question question{++last_, std::vector<std::string>(hosts), std::vector<bool>(hosts), 0,
-                    net::asio::steady_timer(executor_, kInspectionTime)};
-  if (!ask(question.number)) co_return "";
-  question.is_open[host] = true;
-  question.left = 1;
-  const auto questions = questions_;
-  questions->push_back(&question);
-  co_await question.answered.async_wait(net::use_tuple);
-  std::erase(*questions, &question);
-  co_return std::move(question.answers[host]);
+net::Task<std::vector<HostAnswer>> Inspection::ask_all(Question question,
+                                                       std::chrono::milliseconds limit) {
+  std::vector<size_t> all(hosts_.hosts().size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  co_return co_await ask(std::move(all), std::move(question), limit);
 }
 
-void Inspection::on_answer(size_t host, uint32_t number, const std::string& text) {
-  bool is_late = true;
-  for (Question* question : *questions_) {
-    if (question->number != number) continue;
-    is_late = false;
-    // A host that has joined since was not asked.
-    if (host >= question->is_open.size() || !question->is_open[host]) continue;
-    question->answers[host] = text;
-    close(*question, host);
+net::Task<HostAnswer> Inspection::ask(size_t host, Question question) {
+  std::vector<HostAnswer> answers =
+      co_await ask(std::vector<size_t>(1, host), std::move(question), kInspectionTime);
+  co_return std::move(answers[host]);
+}
+
+void Inspection::on_answer(size_t host, uint32_t number, HostAnswer answer) {
+  if (!is_possible(answer.sample)) answer.sample = {};
+  const auto found = std::ranges::find(*open_, number, &Open::number);
+  if (found == open_->end()) {
+    if (!answer.sample.metrics.empty()) late_(host, std::move(answer));
+    return;
   }
-  const auto detail = details_.find(number);
-  if (is_late && late_ && detail != details_.end()) late_(host, detail->second, text);
+  Open& open = **found;
+  // A host that has joined since was not asked.
+  if (host >= open.is_open.size() || !open.is_open[host]) return;
+  open.answers[host] = std::move(answer);
+  close(open, host);
 }
 
 void Inspection::give_up(size_t host) {
-  for (Question* question : *questions_) close(*question, host);
+  for (Open* open : *open_) close(*open, host);
 }
 
-void Inspection::close(Question& question, size_t host) {
-  if (host >= question.is_open.size() || !question.is_open[host]) return;
-  question.is_open[host] = false;
-  if (--question.left == 0) question.answered.cancel();
+void Inspection::close(Open& open, size_t host) {
+  if (host >= open.is_open.size() || !open.is_open[host]) return;
+  open.is_open[host] = false;
+  if (--open.left == 0) open.answered.cancel();
 }
 
 class InspectionServer::Impl : public std::enable_shared_from_this<Impl> {

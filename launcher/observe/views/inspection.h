@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,50 +20,56 @@ namespace hvd::launcher {
 
 inline constexpr std::chrono::milliseconds kInspectionTime{5000};
 
-// Asks the agents of all hosts where their ranks are, and waits for their answers, but not long.
+// An agent's answer: text to Inspect, else a sample. Empty where none came.
+struct HostAnswer {
+  std::string text{};
+  HostSample sample{};
+};
+
+// Asks the agents about their ranks, and waits for their answers, but not long.
 class Inspection {
  public:
-  // `ask` sends the question of this number to a host; false when there is nobody to answer.
-  using Ask = std::function<bool(size_t host, uint32_t number, InspectDetail detail)>;
+  // Makes the question of this number.
+  using Question = std::function<Message(uint32_t number)>;
+  // Sends a host a question; false when there is nobody to answer.
+  using Send = std::function<bool(size_t host, const Message& question)>;
+  // Takes a sample with metrics that comes when its question has ended.
+  using Late = std::function<void(size_t host, HostAnswer answer)>;
   // `hosts` outlives this object.
-  Inspection(net::asio::any_io_executor executor, const HostTable& hosts, Ask ask)
-      : executor_(std::move(executor)), hosts_(hosts), ask_(std::move(ask)) {}
+  Inspection(net::asio::any_io_executor executor, const HostTable& hosts, Send send, Late late)
+      : executor_(std::move(executor)),
+        hosts_(hosts),
+        send_(std::move(send)),
+        late_(std::move(late)) {}
 
-  // By host of the table; empty where nothing came.
-  net::Task<std::vector<std::string>> run(InspectDetail detail,
-                                          std::chrono::milliseconds limit = kInspectionTime);
-  // Sends one host a question by `ask`, which gets its number, and returns the answer; empty on timeout.
-  net::Task<std::string> run_on(size_t host, std::function<bool(uint32_t number)> ask);
-  void on_answer(size_t host, uint32_t number, const std::string& text);
-  // Answers that come when their question has ended go to `callback`.
-  void on_late(
-      std::function<void(size_t host, InspectDetail detail, const std::string& text)> callback) {
-    late_ = std::move(callback);
-  }
+  // By host of the table.
+  net::Task<std::vector<HostAnswer>> ask_all(Question question,
+                                             std::chrono::milliseconds limit = kInspectionTime);
+  net::Task<HostAnswer> ask(size_t host, Question question);
+  void on_answer(size_t host, uint32_t number, HostAnswer answer);
   // The host does not answer: ends the wait for it.
   void give_up(size_t host);
 
  private:
-  struct Question {
+  struct Open {
     uint32_t number;
-    std::vector<std::string> answers;
+    std::vector<HostAnswer> answers;
     std::vector<bool> is_open;  // by host
     size_t left;
     net::asio::steady_timer answered;
   };
 
-  static void close(Question& question, size_t host);
+  net::Task<std::vector<HostAnswer>> ask(std::vector<size_t> hosts, Question question,
+                                         std::chrono::milliseconds limit);
+  static void close(Open& open, size_t host);
 
   net::asio::any_io_executor executor_;
   const HostTable& hosts_;
-  Ask ask_;
+  const Send send_;
+  const Late late_;
   // Shared with the waiting calls: a loop that outlives this object may end them after it.
-  const std::shared_ptr<std::vector<Question*>> questions_ =
-      std::make_shared<std::vector<Question*>>();
+  const std::shared_ptr<std::vector<Open*>> open_ = std::make_shared<std::vector<Open*>>();
   uint32_t last_ = 0;
-  // The last questions to all hosts, by number.
-  std::map<uint32_t, InspectDetail> details_;
-  std::function<void(size_t host, InspectDetail detail, const std::string& text)> late_;
 };
 
 class InspectionServer {

@@ -144,19 +144,18 @@ std::optional<MetricsLevel> parse_metrics_level(std::string_view word) {
   return static_cast<MetricsLevel>(found - kLevels.begin());
 }
 
-void JobMetrics::set(size_t host, const std::string& answer, Clock::time_point now) {
-  auto metrics = decode_host_metrics(answer);
-  if (metrics.ok())
-    hosts_[host] = {.has_answered = true, .answered_at = now, .last = *std::move(metrics)};
+void JobMetrics::set(size_t host, const HostAnswer& answer, Clock::time_point now) {
+  for (const HostMetrics& metrics : answer.sample.metrics)
+    hosts_[host] = {.has_answered = true, .answered_at = now, .last = metrics};
 }
 
-void JobMetrics::take_late(size_t host, const std::string& answer, Clock::time_point now) {
+void JobMetrics::take_late(size_t host, const HostAnswer& answer, Clock::time_point now) {
   hosts_.resize(std::max(hosts_.size(), host + 1));
   set(host, answer, now);
   find_ranks();
 }
 
-void JobMetrics::take(const std::vector<std::string>& answers, Clock::time_point now) {
+void JobMetrics::take(const std::vector<HostAnswer>& answers, Clock::time_point now) {
   hosts_.resize(std::max(hosts_.size(), answers.size()));
   for (size_t i = 0; i < answers.size(); ++i) {
     set(i, answers[i], now);

@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "launcher/hosts/host_table.h"
+#include "launcher/observe/views/inspection.h"
 #include "launcher/observe/views/job_states.h"
-#include "launcher/protocol/host_metrics.h"
 
 namespace hvd::launcher {
 
@@ -28,11 +28,10 @@ class JobMetrics {
   JobMetrics(std::string job, std::string name, uint32_t restarts)
       : job_(std::move(job)), name_(std::move(name)), restarts_(restarts) {}
 
-  // `answers`: by host, as Inspected::text; empty where none came in time. The last answer of a host stays for two
-  // seconds.
-  void take(const std::vector<std::string>& answers, Clock::time_point now = Clock::now());
+  // `answers`: by host, with metrics where they came in time. The last answer of a host stays for two seconds.
+  void take(const std::vector<HostAnswer>& answers, Clock::time_point now = Clock::now());
   // An answer to an earlier question.
-  void take_late(size_t host, const std::string& answer, Clock::time_point now = Clock::now());
+  void take_late(size_t host, const HostAnswer& answer, Clock::time_point now = Clock::now());
   // The figures of a rank of the table, as of its host's last answer; null where that is too old.
   const RankMetrics* rank(int number) const;
   // Milliseconds since the last training step of any rank, or -1.
@@ -52,7 +51,7 @@ class JobMetrics {
     std::optional<HostMetrics> last;
   };
 
-  void set(size_t host, const std::string& answer, Clock::time_point now);
+  void set(size_t host, const HostAnswer& answer, Clock::time_point now);
   void find_ranks();
   std::string about_job(const HostTable& hosts, const std::string& job) const;
 

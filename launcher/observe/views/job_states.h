@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "launcher/hosts/host_table.h"
-#include "launcher/protocol/host_metrics.h"
+#include "launcher/protocol/host_sample.h"
 
 namespace hvd::launcher {
 

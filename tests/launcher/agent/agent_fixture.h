@@ -91,6 +91,7 @@ class AgentFixture : public AgentEvents {
   std::vector<std::pair<int, OutputStream>> ended;
   std::map<int, size_t> input_taken;
   std::string inspected;
+  HostSample sampled;
   std::vector<ExecResult> ran;
   std::map<std::pair<uint32_t, bool>, std::string> said;  // by order, and whether as an error
   bool is_taking = true;
@@ -110,6 +111,7 @@ class AgentFixture : public AgentEvents {
   void on_output_end(int rank, OutputStream stream) override;
   void on_report(const AgentReport& report) override;
   void on(const Inspected& each) { inspected = each.text; }
+  void on(const Sampled& each) { sampled = each.sample; }
   void on(const Joined& each) { joined.push_back({each.rank, each.world_rank, each.world_size}); }
   void on(const ExecResult& each) { ran.push_back(each); }
   void on(const OutputChunk& each);

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "launcher/agent/agent_fixture.h"
-#include "launcher/protocol/host_metrics.h"
 #include "launcher/protocol/protocol.h"
 
 using namespace hvd;
@@ -155,13 +154,11 @@ TEST_CASE("An agent says where its running ranks and their children are") {
           std::string::npos);
     CHECK(fixture.inspected.ends_with(" (sleep 59), no CPU time\n"));
   }
-  fixture.inspected.clear();
-  fixture.link().send(Inspect{3, InspectDetail::kMetrics});
-  CHECK(fixture.until([&] { return !fixture.inspected.empty(); }));
-  const auto metrics = decode_host_metrics(fixture.inspected);
-  REQUIRE(metrics.ok());
-  REQUIRE(metrics->ranks.size() == 2);
-  for (const RankMetrics& rank : metrics->ranks) {
+  fixture.link().send(TakeSample{3, SampleGroup::kMetrics | SampleGroup::kSigns});
+  REQUIRE(fixture.until([&] { return !fixture.sampled.metrics.empty(); }));
+  CHECK((fixture.sampled.signs.size() == 2 && fixture.sampled.steps.empty()));
+  REQUIRE(fixture.sampled.metrics[0].ranks.size() == 2);
+  for (const RankMetrics& rank : fixture.sampled.metrics[0].ranks) {
     CHECK(rank.activity == RankActivity::kRuns);
     CHECK((rank.has_joined == 0 && rank.has_counters == 0));
     CHECK(rank.usage.processes == (rank.rank == 0 ? 2 : 1));

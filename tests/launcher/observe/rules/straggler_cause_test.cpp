@@ -15,25 +15,24 @@ StragglerCause cause(const RankPressure& worse, int blocked = 0,
     PressureRecord::Pressures pressures;
     for (int rank = 0; rank < 4; ++rank) {
       // Each rank has some of each.
-      RankPressure each{.rank = rank,
-                        .run_delay_microseconds = 1'000'000,
-                        .major_faults = 500,
-                        .throttled_microseconds = 70'000,
-                        .processors = 8,
-                        .retransmits = 3};
+      RankPressure each{{.rank = rank, .throttled_microseconds = 70'000},
+                        {.processors = 8, .retransmits = 3}};
+      ProcessUsage& usage = each.rank.usage;
+      usage.run_delay_microseconds = 1'000'000;
+      usage.major_faults = 500;
       if (look == 4) {
-        each.run_delay_microseconds += run_delay_of_all;
-        each.major_faults += 5;
+        usage.run_delay_microseconds += run_delay_of_all;
+        usage.major_faults += 5;
         if (rank == 1) {
-          each.run_delay_microseconds += worse.run_delay_microseconds;
-          each.major_faults += worse.major_faults;
-          each.throttled_microseconds += worse.throttled_microseconds;
-          each.steal_microseconds += worse.steal_microseconds;
-          each.swapped_in += worse.swapped_in;
-          each.retransmits += worse.retransmits;
+          usage.run_delay_microseconds += worse.rank.usage.run_delay_microseconds;
+          usage.major_faults += worse.rank.usage.major_faults;
+          each.rank.throttled_microseconds += worse.rank.throttled_microseconds;
+          each.host.steal_microseconds += worse.host.steal_microseconds;
+          each.host.swapped_in += worse.host.swapped_in;
+          each.host.retransmits += worse.host.retransmits;
         }
       }
-      each.is_blocked = rank == 1 && look < blocked ? 1 : 0;
+      each.rank.is_on_disk = rank == 1 && look < blocked ? 1 : 0;
       pressures[rank] = each;
     }
     record.take(pressures, 0.625 * look);
@@ -46,22 +45,22 @@ StragglerCause cause(const RankPressure& worse, int blocked = 0,
 
 TEST_CASE("a cause explains a third of the lateness, and is not that of all ranks") {
   CHECK((cause({}).text == "the program itself" && !cause({}).is_of_host));
-  CHECK(cause({.run_delay_microseconds = 60'000}).text == "the program itself");
-  const StragglerCause delay = cause({.run_delay_microseconds = 400'000});
+  CHECK(cause({{.usage = {.run_delay_microseconds = 60'000}}}).text == "the program itself");
+  const StragglerCause delay = cause({{.usage = {.run_delay_microseconds = 400'000}}});
   CHECK(delay.text ==
         "its threads wait for a processor for 9.6 ms of each step (run delay): other processes use "
         "the "
         "host");
   CHECK(delay.is_of_host);
-  CHECK(cause({.throttled_microseconds = 450'000}).text ==
+  CHECK(cause({{.throttled_microseconds = 450'000}}).text ==
         "a CPU quota stops its cgroup for 11 ms of each step");
-  CHECK(cause({.steal_microseconds = 2'000'000}).text ==
+  CHECK(cause({{}, {.steal_microseconds = 2'000'000}}).text ==
         "the hypervisor takes 10 % of the host's processors (steal)");
-  CHECK(cause({.major_faults = 400}).text ==
+  CHECK(cause({{.usage = {.major_faults = 400}}}).text ==
         "10 page faults in each step read from storage (major faults)");
-  CHECK(cause({.major_faults = 400, .swapped_in = 800}).text ==
+  CHECK(cause({{.usage = {.major_faults = 400}}, {.swapped_in = 800}}).text ==
         "10 page faults in each step read from swap: the host has too little memory");
-  CHECK(cause({.retransmits = 60}).text ==
+  CHECK(cause({{}, {.retransmits = 60}}).text ==
         "its host sends 60 TCP segments again in 42 steps "
         "(retransmits)");
   CHECK(cause({}, 4).text ==

@@ -1,4 +1,4 @@
-#include "launcher/agent/stacks/rank_signs.h"
+#include "launcher/agent/ranks/rank_signs.h"
 
 #include <dirent.h>
 #include <sys/syscall.h>
@@ -18,10 +18,10 @@
 #include "base/proc_file.h"
 #include "base/text.h"
 #include "base/words.h"
+#include "launcher/agent/host/process_snapshot.h"
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/host/socket_bytes.h"
 #include "launcher/agent/ranks/process_usage.h"
-#include "launcher/agent/stacks/process_signs.h"
 
 namespace hvd::launcher {
 namespace {
@@ -151,8 +151,8 @@ RankSigns signs_of(int rank, const std::vector<ProcessEntry>& tree,
   RankSigns signs{.rank = rank};
   std::set<uint64_t> inodes;
   const std::string input = tree.empty() ? "" : link_of(cat("/proc/", tree[0].pid, "/fd/0"));
-  std::vector<ProcessSnapshot> processes;
-  for (const ProcessEntry& process : tree) processes.push_back({process.pid, {}, {}});
+  std::vector<pid_t> processes;
+  for (const ProcessEntry& process : tree) processes.push_back(process.pid);
   const std::vector<pid_t> pythons = topmost_pythons(processes);
   const pid_t python = pythons.size() == 1 ? pythons.front() : -1;
   for (const ProcessEntry& process : tree) {

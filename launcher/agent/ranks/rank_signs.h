@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/protocol/host_signs.h"
+#include "launcher/protocol/host_sample.h"
 
 namespace hvd::launcher {
 

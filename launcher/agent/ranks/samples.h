@@ -1,8 +1,7 @@
-// Answers the launcher's questions about what ranks have counted and used. An answer waits for nvidia-smi or rocm-smi, on
-// a host that has one, for half a second at most. The agent owns it. Lives on the agent's loop.
+// Answers the launcher's questions for samples of its ranks. An answer with GPUs waits for nvidia-smi or rocm-smi, on a host
+// that has one, for half a second at most. The agent owns it. Lives on the agent's loop.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -14,13 +13,13 @@
 
 namespace hvd::launcher {
 
-class MetricsAnswers {
+class Samples {
  public:
-  // `ranks` outlives this object. `send` takes Inspected.
-  MetricsAnswers(net::EventLoop& loop, Ranks& ranks, std::function<void(const Message&)> send)
-      : ranks_(ranks), send_(std::move(send)), gpus_(loop, [this] { answer(); }) {}
+  // `ranks` outlives this object. `send` takes Sampled.
+  Samples(net::EventLoop& loop, Ranks& ranks, std::function<void(const Message&)> send)
+      : ranks_(ranks), send_(std::move(send)), gpus_(loop, [this] { answer_waiting(); }) {}
 
-  void begin(const Inspect& question);
+  void begin(const TakeSample& question);
   // The ranks have ended: as GpuMeter.
   void stop() { gpus_.stop(); }
   bool is_asking() const { return gpus_.is_asking(); }
@@ -29,12 +28,13 @@ class MetricsAnswers {
   void on_deadline();
 
  private:
-  void answer();
+  void answer(const TakeSample& question);
+  void answer_waiting();
 
   Ranks& ranks_;
   const std::function<void(const Message&)> send_;
   GpuMeter gpus_;
-  std::vector<uint32_t> waiting_;  // numbers of questions
+  std::vector<TakeSample> waiting_;  // for GPUs
   Deadline limit_ = Deadline::never();
 };
 

@@ -1,0 +1,216 @@
+// What an agent reads of its ranks when the launcher asks (TakeSample): for each group that was asked for, a list by rank,
+// which else is empty. A new observation is a field here. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/metrics/metrics.h"
+#include "base/metrics/rank_counters.h"
+
+namespace hvd {
+
+void put(ByteWriter& to, const Metrics& metrics);
+void get(ByteReader& from, Metrics& metrics);
+
+}  // namespace hvd
+
+namespace hvd::launcher {
+
+// Bits of TakeSample::groups.
+enum class SampleGroup : uint8_t {
+  kMetrics = 1 << 0,  // HostSample::metrics
+  kGpus = 1 << 1,  // with kMetrics: its fields of GPUs, for which the agent may wait half a second
+  kPressure = 1 << 2,  // with kMetrics: its fields of what disturbs processes
+  kSigns = 1 << 3,     // the others by their names
+  kSteps = 1 << 4,
+  kAnnounced = 1 << 5
+};
+struct SampleGroups {
+  uint8_t bits = 0;
+  constexpr SampleGroups() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): one group is a set of groups
+  constexpr SampleGroups(SampleGroup group) : bits(static_cast<uint8_t>(group)) {}
+  constexpr bool has(SampleGroup group) const { return (bits & static_cast<uint8_t>(group)) != 0; }
+  static auto fields(auto& m) { return std::tie(m.bits); }
+};
+constexpr SampleGroups operator|(SampleGroup a, SampleGroup b) {
+  SampleGroups both = a;
+  both.bits |= SampleGroups(b).bits;
+  return both;
+}
+
+enum class RankActivity : uint8_t { kEnded = 0, kRuns = 1, kStopped = 2 };
+
+// The use of a rank's process and those below it. Counts never fall, also when a process ends.
+struct ProcessUsage {
+  uint64_t cpu_microseconds = 0;
+  uint64_t run_delay_microseconds = 0;  // runnable, but without a processor
+  uint64_t minor_faults = 0, major_faults = 0;
+  uint64_t read_bytes = 0, written_bytes = 0;  // from and to storage
+  uint64_t resident_bytes = 0;
+  uint64_t threads = 0;
+  uint64_t processes = 0;
+  uint64_t gpu_bytes = 0;  // memory on GPUs, as nvidia-smi or rocm-smi shows it
+  static auto fields(auto& m) {
+    return std::tie(m.cpu_microseconds, m.run_delay_microseconds, m.minor_faults, m.major_faults,
+                    m.read_bytes, m.written_bytes, m.resident_bytes, m.threads, m.processes,
+                    m.gpu_bytes);
+  }
+};
+
+// The counts that a rank has made itself.
+struct RankCounts {
+  uint64_t steps = 0;
+  uint64_t operations = 0, failed_operations = 0;
+  uint64_t bytes = 0;
+  uint64_t waited_microseconds = 0;  // for other ranks to agree
+  uint64_t pending = 0;
+  static auto fields(auto& m) {
+    return std::tie(m.steps, m.operations, m.failed_operations, m.bytes, m.waited_microseconds,
+                    m.pending);
+  }
+};
+RankCounts counts_of(const Metrics& metrics);
+
+struct RankMetrics {
+  int32_t rank = 0;  // number of its process in the plan
+  RankActivity activity = RankActivity::kEnded;
+  uint8_t has_joined = 0;    // it has called hvd.init()
+  uint8_t has_counters = 0;  // its agent can read them
+  int32_t gpu_percent = -1;  // of the time in which its busiest GPU computed; -1: none, or unknown
+  uint8_t is_on_disk = 0;    // a process of it waits for a disk or a network file system (state D)
+  int32_t pid = 0;           // its first process; 0: it does not run
+  uint64_t age_milliseconds = 0;  // since the start of that process
+  // Means over its last training steps; 0 before the first.
+  uint64_t step_microseconds = 0;
+  uint32_t waited_thousandths = 0;  // of that time, until all ranks had agreed
+  // Of its cgroup, by a CPU quota; with kPressure.
+  uint64_t throttled_microseconds = 0;
+  RankCounts counts{};
+  ProcessUsage usage{};
+  static auto fields(auto& m) {
+    return std::tie(m.rank, m.activity, m.has_joined, m.has_counters, m.gpu_percent, m.is_on_disk,
+                    m.pid, m.age_milliseconds, m.step_microseconds, m.waited_thousandths,
+                    m.throttled_microseconds, m.counts, m.usage);
+  }
+};
+
+// Counts of a host since its start.
+struct HostPressure {
+  uint64_t steal_microseconds = 0;  // of its processors, by a hypervisor
+  uint64_t processors = 1;
+  uint64_t swapped_in = 0;   // pages
+  uint64_t retransmits = 0;  // TCP segments
+  static auto fields(auto& m) {
+    return std::tie(m.steal_microseconds, m.processors, m.swapped_in, m.retransmits);
+  }
+};
+
+// The sum of the counters of a host's ranks, and what each of these and its processes have used.
+struct HostMetrics {
+  Metrics sum{};
+  // Milliseconds since the last training step of any rank; -1: none has ended a step.
+  int64_t step_age = -1;
+  HostPressure pressure{};  // with kPressure
+  std::vector<RankMetrics> ranks{};
+  std::string remark{};  // about what the agent cannot show, without the host's name; or empty
+  static auto fields(auto& m) { return std::tie(m.sum, m.step_age, m.pressure, m.ranks, m.remark); }
+};
+
+// Counts since the start of the processes of a rank. A rank moves when one changes.
+struct RankSigns {
+  int32_t rank = 0;  // number of its process in the plan
+  // A process is stopped or traced, or reads what a user types: nobody knows how long that takes.
+  uint8_t is_excused = 0;
+  uint8_t is_hidden = 0;   // the agent may not read all of this
+  uint64_t processes = 0;  // a digest of the processes and their sockets
+  // Time in which the main thread of its Python had a processor, or waited for one.
+  uint64_t main_microseconds = 0;
+  // CPU time of all other threads and processes, and the sum of their waits for a processor.
+  uint64_t other_microseconds = 0, other_delay_microseconds = 0;
+  uint64_t bytes = 0, calls = 0;  // of read(2), write(2) and their kin
+  uint64_t storage_bytes = 0;     // read and written, also through mapped files
+  uint64_t socket_bytes = 0;      // received and sent by TCP
+  static auto fields(auto& m) {
+    return std::tie(m.rank, m.is_excused, m.is_hidden, m.processes, m.main_microseconds,
+                    m.other_microseconds, m.other_delay_microseconds, m.bytes, m.calls,
+                    m.storage_bytes, m.socket_bytes);
+  }
+};
+
+// Where a rank is. Texts are not escaped, and have at most kMostPlaceText bytes each.
+struct RankPlace {
+  int32_t rank = 0;
+  uint8_t is_excused = 0;     // it is in a debugger
+  uint8_t is_collective = 0;  // it waits for other ranks
+  std::string library{};      // in which it waits: "torch.distributed (gloo)"; empty: no known one
+  std::string operation{};    // "all_reduce"
+  std::string function{};     // the user's function, or the library's that this one has called
+  std::string line{};         // "train.py:88", the user's line; empty: without a Python stack
+  std::string state{};        // of the kernel: "sleeping in futex_wait (python3 train.py)"
+  uint64_t frames = 0;        // a digest of its stack, or of `state`
+  std::string no_stack{};     // why its Python stack could not be read, as a sentence
+  static auto fields(auto& m) {
+    return std::tie(m.rank, m.is_excused, m.is_collective, m.library, m.operation, m.function,
+                    m.line, m.state, m.frames, m.no_stack);
+  }
+};
+inline constexpr size_t kMostPlaceText = 400;
+
+struct StepSample {
+  uint32_t microseconds = 0;
+  uint32_t waited = 0;  // microseconds: the longest wait of an operation for other ranks
+  // Both say what ended the step, as in StepLog: the same on each rank.
+  uint32_t ended_by = 0;
+  uint32_t call = 0;
+  static auto fields(auto& m) { return std::tie(m.microseconds, m.waited, m.ended_by, m.call); }
+};
+
+// The last training steps of a rank.
+struct RankSteps {
+  int32_t rank = 0;        // number of its process in the plan
+  int32_t world_size = 0;  // of the ranks that call each other
+  uint64_t ended = 0;      // steps, numbered alike on each rank
+  std::vector<StepSample> last{};
+  // Microseconds: the sums over all steps.
+  uint64_t total = 0, total_waited = 0;
+  // The operation with the longest waits in `last`, at most OperationNames::kMostText bytes, not escaped; or empty.
+  std::string awaited{};
+  uint64_t awaited_microseconds = 0;
+  static auto fields(auto& m) {
+    return std::tie(m.rank, m.world_size, m.ended, m.last, m.total, m.total_waited, m.awaited,
+                    m.awaited_microseconds);
+  }
+};
+// Steps in `last`: agents answer at different moments, and their windows of 50 steps must meet.
+constexpr size_t kMostStepSamples = 100;
+
+RankSteps steps_of(const RankCounters& counters);
+
+// How many operations a rank has announced, as Announcements.
+struct RankAnnounced {
+  int32_t rank = 0;        // number of its process in the plan
+  int32_t world_size = 0;  // of the ranks that call each other
+  uint64_t operations = 0;
+  uint64_t joins = 0;
+  static auto fields(auto& m) { return std::tie(m.rank, m.world_size, m.operations, m.joins); }
+};
+
+struct HostSample {
+  std::vector<HostMetrics> metrics{};  // one, or none
+  std::vector<RankSigns> signs{};
+  std::vector<RankPlace> places{};  // the answer to a question, not to TakeSample
+  std::vector<RankSteps> steps{};
+  std::vector<RankAnnounced> announced{};
+  static auto fields(auto& m) {
+    return std::tie(m.metrics, m.signs, m.places, m.steps, m.announced);
+  }
+};
+// False where an agent reports what cannot be, such as more steps than there are.
+bool is_possible(const HostSample& sample);
+
+}  // namespace hvd::launcher
