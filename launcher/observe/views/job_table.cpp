@@ -22,23 +22,25 @@ double mean_share(const RankView& rank) {
                                                   : rank.cpu_seconds / std::max(rank.seconds, 0.1);
 }
 
-Cells row_of(const JobView& job, const HostView& host, const RankView& rank, bool has_gpu_column,
-             bool has_color) {
-  const auto paint = [has_color](const std::string& text, std::string_view color) {
-    return has_color ? colored(text, color) : text;
-  };
-  Cells row = {paint(rank.rank < 0 ? "-" : cat(rank.rank), rank_color(job, rank))};
-  if (job.generation >= 0) row.push_back(cat(rank.process));
-  row.push_back(paint(printable(host.name), host_color(host)));
-  row.push_back(rank.pid < 0 ? "-" : cat(rank.pid));
-  const bool is_lost = host.state == "lost" && !rank.is_over();
-  row.push_back(paint(is_lost ? "lost" : state_text(rank), state_color(host, rank)));
-  row.push_back(time_span(rank.seconds));
-  row.push_back(percent(mean_share(rank)));
-  row.push_back(size_text(static_cast<double>(rank.memory)));
-  if (has_gpu_column) row.push_back(gpu_text(rank));
-  row.push_back(printable(rank.waits_for));
-  return row;
+bool is_elastic(const JobView& job) { return job.generation >= 0; }
+
+// "97% 12G"
+std::string gpu_text(const RankLine& line) {
+  if (!line.rank->has_gpu()) return "-";
+  return cat(percent(line.rank->gpu_share), " ",
+             size_text(static_cast<double>(line.rank->gpu_memory)));
+}
+
+bool has_gpus(const JobView& job) {
+  return std::ranges::any_of(job.hosts, [](const HostView& host) {
+    return std::ranges::any_of(host.ranks, &RankView::has_gpu);
+  });
+}
+
+std::string ps_state(const RankLine& line) {
+  const bool is_lost = line.host->state == "lost" && !line.rank->is_over();
+  return paint(is_lost ? "lost" : state_text(*line.rank), state_color(*line.host, *line.rank),
+               line.has_color);
 }
 
 // "hosts ready 2/4; c: connect 3 s": while some are not; else empty.
@@ -85,6 +87,41 @@ std::string aligned(const std::vector<Cells>& rows, const std::vector<bool>& is_
   return text;
 }
 
+std::string paint(const std::string& text, std::string_view color, bool has_color) {
+  return has_color ? colored(text, color) : text;
+}
+
+const RankColumn kRankColumn = {"RANK", true, [](const RankLine& line) {
+                                  return paint(line.rank->rank < 0 ? "-" : cat(line.rank->rank),
+                                               rank_color(*line.job, *line.rank), line.has_color);
+                                }};
+const RankColumn kHostColumn = {"HOST", false, [](const RankLine& line) {
+                                  return paint(printable(line.host->name), host_color(*line.host),
+                                               line.has_color);
+                                }};
+const RankColumn kPidColumn = {"PID", true, [](const RankLine& line) {
+                                 return line.rank->pid < 0 ? std::string("-") : cat(line.rank->pid);
+                               }};
+const RankColumn kMemoryColumn = {"MEMORY", true, [](const RankLine& line) {
+                                    return size_text(static_cast<double>(line.rank->memory));
+                                  }};
+const RankColumn kGpuColumn = {"GPU", true, gpu_text, has_gpus};
+const RankColumn kWaitColumn = {
+    "WAITS FOR", false, [](const RankLine& line) { return printable(line.rank->waits_for); }};
+
+std::string table_of(std::span<const RankColumn> columns, const JobView& job,
+                     const std::vector<RankLine>& lines, size_t width) {
+  std::vector<Cells> rows(lines.size() + 1);
+  std::vector<bool> is_number;
+  for (const RankColumn& column : columns) {
+    if (column.is_shown != nullptr && !column.is_shown(job)) continue;
+    is_number.push_back(column.is_number);
+    rows[0].emplace_back(column.title);
+    for (size_t i = 0; i < lines.size(); ++i) rows[i + 1].push_back(column.cell(lines[i]));
+  }
+  return aligned(rows, is_number, width);
+}
+
 std::vector<const HostView*> present_hosts(const JobView& job) {
   std::vector<const HostView*> hosts;
   for (size_t i = 0; i < job.hosts.size(); ++i) {
@@ -105,17 +142,6 @@ bool is_past_start(const HostView& host) {
 std::string stage_text(const HostView& host) {
   if (!host.stage.empty()) return host.stage;
   return host.state == "preparing" ? "prepare" : host.state;
-}
-
-std::string gpu_text(const RankView& rank) {
-  if (!rank.has_gpu()) return "-";
-  return cat(percent(rank.gpu_share), " ", size_text(static_cast<double>(rank.gpu_memory)));
-}
-
-bool has_gpus(const JobView& job) {
-  return std::ranges::any_of(job.hosts, [](const HostView& host) {
-    return std::ranges::any_of(host.ranks, &RankView::has_gpu);
-  });
 }
 
 std::string state_text(const RankView& rank) {
@@ -143,44 +169,38 @@ std::string_view state_color(const HostView& host, const RankView& rank) {
 }
 
 std::string job_as_table(const JobView& job, size_t columns, bool has_color) {
-  const bool is_elastic = job.generation >= 0;
   const std::vector<const HostView*> hosts = present_hosts(job);
-  const bool has_gpu_column = has_gpus(job);
-  Cells head = {"RANK"};
-  std::vector<bool> is_number = {true};
-  const auto add = [&](const char* name, bool is_right) {
-    head.emplace_back(name);
-    is_number.push_back(is_right);
-  };
-  if (is_elastic) add("PROCESS", true);
-  add("HOST", false);
-  add("PID", true);
-  add("STATE", false);
-  add("ELAPSED", true);
-  add("CPU", true);
-  add("MEMORY", true);
-  if (has_gpu_column) add("GPU", true);
-  add("WAITS FOR", false);
-  std::vector<std::pair<int, Cells>> rows;
+  std::vector<RankLine> lines;
   std::string silent;
   for (const HostView* const host : hosts) {
     for (const RankView& rank : host->ranks) {
-      if (is_shown(rank, is_elastic))
-        rows.emplace_back(rank.rank, row_of(job, *host, rank, has_gpu_column, has_color));
+      if (is_shown(rank, is_elastic(job))) lines.push_back({&job, host, &rank, has_color});
     }
     if (host->silence > 0)
       silent += cat("host ", colored(silence_text(*host), has_color ? kRed : ""), "\n");
   }
   // Ranks in their order, then processes that are no rank.
-  std::ranges::stable_sort(rows, {},
-                           [](const auto& row) { return static_cast<unsigned>(row.first); });
-  std::vector<Cells> lines = {head};
-  for (auto& [rank, row] : rows) lines.push_back(std::move(row));
-  const std::string title = cat(
-      "horovodrun, pid ", job.pid, ", ", is_elastic ? cat("generation ", job.generation, ", ") : "",
-      count_of_ranks(job.size), ": ", printable(join(job.command, " "), std::string::npos));
+  std::ranges::stable_sort(
+      lines, {}, [](const RankLine& line) { return static_cast<unsigned>(line.rank->rank); });
+  const std::array ps_columns = {
+      kRankColumn,
+      RankColumn{"PROCESS", true, [](const RankLine& line) { return cat(line.rank->process); },
+                 is_elastic},
+      kHostColumn,
+      kPidColumn,
+      RankColumn{"STATE", false, ps_state},
+      RankColumn{"ELAPSED", true,
+                 [](const RankLine& line) { return time_span(line.rank->seconds); }},
+      RankColumn{"CPU", true, [](const RankLine& line) { return percent(mean_share(*line.rank)); }},
+      kMemoryColumn,
+      kGpuColumn,
+      kWaitColumn};
+  const std::string title =
+      cat("horovodrun, pid ", job.pid, ", ",
+          is_elastic(job) ? cat("generation ", job.generation, ", ") : "", count_of_ranks(job.size),
+          ": ", printable(join(job.command, " "), std::string::npos));
   return cat(columns == 0 ? std::string_view(title) : cut(title, columns), "\n",
-             aligned(lines, is_number, columns), start_line(hosts, columns), silent);
+             table_of(ps_columns, job, lines, columns), start_line(hosts, columns), silent);
 }
 
 }  // namespace hvd::launcher

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "launcher/observe/views/job_view.h"
+#include "launcher/observe/views/rank_rates.h"
 
 namespace hvd::launcher {
 
@@ -20,15 +22,34 @@ std::string job_as_table(const JobView& job, size_t columns, bool has_color = fa
 std::string aligned(const std::vector<std::vector<std::string>>& rows,
                     const std::vector<bool>& is_number, size_t columns);
 
+std::string paint(const std::string& text, std::string_view color, bool has_color);
+
+// A rank as a line of ps or top.
+struct RankLine {
+  const JobView* job;
+  const HostView* host;
+  const RankView* rank;
+  bool has_color = false;
+  RankRates rates{};  // top
+};
+struct RankColumn {
+  const char* title;
+  bool is_number;
+  std::string (*cell)(const RankLine& line);
+  bool (*is_shown)(const JobView& job) = nullptr;  // null: always
+};
+// Those of both.
+extern const RankColumn kRankColumn, kHostColumn, kPidColumn, kMemoryColumn, kGpuColumn,
+    kWaitColumn;
+std::string table_of(std::span<const RankColumn> columns, const JobView& job,
+                     const std::vector<RankLine>& lines, size_t width);
+
 // The hosts without those that have ended and are in the job once more.
 std::vector<const HostView*> present_hosts(const JobView& job);
 // Whether its agent is prepared, or was.
 bool is_past_start(const HostView& host);
 // The present step of a host that starts: "authenticate", "prepare"
 std::string stage_text(const HostView& host);
-// "97% 12G" of its GPUs; "-" without one
-std::string gpu_text(const RankView& rank);
-bool has_gpus(const JobView& job);
 // "in_job", "stopped", "exit 3", "signal 9"
 std::string state_text(const RankView& rank);
 // "b: no answer for 3 s"

@@ -27,47 +27,37 @@ std::string milliseconds(double seconds) {
   return seconds < 0 ? "-" : fmt::format("{:.0f} ms", seconds * 1000);
 }
 
-struct Line {
-  const HostView* host = nullptr;
-  const RankView* rank = nullptr;
-  RankRates rates;
-  std::string_view color;  // of the rank's number
-};
-
-std::string paint(const std::string& text, std::string_view color, bool has_color) {
-  return has_color ? colored(text, color) : text;
-}
-
 bool is_up(const HostView& host, const RankView& rank) {
   return rank.rank >= 0 && rank.pid >= 0 && !rank.is_stopped && host.silence == 0;
 }
 
-std::string state_of(const Line& line) {
+std::string state_of(const RankLine& line) {
   const bool is_lost = line.host->state == "lost" && !line.rank->is_over();
   return is_lost ? "lost" : line.host->silence > 0 ? "no answer" : state_text(*line.rank);
 }
 
 // "no answer" is about the host.
-std::string_view state_color(const Line& line) {
+std::string_view state_color(const RankLine& line) {
   return line.host->silence > 0 ? kRed : state_color(*line.host, *line.rank);
 }
 
-bool is_wanted(const Line& line, const std::string& filter) {
+bool is_wanted(const RankLine& line, const std::string& filter) {
   const auto has = [&](std::string_view text) { return text.find(filter) != std::string::npos; };
   return filter.empty() || has(line.host->name) || has(state_of(line)) ||
          has(line.rank->waits_for) || cat(line.rank->rank) == filter;
 }
 
-std::vector<Line> lines_of(const JobView& job, const JobRates& rates, const TopChoice& choice) {
-  std::vector<Line> lines;
+std::vector<RankLine> lines_of(const JobView& job, const JobRates& rates, const TopChoice& choice,
+                               bool has_color) {
+  std::vector<RankLine> lines;
   for (const HostView* const host : present_hosts(job)) {
     for (const RankView& rank : host->ranks) {
       if (job.generation >= 0 && rank.rank < 0 && rank.is_over()) continue;
-      Line line{host, &rank, rates.of(rank), rank_color(job, rank)};
+      RankLine line{&job, host, &rank, has_color, rates.of(rank)};
       if (is_wanted(line, choice.filter)) lines.push_back(std::move(line));
     }
   }
-  std::ranges::stable_sort(lines, [&choice](const Line& one, const Line& other) {
+  std::ranges::stable_sort(lines, [&choice](const RankLine& one, const RankLine& other) {
     switch (choice.order) {
       case TopOrder::kCpu:
         return one.rates.cpu > other.rates.cpu;
@@ -81,23 +71,6 @@ std::vector<Line> lines_of(const JobView& job, const JobRates& rates, const TopC
     return static_cast<unsigned>(one.rank->rank) < static_cast<unsigned>(other.rank->rank);
   });
   return lines;
-}
-
-Cells rank_row(const Line& line, bool has_gpu_column, bool has_color) {
-  const RankView& rank = *line.rank;
-  Cells row = {paint(rank.rank < 0 ? "-" : cat(rank.rank), line.color, has_color),
-               paint(printable(line.host->name), host_color(*line.host), has_color),
-               rank.pid < 0 ? "-" : cat(rank.pid),
-               paint(state_of(line), state_color(line), has_color),
-               rank.steps ? cat(*rank.steps) : "-",
-               milliseconds(rank.step_seconds),
-               percent(rank.waited_share),
-               percent(line.rates.cpu),
-               percent(line.rates.run_delay),
-               size_text(static_cast<double>(rank.memory))};
-  if (has_gpu_column) row.push_back(gpu_text(rank));
-  row.push_back(printable(rank.waits_for));
-  return row;
 }
 
 // The ranks of one host as one row.
@@ -115,17 +88,17 @@ struct Fold {
   int waiting = 0;
 };
 
-std::vector<Cells> folded(const std::vector<Line>& lines, bool has_color) {
+std::string folded(const std::vector<RankLine>& lines, bool has_color, size_t columns) {
   std::vector<Fold> folds;
   std::map<const HostView*, size_t> index;
-  for (const Line& line : lines) {
+  for (const RankLine& line : lines) {
     const auto [found, is_new] = index.try_emplace(line.host, folds.size());
     if (is_new) folds.push_back({.host = line.host});
     Fold& fold = folds[found->second];
     Fold::Count& count = fold.states[state_of(line)];
     ++count.ranks;
     count.color = state_color(line);
-    if (!line.color.empty()) fold.color = line.color;
+    if (const auto color = rank_color(*line.job, *line.rank); !color.empty()) fold.color = color;
     if (line.rank->steps) {
       fold.steps = fold.has_steps ? std::min(fold.steps, *line.rank->steps) : *line.rank->steps;
       fold.has_steps = true;
@@ -135,7 +108,7 @@ std::vector<Cells> folded(const std::vector<Line>& lines, bool has_color) {
       fold.memory = std::max(fold.memory, 0.0) + static_cast<double>(line.rank->memory);
     fold.waiting += line.rank->waits_for.empty() ? 0 : 1;
   }
-  std::vector<Cells> rows;
+  std::vector<Cells> rows = {{"HOST", "RANKS", "STATES", "STEP", "CPU", "MEMORY", "WAITING"}};
   for (const Fold& fold : folds) {
     std::vector<std::string> states;
     int ranks = 0;
@@ -149,7 +122,7 @@ std::vector<Cells> folded(const std::vector<Line>& lines, bool has_color) {
          cat(ranks), join(states, ", "), fold.has_steps ? cat(fold.steps) : "-", percent(fold.cpu),
          size_text(fold.memory), fold.waiting == 0 ? "-" : cat(fold.waiting)});
   }
-  return rows;
+  return aligned(rows, {false, true, false, true, true, true, true}, columns);
 }
 
 std::string title_of(const JobView& job, const TopLook& look) {
@@ -331,26 +304,32 @@ std::string top_frame(const JobView& job, const JobRates& rates, TopChoice& choi
   std::string head = cat(cut(title_of(job, look), columns), "\n", progress_of(job, rates, look),
                          "\n", cut_colored(hosts_line(job, look.has_color), columns), "\n");
   if (choice.shows_help) return clipped(cat(head, "\n", kHelp), columns, look.size.rows);
-  const std::vector<Line> lines = lines_of(job, rates, choice);
+  const std::vector<RankLine> lines = lines_of(job, rates, choice, look.has_color);
   if (!choice.has_chosen_fold) choice.is_folded = lines.size() > kMostRows;
-  std::vector<Cells> rows;
-  std::vector<bool> is_number;
-  if (choice.is_folded) {
-    rows = folded(lines, look.has_color);
-    rows.insert(rows.begin(), {"HOST", "RANKS", "STATES", "STEP", "CPU", "MEMORY", "WAITING"});
-    is_number = {false, true, false, true, true, true, true};
-  } else {
-    const bool has_gpu_column = has_gpus(job);
-    Cells titles = {"RANK", "HOST", "PID", "STATE", "STEP",
-                    "TIME", "WAIT", "CPU", "DELAY", "MEMORY"};
-    if (has_gpu_column) titles.emplace_back("GPU");
-    titles.emplace_back("WAITS FOR");
-    rows.push_back(std::move(titles));
-    for (const Line& line : lines) rows.push_back(rank_row(line, has_gpu_column, look.has_color));
-    is_number = {true, false, true, false, true, true, true, true, true, true, has_gpu_column};
-  }
-  const size_t all = rows.size() - 1;
-  const std::string table = aligned(rows, is_number, columns);
+  const std::array top_columns = {
+      kRankColumn,
+      kHostColumn,
+      kPidColumn,
+      RankColumn{"STATE", false,
+                 [](const RankLine& line) {
+                   return paint(state_of(line), state_color(line), line.has_color);
+                 }},
+      RankColumn{"STEP", true,
+                 [](const RankLine& line) {
+                   return line.rank->steps ? cat(*line.rank->steps) : std::string("-");
+                 }},
+      RankColumn{"TIME", true,
+                 [](const RankLine& line) { return milliseconds(line.rank->step_seconds); }},
+      RankColumn{"WAIT", true,
+                 [](const RankLine& line) { return percent(line.rank->waited_share); }},
+      RankColumn{"CPU", true, [](const RankLine& line) { return percent(line.rates.cpu); }},
+      RankColumn{"DELAY", true, [](const RankLine& line) { return percent(line.rates.run_delay); }},
+      kMemoryColumn,
+      kGpuColumn,
+      kWaitColumn};
+  const std::string table = choice.is_folded ? folded(lines, look.has_color, columns)
+                                             : table_of(top_columns, job, lines, columns);
+  const size_t all = static_cast<size_t>(std::ranges::count(table, '\n')) - 1;
   if (look.size.rows == 0) return cat(head, table);
   const size_t room = look.size.rows > kAround ? look.size.rows - kAround : 0;
   choice.first = std::min(choice.first, all > room ? all - room : 0);
