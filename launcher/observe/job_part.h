@@ -20,7 +20,6 @@
 #include "base/clock.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/observe/rules/init_waits.h"
-#include "launcher/observe/views/inspection.h"
 #include "launcher/output/output.h"
 #include "launcher/protocol/protocol.h"
 #include "launcher/settings/launch_settings.h"

@@ -1,5 +1,5 @@
-// What an agent reads of its ranks when the launcher asks (TakeSample): for each group that was asked for, a list by rank,
-// which else is empty. A new observation is a field here. Pure.
+// The values of ranks that an agent reads when the launcher asks (TakeSample): for each group that was asked for, a list by
+// rank, which else is empty. A new observation is a field here. Pure.
 #pragma once
 
 #include <cstdint>
@@ -87,9 +87,8 @@ struct RankMetrics {
   uint64_t age_milliseconds = 0;  // since the start of that process
   // Means over its last training steps; 0 before the first.
   uint64_t step_microseconds = 0;
-  uint32_t waited_thousandths = 0;  // of that time, until all ranks had agreed
-  // Of its cgroup, by a CPU quota; with kPressure.
-  uint64_t throttled_microseconds = 0;
+  uint32_t waited_thousandths = 0;      // of that time, until all ranks had agreed
+  uint64_t throttled_microseconds = 0;  // its cgroup, by a CPU quota; with kPressure
   RankCounts counts{};
   ProcessUsage usage{};
   static auto fields(auto& m) {
@@ -212,5 +211,11 @@ struct HostSample {
 };
 // False where an agent reports what cannot be, such as more steps than there are.
 bool is_possible(const HostSample& sample);
+
+// An agent's answer: text to Inspect, else a sample. Empty where none came.
+struct HostAnswer {
+  std::string text{};
+  HostSample sample{};
+};
 
 }  // namespace hvd::launcher

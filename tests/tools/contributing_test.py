@@ -13,7 +13,7 @@ from contributing import recipes
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-RECIPES = ("a flag", "a collective", "a backend", "a spawner", "a framework")
+RECIPES = ("a flag", "an observation", "a collective", "a backend", "a spawner", "a framework")
 
 
 class Contributing(unittest.TestCase):
@@ -36,9 +36,9 @@ class Contributing(unittest.TestCase):
 
     def test_recipes_name_the_files_that_a_patch_changes_and_no_others(self):
         patches = recipes.patches()
-        self.assertEqual(set(patches), {"collective", "flag", "spawner"})
+        self.assertEqual(set(patches), {"collective", "flag", "observation", "spawner"})
         for name, patch in patches.items():
-            self.assertIn(f"a {name}", patch.follows)
+            self.assertTrue({f"a {name}", f"an {name}"} & set(patch.follows), name)
             self.assertEqual(list(recipes.faults(patch, recipes.recipes(TEXT))), [], name)
 
     def test_a_file_that_is_missing_in_a_recipe_or_in_a_patch_is_found(self):

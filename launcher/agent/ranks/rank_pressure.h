@@ -13,7 +13,7 @@
 namespace hvd::launcher {
 
 HostPressure host_pressure();
-// Of the cgroup of a process, by a CPU quota.
+// The time for which a CPU quota has stopped the cgroup of a process.
 uint64_t throttled_microseconds(pid_t pid);
 
 // The files cpu.stat of a process, innermost first, from the text of its /proc/PID/cgroup: of cgroup v2, or of v1.

@@ -11,7 +11,7 @@
 
 namespace hvd::launcher {
 
-// What disturbs a rank and its host, in counts.
+// Counts of disturbances of a rank and of its host.
 struct RankPressure {
   RankMetrics rank{};
   HostPressure host{};

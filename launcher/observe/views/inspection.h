@@ -20,12 +20,6 @@ namespace hvd::launcher {
 
 inline constexpr std::chrono::milliseconds kInspectionTime{5000};
 
-// An agent's answer: text to Inspect, else a sample. Empty where none came.
-struct HostAnswer {
-  std::string text{};
-  HostSample sample{};
-};
-
 // Asks the agents about their ranks, and waits for their answers, but not long.
 class Inspection {
  public:

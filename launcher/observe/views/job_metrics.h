@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "launcher/hosts/host_table.h"
-#include "launcher/observe/views/inspection.h"
 #include "launcher/observe/views/job_states.h"
+#include "launcher/protocol/host_sample.h"
 
 namespace hvd::launcher {
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
 """Follows a recipe of CONTRIBUTING.md in a copy of the tree, builds it, and runs what is new.
 
-usage: follow_test.py collective|flag|spawner FOLDER
+usage: follow_test.py collective|flag|observation|spawner FOLDER
 
 The copy is FOLDER/NAME; a copy of an earlier run is brought up to date and built on.
 """
@@ -130,6 +130,14 @@ def follow_flag(tree):
     tree.test("agent_protocol_test")
 
 
+def follow_observation(tree):
+    tree.compile("horovodrun", "horovod-agent", "agent_protocol_test")
+    test = "test_a_rank_with_many_open_files_is_named_and_has_a_column"
+    out = tree.run("env", f"HVD_BUILD={tree.build}", PYTHON, "-B", "tests/e2e/flags_test.py", test)
+    expect(f"PASS {test}" in out, out)
+    tree.test("agent_protocol_test")
+
+
 def follow_spawner(tree):
     tree.compile("horovodrun", "horovod-agent", "spawn_test")
     command = ["-np", 2, "-H", "nowhere-1:1,nowhere-2:1", "--start-timeout", 20]
@@ -140,7 +148,12 @@ def follow_spawner(tree):
     tree.test("spawn_test", "--test-case=the simulated spawner *")
 
 
-FOLLOW = {"collective": follow_collective, "flag": follow_flag, "spawner": follow_spawner}
+FOLLOW = {
+    "collective": follow_collective,
+    "flag": follow_flag,
+    "observation": follow_observation,
+    "spawner": follow_spawner,
+}
 
 
 def main():

@@ -28,7 +28,7 @@ class Patch:
     def __init__(self, text):
         self.follows = {
             name: [int(step) for step in steps.split()]
-            for name, steps in re.findall(r"(?m)^(a \w+): ([\d ]+)$", text.partition("diff --git")[0])
+            for name, steps in re.findall(r"(?m)^(an? \w+): ([\d ]+)$", text.partition("diff --git")[0])
         }
         self.files = re.findall(r"(?m)^\+\+\+ b/(.+)$", text)
 
