@@ -18,9 +18,7 @@
 #include "base/process/signals.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
-#include "launcher/allocation/host_choice.h"
 #include "launcher/cli/setting_remarks.h"
-#include "launcher/cli/unknown_command.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/job/elastic_job.h"
 #include "launcher/job/end_report.h"
@@ -30,7 +28,9 @@
 #include "launcher/job/job_inspector.h"
 #include "launcher/job/job_policy.h"
 #include "launcher/job/job_signals.h"
+#include "launcher/job/job_state.h"
 #include "launcher/job/parent_process.h"
+#include "launcher/job/start_report.h"
 #include "launcher/job/supervisor.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/link/join_queue.h"
@@ -44,7 +44,6 @@
 #include "launcher/output/standard_input.h"
 #include "launcher/output/verbose.h"
 #include "launcher/plan/rank_set.h"
-#include "launcher/plan/thread_shares.h"
 #include "launcher/plan/worker_env.h"
 #include "launcher/spawn/exit_watch.h"
 #include "rendezvous/server/descriptor_limit.h"
@@ -59,15 +58,6 @@ namespace {
 constexpr std::chrono::seconds kTimeToLeave{2};
 // A scheduler that ends what a script has started does so at the script's end.
 constexpr std::chrono::seconds kEndOfScript{5};
-
-// A sentence on the command of horovodrun that the user means by a program that no host has; or empty.
-std::string meant_command(const std::vector<Status>& errors, const std::string& program) {
-  const std::string missing = cat("program '", printable(program), "' was not found on PATH");
-  const bool is_missing = std::ranges::any_of(errors, [&](const Status& error) {
-    return error.message().find(missing) != std::string::npos;
-  });
-  return is_missing ? explain_unknown_command(program) : "";
-}
 
 }  // namespace
 
@@ -90,7 +80,6 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   void report_cause();
   net::Task<int> prepare();
   void start();
-  bool has_started() const { return server_ != nullptr; }
   void watch_script();
   void choose_policy();
   void receive_events(HostRun& host);
@@ -111,7 +100,9 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   const LaunchEvents& events() const override { return events_; }
   bool is_elastic() const override { return history_ != nullptr; }
   double lease_seconds() const override { return host_jobs_.lease_seconds(); }
-  Clock::time_point began() const override { return history_ ? history_->began : began_; }
+  Clock::time_point began() const override {
+    return history_ ? history_->began : phase_.began_at(JobState::kStart);
+  }
   JobOutput& output() override { return *output_; }
   InitWaits& init_waits() override { return waits_; }
   InitWaits& mpi_waits() override { return mpi_waits_; }
@@ -145,9 +136,6 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   void started(HostRun& host, const Status& status);
   void on_late(HostRun& host);
 
-  void report_thread_shares();
-  void report_binding();
-  void explain_start() const;
   void explain_interrupt();
   void start_input();
   std::vector<int> input_readers() const;
@@ -168,6 +156,7 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   void end_all(double grace, int signal = 0);
 
   const Options& options_;
+  JobPhase phase_;
   HostTable hosts_;
   const SlotPlan& plan_;       // of the table
   JobHistory* const history_;  // history of an elastic job over its generations; else null
@@ -183,7 +172,6 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   JobSignals signals_;
   net::asio::steady_timer changed_;  // cancelled when the job's state changes
   net::asio::steady_timer cause_;
-  Clock::time_point began_{};  // the ranks of this launch were about to start
   std::unique_ptr<JobOutput> output_;
   std::unique_ptr<rendezvous::Server> server_;
   InitWaits waits_;      // in hvd.init()
@@ -195,7 +183,6 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   // The watch may find the end when this launch is over.
   const std::shared_ptr<std::optional<Clock::time_point>> script_ended_ =
       std::make_shared<std::optional<Clock::time_point>>();
-  std::optional<Clock::time_point> ending_since_;
   const int first_hosts_;               // the number of hosts with which the launch begins
   std::string end_cause_;               // why the launch ended, or empty
   bool has_met_ = false;                // a rank has joined a world, or used the store
@@ -357,7 +344,7 @@ bool JobLaunch::is_silent(int host) const {
 }
 
 void JobLaunch::on_silence(int host, double seconds) {
-  if (!has_started() || hosts_.host(host).is_over()) return;
+  if (!phase_.has_started() || hosts_.host(host).is_over()) return;
   inspector_.on_silence(host, seconds);
   if (supervisor_.is_ending()) return;
   double limit = host_jobs_.host_timeout(host);
@@ -393,7 +380,7 @@ void JobLaunch::lose(HostRun& host, const Status& why) {
 }
 
 void JobLaunch::on_answer(int host) {
-  if (!has_started()) return;
+  if (!phase_.has_started()) return;
   inspector_.on_answer(host);
   const auto action = supervisor_.on_answer(host);
   if (action != Supervisor::Action::kNone) {
@@ -411,6 +398,7 @@ void JobLaunch::on_gone(int host) {
 JobEnd JobLaunch::run() {
   rendezvous::raise_descriptor_limit(64 + 8 * plan_.hosts.size() + 4 * plan_.slots.size());
   if (const Status status = find_places(); !status.ok()) {
+    phase_.move(JobState::kOver);
     end_cause_ = status.message();
     report_cause();
     return {.exit_code = refuse(status)};
@@ -425,7 +413,7 @@ JobEnd JobLaunch::run() {
   log::set_writer({});  // from here on nothing drains the output
   report_cause();
   JobEnd end{.exit_code = exit_code,
-             .has_started = has_started(),
+             .has_started = phase_.has_started(),
              .is_by_scheduler = is_ended_by_scheduler_};
   for (const HostRun& host : hosts_.hosts()) {
     if (!host.has_failed() && !host.is_taken_away()) continue;
@@ -443,7 +431,7 @@ JobEnd JobLaunch::run() {
 
 // A restart that could not start does not explain the end of the job.
 void JobLaunch::report_cause() {
-  if (!events_.on_end || (generation_ > 0 && !has_started())) return;
+  if (!events_.on_end || (generation_ > 0 && !phase_.has_started())) return;
   events_.on_end(printable(end_cause_.substr(0, end_cause_.find('\n')), 1000));
 }
 
@@ -469,13 +457,16 @@ net::Task<int> JobLaunch::run_all() {
   cause_.cancel();
   co_await parts_->end();
   co_await policy_->end();
-  if (*script_ended_ && ending_since_ && *ending_since_ < **script_ended_ + kEndOfScript)
+  const bool was_ended = phase_.now() == JobState::kEnd;
+  if (*script_ended_ && was_ended &&
+      phase_.began_at(JobState::kEnd) < **script_ended_ + kEndOfScript)
     supervisor_.on_script_ended(options_.script->name);
   end_cause_ = supervisor_.report();
   print_end(options_, hosts_, host_jobs_, supervisor_, has_met_, *output_);
   co_await output_->drain();
   co_await shutdown_->close_links();
   co_await output_->drain();  // of what was logged since
+  phase_.move(JobState::kOver);
   co_return supervisor_.exit_code();
 }
 
@@ -580,6 +571,7 @@ std::optional<rendezvous::ScopeSizes> JobLaunch::original_scopes() const {
 
 // Brings up all agents. Not 0: the exit code, and nothing was started anywhere.
 net::Task<int> JobLaunch::prepare() {
+  phase_.move(JobState::kReach);
   const HostStartup::Outcome hosts = co_await startup_.run(*output_);
   if (end_signal_ != 0) {
     end_cause_ = cat("ended by ", signal_name(end_signal_), " before anything was started");
@@ -587,67 +579,22 @@ net::Task<int> JobLaunch::prepare() {
   } else if (!hosts.errors.empty()) {
     end_cause_ = hosts.errors.front().message();
   }
-  for (const Status& error : hosts.errors) output_->print(error.message(), Tone::kError);
-  if (const std::string meant = meant_command(hosts.errors, options_.command[0]); !meant.empty())
-    output_->print(meant);
+  print_errors(hosts, options_, *output_);
   if (end_signal_ != 0 || !hosts.errors.empty()) {
+    phase_.move(JobState::kOver);
     co_await output_->drain();
     co_return end_signal_ != 0 ? kExitSignal + end_signal_ : kExitBadInput;
   }
+  phase_.move(JobState::kHold);
   if (options_.settings.environment.no_torch_env) {
     for (HostRun& host : hosts_.hosts()) remove_torch_variables(host.order().environment);
   }
-  for (const std::string& warning : hosts.warnings) output_->print(warning);
-  if (generation_ == 0) report_binding();
-  if (generation_ == 0 && options_.settings.job.verbose) report_thread_shares();
-  explain_start();
+  print_start(hosts, hosts_, generation_ == 0, options_, *output_);
   co_return 0;
 }
 
-// For --verbose: the programs of the hosts, and the endpoint of other stacks.
-void JobLaunch::explain_start() const {
-  for (const HostRun& host : hosts_.hosts()) {
-    std::vector<std::string> parts;
-    for (const auto& [name, value] : host.link()->versions()) {
-      parts.push_back(cat(name, " ", value));
-    }
-    if (parts.empty()) continue;
-    explain(cat("host ", host.name(), ": ", join(parts, ", ")));
-  }
-  for (const HostRun& host : hosts_.hosts()) {
-    const StartOrder& order = host.order();
-    std::string endpoint;
-    for (const auto& [name, value] : order.environment) {
-      if (name == "MASTER_ADDR" || name == "MASTER_PORT") endpoint += cat(" ", name, "=", value);
-    }
-    if (endpoint.empty()) continue;
-    explain(cat("host ", host.name(), ": ranks get", endpoint,
-                order.interface.empty() ? "" : cat(", which it reaches by ", order.interface)));
-  }
-}
-
-void JobLaunch::report_thread_shares() {
-  std::vector<std::string> names;
-  std::vector<uint32_t> threads;
-  for (const HostRun& host : hosts_.hosts()) {
-    names.push_back(host.name());
-    threads.push_back(host.link()->threads());
-  }
-  const std::string sentence = describe_thread_shares(names, threads);
-  if (!sentence.empty()) output_->print(sentence);
-}
-
-void JobLaunch::report_binding() {
-  std::vector<std::pair<std::string, std::string>> bound;
-  for (const HostRun& host : hosts_.hosts()) {
-    const std::string cores = host.link()->version_of(kBinding);
-    if (!cores.empty()) bound.emplace_back(host.name(), cores);
-  }
-  const std::string sentence = describe_binding(bound);
-  if (!sentence.empty()) output_->print(sentence);
-}
-
 void JobLaunch::start() {
+  phase_.move(JobState::kStart);
   server_ = join_queue_ ? join_queue_->take_server()
                         : std::make_unique<rendezvous::Server>(
                               loop_.get_executor(),
@@ -678,7 +625,6 @@ void JobLaunch::start() {
         });
   }
   server_->show_launch([this] { return inspector_.states(); });
-  began_ = Clock::now();
   parts_.emplace(loop_.get_executor(), parts_of(*this));
   report(Starting{});
   // An agent has ended while others were prepared.
@@ -733,13 +679,14 @@ void JobLaunch::started(HostRun& host, const Status& status) {
   if (host.number() >= first_hosts_ ||
       !std::all_of(first, first + first_hosts_, std::mem_fn(&HostRun::has_started)))
     return;
+  if (phase_.now() == JobState::kStart) phase_.move(JobState::kRun);
   explain("all ranks are started");
   start_input();
 }
 
 void JobLaunch::on_end_signal(int number) {
   end_signal_ = number;
-  if (!has_started()) return startup_.cancel();
+  if (!phase_.has_started()) return startup_.cancel();
   const bool is_first = !supervisor_.is_ending();
   act(supervisor_.on_signal(number), number);
   if (is_first && number == SIGINT) explain_interrupt();
@@ -790,8 +737,8 @@ void JobLaunch::act(Supervisor::Action action, int signal) {
 }
 
 void JobLaunch::end_all(double grace, int signal) {
-  if (!has_started()) return;  // start() does it
-  if (!ending_since_) ending_since_ = Clock::now();
+  if (!phase_.has_started()) return;  // start() does it
+  if (phase_.now() < JobState::kEnd) phase_.move(JobState::kEnd);
   policy_->stop();
   startup_.cancel();
   report(JobEnding{});

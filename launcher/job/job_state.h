@@ -1,0 +1,48 @@
+// The phases of one launch, and the moves from each:
+//
+//   plan ---> reach ---> hold ---> start ---> run
+//    |          |                    |         |
+//    |          |                    +----+----+     a failure, a signal, or a part ends the ranks
+//    |          |                    |    v    |
+//    |          |                    |   end   |
+//    v          v                    v    v    v
+//   over <------+--------------------+----+----+     nothing runs on any host
+//
+// JobLaunch owns it and makes the moves. One thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace hvd::launcher {
+
+enum class JobState : uint8_t {
+  kPlan,   // the launch reads its files
+  kReach,  // agents are brought to the hosts, and prepare these
+  kHold,   // the agents wait for the order to start
+  kStart,  // the hosts have the order
+  kRun,    // all ranks with which the launch begins run
+  kEnd,    // the ranks are being ended
+  kOver
+};
+
+// Whether the diagram has this move.
+bool may_move(JobState from, JobState to);
+
+class JobPhase {
+ public:
+  JobState now() const { return now_; }
+  bool has_started() const { return began_at(JobState::kStart) != Clock::time_point{}; }
+  // When this phase began; the epoch before that.
+  Clock::time_point began_at(JobState state) const { return began_[static_cast<size_t>(state)]; }
+  // A move that the diagram does not have ends the process.
+  void move(JobState to);
+
+ private:
+  JobState now_ = JobState::kPlan;
+  std::array<Clock::time_point, static_cast<size_t>(JobState::kOver) + 1> began_{};
+};
+
+}  // namespace hvd::launcher

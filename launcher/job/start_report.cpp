@@ -1,0 +1,87 @@
+#include "launcher/job/start_report.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "launcher/allocation/host_choice.h"
+#include "launcher/cli/unknown_command.h"
+#include "launcher/link/agent_link.h"
+#include "launcher/output/report.h"
+#include "launcher/output/verbose.h"
+#include "launcher/plan/thread_shares.h"
+
+namespace hvd::launcher {
+namespace {
+
+// A sentence on the command of horovodrun that the user means by a program that no host has; or empty.
+std::string meant_command(const std::vector<Status>& errors, const std::string& program) {
+  const std::string missing = cat("program '", printable(program), "' was not found on PATH");
+  const bool is_missing = std::ranges::any_of(errors, [&](const Status& error) {
+    return error.message().find(missing) != std::string::npos;
+  });
+  return is_missing ? explain_unknown_command(program) : "";
+}
+
+// For --verbose: the programs of the hosts, and the endpoint of other stacks.
+void explain_start(const HostTable& hosts) {
+  for (const HostRun& host : hosts.hosts()) {
+    std::vector<std::string> parts;
+    for (const auto& [name, value] : host.link()->versions()) {
+      parts.push_back(cat(name, " ", value));
+    }
+    if (parts.empty()) continue;
+    explain(cat("host ", host.name(), ": ", join(parts, ", ")));
+  }
+  for (const HostRun& host : hosts.hosts()) {
+    const StartOrder& order = host.order();
+    std::string endpoint;
+    for (const auto& [name, value] : order.environment) {
+      if (name == "MASTER_ADDR" || name == "MASTER_PORT") endpoint += cat(" ", name, "=", value);
+    }
+    if (endpoint.empty()) continue;
+    explain(cat("host ", host.name(), ": ranks get", endpoint,
+                order.interface.empty() ? "" : cat(", which it reaches by ", order.interface)));
+  }
+}
+
+void print_thread_shares(const HostTable& hosts, JobOutput& output) {
+  std::vector<std::string> names;
+  std::vector<uint32_t> threads;
+  for (const HostRun& host : hosts.hosts()) {
+    names.push_back(host.name());
+    threads.push_back(host.link()->threads());
+  }
+  const std::string sentence = describe_thread_shares(names, threads);
+  if (!sentence.empty()) output.print(sentence);
+}
+
+void print_binding(const HostTable& hosts, JobOutput& output) {
+  std::vector<std::pair<std::string, std::string>> bound;
+  for (const HostRun& host : hosts.hosts()) {
+    const std::string cores = host.link()->version_of(kBinding);
+    if (!cores.empty()) bound.emplace_back(host.name(), cores);
+  }
+  const std::string sentence = describe_binding(bound);
+  if (!sentence.empty()) output.print(sentence);
+}
+
+}  // namespace
+
+void print_errors(const HostStartup::Outcome& hosts, const Options& options, JobOutput& output) {
+  for (const Status& error : hosts.errors) output.print(error.message(), Tone::kError);
+  const std::string meant = meant_command(hosts.errors, options.command[0]);
+  if (!meant.empty()) output.print(meant);
+}
+
+void print_start(const HostStartup::Outcome& outcome, const HostTable& hosts, bool is_first,
+                 const Options& options, JobOutput& output) {
+  for (const std::string& warning : outcome.warnings) output.print(warning);
+  if (is_first) print_binding(hosts, output);
+  if (is_first && options.settings.job.verbose) print_thread_shares(hosts, output);
+  explain_start(hosts);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,17 @@
+// The sentences about hosts and their ranks before these start.
+#pragma once
+
+#include "launcher/cli/options.h"
+#include "launcher/hosts/host_table.h"
+#include "launcher/job/host_startup.h"
+#include "launcher/output/output.h"
+
+namespace hvd::launcher {
+
+// The errors with which hosts were not reached, and the command of horovodrun that the user may mean.
+void print_errors(const HostStartup::Outcome& hosts, const Options& options, JobOutput& output);
+// Warnings; in the first launch the cores of the ranks, and for --verbose the programs of the hosts.
+void print_start(const HostStartup::Outcome& outcome, const HostTable& hosts, bool is_first,
+                 const Options& options, JobOutput& output);
+
+}  // namespace hvd::launcher
