@@ -1,7 +1,20 @@
 // Decides the generations of an elastic job: which processes are its ranks, when the next generation begins, which
-// hosts are started and ended, and when the job cannot go on. Takes the events of the job and orders actions. How the
-// ranks change is decided by the policy of the program (program_policy.h). No I/O, no clock, no thread of its own: each
-// event carries its time, and the owner calls on_time() at next_time(). ElasticJob owns one.
+// hosts are started and ended, and when the job cannot go on. How the ranks change is decided by the policy of the
+// program (program_policy.h). No I/O, no clock, no thread of its own: each event carries its time, and the owner calls
+// on_time() at next_time(). ElasticJob owns one.
+//
+//   an event ---> note it in ElasticCore ---> consider(now), which all events end with:
+//                                               |  a process that did not answer in time has failed; the job may be over
+//                                               |  policy.decide(): hosts and processes to start, to end, to inform
+//                                               '- next_time(): the earliest moment that could change this answer
+//
+//   generation n trains --- a host, a rank or a user's order comes or goes ---> ranks ask for their next places
+//        ^                                                                        | when all have asked
+//        '------- NextGeneration numbers them, ranks with the state first --------'
+//
+// Invariants: consider() goes on until nothing more can begin, and next_time() is then all that the owner has to wait for.
+// A generation begins when all processes that it waits for have asked for a place. A lost host is used again only when
+// its old ranks have ended, or can no longer run. After kOver (job_stage.h) nothing is ordered but ends.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,19 @@
-// The stream to one agent, over one connection after another. When the connection breaks, the stream
-// waits for another one, opened here or by the agent, and continues where the agent stopped. When the agent
-// is long silent, the stream opens another one beside the present one, or closes that one where the agent
-// opens them. Owns the connections and the key of the session; the first bytes to the agent begin the
-// session. SessionSpawner makes it, AgentLink owns it. Lives on the launcher's loop.
+// The stream to one agent, over one connection after another. Owns the connections and the key of the session; the first
+// bytes to the agent begin the session. SessionSpawner makes it, AgentLink owns it. Lives on the launcher's loop.
+//
+//   carried --- the connection breaks ------> waiting --- survive() seconds, a refusal ---> failed: read and write say why
+//      |  ^                                      |
+//      |  '--- resume(): over another connection-'   which respawn opens, or which the agent dials
+//      |
+//      '--- on_silence(): respawn opens one beside the present connection; where the agent dials, that one is closed, so
+//           that the agent notices. The first connection on which the agent answers stays.
+//
+// ResumableStream numbers the bytes of both directions, and keeps what the other end has not confirmed: a new connection
+// begins with what each end has received. Invariants: no byte is lost, or taken twice, by any order of breaks; one
+// connection at most carries the stream, so that a task which awaited something on an older one compares it with
+// `connection_`, or its number with `losses_` and `offers_`, before it goes on. After close() or a failure no attempt goes
+// on. While a host may be cut off, the lease decides and not the time of the stream: its agent waits as long as the
+// launcher pings it.
 #pragma once
 
 #include <functional>

@@ -1,8 +1,19 @@
 // Decides which ranks are late, and in which way, from windows of training steps. In a step, a rank is late by the
-// longest wait of any rank less its own. A rank is a straggler if its median lateness exceeds that of the median rank by
-// more than 10 % of a step (without its waits) and more than 5 scaled median absolute deviations of the ranks, in two
-// windows running; its episode ends after three windows without that. The first 100 steps, and windows whose median step
-// is shorter than 20 ms, have none. StragglerWatch owns it. Pure.
+// longest wait of any rank less its own: who comes last waits least. StragglerWatch owns it. Pure.
+//
+//   judge(window)    50 steps of the same numbers on all ranks (StepAlignment)
+//     constant       the median lateness of a rank exceeds that of the median rank by more than 10 % of a step (without its
+//                    waits) and more than 5 scaled median absolute deviations of the others. Two windows running open an
+//                    episode, which is reported once; three windows without it close it. If most ranks of a host are late
+//                    and none is in time, the host is.
+//     periodic       a rank is late in each n-th step, by peaks at equal distances. Once for each rank.
+//     moving         in most steps somebody is late, and nobody in most of them. Once for each episode.
+//     everybody      steps take longer than before, and nobody is late.
+//   is_suspicious()  a window shows the beginning of an episode: the owner then looks for causes, before the report.
+//
+// With two ranks, or two hosts, the other one is the reference, and a finding is marked (`is_one_of_two`): nobody can say
+// which is as it should be. Invariants: no finding in the first 100 steps, nor in windows whose median step is shorter
+// than 20 ms, nor from windows with other ranks than the last one had (the owner makes a new rule).
 #pragma once
 
 #include <cstdint>

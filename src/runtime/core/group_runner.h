@@ -2,6 +2,20 @@
 // on all its members, which compare their calls before they move data. Groups have sequences, shared memory and
 // streams of their own, and advance side by side. RuntimeCore owns and calls it. Lives on the progress thread; never
 // waits. See docs/groups.md.
+//
+//   start(call) ---> calls: the first one runs, the others wait behind it
+//                      | begin(): its batch, and the flow of run_checked()
+//                      v
+//   advance() ------ flow: records of all members meet -- all alike? ---> data moves ---> finish(): complete, begin the next
+//                                                       '- not: the call fails alike on all, and the group goes on
+//
+// A member that leaves says after how many calls (GroupEnd): the others complete these, and their later calls fail.
+// One that dies says nothing: check_members() fails the calls of its groups once the job ends.
+//
+// Invariants: call n of a member meets call n of the others and no other, also after a call that failed by a difference;
+// a group fails as a whole and stays so (`failure`); a notice may come before this rank makes the group, and is kept in
+// `ends_`; links of a destroyed group are kept until all members have left, since the end of a stream means a lost rank
+// to a member that still waits there.
 #pragma once
 
 #include <atomic>
