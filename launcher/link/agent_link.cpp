@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -34,6 +36,20 @@ constexpr auto kSuspendLimit = std::chrono::seconds(2);
 constexpr auto kNoPing = kSuspendLimit + std::chrono::seconds(1);
 
 }  // namespace
+
+// The last message of each kind.
+template <typename... T>
+struct LastMessages {
+  template <typename U>
+  static constexpr bool kHas = (std::is_same_v<T, U> || ...);
+  std::tuple<std::optional<T>...> all;
+};
+// The answers for which calls of AgentLink wait.
+using AgentAnswers =
+    LastMessages<AgentHello, Prepared, Started, Staged, PackageWanted, EnvironmentWanted,
+                 EnvironmentFilesWanted, EnvironmentChunksWanted, ReachabilityTested, Suspended>;
+template <typename T>
+concept AgentAnswer = AgentAnswers::kHas<T>;
 
 // The events of a host that was given up: nobody is interested in its ranks.
 class GivenUpHost : public AgentEvents {
@@ -91,10 +107,14 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   net::Task<Status> stage(const NextPart& next, std::string_view what);
   const Status& state() const { return lost_; }
   Status hold();
-  const MasterCandidates& candidates() const { return candidates_; }
-  const std::vector<std::pair<std::string, std::string>>& versions() const { return versions_; }
-  std::string machine() const { return hello_ ? hello_->machine : ""; }
-  uint32_t threads() const { return threads_; }
+  template <AgentAnswer T>
+  std::optional<T>& answer() {
+    return std::get<std::optional<T>>(answers_.all);
+  }
+  const Prepared& prepared() {
+    static const Prepared kNone;
+    return answer<Prepared>() ? *answer<Prepared>() : kNone;
+  }
   const LeasePings& pings() const { return pings_; }
   net::Task<Reached> test_reachability(MasterCandidates candidates);
   net::Task<Status> start(StartOrder order);
@@ -111,6 +131,9 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   net::Task<void> read_link();
   net::Task<void> write_link();
   net::Task<void> ping();
+  Staged& begin_staging() { return answer<Staged>().emplace(); }
+  // The agent is prepared, or wants the package, which comes last.
+  bool is_past_environment() { return answer<Prepared>() || answer<PackageWanted>(); }
   // Waits until is_there() is true, or returns an error when the link is lost.
   template <typename Claim>
   net::Task<Status> wait_for(Claim is_there);
@@ -118,18 +141,18 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   void put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
            net::Urgency urgency);
   Status handle(const net::Frame& frame);
-  // An overload for each message of the agent that this object answers itself.
-  Status receive(AgentHello& hello);
-  Status receive(Prepared& prepared);
-  Status receive(Staged& staged);
-  Status receive(const PackageWanted&);
-  Status receive(EnvironmentWanted& wanted);
-  Status receive(EnvironmentFilesWanted& wanted);
-  Status receive(EnvironmentChunksWanted& wanted);
+  // Refuses a message out of its turn, or notes what it means besides being an answer.
+  Status check(const auto&) { return {}; }
+  Status check(const AgentHello& hello) { return check_agent_version(hello.version); }
+  Status check(const EnvironmentChunksWanted&);
+  Status check(const Started& started);
+  template <AgentAnswer T>
+  Status receive(T& message) {
+    HVD_RETURN_IF_ERROR(check(message));
+    std::get<std::optional<T>>(answers_.all) = std::move(message);
+    return {};
+  }
   Status receive(const StackToolWanted&);
-  Status receive(ReachabilityTested& tested);
-  Status receive(const Started& started);
-  Status receive(const Suspended&);
   Status receive(const Failed& failed);
   Status receive(const Finished& finished);
   Status receive(const Pong& answer);
@@ -148,20 +171,9 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   const std::shared_ptr<StoreStreams> stores_;
 
   bool is_running_ = false;  // the coroutines have started
-  std::optional<AgentHello> hello_;
-  std::optional<Status> prepared_, started_;
-  Staged staged_;
-  bool is_package_wanted_ = false;
-  std::optional<EnvironmentWanted> environment_wanted_;
-  std::optional<EnvironmentFilesWanted> files_wanted_;
-  std::optional<EnvironmentChunksWanted> chunks_wanted_;
-  PackageParts stack_tool_;  // until the agent wants it
-  MasterCandidates candidates_;
-  std::vector<std::pair<std::string, std::string>> versions_;
-  uint32_t threads_ = 0;
-  std::optional<Reached> reached_;
+  AgentAnswers answers_;
+  PackageParts stack_tool_;        // until the agent wants it
   bool is_start_awaited_ = false;  // prepare, state or start will report a loss
-  bool is_suspended_ = false;
   std::optional<GivenUpHost> given_up_;
   double agents_silence_ = 0;  // of this process, for which the agent ends its ranks
   bool is_finished_ = false;
@@ -193,12 +205,13 @@ net::Task<Status> AgentLink::Impl::wait_for(Claim is_there) {
 // Sends files. A slow host holds them back: at most kStageWindow bytes are in flight.
 net::Task<Status> AgentLink::Impl::stage(const NextPart& next, std::string_view what) {
   uint64_t sent = 0;
+  Staged& staged = begin_staging();
   for (;;) {
     const Status status = co_await wait_for(
-        [&] { return !staged_.status.ok() || sent < staged_.taken + kStageWindow; });
+        [&] { return !staged.status.ok() || sent < staged.taken + kStageWindow; });
     if (!status.ok()) co_return status;
-    if (!staged_.status.ok()) break;
-    if (staged_.taken > sent) co_return internal_error("the agent has taken more than was sent");
+    if (!staged.status.ok()) break;
+    if (staged.taken > sent) co_return internal_error("the agent has taken more than was sent");
     const auto part = next();
     if (!part.ok()) co_return part.status();
     if (!*part) break;
@@ -206,15 +219,14 @@ net::Task<Status> AgentLink::Impl::stage(const NextPart& next, std::string_view 
     sent += (*part)->path.size() + (*part)->bytes.size();
   }
   const Status status =
-      co_await wait_for([&] { return !staged_.status.ok() || staged_.taken == sent; });
-  co_return status.ok() ? staged_.status.with_context(std::string(what)) : status;
+      co_await wait_for([&] { return !staged.status.ok() || staged.taken == sent; });
+  co_return status.ok() ? staged.status.with_context(std::string(what)) : status;
 }
 
 net::Task<Status> AgentLink::Impl::send_package(PackageParts package, std::string_view what) {
   if (!package) co_return failed_precondition("the agent wants a package that was not offered");
   const auto next = co_await package();
   if (!next.ok()) co_return next.status();
-  staged_ = {};
   co_return co_await stage(*next, what);
 }
 
@@ -234,42 +246,41 @@ net::Task<Status> AgentLink::Impl::offer_environment(Environment environment) {
   if (!environment) {
     co_return failed_precondition("the agent wants an environment that the job lacks");
   }
-  const auto feed = co_await environment(*environment_wanted_);
+  const auto feed = co_await environment(*answer<EnvironmentWanted>());
   if (!feed.ok()) co_return feed.status();
   put((*feed)->offer());
-  const Status status =
-      co_await wait_for([this] { return prepared_ || is_package_wanted_ || files_wanted_; });
-  if (!status.ok() || !files_wanted_) co_return status;
+  const Status status = co_await wait_for(
+      [this] { return is_past_environment() || answer<EnvironmentFilesWanted>(); });
+  if (!status.ok() || !answer<EnvironmentFilesWanted>()) co_return status;
   co_return co_await send_environment(**feed);
 }
 
 // Sends hashes as they come, and the chunks that the agent does not get from another host.
 net::Task<Status> AgentLink::Impl::send_environment(EnvironmentFeed& feed) {
-  staged_ = {};
-  put(feed.join(files_wanted_->server, [this] { answered_.notify(); }));
+  const Staged& staged = begin_staging();
+  auto& wanted = answer<EnvironmentChunksWanted>();
+  put(feed.join(answer<EnvironmentFilesWanted>()->server, [this] { answered_.notify(); }));
   size_t digests = 0;
   uint64_t sent = 0;  // bytes
   const auto may_send = [&] {
-    return chunks_wanted_ && chunks_wanted_->first < feed.chunks() &&
-           sent < staged_.taken + kEnvironmentWindow;
+    return wanted && wanted->first < feed.chunks() && sent < staged.taken + kEnvironmentWindow;
   };
   for (;;) {
-    const Status status = co_await wait_for([&] {
-      return prepared_ || is_package_wanted_ || digests < feed.digests().size() || may_send();
-    });
-    if (!status.ok() || prepared_ || is_package_wanted_) co_return status;
-    if (staged_.taken > sent) co_return internal_error("the agent has taken more than was sent");
-    if (chunks_wanted_ && !chunks_wanted_->why.empty()) {
-      feed.on_detour(std::exchange(chunks_wanted_->why, {}));
+    const Status status = co_await wait_for(
+        [&] { return is_past_environment() || digests < feed.digests().size() || may_send(); });
+    if (!status.ok() || is_past_environment()) co_return status;
+    if (staged.taken > sent) co_return internal_error("the agent has taken more than was sent");
+    if (wanted && !wanted->why.empty()) {
+      feed.on_detour(std::exchange(wanted->why, {}));
     }
     std::optional<EnvironmentChunk> chunk;
     if (may_send()) {
-      if (chunks_wanted_->first > feed.digests().size()) {
+      if (wanted->first > feed.digests().size()) {
         co_return internal_error("the agent wants a part of the environment before its turn");
       }
-      auto bytes = feed.read(chunks_wanted_->first);
+      auto bytes = feed.read(wanted->first);
       if (!bytes.ok()) co_return bytes.status();
-      chunk = EnvironmentChunk{chunks_wanted_->first++, *std::move(bytes)};
+      chunk = EnvironmentChunk{wanted->first++, *std::move(bytes)};
     }
     while (digests < feed.digests().size()) {
       const auto begin = feed.digests().begin() + static_cast<ptrdiff_t>(digests);
@@ -294,32 +305,33 @@ net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code, PackagePa
   is_start_awaited_ = true;
   spawn(&Impl::read_link);
   spawn(&Impl::write_link);
-  Status status = co_await wait_for([this] { return hello_.has_value(); });
+  Status status = co_await wait_for([this] { return answer<AgentHello>().has_value(); });
   if (status.ok() && code) status = co_await stage(code, "--stage");
   if (status.ok()) {
     frames_.address(job_);
     put(Prepare{job_, kOutputWindow, kStoreWindow});
     if (job_.lease_seconds > 0 || job_.host_timeout_seconds > 0) spawn(&Impl::ping);
-    status = co_await wait_for(
-        [this] { return prepared_ || is_package_wanted_ || environment_wanted_; });
+    status =
+        co_await wait_for([this] { return is_past_environment() || answer<EnvironmentWanted>(); });
   }
-  if (status.ok() && environment_wanted_) {
+  if (status.ok() && answer<EnvironmentWanted>()) {
     status = co_await offer_environment(std::move(environment));
   }
-  if (status.ok() && is_package_wanted_) {
+  if (status.ok() && answer<PackageWanted>()) {
     status = co_await send_package(std::move(package), "sending the package horovod");
-    if (status.ok()) status = co_await wait_for([this] { return prepared_.has_value(); });
+    if (status.ok()) status = co_await wait_for([this] { return answer<Prepared>().has_value(); });
   }
-  if (status.ok()) status = *prepared_;
+  if (status.ok()) status = answer<Prepared>()->status;
   co_return status;
 }
 
 net::Task<Reached> AgentLink::Impl::test_reachability(MasterCandidates candidates) {
   const auto self = shared_from_this();
-  reached_.reset();
+  answer<ReachabilityTested>().reset();
   put(TestReachability{std::move(candidates)});
-  const Status status = co_await wait_for([this] { return reached_.has_value(); });
-  co_return status.ok() ? *reached_ : Reached{};
+  const Status status =
+      co_await wait_for([this] { return answer<ReachabilityTested>().has_value(); });
+  co_return status.ok() ? answer<ReachabilityTested>()->reached : Reached{};
 }
 
 Status AgentLink::Impl::hold() {
@@ -331,9 +343,9 @@ net::Task<Status> AgentLink::Impl::start(StartOrder order) {
   const auto self = shared_from_this();
   is_start_awaited_ = true;
   put(Start{std::move(order)});
-  Status status = co_await wait_for([this] { return started_.has_value(); });
+  Status status = co_await wait_for([this] { return answer<Started>().has_value(); });
   is_start_awaited_ = false;
-  if (status.ok()) status = *started_;
+  if (status.ok()) status = answer<Started>()->status;
   // The link may be lost between the answer and this line.
   if (status.ok() && !is_finished_) status = lost_;
   co_return status;
@@ -341,7 +353,7 @@ net::Task<Status> AgentLink::Impl::start(StartOrder order) {
 
 net::Task<Status> AgentLink::Impl::suspend() {
   const auto self = shared_from_this();
-  is_suspended_ = false;
+  answer<Suspended>().reset();
   put(Suspend{});
   // The next ping ends the suspension: it must not come before the launcher has been stopped.
   pings_.hold_back(kNoPing);
@@ -352,9 +364,9 @@ net::Task<Status> AgentLink::Impl::suspend() {
     *is_too_late = true;
     self->answered_.notify();
   });
-  Status status = co_await wait_for([&] { return is_suspended_ || *is_too_late; });
+  Status status = co_await wait_for([&] { return answer<Suspended>() || *is_too_late; });
   limit.cancel();
-  if (status.ok() && !is_suspended_) {
+  if (status.ok() && !answer<Suspended>()) {
     status = deadline_exceeded("the agent did not acknowledge that the launcher is being stopped");
   }
   co_return status;
@@ -394,17 +406,20 @@ net::Task<Status> AgentLink::prepare(const HostJob& job, NextPart code, PackageP
 }
 Status AgentLink::state() const { return impl_->state(); }
 Status AgentLink::hold() { return impl_->hold(); }
-const MasterCandidates& AgentLink::candidates() const { return impl_->candidates(); }
+const MasterCandidates& AgentLink::candidates() const { return impl_->prepared().candidates; }
 const std::vector<std::pair<std::string, std::string>>& AgentLink::versions() const {
-  return impl_->versions();
+  return impl_->prepared().versions;
 }
 std::string AgentLink::version_of(std::string_view name) const {
   const auto found =
       std::ranges::find(versions(), name, &std::pair<std::string, std::string>::first);
   return found == versions().end() ? "" : found->second;
 }
-std::string AgentLink::machine() const { return impl_->machine(); }
-uint32_t AgentLink::threads() const { return impl_->threads(); }
+std::string AgentLink::machine() const {
+  const auto& hello = impl_->answer<AgentHello>();
+  return hello ? hello->machine : "";
+}
+uint32_t AgentLink::threads() const { return impl_->prepared().threads; }
 net::Task<Reached> AgentLink::test_reachability(const MasterCandidates& candidates) {
   return impl_->test_reachability(candidates);
 }
@@ -477,50 +492,24 @@ Status AgentLink::Impl::handle(const net::Frame& frame) {
     answered_.notify();
     return {};
   }
-  if (!hello_) return internal_error("the agent sent something before its hello");
+  if (!answer<AgentHello>()) return internal_error("the agent sent something before its hello");
   if (header.stream >= kFirstStoreStream) {
     return given_up_ ? Status() : stores_->handle(header, frame.payload);
   }
   return outputs_.handle(header, frame.payload);
 }
 
-Status AgentLink::Impl::receive(AgentHello& hello) {
-  HVD_RETURN_IF_ERROR(check_agent_version(hello.version));
-  hello_ = std::move(hello);
-  return {};
+Status AgentLink::Impl::check(const EnvironmentChunksWanted&) {
+  return answer<EnvironmentChunksWanted>()
+             ? internal_error("the agent asked for parts of an environment twice")
+             : Status();
 }
 
-Status AgentLink::Impl::receive(Prepared& prepared) {
-  prepared_ = prepared.status;
-  candidates_ = std::move(prepared.candidates);
-  versions_ = std::move(prepared.versions);
-  threads_ = prepared.threads;
-  return {};
-}
-
-Status AgentLink::Impl::receive(Staged& staged) {
-  staged_ = std::move(staged);
-  return {};
-}
-
-Status AgentLink::Impl::receive(EnvironmentWanted& wanted) {
-  environment_wanted_ = std::move(wanted);
-  return {};
-}
-
-Status AgentLink::Impl::receive(EnvironmentFilesWanted& wanted) {
-  files_wanted_ = std::move(wanted);
-  return {};
-}
-
-Status AgentLink::Impl::receive(EnvironmentChunksWanted& wanted) {
-  if (chunks_wanted_) return internal_error("the agent asked for parts of an environment twice");
-  chunks_wanted_ = std::move(wanted);
-  return {};
-}
-
-Status AgentLink::Impl::receive(const PackageWanted&) {
-  is_package_wanted_ = true;
+Status AgentLink::Impl::check(const Started& started) {
+  if (started.status.ok()) {
+    frames_.survive(job_.lease_seconds > 0 ? job_.lease_seconds : kSurviveSeconds,
+                    shortest_silence(job_));
+  }
   return {};
 }
 
@@ -530,28 +519,10 @@ Status AgentLink::Impl::receive(const StackToolWanted&) {
   return {};
 }
 
-Status AgentLink::Impl::receive(ReachabilityTested& tested) {
-  reached_ = std::move(tested.reached);
-  return {};
-}
-
-Status AgentLink::Impl::receive(const Started& started) {
-  started_ = started.status;
-  if (started_->ok()) {
-    frames_.survive(job_.lease_seconds > 0 ? job_.lease_seconds : kSurviveSeconds,
-                    shortest_silence(job_));
-  }
-  return {};
-}
-
-Status AgentLink::Impl::receive(const Suspended&) {
-  is_suspended_ = true;
-  return {};
-}
-
 Status AgentLink::Impl::receive(const AgentReport& report) {
   // After a start that failed, the agent ends the ranks that ran already.
-  if (!started_ || started_->ok()) events_->on_report(report);
+  const auto& started = answer<Started>();
+  if (!started || started->status.ok()) events_->on_report(report);
   return {};
 }
 
