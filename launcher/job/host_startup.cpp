@@ -81,7 +81,7 @@ net::Task<HostStartup::Outcome> HostStartup::run(JobOutput& output) {
   outcome.errors = co_await reach();
   is_reached_ = true;
   progress_.cancel();
-  output.show_status("");
+  output.terminal().show_status("");
   if (is_cancelled_ || !outcome.errors.empty()) co_return outcome;
   const bool has_pmix = compare(output);
   MasterEndpoints endpoints = co_await find_master_endpoints(loop_.get_executor(), hosts_);
@@ -168,7 +168,8 @@ net::Task<void> HostStartup::show_progress(JobOutput& output) {
     const auto [error] = co_await progress_.async_wait(net::use_tuple);
     // No cancel reaches a wait that has ended.
     if (error || is_reached_) co_return;
-    output.show_status(progress_line(progress_of(hosts_), terminal_width(STDERR_FILENO)));
+    output.terminal().show_status(
+        progress_line(progress_of(hosts_), terminal_width(STDERR_FILENO)));
   }
 }
 

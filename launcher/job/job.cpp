@@ -39,7 +39,6 @@
 #include "launcher/observe/rules/init_waits.h"
 #include "launcher/observe/rules/silent_hosts.h"
 #include "launcher/output/output.h"
-#include "launcher/output/output_style.h"
 #include "launcher/output/report.h"
 #include "launcher/output/standard_input.h"
 #include "launcher/output/verbose.h"
@@ -439,7 +438,7 @@ net::Task<int> JobLaunch::run_all() {
   signals_.watch();
   signals_.around_stop([this](bool stops) {
     if (stops)
-      output_->withdraw_status();
+      output_->terminal().withdraw_area();
     else
       report(TerminalChanged{});
   });
@@ -518,7 +517,7 @@ void JobLaunch::start_input() {
   input_ = std::make_unique<StandardInput>(
       loop_.get_executor(), STDIN_FILENO, readers, [this](int rank, ByteView bytes) {
         if (as_text(bytes).ends_with('\n') && ::isatty(STDIN_FILENO) == 1) {
-          output_->line_was_typed();
+          output_->terminal().line_was_typed();
           report(TerminalChanged{});
         }
         hosts_.rank(rank).host().link()->send(Input{rank, std::string(as_text(bytes))});

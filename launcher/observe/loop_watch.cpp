@@ -53,10 +53,11 @@ LoopWatch::LoopWatch(net::asio::any_io_executor loop, double lease_seconds,
 }
 
 LoopWatch::LoopWatch(PartLaunch& launch)
-    : LoopWatch(launch.executor(), launch.lease_seconds(),
-                [area = launch.output().area_on_terminal()](const std::string& sentence) {
-                  std::fputs(cat(area->interrupt(), shown_line(sentence)).c_str(), stderr);
-                }) {}
+    : LoopWatch(
+          launch.executor(), launch.lease_seconds(),
+          [area = launch.output().terminal().area_on_terminal()](const std::string& sentence) {
+            std::fputs(cat(area->interrupt(), shown_line(sentence)).c_str(), stderr);
+          }) {}
 
 LoopWatch::~LoopWatch() {
   const MutexLock lock(state_->mutex);

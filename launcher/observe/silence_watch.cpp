@@ -34,7 +34,7 @@ void SilenceWatch::on(const JobEvent& event) {
     return;
   while (const auto news = hosts_.take_news()) launch_.output().print(*news);
   // The end has limits of its own, and a host that does not answer is no news then.
-  launch_.output().show_alarm(launch_.is_ending() ? "" : hosts_.status_line());
+  launch_.output().terminal().show_alarm(launch_.is_ending() ? "" : hosts_.status_line());
 }
 
 // The present ones.

@@ -48,7 +48,7 @@ class StatusLine : public JobPart {
 };
 
 void StatusLine::on(const JobEvent& event) {
-  if (std::holds_alternative<AllStarted>(event) && launch_.output().has_area()) {
+  if (std::holds_alternative<AllStarted>(event) && launch_.output().terminal().has_area()) {
     began_ = Clock::now();
     next_ = *began_ + kFirst;
     return;
@@ -63,10 +63,10 @@ void StatusLine::on(const JobEvent& event) {
 }
 
 void StatusLine::on_deadline() {
-  is_asleep_ = !launch_.output().has_status();
+  is_asleep_ = !launch_.output().terminal().has_status();
   // Also while it is not shown: no signal comes when a shell's fg gives it the terminal.
   next_ = Clock::now() + kEach;
-  if (is_asleep_) return launch_.output().end_hidden_bars();
+  if (is_asleep_) return launch_.output().terminal().end_hidden_bars();
   is_drawing_ = true;
   launch_.run(shared_from_this(), draw());
 }
@@ -95,12 +95,12 @@ net::Task<void> StatusLine::draw() {
                     launch_.output().colors_status());
   }
   is_drawing_ = false;
-  launch_.output().show_status(line);
+  launch_.output().terminal().show_status(line);
 }
 
 net::Task<void> StatusLine::end() {
   is_over_ = true;
-  launch_.output().show_status("");
+  launch_.output().terminal().show_status("");
   co_return;
 }
 

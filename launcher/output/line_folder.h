@@ -1,5 +1,5 @@
 // Holds lines for a short time, and combines equal lines of several ranks into one (--fold). Keeps the
-// order of each rank's lines, and drops none. JobOutput owns it. Pure.
+// order of each rank's lines, and drops none. LineRouter owns it. Pure.
 #pragma once
 
 #include <chrono>

@@ -95,6 +95,14 @@ void LineTagger::append(std::string_view line, std::string_view end, std::string
   is_continued_ = continues;
 }
 
+std::string_view take_row(std::string_view& lines) {
+  size_t end = lines.find_first_of("\r\n");
+  end += lines.substr(end).starts_with("\r\n") ? 2 : 1;
+  const std::string_view line = lines.substr(0, end);
+  lines.remove_prefix(end);
+  return line;
+}
+
 std::string without_tag_colors(std::string_view lines) {
   std::string plain;
   plain.reserve(lines.size());

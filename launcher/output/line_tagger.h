@@ -1,5 +1,5 @@
 // Splits the output of a rank into lines, and puts a tag before each line or makes a JSON object of
-// it. Accepts any bytes. JobOutput owns one per stream. Pure.
+// it. Accepts any bytes. LineRouter owns one per stream. Pure.
 #pragma once
 
 #include <string>
@@ -48,6 +48,8 @@ class LineTagger {
   bool is_continued_ = false;  // it is the rest of a longer one
 };
 
+// The first of whole lines, with its end: "\n", "\r\n", or '\r' behind a bar. Removes it.
+std::string_view take_row(std::string_view& lines);
 // Removes the color of the tag, its first two escape sequences, from each line. Lines keep their own colors.
 std::string without_tag_colors(std::string_view lines);
 

@@ -2,7 +2,7 @@
 // failed as the cause, one sentence for all such ranks takes its place. Drops no other line, and no traceback of the
 // first failure. Holds no other line than those of tracebacks, none for longer than kHeldFor, and at most kMaxHeldLines
 // of a rank. A rank that goes on after a traceback that was left out has caught it: it is shown after kCaughtAfter.
-// JobOutput owns it, and passes the time. Pure.
+// LineRouter owns it, and passes the time. Pure.
 #pragma once
 
 #include <chrono>

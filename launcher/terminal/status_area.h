@@ -1,5 +1,5 @@
 // The lines below the output of ranks on a terminal: the progress bars of ranks, and the status line. Composes what
-// shows and erases them, and knows what the terminal shows. JobOutput owns one. Pure.
+// shows and erases them, and knows what the terminal shows. Terminal owns one. Pure.
 #pragma once
 
 #include <atomic>

@@ -11,7 +11,9 @@ std::string json_text_member(std::string_view bytes) {
                         : cat("\"base64\":\"", to_base64(bytes), "\"");
 }
 
-std::string json_time() { return cat("{\"time\":\"", iso_time(TimeZone::kUtc), "Z\""); }
+std::string json_time(std::chrono::system_clock::time_point time) {
+  return cat("{\"time\":\"", iso_time(TimeZone::kUtc, time), "Z\"");
+}
 
 std::string json_records(std::string_view source, std::string_view level, std::string_view text) {
   std::string records;

@@ -15,12 +15,11 @@ std::string time_text(const char* format, TimeZone zone,
   return std::string(text, std::strftime(text, sizeof text, format, &parts));
 }
 
-std::string iso_time(TimeZone zone) {
+std::string iso_time(TimeZone zone, std::chrono::system_clock::time_point time) {
   using std::chrono::milliseconds;
-  const auto now = std::chrono::system_clock::now();
   const auto fraction =
-      std::chrono::duration_cast<milliseconds>(now.time_since_epoch()) % std::chrono::seconds(1);
-  return cat(time_text("%Y-%m-%dT%H:%M:%S", zone, now), ".",
+      std::chrono::duration_cast<milliseconds>(time.time_since_epoch()) % std::chrono::seconds(1);
+  return cat(time_text("%Y-%m-%dT%H:%M:%S", zone, time), ".",
              cat(1000 + fraction.count()).substr(1));
 }
 

@@ -13,7 +13,8 @@ std::string time_text(
     const char* format, TimeZone zone,
     std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
 
-// Now as ISO 8601 writes it, with milliseconds and without the zone: "2026-11-25T09:04:27.123".
-std::string iso_time(TimeZone zone);
+// As ISO 8601 writes it, with milliseconds and without the zone: "2026-11-25T09:04:27.123".
+std::string iso_time(TimeZone zone,
+                     std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
 
 }  // namespace hvd
