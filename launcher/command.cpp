@@ -28,7 +28,7 @@
 #include "launcher/output/metrics_port.h"
 #include "launcher/plan/spares.h"
 #include "launcher/program/program.h"
-#include "launcher/terminal/terminal_width.h"
+#include "launcher/terminal/terminal_text.h"
 #include "net/interface_choice.h"
 #include "net/interfaces.h"
 #include "net/tcp_transport.h"

@@ -9,7 +9,7 @@
 #include "launcher/allocation/host_choice.h"
 #include "launcher/job/host_jobs.h"
 #include "launcher/job/host_startup.h"
-#include "launcher/output/verbose.h"
+#include "launcher/output/report.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/protocol/host_job.h"
 #include "rendezvous/server/thrown.h"

@@ -11,7 +11,7 @@
 #include "launcher/plan/same_machine.h"
 #include "launcher/plan/versions.h"
 #include "launcher/terminal/launch_progress.h"
-#include "launcher/terminal/terminal_width.h"
+#include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

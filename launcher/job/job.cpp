@@ -41,7 +41,6 @@
 #include "launcher/output/output.h"
 #include "launcher/output/report.h"
 #include "launcher/output/standard_input.h"
-#include "launcher/output/verbose.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/worker_env.h"
 #include "launcher/spawn/exit_watch.h"

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "launcher/output/verbose.h"
+#include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/spawn/name_lookup.h"
 #include "launcher/spawn/ssh/hang_up.h"

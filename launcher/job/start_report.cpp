@@ -10,7 +10,6 @@
 #include "launcher/cli/unknown_command.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/output/report.h"
-#include "launcher/output/verbose.h"
 #include "launcher/plan/thread_shares.h"
 
 namespace hvd::launcher {

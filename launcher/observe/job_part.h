@@ -25,7 +25,6 @@
 #include "launcher/settings/launch_settings.h"
 #include "launcher/state/launch_events.h"
 #include "launcher/terminal/launch_progress.h"
-#include "launcher/terminal/progress_rates.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "launcher/observe/parts.h"
-#include "launcher/output/writer_thread.h"
+#include "launcher/output/sink.h"
 
 namespace hvd::launcher {
 namespace {

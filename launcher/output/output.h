@@ -21,7 +21,7 @@
 #include "launcher/output/sink.h"
 #include "launcher/output/terminal.h"
 #include "launcher/settings/launch_settings.h"
-#include "launcher/terminal/color.h"
+#include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 

@@ -3,15 +3,18 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/log/json_record.h"
+#include "base/log/log.h"
 #include "base/log/log_format.h"
 #include "base/text.h"
 #include "launcher/protocol/protocol.h"
-#include "launcher/terminal/color.h"
+#include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {
@@ -77,6 +80,14 @@ int show(const OutputChunk& chunk) {
       std::fwrite(chunk.bytes.data(), 1, chunk.bytes.size(), stream) == chunk.bytes.size();
   if (is_written && std::fflush(stream) == 0) return 0;
   return on_unwritten(chunk.is_error != 0 ? "standard error" : "standard output", errno);
+}
+
+void explain(std::string_view text) {
+  static const Clock::time_point began = Clock::now();
+  const std::chrono::duration<double> seconds = Clock::now() - began;
+  char time[32];
+  std::snprintf(time, sizeof time, "%.2f s: ", seconds.count());
+  log::info(cat(time, text));
 }
 
 }  // namespace hvd::launcher

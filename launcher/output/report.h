@@ -1,4 +1,4 @@
-// The launcher's final messages.
+// The launcher's messages: its last sentences, refusals and answers, and the steps of --verbose.
 #pragma once
 
 #include <cstdint>
@@ -31,5 +31,8 @@ int refuse(const Status& why);
 
 // Prints the bytes on their stream at once. Returns 0, or after a sentence the exit code when they cannot be written.
 int show(const OutputChunk& chunk);
+
+// "1.24 s: " + text, as an info line of the log. The first call is the begin.
+void explain(std::string_view text);
 
 }  // namespace hvd::launcher

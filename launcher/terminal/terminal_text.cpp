@@ -1,6 +1,8 @@
 #include "launcher/terminal/terminal_text.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -8,9 +10,52 @@
 #include <cstdint>
 #include <span>
 
+#include "base/settings.h"
 #include "base/text.h"
 
 namespace hvd::launcher {
+
+TerminalSize terminal_size(int fd) {
+  winsize size{};
+  TerminalSize known;
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0) return known;
+  if (size.ws_col > 0) known.columns = size.ws_col;
+  if (size.ws_row > 0) known.rows = size.ws_row;
+  return known;
+}
+
+size_t terminal_width(int fd) { return terminal_size(fd).columns; }
+
+size_t text_width(int fd) {
+  const auto columns = parse_int(environment_variable("COLUMNS").value_or(""));
+  return columns && *columns > 0 ? static_cast<size_t>(*columns) : terminal_width(fd);
+}
+
+bool is_utf8_locale() {
+  for (const char* const name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const std::string value = to_lower(environment_variable(name).value_or(""));
+    if (value.empty()) continue;
+    return value.find("utf-8") != std::string::npos || value.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+bool ColorRule::holds_for(int descriptor) const {
+  return elsewhere || (on_terminals && ::isatty(descriptor) == 1);
+}
+
+ColorRule color_rule(std::string_view when) {
+  const std::string value = to_lower(when);
+  if (value == "always") return {.on_terminals = true, .elsewhere = true};
+  const bool is_dumb = environment_variable("TERM").value_or("dumb") == "dumb";
+  const bool is_off = !environment_variable("NO_COLOR").value_or("").empty();
+  return {.on_terminals = value != "never" && !is_off && !is_dumb};
+}
+
+std::string colored(std::string_view text, std::string_view color) {
+  return color.empty() ? std::string(text) : cat(color, text, kColorEnd);
+}
+
 namespace {
 
 struct CharacterRange {

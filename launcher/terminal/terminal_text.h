@@ -1,4 +1,4 @@
-// Texts for a terminal: short numbers, and widths in columns. Pure.
+// What a terminal shows: its size and characters, colors, short numbers, and texts cut to columns. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,37 @@
 #include <string_view>
 
 namespace hvd::launcher {
+
+struct TerminalSize {
+  size_t columns = 80, rows = 24;
+  bool operator==(const TerminalSize&) const = default;
+};
+// The size of the terminal that the descriptor is; 80 times 24 of anything else.
+TerminalSize terminal_size(int fd);
+// Columns of the terminal that the descriptor is; 80 of anything else.
+size_t terminal_width(int fd);
+// COLUMNS, where the user has set it, else the terminal's.
+size_t text_width(int fd);
+// By LC_ALL, LC_CTYPE or LANG.
+bool is_utf8_locale();
+
+constexpr std::string_view kBold = "\x1b[1m", kBoldRed = "\x1b[1;31m";
+constexpr std::string_view kRed = "\x1b[31m", kYellow = "\x1b[33m";
+// Ends each of them.
+constexpr std::string_view kColorEnd = "\x1b[0m";
+
+struct ColorRule {
+  bool on_terminals = false;
+  bool elsewhere = false;  // also in pipes and files
+
+  bool holds_for(int descriptor) const;
+};
+
+// `when`: the value of --color. With "auto", NO_COLOR and TERM=dumb turn colors off.
+ColorRule color_rule(std::string_view when = "auto");
+
+// The text in this color. An empty color changes nothing.
+std::string colored(std::string_view text, std::string_view color);
 
 // "00:02:11", "3 d 04:00:00"; "-" below 0
 std::string time_span(double seconds);

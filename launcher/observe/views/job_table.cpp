@@ -5,7 +5,6 @@
 
 #include "base/text.h"
 #include "launcher/plan/rank_set.h"
-#include "launcher/terminal/color.h"
 #include "launcher/terminal/launch_progress.h"
 #include "launcher/terminal/terminal_text.h"
 

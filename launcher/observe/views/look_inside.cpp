@@ -24,8 +24,7 @@
 #include "launcher/protocol/record.h"
 #include "launcher/state/job_choice.h"
 #include "launcher/state/job_commands.h"
-#include "launcher/terminal/color.h"
-#include "launcher/terminal/terminal_width.h"
+#include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

@@ -27,8 +27,7 @@
 #include "launcher/output/report.h"
 #include "launcher/state/job_choice.h"
 #include "launcher/state/job_record.h"
-#include "launcher/terminal/color.h"
-#include "launcher/terminal/terminal_width.h"
+#include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

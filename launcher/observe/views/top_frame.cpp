@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "launcher/observe/views/job_table.h"
-#include "launcher/terminal/color.h"
 #include "launcher/terminal/launch_progress.h"
 #include "launcher/terminal/terminal_text.h"
 

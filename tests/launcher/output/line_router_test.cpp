@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/text.h"
-#include "launcher/terminal/color.h"
+#include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "base/text.h"
 #include "launcher/terminal/launch_progress.h"
-#include "launcher/terminal/progress_rates.h"
 #include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
