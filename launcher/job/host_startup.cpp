@@ -8,10 +8,10 @@
 #include "base/text.h"
 #include "launcher/job/master_endpoint.h"
 #include "launcher/job/pmix_order.h"
+#include "launcher/output/launch_progress.h"
+#include "launcher/output/terminal_text.h"
 #include "launcher/plan/same_machine.h"
 #include "launcher/plan/versions.h"
-#include "launcher/terminal/launch_progress.h"
-#include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "launcher/hosts/host_table.h"
+#include "launcher/output/launch_progress.h"
 #include "launcher/plan/staged_code.h"
 #include "launcher/spawn/spawner.h"
-#include "launcher/terminal/launch_progress.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "launcher/observe/parts.h"
-#include "launcher/terminal/terminal_text.h"
+#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/log/time_text.h"
 #include "base/text.h"
 #include "launcher/output/rank_errors.h"
-#include "launcher/terminal/terminal_text.h"
+#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

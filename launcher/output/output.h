@@ -20,8 +20,8 @@
 #include "launcher/output/report.h"
 #include "launcher/output/sink.h"
 #include "launcher/output/terminal.h"
+#include "launcher/output/terminal_text.h"
 #include "launcher/settings/launch_settings.h"
-#include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 

@@ -13,8 +13,8 @@
 #include "base/log/log.h"
 #include "base/log/log_format.h"
 #include "base/text.h"
+#include "launcher/output/terminal_text.h"
 #include "launcher/protocol/protocol.h"
-#include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "launcher/terminal/terminal_end.h"
+#include "launcher/output/terminal_end.h"
 
 namespace hvd::launcher {
 namespace {

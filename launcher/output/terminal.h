@@ -31,8 +31,8 @@
 
 #include "base/clock.h"
 #include "launcher/output/line_tagger.h"
+#include "launcher/output/status_area.h"
 #include "launcher/protocol/host_job.h"
-#include "launcher/terminal/status_area.h"
 
 namespace hvd::launcher {
 

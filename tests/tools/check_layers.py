@@ -101,13 +101,12 @@ SUBFOLDERS = {
         "package": ["elastic/discovery", "link", "plan", "program", "protocol", "settings"],
         "hosts": ["link", "plan", "protocol", "spawn"],
         "elastic": ["elastic/discovery", "hosts", "plan", "settings"],
-        "terminal": [],
-        "output": ["hosts", "link", "plan", "protocol", "settings", "terminal"],
+        "output": ["hosts", "link", "plan", "protocol", "settings"],
         "observe/rules": ["hosts", "output", "plan", "protocol"],
-        "observe": ["hosts", "observe/rules", "output", "plan", "protocol", "settings", "state", "terminal"],
+        "observe": ["hosts", "observe/rules", "output", "plan", "protocol", "settings", "state"],
         "state": ["output", "plan", "protocol", "settings"],
         "cli": ["allocation", "elastic", "output", "plan", "settings", "state"],
-        "observe/views": ["hosts", "output", "plan", "program", "protocol", "state", "terminal"],
+        "observe/views": ["hosts", "output", "plan", "program", "protocol", "state"],
         "job": [
             "allocation",
             "cli",
@@ -128,7 +127,6 @@ SUBFOLDERS = {
             "spawn",
             "spawn/ssh",
             "state",
-            "terminal",
         ],
         "mpirun": ["allocation", "cli", "output", "plan", "program", "settings", "spawn"],
         "check": ["allocation", "cli", "job", "output", "plan", "program", "settings", "spawn/ssh"],
@@ -146,7 +144,6 @@ SUBFOLDERS = {
             "program",
             "settings",
             "state",
-            "terminal",
         ],
         "agent/link": ["agent/host", "protocol"],
         "agent/host": ["program"],
@@ -229,7 +226,7 @@ STATE_HOMES = (
     "src/runtime/capi/api_call.h",
     "src/base/log/log.cpp",
     "src/base/fork_guard.cpp",
-    "launcher/terminal/terminal_end.cpp",  # for the handler of deadly signals
+    "launcher/output/terminal_end.cpp",  # for the handler of deadly signals
     "launcher/observe/views/full_screen.cpp",  # the same
     "launcher/output/report.cpp",  # colors and copies of the sentences that any function prints
     "plugins/bootstrap/pmi/goodbye.cpp",

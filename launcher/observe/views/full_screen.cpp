@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 #include "base/words.h"
-#include "launcher/terminal/terminal_end.h"
+#include "launcher/output/terminal_end.h"
 
 namespace hvd::launcher {
 namespace {

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "launcher/output/launch_progress.h"
+#include "launcher/output/terminal_text.h"
 #include "launcher/plan/rank_set.h"
-#include "launcher/terminal/launch_progress.h"
-#include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

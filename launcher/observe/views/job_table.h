@@ -55,7 +55,7 @@ std::string state_text(const RankView& rank);
 // "b: no answer for 3 s"
 std::string silence_text(const HostView& host);
 
-// Colors of launcher/terminal/terminal_text.h; empty: none. The name of a host is red if the host is lost or does not answer.
+// Colors of launcher/output/terminal_text.h; empty: none. The name of a host is red if the host is lost or does not answer.
 std::string_view host_color(const HostView& host);
 // The number of the slowest rank is yellow.
 std::string_view rank_color(const JobView& job, const RankView& rank);

@@ -18,13 +18,13 @@
 #include "launcher/observe/views/job_view.h"
 #include "launcher/observe/views/running_launchers.h"
 #include "launcher/output/report.h"
+#include "launcher/output/terminal_text.h"
 #include "launcher/plan/hosts.h"
 #include "launcher/program/program.h"
 #include "launcher/protocol/protocol.h"
 #include "launcher/protocol/record.h"
 #include "launcher/state/job_choice.h"
 #include "launcher/state/job_commands.h"
-#include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "launcher/observe/views/job_view.h"
-#include "launcher/terminal/launch_progress.h"
+#include "launcher/output/launch_progress.h"
 
 namespace hvd::launcher {
 

@@ -25,9 +25,9 @@
 #include "launcher/observe/views/running_launchers.h"
 #include "launcher/observe/views/top_frame.h"
 #include "launcher/output/report.h"
+#include "launcher/output/terminal_text.h"
 #include "launcher/state/job_choice.h"
 #include "launcher/state/job_record.h"
-#include "launcher/terminal/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

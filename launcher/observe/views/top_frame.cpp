@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "launcher/observe/views/job_table.h"
-#include "launcher/terminal/launch_progress.h"
-#include "launcher/terminal/terminal_text.h"
+#include "launcher/output/launch_progress.h"
+#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

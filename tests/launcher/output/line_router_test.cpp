@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "base/text.h"
-#include "launcher/terminal/terminal_text.h"
+#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

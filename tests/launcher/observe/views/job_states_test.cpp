@@ -8,7 +8,7 @@
 #include "base/words.h"
 #include "launcher/observe/views/job_table.h"
 #include "launcher/observe/views/job_view.h"
-#include "launcher/terminal/terminal_text.h"
+#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 

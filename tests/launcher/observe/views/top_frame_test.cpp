@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "base/words.h"
-#include "launcher/terminal/terminal_text.h"
+#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 namespace {

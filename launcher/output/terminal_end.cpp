@@ -1,4 +1,4 @@
-#include "launcher/terminal/terminal_end.h"
+#include "launcher/output/terminal_end.h"
 
 #include <unistd.h>
 

@@ -1,12 +1,12 @@
-#include "launcher/terminal/status_area.h"
+#include "launcher/output/status_area.h"
 
 #include <doctest/doctest.h>
 
 #include <chrono>
 
 #include "base/text.h"
-#include "launcher/terminal/launch_progress.h"
-#include "launcher/terminal/terminal_text.h"
+#include "launcher/output/launch_progress.h"
+#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 

@@ -1,4 +1,4 @@
-#include "launcher/terminal/launch_progress.h"
+#include "launcher/output/launch_progress.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "launcher/terminal/terminal_text.h"
+#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 

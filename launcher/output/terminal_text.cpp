@@ -1,4 +1,4 @@
-#include "launcher/terminal/terminal_text.h"
+#include "launcher/output/terminal_text.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>

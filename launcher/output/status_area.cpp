@@ -1,10 +1,10 @@
-#include "launcher/terminal/status_area.h"
+#include "launcher/output/status_area.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/text.h"
-#include "launcher/terminal/terminal_text.h"
+#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 

@@ -1,4 +1,4 @@
-#include "launcher/terminal/launch_progress.h"
+#include "launcher/output/launch_progress.h"
 
 #include <doctest/doctest.h>
 

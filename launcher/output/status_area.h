@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/terminal/terminal_text.h"
+#include "launcher/output/terminal_text.h"
 
 namespace hvd::launcher {
 
