@@ -6,8 +6,8 @@
 #include "launcher/job/job.h"
 #include "launcher/output/output_folder.h"
 #include "launcher/output/report.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/plan/slot_plan.h"
-#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 

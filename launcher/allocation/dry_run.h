@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "launcher/plan/launch_settings.h"
 #include "launcher/plan/slot_plan.h"
-#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 

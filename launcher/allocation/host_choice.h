@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 #include "launcher/plan/hosts.h"
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 

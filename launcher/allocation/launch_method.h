@@ -10,7 +10,7 @@
 #include "launcher/allocation/silence_limits.h"
 #include "launcher/allocation/slurm_nodes.h"
 #include "launcher/plan/hosts.h"
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 

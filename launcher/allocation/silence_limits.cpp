@@ -1,6 +1,6 @@
 #include "launcher/allocation/silence_limits.h"
 
-#include "launcher/plan/job_kind.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 namespace {

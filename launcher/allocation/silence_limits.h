@@ -3,7 +3,7 @@
 // time. Pure.
 #pragma once
 
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 

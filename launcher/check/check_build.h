@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "launcher/check/row.h"
 #include "launcher/cli/options.h"
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 

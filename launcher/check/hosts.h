@@ -7,7 +7,7 @@
 #include "launcher/check/check_build.h"
 #include "launcher/check/format.h"
 #include "launcher/cli/options.h"
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 

@@ -8,7 +8,7 @@
 
 #include "launcher/check/loaded_library.h"
 #include "launcher/check/probe.h"
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/state/ending_script.h"
 
 namespace hvd::launcher {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "launcher/plan/environment_choice.h"
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 

@@ -10,8 +10,7 @@
 
 #include "base/result.h"
 #include "launcher/elastic/discovery/host_cooldown.h"
-#include "launcher/plan/job_kind.h"
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 

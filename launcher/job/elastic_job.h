@@ -13,8 +13,8 @@
 #include "launcher/hosts/host_table.h"
 #include "launcher/job/job_policy.h"
 #include "launcher/link/join_queue.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/plan/slot_plan.h"
-#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 

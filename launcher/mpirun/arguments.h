@@ -7,8 +7,8 @@
 #include "base/result.h"
 #include "launcher/cli/options.h"
 #include "launcher/mpirun/flavour.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/plan/slot_plan.h"
-#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 

@@ -22,8 +22,8 @@
 #include "launcher/observe/rules/init_waits.h"
 #include "launcher/output/launch_progress.h"
 #include "launcher/output/output.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/protocol/protocol.h"
-#include "launcher/settings/launch_settings.h"
 #include "launcher/state/launch_events.h"
 #include "net/asio.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 #include "net/endpoint.h"
 #include "net/tls/tls_front.h"
 

@@ -21,7 +21,7 @@
 #include "launcher/output/sink.h"
 #include "launcher/output/terminal.h"
 #include "launcher/output/terminal_text.h"
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
 

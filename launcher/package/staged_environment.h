@@ -12,7 +12,7 @@
 #include "base/result.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/package/resolved_environment.h"
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 #include "net/asio.h"
 #include "net/notification.h"
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/plan/worker_env.h"
-#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/process/exec_strings.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/plan/slot_plan.h"
-#include "launcher/settings/launch_settings.h"
 
 namespace hvd::launcher {
 

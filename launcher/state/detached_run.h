@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/state/ending_script.h"
 #include "launcher/state/record_writer.h"
 

@@ -6,7 +6,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "launcher/output/report.h"
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/state/remote_command.h"
 #include "launcher/state/state_folder.h"
 

@@ -21,7 +21,7 @@
 #include "base/text.h"
 #include "launcher/output/metrics_port.h"
 #include "launcher/output/report.h"
-#include "launcher/plan/job_kind.h"
+#include "launcher/plan/launch_settings.h"
 #include "launcher/plan/redaction.h"
 #include "launcher/state/log_files.h"
 #include "launcher/state/log_reader.h"

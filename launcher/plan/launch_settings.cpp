@@ -1,4 +1,4 @@
-#include "launcher/settings/launch_settings.h"
+#include "launcher/plan/launch_settings.h"
 
 #include <utility>
 
