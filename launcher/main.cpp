@@ -19,7 +19,6 @@
 #include "launcher/observe/views/top.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/installation.h"
-#include "launcher/plan/tool_environment.h"
 #include "launcher/state/detached_run.h"
 #include "launcher/state/record_writer.h"
 #include "rendezvous/server/thrown.h"

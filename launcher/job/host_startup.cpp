@@ -10,8 +10,7 @@
 #include "launcher/job/pmix_order.h"
 #include "launcher/output/launch_progress.h"
 #include "launcher/output/terminal_text.h"
-#include "launcher/plan/same_machine.h"
-#include "launcher/plan/versions.h"
+#include "launcher/plan/host_remarks.h"
 
 namespace hvd::launcher {
 namespace {

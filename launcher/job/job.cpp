@@ -41,6 +41,7 @@
 #include "launcher/output/output.h"
 #include "launcher/output/report.h"
 #include "launcher/output/standard_input.h"
+#include "launcher/plan/host_remarks.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/worker_env.h"
 #include "launcher/spawn/exit_watch.h"

@@ -4,8 +4,8 @@
 
 #include <vector>
 
+#include "launcher/plan/host_remarks.h"
 #include "launcher/plan/slot_plan.h"
-#include "launcher/plan/versions.h"
 #include "launcher/protocol/host_job.h"
 
 namespace hvd::launcher {

@@ -10,7 +10,7 @@
 #include "launcher/cli/unknown_command.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/output/report.h"
-#include "launcher/plan/thread_shares.h"
+#include "launcher/plan/host_remarks.h"
 
 namespace hvd::launcher {
 namespace {

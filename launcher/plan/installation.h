@@ -29,7 +29,7 @@ std::string find_library(const std::string& folder, const std::string& chosen);
 std::string installation_prefix(const std::string& folder);
 
 // The interpreter that pip or uv installed this executable for, or empty; also empty in the environment of a tool
-// (tool_environment.h).
+// (is_tool_environment).
 std::string find_python(const std::string& folder);
 
 // The Python of the environment (of venv or conda) in which this executable is installed, or empty. Empty for the
@@ -38,5 +38,14 @@ std::string find_environment_python(const std::string& folder);
 
 // The folder to put on PYTHONPATH (as built, in the wheel, or HVD_PYTHON_DIR of the installation), or empty.
 std::string find_python_package(const std::string& folder);
+
+// Whether uvx, `uv tool` or pipx has made the environment `prefix` for horovodrun alone: without access to the
+// system's packages, and without a framework (--with, inject and extras add one).
+bool is_tool_environment(const std::string& prefix);
+
+// Where uvx has put the environment first on PATH, takes it out of this process's environment. The ranks' Python is
+// then that of VIRTUAL_ENV, else of .venv in the working directory, else the first one on PATH. Changes nothing where
+// there is no other Python. Only before there are threads.
+void leave_tool_environment(const std::string& prefix);
 
 }  // namespace hvd::launcher

@@ -11,7 +11,6 @@
 
 #include "base/settings.h"
 #include "base/text.h"
-#include "launcher/plan/tool_environment.h"
 
 using hvd::cat;
 using hvd::environment_variable;

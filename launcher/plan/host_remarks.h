@@ -1,4 +1,5 @@
-// Compares the versions of Python and of packages between hosts, and describes the differences. Pure.
+// Sentences about the hosts of a job before its ranks start: versions that differ, copies of the launcher's files, one
+// machine under several names, threads and cores of ranks. Pure.
 #pragma once
 
 #include <cstdint>
@@ -43,5 +44,18 @@ struct EnvironmentUse {
 
 // One sentence. `use.copies.hosts` is not empty.
 std::string describe_environment_use(const EnvironmentUse& use);
+
+// A sentence for each machine that has more than one name. `machines[i]` is host_identity() of host i;
+// empty: unknown.
+std::vector<std::string> describe_same_machines(const std::vector<std::string>& hosts,
+                                                const std::vector<std::string>& machines);
+
+// `threads` of each host's ranks; 0: it sets nothing there. Empty when that is so on all.
+std::string describe_thread_shares(const std::vector<std::string>& hosts,
+                                   const std::vector<uint32_t>& threads);
+
+// A sentence about hosts whose ranks share fewer cores than these hosts have: their names, each with "1 of 8". Empty
+// without hosts.
+std::string describe_binding(const std::vector<std::pair<std::string, std::string>>& hosts);
 
 }  // namespace hvd::launcher

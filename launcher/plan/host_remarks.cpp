@@ -1,4 +1,6 @@
-#include "launcher/plan/versions.h"
+#include "launcher/plan/host_remarks.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -97,6 +99,68 @@ std::vector<std::string> describe_differences(const std::vector<std::string>& ho
     }
   }
   return sentences;
+}
+
+std::vector<std::string> describe_same_machines(const std::vector<std::string>& hosts,
+                                                const std::vector<std::string>& machines) {
+  std::map<std::string, std::vector<std::string>> names;
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    if (!machines[host].empty()) names[machines[host]].push_back(hosts[host]);
+  }
+  std::vector<std::string> sentences;
+  for (const auto& [machine, same] : names) {
+    if (same.size() < 2) continue;
+    sentences.push_back(
+        cat("hosts ", join(same, " and "),
+            " are one machine: its ranks have the same local ranks twice and would use the "
+            "same GPUs; name it once, with the sum of the slots"));
+  }
+  return sentences;
+}
+
+namespace {
+
+constexpr size_t kMostNames = 3;
+
+std::string some_of(std::vector<std::string> names) {
+  if (names.size() <= kMostNames) return join(names, ", ");
+  const size_t more = names.size() - kMostNames;
+  names.resize(kMostNames);
+  return cat(join(names, ", "), " and ", more, " more");
+}
+
+}  // namespace
+
+std::string describe_thread_shares(const std::vector<std::string>& hosts,
+                                   const std::vector<uint32_t>& threads) {
+  std::map<uint32_t, std::vector<std::string>> hosts_of;
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    hosts_of[threads[host]].push_back(hosts[host]);
+  }
+  const bool is_everywhere = hosts_of.size() == 1;
+  hosts_of.erase(0);
+  if (hosts_of.empty()) return {};
+  constexpr const char* kChange =
+      "the host's cores divided by its ranks; give -x OMP_NUM_THREADS=N for another number, "
+      "--no-omp-default for none";
+  if (is_everywhere) {
+    return fmt::format("each rank gets OMP_NUM_THREADS={}, {}", hosts_of.begin()->first, kChange);
+  }
+  std::vector<std::string> places;
+  places.reserve(hosts_of.size());
+  for (const auto& [number, names] : hosts_of) {
+    places.push_back(fmt::format("{} on {}", number, some_of(names)));
+  }
+  return fmt::format("ranks get OMP_NUM_THREADS={}, {}", join(places, "; "), kChange);
+}
+
+std::string describe_binding(const std::vector<std::pair<std::string, std::string>>& hosts) {
+  if (hosts.empty()) return {};
+  std::vector<std::string> places;
+  for (const auto& [name, cores] : hosts) places.push_back(cat(cores, " cores on ", name));
+  return cat("ranks share ", some_of(std::move(places)),
+             ": the launcher or the agent is bound, as by taskset, mpirun or srun; mpirun "
+             "--bind-to none, or srun --cpu-bind=none, leaves all of them to the ranks");
 }
 
 }  // namespace hvd::launcher

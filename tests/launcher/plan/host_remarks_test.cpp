@@ -1,4 +1,4 @@
-#include "launcher/plan/versions.h"
+#include "launcher/plan/host_remarks.h"
 
 #include <doctest/doctest.h>
 
@@ -73,6 +73,42 @@ TEST_CASE("one sentence says which hosts use an environment") {
   use.packages = 0;
   CHECK(describe_environment_use(use) ==
         "the ranks on host a use the environment of uv.lock, which an earlier job has sent there");
+}
+
+TEST_CASE("hosts on machines of their own, or unknown ones, are not named") {
+  CHECK(describe_same_machines({"a", "b"}, {"boot/1/2", "boot/3/4"}).empty());
+  CHECK(describe_same_machines({"a", "b"}, {"", ""}).empty());
+}
+
+TEST_CASE("one machine under several names is one sentence") {
+  const auto sentences = describe_same_machines({"a", "b", "10.0.0.1"}, {"m", "n", "m"});
+  REQUIRE(sentences.size() == 1);
+  CHECK(sentences[0].starts_with("hosts a and 10.0.0.1 are one machine: "));
+}
+
+TEST_CASE("hosts with the same number of threads are named once, by none of their names") {
+  const std::string said = describe_thread_shares({"a", "b"}, {2, 2});
+  CHECK(said.starts_with("each rank gets OMP_NUM_THREADS=2, "));
+  CHECK(said.find("--no-omp-default") != std::string::npos);
+}
+
+TEST_CASE("hosts that differ are named in the one sentence, some of many") {
+  CHECK(describe_thread_shares({"a", "b", "c"}, {2, 1, 2})
+            .starts_with("ranks get OMP_NUM_THREADS=1 on b; 2 on a, c, "));
+  CHECK(
+      describe_thread_shares({"a", "b"}, {0, 1}).starts_with("ranks get OMP_NUM_THREADS=1 on b, "));
+  CHECK(describe_thread_shares({"a", "b", "c", "d", "e", "f"}, {1, 1, 1, 1, 1, 0})
+            .starts_with("ranks get OMP_NUM_THREADS=1 on a, b, c and 2 more, "));
+}
+
+TEST_CASE("hosts whose processes are bound to fewer cores than ranks are named") {
+  CHECK(describe_binding({}).empty());
+  const std::string said = describe_binding({{"a", "1 of 8"}, {"b", "2 of 4"}});
+  CHECK_MESSAGE(said.starts_with("ranks share 1 of 8 cores on a, 2 of 4 cores on b: "), said);
+}
+
+TEST_CASE("nothing is said where nothing is set") {
+  CHECK(describe_thread_shares({"a", "b"}, {0, 0}).empty());
 }
 
 }  // namespace hvd::launcher
