@@ -2,9 +2,7 @@
 
 #include "base/text.h"
 #include "launcher/mpirun/arguments.h"
-#include "launcher/mpirun/flavour.h"
 #include "launcher/mpirun/jsrun.h"
-#include "launcher/mpirun/shell_words.h"
 #include "launcher/mpirun/start.h"
 #include "launcher/spawn/local_program.h"
 
