@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "launcher/elastic/discovery/host_pool.h"
-#include "launcher/elastic/generation_limits.h"
+#include "launcher/elastic/elastic_settings.h"
 #include "launcher/elastic/process_table.h"
 #include "launcher/plan/hosts.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "launcher/elastic/reminder.h"
+#include "launcher/elastic/deadlines.h"
 #include "rendezvous/wire/generation.h"
 
 namespace hvd::launcher {

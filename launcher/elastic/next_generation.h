@@ -7,10 +7,10 @@
 #include <string>
 
 #include "base/clock.h"
+#include "launcher/elastic/deadlines.h"
 #include "launcher/elastic/elastic_core.h"
 #include "launcher/elastic/generation_plan.h"
 #include "launcher/elastic/membership.h"
-#include "launcher/elastic/reminder.h"
 
 namespace hvd::launcher {
 

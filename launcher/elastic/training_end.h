@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "launcher/elastic/deadlines.h"
 #include "launcher/elastic/process_table.h"
-#include "launcher/elastic/reminder.h"
 #include "launcher/plan/exit_codes.h"
 
 namespace hvd::launcher {

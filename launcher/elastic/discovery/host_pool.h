@@ -11,10 +11,16 @@
 #include <vector>
 
 #include "launcher/elastic/discovery/host_cooldown.h"
-#include "launcher/elastic/discovery/host_source.h"
 #include "launcher/plan/hosts.h"
 
 namespace hvd::launcher {
+
+// Where the hosts of an elastic job come from. It decides whether others may come later.
+enum class HostSource {
+  kNamed,    // flags, a file or a scheduler have named all of them
+  kScript,   // a discovery script names them anew while the job runs
+  kJoining,  // agents join by themselves; each starts its processes once
+};
 
 class HostPool {
  public:

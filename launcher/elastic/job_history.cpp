@@ -1,4 +1,4 @@
-#include "launcher/elastic/reset_history.h"
+#include "launcher/elastic/job_history.h"
 
 #include <algorithm>
 #include <chrono>
