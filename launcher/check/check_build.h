@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "launcher/check/row.h"
+#include "launcher/check/format.h"
 #include "launcher/cli/options.h"
 #include "launcher/plan/launch_settings.h"
 

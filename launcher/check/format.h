@@ -9,9 +9,26 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/check/row.h"
 
 namespace hvd::launcher {
+
+// The section of the rows that the original lacks.
+constexpr char kOtherRows[] = "Also Looked For";
+
+struct CheckRow {
+  std::string section;
+  std::string name;
+  bool works = false;
+  std::string why{};      // why the part does not work
+  std::string version{};  // version of a part that works, if it has one
+  std::string path{};     // path of a part that works, if it is a file
+  std::string fix{};      // remedy for a part that does not work: a command, or why there is none
+  // A row that Horovod's own table lacks: shown only with --verbose or as JSON.
+  bool is_extra = false;
+  std::string note{};  // a sentence on a version that works
+};
+
+using CheckTable = std::vector<CheckRow>;
 
 // The original's rows; verbose adds the others, and to each what was found.
 std::string format_check(std::span<const CheckRow> rows, bool verbose);
