@@ -13,7 +13,7 @@
 #include "launcher/link/join_queue.h"
 #include "launcher/link/session_spawner.h"
 #include "launcher/output/output.h"
-#include "launcher/package/package_archive.h"
+#include "launcher/package/own_package.h"
 #include "launcher/package/staged_environment.h"
 #include "launcher/spawn/local.h"
 #include "launcher/spawn/ssh/remote_spawner.h"

@@ -9,7 +9,7 @@
 
 #include "launcher/cli/options.h"
 #include "launcher/elastic/generations.h"
-#include "launcher/package/resolved_environment.h"
+#include "launcher/package/staged_environment.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/state/launch_events.h"
 

@@ -8,7 +8,6 @@
 
 #include "launcher/link/agent_link.h"
 #include "launcher/package/own_package.h"
-#include "launcher/package/package_archive.h"
 #include "launcher/protocol/protocol.h"
 #include "net/asio.h"
 

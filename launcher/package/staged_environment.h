@@ -11,12 +11,22 @@
 
 #include "base/result.h"
 #include "launcher/link/agent_link.h"
-#include "launcher/package/resolved_environment.h"
 #include "launcher/plan/launch_settings.h"
+#include "launcher/protocol/protocol.h"
 #include "net/asio.h"
 #include "net/notification.h"
 
 namespace hvd::launcher {
+
+// What the launches of a job have in common: the files of --stage-env that one of them has resolved, and for which hosts.
+class EnvironmentFiles;
+
+struct ResolvedEnvironment {
+  std::string first_host{};
+  EnvironmentWanted first{};  // of that host, with the oldest Python and glibc of all
+  std::string oldest_host{};  // empty: all have the same glibc
+  std::shared_ptr<EnvironmentFiles> files{};  // null: none are resolved
+};
 
 class StagedEnvironment {
  public:
