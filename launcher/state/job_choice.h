@@ -1,4 +1,5 @@
-// Finds the job that a user means in the state directory: by a name, a pid, or HOST:PID.
+// Finds the job that a user means in the state directory: by a name, a pid, or HOST:PID. Runs a command of horovodrun on
+// the machine of a job's launcher: there alone its process can be reached.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/status.h"
 #include "launcher/state/job_record.h"
 
 namespace hvd::launcher {
@@ -45,7 +47,7 @@ Result<JobRecord> choose_job(const StateView& view, const std::string& word,
 inline bool may_be_job(const std::string& word) { return !word.empty() && word[0] != '-'; }
 // The pid of the launcher beside this process that a word means: itself if it is a number or empty, else that of the
 // job with this name or id. An error: the job has ended. For a job of another machine, the command
-// `arguments` replaces this process there (remote_command.h).
+// `arguments` replaces this process there (run_there).
 Result<std::string> launcher_here(const std::string& word, std::span<const std::string> arguments);
 // For a command without a word, where no launcher runs beside this process: replaces this process by the command on the
 // machine of the one job that runs. OK: none runs.
@@ -54,5 +56,14 @@ Status go_to_running_job(std::span<const std::string> arguments);
 void notify_if_stopped(const std::string& pid);
 // Whether it is the name of a job that runs, or the id of one on another machine.
 bool means_running_job(const std::string& word);
+
+// The command line: by srun where the launcher runs on a node of a job of Slurm, else by ssh. `horovodrun`: its path, the
+// same there. `on_terminal`: the command gets a terminal there.
+std::vector<std::string> remote_command_line(const JobRecord& record, const std::string& horovodrun,
+                                             const std::string& state_folder,
+                                             std::vector<std::string> words, bool on_terminal);
+// Replaces this process by `horovodrun WORDS` there. Returns only an error, as where another machine has sent the
+// command to this one.
+Status run_there(const JobRecord& record, const StateView& view, std::vector<std::string> words);
 
 }  // namespace hvd::launcher

@@ -20,10 +20,9 @@
 #include "base/unique_fd.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
+#include "launcher/state/job_choice.h"
 #include "launcher/state/log_reader.h"
-#include "launcher/state/remote_command.h"
 #include "launcher/state/state_folder.h"
-#include "launcher/state/tail_lines.h"
 
 namespace hvd::launcher {
 namespace {

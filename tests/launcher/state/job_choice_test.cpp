@@ -1,4 +1,4 @@
-#include "launcher/state/remote_command.h"
+#include "launcher/state/job_choice.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "launcher/state/tail_lines.h"
+#include "launcher/state/log_reader.h"
 
 #include <doctest/doctest.h>
 
