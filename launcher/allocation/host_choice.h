@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -9,6 +10,12 @@
 #include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
+
+// Parses what `qstat -f -ne -s r -xml` prints: the slots of this job in each queue. Pure. An error says why there are none.
+Result<std::vector<Host>> parse_sge_hosts(std::string_view text, std::string_view job);
+
+// Asks qstat about this job of the user. An error says why there is no answer.
+Result<std::vector<Host>> read_sge_hosts(const std::string& job);
 
 // -H or -hostfile; else what a scheduler has given; else this machine with -np slots, as also
 // within a rank of another job, whose scheduler's hosts are not this one's.

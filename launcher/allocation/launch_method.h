@@ -7,12 +7,19 @@
 #include <string>
 #include <vector>
 
-#include "launcher/allocation/silence_limits.h"
 #include "launcher/allocation/slurm_nodes.h"
 #include "launcher/plan/hosts.h"
 #include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {
+
+struct SilenceLimits {
+  double host_timeout_seconds = 0;  // --host-timeout
+  double lease_seconds = 0;         // --lease
+};
+
+// `is_step`: the host is reached by a step of Slurm.
+SilenceLimits silence_limits(const LaunchSettings& settings, bool is_step);
 
 struct LaunchMethod {
   std::string command;   // gives a stream to the host, for CommandSpawner; empty: ssh

@@ -10,7 +10,7 @@
 #include "base/log/log.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
-#include "launcher/allocation/silence_limits.h"
+#include "launcher/allocation/launch_method.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/output/report.h"
 

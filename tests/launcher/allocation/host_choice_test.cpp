@@ -1,4 +1,4 @@
-#include "launcher/allocation/sge_hosts.h"
+#include "launcher/allocation/host_choice.h"
 
 #include <doctest/doctest.h>
 
