@@ -1,4 +1,4 @@
-// What a terminal shows: its size and characters, colors, short numbers, and texts cut to columns. Any thread.
+// Size and characters of a terminal, its colors, short numbers, and texts cut to columns. Any thread.
 #pragma once
 
 #include <cstddef>

@@ -18,9 +18,9 @@
 
 namespace hvd::launcher {
 
-// What the launches of a job have in common: the files of --stage-env that one of them has resolved, and for which hosts.
 class EnvironmentFiles;
 
+// The files of --stage-env that a launch of the job has resolved, and for which hosts.
 struct ResolvedEnvironment {
   std::string first_host{};
   EnvironmentWanted first{};  // of that host, with the oldest Python and glibc of all
