@@ -27,7 +27,6 @@
 #include "launcher/elastic/elastic_core.h"
 #include "launcher/elastic/elastic_run.h"
 #include "launcher/elastic/elastic_settings.h"
-#include "launcher/elastic/generation_actions.h"
 #include "launcher/elastic/job_history.h"
 #include "launcher/elastic/next_generation.h"
 #include "launcher/elastic/process_table.h"
