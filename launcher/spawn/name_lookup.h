@@ -1,6 +1,6 @@
-// Resolves names by the system's resolver without blocking the loop. Each lookup has its own thread: a
-// name server that does not answer delays only its own lookup, and neither a cancellation nor the end
-// of the program waits. SshConnection and Preflight call it on the launch's loop.
+// Resolves names by the system's resolver, and connects to the first address that answers, without blocking the loop.
+// Each lookup has its own thread: a name server that does not answer delays only its own lookup, and neither a
+// cancellation nor the end of the program waits. SshConnection and Preflight call it on the launch's loop.
 #pragma once
 
 #include <string>
@@ -22,5 +22,9 @@ std::string address_of_number(const std::string& name);
 // Returns true for localhost, loopback addresses, this machine's name, and names and addresses of
 // its interfaces. A name that does not resolve is not local.
 net::Task<bool> is_local_host(std::string name);
+
+// The caller bounds the time by cancelling. An error is one sentence that names address and port.
+net::Task<Result<net::asio::ip::tcp::socket>> connect_any(
+    std::vector<net::asio::ip::address> addresses, uint16_t port);
 
 }  // namespace hvd::launcher

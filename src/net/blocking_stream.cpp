@@ -47,7 +47,7 @@ ssize_t send_once(int fd, ByteView head, ByteView body) {
   return ::sendmsg(fd, &message, kSendFlags);
 }
 
-// The connection attempts of one race. launcher/spawn/connect_any.cpp races addresses on an event loop; here the
+// The connection attempts of one race. launcher/spawn/name_lookup.cpp races addresses on an event loop; here the
 // caller blocks in poll(): plugins and ranks that call it have no event loop.
 class Race {
  public:

@@ -9,7 +9,6 @@
 
 #include "base/log/log.h"
 #include "base/settings.h"
-#include "launcher/spawn/connect_any.h"
 #include "launcher/spawn/name_lookup.h"
 #include "launcher/spawn/ssh/ssh_stream.h"
 
