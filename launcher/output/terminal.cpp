@@ -162,6 +162,7 @@ void Terminal::line_was_typed() {
 
 void Terminal::end_typed_line() {
   if (cursor_ == CursorState::kArea) return begin_line();  // it stands behind the line
+  if (cursor_ == CursorState::kOpenLine) return leave_row(Leave::kStays);
   port_.put(OutputStream::kStderr, "\n", {});
 }
 

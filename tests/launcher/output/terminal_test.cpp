@@ -177,7 +177,7 @@ TEST_CASE("each event in each state of the cursor") {
        [](FakeTerminal& fake) { fake.terminal.end_typed_line(); },
        {"\n", CursorState::kLineStart},
        {"\n", CursorState::kQuestion},
-       {"\n", CursorState::kOpenLine},
+       {"\n", CursorState::kQuestion},
        {"\n", CursorState::kBar},
        {erased, CursorState::kLineStart}},
       {"the end of its stream",
