@@ -17,7 +17,7 @@ from rank_case import hvd
 
 from horovod import _basics, _elastic, process_sets
 from horovod.common.exceptions import HostsUpdatedInterrupt
-from horovod.torch import _reducer
+from horovod.torch import _requests
 
 elastic = hvd.elastic
 
@@ -78,7 +78,7 @@ class ElasticTest(elastic_case.ElasticCase):
         state = elastic.TorchState(optimizer=optimizer, step=0)
         runs, gradients, handles = [], [], []
 
-        def start(*arguments, start=_reducer.allreduce_async_):
+        def start(*arguments, start=_requests.allreduce_async_):
             handles.append(start(*arguments))
             return handles[-1]
 
@@ -109,7 +109,7 @@ class ElasticTest(elastic_case.ElasticCase):
                 state.step += 1
                 state.commit()
 
-        with unittest.mock.patch.object(_reducer, "allreduce_async_", start):
+        with unittest.mock.patch.object(_requests, "allreduce_async_", start):
             train(state)
         self.assertEqual((runs, state.step), ([0, 1], 3))
         mean = (self.size + 1) / 2

@@ -10,6 +10,8 @@ import rank_case
 from optimizer_case import OPTIMIZERS, OptimizerCase, loss_of, make_model
 from rank_case import hvd, torch
 
+from horovod.torch import _step
+
 
 class OptimizerStepTest(OptimizerCase):
     def test_several_backward_passes_add_up(self):
@@ -43,7 +45,8 @@ class OptimizerStepTest(OptimizerCase):
 
         before = signal.signal(signal.SIGALRM, interrupt)
         try:
-            while not (optimizer._reducer.is_interrupted or optimizer._reducer._former.is_interrupted()):
+            reducer = optimizer._reducer
+            while reducer.step.state is not _step.INTERRUPTED and not reducer.closure.is_agreeing():
                 try:
                     signal.setitimer(signal.ITIMER_REAL, 0.2)
                     optimizer.step(*closure)

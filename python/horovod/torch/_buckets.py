@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, Sequence, Tuple, Union
+from typing import Any, Callable, List, Sequence, Tuple, Union
 
 import torch
 
+from horovod import _ops
+from horovod.exceptions import HorovodInternalError
 from horovod.torch import _gradient_bucket
 from horovod.torch._gradient_states import GradientCopies, GradientStates
 
 # Work in flight: a handle, or a function that waits for it and stores the result.
 Pending = Union[int, Callable[[], None]]
+
+
+class Interrupted(BaseException):
+    """A signal's handler has raised `error`, of any class, in a wait. The work can be waited for again."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def wait(handle: int) -> Any:
+    """As _ops.wait. Raises Interrupted where the handle stays valid, and else the error of the work."""
+    try:
+        return _ops.wait(handle)
+    except HorovodInternalError:
+        raise
+    except BaseException as error:
+        try:
+            _ops.poll(handle)
+        except Exception:
+            raise error from None
+        raise Interrupted(error) from error
 
 
 class Bucket:

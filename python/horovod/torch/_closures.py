@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 import torch
 
-from horovod import _objects, _ops
+from horovod import _objects
 from horovod._ops import Average, Max, Min, Sum
 from horovod.process_sets import id_of
 from horovod.torch._allreduce import allreduce_async_
+from horovod.torch._buckets import Bucket, Interrupted, wait
+from horovod.torch._step import INTERRUPTED, READ
 
 
 class _Replaced(torch.autograd.Function):
@@ -61,8 +63,8 @@ def share_loss(loss: Any, reducer: Any) -> Callable[[], Any]:
     op = Sum if reducer.op == Sum else Average
     handle = allreduce_async_(sent, None, name, op, process_set=reducer.process_set)
 
-    def wait() -> Any:
-        _ops.wait(handle)
+    def finish() -> Any:
+        wait(handle)
         mean, numbers_, others = sent.tolist()
         if numbers_ and others:
             kinds = _objects.allgather_object((number is None, type(loss).__name__), name, id_of(reducer.process_set))
@@ -75,29 +77,77 @@ def share_loss(loss: Any, reducer: Any) -> Callable[[], Any]:
             )
         return loss if number is None else _like(loss, mean)
 
-    return wait
+    return finish
 
 
-class FormerGradients:
-    """The agreement of the ranks whether gradients are there before the first evaluation of a closure, as in
-    Sharpness-Aware Minimization, whose step reads them. With Average, Min and Max they can be reduced before a closure
-    that adds to them; with Sum they would be multiplied."""
+class ClosureStep:
+    """A step with a closure, up to the end of its first evaluation. If a signal's handler raises meanwhile, the next
+    call goes on from there: with the agreement of the ranks, with the reduction of former gradients, with the work
+    that the interrupted backward pass had started (`left`, then `kept`), or with the loss of the evaluation (`loss`).
+
+    The ranks agree whether gradients are there before the first evaluation, as in Sharpness-Aware Minimization, whose
+    step reads them. With Average, Min and Max they can be reduced before a closure that adds to them; with Sum they
+    would be multiplied."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Drops the agreement of a step that was interrupted."""
-        self.are_reduced = False  # the ranks have agreed to reduce them, and have not ended that
+        """Drops what an interrupted call has left."""
+        self.loss: Optional[Callable[[], Any]] = None  # waits for the loss of an evaluation; its closure has run
+        # The buckets in flight when the backward pass of the closure was interrupted. To other ranks, this work
+        # belongs to this step.
+        self.left: Optional[List[Bucket]] = None
+        self.kept: Dict[Bucket, List[Optional[torch.Tensor]]] = {}  # reduced gradients of those buckets
+        self._are_former_reduced = False  # the ranks have agreed to reduce them, and have not ended that
         self._sent: Any = None
         self._handle: Any = None
 
-    def is_interrupted(self) -> bool:
-        """Returns whether a signal handler has raised while the ranks agreed."""
+    def is_agreeing(self) -> bool:
+        """Returns whether a signal's handler has raised while the ranks agreed."""
         return self._sent is not None
 
-    def agree(self, reducer: Any) -> None:
-        """Sets `are_reduced`. Raises AssertionError on all ranks if some ranks have such gradients."""
+    def begin(self, reducer: Any) -> None:
+        """Prepares for the evaluations of a closure."""
+        goes_on = self.left is not None or self.loss is not None or reducer.step.state is INTERRUPTED
+        if self.is_agreeing() or not (goes_on or self._are_former_reduced):
+            self._agree(reducer)
+        if self._are_former_reduced:
+            reducer.synchronize(READ)
+            self._are_former_reduced = False
+        elif self.loss is None and (self.left is not None or reducer.has_work()):
+            reducer.drain()
+            for bucket in self.left or []:  # is not reduced again
+                self.kept[bucket] = [None if param.grad is None else param.grad.clone() for param in bucket.params]
+            self.left = None
+
+    def restore(self) -> None:
+        """Gives the parameters the gradients that work of an interrupted pass has reduced."""
+        while self.kept:
+            bucket, grads = self.kept.popitem()
+            for param, grad in zip(bucket.params, grads):
+                param.grad = grad
+
+    def abandon(self) -> None:
+        """Waits for the agreement in flight, and drops what an interrupted call has left."""
+        if self._handle is not None:
+            self._wait()
+        self.forget()
+
+    def _wait(self) -> None:
+        try:
+            wait(self._handle)
+        except Interrupted as interruption:
+            raised = interruption.error
+        except BaseException:
+            self._sent = self._handle = None
+            raise
+        else:
+            return
+        raise raised
+
+    def _agree(self, reducer: Any) -> None:
+        """Sets `_are_former_reduced`. Raises AssertionError on all ranks if some ranks have such gradients."""
         if reducer.op not in (Average, Min, Max) or not reducer.buckets:
             return
         name = f"closure.{next(iter(reducer.names.values()))}"
@@ -105,9 +155,9 @@ class FormerGradients:
             has = reducer.has_gradients()
             self._sent = torch.tensor([float(has), float(not has)], dtype=torch.float32, device="cpu")
             self._handle = allreduce_async_(self._sent, None, name, Max, process_set=reducer.process_set)
-        _ops.wait(self._handle)
+        self._wait()
         have, lack = self._sent.tolist()
-        self.forget()
+        self._sent = self._handle = None
         if have and lack:
             found = _objects.allgather_object(reducer.has_gradients(), name, id_of(reducer.process_set))
             rank = reducer.process_set.ranks[found.index(True)]
@@ -115,4 +165,4 @@ class FormerGradients:
                 f"Rank {rank} has called backward() before step(closure), and another rank has not: call it on all "
                 "ranks, or call optimizer.zero_grad() after it."
             )
-        self.are_reduced = bool(have)
+        self._are_former_reduced = bool(have)

@@ -6,11 +6,11 @@ from typing import Any, Dict, List, Optional, Set
 
 import torch
 
-from horovod import _objects, _ops
+from horovod import _objects
 from horovod._ops import Average, Sum
 from horovod.process_sets import id_of
 from horovod.torch._allreduce import allreduce_async_
-from horovod.torch._buckets import PackedBucket
+from horovod.torch._buckets import PackedBucket, Pending
 
 
 class Notice:
@@ -34,7 +34,7 @@ class Notice:
         self._has_read_none = False  # a function that clips has found no gradients on this rank, which has none yet
         self.carrier: Optional[PackedBucket] = None  # the bucket that carries the notice
         self._flag: Any = None  # a tensor that is being reduced, if no bucket carries the notice
-        self._handle: Optional[int] = None
+        self.works: List[Pending] = []  # of that request
 
     def find(self, reducer: Any) -> None:
         """Looks for written gradients and unfrozen parameters of this rank."""
@@ -70,18 +70,11 @@ class Notice:
         """Sends the notice as a request of its own, where no bucket carries it."""
         if self.carrier is None and self._flag is None and reducer.is_needed():
             self._flag = torch.tensor([float(self._exists())], dtype=torch.float32, device="cpu")
-            self._handle = allreduce_async_(
-                self._flag, None, f"notice.{next(iter(reducer.names.values()))}", Sum, process_set=reducer.process_set
-            )
+            name = f"notice.{next(iter(reducer.names.values()))}"
+            self.works = [allreduce_async_(self._flag, None, name, Sum, process_set=reducer.process_set)]
 
     def _exists(self) -> bool:
         return self._written is not None or bool(self._unfrozen) or bool(self._changed) or self._has_read_none
-
-    def wait(self) -> None:
-        """Waits for the notice's own request, if there is one."""
-        if self._handle is not None:
-            _ops.wait(self._handle)
-            self._handle = None
 
     def is_sent(self) -> bool:
         """Returns whether a rank has sent a notice in the reduction that is complete."""

@@ -6,22 +6,23 @@ import os
 import threading
 import warnings
 import weakref
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch
 
 from horovod import _basics, _ops
 from horovod._ops import Adasum, Average, Max, Min
-from horovod.exceptions import HorovodDisagreementError
-from horovod.process_sets import ProcessSet, id_of
+from horovod.process_sets import ProcessSet
 from horovod.torch import _ddp, _gradient_bucket, _torch_calls
-from horovod.torch._allreduce import allreduce_async_, grouped_allreduce_async_
-from horovod.torch._buckets import Bucket, PackedBucket, Pending
-from horovod.torch._closures import FormerGradients
+from horovod.torch._buckets import Bucket, Interrupted, PackedBucket, Pending, wait
+from horovod.torch._closures import ClosureStep
 from horovod.torch._gradient_states import SteppedGradients, is_zero
 from horovod.torch._notice import Notice
-from horovod.torch._sparse_gradients import SparseGradients
+from horovod.torch._requests import Requests
+from horovod.torch._step import IDLE, IN_FLIGHT, INTERRUPTED, PASS, READ, READY, REDUCED, STEPPED, State, Step
 from horovod.torch.compression import Compression
+
+_SEVERAL = -1  # the number of no thread
 
 
 def _forget(process_set: int) -> None:
@@ -51,40 +52,27 @@ class GradientReducer:
         self.compression = compression
         self.passes = backward_passes_per_step
         self.op = op
-        self.prescale = 1.0 / predivide_factor
-        self.postscale = predivide_factor
         self.process_set = process_set
         # A single rank reduces nothing, but may get company in an elastic job.
         self.active = process_set.included() and (_basics.size() > 1 or _basics.is_elastic())
         self.buckets: List[Bucket] = []
-        self.in_flight = 0  # the number of buckets in flight
-        self.complete = 0  # packed buckets with complete gradients that are not in flight
-        self.is_interrupted = False  # a signal handler has raised while work was in flight
-        # Returns the loss of a closure that was interrupted in its first call.
-        self.interrupted_loss: Optional[Callable[[], Any]] = None
-        self._former = FormerGradients()
-        # The buckets in flight when a closure's backward pass was interrupted.
-        self._left: Optional[List[Bucket]] = None
-        self._kept: Dict[Bucket, List[Optional[torch.Tensor]]] = {}  # reduced gradients of those buckets
+        self.step = Step()
+        self.closure = ClosureStep()
         self._failure: Optional[Exception] = None  # of an earlier bucket of this step
-        self._sparse = SparseGradients(op, process_set, sparse_as_dense)
         # This list keeps graph nodes with hooks alive. They have the shape that their parameter had.
         self._hooked: List[Tuple[Any, torch.Tensor, torch.Size]] = []
         self._hooks: List[Any] = []  # handles that remove hooks
         self._added: List[Tuple[str, List[torch.Tensor]]] = []
         self.names: Dict[int, str] = {}  # of the added parameters, by id
         self._frozen: List[torch.Tensor] = []  # added parameters that have no bucket yet
-        # The gradients of this step were reduced before the step; gradients have come since.
-        self.is_reduced = self.is_fresh = False
-        self._is_early = False  # GradScaler or clipping has reduced them
-        self._is_stepped = False  # the present gradients are those of the step, which has reduced them
-        self._stepped: Optional[SteppedGradients] = None  # those that the step has left
-        self._has_passed = False  # a pass has added nothing to them since
-        self._has_read_none = False  # a function that clips has found no gradients since
         self._thread = threading.get_ident()  # that made this reducer, or synchronized or ended its last step
-        self._recorder: Optional[int] = None  # the thread whose backward pass runs and is recorded
-        self._is_shared = False  # passes of several threads may add to the gradients of this step at once
+        # The thread whose backward pass runs and is recorded; _SEVERAL if passes of several threads may add to the
+        # gradients of this step at once.
+        self._recorder: Optional[int] = None
         self._notice = Notice()
+        self._requests = Requests(
+            compression, op, predivide_factor, sparse_as_dense, process_set, self._notice, self.names
+        )
         self._copies = _checks_copies()
         _ddp.watch(self)
         _torch_calls.watch(self)
@@ -159,10 +147,12 @@ class GradientReducer:
 
     def _on_gradient(self, bucket: Bucket, index: int) -> None:
         # This function runs once per parameter and step during the backward pass: every line costs time.
-        self.is_fresh = True
+        step = self.step
+        if step.state < PASS:
+            step.to(PASS)
         left = bucket.passes_left[index] - 1
         if left < 0 or bucket.works:
-            if self.is_interrupted:
+            if step.state is INTERRUPTED:
                 raise AssertionError(
                     f"Gradient {bucket.name} was computed anew while gradients of an "
                     "interrupted step() or synchronize() are being reduced: call that again first, "
@@ -180,8 +170,9 @@ class GradientReducer:
             bucket.incomplete -= 1
             if bucket.incomplete == 0:
                 if isinstance(bucket, PackedBucket) or self._copies:
-                    self.complete += 1
-                elif bucket not in self._kept:
+                    if step.state is PASS:
+                        step.to(READY)
+                elif bucket not in self.closure.kept:
                     try:
                         self._start(bucket)
                     except Exception as error:
@@ -198,122 +189,12 @@ class GradientReducer:
             ) from cause
 
     def _start(self, bucket: Bucket) -> None:
-        if isinstance(bucket, PackedBucket):
-            # The first reduction uses the parameters' own names and shapes, so that errors name
-            # differences.
-            bucket.works = (
-                self._start_packed(bucket)
-                if bucket.is_agreed
-                else [self._start_any(alone) for alone in bucket.apart(self.passes)]
-            )
-        else:
-            bucket.works = [self._start_any(bucket)]
-        self.in_flight += 1
+        self._run(bucket, self._requests.start(bucket, self.passes))
 
-    def _start_dense(self, name: str, grad: torch.Tensor) -> int:
-        return allreduce_async_(grad, None, name, self.op, self.prescale, self.postscale, self.process_set)
-
-    def _start_packed(self, bucket: PackedBucket) -> List[Pending]:
-        gradients, copies = bucket.gradients, []
-        works: List[Pending] = []
-        with torch.no_grad():
-            for index in self._gather(bucket):
-                param, name = bucket.params[index], bucket.names[index]
-                if param.grad is None and not param.requires_grad:
-                    continue  # frozen meanwhile, on all ranks
-                if self._sparse.is_apart(param):
-                    works.append(self._start_one(name, param))
-                    continue
-                if param.grad is None:
-                    self._notice.add_missing(self.names[id(param)])
-                grad = self._sparse.dense(param)
-                if gradients.takes(index, grad):
-                    gradients.slot(index, grad).copy_(grad)
-                    copies.append((grad, index))
-                else:  # the slot is zero; after the notice, all ranks reduce this gradient
-                    self._notice.add_changed(self.names[id(param)], grad)
-        if bucket is self._notice.carrier:
-            self._notice.write()
-        return [self._end_of(gradients, gradients.submit(self._terms(bucket)), copies), *works]
-
-    def _gather(self, bucket: PackedBucket) -> Sequence[int]:
-        """Gathers the gradients, without those that are sparse on some ranks and have requests of their own. Returns
-        the indices of all that are not gathered."""
-        apart = []
-        if self._sparse.are_apart():
-            apart = [(param, param.grad) for param in bucket.params if self._sparse.is_apart(param)]
-        for param, _ in apart:
-            param.grad = None
-        try:
-            return bucket.gradients.gather()
-        finally:
-            for param, grad in apart:
-                param.grad = grad
-
-    def _end_of(self, gradients: Any, handle: int, copies: Sequence[tuple]) -> Callable[[], None]:
-        def finish() -> None:
-            _ops.wait(handle)
-            gradients.scatter()
-            with torch.no_grad():
-                for grad, index in copies:
-                    grad.copy_(gradients.slot(index, grad))
-
-        return finish
-
-    def _terms(self, bucket: PackedBucket) -> tuple:
-        return ("allreduce." + bucket.name, self.op, self.prescale, self.postscale, id_of(self.process_set))
-
-    def _start_any(self, bucket: Bucket) -> Pending:
-        """Starts a bucket with gradients of any kind."""
-        params = bucket.wanted()
-        if len(params) == 1:
-            return self._start_one(bucket.name, params[0])
-        return self._start_group(bucket.name, [self._sparse.dense(param) for param in params])
-
-    def _start_group(self, name: str, grads: List[torch.Tensor]) -> Callable[[], None]:
-        compressed, contexts = zip(*(self.compression.compress(grad) for grad in grads))
-        if len(grads) == 1:
-            handle = self._start_dense(name, compressed[0])
-        else:
-            handle = grouped_allreduce_async_(
-                list(compressed),
-                name=name,
-                op=self.op,
-                prescale_factor=self.prescale,
-                postscale_factor=self.postscale,
-                process_set=self.process_set,
-            )
-
-        def finish() -> None:
-            _ops.wait(handle)
-            with torch.no_grad():
-                for grad, reduced, context in zip(grads, compressed, contexts):
-                    if reduced is not grad:
-                        grad.copy_(self.compression.decompress(reduced, context))
-
-        return finish
-
-    def _start_one(self, name: str, param: torch.Tensor) -> Callable[[], None]:
-        """Starts one gradient. A rank without one does not know whether those of other ranks are sparse: if the ranks
-        have requested different operations, all of them request the sum of sparse gradients."""
-        if param.grad is None and self._sparse.is_apart(param):
-            wait = self._sparse.start(name, param)
-        else:
-            grad = self._sparse.dense(param)
-            wait = self._sparse.start(name, param) if grad.is_sparse else self._start_group(name, [grad])
-        may_differ = True
-
-        def finish() -> None:
-            nonlocal wait, may_differ
-            try:
-                wait()
-            except HorovodDisagreementError as error:
-                if not may_differ or not self._sparse.are_elsewhere(name, param, error):
-                    raise
-                may_differ, wait = False, self._sparse.start(name, param)
-                wait()
-
-        return finish
+    def _run(self, bucket: Bucket, works: List[Pending]) -> None:
+        bucket.works = works
+        if self.step.state is not IN_FLIGHT:
+            self.step.to(IN_FLIGHT)
 
     def set_passes(self, passes: int) -> None:
         """Sets how many backward passes make a step."""
@@ -324,12 +205,10 @@ class GradientReducer:
     def forget(self) -> None:
         """Resets the state after a shutdown of Horovod: no work is in flight. The ranks must agree
         again on their buckets, since some ranks may have failed within a step."""
-        self.in_flight = self.complete = 0
-        self.is_interrupted, self.interrupted_loss, self._failure = False, None, None
-        self._left, self._kept = None, {}
-        self._former.forget()
-        self._sparse.forget()
-        self.end_step()
+        self.step, self._failure = Step(), None
+        self.closure.forget()
+        self._requests.sparse.forget()
+        self._mark_step()
         self._notice.forget()
         for bucket in self.buckets:
             bucket.works, bucket.is_agreed = [], False
@@ -338,52 +217,28 @@ class GradientReducer:
 
     def has_work(self) -> bool:
         """Returns whether complete gradients of a step are in flight or wait for their start."""
-        return self.in_flight > 0 or self.complete > 0
-
-    def leave(self) -> None:
-        """Notes that the backward pass of a closure has raised. To other ranks, its started work
-        belongs to this step."""
-        self._left = [bucket for bucket in self.buckets if bucket.works]
-
-    def begin_closure(self) -> None:
-        """Prepares for the evaluations of a closure. If a signal handler raises meanwhile, a second call continues
-        where the first one stopped."""
-        goes_on = self._left is not None or self.interrupted_loss is not None or self.is_interrupted
-        if self._former.is_interrupted() or not (goes_on or self._former.are_reduced):
-            self._former.agree(self)
-        if self._former.are_reduced:
-            self.synchronize()
-            self.is_reduced = self._is_early = True
-            self._former.forget()
-        else:
-            self._settle()
+        return self.step.state >= READY
 
     def has_gradients(self) -> bool:
         """Returns whether gradients are there that no step has used, of as many passes as make a step."""
         if any(0 < left < self.passes for bucket in self.buckets for left in bucket.passes_left):
             return False
-        if self.is_fresh:  # unless the program has dropped them since the pass
+        if self.step.state >= PASS:  # unless the program has dropped them since the pass
             written = (bucket.states.first_written() for bucket in self.buckets)
             return all(index is None for index in written) or not self._are_dropped()
-        if self.is_reduced or (self._is_stepped and not (self._stepped and self._stepped.are_replaced())):
+        if self.step.state in (READ, REDUCED):
             return False
-        return not self._are_dropped()
-
-    def _settle(self) -> None:
-        # Buckets that an interrupted pass started are not reduced again.
-        if self.has_work() or self._left is not None:
-            self.drain()
-        for bucket in self._left or []:
-            self._kept[bucket] = [None if param.grad is None else param.grad.clone() for param in bucket.params]
-        self._left = None
+        stepped = self.step.stepped
+        is_of_the_step = self.step.state is STEPPED and not (stepped is not None and stepped.are_replaced())
+        return not is_of_the_step and not self._are_dropped()
 
     def begin_pass(self, thread: int) -> None:
         """Records what the program has written before a backward pass. Records nothing until the step once passes
         run in two threads at once: either may add to the gradients, and the other one may be that of another model."""
-        if self._is_shared or (thread != self._thread and self.is_reduced):
+        if self._recorder == _SEVERAL or (thread != self._thread and self.step.reduced() in (READ, REDUCED)):
             return
         if self._recorder not in (None, thread):
-            self._recorder, self._is_shared = None, True
+            self._recorder = _SEVERAL
             for bucket in self.buckets:
                 if not bucket.works:
                     bucket.states.forget()
@@ -400,9 +255,8 @@ class GradientReducer:
         self._recorder = None
         for bucket in self.buckets:
             if not bucket.works and bucket.states.end_pass():
-                self.is_fresh = True
-        self._is_stepped = self._is_stepped and not self.is_fresh
-        self._has_passed = True
+                self.step.add()
+        self.step.has_passed = True
 
     def _are_dropped(self) -> bool:
         """Returns whether the program has dropped all gradients of the step, or set them to zero. If a rank's
@@ -414,7 +268,9 @@ class GradientReducer:
         """Forgets the records: the pass has left gradients in any state."""
         if self._recorder != thread:
             return
-        self._recorder, self._is_stepped = None, False
+        self._recorder = None
+        if self.step.state is STEPPED:
+            self.step.end(IDLE)
         for bucket in self.buckets:
             if not bucket.works:
                 bucket.states.forget()
@@ -440,41 +296,43 @@ class GradientReducer:
     def reduce_early(self) -> None:
         """Reduces the gradients for a function that reads them before the step. After the step they are
         reduced: one rank may read them alone."""
-        if self._is_stepped and not self.is_fresh:
-            if self._stepped is not None and self._stepped.are_replaced():
-                self._is_stepped = False
-            elif self._stepped is not None and self._stepped.are_written_uncounted():
-                self._is_stepped = False
-                warnings.warn(
-                    "Gradients were written after step() in a way that PyTorch does not count, as by param.grad.data "
-                    "or NumPy: without HOROVOD_TORCH_CHECK_GRADIENTS, a function that clips takes them for those of "
-                    "the step; call optimizer.zero_grad() before the write.",
-                    stacklevel=4,
-                )
-            elif self._has_passed:
-                self._is_stepped = not self._are_dropped()  # only here: it reads values, which waits for a GPU
-        if self.is_fresh or not (self.is_reduced or self._is_stepped):
-            self.synchronize()
-            self.is_reduced = self._is_early = True
-        elif self._is_stepped:
-            self._has_read_none = self._are_dropped()
+        step = self.step
+        if step.state is STEPPED and not self._are_of_the_step():
+            step.end(IDLE)
+        if step.state is STEPPED:
+            step.has_read_none = self._are_dropped()
+        elif step.state not in (READ, REDUCED):
+            self.synchronize(READ)
+
+    def _are_of_the_step(self) -> bool:
+        """Returns whether the gradients are those that the step has left."""
+        stepped = self.step.stepped
+        if stepped is not None and stepped.are_replaced():
+            return False
+        if stepped is not None and stepped.are_written_uncounted():
+            warnings.warn(
+                "Gradients were written after step() in a way that PyTorch does not count, as by param.grad.data "
+                "or NumPy: without HOROVOD_TORCH_CHECK_GRADIENTS, a function that clips takes them for those of "
+                "the step; call optimizer.zero_grad() before the write.",
+                stacklevel=5,
+            )
+            return False
+        return not (self.step.has_passed and self._are_dropped())  # which reads values, and waits for a GPU
 
     def has_read_none(self) -> bool:
         """Returns whether a function that clips has found no gradients after the step, and this rank has none yet:
         those of other ranks, which come now, would be clipped there alone."""
-        return self._has_read_none and self._are_dropped()
+        return self.step.has_read_none and self._are_dropped()
 
-    def is_reduced_early(self) -> bool:
-        """Returns whether all gradients were reduced for a function that has read them."""
-        return self._is_early and not self.is_fresh
+    def end_step(self, state: State) -> None:
+        """Ends the step: IDLE if it is given up; STEPPED if the present gradients are its own."""
+        self.step.end(state)
+        self._mark_step()
 
-    def end_step(self, is_stepped: bool = False) -> None:
-        """Notes that gradients which come now belong to another step. `is_stepped`: the present ones are
-        those of the step that ends."""
-        self.is_reduced = self._is_early = False
-        self._is_stepped, self._stepped = is_stepped, None
-        self._has_passed = self._has_read_none = self._is_shared = False
+    def _mark_step(self) -> None:
         self._thread = threading.get_ident()
+        if self._recorder == _SEVERAL:
+            self._recorder = None
 
     def warn_about_graphs(self, optimizer: str) -> None:
         """Warns about an optimizer that may differentiate gradients: their graphs are those of the local loss."""
@@ -490,24 +348,24 @@ class GradientReducer:
     def record_step(self) -> None:
         """Records the gradients after the optimizer's own step, which may have written them. The program may give the
         parameters new ones without a backward pass."""
-        if self._is_stepped and self.buckets:
-            self._stepped = SteppedGradients(
-                [param for bucket in self.buckets for param in bucket.params], self._copies
-            )
+        if self.step.state is STEPPED and self.buckets:
+            params = [param for bucket in self.buckets for param in bucket.params]
+            self.step.stepped = SteppedGradients(params, self._copies)
 
-    def synchronize(self) -> None:
-        """Starts the buckets that no hook has started, then waits for all buckets."""
-        self._thread, self._recorder, self._left = threading.get_ident(), None, None
-        self._is_shared = False
-        if self._is_early and self.op not in (Average, Min, Max):
+    def synchronize(self, end: State = REDUCED) -> None:
+        """Starts the buckets that no hook has started, then waits for all buckets. `end`: READ or REDUCED."""
+        self._thread, self._recorder, self.closure.left = threading.get_ident(), None, None
+        step = self.step
+        step.add()
+        if step.reduced() is READ and self.op not in (Average, Min, Max):
             self._refuse_a_second_sum()
-        if not self.is_interrupted:
+        if step.state is not INTERRUPTED:
             self._notice.find(self)
         if len(self.buckets) != 1 or not self._run_alone(self.buckets[0]):
             self._reduce()
-        self.is_fresh = False
         if self._notice.is_sent():
             self._share_notice()
+        step.to(end)
 
     def _refuse_a_second_sum(self) -> None:
         raise AssertionError(
@@ -518,24 +376,19 @@ class GradientReducer:
         )
 
     def _reduce(self) -> None:
-        if not self.is_interrupted:
+        if self.step.state is not INTERRUPTED:
             self._start_all()
         self.drain()
-        while self._kept:
-            bucket, grads = self._kept.popitem()
-            for param, grad in zip(bucket.params, grads):
-                param.grad = grad
-        self._sparse.make_sparse(self._wanted)
+        self.closure.restore()
+        self._requests.sparse.make_sparse(self._wanted)
 
     def _start_all(self) -> None:
         """Starts the buckets that no hook has started."""
         carrier = self._notice.choose_carrier(self)
-        if self.in_flight < len(self.buckets):
-            for bucket in self.buckets:
-                # A bucket of parameters that were frozen meanwhile, on all ranks, has no gradients to
-                # reduce.
-                if not bucket.works and bucket is not carrier and bucket not in self._kept and bucket.is_wanted():
-                    self._start(bucket)
+        for bucket in self.buckets:
+            # A bucket of parameters that were frozen meanwhile, on all ranks, has no gradients to reduce.
+            if not bucket.works and bucket is not carrier and bucket not in self.closure.kept and bucket.is_wanted():
+                self._start(bucket)
         self._notice.send(self)
         if carrier is not None:
             self._start(carrier)
@@ -563,33 +416,30 @@ class GradientReducer:
         for bucket in self.buckets:
             params = [param for param in bucket.params if self.names[id(param)] in names]
             if params:
-                bucket.works = [
-                    self._start_any(Bucket(self.names[id(param)], [param], self.passes)) for param in params
-                ]
-                self.in_flight += 1
+                alone = (Bucket(self.names[id(param)], [param], self.passes) for param in params)
+                self._run(bucket, [self._requests.start_any(one) for one in alone])
         self.drain()
 
     def _run_alone(self, bucket: Bucket) -> bool:
         """Reduces a step in one call, if all gradients are small and complete. Returns False
         otherwise."""
-        if not isinstance(bucket, PackedBucket) or not bucket.is_agreed or bucket.works or self._sparse.are_apart():
+        if not isinstance(bucket, PackedBucket) or not bucket.is_agreed or bucket.works:
             return False
-        if self._notice.choose_carrier(self) is not bucket:
+        if self._requests.sparse.are_apart() or self._notice.choose_carrier(self) is not bucket:
             return False
         self._notice.write()
         bucket.rearm(self.passes)
-        self.in_flight = self.complete = 0
+        if self.step.state is READY:
+            self.step.to(PASS)
         try:
-            return bucket.gradients.run(self._terms(bucket))
+            return self._requests.run(bucket)
         except BaseException:
-            if bucket.gradients.interrupted is not None:
-                bucket.works = [self._end_of(bucket.gradients, bucket.gradients.interrupted, ())]
+            if bucket.works:
                 self._note_interruption()
             raise
 
     def _note_interruption(self) -> None:
-        self.is_interrupted = True
-        self.in_flight = sum(bool(bucket.works) for bucket in self.buckets)
+        self.step.to(INTERRUPTED)
         for bucket in self.buckets:
             bucket.rearm(0)  # so that the next backward pass detects the interruption
 
@@ -597,31 +447,40 @@ class GradientReducer:
         """Waits for the work in flight and prepares for the next step, also after a failure. If a
         signal handler raises meanwhile, a second call continues where the first one stopped.
         """
+        raised: Optional[BaseException] = None
         try:
             for bucket in self.buckets:
                 self._finish(bucket)
-            self._notice.wait()
-        except BaseException:
-            self._note_interruption()
-            raise
-        self.in_flight = self.complete = 0
-        self.is_interrupted = False
+            self._wait(self._notice.works)
+        except BaseException as error:
+            if self.step.state >= PASS:
+                self._note_interruption()
+            if not isinstance(error, Interrupted):
+                raise
+            raised = error.error
+        if raised is not None:
+            raise raised
+        if self.step.state >= READY:
+            self.step.to(PASS)
         failure, self._failure = self._failure, None
         if failure is not None:
+            self.closure.left, self.closure.kept = None, {}
             raise failure
 
+    def _wait(self, works: List[Pending]) -> None:
+        while works:
+            try:
+                if isinstance(works[0], int):
+                    wait(works[0])
+                else:
+                    works[0]()
+            except Exception as error:  # wait for the other works nevertheless
+                self._failure = self._failure or error
+            del works[0]
+
     def _finish(self, bucket: Bucket) -> None:
-        works = bucket.works
-        if works:
-            while works:
-                try:
-                    if isinstance(works[0], int):
-                        _ops.wait(works[0])
-                    else:
-                        works[0]()
-                except Exception as error:  # wait for the other works nevertheless
-                    self._failure = self._failure or error
-                del works[0]
+        if bucket.works:
+            self._wait(bucket.works)
             if self._failure is None:
                 bucket.is_agreed = True
         bucket.states.forget()

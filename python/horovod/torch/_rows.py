@@ -12,7 +12,7 @@ from horovod._compression import check_compression
 from horovod._frontend import ReduceOp
 from horovod._ops import Average, Kind, Sum
 from horovod.process_sets import ProcessSet, global_process_set, id_of
-from horovod.torch import _submission
+from horovod.torch import _buckets, _submission
 from horovod.torch._allreduce import HorovodAllreduce, HorovodGroupedAllreduce
 from horovod.torch._submission import Tensors
 from horovod.torch.compression import Compression
@@ -166,7 +166,7 @@ def sparse_gradient_async(
     handle = _submission.rows(Kind.ALLGATHER, name, parts, process_set, (None, None), grouped=True)
 
     def wait() -> torch.Tensor:
-        values, indices = _ops.wait(handle)
+        values, indices = _buckets.wait(handle)
         return _sparse_sum(tensor, indices, values, op, process_set)
 
     return wait

@@ -17,6 +17,7 @@ import torch
 
 from horovod._redirect import redirect
 from horovod.torch import _adasum
+from horovod.torch._step import STEPPED
 
 try:
     from torch.amp.grad_scaler import GradScaler
@@ -127,7 +128,7 @@ def _step(original: Callable[..., Any], scaler: Any, optimizer: Any, *args: Any,
         reducer.reduce_early()
     result = original(scaler, optimizer, *args, **kwargs)
     for reducer in owners:
-        reducer.end_step(True)  # the scaler may have skipped the step
+        reducer.end_step(STEPPED)  # the scaler may have skipped the step
         reducer.record_step()
     return result
 

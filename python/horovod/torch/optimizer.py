@@ -19,7 +19,9 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 from horovod.torch import _closures, _torch_calls
 from horovod.torch._adasum import AdasumMixin
 from horovod.torch._attributes import Attributes, Options
+from horovod.torch._buckets import Interrupted
 from horovod.torch._reducer import GradientReducer
+from horovod.torch._step import IDLE, INTERRUPTED, READ, REDUCED, STEPPED, State
 from horovod.torch.compression import Compression
 from horovod.torch.functions import broadcast_object as broadcast_object
 from horovod.torch.mpi_ops import (
@@ -43,7 +45,6 @@ class _DistributedOptimizer(Attributes):
     """The mixin before the user's optimizer class in the classes that DistributedOptimizer makes."""
 
     _reducer: GradientReducer
-    _synchronized = False
     _should_synchronize = True
     _has_stepped = False
     _drops_gradients = False  # True: zero_grad drops them at less cost than the base class
@@ -60,9 +61,8 @@ class _DistributedOptimizer(Attributes):
         Use `skip_synchronize` around the `step` that follows. All ranks must call it; parameters
         without a gradient take part with zeros.
         """
-        if not self._reducer.is_reduced_early():
+        if self._reducer.step.state is not READ:
             self._reducer.synchronize()
-        self._reducer.is_reduced = self._synchronized = True
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -86,22 +86,22 @@ class _DistributedOptimizer(Attributes):
         reduced, the next call goes on from there.
         """
         if not self._should_synchronize:
-            self._end_step(True)
+            self._end_step(STEPPED)
             return self._own_step(super().step, *(() if closure is None else (closure,)), **more)
         if closure is not None:
-            self._reducer.begin_closure()
+            self._reducer.closure.begin(self._reducer)
             return self._own_step(super().step, self._synchronized_closure(closure), **more)
-        self._reducer.interrupted_loss = None
-        if self._synchronized:
+        self._reducer.closure.loss = None
+        if self._reducer.step.reduced() is REDUCED:
             warnings.warn(
                 "optimizer.step() called without optimizer.skip_synchronize() after "
                 "optimizer.synchronize() reduces the gradients a second time; write 'with "
                 "optimizer.skip_synchronize(): optimizer.step()'.",
                 stacklevel=2,
             )
-        if self._synchronized or not self._reducer.is_reduced_early():
+        if self._reducer.step.state is not READ:
             self._reducer.synchronize()
-        self._end_step(True)
+        self._end_step(STEPPED)
         return self._own_step(super().step, **more)
 
     def _own_step(self, step: Callable[..., Any], *closure: Any, **more: Any) -> Any:
@@ -109,10 +109,9 @@ class _DistributedOptimizer(Attributes):
         self._reducer.record_step()
         return result
 
-    def _end_step(self, is_stepped: bool = False) -> None:
-        self._synchronized = False
-        self._reducer.end_step(is_stepped)
-        if is_stepped and not self._has_stepped:
+    def _end_step(self, state: State) -> None:
+        self._reducer.end_step(state)
+        if state is STEPPED and not self._has_stepped:
             self._has_stepped = True
             self._reducer.warn_about_graphs(type(self).__name__)
 
@@ -121,26 +120,29 @@ class _DistributedOptimizer(Attributes):
 
         def evaluate() -> Any:
             nonlocal is_first
-            loss, reducer.interrupted_loss = reducer.interrupted_loss, None
-            is_reduced = loss is not None  # by an interrupted call, also on the other ranks
+            loss, reducer.closure.loss = reducer.closure.loss, None
+            is_over = loss is not None and reducer.step.state is not INTERRUPTED  # in an interrupted call
             try:
                 if loss is None:
                     loss = self._shared(closure())
-                    if not reducer.is_reduced_early():  # by a closure that clips
+                if not is_over:
+                    if reducer.step.state is not READ:  # by a closure that clips
                         reducer.synchronize()
-                    self._end_step(True)
-                    is_reduced = True
+                    self._end_step(STEPPED)
                 result = loss()
-            except HorovodInternalError:
-                raise
-            except BaseException:
-                if is_first and loss is None:
-                    reducer.leave()
-                elif is_first and (is_reduced or reducer.is_interrupted):
-                    reducer.interrupted_loss = loss
-                raise
-            is_first = False
-            return result
+            except BaseException as error:
+                raised = error.error if isinstance(error, Interrupted) else None
+                if is_first and not isinstance(error, HorovodInternalError):
+                    if loss is None:
+                        reducer.closure.left = [bucket for bucket in reducer.buckets if bucket.works]
+                    elif raised is not None or reducer.step.state is INTERRUPTED:
+                        reducer.closure.loss = loss
+                if raised is None:
+                    raise
+            else:
+                is_first = False
+                return result
+            raise raised
 
         return evaluate
 
@@ -158,7 +160,7 @@ class _DistributedOptimizer(Attributes):
                 "would be lost. If another model's loss has made them, or no step follows, "
                 "call optimizer.synchronize() first, on all ranks."
             )
-        self._end_step()
+        self._end_step(IDLE)
         if self._drops_gradients and not args and not kwargs and not _profiles():
             for group in self.param_groups:
                 for param in group["params"]:
@@ -173,8 +175,8 @@ class _DistributedOptimizer(Attributes):
 
     def _forget_step(self) -> None:
         self._reducer.drain()
-        self._reducer.interrupted_loss = None
-        self._end_step()
+        self._reducer.closure.abandon()
+        self._end_step(IDLE)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
         """As the optimizer's own; all ranks must add the same parameters."""

@@ -1,0 +1,93 @@
+"""The step of a distributed optimizer: where its gradients are, as states and a table of moves.
+
+    zero_grad    +-> IDLE ----+                        +-> READY --+
+                 |            |  a pass adds           |           |  a request starts
+    step         +-> STEPPED -+--------------> PASS ---+-----------+--------> IN_FLIGHT
+                 |            |                 ^ |                             |   |
+    clipping     +-> READ ----+                 | |     failed or waited for    |   |  a signal's handler
+                 |            |                 +-|-----------------------------+   v  raises
+    synchronize  +-> REDUCED -+                 | |                            INTERRUPTED
+                 |                              +-|---- the wait goes on -----------+
+                 |         all are reduced        |
+                 +--------------------------------+
+
+A rank that has no gradients when the ranks reduce them takes part with zeros, and moves to PASS then.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Dict, FrozenSet
+
+
+class State(enum.IntEnum):
+    """The states, in an order: up to REDUCED no gradient waits for its reduction; from READY on, some are complete."""
+
+    IDLE = 0  # no gradients, or zeros
+    STEPPED = 1  # those of the step that has ended, which has reduced them
+    READ = 2  # reduced for GradScaler or a function that clips
+    REDUCED = 3  # reduced by synchronize()
+    PASS = 4  # some are not reduced
+    READY = 5  # those of a bucket are complete, and its request has not started
+    IN_FLIGHT = 6  # those of a bucket are being reduced
+    INTERRUPTED = 7  # a signal's handler has raised in the wait for them
+
+
+IDLE, STEPPED, READ, REDUCED, PASS, READY, IN_FLIGHT, INTERRUPTED = State
+
+_END = (IDLE, STEPPED)
+MOVES: Dict[State, FrozenSet[State]] = {
+    IDLE: frozenset((PASS, *_END)),
+    STEPPED: frozenset((PASS, *_END)),
+    READ: frozenset((PASS, *_END)),
+    REDUCED: frozenset((PASS, *_END)),
+    PASS: frozenset((READY, IN_FLIGHT, INTERRUPTED, READ, REDUCED, *_END)),
+    READY: frozenset((PASS, IN_FLIGHT, INTERRUPTED)),
+    IN_FLIGHT: frozenset((PASS, INTERRUPTED)),
+    INTERRUPTED: frozenset((PASS, INTERRUPTED)),
+}
+
+
+class Step:
+    """The state of one optimizer's gradients, and what belongs to the state alone. The thread of the backward pass or
+    of the step calls it."""
+
+    def __init__(self) -> None:
+        self.state = self._before = IDLE
+        self._begin()
+
+    def _begin(self) -> None:
+        # In STEPPED: the gradients that the step has left (SteppedGradients); whether a pass has added nothing to
+        # them since; whether a function that clips has found none.
+        self.stepped: Any = None
+        self.has_passed = self.has_read_none = False
+
+    def to(self, state: State) -> None:
+        """Moves to the state. Raises AssertionError if the table has no such move."""
+        if state not in MOVES[self.state]:
+            raise AssertionError(
+                f"Gradients of hvd.DistributedOptimizer that are {_word(self.state)} cannot become {_word(state)}: "
+                "call optimizer.synchronize() before, on all ranks."
+            )
+        if state is PASS and self.state < PASS:
+            self._before = self.state
+        self.state = state
+
+    def add(self) -> None:
+        """Notes that gradients come, or that the ranks reduce zeros in their place."""
+        if self.state < PASS:
+            self.to(PASS)
+
+    def end(self, state: State) -> None:
+        """Ends the step: IDLE or STEPPED. Gradients that come now belong to another one."""
+        self.to(state)
+        self._begin()
+
+    def reduced(self) -> State:
+        """Returns READ or REDUCED if the gradients, or those to which later passes have added, were reduced before the
+        step; else another state."""
+        return self.state if self.state < PASS else self._before
+
+
+def _word(state: State) -> str:
+    return state.name.lower().replace("_", " ")
