@@ -97,8 +97,8 @@ class DdpTest(DdpCase):
 
     def test_the_thread_of_the_backward_pass_completes_the_buckets(self):
         group = dist.new_group(backend="horovod")
-        works, add = [], group._works.add
-        group._works.add = lambda work: (works.append(work), add(work))
+        works, add = [], group._caller.works.add
+        group._caller.works.add = lambda work: (works.append(work), add(work))
         self.train(group, bucket_cap_mb=0.0001)
         of_buckets = [work for work in works if work.result() == [] or work._future is not None]
         self.assertGreaterEqual(len(of_buckets), 10)

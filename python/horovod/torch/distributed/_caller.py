@@ -1,0 +1,85 @@
+"""The calls of a group in the runtime: each has a number, a time limit and a work."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from typing import Any, Callable, List, Optional
+
+import torch
+
+from horovod.torch.distributed import _calls, _open_works, _order, _postponed, _profiling, _ranks
+from horovod.torch.distributed._calls import Op
+from horovod.torch.distributed._work import Completed, Work
+
+_NO_TIME = datetime.timedelta(0)
+
+
+class Caller:
+    """Calls the collectives of one group, whose n-th call is one operation on all ranks."""
+
+    def __init__(self, place: _ranks.Place, rank: int, size: int, timeout: datetime.timedelta) -> None:
+        self.place, self.rank, self.size = place, rank, size
+        self.name = place.name  # torch's
+        self.seconds = timeout.total_seconds()
+        self.numbers = itertools.count(1)  # of calls, as the runtime counts them
+        self.works = _open_works.OpenWorks()  # of collectives
+        self.postponed = _postponed.Calls()
+        self.coalesced: Optional[List[Work]] = None
+        self.nothing_to_wait_for = Completed([])
+        self._order = _order.of(place.ranks)
+
+    def time(self, opts: Any) -> float:
+        timeout = getattr(opts, "timeout", None)
+        if timeout is None or timeout <= _NO_TIME:
+            return self.seconds
+        seconds: float = timeout.total_seconds()
+        return seconds
+
+    def call(
+        self,
+        what: str,
+        op: Op,
+        like: Optional[torch.Tensor],
+        elements: int,
+        source: Optional[torch.Tensor],
+        target: Optional[torch.Tensor],
+        outputs: Any,
+        opts: Any,
+        after: Optional[Callable[[], None]] = None,
+        inputs: Any = None,
+        **arguments: Any,
+    ) -> Work:
+        """Calls a collective of the runtime, whose arguments are those of _calls.submit. `after` runs once it is
+        complete."""
+        if self.postponed.waiting:
+            self.postponed.start()
+        if self._order is not None:
+            source, target, after = self._order.arrange(op, source, target, after, arguments)
+        seconds = self.time(opts)
+        handle = _calls.submit(self.place.group, op, like, elements, source, target, seconds, **arguments)
+        return self.record(next(self.numbers), what, [handle], outputs, opts, after, inputs)
+
+    def record(
+        self,
+        number: int,
+        what: str,
+        handles: List[Any],
+        outputs: Any,
+        opts: Any,
+        after: Optional[Callable[[], None]] = None,
+        inputs: Any = None,
+    ) -> Work:
+        work = Work((what, "as call", number, "of group", self.place.label), handles, outputs, self.time(opts), after)
+        return self.note(work, what, outputs if inputs is None else inputs)
+
+    def note(self, work: Work, what: str, inputs: Any) -> Work:
+        self.works.add(work)
+        return self.note_running(work, what, inputs)
+
+    def note_running(self, work: Work, what: str, inputs: Any) -> Work:
+        if _profiling.is_on():
+            work._event = _profiling.begin("horovod", what, inputs)
+        if self.coalesced is not None:
+            self.coalesced.append(work)
+        return work
