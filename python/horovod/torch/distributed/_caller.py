@@ -40,18 +40,22 @@ class Caller:
         self,
         what: str,
         op: Op,
-        like: Optional[torch.Tensor],
-        elements: int,
         source: Optional[torch.Tensor],
         target: Optional[torch.Tensor],
         outputs: Any,
         opts: Any,
         after: Optional[Callable[[], None]] = None,
         inputs: Any = None,
+        like: Optional[torch.Tensor] = None,
+        elements: Optional[int] = None,
         **arguments: Any,
     ) -> Work:
-        """Calls a collective of the runtime, whose arguments are those of _calls.submit. `after` runs once it is
-        complete."""
+        """Calls a collective of the runtime, whose arguments are those of _calls.submit; `like` is the source, and
+        `elements` are all of it, unless they are given. `after` runs once it is complete."""
+        if like is None:
+            like = source
+        if elements is None:
+            elements = 0 if like is None else like.numel()
         if self.postponed.waiting:
             self.postponed.start()
         if self._order is not None:

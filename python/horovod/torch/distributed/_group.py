@@ -160,8 +160,6 @@ class HorovodProcessGroup(Described):
             "reduce",
             Op.REDUCE,
             dense,
-            dense.numel(),
-            dense,
             dense if is_root else None,
             [tensor],
             opts,
@@ -184,19 +182,7 @@ class HorovodProcessGroup(Described):
             if dense is not tensor:
                 _tensors.copy(tensor, dense)
 
-        return self._caller.call(
-            "broadcast",
-            Op.BROADCAST,
-            dense,
-            dense.numel(),
-            dense,
-            dense,
-            [tensor],
-            opts,
-            after,
-            keep=tensor,
-            root=root,
-        )
+        return self._caller.call("broadcast", Op.BROADCAST, dense, dense, [tensor], opts, after, keep=tensor, root=root)
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """torch.distributed.all_gather."""
@@ -352,18 +338,7 @@ class HorovodProcessGroup(Described):
                 _tensor_bytes.spread(rows.reshape(-1), targets)
 
         return self._caller.call(
-            "gather",
-            Op.GATHER,
-            dense,
-            dense.numel(),
-            dense,
-            rows,
-            list(targets),
-            opts,
-            after,
-            [tensor],
-            keep=targets,
-            root=root,
+            "gather", Op.GATHER, dense, rows, list(targets), opts, after, [tensor], keep=targets, root=root
         )
 
     def gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
@@ -394,18 +369,7 @@ class HorovodProcessGroup(Described):
                 _tensors.copy(output, result)
 
         return self._caller.call(
-            "scatter",
-            Op.SCATTER,
-            output,
-            output.numel(),
-            rows,
-            result,
-            [output],
-            opts,
-            after,
-            parts,
-            keep=output,
-            root=root,
+            "scatter", Op.SCATTER, rows, result, [output], opts, after, parts, keep=output, root=root, like=output
         )
 
     def barrier(self, opts: Any = None, *more: Any) -> Any:
@@ -414,7 +378,7 @@ class HorovodProcessGroup(Described):
         for own, backend in self._devices.items():
             if device is not None and own.type == device.type:
                 return backend.barrier(opts)
-        return self._caller.call("barrier", Op.BARRIER, None, 0, None, None, [], opts)
+        return self._caller.call("barrier", Op.BARRIER, None, None, [], opts)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier by the store: rank 0 names the ranks that do not come."""

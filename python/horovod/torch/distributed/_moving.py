@@ -55,8 +55,6 @@ def gather(caller: Caller, targets: List[Tensors], inputs: Tensors, what: str, o
         what,
         Op.ALLGATHER,
         dense,
-        dense.numel(),
-        dense,
         rows,
         outputs,
         opts,
@@ -106,8 +104,6 @@ def exchange(
         what,
         Op.ALLTOALL,
         source,
-        0,
-        source,
         received,
         outputs,
         opts,
@@ -116,6 +112,7 @@ def exchange(
         keep=targets,
         counts=[*sent, *expected],
         tag=tag,
+        elements=0,
     )
 
 

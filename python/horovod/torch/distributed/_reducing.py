@@ -50,16 +50,7 @@ def reduce_bucket(caller: Caller, bucket: torch.Tensor, reduction: Reduction, op
     _reductions.check(bucket, reduction)
     if not caller.postponed.may_take(bucket):
         return caller.call(
-            "all_reduce",
-            Op.ALLREDUCE,
-            bucket,
-            bucket.numel(),
-            bucket,
-            bucket,
-            [bucket],
-            opts,
-            keep=bucket,
-            reduce_op=reduction.op,
+            "all_reduce", Op.ALLREDUCE, bucket, bucket, [bucket], opts, keep=bucket, reduce_op=reduction.op
         )
     words = ("all_reduce", "as call", next(caller.numbers), "of group", caller.place.label)
     work = caller.postponed.add(words, caller.place.group, reduction.op, bucket, caller.time(opts))
@@ -82,8 +73,6 @@ def reduce_in_place(caller: Caller, what: str, tensors: Tensors, reduction: Redu
         what,
         Op.ALLREDUCE,
         dense,
-        dense.numel(),
-        dense,
         dense,
         list(tensors),
         opts,
@@ -104,19 +93,7 @@ def fold_all(caller: Caller, tensor: torch.Tensor, reduction: Reduction, opts: A
     def after() -> None:
         _tensors.copy(tensor, reduction.reduce(list(rows.unbind(0))))
 
-    return caller.call(
-        "all_reduce",
-        Op.ALLGATHER,
-        dense,
-        dense.numel(),
-        dense,
-        rows,
-        [tensor],
-        opts,
-        after,
-        keep=tensor,
-        tag=reduction.tag,
-    )
+    return caller.call("all_reduce", Op.ALLGATHER, dense, rows, [tensor], opts, after, keep=tensor, tag=reduction.tag)
 
 
 def sparse_allreduce(caller: Caller, tensor: torch.Tensor, reduction: Reduction, opts: Any) -> Work:
@@ -178,18 +155,7 @@ def fold_at(
             _tensors.copy(tensor, reduction.reduce(list(rows.unbind(0))))
 
     return caller.call(
-        "reduce",
-        Op.GATHER,
-        dense,
-        dense.numel(),
-        dense,
-        rows,
-        [tensor],
-        opts,
-        after,
-        keep=tensor,
-        root=root,
-        tag=reduction.tag,
+        "reduce", Op.GATHER, dense, rows, [tensor], opts, after, keep=tensor, root=root, tag=reduction.tag
     )
 
 
@@ -220,8 +186,6 @@ def scatter_rows(caller: Caller, what: str, outputs: Tensors, inputs: Tensors, r
         what,
         Op.REDUCESCATTER,
         whole,
-        count,
-        whole,
         result,
         list(outputs),
         opts,
@@ -231,6 +195,7 @@ def scatter_rows(caller: Caller, what: str, outputs: Tensors, inputs: Tensors, r
         tag=_calls.tag_of_sizes(outputs),
         reduce_op=reduction.op,
         factor=reduction.factor,
+        elements=count,
     )
 
 
