@@ -99,6 +99,50 @@ def elementwise(
     return _ops.submit(kind, name, raw, keep=results, finish=finish, place=_place_of(arrays), **arguments)
 
 
+def allreduce(
+    submit: Callable[..., int],
+    tensors: Sequence[Any],
+    in_place: bool,
+    op: ReduceOp,
+    name: Optional[str],
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: ProcessSet,
+    base: Optional[str] = None,
+) -> int:
+    """Submits an allreduce by `elementwise` without its arrays. `base`: the name of a group, from `group_base`."""
+    number, members = (
+        id_of(process_set),
+        [None] if base is None else member_names("grouped_allreduce", base, len(tensors)),
+    )
+    full = _ops.full_name("allreduce", name, number) if base is None else f"grouped_allreduce.{base}"
+    return submit(
+        Kind.ALLREDUCE,
+        full,
+        tensors,
+        in_place,
+        members,
+        grouped=base is not None,
+        reduce_op=op,
+        prescale=prescale_factor,
+        postscale=postscale_factor,
+        process_set=number,
+    )
+
+
+def broadcast(
+    submit: Callable[..., int],
+    tensor: Any,
+    in_place: bool,
+    root_rank: int,
+    name: Optional[str],
+    process_set: ProcessSet,
+) -> int:
+    """Submits a broadcast by `elementwise` without its arrays."""
+    full, number = _ops.full_name("broadcast", name, id_of(process_set)), id_of(process_set)
+    return submit(Kind.BROADCAST, full, [tensor], in_place, root_rank=root_rank, process_set=number)
+
+
 def rows(
     arrays: Any,
     kind: Kind,
@@ -138,6 +182,26 @@ def rows(
         place=_place_of(arrays),
         **arguments,
     )
+
+
+def named_rows(
+    submit: Callable[..., int],
+    kind: Kind,
+    tensors: Sequence[Any],
+    name: Optional[str],
+    process_set: ProcessSet,
+    grouped: bool = False,
+    **arguments: Any,
+) -> int:
+    """Submits an operation, or one of a group, by `rows` without its arrays."""
+    op = kind.name.lower()
+    members: Sequence[Optional[str]] = (None,)
+    if grouped:
+        base = group_base(f"grouped_{op}", tensors, name, process_set)
+        full, members = f"grouped_{op}.{base}", member_names(f"grouped_{op}", base, len(tensors))
+    else:
+        full = _ops.full_name(op, name, id_of(process_set))
+    return submit(kind, full, tensors, process_set, members, grouped=grouped, **arguments)
 
 
 def _dense(

@@ -23,12 +23,13 @@ Rules for all of them:
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, List, Optional, Sequence, Union
 
 import numpy
 
 from horovod import _frontend, _ops
-from horovod._frontend import ReduceOp, choose_op, group_base, member_names
+from horovod._frontend import ReduceOp, choose_op, group_base
 from horovod._identity import is_initialized
 from horovod._ops import Average, Dtype, Kind
 from horovod.mxnet import _arrays, _engine
@@ -51,24 +52,10 @@ def allreduce_async(
     arrays: Any = _arrays,
 ) -> int:
     """Starts an allreduce of one array, or of a group with the name `base`; returns a handle."""
-    number = id_of(process_set)
-    members: Sequence[Optional[str]] = (None,)
-    full = _ops.full_name("allreduce", name, number) if base is None else f"grouped_allreduce.{base}"
-    if base is not None:
-        members = member_names("grouped_allreduce", base, len(tensors))
     tensors, in_place = _arrays.receivers(tensors, in_place)
-    return _frontend.elementwise(
-        arrays,
-        Kind.ALLREDUCE,
-        full,
-        tensors,
-        in_place,
-        members,
-        grouped=base is not None,
-        reduce_op=op,
-        prescale=prescale_factor,
-        postscale=postscale_factor,
-        process_set=number,
+    submit = functools.partial(_frontend.elementwise, arrays)
+    return _frontend.allreduce(
+        submit, tensors, in_place, op, name, prescale_factor, postscale_factor, process_set, base
     )
 
 
@@ -268,20 +255,14 @@ def broadcast_(
 
 def _rows(
     kind: Kind,
-    op: str,
     tensors: Sequence[Array],
     name: Optional[str],
     process_set: ProcessSet,
     grouped: bool,
     **arguments: Any,
 ) -> Any:
-    if not grouped:
-        full = _ops.full_name(op, name, id_of(process_set))
-        members: Sequence[Optional[str]] = [None]
-    else:
-        base = group_base(f"grouped_{op}", tensors, name, process_set)
-        full, members = f"grouped_{op}.{base}", member_names(f"grouped_{op}", base, len(tensors))
-    result = _ops.run(_frontend.rows(_arrays, kind, full, tensors, process_set, members, grouped=grouped, **arguments))
+    submit = functools.partial(_frontend.rows, _arrays)
+    result = _ops.run(_frontend.named_rows(submit, kind, tensors, name, process_set, grouped, **arguments))
     if grouped:
         return _arrays.returned(result, tensors)
     if "with_splits" in arguments:
@@ -297,7 +278,7 @@ def allgather(
     `tensor`: at least one dimension; the first may differ between ranks, the others and the dtype must
     agree.
     """
-    return _rows(Kind.ALLGATHER, "allgather", [tensor], name, process_set, False)
+    return _rows(Kind.ALLGATHER, [tensor], name, process_set, False)
 
 
 def grouped_allgather(
@@ -307,7 +288,7 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> List[Array]:
     """Gathers several arrays as one request; each as `allgather`."""
-    return list(_rows(Kind.ALLGATHER, "allgather", tensors, name, process_set, True))
+    return list(_rows(Kind.ALLGATHER, tensors, name, process_set, True))
 
 
 def alltoall(
@@ -337,14 +318,7 @@ def alltoall(
     ):
         raise HorovodArgumentError(f"alltoall: splits is {splits!r}; give whole numbers, one for each rank.")
     output, received = _rows(
-        Kind.ALLTOALL,
-        "alltoall",
-        [tensor],
-        name,
-        process_set,
-        False,
-        with_splits=True,
-        splits=[int(each) for each in numbers],
+        Kind.ALLTOALL, [tensor], name, process_set, False, with_splits=True, splits=[int(each) for each in numbers]
     )
     return output if splits is None else (output, received)
 
@@ -365,7 +339,6 @@ def reducescatter(
     """
     return _rows(
         Kind.REDUCESCATTER,
-        "reducescatter",
         [tensor],
         name,
         process_set,
@@ -389,7 +362,6 @@ def grouped_reducescatter(
     return list(
         _rows(
             Kind.REDUCESCATTER,
-            "reducescatter",
             tensors,
             name,
             process_set,

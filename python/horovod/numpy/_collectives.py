@@ -16,21 +16,31 @@ Rules for all of them:
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union, overload
 
 import numpy
 from numpy import ndarray as Array
 
 from horovod import _frontend, _native, _ops
-from horovod._frontend import ReduceOp, group_base, member_names
+from horovod._frontend import ReduceOp, group_base
 from horovod._ops import Average, Kind
 from horovod.numpy import _arrays
-from horovod.process_sets import ProcessSet, global_process_set, id_of
+from horovod.process_sets import ProcessSet, global_process_set
 
 # The native module recognises an array that needs no copy by these values.
 _PLAIN: Tuple[Any, ...] = (numpy.ndarray, {}, None)
-# The names of members when there is no group.
-_ALONE: Sequence[Optional[str]] = (None,)
+_submit = functools.partial(_frontend.elementwise, _arrays)
+_allreduce = functools.partial(_frontend.allreduce, _submit)
+_broadcast = functools.partial(_frontend.broadcast, _submit)
+
+
+def _submit_rows(kind: Kind, name: str, tensors: Sequence[Any], *more: Any, **arguments: Any) -> int:
+    arrays = [_arrays.to_array(tensor) for tensor in tensors]
+    return _frontend.rows(_arrays, kind, name, arrays, *more, **arguments)
+
+
+_rows = functools.partial(_frontend.named_rows, _submit_rows)
 
 # Waits until the work is complete and returns its result.
 synchronize: Callable[[int], Any] = _native.synchronize
@@ -77,36 +87,6 @@ def allreduce_async_(
     _check_writable(tensor, name or "allreduce_")
     return _allreduce(
         [tensor], True, _frontend.choose_op(average, op), name, prescale_factor, postscale_factor, process_set
-    )
-
-
-def _allreduce(
-    tensors: Sequence[Array],
-    in_place: bool,
-    op: ReduceOp,
-    name: Optional[str],
-    prescale_factor: float,
-    postscale_factor: float,
-    process_set: ProcessSet,
-    base: Optional[str] = None,
-) -> int:
-    number = id_of(process_set)
-    full, members = _ops.full_name("allreduce", name, number) if base is None else "", _ALONE
-    if base is not None:
-        full = f"grouped_allreduce.{base}"
-        members = member_names("grouped_allreduce", base, len(tensors))
-    return _frontend.elementwise(
-        _arrays,
-        Kind.ALLREDUCE,
-        full,
-        tensors,
-        in_place,
-        members,
-        grouped=base is not None,
-        reduce_op=op,
-        prescale=prescale_factor,
-        postscale=postscale_factor,
-        process_set=number,
     )
 
 
@@ -208,19 +188,6 @@ def broadcast_async_(
     return _broadcast(tensor, True, root_rank, name, process_set)
 
 
-def _broadcast(tensor: Array, in_place: bool, root_rank: int, name: Optional[str], process_set: ProcessSet) -> int:
-    number = id_of(process_set)
-    return _frontend.elementwise(
-        _arrays,
-        Kind.BROADCAST,
-        _ops.full_name("broadcast", name, number),
-        [tensor],
-        in_place,
-        root_rank=root_rank,
-        process_set=number,
-    )
-
-
 def broadcast(
     tensor: Any, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Array:
@@ -238,36 +205,9 @@ def broadcast_(
     return _ops.run(broadcast_async_(tensor, root_rank, name, process_set))
 
 
-def _rows(
-    kind: Kind,
-    op: str,
-    tensors: Sequence[Any],
-    name: Optional[str],
-    process_set: ProcessSet,
-    grouped: bool = False,
-    **arguments: Any,
-) -> int:
-    full, members = "", _ALONE
-    if grouped:
-        base = group_base(f"grouped_{op}", tensors, name, process_set)
-        full, members = f"grouped_{op}.{base}", member_names(f"grouped_{op}", base, len(tensors))
-    else:
-        full = _ops.full_name(op, name, id_of(process_set))
-    return _frontend.rows(
-        _arrays,
-        kind,
-        full,
-        [_arrays.to_array(tensor) for tensor in tensors],
-        process_set,
-        members,
-        grouped=grouped,
-        **arguments,
-    )
-
-
 def allgather_async(tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
     """Starts `allgather` and returns a handle."""
-    return _rows(Kind.ALLGATHER, "allgather", [tensor], name, process_set)
+    return _rows(Kind.ALLGATHER, [tensor], name, process_set)
 
 
 def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Array:
@@ -283,7 +223,7 @@ def grouped_allgather(
     tensors: Sequence[Any], name: Optional[str] = None, process_set: ProcessSet = global_process_set
 ) -> Tuple[Array, ...]:
     """Gathers several arrays as one request; each as `allgather`."""
-    return _ops.run(_rows(Kind.ALLGATHER, "allgather", tensors, name, process_set, True))
+    return _ops.run(_rows(Kind.ALLGATHER, tensors, name, process_set, True))
 
 
 def alltoall_async(
@@ -299,7 +239,7 @@ def alltoall_async(
         if given.ndim != 1 or given.dtype.kind not in "iu":
             raise ValueError("alltoall: splits must be one-dimensional and of whole numbers.")
         numbers = given.tolist()
-    return _rows(Kind.ALLTOALL, "alltoall", [tensor], name, process_set, with_splits=True, splits=numbers)
+    return _rows(Kind.ALLTOALL, [tensor], name, process_set, with_splits=True, splits=numbers)
 
 
 @overload
@@ -341,7 +281,6 @@ def reducescatter_async(
     """Starts `reducescatter` and returns a handle."""
     return _rows(
         Kind.REDUCESCATTER,
-        "reducescatter",
         [tensor],
         name,
         process_set,
@@ -379,7 +318,6 @@ def grouped_reducescatter(
     return _ops.run(
         _rows(
             Kind.REDUCESCATTER,
-            "reducescatter",
             tensors,
             name,
             process_set,

@@ -9,11 +9,16 @@ import torch
 from horovod import _frontend, _ops
 from horovod._compression import check_compression
 from horovod._frontend import ReduceOp
-from horovod._ops import Kind, Max, Min, Product
-from horovod.process_sets import ProcessSet, global_process_set, id_of
+from horovod._ops import Max, Min, Product
+from horovod.process_sets import ProcessSet, global_process_set
 from horovod.torch import _submission
 from horovod.torch._submission import Tensors
 from horovod.torch.compression import Compression
+
+
+def _start(tensors: Tensors, in_place: bool, average: Optional[bool], name: Optional[str], op: Any, *terms: Any) -> int:
+    op = _frontend.choose_op(average, op)
+    return _frontend.allreduce(_submission.elementwise, tensors, in_place, op, name, *terms)
 
 
 def allreduce_async(
@@ -26,16 +31,7 @@ def allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `allreduce` and returns a handle; the result is a new tensor, without gradient."""
-    return _submission.elementwise(
-        Kind.ALLREDUCE,
-        _ops.full_name("allreduce", name, id_of(process_set)),
-        [tensor],
-        False,
-        reduce_op=_frontend.choose_op(average, op),
-        prescale=prescale_factor,
-        postscale=postscale_factor,
-        process_set=id_of(process_set),
-    )
+    return _start([tensor], False, average, name, op, prescale_factor, postscale_factor, process_set)
 
 
 @_submission.fast_path("allreduce.")
@@ -49,16 +45,7 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `allreduce_` and returns a handle; the result replaces `tensor`'s values."""
-    return _submission.elementwise(
-        Kind.ALLREDUCE,
-        _ops.full_name("allreduce", name, id_of(process_set)),
-        [tensor],
-        True,
-        reduce_op=_frontend.choose_op(average, op),
-        prescale=prescale_factor,
-        postscale=postscale_factor,
-        process_set=id_of(process_set),
-    )
+    return _start([tensor], True, average, name, op, prescale_factor, postscale_factor, process_set)
 
 
 @_submission.fast_path("allreduce.", waits=True)
@@ -129,31 +116,6 @@ def allreduce(
     return compression.decompress(reduced, context)
 
 
-def _grouped_allreduce(
-    tensors: Tensors,
-    in_place: bool,
-    average: Optional[bool],
-    name: Optional[str],
-    op: Optional[ReduceOp],
-    prescale_factor: float,
-    postscale_factor: float,
-    process_set: ProcessSet,
-) -> int:
-    base = _frontend.group_base("grouped_allreduce", tensors, name, process_set)
-    return _submission.elementwise(
-        Kind.ALLREDUCE,
-        f"grouped_allreduce.{base}",
-        tensors,
-        in_place,
-        _frontend.member_names("grouped_allreduce", base, len(tensors)),
-        grouped=True,
-        reduce_op=_frontend.choose_op(average, op),
-        prescale=prescale_factor,
-        postscale=postscale_factor,
-        process_set=id_of(process_set),
-    )
-
-
 def grouped_allreduce_async(
     tensors: Tensors,
     average: Optional[bool] = None,
@@ -164,7 +126,8 @@ def grouped_allreduce_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `grouped_allreduce` and returns one handle for the group."""
-    return _grouped_allreduce(tensors, False, average, name, op, prescale_factor, postscale_factor, process_set)
+    base = _frontend.group_base("grouped_allreduce", tensors, name, process_set)
+    return _start(tensors, False, average, None, op, prescale_factor, postscale_factor, process_set, base)
 
 
 def grouped_allreduce_async_(
@@ -177,7 +140,8 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `grouped_allreduce_` and returns one handle for the group."""
-    return _grouped_allreduce(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
+    base = _frontend.group_base("grouped_allreduce", tensors, name, process_set)
+    return _start(tensors, True, average, None, op, prescale_factor, postscale_factor, process_set, base)
 
 
 def grouped_allreduce_(

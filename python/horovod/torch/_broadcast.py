@@ -6,10 +6,10 @@ from typing import Optional
 
 import torch
 
-from horovod import _ops
+from horovod import _frontend, _ops
 from horovod._basics import rank
-from horovod._ops import Average, Kind
-from horovod.process_sets import ProcessSet, global_process_set, id_of
+from horovod._ops import Average
+from horovod.process_sets import ProcessSet, global_process_set
 from horovod.torch import _submission
 from horovod.torch._allreduce import HorovodAllreduce
 
@@ -21,14 +21,7 @@ def broadcast_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `broadcast` and returns a handle; the result is a new tensor, without gradient."""
-    return _submission.elementwise(
-        Kind.BROADCAST,
-        _ops.full_name("broadcast", name, id_of(process_set)),
-        [tensor],
-        False,
-        root_rank=root_rank,
-        process_set=id_of(process_set),
-    )
+    return _frontend.broadcast(_submission.elementwise, tensor, False, root_rank, name, process_set)
 
 
 def broadcast_async_(
@@ -38,14 +31,7 @@ def broadcast_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `broadcast_` and returns a handle; the root's values replace `tensor`'s."""
-    return _submission.elementwise(
-        Kind.BROADCAST,
-        _ops.full_name("broadcast", name, id_of(process_set)),
-        [tensor],
-        True,
-        root_rank=root_rank,
-        process_set=id_of(process_set),
-    )
+    return _frontend.broadcast(_submission.elementwise, tensor, True, root_rank, name, process_set)
 
 
 def broadcast_(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from itertools import compress
 from typing import Any, Callable, List, Optional, Sequence, Tuple, Union, overload
 
@@ -20,6 +21,8 @@ from horovod.torch.compression import Compression
 # A torch with this check warns once, unless the caller chooses whether to check.
 _unchecked = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
 
+_rows = functools.partial(_frontend.named_rows, _submission.rows)
+
 
 def allgather_async(
     tensor: torch.Tensor,
@@ -27,9 +30,7 @@ def allgather_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `allgather` and returns a handle; the result is a new tensor, without gradient."""
-    return _submission.rows(
-        Kind.ALLGATHER, _ops.full_name("allgather", name, id_of(process_set)), [tensor], process_set
-    )
+    return _rows(Kind.ALLGATHER, [tensor], name, process_set)
 
 
 class HorovodAllgather(torch.autograd.Function):
@@ -75,15 +76,7 @@ def grouped_allgather_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts `grouped_allgather` and returns one handle for the group."""
-    base = _frontend.group_base("grouped_allgather", tensors, name, process_set)
-    return _submission.rows(
-        Kind.ALLGATHER,
-        f"grouped_allgather.{base}",
-        tensors,
-        process_set,
-        _frontend.member_names("grouped_allgather", base, len(tensors)),
-        grouped=True,
-    )
+    return _rows(Kind.ALLGATHER, tensors, name, process_set, True)
 
 
 class HorovodGroupedAllgather(torch.autograd.Function):
@@ -191,14 +184,7 @@ def alltoall_async(
         if splits.dtype.is_floating_point or splits.dim() != 1:
             raise ValueError("alltoall: splits must be one-dimensional and of whole numbers.")
         splits = splits.tolist()
-    return _submission.rows(
-        Kind.ALLTOALL,
-        _ops.full_name("alltoall", name, id_of(process_set)),
-        [tensor],
-        process_set,
-        with_splits=True,
-        splits=() if splits is None else splits,
-    )
+    return _rows(Kind.ALLTOALL, [tensor], name, process_set, with_splits=True, splits=() if splits is None else splits)
 
 
 class HorovodAlltoall(torch.autograd.Function):
@@ -266,10 +252,10 @@ def reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts `reducescatter` and returns a handle; the result is a tensor without gradient."""
-    return _submission.rows(
+    return _rows(
         Kind.REDUCESCATTER,
-        _ops.full_name("reducescatter", name, id_of(process_set)),
         [tensor],
+        name,
         process_set,
         reduce_op=op,
         prescale=prescale_factor,
@@ -286,14 +272,12 @@ def grouped_reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts `grouped_reducescatter` and returns one handle for the group."""
-    base = _frontend.group_base("grouped_reducescatter", tensors, name, process_set)
-    return _submission.rows(
+    return _rows(
         Kind.REDUCESCATTER,
-        f"grouped_reducescatter.{base}",
         tensors,
+        name,
         process_set,
-        _frontend.member_names("grouped_reducescatter", base, len(tensors)),
-        grouped=True,
+        True,
         reduce_op=op,
         prescale=prescale_factor,
         postscale=postscale_factor,
