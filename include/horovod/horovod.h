@@ -45,8 +45,8 @@ typedef struct hvd_init_options {
   uint32_t process_set_count;
   const uint32_t* process_set_sizes;
   const int32_t* process_set_ranks;
-  /* The ranks that form a smaller job of their own: ascending, the same list on each of them, and
-   * with this rank. The new job numbers them from 0. rank_count 0: all ranks. */
+  /* The ranks that form a job of their own: the same list on each of them, and with this rank. The new job
+   * numbers them from 0 in the order of the list. rank_count 0: all ranks. */
   uint32_t rank_count;
   const int32_t* ranks;
   /* NULL, or called once when this process has joined ranks that trained before, on the thread and

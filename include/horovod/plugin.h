@@ -127,6 +127,10 @@ typedef struct hvd_bootstrap_v1 {
   /* Reads the job's secret, the same on all ranks. *size in: capacity, out: bytes. NULL when the
    * bootstrap has none: rank 0 then generates a secret and puts it. */
   int (*secret)(void* context, void* secret, size_t* size, char* error, size_t error_size);
+  /* As get, of a value that `rank` has put or will put, without a fence: some ranks of the job start without the
+   * others. NULL: all ranks must start. */
+  int (*get_from)(void* context, int32_t rank, const char* key, void* value, size_t capacity,
+                  size_t* size, double timeout_seconds, char* error, size_t error_size);
 } hvd_bootstrap_v1;
 
 #ifdef __cplusplus

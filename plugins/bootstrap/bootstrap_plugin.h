@@ -1,5 +1,5 @@
-// Makes the C record of a bootstrap plugin from a C++ class. The runtime makes one object for each of
-// its starts, and uses it on one thread.
+// Makes the C record of a bootstrap plugin from a C++ class. The runtime makes one object for a start, or for
+// several of lists of ranks, and uses it on one thread.
 #pragma once
 
 #include <algorithm>
@@ -29,14 +29,19 @@ class Source {
   virtual Status put(std::string_view key, ByteView value) = 0;
   // After a fence.
   virtual Result<Bytes> get(std::string_view key, double timeout_seconds) = 0;
+  // Without a fence, in plugins with kGetsFromRanks.
+  virtual Result<Bytes> get_from(int32_t, std::string_view, double) {
+    return unimplemented("all ranks must start");
+  }
   virtual Status fence(double timeout_seconds) = 0;
 };
 
-// Plugin as in PluginRecord; open gives kFailedPrecondition where the process was started by somebody
-// else.
+// Plugin as in PluginRecord, with kGetsFromRanks where get_from works; open gives kFailedPrecondition where the
+// process was started by somebody else.
 template <typename Plugin>
 struct BootstrapRecord {
   using Record = PluginRecord<Plugin, Source>;
+  static constexpr bool kGetsFromRanks = requires { Plugin::kGetsFromRanks; };
   static Source& self(void* context) { return Record::self(context); }
 
   static int identity(void* context, hvd_identity* identity, char* error, size_t size) {
@@ -50,8 +55,19 @@ struct BootstrapRecord {
   }
   static int get(void* context, const char* key, void* value, size_t capacity, size_t* value_size,
                  double timeout, char* error, size_t size) {
+    return copy([&] { return self(context).get(key, timeout); }, value, capacity, value_size, error,
+                size);
+  }
+  static int get_from(void* context, int32_t rank, const char* key, void* value, size_t capacity,
+                      size_t* value_size, double timeout, char* error, size_t size) {
+    return copy([&] { return self(context).get_from(rank, key, timeout); }, value, capacity,
+                value_size, error, size);
+  }
+  template <typename Get>
+  static int copy(Get get, void* value, size_t capacity, size_t* value_size, char* error,
+                  size_t size) {
     return c_call(error, size, [&]() -> Status {
-      auto found = self(context).get(key, timeout);
+      auto found = get();
       if (!found.ok()) return found.status();
       *value_size = found->size();
       if (!found->empty()) std::memcpy(value, found->data(), std::min(capacity, found->size()));
@@ -67,7 +83,8 @@ struct BootstrapRecord {
                                                .put = put,
                                                .get = get,
                                                .fence = fence,
-                                               .secret = nullptr};
+                                               .secret = nullptr,
+                                               .get_from = kGetsFromRanks ? get_from : nullptr};
   static constexpr hvd_plugin kRecord = Record::of(HVD_PLUGIN_BOOTSTRAP, &kVtable);
 };
 

@@ -64,12 +64,12 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
     Blocks until every rank of the job has called it. In an elastic job whose ranks train already, it returns the place
     that this process is to have, and the process joins them in `hvd.elastic.run`, or in its first collective. Does
     nothing when already initialised. `comm`:
-    None for all ranks of the job. Otherwise the ranks that form a smaller job of their own, which
-    numbers them from 0: a list of ranks, with this one, or a communicator of mpi4py. Under `mpirun`, `srun` and
-    `mpiexec`, the ranks of a communicator alone call it; None and a list need a call of every rank. `process_sets`: a
-    list of sets to add during the start, the same on every rank. "dynamic" is accepted for existing
-    scripts; sets can be added later in any case. Raises ValueError for other values, and
-    HorovodInternalError when the other ranks do not call it within HOROVOD_INIT_TIMEOUT seconds (600).
+    None for all ranks of the job. Otherwise the ranks that form a job of their own, which numbers them from 0 in this
+    order: a list of ranks, with this one, or a communicator of mpi4py. They alone call it, but with a list under
+    torchrun and `mpiexec` of MPICH, all ranks do, each with a list of its own. `process_sets`: a list of sets to add
+    during the start, the same on every rank. "dynamic" is accepted for existing scripts; sets can be added later in any
+    case. Raises ValueError for other values, and HorovodInternalError when the other ranks do not call it within
+    HOROVOD_INIT_TIMEOUT seconds (600).
     """
     added = (
         []
@@ -86,7 +86,6 @@ def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None
             _meet(_communicator.CommunicatorRendezvous(comm, ranks))
             _restore_sets(added, are_kept=False)
         else:
-            ranks = sorted(ranks)
             _join(added, ranks)
         _has_begun()
         set_ranks_of_job(ranks)
@@ -333,16 +332,13 @@ def _ranks_of(comm: Optional[Any]) -> List[int]:
     if comm is None:
         return []
     if isinstance(comm, (list, tuple, range)):
-        ranks = sorted({int(rank) for rank in comm})
-        if ranks != list(comm):
-            warnings.warn(f"init: Horovod numbers the ranks {list(comm)} in the order {ranks}.", stacklevel=3)
-        return ranks
+        return [int(rank) for rank in comm]
     if not hasattr(comm, "Get_group"):
         raise ValueError(f"init: comm is a {type(comm).__name__}; give a list of ranks or a communicator of mpi4py.")
     members = ranks_of_communicator(comm)
     from mpi4py import MPI
 
-    return [] if len(members) == MPI.COMM_WORLD.Get_size() else members
+    return [] if members == list(range(MPI.COMM_WORLD.Get_size())) else members
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any, List
 
 from horovod._library import library
@@ -102,19 +101,13 @@ def places_of_communicator(comm: Any) -> List[int]:
 
 def check_communicator(comm: Any) -> None:
     """Compares the communicator of mpi4py that `init` got with the job that it made. ValueError if they have different
-    sizes. A warning if they have different numbers."""
+    sizes."""
     from mpi4py import MPI
 
-    if comm.Get_size() != size():
-        # With COMM_WORLD itself, a program whose MPI does not find the other processes still means all of them.
-        if MPI.Comm.Compare(comm, MPI.COMM_WORLD) != MPI.IDENT or comm.Get_size() != 1:
-            raise _other_mpi(comm.Get_size())
-    elif comm.Get_rank() != rank():
-        warnings.warn(
-            f"init: this process is rank {comm.Get_rank()} of the communicator, and hvd.rank() is {rank()}: Horovod "
-            "numbers ranks in the order of MPI.COMM_WORLD. Make the communicator with that order (the key of Split).",
-            stacklevel=4,
-        )
+    # With COMM_WORLD itself, a program whose MPI does not find the other processes still means all of them.
+    is_alone = comm.Get_size() == 1 and MPI.Comm.Compare(comm, MPI.COMM_WORLD) == MPI.IDENT
+    if comm.Get_size() != size() and not is_alone:
+        raise _other_mpi(comm.Get_size())
 
 
 def _other_mpi(number: int) -> ValueError:

@@ -24,7 +24,7 @@ Runtime::Runtime(Identity identity, const RuntimeOptions& options)
     : identity_(identity),
       job_ranks_(options.ranks),
       sets_(identity.rank, identity.size),
-      handles_(options.epoch << 20),
+      handles_(options.first_handle),
       is_elastic_(options.is_elastic),
       has_reported_lost_peer_(!options.reports_lost_peers) {}
 

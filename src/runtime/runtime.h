@@ -51,8 +51,9 @@ struct RuntimeOptions {
   collectives::SharedHeap* heap = nullptr;
   // Where the rank counts, zeroed; outlives the runtime. nullptr: in the runtime.
   RankCounters* counters = nullptr;
-  // How often this process has joined the job before: keeps the keys of each time apart.
+  // How often these ranks have started before: keeps the keys of each time apart.
   uint32_t epoch = 0;
+  uint32_t first_handle = 0;  // HandleTable's `first`
   // The ranks of an elastic job: the launcher removes what they leave in the store for their start, and the
   // store's connection stays for the next one.
   bool is_elastic = false;

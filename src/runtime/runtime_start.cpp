@@ -148,9 +148,10 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   }
 
   if (!options.backends.ok() || !options.backends->empty()) {
-    HVD_ASSIGN_OR_RETURN(tries_devices_,
-                         agree_on_backends(*host_, identity_, options.backends,
-                                           options.start_deadline, !options.rank_serves_store));
+    HVD_ASSIGN_OR_RETURN(
+        tries_devices_,
+        agree_on_backends(*host_, identity_, options.backends, options.start_deadline,
+                          !options.rank_serves_store, options.ranks));
   }
   // From here on every rank is there.
   meet_by_ = options.connect_seconds > 0 ? Deadline::after_seconds(options.connect_seconds)

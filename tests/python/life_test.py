@@ -74,7 +74,7 @@ class LifeTest(RankCase):
         self.assertTrue(hvd.is_initialized())
         hvd.shutdown()
         first = list(range((self.size + 1) // 2))
-        mine = first if self.rank in first else list(range(len(first), self.size))
+        mine = (first if self.rank in first else list(range(len(first), self.size)))[::-1]
         hvd.init(comm=mine)
         self.assertEqual((hvd.rank(), hvd.size()), (mine.index(self.rank), len(mine)))
         self.assertEqual(hvd.allgather_object(self.rank), mine)

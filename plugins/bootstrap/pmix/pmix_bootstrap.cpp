@@ -15,9 +15,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/settings.h"
 #include "base/shared_library.h"
@@ -35,6 +37,7 @@ constexpr const char* kLibrary = "libpmix.so.2";
 
 using Seconds = std::chrono::duration<double>;
 constexpr Seconds kAnswerTime(2);
+constexpr std::chrono::milliseconds kPause(100);
 constexpr size_t kMostNames = 8;
 
 // The functions of libpmix that are used here.
@@ -183,35 +186,22 @@ class Pmix final : public Source {
   }
 
   Result<Bytes> get(std::string_view key, double timeout_seconds) override {
-    // All values that a rank gets are values of rank 0.
-    const pmix_proc_t first = proc(0);
-    pmix_key_t name;
-    set_key(name, key);
-    const pmix_info_t timeout = timeout_info(timeout_seconds);
-    pmix_value_t* value = nullptr;
-    HVD_RETURN_IF_ERROR(check(library_.get(&first, name, &timeout, 1, &value), "PMIx_Get"));
-    if (value->type != PMIX_BYTE_OBJECT) {
-      return internal_error(cat("PMIx gives a value of type ", value->type, " for ", key));
-    }
-    const auto* data = reinterpret_cast<const std::byte*>(value->data.bo.bytes);
-    Bytes bytes(data, data + value->data.bo.size);
-    std::free(value->data.bo.bytes);
-    std::free(value);
-    const std::string text(as_text(bytes));
-    if (munge_) {
-      HVD_ASSIGN_OR_RETURN(const Bytes message, munge_->unseal(text, true));
-      if (!as_text(message).starts_with(heading(key))) {
-        return permission_denied("PMIx gives a message that rank 0 of another step has sealed");
+    return value_of(0, key, timeout_seconds);
+  }
+
+  // Not after a fence of some ranks: Slurm's servers name its first rank alone to other hosts.
+  Result<Bytes> get_from(int32_t rank, std::string_view key, double timeout_seconds) override {
+    const double limit = within_limits(timeout_seconds);
+    const double quiet = quiet_seconds(limit);
+    const auto from = static_cast<pmix_rank_t>(rank);
+    if (!comes(from, key, quiet)) {
+      warn(host_, cat(host_of(from), " has not called hvd.init() for ", std::lround(quiet),
+                      " s, and rank ", self_.rank, " waits there"));
+      if (!comes(from, key, limit - quiet)) {
+        return deadline_exceeded(cat(host_of(from), " has not come"));
       }
-      return Bytes(message.begin() + static_cast<std::ptrdiff_t>(heading(key).size()),
-                   message.end());
     }
-    if (text.starts_with("MUNGE:")) {
-      return unavailable(
-          "rank 0 has sealed its message by MUNGE, which does not work on this host; "
-          "start munged here, as on the host of rank 0");
-    }
-    return bytes;
+    return value_of(from, key, kAnswerTime.count());
   }
 
   // A server waits for the ranks of other hosts without regard to PMIX_TIMEOUT: this rank looks at the time itself.
@@ -259,6 +249,39 @@ class Pmix final : public Source {
   }
 
  private:
+  Result<Bytes> value_of(pmix_rank_t rank, std::string_view key, double timeout_seconds) const {
+    const pmix_proc_t from = proc(rank);
+    pmix_key_t name;
+    set_key(name, key);
+    const pmix_info_t timeout = timeout_info(timeout_seconds);
+    pmix_value_t* value = nullptr;
+    HVD_RETURN_IF_ERROR(check(library_.get(&from, name, &timeout, 1, &value), "PMIx_Get"));
+    if (value->type != PMIX_BYTE_OBJECT) {
+      return internal_error(cat("PMIx gives a value of type ", value->type, " for ", key));
+    }
+    const auto* data = reinterpret_cast<const std::byte*>(value->data.bo.bytes);
+    Bytes bytes(data, data + value->data.bo.size);
+    std::free(value->data.bo.bytes);
+    std::free(value);
+    const std::string text(as_text(bytes));
+    if (munge_) {
+      HVD_ASSIGN_OR_RETURN(const Bytes message, munge_->unseal(text, true));
+      if (!as_text(message).starts_with(heading(key))) {
+        return permission_denied(
+            cat("PMIx gives a message that rank ", rank, " of another step has sealed"));
+      }
+      return Bytes(message.begin() + static_cast<std::ptrdiff_t>(heading(key).size()),
+                   message.end());
+    }
+    if (text.starts_with("MUNGE:")) {
+      return unavailable(cat("rank ", rank,
+                             " has sealed its message by MUNGE, which does not work on this host; "
+                             "start munged here, as on the host of rank ",
+                             rank));
+    }
+    return bytes;
+  }
+
   // Precedes a sealed message: it is of this step, for this key.
   std::string heading(std::string_view key) const { return cat(self_.nspace, " ", key, "\n"); }
 
@@ -279,12 +302,13 @@ class Pmix final : public Source {
   std::string missing_ranks(const std::string& key, bool is_first) const {
     const auto size = number(proc(PMIX_RANK_WILDCARD), PMIX_JOB_SIZE);
     if (!size.ok() || self_.rank >= static_cast<uint64_t>(*size)) return {};
-    if (is_first && self_.rank > 0 && arrivals(key, 1).at(0)) return {};
-    const std::vector<bool> has_come = arrivals(key, static_cast<size_t>(*size));
+    if (is_first && self_.rank > 0 && arrivals(key, 0, 1).at(0)) return {};
+    const std::vector<bool> has_come = arrivals(key, 0, static_cast<size_t>(*size));
     std::vector<std::string> missing;
     for (size_t rank = 0; rank < has_come.size(); ++rank) {
       if (has_come[rank] && rank < self_.rank && is_first) return {};
-      if (!has_come[rank] && rank != self_.rank) missing.push_back(name_of(rank));
+      if (!has_come[rank] && rank != self_.rank)
+        missing.push_back(host_of(static_cast<pmix_rank_t>(rank)));
     }
     if (missing.empty()) return {};
     const bool is_one = missing.size() == 1;
@@ -296,13 +320,14 @@ class Pmix final : public Source {
     return cat(join(missing, ", "), is_one ? " has" : " have");
   }
 
-  std::string name_of(size_t rank) const {
+  // "rank 2 on host b"
+  std::string host_of(pmix_rank_t rank) const {
     pmix_info_t is_local;
     std::memset(&is_local, 0, sizeof is_local);
     set_key(is_local.key, PMIX_OPTIONAL);
     is_local.value.type = PMIX_BOOL;
     is_local.value.data.flag = true;
-    const pmix_proc_t of = proc(static_cast<pmix_rank_t>(rank));
+    const pmix_proc_t of = proc(rank);
     pmix_value_t* value = nullptr;
     std::string name = cat("rank ", rank);
     if (library_.get(&of, PMIX_HOSTNAME, &is_local, 1, &value) != PMIX_SUCCESS) return name;
@@ -314,23 +339,34 @@ class Pmix final : public Source {
     return name;
   }
 
-  // Which of the first ranks have put the key, as far as PMIx answers soon.
-  std::vector<bool> arrivals(const std::string& key, size_t count) const {
+  // Whether the rank puts the key in this time. Some servers wait for it, and others answer at once.
+  bool comes(pmix_rank_t rank, std::string_view key, double seconds) const {
+    const Deadline deadline = Deadline::after_seconds(seconds);
+    while (!arrivals(key, rank, 1, Seconds(deadline.seconds_left())).front()) {
+      if (deadline.passed()) return false;
+      std::this_thread::sleep_for(kPause);
+    }
+    return true;
+  }
+
+  // Which of the ranks `first`, `first` + 1, ... have put the key, as far as PMIx answers in this time.
+  std::vector<bool> arrivals(std::string_view key, size_t first, size_t count,
+                             Seconds limit = kAnswerTime) const {
     const auto all = std::make_shared<Arrivals>(count);
     pmix_key_t name;
     set_key(name, key);
-    const pmix_info_t timeout = timeout_info(kAnswerTime.count());
+    const pmix_info_t timeout = timeout_info(limit.count());
     size_t asked = 0;
     for (size_t rank = 0; rank < count; ++rank) {
       auto question = std::make_unique<Arrivals::Question>(Arrivals::Question{all, rank});
-      const pmix_proc_t of = proc(static_cast<pmix_rank_t>(rank));
+      const pmix_proc_t of = proc(static_cast<pmix_rank_t>(first + rank));
       if (library_.get_nb(&of, name, &timeout, 1, Arrivals::answer, question.get()) != PMIX_SUCCESS)
         continue;
       question.release();
       ++asked;
     }
     MutexLock lock(all->mutex);
-    all->changed.wait_for(lock.native(), kAnswerTime, [&] { return all->answers == asked; });
+    all->changed.wait_for(lock.native(), limit, [&] { return all->answers == asked; });
     return all->has_come;
   }
 
@@ -368,6 +404,7 @@ bool is_started_by_hydra() {
 struct Plugin {
   static constexpr const char* kName = "pmix";
   static constexpr int32_t kPriority = 30;
+  static constexpr bool kGetsFromRanks = true;
   static Status probe() { return PmixLibrary::open().status(); }
   static Result<std::unique_ptr<Source>> open(const hvd_plugin_host& host,
                                               const hvd_plugin_config&) {

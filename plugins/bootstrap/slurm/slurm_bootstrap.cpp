@@ -1,7 +1,7 @@
 // Takes the identity of a rank in a plain step of srun, which offers its tasks no exchange of data.
-// Rank 0 listens on its host, at a port derived from job and step: on the step's first host, or on any under
-// srun --distribution=arbitrary. It sends its message to every client, sealed by MUNGE: only processes of
-// this user can read it.
+// Rank 0, or the first of a list of ranks, listens on its host, at a port derived from job and step: rank 0 on
+// the step's first host, or under srun --distribution=arbitrary on any, as the others. It sends its message to every
+// client, sealed by MUNGE: only processes of this user can read it.
 #include <cmath>
 
 #include "base/clock.h"
@@ -29,7 +29,8 @@ Result<int64_t> number_of(const char* variable) {
 struct Step {
   int64_t job, id;
   int32_t rank, size;
-  std::vector<std::string> hosts;  // of which one is that of rank 0
+  std::vector<std::string> hosts;
+  bool is_sorted;  // rank 0 is on the first host
 };
 
 Result<Step> this_step() {
@@ -47,7 +48,7 @@ Result<Step> this_step() {
   if (!nodes) return failed_precondition("SLURM_STEP_NODELIST is not set");
   HVD_ASSIGN_OR_RETURN(step.hosts, hosts_of_step(*nodes));
   // Slurm sorts the hosts of an arbitrary distribution, and no variable has the host of task 0.
-  if (environment_variable("SLURM_DISTRIBUTION").value_or("") != "arbitrary") step.hosts.resize(1);
+  step.is_sorted = environment_variable("SLURM_DISTRIBUTION").value_or("") != "arbitrary";
   return step;
 }
 
@@ -69,7 +70,7 @@ class Slurm final : public Source {
   }
 
   Status put(std::string_view key, ByteView value) override {
-    Bytes message = to_bytes(heading(key));
+    Bytes message = to_bytes(heading(step_.rank, key));
     message.insert(message.end(), value.begin(), value.end());
     Status why;
     for (int attempt = 0; attempt < kStepPorts; ++attempt) {
@@ -88,38 +89,43 @@ class Slurm final : public Source {
   }
 
   Result<Bytes> get(std::string_view key, double timeout_seconds) override {
-    const int attempts = kStepPorts * static_cast<int>(step_.hosts.size());
+    return get_from(0, key, timeout_seconds);
+  }
+
+  Result<Bytes> get_from(int32_t rank, std::string_view key, double timeout_seconds) override {
+    const bool is_on_first = rank == 0 && step_.is_sorted;
+    const int hosts = is_on_first ? 1 : static_cast<int>(step_.hosts.size());
+    const int attempts = kStepPorts * hosts;
     const auto ask_for = [&](double seconds) {
       return ask_until(Deadline::after_seconds(seconds), attempts, [&](int attempt) {
         return ask(step_.hosts[static_cast<size_t>(attempt / kStepPorts)],
-                   port_of_step(step_.job, step_.id, attempt % kStepPorts), heading(key));
+                   port_of_step(step_.job, step_.id, attempt % kStepPorts), heading(rank, key));
       });
     };
     const auto is_late = [](const Result<Bytes>& value) {
       return !value.ok() && value.error().code() == Code::kDeadlineExceeded;
     };
-    const std::string where = step_.hosts.size() == 1
-                                  ? cat("host ", step_.hosts.front())
-                                  : cat("any of the step's ", step_.hosts.size(), " hosts");
+    const std::string where =
+        hosts == 1 ? cat("host ", step_.hosts.front()) : cat("any of the step's ", hosts, " hosts");
     const double quiet = quiet_seconds(timeout_seconds);
     auto value = ask_for(quiet);
     if (is_late(value)) {
-      // Which of the other ranks have come, rank 0 alone would know.
-      warn(host_, cat("rank 0 on ", where, " has not called hvd.init() for ", std::lround(quiet),
-                      " s, and rank ", step_.rank, " waits there"));
+      // Which of the other ranks have come, that rank alone would know.
+      warn(host_, cat("rank ", rank, " on ", where, " has not called hvd.init() for ",
+                      std::lround(quiet), " s, and rank ", step_.rank, " waits there"));
       value = ask_for(timeout_seconds - quiet);
     }
     if (!is_late(value)) return value;
-    return deadline_exceeded(cat("rank 0 of step ", step_.job, ".", step_.id, " did not answer on ",
-                                 where, " (", value.error().message(), ")"));
+    return deadline_exceeded(cat("rank ", rank, " of step ", step_.job, ".", step_.id,
+                                 " did not answer on ", where, " (", value.error().message(), ")"));
   }
 
   // No fence is needed: get() waits for rank 0.
   Status fence(double) override { return {}; }
 
  private:
-  std::string heading(std::string_view key) const {
-    return cat("horovod ", step_.job, ".", step_.id, " ", key, "\n");
+  std::string heading(int32_t rank, std::string_view key) const {
+    return cat("horovod ", step_.job, ".", step_.id, " ", rank, " ", key, "\n");
   }
 
   Result<Bytes> ask(const std::string& host, uint16_t port, const std::string& heading) const {
@@ -128,7 +134,7 @@ class Slurm final : public Source {
     HVD_ASSIGN_OR_RETURN(const std::string credential, read_message(addresses));
     HVD_ASSIGN_OR_RETURN(const Bytes message, munge_.unseal(credential));
     if (!as_text(message).starts_with(heading)) {
-      return unavailable(cat("port ", port, " belongs to another step of Slurm"));
+      return unavailable(cat("port ", port, " belongs to another step or rank of Slurm"));
     }
     return Bytes(message.begin() + static_cast<std::ptrdiff_t>(heading.size()), message.end());
   }
@@ -142,6 +148,7 @@ class Slurm final : public Source {
 struct Plugin {
   static constexpr const char* kName = "slurm";
   static constexpr int32_t kPriority = 10;
+  static constexpr bool kGetsFromRanks = true;
   static Status probe() { return Munge::open().status(); }
   static Result<std::unique_ptr<Source>> open(const hvd_plugin_host& host,
                                               const hvd_plugin_config&) {

@@ -2,6 +2,7 @@
 // backends, where all ranks have to call hvd.init, and Mesh when it connects them. Without state.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,13 +16,15 @@ namespace hvd::collectives {
 constexpr size_t kMostNamed = 8;
 constexpr double kLookAgainSeconds = 0.05;
 
-// Returns an error that names the missing ranks and says what they have not done; calls has_come(rank) once for
-// each rank.
+// Returns an error that names the missing ranks, by their `numbers` if there are any, and says what they have not
+// done; calls has_come(rank) once for each rank.
 template <typename HasCome>
-Status late_ranks(int32_t self, int32_t size, std::string_view undone, HasCome has_come) {
+Status late_ranks(int32_t self, int32_t size, std::string_view undone, HasCome has_come,
+                  std::span<const int32_t> numbers = {}) {
   std::vector<int32_t> late;
   for (int32_t rank = 0; rank < size && late.size() < kMostNamed; ++rank) {
-    if (rank != self && !has_come(rank)) late.push_back(rank);
+    if (rank == self || has_come(rank)) continue;
+    late.push_back(numbers.empty() ? rank : numbers[static_cast<size_t>(rank)]);
   }
   if (late.empty()) {
     return deadline_exceeded(

@@ -120,17 +120,19 @@ bool opens_devices(const std::vector<std::vector<std::string>>& choices) {
 
 // The lowest rank that has come names those that have not.
 template <typename HasCome>
-void warn_of_late_ranks(const Identity& identity, double seconds, HasCome has_come) {
+void warn_of_late_ranks(const Identity& identity, double seconds, const std::string& called,
+                        std::span<const int32_t> ranks, HasCome has_come) {
   bool is_missing = false, is_first = true;
   const Status late = collectives::late_ranks(
       identity.rank, identity.size,
-      cat("called hvd.init() for ", std::lround(seconds), " s, and the others wait there"),
+      cat(called, " for ", std::lround(seconds), " s, and the others wait there"),
       [&](int32_t other) {
         const bool is_there = has_come(other);
         is_missing |= !is_there;
         is_first &= !is_there || other > identity.rank;
         return is_there;
-      });
+      },
+      ranks);
   if (is_missing && is_first) log::warning(late.message());
 }
 
@@ -165,7 +167,8 @@ Result<bool> compare_backends(const std::vector<std::string>& records) {
 }
 
 Result<bool> agree_on_backends(const PluginHost& host, const Identity& identity,
-                               const Result<std::string>& own, Deadline deadline, bool is_watched) {
+                               const Result<std::string>& own, Deadline deadline, bool is_watched,
+                               std::span<const int32_t> ranks) {
   if (identity.size == 1) {
     HVD_ASSIGN_OR_RETURN(const std::string words, own);
     return compare_backends({kChosen + words});
@@ -196,22 +199,23 @@ Result<bool> agree_on_backends(const PluginHost& host, const Identity& identity,
     static_cast<void>(exchange({}, std::min(kTroubleSeconds, deadline.seconds_left())));
     return own.error();
   }
+  const std::string called =
+      ranks.empty() ? "called hvd.init()" : cat("called hvd.init(comm=", list_text(ranks), ")");
   const double quiet =
       is_watched ? deadline.seconds_left() : std::min(kQuietSeconds, deadline.seconds_left() / 2);
+  const auto has_come = [&](int32_t other) {
+    return exchange({other}, collectives::kLookAgainSeconds).first == Code::kOk;
+  };
   auto [code, records] = exchange({}, quiet);
   if (code == Code::kDeadlineExceeded && !is_watched) {
-    warn_of_late_ranks(identity, quiet, [&](int32_t other) {
-      return exchange({other}, collectives::kLookAgainSeconds).first == Code::kOk;
-    });
+    warn_of_late_ranks(identity, quiet, called, ranks, has_come);
     std::tie(code, records) = exchange({}, deadline.seconds_left());
   }
   const std::string undone = cat(
-      "called hvd.init() within ", limit,
+      called, " within ", limit,
       " s; every rank of the job must, and --init-timeout (HOROVOD_INIT_TIMEOUT) may be raised");
   if (code == Code::kDeadlineExceeded) {
-    return collectives::late_ranks(identity.rank, identity.size, undone, [&](int32_t other) {
-      return exchange({other}, collectives::kLookAgainSeconds).first == Code::kOk;
-    });
+    return collectives::late_ranks(identity.rank, identity.size, undone, has_come, ranks);
   }
   // The rank that serves the store may have given up a moment earlier.
   if (code != Code::kOk && deadline.seconds_left() < kGivenUpSeconds)

@@ -22,6 +22,7 @@ Result<Bootstrap> bootstrap_by_caller(const CallerPlace& place, const WorkerSett
   Bootstrap result;
   result.identity.rank = place.rank;
   result.identity.size = place.size;
+  result.rank_serves_store = true;
   if (place.size == 1) return result;
   if (settings.encrypts) {
     return failed_precondition(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 
 #include "base/log/log.h"
 #include "base/shared_library.h"
@@ -10,6 +11,7 @@
 #include "runtime/bootstrap/launcher_detection.h"
 #include "runtime/plugins/opened_plugin.h"
 #include "runtime/plugins/plugin_host.h"
+#include "runtime/wire/request.h"
 
 namespace hvd::runtime {
 namespace {
@@ -30,7 +32,8 @@ constexpr std::string_view kNone = "none";
 
 constexpr const char* kDeclareAlone = "HOROVOD_BOOTSTRAP=none declares independent processes";
 
-// The most that rank 0 has to tell.
+// The key of an invitation, and its greatest length.
+constexpr const char* kInvitation = "horovod.store";
 constexpr size_t kLongestInvitation = 64 * 1024;
 
 class Opened {
@@ -48,6 +51,13 @@ class Opened {
   }
 
   std::map<std::string, void*> published() { return host_.published(); }
+
+  // Whether some ranks of the job can start without the others.
+  bool gets_from_ranks() const {
+    constexpr size_t kEnd =
+        offsetof(hvd_bootstrap_v1, get_from) + sizeof(hvd_bootstrap_v1::get_from);
+    return vtable().struct_size >= kEnd && vtable().get_from != nullptr;
+  }
 
   Result<Identity> identity() {
     hvd_identity answer{};
@@ -71,27 +81,37 @@ class Opened {
     return identity;
   }
 
-  // Sends rank 0's text to all ranks.
-  Status share(const std::string& key, bool is_first, std::string* text, Deadline deadline) {
-    if (is_first) {
-      HVD_RETURN_IF_ERROR(call([&](char* error, size_t size) {
-        return vtable().put(plugin_->context(), key.c_str(), text->data(), text->size(), error,
-                            size);
-      }));
-    }
+  // Puts this rank's text for the others, once: without a fence, servers of PMIx may give an old answer about a rank
+  // that puts more.
+  Status put(const std::string& text) {
+    if (has_put_) return {};
     HVD_RETURN_IF_ERROR(call([&](char* error, size_t size) {
-      return vtable().fence(plugin_->context(), deadline.seconds_left(), error, size);
+      return vtable().put(plugin_->context(), kInvitation, text.data(), text.size(), error, size);
     }));
-    if (is_first) return {};
-    text->resize(kLongestInvitation);
+    has_put_ = true;
+    return {};
+  }
+
+  // Waits for all ranks of the job.
+  Status fence(Deadline deadline) {
+    return call([&](char* error, size_t size) {
+      return vtable().fence(plugin_->context(), deadline.seconds_left(), error, size);
+    });
+  }
+
+  // The text of rank 0 after a fence, or without one that of the rank `from`.
+  Result<std::string> get(std::optional<int32_t> from, Deadline deadline) {
+    std::string text(kLongestInvitation, '\0');
     size_t length = 0;
     HVD_RETURN_IF_ERROR(call([&](char* error, size_t size) {
-      return vtable().get(plugin_->context(), key.c_str(), text->data(), text->size(), &length,
-                          deadline.seconds_left(), error, size);
+      return from ? vtable().get_from(plugin_->context(), *from, kInvitation, text.data(),
+                                      text.size(), &length, deadline.seconds_left(), error, size)
+                  : vtable().get(plugin_->context(), kInvitation, text.data(), text.size(), &length,
+                                 deadline.seconds_left(), error, size);
     }));
-    if (length > text->size()) return internal_error(cat(record_->name, " gives too much"));
-    text->resize(length);
-    return {};
+    if (length > text.size()) return internal_error(cat(record_->name, " gives too much"));
+    text.resize(length);
+    return text;
   }
 
  private:
@@ -107,56 +127,77 @@ class Opened {
   PluginHost host_;
   const hvd_plugin* const record_;
   std::optional<OpenedPlugin> plugin_;
+  bool has_put_ = false;
 };
 
-Result<Bootstrap> bootstrap_from(std::shared_ptr<const SavedBootstrap> saved, Deadline deadline) {
+Result<Bootstrap> bootstrap_from(const SavedBootstrap& saved, const Invitation& master,
+                                 Deadline deadline) {
   Bootstrap result;
-  result.identity = saved->identity;
-  result.published = saved->published;
-  HVD_ASSIGN_OR_RETURN(result.store, reach_store(saved->master, result.identity.rank, deadline));
-  result.secret = saved->master.secret;
-  result.saved = std::move(saved);
+  result.identity = saved.identity;
+  result.published = saved.published;
+  HVD_ASSIGN_OR_RETURN(result.store, reach_store(master, result.identity.rank, deadline));
+  result.secret = master.secret;
+  result.rank_serves_store = true;
   return result;
 }
 
-// The plugin reports the end of this process to the launcher when the runtime ends. Rank 0 serves its
-// store until its own end.
-Result<Bootstrap> bootstrap_by_plugin(std::unique_ptr<Opened> plugin, Identity identity,
-                                      const std::string& evidence, const WorkerSettings& settings,
-                                      uint64_t epoch, Deadline deadline) {
-  if (identity.size == 1) {
+// The text of the rank that serves the store: on a list's ranks alone, or on all.
+Result<std::string> share(Opened& plugin, std::optional<int32_t> leader_of_list, bool is_leader,
+                          const std::string& own, Deadline deadline) {
+  if (is_leader) HVD_RETURN_IF_ERROR(plugin.put(own));
+  if (!leader_of_list) HVD_RETURN_IF_ERROR(plugin.fence(deadline));
+  if (is_leader) return own;
+  return plugin.get(leader_of_list, deadline);
+}
+
+// Which ranks must do what, for the error of a start that not all have joined.
+std::string duty_of(std::span<const int32_t> ranks, bool is_list, bool is_late) {
+  if (is_list) return cat(" of ", list_text(ranks), " must call hvd.init() with this list");
+  // A rank that ends instead may end the fence of the others with an error of the launcher's.
+  if (is_late && ranks.empty()) return " must call hvd.init()";
+  return cat(" must call hvd.init(), also those that form no job with this one",
+             is_late ? "," : "");
+}
+
+// The plugin reports the end of this process to the launcher when the runtime ends, or after starts of lists of ranks
+// alone, when the process ends. The first rank serves its store until its own end.
+Result<Bootstrap> bootstrap_by_plugin(std::shared_ptr<Opened> plugin, const std::string& evidence,
+                                      const WorkerSettings& settings, const BootstrapStart& start,
+                                      Deadline deadline, SavedBootstrap* saved) {
+  const bool is_list = !start.ranks.empty() && plugin->gets_from_ranks();
+  saved->session = is_list ? plugin : nullptr;
+  saved->published = plugin->published();
+  Identity place = saved->identity;
+  HVD_RETURN_IF_ERROR(restrict_to(start.ranks, &place));
+  if (!is_list) place = saved->identity;
+  if (place.size == 1) {
     Bootstrap alone;
-    alone.identity = identity;
-    alone.published = plugin->published();
+    alone.identity = saved->identity;
+    alone.published = saved->published;
     return alone;
   }
-  auto saved = std::make_shared<SavedBootstrap>();
-  saved->identity = identity;
-  saved->published = plugin->published();
-  std::string text;
-  if (identity.rank == 0) {
+  if (place.rank == 0 && !saved->server) {
     const Secret secret = Secret::random();
     HVD_ASSIGN_OR_RETURN(saved->server, ServedStore::start(secret, settings));
-    text = invitation(secret, saved->server->endpoints());
+    saved->own = invitation(secret, saved->server->endpoints());
   }
-  const Status shared = plugin->share(cat("horovod.", epoch), identity.rank == 0, &text, deadline);
-  if (shared.code() == Code::kDeadlineExceeded) {
-    return deadline_exceeded(cat(shared.message(), "; all ", identity.size,
-                                 " ranks must call hvd.init() within ", settings.init_seconds,
-                                 " s, which HOROVOD_INIT_TIMEOUT may raise",
-                                 evidence.empty() ? "" : "; ", evidence));
+  const auto leader = is_list ? std::optional(start.ranks.front()) : std::nullopt;
+  const auto text = share(*plugin, leader, place.rank == 0, saved->own, deadline);
+  if (!text.ok()) {
+    const bool is_late = text.error().code() == Code::kDeadlineExceeded;
+    const std::string limit =
+        is_late ? cat(" within ", settings.init_seconds, " s, which HOROVOD_INIT_TIMEOUT may raise",
+                      evidence.empty() ? "" : "; ", evidence)
+                : "";
+    return Status(text.error().code(), cat(text.error().message(), "; all ", place.size, " ranks",
+                                           duty_of(start.ranks, is_list, is_late), limit));
   }
-  if (!shared.ok()) {
-    // A rank that ends instead may end the fence of the others with an error of the launcher's.
-    return Status(shared.code(), cat(shared.message(), "; all ", identity.size,
-                                     " ranks must call hvd.init(), also those that form no job "
-                                     "with this one"));
-  }
-  HVD_ASSIGN_OR_RETURN(saved->master, parse_invitation(text));
-  // Rank 0 is there.
+  HVD_ASSIGN_OR_RETURN(Invitation master, parse_invitation(*text));
+  // The first rank is there.
   const Deadline reached = Deadline::after_seconds(settings.start_seconds);
-  HVD_ASSIGN_OR_RETURN(Bootstrap result, bootstrap_from(std::move(saved), reached));
-  result.session = std::shared_ptr<Opened>(std::move(plugin));
+  HVD_ASSIGN_OR_RETURN(Bootstrap result, bootstrap_from(*saved, master, reached));
+  if (!is_list) result.session = std::move(plugin);
+  saved->masters[is_list ? start.ranks : std::vector<int32_t>()] = std::move(master);
   return result;
 }
 
@@ -302,6 +343,23 @@ std::string refusals_of(const plugin::Catalogue& catalogue) {
   return refusals;
 }
 
+// Without another question to the launcher of this process who it is. Nothing in the first start.
+Result<std::optional<Bootstrap>> bootstrap_again(const WorkerSettings& settings, Deadline deadline,
+                                                 const BootstrapStart& start,
+                                                 SavedBootstrap* saved) {
+  for (const std::vector<int32_t>& ranks : {start.ranks, std::vector<int32_t>()}) {
+    const auto met = saved->masters.find(ranks);
+    if (met == saved->masters.end()) continue;
+    HVD_ASSIGN_OR_RETURN(Bootstrap found, bootstrap_from(*saved, met->second, deadline));
+    return std::optional(std::move(found));
+  }
+  if (!saved->session) return std::optional<Bootstrap>();
+  HVD_ASSIGN_OR_RETURN(Bootstrap found,
+                       bootstrap_by_plugin(std::static_pointer_cast<Opened>(saved->session), "",
+                                           settings, start, deadline, saved));
+  return std::optional(std::move(found));
+}
+
 // Why the bootstrap plugin of a launcher does not know this process.
 std::string why_unknown(const plugin::Catalogue& catalogue, const BootstrapAnswer& asked,
                         const std::string& name) {
@@ -316,16 +374,15 @@ plugin::Catalogue installed_bootstraps(const WorkerSettings& settings) {
   return plugin::Catalogue::make({}, plugin::bootstrap_path(settings.plugin_path));
 }
 
-Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(
-    const WorkerSettings& settings, Deadline deadline, uint64_t epoch,
-    const std::shared_ptr<const SavedBootstrap>& before) {
-  if (before) {
-    HVD_ASSIGN_OR_RETURN(Bootstrap found, bootstrap_from(before, deadline));
-    return std::optional(std::move(found));
-  }
+Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(const WorkerSettings& settings,
+                                                               Deadline deadline,
+                                                               const BootstrapStart& start,
+                                                               SavedBootstrap* saved) {
+  HVD_ASSIGN_OR_RETURN(auto again, bootstrap_again(settings, deadline, start, saved));
+  if (again) return again;
   if (word_of(settings.bootstrap) == kNone) return std::optional<Bootstrap>();
   if (is_in_shell_of_step()) {
-    if (is_in_step_of_many() && epoch == 0) warn_of_shell();
+    if (is_in_step_of_many() && start.epoch == 0) warn_of_shell();
     return std::optional<Bootstrap>();
   }
   const LauncherDetection detected = detect_launcher(settings);
@@ -336,9 +393,9 @@ Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(
   HVD_ASSIGN_OR_RETURN(BootstrapAnswer asked, ask(catalogue, timed, detected));
   if (asked.plugin && (asked.identity.size > 1 || !detected.step_of_many)) {
     const std::string evidence = detected.several ? evidence_of(*detected.several) : "";
-    HVD_ASSIGN_OR_RETURN(Bootstrap found,
-                         bootstrap_by_plugin(std::move(asked.plugin), asked.identity, evidence,
-                                             settings, epoch, deadline));
+    saved->identity = asked.identity;
+    HVD_ASSIGN_OR_RETURN(Bootstrap found, bootstrap_by_plugin(std::move(asked.plugin), evidence,
+                                                              settings, start, deadline, saved));
     found.evidence = evidence;
     return std::optional(std::move(found));
   }

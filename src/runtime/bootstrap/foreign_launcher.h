@@ -1,12 +1,14 @@
 // The bootstrap under a foreign launcher (srun, mpirun, mpiexec.hydra). A bootstrap plugin provides
-// this process's rank, and sends the address of the job's store, which rank 0 serves, to all ranks.
-// The bootstrap in identity.h calls it. Blocks until all ranks have the address.
+// this process's rank, and sends the address of the job's store, which the first rank serves, to all ranks
+// that start together. The bootstrap in identity.h calls it. Blocks until they have the address.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "plugin/catalogue.h"
 #include "runtime/bootstrap/identity.h"
@@ -15,22 +17,27 @@
 
 namespace hvd::runtime {
 
-// The result of a bootstrap, saved for the next start of this process, whose ranks find each other at
-// the same endpoint. The launcher is not asked twice: Open MPI 4.1's servers lose fences of ranks on
-// several hosts that have started PMIx once more.
+// Results of this process's starts for the next ones. Ranks that have met find each other at the same
+// endpoint again. The launcher is opened once: Open MPI 4.1's servers lose fences of ranks on several hosts
+// that have started PMIx once more.
 struct SavedBootstrap {
   Identity identity;
-  Invitation master;                    // rank 0's endpoint and secret
-  std::unique_ptr<ServedStore> server;  // at rank 0
   std::map<std::string, void*> published;
+  // Endpoint and secret of the first rank, by the list of ranks that have met; empty: all.
+  std::map<std::vector<int32_t>, Invitation> masters;
+  // At the first rank of a list, and its own invitation.
+  std::unique_ptr<ServedStore> server;
+  std::string own;
+  // With the launcher, while only lists of ranks have started.
+  std::shared_ptr<void> session;
 };
 
 // Returns nothing when no bootstrap plugin that can be opened knows the launcher of this process.
-// Looks for plugins only where a foreign launcher may have started the process. `epoch` counts its
-// starts; `before` is what an earlier start saved, or nullptr.
-Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(
-    const WorkerSettings& settings, Deadline deadline, uint64_t epoch,
-    const std::shared_ptr<const SavedBootstrap>& before);
+// Looks for plugins only where a foreign launcher may have started the process.
+Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(const WorkerSettings& settings,
+                                                               Deadline deadline,
+                                                               const BootstrapStart& start,
+                                                               SavedBootstrap* saved);
 
 // The bootstrap plugins that there are.
 plugin::Catalogue installed_bootstraps(const WorkerSettings& settings);

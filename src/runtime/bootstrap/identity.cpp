@@ -6,7 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <functional>
+#include <set>
 
 #include "base/check.h"
 #include "base/log/log.h"
@@ -219,8 +219,8 @@ Status take_next_place(WorkerSettings* settings) {
   return {};
 }
 
-Result<Bootstrap> bootstrap(const WorkerSettings& settings, Deadline deadline, uint64_t epoch,
-                            const std::shared_ptr<const SavedBootstrap>& before) {
+Result<Bootstrap> bootstrap(const WorkerSettings& settings, Deadline deadline,
+                            const BootstrapStart& start, SavedBootstrap* saved) {
   Bootstrap result;
   HVD_ASSIGN_OR_RETURN(result.identity, identity_of(settings));
   HVD_ASSIGN_OR_RETURN(const std::string address, store_address(settings));
@@ -237,7 +237,7 @@ Result<Bootstrap> bootstrap(const WorkerSettings& settings, Deadline deadline, u
     }
     if (identity.rank < 0) {
       HVD_ASSIGN_OR_RETURN(auto foreign,
-                           bootstrap_by_foreign_launcher(settings, deadline, epoch, before));
+                           bootstrap_by_foreign_launcher(settings, deadline, start, saved));
       if (foreign) return *std::move(foreign);
     }
     identity.rank = 0;
@@ -249,7 +249,7 @@ Result<Bootstrap> bootstrap(const WorkerSettings& settings, Deadline deadline, u
     return result;
   }
   if (settings.job_secret.empty() && settings.store.empty()) {
-    return bootstrap_plainly(std::move(result), address, epoch, settings, deadline);
+    return bootstrap_plainly(std::move(result), address, start.epoch, settings, deadline);
   }
   if (settings.job_secret.empty()) {
     return invalid_argument(cat("the store is at ", address,
@@ -278,15 +278,21 @@ Result<Bootstrap> bootstrap(const WorkerSettings& settings, Deadline deadline, u
 
 Status restrict_to(std::span<const int32_t> ranks, Identity* identity) {
   if (ranks.empty()) return {};
-  if (std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) != ranks.end() ||
-      ranks.front() < 0 || ranks.back() >= identity->size) {
-    return invalid_argument(
-        cat("the ranks ", list_text(ranks), " must ascend from 0 to ", identity->size - 1));
+  const std::string call = cat("hvd.init(comm=", list_text(ranks), ")");
+  std::set<int32_t> seen;
+  for (const int32_t rank : ranks) {
+    if (rank < 0 || rank >= identity->size) {
+      return invalid_argument(cat("rank ", rank, " is in ", call,
+                                  ", but the job has the ranks 0 to ", identity->size - 1));
+    }
+    if (!seen.insert(rank).second) {
+      return invalid_argument(cat("rank ", rank, " is twice in ", call));
+    }
   }
   const auto found = std::find(ranks.begin(), ranks.end(), identity->rank);
   if (found == ranks.end()) {
-    return invalid_argument(cat("rank ", identity->rank, " is not among the ranks ",
-                                list_text(ranks), " that are to start; it must not call hvd.init"));
+    return invalid_argument(cat("rank ", identity->rank, " is not in ", call,
+                                ", which only the ranks of the list may call"));
   }
   identity->job_rank = identity->rank;
   identity->rank = static_cast<int32_t>(found - ranks.begin());

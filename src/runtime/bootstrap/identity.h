@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -48,8 +49,14 @@ struct Bootstrap {
   // The handle of this process's session with a foreign launcher, until the runtime's shutdown; may be
   // empty.
   std::shared_ptr<void> session;
-  // Saved where a foreign launcher started the ranks, for the next start of this process.
-  std::shared_ptr<const SavedBootstrap> saved;
+  // Whether a rank serves the store, which then ends with it.
+  bool rank_serves_store = false;
+};
+
+// Which of this process's starts it is.
+struct BootstrapStart {
+  uint64_t epoch = 0;               // how often these ranks have started before
+  std::vector<int32_t> ranks = {};  // that start together; empty: all
 };
 
 // The identity from the variables alone; rank -1 when they name a job but no rank. A contradiction
@@ -67,12 +74,12 @@ bool is_in_foreign_elastic_job(const WorkerSettings& settings);
 Status take_next_place(WorkerSettings* settings);
 
 // Reaches the store and asks for a place, where needed. Uses no network when no variable is set and
-// no foreign launcher started this process.
-// `epoch` counts this process's starts; `before` is what an earlier one saved, or nullptr.
-Result<Bootstrap> bootstrap(const WorkerSettings& settings, Deadline deadline, uint64_t epoch = 0,
-                            const std::shared_ptr<const SavedBootstrap>& before = nullptr);
+// no foreign launcher started this process. The identity is that among all ranks of the launcher's job.
+// `saved`: of all starts of this process.
+Result<Bootstrap> bootstrap(const WorkerSettings& settings, Deadline deadline,
+                            const BootstrapStart& start, SavedBootstrap* saved);
 
-// The rank's place among `ranks`, which go on as a job of their own; empty: all.
+// The rank's place among `ranks`, which go on as a job of their own in this order; empty: all.
 Status restrict_to(std::span<const int32_t> ranks, Identity* identity);
 
 // Fills in what was not given. machines[rank]: as of hvd_controller_v1.

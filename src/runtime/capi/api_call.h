@@ -9,8 +9,10 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/c_status.h"
 #include "base/metrics/metrics_page.h"
@@ -35,14 +37,16 @@ struct ApiState {
   std::deque<Identity>* places HVD_GUARDED_BY(mutex) = nullptr;  // a call may still read an old one
   double start_seconds HVD_GUARDED_BY(mutex) = 0;  // the caller's limit, for a provisional start
   void (*joined)(void) HVD_GUARDED_BY(mutex) = nullptr;  // hvd_init_options.joined
-  uint32_t epoch HVD_GUARDED_BY(mutex) = 0;
+  uint32_t epoch HVD_GUARDED_BY(mutex) = 0;              // starts of this process
+  // By the list of ranks, of which empty is all: those without a part in a start must count the same ones.
+  std::map<std::vector<int32_t>, uint32_t>* starts HVD_GUARDED_BY(mutex) = nullptr;
   bool watches_forks HVD_GUARDED_BY(mutex) = false;
   StackChannel stack HVD_GUARDED_BY(mutex);
   std::atomic<ElasticProcess*> elastic{nullptr};  // made once, in an elastic job
   // Owned by Bootstrap, from init to shutdown.
   std::shared_ptr<void>* session HVD_GUARDED_BY(mutex) = nullptr;
   // Saved by Bootstrap for the life of the process, but not for its forked children.
-  std::shared_ptr<const SavedBootstrap>* saved_bootstrap HVD_GUARDED_BY(mutex) = nullptr;
+  SavedBootstrap* saved_bootstrap HVD_GUARDED_BY(mutex) = nullptr;
   pid_t saved_by_process HVD_GUARDED_BY(mutex) = 0;
   // From init to shutdown.
   RankClaim* claim HVD_GUARDED_BY(mutex) = nullptr;

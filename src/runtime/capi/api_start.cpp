@@ -16,6 +16,7 @@
 #include "horovod/horovod.h"
 #include "runtime/bootstrap/caller_bootstrap.h"
 #include "runtime/bootstrap/elastic_process.h"
+#include "runtime/bootstrap/foreign_launcher.h"
 #include "runtime/bootstrap/world_notice.h"
 #include "runtime/capi/api_call.h"
 #include "runtime/capi/capability.h"
@@ -53,6 +54,13 @@ Status read_sets(const hvd_init_options& wishes, std::vector<std::vector<int32_t
   return {};
 }
 
+hvd::Result<std::vector<int32_t>> ranks_of(const hvd_init_options& wishes) {
+  if (wishes.rank_count > 0 && wishes.ranks == nullptr) {
+    return hvd::invalid_argument("the ranks that are to start are NULL");
+  }
+  return std::vector<int32_t>(wishes.ranks, wishes.ranks + wishes.rank_count);
+}
+
 // Where an agent started this process, its launcher has said so already.
 void warn_of_misspelt_variables(const WorkerSettings& settings, int32_t rank)
     HVD_REQUIRES(state.mutex) {
@@ -79,16 +87,25 @@ void apply_selection(const hvd::Result<hvd::runtime::BackendSelection>& selectio
   options->controllers.insert(options->controllers.begin(), selection->controller);
 }
 
-// Until the process ends, and no longer: its thread uses what else ends then.
-void save(const std::shared_ptr<const hvd::runtime::SavedBootstrap>& saved)
-    HVD_REQUIRES(state.mutex) {
-  state.saved_bootstrap = new std::shared_ptr<const hvd::runtime::SavedBootstrap>(saved);
-  state.saved_by_process = ::getpid();
-  std::atexit([] {
-    if (!state.mutex.try_lock()) return;
-    if (state.saved_by_process == ::getpid()) delete std::exchange(state.saved_bootstrap, nullptr);
-    state.mutex.unlock();
-  });
+// Until the process ends, and no longer: its threads use what else ends then.
+hvd::runtime::SavedBootstrap* saved_bootstrap() HVD_REQUIRES(state.mutex) {
+  if (state.saved_bootstrap == nullptr) {
+    state.saved_bootstrap = new hvd::runtime::SavedBootstrap;
+    state.saved_by_process = ::getpid();
+    std::atexit([] {
+      if (!state.mutex.try_lock()) return;
+      if (state.saved_by_process == ::getpid())
+        delete std::exchange(state.saved_bootstrap, nullptr);
+      state.mutex.unlock();
+    });
+  }
+  return state.saved_bootstrap;
+}
+
+// How often these ranks have started before.
+uint32_t& starts_of(const std::vector<int32_t>& ranks) HVD_REQUIRES(state.mutex) {
+  if (state.starts == nullptr) state.starts = new std::map<std::vector<int32_t>, uint32_t>;
+  return (*state.starts)[ranks];
 }
 
 // Called by the thread of the news.
@@ -150,9 +167,9 @@ struct RuntimeStart {
   hvd::Result<hvd::runtime::BackendSelection> backends;
   std::optional<ElasticProcess::Joined> elastic;
   bool is_foreign = false;  // in an elastic job of Horovod's own launcher
-  // The number of the start. 0 in elastic jobs, where processes are young and old: each start has its own
-  // generation there, and Horovod's launcher empties its store before it.
-  uint32_t epoch = 0;
+  // `epoch` is 0 in elastic jobs, where processes are young and old: each start has its own generation there,
+  // and Horovod's launcher empties its store before it.
+  hvd::runtime::BootstrapStart which = {};
   bool is_limited = false;  // by a time within which all ranks meet
   hvd::Deadline deadline = hvd::Deadline::never();
 };
@@ -187,7 +204,8 @@ hvd::Result<std::optional<RuntimeStart>> begin_start(const hvd_init_options& wis
   if (start.is_foreign && state.epoch > 0) {
     HVD_RETURN_IF_ERROR(hvd::runtime::take_next_place(&start.settings));
   }
-  start.epoch = start.elastic || start.is_foreign ? 0 : state.epoch;
+  HVD_ASSIGN_OR_RETURN(start.which.ranks, ranks_of(wishes));
+  if (!start.elastic && !start.is_foreign) start.which.epoch = starts_of(start.which.ranks);
   // In an elastic job all ranks have called hvd_init by now.
   start.is_limited = wishes.timeout_seconds > 0 || start.elastic || start.is_foreign;
   if (wishes.timeout_seconds > 0) start.settings.set_start_seconds(wishes.timeout_seconds);
@@ -212,8 +230,7 @@ hvd::Result<hvd::runtime::Bootstrap> bootstrap_by_caller(const hvd_init_options&
 hvd::Result<hvd::runtime::Bootstrap> find_by_environment(RuntimeStart* start)
     HVD_REQUIRES(state.mutex) {
   if (start->elastic) return std::move(start->elastic->bootstrap);
-  return hvd::runtime::bootstrap(start->settings, start->deadline, start->epoch,
-                                 state.saved_bootstrap ? *state.saved_bootstrap : nullptr);
+  return hvd::runtime::bootstrap(start->settings, start->deadline, start->which, saved_bootstrap());
 }
 
 hvd::Result<hvd::runtime::Bootstrap> find_others(RuntimeStart* start,
@@ -225,7 +242,6 @@ hvd::Result<hvd::runtime::Bootstrap> find_others(RuntimeStart* start,
     if (start->is_foreign) ++state.epoch;  // the next start asks
     return start->backends.ok() ? found.error() : start->backends.error();
   }
-  if (found->saved && !state.saved_bootstrap) save(found->saved);
   if (!found->secret.empty()) start->settings.set_job_secret(found->secret);
   const int32_t rank = std::max(found->identity.rank, 0);
   hvd::log::set_identity(hvd::cat("rank ", rank));
@@ -271,20 +287,17 @@ hvd::Result<hvd::runtime::RuntimeOptions> options_of(RuntimeStart* start,
   options.published = std::move(bootstrap->published);
   options.heap = &heap();
   options.counters = counters_of_agent(options.settings, bootstrap->identity);
-  options.epoch = start->epoch;
+  options.epoch = static_cast<uint32_t>(start->which.epoch);
+  options.first_handle = state.epoch++ << 20;
   options.is_elastic = start->elastic.has_value();
   options.reports_lost_peers = wishes.share == nullptr;
-  options.rank_serves_store = wishes.share != nullptr || state.saved_bootstrap != nullptr;
-  // Its ranks have a store of their own: ranks without a part in it must count the same starts.
-  if (wishes.share == nullptr) ++state.epoch;
+  options.rank_serves_store = bootstrap->rank_serves_store;
+  if (wishes.share == nullptr) ++starts_of(start->which.ranks);
   options.stack = state.stack;
   options.start_deadline = start->deadline;
   options.connect_seconds = start->is_limited ? 0 : options.settings.start_seconds;
   HVD_RETURN_IF_ERROR(read_sets(wishes, &options.process_sets));
-  if (wishes.rank_count > 0 && wishes.ranks == nullptr) {
-    return hvd::invalid_argument("the ranks that are to start are NULL");
-  }
-  options.ranks.assign(wishes.ranks, wishes.ranks + wishes.rank_count);
+  options.ranks = std::move(start->which.ranks);
   HVD_RETURN_IF_ERROR(hvd::runtime::restrict_to(options.ranks, &bootstrap->identity));
   if (start->elastic) options.interruption = start->elastic->interruption.get();
   return options;

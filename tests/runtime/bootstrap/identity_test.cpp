@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "horovod/version.h"
 #include "runtime/bootstrap/backend_agreement.h"
+#include "runtime/bootstrap/foreign_launcher.h"
 #include "runtime/progress/spin_budget.h"
 
 using namespace hvd::runtime;
@@ -21,7 +22,7 @@ WorkerSettings with(const Values& values) {
 }
 
 std::string refusal(std::initializer_list<std::pair<const char*, const char*>> values) {
-  const auto made = bootstrap(with(values), Deadline::after_seconds(1));
+  const auto made = bootstrap(with(values), Deadline::after_seconds(1), {}, nullptr);
   return made.ok() ? std::string() : made.error().message();
 }
 
@@ -32,7 +33,8 @@ bool contains(const std::string& text, const char* part) {
 }  // namespace
 
 TEST_CASE("nothing set is a world of one without a store") {
-  const auto made = bootstrap({}, Deadline::after_seconds(1));
+  hvd::runtime::SavedBootstrap saved;
+  const auto made = bootstrap({}, Deadline::after_seconds(1), {}, &saved);
   REQUIRE(made.ok());
   CHECK(made->identity.rank == 0);
   CHECK(made->identity.size == 1);
@@ -224,7 +226,7 @@ TEST_CASE("some ranks of a job go on as a job of their own") {
   identity.size = 6;
   identity.local_rank = 1;
   identity.local_size = 2;
-  const std::vector<int32_t> ranks{1, 4, 5};
+  const std::vector<int32_t> ranks{5, 4, 1};
   hvd::runtime::Identity restricted = identity;
   REQUIRE(hvd::runtime::restrict_to(ranks, &restricted).ok());
   CHECK(restricted.rank == 1);
@@ -232,10 +234,15 @@ TEST_CASE("some ranks of a job go on as a job of their own") {
   CHECK(restricted.job_rank == 4);
   CHECK(restricted.local_rank == -1);
   identity.rank = 0;
-  CHECK(hvd::runtime::restrict_to(ranks, &identity).message().find("rank 0 is not among") !=
-        std::string::npos);
-  const std::vector<int32_t> twice{0, 0};
-  CHECK(!hvd::runtime::restrict_to(twice, &identity).ok());
+  const auto refusal_of = [&](std::vector<int32_t> list) {
+    return hvd::runtime::restrict_to(list, &identity).message();
+  };
+  CHECK(refusal_of({5, 4}) ==
+        "rank 0 is not in hvd.init(comm=[5, 4]), which only the ranks of the list may call");
+  CHECK(refusal_of({0, 1, 0}) == "rank 0 is twice in hvd.init(comm=[0, 1, 0])");
+  CHECK(refusal_of({0, 6}) ==
+        "rank 6 is in hvd.init(comm=[0, 6]), but the job has the ranks 0 to 5");
+  CHECK(refusal_of({-1, 0}).starts_with("rank -1 is in"));
   CHECK(hvd::runtime::restrict_to({}, &identity).ok());
   CHECK(identity.size == 6);
 }

@@ -1,0 +1,26 @@
+"""A rank that joins one job after the other, by hvd.init(comm=[...]), and prints its place and who is with it.
+
+usage: list_rank.py LISTS ...    "3,0/2,1" are two jobs at once; "all" is that of all ranks; a rank that is in none of
+                                 the lists calls nothing
+"""
+
+import os
+import sys
+
+import horovod.numpy as hvd
+
+me = int(
+    next(os.environ[name] for name in ("HOROVOD_RANK", "PMIX_RANK", "SLURM_PROCID", "PMI_RANK") if name in os.environ)
+)
+for lists in sys.argv[1:]:
+    ranks = [] if lists == "all" else [list(map(int, one.split(","))) for one in lists.split("/")]
+    mine = next((one for one in ranks if me in one), None)
+    if ranks and mine is None:
+        continue
+    hvd.init(comm=mine)
+    members = hvd.allgather_object(me)
+    sys.stdout.write(
+        f"{me} of {lists}: {members}, place {hvd.rank()}, local {hvd.local_rank()} of {hvd.local_size()}\n"
+    )
+    sys.stdout.flush()
+    hvd.shutdown()
