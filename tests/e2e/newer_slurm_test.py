@@ -60,5 +60,9 @@ def test_scripts_of_sbatch_and_programs_of_srun():
     run_all("bootstrap_test.py", only=["pmix_of_slurm", "pmi_of_slurm", "a_plain_step_of_slurm"])
 
 
+def test_lists_of_ranks():
+    run_all("rank_lists_test.py", only=["pmix_of_slurm", "a_plain_step_of_slurm"])
+
+
 if __name__ == "__main__":
     main()
