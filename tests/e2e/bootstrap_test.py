@@ -203,8 +203,8 @@ def test_mpi_of_mpich():
     run("mpiexec.hydra", "-iface", network.BRIDGE, "-np", 4, "-hosts", "a:2,b:2", *RANK, **by_mpi())
 
 
-def by_hand(server_flags, variables_of):
-    """A server on the launcher's machine, and each rank started by hand on its host."""
+def output_by_hand(server_flags, variables_of, command=RANK):
+    """The output of ranks that are each started by hand on a host, with a server on the launcher's machine."""
     token = pathlib.Path("/tmp/token")
     token.write_text("5a" * 32)
     token.chmod(0o600)
@@ -222,7 +222,7 @@ def by_hand(server_flags, variables_of):
             where = ["nsenter", "-t", str(host.pid_of(name)), "-m", "-u", "-i", "-n", "-p"]
             ranks.append(
                 subprocess.Popen(
-                    [*where, *map(str, RANK)],
+                    [*where, *map(str, command)],
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=out,
@@ -236,6 +236,11 @@ def by_hand(server_flags, variables_of):
     out.seek(0)
     said = out.read()
     expect(codes == [0] * 4, f"{codes}\n{said}")
+    return said
+
+
+def by_hand(server_flags, variables_of):
+    said = output_by_hand(server_flags, variables_of)
     # If the server assigns the ranks, the first host that joins gets the first ranks.
     first = re.search(r"rank 0 of 4, .* on ([ab])\b", said)
     holds(said, lambda: said, hosts="ba" if "-np" in server_flags and first and first[1] == "b" else "ab")
@@ -250,26 +255,27 @@ def test_rank_and_size_by_hand():
     by_hand((), lambda rank, token: {"HOROVOD_RANK": str(rank), "HOROVOD_SIZE": "4", **store_of(token)})
 
 
+def variables_of_the_original(rank, _token):
+    return {
+        "HOROVOD_RANK": str(rank),
+        "HOROVOD_SIZE": "4",
+        "HOROVOD_LOCAL_RANK": str(rank % 2),
+        "HOROVOD_LOCAL_SIZE": "2",
+        "HOROVOD_CROSS_RANK": str(rank // 2),
+        "HOROVOD_CROSS_SIZE": "2",
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": network.LAUNCHER_ADDRESS,
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": "29400",
+        # Variables that Ray's processes inherit if srun has started Ray.
+        "SLURM_PROCID": "0",
+        "SLURM_STEP_NUM_TASKS": "2",
+    }
+
+
 @world()
 def test_variables_of_the_original():
-    by_hand(
-        ("--insecure-compat",),
-        lambda rank, _token: {
-            "HOROVOD_RANK": str(rank),
-            "HOROVOD_SIZE": "4",
-            "HOROVOD_LOCAL_RANK": str(rank % 2),
-            "HOROVOD_LOCAL_SIZE": "2",
-            "HOROVOD_CROSS_RANK": str(rank // 2),
-            "HOROVOD_CROSS_SIZE": "2",
-            "HOROVOD_CONTROLLER": "gloo",
-            "HOROVOD_CPU_OPERATIONS": "gloo",
-            "HOROVOD_GLOO_RENDEZVOUS_ADDR": network.LAUNCHER_ADDRESS,
-            "HOROVOD_GLOO_RENDEZVOUS_PORT": "29400",
-            # Variables that Ray's processes inherit if srun has started Ray.
-            "SLURM_PROCID": "0",
-            "SLURM_STEP_NUM_TASKS": "2",
-        },
-    )
+    by_hand(("--insecure-compat",), variables_of_the_original)
 
 
 @world()

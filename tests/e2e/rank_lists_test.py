@@ -21,19 +21,23 @@ def start(program, *arguments, **more):
     return Job(*arguments, program=path, environment=clean_environment(**more))
 
 
-def members_alone_are_a_job(*command, lists=LISTS, **variables):
-    job = start(*command, *RANK, *lists, **variables)
+def members_alone_are_a_job(*command, **variables):
+    job = start(*command, *RANK, *LISTS, **variables)
     job.ends_with(0, 120)
+    check(job.out, job.describe)
+    job.leaves_nothing()
+
+
+def check(out, say):
     expected = []
-    for words in lists:
+    for words in LISTS:
         for ranks in ["0,1,2,3"] if words == "all" else words.split("/"):
             members = list(map(int, ranks.split(",")))
             for place, rank in enumerate(members):
                 here = [each for each in members if each // 2 == rank // 2]
                 local = f"local {here.index(rank)} of {len(here)}"
                 expected.append(f"{rank} of {words}: {members}, place {place}, {local}")
-    expect(sorted(job.out.splitlines()) == sorted(expected), job.describe())
-    job.leaves_nothing()
+    expect(sorted(out.splitlines()) == sorted(expected), say())
 
 
 def wrong_lists_are_refused(*command, **variables):
@@ -91,6 +95,12 @@ def test_pmix_of_open_mpi():
 @world()
 def test_our_agents():
     members_alone_are_a_job(*OURS)
+
+
+@world()
+def test_variables_of_the_original():
+    out = bootstrap.output_by_hand(("--insecure-compat",), bootstrap.variables_of_the_original, (*RANK, *LISTS))
+    check(out, lambda: out)
 
 
 @world()

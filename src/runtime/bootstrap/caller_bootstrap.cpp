@@ -49,7 +49,7 @@ Result<Bootstrap> bootstrap_by_caller(const CallerPlace& place, const WorkerSett
   }
   if (text == kNoStore) return unavailable("rank 0 could not start its store, and says why");
   HVD_ASSIGN_OR_RETURN(const Invitation master, parse_invitation(text));
-  HVD_ASSIGN_OR_RETURN(result.store, reach_store(master, place.rank,
+  HVD_ASSIGN_OR_RETURN(result.store, reach_store(master, place.rank, 0,
                                                  Deadline::after_seconds(settings.start_seconds)));
   result.secret = master.secret;
   return result;

@@ -99,15 +99,16 @@ class Opened {
     });
   }
 
-  // The text of rank 0 after a fence, or without one that of the rank `from`.
-  Result<std::string> get(std::optional<int32_t> from, Deadline deadline) {
+  // The text of rank 0 after a fence, or without one that of the first of these ranks.
+  Result<std::string> get(std::span<const int32_t> ranks, Deadline deadline) {
     std::string text(kLongestInvitation, '\0');
     size_t length = 0;
     HVD_RETURN_IF_ERROR(call([&](char* error, size_t size) {
-      return from ? vtable().get_from(plugin_->context(), *from, kInvitation, text.data(),
-                                      text.size(), &length, deadline.seconds_left(), error, size)
-                  : vtable().get(plugin_->context(), kInvitation, text.data(), text.size(), &length,
-                                 deadline.seconds_left(), error, size);
+      return !ranks.empty()
+                 ? vtable().get_from(plugin_->context(), ranks.front(), kInvitation, text.data(),
+                                     text.size(), &length, deadline.seconds_left(), error, size)
+                 : vtable().get(plugin_->context(), kInvitation, text.data(), text.size(), &length,
+                                deadline.seconds_left(), error, size);
     }));
     if (length > text.size()) return internal_error(cat(record_->name, " gives too much"));
     text.resize(length);
@@ -130,24 +131,25 @@ class Opened {
   bool has_put_ = false;
 };
 
-Result<Bootstrap> bootstrap_from(const SavedBootstrap& saved, const Invitation& master,
-                                 Deadline deadline) {
+Result<Bootstrap> bootstrap_from(const SavedBootstrap& saved, const std::vector<int32_t>& ranks,
+                                 const Invitation& master, Deadline deadline) {
+  const int32_t leader = ranks.empty() ? 0 : ranks.front();
   Bootstrap result;
   result.identity = saved.identity;
   result.published = saved.published;
-  HVD_ASSIGN_OR_RETURN(result.store, reach_store(master, result.identity.rank, deadline));
+  HVD_ASSIGN_OR_RETURN(result.store, reach_store(master, result.identity.rank, leader, deadline));
   result.secret = master.secret;
   result.rank_serves_store = true;
   return result;
 }
 
-// The text of the rank that serves the store: on a list's ranks alone, or on all.
-Result<std::string> share(Opened& plugin, std::optional<int32_t> leader_of_list, bool is_leader,
+// The text of the rank that serves the store, which is the first of the ranks; empty: all.
+Result<std::string> share(Opened& plugin, std::span<const int32_t> ranks, bool is_first,
                           const std::string& own, Deadline deadline) {
-  if (is_leader) HVD_RETURN_IF_ERROR(plugin.put(own));
-  if (!leader_of_list) HVD_RETURN_IF_ERROR(plugin.fence(deadline));
-  if (is_leader) return own;
-  return plugin.get(leader_of_list, deadline);
+  if (is_first) HVD_RETURN_IF_ERROR(plugin.put(own));
+  if (ranks.empty()) HVD_RETURN_IF_ERROR(plugin.fence(deadline));
+  if (is_first) return own;
+  return plugin.get(ranks, deadline);
 }
 
 // Which ranks must do what, for the error of a start that not all have joined.
@@ -181,8 +183,8 @@ Result<Bootstrap> bootstrap_by_plugin(std::shared_ptr<Opened> plugin, const std:
     HVD_ASSIGN_OR_RETURN(saved->server, ServedStore::start(secret, settings));
     saved->own = invitation(secret, saved->server->endpoints());
   }
-  const auto leader = is_list ? std::optional(start.ranks.front()) : std::nullopt;
-  const auto text = share(*plugin, leader, place.rank == 0, saved->own, deadline);
+  const std::vector<int32_t> ranks = is_list ? start.ranks : std::vector<int32_t>();
+  const auto text = share(*plugin, ranks, place.rank == 0, saved->own, deadline);
   if (!text.ok()) {
     const bool is_late = text.error().code() == Code::kDeadlineExceeded;
     const std::string limit =
@@ -195,9 +197,9 @@ Result<Bootstrap> bootstrap_by_plugin(std::shared_ptr<Opened> plugin, const std:
   HVD_ASSIGN_OR_RETURN(Invitation master, parse_invitation(*text));
   // The first rank is there.
   const Deadline reached = Deadline::after_seconds(settings.start_seconds);
-  HVD_ASSIGN_OR_RETURN(Bootstrap result, bootstrap_from(*saved, master, reached));
+  HVD_ASSIGN_OR_RETURN(Bootstrap result, bootstrap_from(*saved, ranks, master, reached));
   if (!is_list) result.session = std::move(plugin);
-  saved->masters[is_list ? start.ranks : std::vector<int32_t>()] = std::move(master);
+  saved->masters[ranks] = std::move(master);
   return result;
 }
 
@@ -350,7 +352,7 @@ Result<std::optional<Bootstrap>> bootstrap_again(const WorkerSettings& settings,
   for (const std::vector<int32_t>& ranks : {start.ranks, std::vector<int32_t>()}) {
     const auto met = saved->masters.find(ranks);
     if (met == saved->masters.end()) continue;
-    HVD_ASSIGN_OR_RETURN(Bootstrap found, bootstrap_from(*saved, met->second, deadline));
+    HVD_ASSIGN_OR_RETURN(Bootstrap found, bootstrap_from(*saved, ranks, met->second, deadline));
     return std::optional(std::move(found));
   }
   if (!saved->session) return std::optional<Bootstrap>();

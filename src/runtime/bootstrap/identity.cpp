@@ -110,10 +110,11 @@ Result<Identity> ask_for_place(rendezvous::HttpStore& store, const WorkerSetting
   return identity;
 }
 
-// Under Horovod's own launcher, whose store signs nothing and assigns no ranks: rank 0 makes the
+// Under Horovod's own launcher, whose store signs nothing and assigns no ranks: the first rank makes the
 // secret with which the ranks prove their links. It is as safe as the network of the store.
-Result<Bootstrap> bootstrap_plainly(Bootstrap result, std::string_view address, uint64_t epoch,
-                                    const WorkerSettings& settings, Deadline deadline) {
+Result<Bootstrap> bootstrap_plainly(Bootstrap result, std::string_view address,
+                                    const BootstrapStart& start, const WorkerSettings& settings,
+                                    Deadline deadline) {
   if (result.identity.rank < 0) {
     return invalid_argument(
         "HOROVOD_GLOO_RENDEZVOUS_ADDR is set but neither HOROVOD_RANK and HOROVOD_SIZE nor "
@@ -125,11 +126,14 @@ Result<Bootstrap> bootstrap_plainly(Bootstrap result, std::string_view address, 
             " is unsigned, so that the secret of the keys would cross the network in clear; start "
             "the job by horovodrun, or unset HOROVOD_ENCRYPT"));
   }
+  Identity place = result.identity;
+  HVD_RETURN_IF_ERROR(restrict_to(start.ranks, &place));
   HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(address));
   auto store = std::make_shared<rendezvous::UnsignedHttpStore>(std::move(endpoint));
   HVD_RETURN_IF_ERROR(reach(*store, settings));
-  const std::string key = cat("secret/", epoch);
-  if (result.identity.rank == 0) {
+  std::string key = cat("secret/", start.epoch);
+  for (const int32_t rank : start.ranks) key += cat(".", rank);
+  if (place.rank == 0) {
     result.secret = Secret::random().hex();
     HVD_RETURN_IF_ERROR(store->set(key, as_bytes(result.secret), deadline));
     log::info("the ranks meet at an unsigned rendezvous server: who reaches it can join the job");
@@ -249,7 +253,7 @@ Result<Bootstrap> bootstrap(const WorkerSettings& settings, Deadline deadline,
     return result;
   }
   if (settings.job_secret.empty() && settings.store.empty()) {
-    return bootstrap_plainly(std::move(result), address, start.epoch, settings, deadline);
+    return bootstrap_plainly(std::move(result), address, start, settings, deadline);
   }
   if (settings.job_secret.empty()) {
     return invalid_argument(cat("the store is at ", address,

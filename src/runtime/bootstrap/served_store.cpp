@@ -115,7 +115,8 @@ Result<Invitation> parse_invitation(std::string_view text) {
 }
 
 Result<std::shared_ptr<rendezvous::HttpStore>> reach_store(const Invitation& invitation,
-                                                           int32_t rank, Deadline deadline) {
+                                                           int32_t rank, int32_t leader,
+                                                           Deadline deadline) {
   std::vector<net::SocketAddress> addresses;
   for (const net::Endpoint& endpoint : invitation.endpoints) {
     if (const auto address = net::numeric_address(endpoint)) addresses.push_back(*address);
@@ -139,7 +140,7 @@ Result<std::shared_ptr<rendezvous::HttpStore>> reach_store(const Invitation& inv
       return net::to_endpoint(address) == net::to_endpoint(peer);
     });
   }
-  return unavailable(cat("rank ", rank, " cannot reach the store of rank 0 at any of ",
+  return unavailable(cat("rank ", rank, " cannot reach the store of rank ", leader, " at any of ",
                          list_of(invitation.endpoints), " (", why.message(),
                          "); is a firewall between the hosts?"));
 }

@@ -52,9 +52,10 @@ struct Invitation {
 };
 Result<Invitation> parse_invitation(std::string_view text);
 
-// The store at the first of the addresses where one with this secret answers: something else may
-// listen at an address that several machines have.
+// The store of the rank `leader` at the first of the addresses where one with this secret answers: something else
+// may listen at an address that several machines have.
 Result<std::shared_ptr<rendezvous::HttpStore>> reach_store(const Invitation& invitation,
-                                                           int32_t rank, Deadline deadline);
+                                                           int32_t rank, int32_t leader,
+                                                           Deadline deadline);
 
 }  // namespace hvd::runtime

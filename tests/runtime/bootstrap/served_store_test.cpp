@@ -60,7 +60,7 @@ TEST_CASE("idle strangers leave most descriptors to the program of rank 0, and s
     while (ended() < 90 && !deadline.passed()) ::usleep(10'000);
     CHECK(ended() >= 90);
     const Invitation invited{test_secret().hex(), endpoints};
-    CHECK(reach_store(invited, 1, Deadline::after_seconds(5)).ok());
+    CHECK(reach_store(invited, 1, 0, Deadline::after_seconds(5)).ok());
   }
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
 }
