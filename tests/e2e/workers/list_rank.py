@@ -10,7 +10,7 @@ import sys
 import horovod.numpy as hvd
 
 me = int(
-    next(os.environ[name] for name in ("HOROVOD_RANK", "PMIX_RANK", "SLURM_PROCID", "PMI_RANK") if name in os.environ)
+    next(os.environ[name] for name in ("HOROVOD_RANK", "PMIX_RANK", "SLURM_PROCID", "PMI_RANK", "RANK") if name in os.environ)
 )
 for lists in sys.argv[1:]:
     ranks = [] if lists == "all" else [list(map(int, one.split(","))) for one in lists.split("/")]
