@@ -146,9 +146,9 @@ class SavingTest(rank_base.RankBase):
                             rtol=1e-6,
                         )
         failed = sorted({os.path.basename(theirs) for theirs, _ in paths if isinstance(reference[theirs][1], str)})
-        # Keras 2 does not find all classes of optimizers in a LossScaleOptimizer.
+        # Keras 2 does not find all classes of optimizers in a LossScaleOptimizer, and Keras 3.15 no Lamb by its name.
         self.assertTrue(
-            all("around" in name or "inside" in name for name in failed),
+            all("around" in name or "inside" in name or name == "plain Lamb model.h5" for name in failed),
             [(name, reference[os.path.join(folder, name)]) for name in failed],
         )
         self.assertFalse([name for name in failed if "SGD" in name])
