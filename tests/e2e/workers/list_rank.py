@@ -9,9 +9,8 @@ import sys
 
 import horovod.numpy as hvd
 
-me = int(
-    next(os.environ[name] for name in ("HOROVOD_RANK", "PMIX_RANK", "SLURM_PROCID", "PMI_RANK", "RANK") if name in os.environ)
-)
+NUMBERS = ("HOROVOD_RANK", "PMIX_RANK", "SLURM_PROCID", "PMI_RANK", "RANK")
+me = int(next(os.environ[name] for name in NUMBERS if name in os.environ))
 for lists in sys.argv[1:]:
     ranks = [] if lists == "all" else [list(map(int, one.split(","))) for one in lists.split("/")]
     mine = next((one for one in ranks if me in one), None)
