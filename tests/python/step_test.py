@@ -3,6 +3,7 @@
 import importlib.util
 import pathlib
 import sys
+import threading
 import unittest
 
 # Without the package, which imports torch.
@@ -63,14 +64,37 @@ class StepTest(unittest.TestCase):
     def test_gradients_of_a_pass_remember_that_they_grow_on_reduced_ones(self):
         for before in (step.READ, step.REDUCED):
             made = at(before)
-            made.add()
-            made.add()
+            made.rise(step.PASS)
+            made.rise(step.PASS)
             made.to(step.IN_FLIGHT)
             made.to(step.PASS)  # after a failure
             self.assertIs(made.reduced(), before)
             made.end(step.IDLE)
-            made.add()
+            made.rise(step.PASS)
             self.assertIs(made.reduced(), step.IDLE)
+
+    def test_passes_of_several_threads_move_at_once(self):
+        interval = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, interval)
+        sys.setswitchinterval(1e-6)
+        steps, errors, meet = [step.Step() for _ in range(10_000)], [], threading.Barrier(4)
+
+        def passes():
+            meet.wait()
+            for made in steps:
+                for state in (step.PASS, step.READY, step.IN_FLIGHT):
+                    try:
+                        made.rise(state)
+                    except AssertionError as error:
+                        errors.append(error)
+
+        threads = [threading.Thread(target=passes) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(errors, [])
+        self.assertTrue(all(made.state is step.IN_FLIGHT for made in steps))
 
     def test_an_end_drops_what_belongs_to_the_step(self):
         made = at(step.STEPPED)

@@ -149,7 +149,7 @@ class GradientReducer:
         # This function runs once per parameter and step during the backward pass: every line costs time.
         step = self.step
         if step.state < PASS:
-            step.to(PASS)
+            step.rise(PASS)
         left = bucket.passes_left[index] - 1
         if left < 0 or bucket.works:
             if step.state is INTERRUPTED:
@@ -170,8 +170,7 @@ class GradientReducer:
             bucket.incomplete -= 1
             if bucket.incomplete == 0:
                 if isinstance(bucket, PackedBucket) or self._copies:
-                    if step.state is PASS:
-                        step.to(READY)
+                    step.rise(READY)
                 elif bucket not in self.closure.kept:
                     try:
                         self._start(bucket)
@@ -193,8 +192,7 @@ class GradientReducer:
 
     def _run(self, bucket: Bucket, works: List[Pending]) -> None:
         bucket.works = works
-        if self.step.state is not IN_FLIGHT:
-            self.step.to(IN_FLIGHT)
+        self.step.rise(IN_FLIGHT)
 
     def set_passes(self, passes: int) -> None:
         """Sets how many backward passes make a step."""
@@ -255,7 +253,7 @@ class GradientReducer:
         self._recorder = None
         for bucket in self.buckets:
             if not bucket.works and bucket.states.end_pass():
-                self.step.add()
+                self.step.rise(PASS)
         self.step.has_passed = True
 
     def _are_dropped(self) -> bool:
@@ -356,7 +354,7 @@ class GradientReducer:
         """Starts the buckets that no hook has started, then waits for all buckets. `end`: READ or REDUCED."""
         self._thread, self._recorder, self.closure.left = threading.get_ident(), None, None
         step = self.step
-        step.add()
+        step.rise(PASS)
         if step.reduced() is READ and self.op not in (Average, Min, Max):
             self._refuse_a_second_sum()
         if step.state is not INTERRUPTED:

@@ -17,6 +17,7 @@ A rank that has no gradients when the ranks reduce them takes part with zeros, a
 from __future__ import annotations
 
 import enum
+import threading
 from typing import Any, Dict, FrozenSet
 
 
@@ -36,6 +37,7 @@ class State(enum.IntEnum):
 IDLE, STEPPED, READ, REDUCED, PASS, READY, IN_FLIGHT, INTERRUPTED = State
 
 _END = (IDLE, STEPPED)
+_lock = threading.Lock()  # of no object: steps are copied with their optimizers
 MOVES: Dict[State, FrozenSet[State]] = {
     IDLE: frozenset((PASS, *_END)),
     STEPPED: frozenset((PASS, *_END)),
@@ -49,8 +51,8 @@ MOVES: Dict[State, FrozenSet[State]] = {
 
 
 class Step:
-    """The state of one optimizer's gradients, and what belongs to the state alone. The thread of the backward pass or
-    of the step calls it."""
+    """The state of one optimizer's gradients, and what belongs to the state alone. The threads of backward passes call
+    rise(), and the thread of the step calls the rest."""
 
     def __init__(self) -> None:
         self.state = self._before = IDLE
@@ -73,10 +75,13 @@ class Step:
             self._before = self.state
         self.state = state
 
-    def add(self) -> None:
-        """Notes that gradients come, or that the ranks reduce zeros in their place."""
-        if self.state < PASS:
-            self.to(PASS)
+    def rise(self, state: State) -> None:
+        """Moves to the state unless it is in it or beyond: backward passes of several threads do so at once."""
+        if self.state >= state:
+            return
+        with _lock:
+            if self.state < state:
+                self.to(state)
 
     def end(self, state: State) -> None:
         """Ends the step: IDLE or STEPPED. Gradients that come now belong to another one."""
