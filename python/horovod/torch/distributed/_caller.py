@@ -18,9 +18,10 @@ _NO_TIME = datetime.timedelta(0)
 class Caller:
     """Calls the collectives of one group, whose n-th call is one operation on all ranks."""
 
-    def __init__(self, place: _ranks.Place, rank: int, size: int, timeout: datetime.timedelta) -> None:
+    def __init__(self, place: _ranks.Place, rank: int, size: int, timeout: datetime.timedelta, backend: str) -> None:
         self.place, self.rank, self.size = place, rank, size
         self.name = place.name  # torch's
+        self.backend = backend  # its name, for the profiler
         self.seconds = timeout.total_seconds()
         self.numbers = itertools.count(1)  # of calls, as the runtime counts them
         self.works = _open_works.OpenWorks()  # of collectives
@@ -83,7 +84,7 @@ class Caller:
 
     def note_running(self, work: Work, what: str, inputs: Any) -> Work:
         if _profiling.is_on():
-            work._event = _profiling.begin("horovod", what, inputs)
+            work._event = _profiling.begin(self.backend, what, inputs)
         if self.coalesced is not None:
             self.coalesced.append(work)
         return work

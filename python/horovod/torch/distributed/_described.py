@@ -32,7 +32,7 @@ class Described(dist.ProcessGroup):
 
     def __init__(self, place: _ranks.Place, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
         super().__init__(rank, size)
-        self._caller = Caller(place, rank, size, timeout)
+        self._caller = Caller(place, rank, size, timeout, self._backend_name)
         self._place = place
         self._store = store
         self._is_one_host = _identity.size() == _identity.local_size()
