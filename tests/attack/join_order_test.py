@@ -16,7 +16,7 @@ def ticks_further(job, number):
 
 def test_bytes_in_another_order_end_the_connection():
     for way, words in ("up", BY_LAUNCHER), ("down", BY_AGENT):
-        with joining("sh", "-c", TICKS) as job:
+        with joining("sh", "-c", "trap '' USR1; " + TICKS) as job:
             agent = job.join()
             job.job.wait_for("tick 3")
             getattr(job.relay, way).reorder()
