@@ -40,7 +40,7 @@ constexpr double kKillAgainSeconds = 0.1;
 // The time after which the agent leaves processes that SIGKILL does not end: those of another user,
 // or those that hang in the kernel.
 constexpr double kGiveUpSeconds = 10;
-// The same for processes in state D alone.
+// As kGiveUpSeconds, if all remaining processes are in state D (uninterruptible sleep).
 constexpr double kStuckSeconds = 1.5;
 
 // SIGTERM to every process of the host, which a scheduler sends, and no user by hand.

@@ -68,7 +68,7 @@ std::string version_of_nccl(const std::string& path) {
   return cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
-// The same of oneCCL, whose function is C++ and returns more than that.
+// Returns the version of oneCCL, whose C++ function returns a struct.
 std::string version_of_ccl(const std::string& path) {
   struct Version {
     unsigned major, minor, update;

@@ -109,7 +109,7 @@ ProbeOutcome Probe::wait(Deadline deadline) {
   if (!read_until_end(error_fd_, pid_, deadline, &text)) {
     return {false, "it did not answer in time", text, true};
   }
-  // Waited for without being reaped, it keeps its number, which is its group's.
+  // WNOWAIT does not reap the process: its id, which is the id of the group too, stays in use until kill().
   siginfo_t info{};
   ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
   ::kill(-pid_, SIGKILL);

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where packages of a row come from, by kind of machine. Empty: not to be had there.
+// Names of the packages of a row, by package manager. Empty: the package manager has none.
 struct PackageSource {
   std::string_view row;
   std::string_view run_apt, run_dnf;      // packages that run it

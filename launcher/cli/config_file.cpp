@@ -30,7 +30,7 @@ Status unknown_key(const std::string& key) {
     if (const std::string each = config_key(setting); !each.empty()) known.push_back(each);
   }
   std::string near = nearest(key, known);
-  // A known key of the same name in another section is similar too.
+  // No key is spelled alike: suggest a key with the same name in another section.
   const auto last = [](const std::string& text) { return text.substr(text.rfind('.') + 1); };
   for (const std::string& each : known) {
     if (near.empty() && last(each) == last(key)) near = each;

@@ -65,7 +65,7 @@ std::string help_of(const Setting& setting) {
   const std::string value = default_of_flag(setting);
   const bool has_default =
       !value.empty() && (setting.type != SettingType::kFlag || setting.variable[0] != '\0');
-  // A setting without a flag begins with its variable.
+  // The entry of a setting without a flag begins with the variable (with_value()), so do not repeat it.
   const bool names_variable = setting.variable[0] != '\0' && setting.flags[0] != '\0';
   if (!has_default && !names_variable) return text;
   std::vector<std::string> brackets;
@@ -104,7 +104,7 @@ std::string indented(std::string_view text, size_t indent, size_t width) {
   return lines;
 }
 
-// Other values, such as numbers, no file is named like.
+// Returns whether the flag's value may name a file, which a shell can complete; a number does not.
 bool is_of_files(const Flag& flag) {
   constexpr std::string_view kKinds[] = {"FILE", "DIR", "PATH", "COMMAND"};
   return std::ranges::find(kKinds, std::string_view(flag.setting->value)) != std::end(kKinds);

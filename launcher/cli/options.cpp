@@ -230,7 +230,7 @@ Status check_rows(const LaunchSettings& settings, const CommandLine& line) {
   return {};
 }
 
-// Flags of which a job has one.
+// Refuses flags that exclude each other.
 Status check_exclusive(const LaunchSettings& settings) {
   if (settings.hosts.list.has_value() && settings.hosts.hostfile.has_value()) {
     return invalid_argument("-H and -hostfile both name the hosts; use only one of them");
@@ -333,7 +333,8 @@ Status check_counted_slots(const LaunchSettings& settings, const CommandLine& li
   return {};
 }
 
-// Flags whose last value alone would drop hosts, ranks, variables or commands of the others.
+// A flag that may be given only once. If the last value replaced the earlier values, their hosts, ranks, variables or
+// commands would be lost without an error.
 struct RepeatedFlag {
   std::string_view key;
   const char* separator;  // null: the values cannot be joined on the command line

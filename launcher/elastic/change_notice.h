@@ -16,11 +16,11 @@ class ChangeNotice {
  public:
   // A sum of rendezvous::HostUpdates.
   int32_t updates() const { return updates_; }
-  // Takes the sum of now. Whether it is new to the ranks.
+  // Sets the present sum of updates. Returns whether the ranks do not know it yet.
   bool set(int32_t updates, Clock::time_point now);
-  // A generation has begun, whose ranks know of nothing.
+  // Call it when a generation begins: its ranks know of no change.
   void clear() { *this = {}; }
-  // Each minute: what the next generation waits for.
+  // Returns, once a minute, a sentence about what the next generation waits for.
   std::optional<std::string> reminder(Clock::time_point now);
   // When reminder() has a sentence again.
   Clock::time_point next() const { return reminder_.next(); }

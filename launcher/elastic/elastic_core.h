@@ -90,7 +90,7 @@ struct ElasticCore {
   std::string follow_up(const ProcessFailure& failed, bool is_host_sound, Time now);
   // Returns what the user should know of a host after a failure there, or nothing.
   std::string exclude(const std::string& name, Time now);
-  // The same after the loss of a host, which may only be out of reach.
+  // As exclude(), after the loss of a host, which may only be out of reach.
   std::string after_loss(const JobHost& host, Time now);
   // A process has ended that has done no work yet, beside ranks that work.
   std::string start_another_later(const std::string& name, Time now);

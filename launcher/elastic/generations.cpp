@@ -214,7 +214,7 @@ void Generations::ranks_ended(const HostRun& host, Time now) {
 }
 
 bool Generations::can_spare(const std::set<std::string>& hosts) const {
-  // A rank that has trained may save its work, and no other one does so in its place.
+  // A rank that has finished training may save its model, and no other rank saves it.
   if (core_.stage == JobStage::kFinishing || core_.training_end.has_come()) return false;
   const bool needs_state = core_.table.current && !core_.restarts_program();
   if (needs_state && !core_.capacity.has_state_without(hosts)) return false;

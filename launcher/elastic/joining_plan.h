@@ -21,9 +21,9 @@ class JoiningPlan {
 
   // nullptr: there is no plan.
   const Generation* generation() const { return generation_ ? &*generation_ : nullptr; }
-  // All of its new processes have asked again: the generation may begin.
+  // Whether all new processes of the plan have asked again: the generation may begin.
   bool is_prepared() const;
-  // Its new processes that live and are not ranks yet.
+  // The new processes of the plan that live and are not ranks yet.
   std::set<int> newcomers() const;
   void set(std::optional<Generation> generation) { generation_ = std::move(generation); }
   void drop() { generation_.reset(); }
@@ -38,8 +38,8 @@ class JoiningPlan {
 // The generation of a plan that has new processes, or nothing.
 std::optional<Generation> with_newcomers(MembershipPlan plan);
 
-// Those of the processes that would get another place in this generation than hvd.init has returned, or none. A
-// program sees its place change within hvd.elastic.run only, so they must start again.
+// Returns the processes to which this generation gives no place, or another place than hvd.init has returned. A program
+// can change its place within hvd.elastic.run only, so these processes must start again.
 std::vector<int> misplaced(const ProcessTable& table, const std::set<int>& processes,
                            const Generation& generation);
 

@@ -163,7 +163,7 @@ void RankChanges::let_hosts_go(const ProgramPolicy& policy, Time now) {
   }
 }
 
-// Its ranks leave.
+// Removes the host from the pool, so that its ranks leave the job.
 void RankChanges::release_host(const JobHost& host, const ProgramPolicy& policy, Time now) {
   const auto left = std::chrono::round<std::chrono::seconds>(host.ends_at - now).count();
   core_.actions.report(fmt::format("{}; {}", host.why_it_ends, policy.until_host_ends(left)));

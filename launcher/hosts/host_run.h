@@ -130,11 +130,11 @@ class HostRun {
   void hold(std::unique_ptr<AgentLink> link);
   // The seconds for which the agent has not answered; 0: it answers, or the host has no agent now.
   double silence() const;
-  // Its agent runs, and is not silent.
+  // Whether the agent runs, and is not silent.
   bool can_answer() const;
   // Closes the link, if there is one.
   void close();
-  // Destroys it: what it refers to is about to go.
+  // Destroys the link, before the objects to which it refers are destroyed.
   void release() { link_.reset(); }
   // The agent has started the ranks. Later messages of the agent may have moved the host and its ranks on.
   void started();

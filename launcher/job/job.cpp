@@ -55,7 +55,7 @@ namespace {
 
 // How long a rank that made others fail by leaving may take to end itself.
 constexpr std::chrono::seconds kTimeToLeave{2};
-// A scheduler that ends what a script has started does so at the script's end.
+// A scheduler may end the processes of a script when the script ends.
 constexpr std::chrono::seconds kEndOfScript{5};
 
 }  // namespace
@@ -355,7 +355,7 @@ void JobLaunch::on_silence(int host, double seconds) {
   report(HostSilent{hosts_.host(host), seconds, limit});
 }
 
-// Its agent has stopped its ranks by now, if it lives.
+// The agent of this host, if it runs, has stopped its ranks by now.
 void JobLaunch::give_up(HostRun& host) {
   const double seconds = host.link()->silence_seconds();
   expect_end(host);
@@ -363,7 +363,7 @@ void JobLaunch::give_up(HostRun& host) {
   lose(host, deadline_exceeded(cat("the host did not answer for ", std::lround(seconds), " s")));
 }
 
-// At the latest when its agent has been without this launcher for the lease.
+// The ranks of the host end at the latest when its agent has lost this launcher for the time of the lease.
 void JobLaunch::expect_end(HostRun& host) {
   const double left = host_jobs_.silent_ranks_end_after() - host.link()->silence_seconds();
   host.may_run_until(Deadline::after_seconds(std::max(left, 0.0)).time());

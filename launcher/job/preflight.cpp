@@ -129,7 +129,7 @@ struct Preflight::Attempt {
   Status status;
 };
 
-// Those of one call of run().
+// The attempts of one call of run().
 struct Preflight::Attempts {
   explicit Attempts(const net::asio::any_io_executor& executor) : changed(executor) {}
 

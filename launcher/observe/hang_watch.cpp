@@ -1,5 +1,7 @@
-// Looks whether the ranks of a job hang (--hang-warning, --on-hang): asks the agents for signs that cost little, and for the
-// places of the ranks when nothing moves. For ranks that never call hvd.init(): the others report a stall themselves.
+// Finds out whether the ranks of a job hang, and prints a sentence about it (--hang-warning, --on-hang). Asks the
+// agents for counters that are cheap to read, and for the stacks of the ranks when no counter grows.
+// rules/hang_rule.h decides, rules/hang_report.h writes the sentence. Only for ranks that never call hvd.init(): ranks
+// that call it report a stall themselves (src/runtime/stall).
 
 #include <algorithm>
 #include <array>
@@ -57,7 +59,7 @@ HangWatch::HangWatch(PartLaunch& launch)
       reaction_(parse_hang_reaction(launch.settings().end.on_hang).value_or(HangReaction::kWarn)),
       rule_(launch.settings().end.hang_warning, reaction_ == HangReaction::kStop) {}
 
-// The ranks of an elastic job come and go.
+// An elastic job is not watched: its ranks come and go.
 bool HangWatch::is_wanted() const {
   const LaunchSettings& settings = launch_.settings();
   return settings.end.hang_warning != 0 && !settings.environment.independent &&

@@ -4,9 +4,9 @@
 //                                  ^                            |
 //                                  '------- PartLaunch ---------'   asks hosts, prints, ends the job
 //
-// A part learns what happens by events, and is called at the time that it names: no tick wakes a job in which nothing is
-// due. Parts never call each other: what one finds out, others read in RankRun, HostRun and InitWaits. JobParts owns
-// them. They live on the launch's loop.
+// A part receives events, and is called at the time that its deadline() returns: no tick wakes a job in which nothing
+// is due. Parts never call each other: a part stores its results in RankRun, HostRun or InitWaits, where other parts
+// read them. JobParts owns the parts. They live on the launch's loop.
 #pragma once
 
 #include <map>
@@ -41,7 +41,7 @@ struct RankWrote {
 struct RankExited {
   const RankExit& exit;
 };
-// A rank is about to join a world, or has met its ranks. Its state and that of the others know of it already.
+// A rank is about to join a world, or has joined it. The states of the ranks (RankRun) are updated before this event.
 struct RankJoined {
   const Joined& report;
 };
@@ -83,11 +83,11 @@ class JobPart : public std::enable_shared_from_this<JobPart> {
   }
 
  protected:
-  // A task that goes on afterwards uses nothing but the part itself.
+  // True after end(). A task that still runs then uses no object but the part.
   bool is_over_ = false;
 };
 
-// The progress of a job, as the last look at its ranks found it.
+// The progress of a job, as of the last sample of its ranks.
 struct JobCounts {
   JobProgress job{};  // without rates
   ProgressRates::Counts counts{};

@@ -2,11 +2,11 @@
 
 namespace hvd::launcher {
 
-// In the order in which they see events.
+// Returns all parts. Each event goes to them in this order.
 std::vector<std::shared_ptr<JobPart>> parts_of(PartLaunch& launch) {
   std::vector<std::shared_ptr<JobPart>> parts;
   for (const auto make : {
-           awaited_ranks,  // keeps InitWaits, which others read
+           awaited_ranks,  // fills InitWaits, which other parts read
            silence_watch,
            start_watch,
            status_line,

@@ -1,6 +1,7 @@
 // Looks for ranks of a running job that are late (--on-straggler): asks the agents for the last training steps of their
 // ranks, once for each window of steps, and for what disturbs them while a rank is suspected. Asks seldom while no step
-// ends. Begins when a rank calls hvd.init(). RankRun::waits() has what it finds, and each agent the longest wait.
+// ends. Begins when a rank calls hvd.init(). Stores its results in RankRun::waits(), and sends the longest wait to each
+// agent.
 
 #include <algorithm>
 #include <array>
@@ -261,7 +262,7 @@ net::Task<void> StragglerWatch::look_at_place() {
   for (const RankPlace& place : places) places_.take(rank, place);
 }
 
-// Their numbers mean other processes from now on.
+// Called when the numbers of ranks mean other processes than before.
 void StragglerWatch::forget_ranks() {
   rule_ = {};
   tally_.forget_ranks();

@@ -53,7 +53,7 @@ class LineSinks {
   // Whether the beginning of the unfinished line is shown already.
   virtual bool has_begun(int rank, OutputStream stream) = 0;
   virtual void show(const ShownLines& lines) = 0;
-  // The same for the last line, which the rank has not ended: its text is `held`.
+  // As show(), for the last line, which has no line end. `held`: its text.
   virtual void show_last(const ShownLines& lines, std::string_view held) = 0;
   // A sentence of the launcher.
   virtual void print(std::string_view sentence) = 0;

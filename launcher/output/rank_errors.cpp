@@ -93,7 +93,7 @@ std::string last_lines(std::string_view text, size_t tag) {
     std::fill(is_shown.begin() + static_cast<long>(begin),
               is_shown.begin() + static_cast<long>(end), false);
   };
-  // Those of destructors at the exit, with the line before each.
+  // Hide tracebacks of destructors at the exit, with the line before each.
   for (size_t at = 1; at < tracebacks.size(); ++at) {
     const Traceback& each = tracebacks[at];
     const size_t begin = each.is_chained ? tracebacks[at - 1].end : each.begin - 1;

@@ -34,7 +34,7 @@ std::vector<std::string> StatusArea::rows_for(TerminalSize size) const {
   const auto add = [&](std::string_view text) { rows.push_back(cut_colored(text, room)); };
   const size_t own = line_.empty() ? 0 : 1;
   size_t most_bars = std::min(kMostBars, most_rows - std::min(most_rows, own));
-  // Their count has a row, too.
+  // Reserve a row for the number of bars that are left out.
   if (bars_.size() > most_bars && most_bars + own == most_rows && most_bars > 0) --most_bars;
   for (const auto& [key, text] : bars_) {
     if (rows.size() < most_bars) add(text);

@@ -78,7 +78,7 @@ bool is_movable_bar(std::string_view text);
 bool is_cleared_bar(std::string_view text);
 // Whether a text is empty, or has only sequences for colors: a bar stays as it is.
 bool is_of_colors(std::string_view text);
-// The sequences for colors in a movable bar.
+// Returns the escape sequences for colors in a movable bar.
 std::string colors_in(std::string_view text);
 
 }  // namespace hvd::launcher

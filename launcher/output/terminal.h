@@ -80,10 +80,11 @@ class Terminal {
   // Whole lines of a stream, of which the first may stand on the terminal in part: behind its prefix.
   void show(size_t stream, std::string_view prefix, std::string_view lines,
             std::function<void()> written = {});
-  // The same for the last line, whose text is `held`: neither colors nor the blanks that clear a bar are a line.
+  // As show(), for the last line, which has no line end. `held`: its text. Colors, and the blanks that clear a progress
+  // bar, are no line.
   void show_last(size_t stream, std::string_view prefix, std::string_view lines,
                  std::string_view held);
-  // A line that several ranks have said.
+  // Shows a line that several ranks have written.
   void show_folded(OutputStream stream, std::string_view line, std::function<void()> written);
   // Shows its unfinished line after a pause, if it asks: a question does not wait for the end of its line.
   void await_end(size_t stream);
@@ -123,7 +124,7 @@ class Terminal {
   CursorState at_start() const { return asker_ ? CursorState::kQuestion : CursorState::kLineStart; }
   // Empties the row of the cursor. `below`: lines that the user has ended below the area.
   void leave_row(Leave how, size_t below = 0);
-  // The same before other output, below which the area is drawn again soon.
+  // As leave_row(), before other output, below which the area is drawn again soon.
   void begin(Leave how, size_t below = 0);
   void forget_question(size_t stream);
   void show_unfinished(size_t stream);

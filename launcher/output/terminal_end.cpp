@@ -55,7 +55,7 @@ void restore_at_death(void (*restore)()) {
   action.sa_flags = SA_RESETHAND;
   for (const int number : kDeadly) {
     struct sigaction before {};
-    // One that is ignored, or has a handler of a sanitizer, stays.
+    // Leave a signal that is ignored or that has a handler of a sanitizer.
     if (::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_DFL)
       ::sigaction(number, &action, nullptr);
   }

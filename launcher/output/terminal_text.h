@@ -46,9 +46,10 @@ std::string percent(double share);
 std::string size_text(double bytes);
 // Columns that a text takes on a terminal, without escape sequences: characters may take none, one or two.
 size_t width_of(std::string_view text);
-// Its first characters, at most `columns`.
+// Returns the first characters of the text, at most `columns` wide.
 std::string_view cut(std::string_view text, size_t columns);
-// Both of a text with sequences for colors, which take no columns. Ends its colors.
+// As width_of() and cut(), for a text with escape sequences for colors, which take no columns. cut_colored() resets the
+// color at the end.
 size_t colored_width_of(std::string_view text);
 std::string cut_colored(std::string_view text, size_t columns);
 

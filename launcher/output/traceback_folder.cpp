@@ -245,7 +245,7 @@ std::vector<TracebackFolder::Shown> TracebackFolder::take(Clock::time_point now,
     }
     return has_changed;
   };
-  // One that is shown or folded may settle another.
+  // A traceback that is shown or folded may settle another traceback.
   do {
     while (pass(false)) continue;
   } while (pass(true));

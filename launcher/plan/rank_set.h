@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// By rank, whether it is meant. An error names the part that is no rank of `size`.
+// Element r is true if `text` selects rank r. The error names an item outside 0..size-1.
 Result<std::vector<bool>> parse_ranks(std::string_view text, int size);
 // "1 rank", "2 ranks".
 std::string count_of_ranks(int64_t count);

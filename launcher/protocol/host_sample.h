@@ -1,5 +1,6 @@
-// The values of ranks that an agent reads when the launcher asks (TakeSample): for each group that was asked for, a list by
-// rank, which else is empty. A new observation is a field here. Pure.
+// Values of ranks, which an agent reads when the launcher asks for them (TakeSample). HostSample has a list for each
+// group of values, by rank; the list of a group that was not requested is empty. A new observation is a field here.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ enum class SampleGroup : uint8_t {
   kMetrics = 1 << 0,  // HostSample::metrics
   kGpus = 1 << 1,  // with kMetrics: its fields of GPUs, for which the agent may wait half a second
   kPressure = 1 << 2,  // with kMetrics: its fields of what disturbs processes
-  kSigns = 1 << 3,     // the others by their names
+  kSigns = 1 << 3,     // HostSample::signs; the groups below alike
   kSteps = 1 << 4,
   kAnnounced = 1 << 5
 };
@@ -109,7 +110,7 @@ struct HostPressure {
   }
 };
 
-// The sum of the counters of a host's ranks, and what each of these and its processes have used.
+// The sum of the counters of a host's ranks, and the metrics of each rank and its processes.
 struct HostMetrics {
   Metrics sum{};
   // Milliseconds since the last training step of any rank; -1: none has ended a step.
@@ -125,13 +126,13 @@ struct RankSigns {
   int32_t rank = 0;  // number of its process in the plan
   // A process is stopped or traced, or reads what a user types: nobody knows how long that takes.
   uint8_t is_excused = 0;
-  uint8_t is_hidden = 0;   // the agent may not read all of this
+  uint8_t is_hidden = 0;   // the agent has no permission to read all of these values
   uint64_t processes = 0;  // a digest of the processes and their sockets
   // Time in which the main thread of its Python had a processor, or waited for one.
   uint64_t main_microseconds = 0;
   // CPU time of all other threads and processes, and the sum of their waits for a processor.
   uint64_t other_microseconds = 0, other_delay_microseconds = 0;
-  uint64_t bytes = 0, calls = 0;  // of read(2), write(2) and their kin
+  uint64_t bytes = 0, calls = 0;  // of read(2), write(2) and similar system calls
   uint64_t storage_bytes = 0;     // read and written, also through mapped files
   uint64_t socket_bytes = 0;      // received and sent by TCP
   static auto fields(auto& m) {
@@ -146,9 +147,9 @@ struct RankPlace {
   int32_t rank = 0;
   uint8_t is_excused = 0;     // it is in a debugger
   uint8_t is_collective = 0;  // it waits for other ranks
-  std::string library{};      // in which it waits: "torch.distributed (gloo)"; empty: no known one
+  std::string library{};      // in which it waits: "torch.distributed (gloo)"; empty: none is known
   std::string operation{};    // "all_reduce"
-  std::string function{};     // the user's function, or the library's that this one has called
+  std::string function{};     // the user's function, or the library function that it has called
   std::string line{};         // "train.py:88", the user's line; empty: without a Python stack
   std::string state{};        // of the kernel: "sleeping in futex_wait (python3 train.py)"
   uint64_t frames = 0;        // a digest of its stack, or of `state`
@@ -163,7 +164,7 @@ inline constexpr size_t kMostPlaceText = 400;
 struct StepSample {
   uint32_t microseconds = 0;
   uint32_t waited = 0;  // microseconds: the longest wait of an operation for other ranks
-  // Both say what ended the step, as in StepLog: the same on each rank.
+  // Both name the call that ended the step, as in StepLog. They are equal on all ranks.
   uint32_t ended_by = 0;
   uint32_t call = 0;
   static auto fields(auto& m) { return std::tie(m.microseconds, m.waited, m.ended_by, m.call); }

@@ -28,7 +28,7 @@ class OutsideSignals {
 
   // The target got this signal.
   void add(int number, Target target, Clock::time_point now);
-  // Those that are known well enough by now, each once.
+  // Returns each signal once: when guardian and agent have both reported it, or when its waiting time is over.
   std::vector<OutsideSignal> take(Clock::time_point now);
   // When to take again.
   Deadline deadline() const;

@@ -382,10 +382,10 @@ JobRecord new_record(const LaunchSettings& settings, std::span<const std::string
 
 namespace {
 
-// Those of a job: one in the state directory, and for a detached job another one, beside its log.
+// The writers of a job: one in the state directory, and for a detached job a second one, beside its log.
 using Writers = std::vector<std::unique_ptr<RecordWriter>>;
 
-// An error: of a detached job's record.
+// Returns an error only for the record of a detached job.
 Result<Writers> start_writers(const LaunchSettings& settings, JobRecord record) {
   const std::string path =
       state_folder_path(settings.output.state_dir, environment_variable("HOME").value_or(""));

@@ -329,7 +329,7 @@ UniqueFd open_folder_in(const UniqueFd& folder, const std::string& name) {
 
 std::vector<std::string> entries_of(const UniqueFd& folder) {
   std::vector<std::string> names;
-  // Its own open file: the position in a directory belongs to the open file.
+  // Open the directory once more: the read position belongs to the open file description, which dup() would share.
   UniqueFd own = open_folder_in(folder, ".");
   const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(own.get()), ::closedir);
   if (!entries) return names;

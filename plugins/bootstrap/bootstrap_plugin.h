@@ -24,7 +24,7 @@ inline void warn(const hvd_plugin_host& host, const std::string& sentence) {
 class Source {
  public:
   virtual ~Source() = default;
-  // The others of *identity stay -1 where they are not known.
+  // Fills *identity. Members that the launcher does not give stay -1.
   virtual Status identity(hvd_identity* identity) = 0;
   virtual Status put(std::string_view key, ByteView value) = 0;
   // After a fence.

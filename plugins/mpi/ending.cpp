@@ -117,7 +117,7 @@ class FinalizeProxy {
 };
 
 // A rank of MPICH that has closed its connections sleeps until all ranks have, and polls none of them.
-// Another rank whose connection to it was not complete then waits for ever: seen over TCP with MPICH 4.0
+// Another rank whose connection to it was not complete then waits forever: seen over TCP with MPICH 4.0
 // and UCX 1.13, also in programs without Horovod. watch() ends the process of such a rank without it.
 void watch(pthread_t ending, const std::atomic<bool>& has_ended, const FinalizeProxy& proxy,
            int status, std::chrono::milliseconds usual) {

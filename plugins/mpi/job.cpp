@@ -52,7 +52,7 @@ constexpr const char* kYes = "yes";
 
 bool is_flag(const char* value) { return value != nullptr && *value != '\0' && *value != '0'; }
 
-// One of a machine is one of several where a test says so.
+// Returns the identity of this machine. HOROVOD_TEST_MACHINE lets a test divide one machine into several.
 std::string machine(const hvd_plugin_host& host) {
   const char* part = host.setting(host.host, "HOROVOD_TEST_MACHINE");
   auto identity = machine_identity();

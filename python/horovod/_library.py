@@ -51,7 +51,7 @@ _WAITING: Dict[str, List[Any]] = {
 }
 _ERROR: List[Any] = [ctypes.c_void_p, ctypes.c_size_t]
 
-# The same for functions that return at once.
+# Argument types of functions that return at once.
 _PROMPT: Dict[str, List[Any]] = {
     "hvd_alloc": [ctypes.c_size_t, ctypes.c_void_p],
     "hvd_free": [ctypes.c_void_p],

@@ -60,7 +60,7 @@ class WorkerNotificationManager:
 
     def handle_hosts_updated(self, timestamp: int, update_res: Any) -> None:
         """Calls all listeners, on this rank. `timestamp`: seconds since 1970; `update_res`: a
-        HostUpdateResult. Prints the exception of one that raises."""
+        HostUpdateResult. If a listener raises, prints the exception."""
         self._notify(lambda listener: True, timestamp, update_res)
 
     def _notify(self, wanted: Callable[[Any], bool], timestamp: int, update_res: Any) -> None:

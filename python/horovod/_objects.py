@@ -18,7 +18,7 @@ from horovod._library import library
 from horovod._ops import Dtype, Kind, Tensor
 from horovod.exceptions import HorovodInternalError
 
-# In place of a size: a receiver has no object, and a rank could not pickle its object.
+# Values in place of a size: the rank has no object to send, or it could not pickle its object.
 _NO_OBJECT = -1
 _NOT_PICKLED = -2
 
@@ -38,7 +38,7 @@ class _Call:
     _RECORD = struct.Struct(f"{_HEADER.size}s{SIGNATURE_SIZE}s")
 
     def __init__(self, function: str, name: str, process_set: int, size: int, root: Optional[int] = None) -> None:
-        """Gathers the sizes. That of `root` is _NO_OBJECT if the root has not signed it."""
+        """Gathers the sizes of all ranks. The size of `root` becomes _NO_OBJECT if its signature is wrong."""
         self._words = f"{function} {name}"
         key = _derive_key(b"objects")
         self.rank = _identity.rank()

@@ -106,23 +106,23 @@ global_process_set.__doc__ = "The process set of all ranks."
 
 
 class _Record:
-    """A set of the job besides that of all ranks."""
+    """A process set of the job, other than the set of all ranks."""
 
     def __init__(self, ranks: List[int], number: int) -> None:
         self.ranks = ranks
         self.number = number  # the id, also the wanted one while the set is not registered
         self.in_use: Optional[int] = None  # the id; 0 while the set has all ranks of the job
         self.objects: List[ProcessSet] = []
-        # Registered again, and not yet added by the program of this rank, which may be new.
+        # `restore` has registered the set again; the program of this rank, which may be new, has not added it yet.
         self.is_carried_over = False
         self.is_missed = False  # some of its ranks are not there
-        # Known to all ranks since the last `restore`: until the next one, each rank adds and removes it alone, because
-        # new ranks do not repeat what reset callbacks do.
+        # All ranks know this set since the last `restore`. Until the next `restore`, adding or removing the set is
+        # local to each rank, without a collective: new ranks do not repeat the calls of reset callbacks.
         self.is_restored = False
         self.is_removed = False  # by the program of this rank
 
     def has(self, process_set: ProcessSet) -> bool:
-        """Whether this object has been added; an equal one may be new."""
+        """Returns whether this very object has been added; an equal object does not count."""
         return any(each is process_set for each in self.objects)
 
 

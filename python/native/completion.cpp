@@ -220,7 +220,7 @@ bool sweep(ModuleState* state) {
     hvd_handle handle = 0;
     int32_t done = 0;
     if (!read_handle(number.get(), &handle)) return false;
-    // One that the runtime no longer knows was waited for after all.
+    // If the runtime no longer knows a handle, the program has waited for it in the meantime.
     if (state->poll(handle, &done, nullptr, 0) == HVD_OK && done == 0) continue;
     if (PyList_SetSlice(state->abandoned, i, i + 1, nullptr) != 0) return false;
     release(state, handle, PyDict_GetItem(state->pending, number.get()));

@@ -13,7 +13,7 @@ namespace hvd::tensorflow {
 
 using Shape = std::vector<int64_t>;
 
-// Takes the node's inputs, and makes those outputs whose shapes are known, in the memory of an input if nothing
+// Takes the node's inputs, and allocates the outputs whose shapes are known, in the memory of an input if nothing
 // else uses that input. `shapes`: shapes of the inputs as the graph has them, for an operation that keeps shapes;
 // or empty. Returns false after it has reported an error to TensorFlow.
 bool take_tensors(const TfApi& api, PendingOperation* work, const std::vector<Shape>& shapes);

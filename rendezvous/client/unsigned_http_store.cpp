@@ -76,8 +76,8 @@ Result<Bytes> UnsignedHttpStore::call(std::string_view method, std::string_view 
   }
 }
 
-// The server counts whoever asks: one connection waits, and another attempt follows only after that one has
-// ended.
+// The server counts each waiting request as a worker: only one connection waits, and another attempt follows
+// only after that connection has ended.
 Result<Bytes> UnsignedHttpStore::next_place(std::string_view worker, Deadline deadline) const {
   constexpr int kAttempts = 4;
   for (int left = kAttempts - 1;; --left) {

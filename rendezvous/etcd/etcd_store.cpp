@@ -197,7 +197,7 @@ net::Task<void> EtcdStore::keep_alive() {
         "/v3/lease/keepalive", lease_request(lease_), Deadline::never());
     if (!answer.ok() && !is_over_) log::warning(answer.status().message());
     // Finds out that another server has the job or that the lease is gone. Otherwise requests that
-    // wait at this server would wait for ever.
+    // wait at this server would wait forever.
     co_await confirm();
   }
 }

@@ -55,7 +55,7 @@ class Server {
   // Resolves, binds and listens; may be called several times. Returns the address of the socket,
   // with the port that the kernel chose for port 0.
   Result<net::Endpoint> listen(const net::Endpoint& endpoint);
-  // The same with a socket that listens already and does not block.
+  // As listen(endpoint), with a non-blocking socket that listens already.
   Result<net::Endpoint> listen(UniqueFd listener);
   // Port of the last TCP endpoint; 0 without one.
   uint16_t port() const;

@@ -61,7 +61,7 @@ class Exchanges {
   void withdraw(const Ticket& ticket);
   // Forgets the exchange. Calls the on_records of each waiting request with null.
   void remove(std::string_view name);
-  // The same for all exchanges whose names begin so.
+  // As remove(), for all exchanges whose names begin with `prefix`.
   void remove_all(std::string_view prefix);
   // "exchange 'x' waits for 2 of 8 records: 3 and 7".
   std::string describe(std::string_view name) const;

@@ -22,14 +22,14 @@ constexpr size_t kMaxKeyBytes = 4096;
 constexpr size_t kMaxValueBytes = 64 * 1024 * 1024;
 constexpr int kMaxParties = 1 << 20;  // parties of an exchange
 
-// Result of a compare-and-set, with the current value of the key; without one, the key is absent.
+// Result of a compare-and-set, with the current value of the key; without a value, the key is absent.
 struct Swap {
   bool swapped = false;
   std::optional<Bytes> value;
 };
 
-// One of the `count` parties of an exchange. It wants the records of the parties in `wanted`; if that
-// is empty, of all parties.
+// One of the `count` parties of an exchange. The party wants the records of the parties in `wanted`, or of
+// all parties if `wanted` is empty.
 struct Party {
   int index = 0;
   int count = 1;

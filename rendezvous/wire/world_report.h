@@ -25,9 +25,9 @@ struct WorldReport {
   static auto fields(auto& r) { return std::tie(r.rank, r.size, r.has_met, r.start, r.ranks); }
 };
 
-// Beginning of the names of all agents' sockets.
+// Prefix of the names of all agents' sockets.
 constexpr std::string_view kWorldReportNames = "horovod-agent/";
-// Beginning of the abstract name (net/packet_socket) of the socket at which the agent with this
+// Returns the prefix of the abstract name (net/packet_socket) of the socket at which the agent with this
 // process id accepts reports. Random digits follow, so that no other user can bind the name first.
 // The agent answers each report with one byte after it has sent the report to the launcher.
 std::string world_report_prefix(int64_t agent);

@@ -48,7 +48,7 @@ struct Setting {
 };
 
 std::span<const Setting> all_settings();
-// Known variables that are no knobs.
+// Known variables that are not settings of users.
 std::span<const char* const> other_variables();
 // Ends the process when the key is not in the table: a defect, not an input.
 const Setting& setting(std::string_view key);
@@ -69,13 +69,13 @@ class Settings {
   Settings() = default;
 
   Status set(std::string_view key, std::string_view value);
-  // The same with a value as a flag or a config file gives it.
+  // As set(), with a value in the unit of flags and config files.
   Status set_in_units(std::string_view key, std::string_view value);
   // An error for a number out of its range, under this name.
   Status check_range(std::string_view key, const std::string& name) const;
   // An error for the first number out of its range, with the name that `name_of` gives its key.
   Status check_ranges(const std::function<std::string(std::string_view key)>& name_of) const;
-  // The same with the names of variables.
+  // As check_ranges(name_of), with the names of variables.
   Status check_ranges() const;
   // Not empty when it was set by anybody.
   bool is_set(std::string_view key) const;

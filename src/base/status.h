@@ -43,7 +43,7 @@ class [[nodiscard]] Status {
 
   // "host b: " + message, of the same code and lost rank; an ok status stays ok.
   Status with_context(std::string_view context) const;
-  // The same failure, caused by the loss of this rank; -1: of none.
+  // Returns a copy of this failure that names the lost rank that caused it; -1: no rank.
   Status with_lost_rank(int32_t rank) const;
 
   friend bool operator==(const Status& a, const Status& b) {

@@ -10,7 +10,7 @@ namespace hvd::net {
 
 namespace {
 
-// The magic: "HVD" after a byte with which no text begins.
+// The magic number: "HVD" after a byte that begins no text in ASCII or UTF-8.
 constexpr std::array<std::byte, 4> kMagic = {std::byte{0x89}, std::byte{'H'}, std::byte{'V'},
                                              std::byte{'D'}};
 

@@ -106,7 +106,7 @@ std::optional<SocketEntry> find_in_kernel(const Ends& own, const Ends& far) {
   return SocketEntry{answer.body.idiag_uid, answer.body.idiag_inode};
 }
 
-// The same from /proc, which lists all sockets and can take some 10 ms.
+// Finds the socket in /proc, which lists all sockets: this can take some 10 ms.
 std::optional<SocketEntry> find_in_proc(const Ends& own, const Ends& far) {
   const bool is_v4 = own.family == AF_INET;
   const auto text_of = [&](const Ends& ends) {

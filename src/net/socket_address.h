@@ -28,11 +28,12 @@ std::optional<SocketAddress> numeric_address(const Endpoint& endpoint);
 // Supports Unix sockets, IPv4 and IPv6.
 Endpoint to_endpoint(const SocketAddress& address);
 
-// The 4 bytes of an IPv4 address or the 16 of an IPv6 address; empty for another text.
+// Returns the 4 bytes of an IPv4 address or the 16 bytes of an IPv6 address; empty for another text.
 Bytes address_bytes(std::string_view text);
 // The inverse of address_bytes.
 std::string address_text(ByteView bytes);
-// The address as text; empty for a Unix socket. An IPv4 peer of an IPv6 socket has its IPv4 address.
+// Returns the address as text; empty for a Unix socket. For an IPv4-mapped IPv6 address (::ffff:10.0.0.1), returns the
+// IPv4 address.
 std::string host_text(const SocketAddress& address);
 
 // Binds and listens; the socket is close-on-exec and non-blocking. The wildcard IPv6 address also

@@ -37,7 +37,7 @@ bool is_own(const std::string& path) {
   return !own.empty() && path.starts_with(own + "/");
 }
 
-// Those of a list, then one beside this library.
+// Returns the folders of a list, then the folder `name` beside this library.
 std::vector<std::string> folders(std::string_view list, const char* name) {
   std::vector<std::string> found;
   for (std::string& folder : split(list, ':')) {
@@ -126,7 +126,7 @@ const hvd_plugin* Catalogue::find(hvd_plugin_kind kind, std::string_view name) c
 std::string Catalogue::why_none(hvd_plugin_kind kind, std::string_view name) const {
   std::string reasons;
   for (const PluginCandidate& candidate : candidates_) {
-    // One that could not be loaded may have been any: its file's name is all there is to go by.
+    // The kind of a plugin that could not be loaded is unknown: compare the name of its file.
     const bool meant = candidate.record != nullptr
                            ? candidate.record->kind == static_cast<uint32_t>(kind) &&
                                  (name.empty() || name == candidate.record->name)

@@ -28,7 +28,7 @@ std::string opinion_of(const std::string& path) {
   return status.ok() ? std::string(1, kGood) : "-" + status.message();
 }
 
-// A crash is reported by whoever waits, not by handlers of the program or a core.
+// The waiting process reports a crash: no handler of the program runs, and no core file is written.
 void be_quiet() {
   for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTERM}) {
     ::signal(number, SIG_DFL);

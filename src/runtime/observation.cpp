@@ -58,7 +58,7 @@ MetricsOfRank Observation::own_metrics() const {
   return own;
 }
 
-// The question is put by whoever drives, so that nobody has to wait for the progress lock here.
+// The thread that drives the core asks the question, so that no caller has to wait for the progress lock.
 Result<std::string> Observation::ask(bool of_all, Asking asking, double seconds) {
   const auto question = std::make_shared<Question>();
   links(ServiceId::kMetrics).post([this, of_all, asking = std::move(asking), question] {

@@ -37,8 +37,8 @@ struct RuntimeOptions {
   // Opened as well where the first controller carries messages alone, for the data of the built-in
   // operations; may be nullptr.
   const hvd_plugin* data_links = nullptr;
-  // The selected backends, in words, or why they cannot be had: ranks compare them. Empty:
-  // nothing to tell.
+  // Description of the selected backends, which ranks compare, or the error if they cannot load. Empty:
+  // no comparison.
   Result<std::string> backends = std::string();
   // BackendSelection::devices_by_trial.
   std::string devices_by_trial;

@@ -133,7 +133,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   settings.set_generation(identity_.generation);
   HVD_ASSIGN_OR_RETURN(events_, net::EventLoop::open());
   std::string prefix = start_name(identity_.generation, options.epoch);
-  // Others of the launcher's job may meet at the same time.
+  // Other ranks of the launcher's job may start another world at the same time, so the prefix names the ranks.
   for (const int32_t rank : options.ranks) {
     prefix += cat(rank, rank == options.ranks.back() ? "/" : ".");
   }

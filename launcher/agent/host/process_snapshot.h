@@ -23,7 +23,7 @@ ProcessSnapshot process_snapshot(pid_t pid, bool with_stack);
 // when the process has ended.
 std::string process_activity_line(pid_t pid);
 
-// Those of these processes with Python that have no other of them above.
+// Returns the Python processes of the list that have no other Python process of the list as ancestor.
 std::vector<pid_t> topmost_pythons(const std::vector<pid_t>& processes);
 
 }  // namespace hvd::launcher

@@ -13,7 +13,7 @@ namespace hvd::launcher {
 struct PythonSite {
   // In the order of sys.path, without the program's own folder. All of them exist.
   std::vector<std::filesystem::path> folders;
-  // Those of them that PYTHONPATH and .pth files name: they may hold the user's own modules.
+  // The subset of `folders` that PYTHONPATH and .pth files name: they may hold the user's own modules.
   std::vector<std::filesystem::path> named;
   // False where the interpreter may have more folders: one without its standard library beside it, one under
   // PYTHONHOME, or one whose sitecustomize, or code in a .pth file, adds folders.

@@ -146,7 +146,7 @@ class Sources {
   }
 
  private:
-  // Returns whether a part of the name is there. Nobody reads what a compiled module does.
+  // Returns whether a part of the name is there. The source of a compiled module is not read.
   bool read_below(const fs::path& folder, const std::string& name) {
     fs::path at = folder;
     bool is_there = false;

@@ -40,8 +40,8 @@ struct OpenedLink {
 
 // Takes two descriptors as a connection, of any kind (ssh, kubectl exec, pipes, a socket).
 Result<Link> taken_over(int input, int output);
-// The same for standard input and output. Replaces both by /dev/null, so that a stray write to standard
-// output cannot corrupt the connection.
+// Takes standard input and output as a connection. Replaces both by /dev/null, so that a stray write to
+// standard output cannot corrupt the connection.
 Result<Link> stream_link();
 
 // Waits for the launcher to begin a session, or to continue one. Fails when the launcher is silent for as

@@ -1,6 +1,6 @@
-// The files of an environment on their way to this host, and on to the next one. They come from another host, or from
-// the launcher if there is no other or it fails; the hashes of all chunks come from the launcher, and no chunk is
-// written or passed on before its hash was compared. Lives on the agent's loop.
+// Receives the files of an environment, and serves them to the next host. Another host sends the files; the launcher
+// sends them if there is no other host, or if the transfer from that host fails. The launcher sends the hashes of all
+// chunks: no chunk is written or served before its hash was compared. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -24,10 +24,10 @@ class EnvironmentTransfer {
     std::function<void(const Message&)> send;  // to the launcher
     // Writes the next part of the files.
     std::function<Status(const StagePart&)> write;
-    // All files are here, or the error of write().
+    // Called once: with ok when all files have been written, else with the error.
     std::function<void(const Status&)> on_end;
   };
-  // Where this host may serve the next one.
+  // Addresses and ports at which this host may serve the next host.
   struct Network {
     std::vector<HostAddress> addresses;
     net::PortRange ports;

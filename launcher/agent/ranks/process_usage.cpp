@@ -15,8 +15,8 @@
 namespace hvd::launcher {
 namespace {
 
-// Fields of /proc/PID/stat, counted from 0 behind the name, which may hold blanks and brackets. Those of children are
-// of the children that the process has waited for.
+// Fields of /proc/PID/stat, counted from 0 behind the name, which may hold blanks and brackets. The fields OfChildren
+// count the children that the process has waited for.
 enum class StatField : size_t {
   kMinorFaults = 7,
   kMinorFaultsOfChildren = 8,

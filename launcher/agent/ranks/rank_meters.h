@@ -1,5 +1,5 @@
-// Knows what the ranks of this host have counted and used: reads the pages in which they count, and /proc, when the
-// launcher asks and never else. Asks no rank. Ranks owns it.
+// Reads the values of the ranks of this host (HostSample): from the shared pages in which ranks count, and from /proc.
+// Reads only when the launcher asks, and sends nothing to ranks. Ranks owns it.
 #pragma once
 
 #include <sys/types.h>
@@ -30,7 +30,7 @@ class RankMeters {
   // The next moment in which others wait for a rank that is late by this in each step, by its last steps; nothing without
   // steps.
   std::optional<Clock::time_point> late_moment(size_t index, std::chrono::microseconds late) const;
-  // Writes it into the pages of all ranks, for StepLog.
+  // Writes the longest wait of any rank into the pages of all ranks, for StepLog.
   void show_longest_wait(uint32_t microseconds) const;
 
  private:

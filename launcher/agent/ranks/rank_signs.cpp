@@ -112,7 +112,7 @@ bool is_traced(const std::string& folder) {
   return at != std::string::npos && status[at + kTracer.size()] != '0';
 }
 
-// Whether its main thread reads a terminal, or the standard input of the rank, `input`.
+// Whether the main thread of the process reads a terminal or `input`, the standard input of the rank.
 bool reads_user(const std::string& folder, const std::string& input) {
   const std::string call = read_proc_file(folder + "syscall");
   const std::vector<std::string_view> words = words_of(call);

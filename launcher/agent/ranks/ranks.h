@@ -79,7 +79,7 @@ class Ranks {
   std::optional<Clock::time_point> late_moment(int rank, std::chrono::microseconds late) const;
   // Returns the command of a running rank, else null.
   const RankCommand* command_of(int rank) const;
-  // The same of any rank that runs.
+  // Returns the command of any running rank, else null.
   const RankCommand* any_command() const;
   // Returns the rank that has this process or is its ancestor.
   std::optional<int> rank_of(pid_t pid) const;

@@ -1,6 +1,7 @@
-// The program py-spy on this host: in the PATH of the ranks, beside their Python, or that of the launcher, at the same
-// path or as a copy, which is kept for later jobs like that of the package (preflight/package_copy.h). The agent asks
-// for the copy when it first needs one. Lives on the agent's loop.
+// Finds the program py-spy on this host: in the PATH of the ranks, beside their Python, at the path that the launcher's
+// py-spy has, or as a copy of the launcher's py-spy. The agent requests the copy from the launcher when it first needs
+// py-spy, and keeps it for later jobs, like the copy of the package (preflight/package_copy.h). Lives on the agent's
+// loop.
 #pragma once
 
 #include <functional>
@@ -20,20 +21,20 @@ namespace hvd::launcher {
 
 class PySpy {
  public:
-  // `want`: asks the launcher for the parts of its py-spy, which go to take(). `changed`: called when a copy has come,
-  // or cannot come.
+  // `want`: asks the launcher for the parts of its py-spy, which go to take(). `changed`: called when the copy is
+  // complete, or cannot be made.
   PySpy(net::EventLoop& loop, std::function<void()> want, std::function<void()> changed)
       : loop_(loop), want_(std::move(want)), changed_(std::move(changed)) {}
 
-  // The launcher has this one.
+  // The launcher offers its own py-spy.
   void offer(const StackToolOffer& offer);
-  // The path of one for the ranks that are started like this; or empty.
+  // Returns the path of a py-spy for ranks with this command; empty: there is none.
   std::string find(const RankCommand& like);
-  // Asks the launcher for a copy, where it has offered one, unless that was tried before. `folders`: agent_folders().
-  // Returns true while a copy is expected.
+  // Asks the launcher for a copy of the py-spy that it has offered, once at most. `folders`: agent_folders(). Returns
+  // true while a copy is expected.
   bool fetch(const std::vector<std::string>& folders);
   bool is_expected() const { return is_expected_; }
-  // Why there is none: a sentence without the host's name.
+  // Why this host has no py-spy: a sentence without the host's name.
   const std::string& why() const { return why_; }
 
   bool wants_part() const { return copy_ && copy_->is_incomplete(); }
@@ -53,7 +54,7 @@ class PySpy {
   std::optional<StackToolOffer> offer_;
   std::optional<PackageCopy> copy_;
   std::unique_ptr<HelperCommand> unpacking_;
-  std::string path_;  // of the launcher's, or of its copy
+  std::string path_;  // of the launcher's py-spy, or of its copy
   std::string why_;
   bool is_expected_ = false;
   Deadline expected_until_ = Deadline::never();

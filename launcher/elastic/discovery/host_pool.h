@@ -36,7 +36,7 @@ class HostPool {
   // The hosts that there are now, in their order.
   void discovered(std::vector<Host> hosts);
   const std::vector<Host>& named() const { return named_; }
-  // Those of them that a user has not removed, with the slots that a user has left them.
+  // The named hosts without those that a user has removed, each with the slots that a user has left it.
   const std::vector<Host>& offered() const { return offered_; }
 
   // As HostCooldown::record_failure().

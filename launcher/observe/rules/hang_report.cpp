@@ -40,7 +40,7 @@ std::vector<RanksThere> groups_of(const HangRule::Places& places) {
     else
       groups.push_back({what, is_waiting, {rank}});
   }
-  // Those that wait come first.
+  // Groups that wait come first.
   std::ranges::stable_sort(groups, std::greater{}, &RanksThere::is_waiting);
   return groups;
 }

@@ -1,4 +1,5 @@
-// Says as one sentence which ranks hang, and where. Pure; escapes what agents say.
+// Formats a finding of HangRule as the sentence that the user reads: which ranks hang, and where. Pure. Escapes the
+// texts that agents send.
 #pragma once
 
 #include <string>

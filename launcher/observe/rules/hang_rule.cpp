@@ -39,14 +39,15 @@ bool is_one_operation(const HangRule::Places& places) {
   });
 }
 
-// Whether the main thread of a rank that waits there uses a core: a wait for a GPU, by UCX or in MPI.
+// Whether a wait at this place may spin, so that the main thread uses a core: a wait for a GPU, or in MPI (UCX).
 bool may_spin(const RankPlace& place) {
   const std::string_view library = place.library;
   return library == "MPI" || library == "JAX" || library == "the GPU" ||
          library.find("NCCL") != std::string_view::npos;
 }
 
-// A rank that computes on a GPU waits for it in the same way, and one without a stack may do so.
+// Whether the rank may wait for its own GPU and not for other ranks. A computation on a GPU looks like a wait for other
+// ranks, and the stack of a rank may be missing.
 bool may_wait_alone(const RankPlace& place) {
   return place.library == "the GPU" || place.library == "JAX" || !place.no_stack.empty();
 }
@@ -129,7 +130,7 @@ bool HangRule::look(const Signs& signs, Time now) {
   return !is_done && (is_wait_due || now >= next_sample_);
 }
 
-// The next sample is due after a time that doubles: nothing speaks for a hang.
+// The places are no hang: the next sample is due after a pause that doubles.
 void HangRule::postpone(Time now) {
   samples_ = 0;
   next_sample_ = later(now, pause_);
@@ -148,7 +149,7 @@ std::optional<HangRule::Finding> HangRule::judge(Places places, bool has_ended, 
                                 : judge_wait(std::move(places), now);
 }
 
-// Whether its main thread has worked since all ranks are quiet.
+// Whether the main thread of the rank has worked since all ranks are quiet.
 bool HangRule::main_is_busy(const Rank& rank) const {
   const double seconds = seconds_between(quiet_since_, looked_);
   const uint64_t now = rank.last.main_microseconds;
@@ -206,7 +207,7 @@ std::optional<HangRule::Finding> HangRule::judge_wait(Places places, Time now) {
     const RankPlace& place = places[number];
     // Ranks come to a collective one after the other.
     if (seconds < (kWaitLimits - 1) * limit_ || place.is_collective == 0) continue;
-    if (!place.no_stack.empty()) continue;  // it may as well wait for itself
+    if (!place.no_stack.empty()) continue;  // without a stack, the rank may not wait for others
     if (!may_spin(place) && main_is_busy(rank)) continue;
     is_new |= wait_reported_.emplace(number, rank.since).second;
     finding.waiting.push_back(number);

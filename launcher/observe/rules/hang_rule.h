@@ -1,18 +1,19 @@
-// Decides whether a job hangs, or ranks wait long for others, from what the agents see of the ranks. The signs of ranks
-// are cheap, and come at each look; the places of ranks need py-spy, and come three times at most before a finding.
+// Decides whether a job hangs, or whether ranks have waited long for others. Two inputs come from the agents: signs
+// (RankSigns), counters of the kernel, which are cheap to read; and places (RankPlace), stacks, which need py-spy.
+// HangWatch passes the signs at each look, and the places when look() asks for them.
 //
 //   look(signs)    A rank moves when a count of its processes grows by more than idle processes cause: main thread,
 //                  other threads, bytes, sockets, its own output. `quiet_since_` is the last move of any rank.
-//   judge(places)  after half a limit without a move, then each quarter. Places that differ from the last ones, or a
-//                  rank outside of a collective that works, count as a move of the sample alone: the next one comes
-//                  after a pause that doubles, up to ten limits.
-//   kHang          after a whole limit and three samples alike, one rank in a collective and none excused.
+//   judge(places)  Called after half a limit without a move. If the places can be a hang, the next sample follows after
+//                  a quarter of the limit. Else (no rank waits in a collective, the main thread of a rank works, or a
+//                  rank is excused), the next sample follows after a pause that doubles, up to ten limits.
+//   kHang          after a whole limit and three equal samples in which a rank waits in a collective.
 //   kStop          after two limits, if the ranks are not all in one operation, or a rank has ended: no long operation
-//                  of all ranks explains it.
-//   kWait          others move, and a rank has waited in a collective for ten limits. Once for each wait.
+//                  of all ranks explains the wait.
+//   kWait          A rank has waited in a collective for ten limits while others move. Once for each wait.
 //
 // Invariant: no finding rests on time in which a rank was not seen. A look that comes late, a new, hidden or excused
-// rank, and forget() begin all times anew. HangWatch owns it. Pure: each call carries its time.
+// rank, and forget() restart all times. HangWatch owns it. Pure: each call carries its time.
 #pragma once
 
 #include <cstdint>

@@ -184,7 +184,7 @@ Found resent_segments(const Compared& compared) {
                         true};
 }
 
-// Others wait as long, but may do so when nobody waits for them.
+// Ranks of other hosts may wait as long for a processor, but at times when no rank waits for them.
 Found contended_processors(const Compared& compared) {
   const double delay = 1e-6 * compared.in_step(kRunDelay, true);
   if (delay <= kShare * compared.finding.late_seconds) return {};

@@ -90,7 +90,7 @@ StragglerRule::Numbers::Numbers(const StepWindow& all) : window(all) {
   for (size_t i = 0; i < kSteps; ++i) {
     std::vector<double> of_step;
     for (const std::vector<double>& of_rank : late) of_step.push_back(of_rank[i]);
-    // The other one of two.
+    // If there are two ranks, the reference is the rank that is less late.
     reference.push_back(size() == 2 ? std::min(of_step[0], of_step[1]) : median(of_step));
   }
   center = median(medians);
@@ -227,12 +227,12 @@ std::vector<StragglerFinding> StragglerRule::judge(const StepWindow& window) {
   return findings;
 }
 
-// The ranks that are no stragglers differ by chance.
+// Ranks that are not stragglers differ by chance.
 namespace {
 
-// How late those are in the median that are not late.
+// The median lateness of the ranks that are not stragglers.
 double lateness_of_others(const StragglerRule::Numbers& numbers, const std::set<int>& late) {
-  // Those that are late may be half of all, or more.
+  // If half of the ranks or more are late, the median of all ranks would be that of late ranks.
   if (2 * late.size() < numbers.size()) return numbers.center;
   std::vector<double> rest;
   for (size_t index = 0; index < numbers.size(); ++index) {

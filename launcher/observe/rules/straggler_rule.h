@@ -28,7 +28,7 @@ namespace hvd::launcher {
 
 enum class StragglerKind : uint8_t {
   kConstant,  // these ranks are late in most steps
-  kHost,      // the same of all ranks of a host
+  kHost,      // all ranks of a host are late in most steps
   kPeriodic,  // a rank is late in every n-th step
   kMoving,    // in each step another rank is late
   kEverybody  // all ranks are slower than before
@@ -60,7 +60,7 @@ class StragglerRule {
 
   // Returns what is new, once for each episode.
   std::vector<StragglerFinding> judge(const StepWindow& window);
-  // The ranks that were late in the last window, and are no stragglers yet.
+  // The ranks that were late in the last window, and are not stragglers yet.
   const std::set<int>& suspects() const { return suspects_; }
   // Whether the next window may have a finding: its causes are worth a look.
   bool is_suspicious() const { return is_suspicious_; }

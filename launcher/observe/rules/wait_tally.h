@@ -17,7 +17,7 @@ class WaitTally {
   // Takes the answers of the agents, for all ranks of the job.
   void take(const std::map<int, StepAlignment::Rank>& ranks);
   void take(const StepWindow& window);
-  // Their numbers mean other processes from now on.
+  // Call it when the numbers of ranks mean other processes than before.
   void forget_ranks() {
     ranks_.clear();
     named_windows_ = 0;

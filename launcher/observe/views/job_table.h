@@ -38,7 +38,7 @@ struct RankColumn {
   std::string (*cell)(const RankLine& line);
   bool (*is_shown)(const JobView& job) = nullptr;  // null: always
 };
-// Those of both.
+// Columns of both ps and top.
 extern const RankColumn kRankColumn, kHostColumn, kPidColumn, kMemoryColumn, kGpuColumn,
     kWaitColumn;
 std::string table_of(std::span<const RankColumn> columns, const JobView& job,

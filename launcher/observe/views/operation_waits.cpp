@@ -65,7 +65,7 @@ void OperationWaits::take_world(std::vector<const Rank*> ranks) {
     }
     for (; begin < end; ++begin) {
       const Rank* const earlier = before(*ranks[begin]);
-      // One whose count falls has begun anew, in another world.
+      // A rank whose count falls has initialised Horovod again, in another world.
       if (earlier != nullptr && earlier->operations <= operations)
         behind.push_back(ranks[begin]->rank);
     }

@@ -61,7 +61,7 @@ Status add_to_users_file(const SshLogin& login, const std::string& name, ssh_key
     return internal_error("libssh cannot write the key");
   }
   const TextPtr base64(text);
-  // OpenSSH looks for the hash of a HostKeyAlias as it is written.
+  // Do not change the case of a HostKeyAlias before hashing: OpenSSH hashes it unchanged.
   const std::string written = login.settings.hashes_names ? hashed_name(name) : to_lower(name);
   return append_known_host(files[0], cat(written, " ", ssh_key_type_to_char(ssh_key_type(key)), " ",
                                          base64.get(), "\n"));
@@ -69,7 +69,7 @@ Status add_to_users_file(const SshLogin& login, const std::string& name, ssh_key
 
 // Reads the key of a line without a mark. Returns false for a line about another host.
 bool read_key(KnownHostKey& known, const std::string& name, std::string_view words) {
-  // OpenSSH hashes a name as it is written, and compares other names without regard to case.
+  // OpenSSH hashes a name without changing its case, and compares unhashed names case-insensitively.
   const std::string wanted = words[0] == '|' ? name : to_lower(name);
   if (is_excluded(wanted, words)) return false;
   ssh_knownhosts_entry* entry = nullptr;

@@ -42,7 +42,7 @@ constexpr std::string_view kRefused = "Permission denied (";
 
 bool is_refusal(const std::string& message) { return message.find(kRefused) != std::string::npos; }
 
-// The refusal by libssh names the keys. That of ssh says no more, but another end of ssh does.
+// If ssh refuses too, the error of libssh is enough, since it names the keys. Another error of ssh is appended.
 Status joined(const Status& by_libssh, const Status& by_ssh) {
   if (by_ssh.code() != Code::kFailedPrecondition || is_refusal(by_ssh.message())) return by_libssh;
   return permission_denied(cat(by_libssh.message(), "; ", by_ssh.message()));

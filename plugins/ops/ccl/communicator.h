@@ -27,7 +27,7 @@ class CclThread : public LibraryThread {
   void make(std::shared_ptr<CclGroup> group);
   // Once its batches are over.
   void drop(std::shared_ptr<CclGroup> group);
-  // Ends the thread. After a failure, or with work under way, what oneCCL has stays with it for ever;
+  // Ends the thread. After a failure, or with work under way, what oneCCL has stays with it forever;
   // when it returns, nothing touches the memory of batches.
   void end();
   // Whether this process has abandoned work inside oneCCL, which then cannot start again.

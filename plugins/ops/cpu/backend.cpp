@@ -93,7 +93,7 @@ bool CpuBackend::advance() {
   return moved;
 }
 
-// A rank that has left in good order posts nothing more; whatever waits for it waits for ever.
+// A rank that has left in good order posts nothing more; whatever waits for it waits forever.
 void CpuBackend::check_hopeless(Set& set) {
   const int rank =
       set.flow.awaited_rank_that_left([this](int other) { return mesh_->departed(other); });

@@ -12,7 +12,7 @@ namespace hvd::ops::gloo_backend {
 namespace {
 
 constexpr double kTimeoutSeconds = 30;
-// More than the built-in operations answer: this backend is there only where it was chosen.
+// Above the score of the built-in operations: this backend is loaded only if it was selected explicitly.
 constexpr int32_t kScore = 200;
 
 class GlooBackend : public Backend {

@@ -1,5 +1,5 @@
 // The record by which a rank tells the other members of a process set which GPU and which NCCL it has, and the
-// comparison of these records before NCCL starts: NCCL would report less, or wait for ever. Pure.
+// comparison of these records before NCCL starts: NCCL would report less, or wait forever. Pure.
 #pragma once
 
 #include <cstdint>

@@ -153,7 +153,7 @@ void NcclThread::begin_abort() {
 }
 
 void NcclThread::end(Deadline until) {
-  // Inside a call that waits for peers for ever it has no batch yet.
+  // Inside a call that waits for peers forever it has no batch yet.
   const bool has_batches = !is_blocked();
   if (stop(has_batches ? until : Deadline::after_seconds(0)) || !has_batches) return;
   if (is_silent_.exchange(true)) return;
@@ -509,7 +509,7 @@ void NcclThread::close_library(bool failed, Batches) {
   if (!waits) {
     for (Closing& closing : std::exchange(closings_, {})) closing.thread.detach();
   }
-  if (is_silent_.load()) return;  // a call would wait for ever
+  if (is_silent_.load()) return;  // a call would wait forever
   if (stream_ != nullptr) api.stream_synchronize(stream_);
   // In the order of their first batches, which all members have.
   for (const auto& set : sets_) set->channel->close();

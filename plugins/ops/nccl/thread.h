@@ -63,7 +63,7 @@ class NcclThread : public LibraryThread {
   Status judge() const;
   // Whether a call waits for other ranks that no event ends: creating a communicator of NCCL before 2.14.
   bool is_blocked() const;
-  // Whether the GPU did not answer after an abort: it may write to the memory of batches for ever.
+  // Whether the GPU did not answer after an abort: it may write to the memory of batches forever.
   bool is_silent() const { return is_silent_.load(); }
 
   // Enqueues a batch, or runs a trial to its end. Called on the thread.

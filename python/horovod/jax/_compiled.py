@@ -187,9 +187,10 @@ for _allowed in (
 
 
 def _begin_each_program_anew() -> None:
-    """JAX keeps the token of a program for the next one. That of a failed program would fail all later ones, after a
-    restart of Horovod too. The order between programs needs no token: they run one after the other, and begin with
-    one token for each list of devices, which JAX would copy to the devices for each program."""
+    """JAX passes the token of a program to the next program. The token of a failed program would fail all later
+    programs, even after a restart of Horovod. The order between programs needs no token, since they run one after the
+    other. All programs therefore begin with one token for each list of devices, or JAX would copy a new token to the
+    devices for each program."""
     tokens = dispatch.RuntimeTokenSet
     take, keep = tokens.get_token_input, tokens.set_token_result
     first: Dict[Tuple[Any, ...], Any] = {}

@@ -18,7 +18,7 @@ def _codes(function: Any) -> Iterator[CodeType]:
 
 
 def _skips_by_choice(steps: Any, multi_steps: Any) -> bool:
-    """Returns whether a MultiSteps has a should_skip_update_fn that a program gave."""
+    """Returns whether the program passed its own should_skip_update_fn to this MultiSteps."""
     chosen = getattr(steps, "_should_skip_update_fn", None)
     return getattr(chosen, "__code__", None) not in set(_codes(multi_steps.__init__))
 

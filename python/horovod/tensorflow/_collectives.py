@@ -2,16 +2,16 @@
 
 Rules for all of them:
 
-* Every rank must make the same call under the same name. Without one, eager calls are numbered in
-  their order, so all ranks must make them in the same order; in graphs the name comes from the
-  tensor's, and order does not matter. A name that a graph has already, given or not, or of another
-  gradient of the same operation, gets a number: all ranks must make such operations in the same order.
-  In front of the name are the calls of functions inside functions that lead to the operation.
+* Every rank must make the same call under the same name. Eager calls without a name are numbered in
+  the order of the calls, so all ranks must make them in the same order. In graphs, the name of the
+  tensor is the default, and the order does not matter. If the graph already has the name, or if it is
+  another gradient of the same operation, a number is added: all ranks must create such operations in
+  the same order. Inside nested functions, the calls that lead to the operation come before the name.
 * Types: uint8 to uint64, int8 to int64, float16, bfloat16, float32, float64, bool, and
   complex64 and complex128, which are reduced by Sum and Average only; else ValueError.
-  Tensors travel through host memory. Gradients flow through all of them, and every rank must then
-  compute them.
-* `tf.vectorized_map`, and `jacobian` of a tape, make one request of an allreduce or a broadcast of all iterations.
+  Tensors travel through host memory.
+* Every collective is differentiable. The gradient is again a collective, so every rank must compute it.
+* `tf.vectorized_map`, and `jacobian` of a tape, send one allreduce or broadcast request for all iterations.
   They raise NotImplementedError for other collectives and for Adasum.
 * In a graph of TensorFlow 1 the iterations of a loop (`tf.while_loop`, `tf.map_fn`, `tf.scan`, an RNN) may run at once:
   ranks match equal iterations. A function of which `tf.data` makes several calls at once (`num_parallel_calls`) has no

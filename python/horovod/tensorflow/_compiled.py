@@ -2,7 +2,7 @@
 
 The first import of `horovod.tensorflow` compiles `_async_kernels.cpp` against the headers of the installed
 TensorFlow, and keeps the result in `$XDG_CACHE_HOME/horovod` (`~/.cache/horovod`). Synchronous kernels would
-hold a thread each: ranks that reach collectives in different orders would wait for each other for ever.
+hold a thread each: ranks that reach collectives in different orders would wait for each other forever.
 """
 
 from __future__ import annotations

@@ -85,9 +85,10 @@ class ClosureStep:
     call goes on from there: with the agreement of the ranks, with the reduction of former gradients, with the work
     that the interrupted backward pass had started (`left`, then `kept`), or with the loss of the evaluation (`loss`).
 
-    The ranks agree whether gradients are there before the first evaluation, as in Sharpness-Aware Minimization, whose
-    step reads them. With Average, Min and Max they can be reduced before a closure that adds to them; with Sum they
-    would be multiplied."""
+    Before the first evaluation, the ranks agree whether the parameters have gradients already, as in Sharpness-Aware
+    Minimization, whose step reads these former gradients. With Average, Min and Max, the former gradients are reduced
+    before the closure adds to them: the next reduction leaves their part unchanged. With Sum, it would multiply that
+    part by the number of ranks."""
 
     def __init__(self) -> None:
         self.forget()

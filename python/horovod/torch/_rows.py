@@ -123,10 +123,10 @@ def sparse_allreduce_async(
     op: ReduceOp,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[[], torch.Tensor]:
-    """Starts the reduction of a sparse COO tensor. Call the result to wait for the sparse sum.
+    """Starts the reduction of a sparse COO tensor. Returns a function that waits for the reduced tensor and returns it.
 
-    `op`: Average or Sum; ValueError for others. The rows of all ranks are gathered: the result has as
-    many entries as all inputs together until it is coalesced.
+    `op`: Average or Sum; ValueError for others. The rows of all ranks are gathered: until it is coalesced,
+    the reduced tensor has as many entries as all inputs together.
     """
     if op not in (Average, Sum):
         raise ValueError(f"{name}: sparse tensors can be reduced by Average and Sum only.")

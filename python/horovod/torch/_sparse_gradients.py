@@ -58,7 +58,7 @@ class SparseGradients:
         return self._known.get(param) or param.grad.sparse_dim()
 
     def start(self, name: str, param: torch.Tensor) -> Callable[[], None]:
-        """Starts the sum of a sparse gradient, of a dense one, or of none. Call the result to wait for it."""
+        """Starts the sum of a gradient, which is sparse, dense or missing. Returns a function that waits for it."""
         if self._op not in (Average, Sum):
             raise ValueError(f"{name}: sparse gradients can be reduced by Average and Sum only.")
         grad = torch.zeros_like(param) if param.grad is None else param.grad

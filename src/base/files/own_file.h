@@ -15,7 +15,7 @@ namespace hvd {
 // Does not wait for the reader of a FIFO (ENXIO). `what`: the word before the path in an error, as in
 // "cannot write to /x". After an error, errno says why, in all three functions.
 Result<UniqueFd> open_own_file(const std::string& path, int flags, std::string_view what = "to ");
-// The same for a file of a directory of this user. `path`: for errors.
+// As open_own_file(), for the file `name` in a directory of this user. `path`: for errors.
 Result<UniqueFd> open_own_file_in(const UniqueFd& folder, const std::string& name, int flags,
                                   const std::string& path);
 // Opens the directory, and creates it where it is missing. Refuses a symbolic link as last component, and

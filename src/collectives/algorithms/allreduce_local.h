@@ -11,8 +11,9 @@ namespace hvd::collectives {
 Coroutine allreduce_local(Flow& flow, Group& group, const hvd_batch& batch,
                           const Reduction& reduction);
 
-// The same in a step that the caller has taken, and in which the members post something else, too. A member may copy its
-// first chunk before it posts that; the members then need no step more. The buffers of the step are free.
+// As allreduce_local(), in a step that the caller has taken, and in which the members also post something else. If each
+// member copies its first chunk before it posts (pack_first_chunk), no further step is needed. The buffers of the step
+// are free.
 void pack_first_chunk(Group& group, const hvd_batch& batch, const Reduction& reduction,
                       uint64_t step);
 Coroutine allreduce_local_from(Flow& flow, Group& group, const hvd_batch& batch,

@@ -17,8 +17,8 @@ struct Tuning {
   // One-shot, up to this product of the bytes of a batch and the number of other hosts, on at most
   // two_shot_hosts hosts.
   size_t one_shot_limit = 64 * 1024;
-  // The same limit for two hosts: there one-shot sends no more bytes than the other algorithms, and
-  // waits once.
+  // one_shot_limit for two hosts: between two hosts, one-shot sends no more bytes than the other
+  // algorithms, and waits once.
   size_t one_shot_limit_of_two = 4 * 1024 * 1024;
   // Recursive doubling, up to this many bytes of a batch.
   size_t recursive_doubling_limit = 16 * 1024;

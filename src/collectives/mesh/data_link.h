@@ -27,16 +27,17 @@ class DataLink {
   // Between hosts: opens the stream, unless it is open. Both ends call it, since perhaps only one of them
   // can reach the other one.
   void open_stream();
-  // Inside a host: makes the ring for data to the peer, and returns its place, which the peer needs for
-  // open_ring(). An error: no memory can be shared with the peer.
+  // Inside a host: creates the ring for data to the peer in the shared heap, and returns its place, which the peer
+  // passes to open_ring(). An error: no memory can be shared with the peer.
   Result<SharedHeap::Place> make_ring();
   bool has_ring() const { return static_cast<bool>(outgoing_); }
   // Inside a host: uses the ring for data from the peer.
   Status open_ring(const SharedHeap::Place& place);
-  // Inside a host: the place of memory of this rank that the peer can reach; nothing when it lies elsewhere than
-  // in the shared heap.
+  // Inside a host: returns where in the shared heap this memory of this rank lies, for reach() of the peer. Nothing:
+  // the memory is not in the shared heap.
   std::optional<SharedHeap::Place> place_of(ByteView memory) const;
-  // Inside a host: the address of such memory of the peer.
+  // Inside a host: returns the address at which this process has mapped memory of the peer. `place`: from place_of() of
+  // the peer.
   Result<const std::byte*> reach(const SharedHeap::Place& place, size_t size);
   // The peer has not read all: the ring's memory stays until the process ends.
   void keep_ring() { keeps_ring_ = true; }

@@ -12,15 +12,17 @@
 
 namespace hvd::runtime {
 
-// own: BackendSelection::words of this rank, or what keeps it from that. Not ok, on every rank, where
-// ranks differ or one of them has trouble: the sentence says which. Returns whether all ranks open the
-// backend for devices that trials choose: each has its file, and one has a GPU. is_watched: a launcher names the ranks
-// that do not come; else the lowest rank that has come does, once. ranks: RuntimeOptions::ranks.
+// Compares the selected backends of all ranks. own: BackendSelection::words of this rank, or the reason why it cannot
+// load them. Returns an error on every rank if selections differ or a rank has an error; the error names the rank.
+// Returns true if all ranks open the backend for devices that is selected by trials: each rank has its file, and one
+// rank has a GPU. is_watched: a launcher names the ranks that do not arrive; else the lowest rank that has arrived
+// names them, once. ranks: RuntimeOptions::ranks.
 Result<bool> agree_on_backends(const PluginHost& host, const Identity& identity,
                                const Result<std::string>& own, Deadline deadline, bool is_watched,
                                std::span<const int32_t> ranks);
 
-// The same for what all ranks have sent, by rank: '+' and the words, or '-' and what keeps it. Pure.
+// Compares the records of all ranks, by rank: '+' and the description of the backend, or '-' and the reason why the
+// rank has none. Pure.
 Result<bool> compare_backends(const std::vector<std::string>& records);
 
 }  // namespace hvd::runtime

@@ -23,11 +23,11 @@ constexpr const char* kTasksOfStep = "SLURM_STEP_NUM_TASKS";
 constexpr const char* kTask = "SLURM_PROCID";
 constexpr const char* kMpiOfStep = "SLURM_MPI_TYPE";
 
-// A setting, or a program that calls MPI too, which has its ranks whoever started them.
+// The MPI bootstrap, by a setting or because the program calls MPI too: MPI has the ranks under any launcher.
 constexpr std::string_view kMpi = "mpi";
 // The plugin of a plain step of srun.
 constexpr std::string_view kSlurm = "slurm";
-// A setting: whoever started this process, it is a world of one.
+// A setting that makes this process a world of one rank under any launcher.
 constexpr std::string_view kNone = "none";
 
 constexpr const char* kDeclareAlone = "HOROVOD_BOOTSTRAP=none declares independent processes";
@@ -224,7 +224,8 @@ std::string evidence_of(const ForeignPlace& place) {
              kDeclareAlone);
 }
 
-// Tasks that cannot know each other are no worlds of one: which plugin is missing, Slurm's or ours.
+// Refuses a Slurm task without a bootstrap plugin, which would train alone. The error names the missing plugin: Slurm's
+// or ours.
 Status refuse_lonely_step(bool has_bootstrap) {
   const auto kind = environment_variable(kMpiOfStep);
   return failed_precondition(
@@ -240,7 +241,7 @@ Status refuse_lonely_step(bool has_bootstrap) {
           "; ", kDeclareAlone));
 }
 
-// The same of another launcher's processes. `reason` says why its bootstrap plugin does not help.
+// Refuses a process of another launcher than Slurm. `reason`: why the bootstrap plugin of this launcher does not help.
 Status refuse_lonely_rank(const ForeignPlace& place, const WorkerSettings& settings,
                           std::string_view reason) {
   return failed_precondition(cat(

@@ -126,7 +126,7 @@ Status check_launchers(const WorkerSettings& settings, const Identity& identity)
                                    identity.rank, " of ", identity.size, " and ", theirs,
                                    "; use one of them, or horovodrun --mpi"));
   }
-  // The original's rendezvous: whoever made it (Ray, Spark) may have been started by another launcher.
+  // The original's rendezvous: the program that made it (Ray, Spark) may have been started by another launcher.
   if (!settings.rendezvous_address.empty()) return {};
   if (settings.of_job.rank.has_value()) {
     if (identity.rank == other->rank && identity.size == other->size) return {};

@@ -1,5 +1,5 @@
 // Agrees on one order of the batches on devices, over all process sets of the job: two kernels of NCCL
-// that wait for each other's ranks in different orders can block two devices for ever. The root of a set
+// that wait for each other's ranks in different orders can block two devices forever. The root of a set
 // requests a turn for each of its plans with such batches, and the root of all ranks broadcasts the turns
 // in the order in which the requests arrive. Messages of a service and plans of the set of all ranks keep
 // their order on each link of the tree, and a plan of that set is its own turn: a job without other sets

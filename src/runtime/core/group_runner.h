@@ -9,8 +9,8 @@
 //   advance() ------ flow: records of all members meet -- all alike? ---> data moves ---> finish(): complete, begin the next
 //                                                       '- not: the call fails alike on all, and the group goes on
 //
-// A member that leaves says after how many calls (GroupEnd): the others complete these, and their later calls fail.
-// One that dies says nothing: check_members() fails the calls of its groups once the job ends.
+// A member that leaves sends the number of its calls (GroupEnd): the other members complete these calls, and their
+// later calls fail. A member that dies sends nothing: check_members() fails the calls of its groups once the job ends.
 //
 // Invariants: call n of a member meets call n of the others and no other, also after a call that failed by a difference;
 // a group fails as a whole and stays so (`failure`); a notice may come before this rank makes the group, and is kept in

@@ -622,7 +622,7 @@ void PointToPoint::fail_transfers(PeerLink& link) {
 Status PointToPoint::remove_set(uint32_t serial, const Status& why) {
   HVD_RETURN_IF_ERROR(
       withdraw_if([serial](const Submission& one) { return one.set == serial; }, why));
-  // Their senders fail the offers.
+  // Messages that were only offered (id != 0) need no answer: the sender removes the set too, and fails them.
   for (const auto& message : matcher_.take_messages(serial)) {
     if (message->id == 0)
       HVD_RETURN_IF_ERROR(count_consumed(message->source, message->data.size()));

@@ -59,7 +59,7 @@ class BatchExecutor {
   void give_turn(BatchQueue* queue) { turns_.push_back(queue); }
   // How batches are run that are added from now on; the same on all ranks.
   void set_tuning(const hvd_tuning& tuning) { tuning_ = others_tuning_ = tuning; }
-  // The same for the set of all ranks alone: the plans of other sets have another order.
+  // As set_tuning(), for the set of all ranks alone: ranks may run the plans of other sets in another order.
   void tune(const hvd_tuning& tuning) { tuning_ = tuning; }
   // The inputs of this rank for a batch as in add, a view per tensor. False: the batch cannot be
   // reduced one-shot (no plugin has reduce_wholes, or it is no allreduce of CPU memory).

@@ -32,7 +32,7 @@ struct BatchExecutor::Run {
             std::span<const AgreedItem> items);
   bool has_work(size_t members) const;
   bool reduces_one_shot() const;
-  // Whether its outputs belong to the runtime: made before it runs, or by the op on a device.
+  // Whether the outputs of the batch belong to the runtime: allocated before the batch runs, or by the op on a device.
   bool has_own_outputs() const;
   Status make_outputs(const SetMembers& set);
   bool is_wide() const { return batch.dtype != dtype; }

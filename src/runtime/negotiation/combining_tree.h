@@ -21,7 +21,7 @@ struct TreePlace {
 TreePlace place_in_tree(int32_t rank, std::span<const int32_t> members,
                         std::span<const int32_t> machines);
 
-// By rank: the one to which it reports; -1 for the root and for ranks that are no members.
+// Element r is the rank to which rank r reports; -1 for the root and for ranks that are not members.
 std::vector<int32_t> parents_in_tree(std::span<const int32_t> members,
                                      std::span<const int32_t> machines);
 

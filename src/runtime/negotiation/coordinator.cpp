@@ -91,8 +91,8 @@ Status Coordinator::arrange_rows(Proposal* proposal) const {
   return check_rows(proposal->name, request, rows, options_.members);
 }
 
-// Not before the plan is made: an id may be announced until it is taken back. And first those that
-// have one, so that none of them is taken back for another item of this plan.
+// Called after the plan is made, since ranks may announce an id until it is revoked. Items with an id come first, so
+// that no such id is revoked for another item of this plan.
 void Coordinator::give_ids() {
   new_names_.clear();
   for (PlanItem& item : plan_.items) {

@@ -77,7 +77,7 @@ class Speculation {
   std::span<const uint32_t> kept_ids() const { return kept_ids_; }
   ByteView kept() const { return kept_; }
 
-  // The same bytes at an alignment that operations can read.
+  // Returns the bytes at an alignment that operations can read: `eager_data` or a copy, which this object owns.
   ByteView aligned(ByteView eager_data);
 
  private:

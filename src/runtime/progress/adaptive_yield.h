@@ -1,9 +1,9 @@
 // Decides how long a spinning thread keeps its core before it yields, from the outcome of earlier
 // yields. The thread that drives the runtime core calls it with the current time. Pure.
 //
-// Where a waiter and the peer it waits for share a core, a yield is the only way to an answer, and
-// must come at once. Where they do not, whoever gets the core may keep it for longer than the peer
-// needs, as an idle thread of TensorFlow's pools may: it looks for work before it sleeps.
+// If a waiter and its peer share a core, the peer can answer only after a yield, so the waiter must yield
+// at once. If they do not, another thread may get the core and keep it for longer than the peer needs, such
+// as an idle thread of TensorFlow's pools, which looks for work before it sleeps.
 #pragma once
 
 #include <algorithm>

@@ -37,7 +37,7 @@ struct StallReport {
   double shutdown_seconds = 0;  // 0: never
   std::vector<Work> work;       // in the order of their names
   std::vector<Rank> missing;    // the ranks that any entry of `work` misses, ascending
-  // Those that wait in one of `work`, in the order of their first ranks.
+  // Ranks that wait in an operation of `work`, grouped by call, in the order of the first rank of each group.
   std::vector<Waiting> waiting = {};
   int32_t last_common_op = 0;    // of the set of all ranks
   std::string last_common = {};  // empty: none

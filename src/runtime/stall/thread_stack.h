@@ -10,8 +10,8 @@
 
 namespace hvd::runtime {
 
-// Its channel: `signal` makes the thread that gets it write its stack into a pipe, of which `fd` is
-// the end to read. Both belong to the interpreter, for the life of the process.
+// How to get the stack of a thread: `signal` makes the thread that receives it write its stack into a pipe,
+// and `fd` is the read end of the pipe. Both belong to the interpreter, for the life of the process.
 struct StackChannel {
   int signal = 0;  // 0: none
   int fd = -1;

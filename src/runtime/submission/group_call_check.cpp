@@ -17,7 +17,7 @@ struct Counts {
   int64_t input = 0, output = 0;
 };
 
-// Those of an alltoall.
+// Returns the sums of an alltoall's counts; nothing if a count is negative or a sum overflows.
 std::optional<Counts> sums_of(const hvd_group_call& from, size_t members) {
   Counts counts;
   for (size_t i = 0; i < members; ++i) {
@@ -30,7 +30,7 @@ std::optional<Counts> sums_of(const hvd_group_call& from, size_t members) {
   return counts;
 }
 
-// Nothing: more than memory can hold. `rank`: of this member in the job.
+// Returns nothing if the elements are more than memory can hold. `rank`: of this member in the job.
 std::optional<Counts> counts_of(const hvd_group_call& from, int32_t rank, size_t members) {
   const GroupOp op = group_op(from.op);
   auto counts = from.op == HVD_ALLTOALL ? sums_of(from, members) : Counts{from.count, from.count};

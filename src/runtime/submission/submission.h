@@ -123,9 +123,9 @@ struct Submission {
 inline bool is_message(const Submission& submission) {
   return traits_of(submission.request.op).is_point_to_point;
 }
-// Its name in reports: the user's name, or "recv from rank 1, tag 0".
+// Returns the submission's name in reports: the user's name, or "recv from rank 1, tag 0".
 std::string name_text(const Submission& submission);
-// The same with the operation: "allreduce 'grad'".
+// Returns the name with the operation: "allreduce 'grad'".
 std::string operation_text(const Submission& submission);
 
 }  // namespace hvd::runtime

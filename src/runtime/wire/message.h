@@ -151,7 +151,7 @@ void encode(const Plan& plan, ByteWriter& out);
 Status decode(ByteView message, Plan* plan);
 void encode(const TentativePlan& tentative, ByteWriter& out);
 Status decode(ByteView message, TentativePlan* tentative);
-// The same without the eager data, which ends the message.
+// As encode(), without the eager data, which is the end of the message.
 void encode_head(const Announcement& announcement, ByteWriter& out);
 void encode_head(const Plan& plan, ByteWriter& out);
 void encode_head(const TentativePlan& tentative, ByteWriter& out);

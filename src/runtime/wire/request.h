@@ -16,7 +16,7 @@ namespace hvd::runtime {
 // same order.
 constexpr int32_t kAddProcessSets = 64;    // splits: the size of each set and its ranks
 constexpr int32_t kRemoveProcessSet = 65;  // root: its id
-// The same for a named set, which its members alone announce. splits: as for kAddProcessSets, one set.
+// Adds or removes a named set, which only its members announce. splits: as for kAddProcessSets, one set.
 constexpr int32_t kAddNamedSet = 66;
 constexpr int32_t kRemoveNamedSet = 67;
 constexpr bool is_of_members(int32_t op) { return op == kAddNamedSet || op == kRemoveNamedSet; }

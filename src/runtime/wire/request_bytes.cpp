@@ -40,7 +40,7 @@ Status get_request(ByteReader& in, Request* request) {
       return invalid_argument("a request has an unknown dtype or too many dimensions");
     }
     tensor.shape.resize(dimensions);
-    // The elements of one row count too, where there are no rows.
+    // Limit the elements of one row as well: a shape with zero rows has zero elements, however large a row is.
     const auto size = static_cast<int64_t>(dtype_size(tensor.dtype));
     int64_t bytes = size;
     int64_t row_bytes = size;

@@ -1,7 +1,8 @@
 """The works whose futures DistributedDataParallel awaits at the end of a backward pass.
 
-Its code in C++ starts them in the pass and has nothing else to do at its end. The thread of the pass then completes
-them in their order: no other thread has to wake up, and none competes for its core during the pass.
+The C++ code of DistributedDataParallel starts these works during the pass, and only waits for them at its end. The
+thread of the pass completes them in the order of their start: no other thread has to wake up, and none competes for the
+core during the pass.
 """
 
 from __future__ import annotations

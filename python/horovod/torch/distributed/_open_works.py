@@ -54,7 +54,7 @@ class OpenWorks:
     def _complete_one(self) -> None:
         with contextlib.suppress(Exception):  # no work, one of another thread, or a runtime that has ended
             work = next(iter(self._works.values()))
-            # One with a future is completed by the thread that has it.
+            # The thread that completes futures completes a work with a future.
             if not work._is_done and (work._future is not None or not work.is_completed()):
                 self._works[id(work)] = self._works.pop(id(work))  # others come first
             if work._is_done:

@@ -81,7 +81,7 @@ class Calls:
     def start(self) -> None:
         with self._lock:
             self._bytes = 0
-            # One that waits is the sign for other threads that their calls come later.
+            # A call stays in `waiting` while it starts: other threads then know that their calls come later.
             while self.waiting:
                 try:
                     self.waiting[0].start()

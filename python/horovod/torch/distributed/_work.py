@@ -20,7 +20,7 @@ _Base_init = dist._Work.__init__
 
 
 class Work(dist._Work):
-    """Waits for handles of the runtime, and then runs `finish`. It has one owner, who alone waits and completes it:
+    """Waits for handles of the runtime, and then runs `finish`. Only the owner of a work waits and completes it:
 
         open ---- _take(owner) ----> owned ---- _end ----> done
           ^                            |
@@ -29,7 +29,8 @@ class Work(dist._Work):
     The owner is the thread of a caller of `wait`; a coalesced call; or, once there is a future, the thread that
     completes futures. Others wait for the owner."""
 
-    # A small allreduce takes a few microseconds: what most works never change is not set for each.
+    # Class attributes hold the defaults that most works never change. Setting each of them in __init__ would take a
+    # noticeable part of a small allreduce, which takes a few microseconds.
     _future: Any = None
     _owner: Any = None  # the number of a thread, a Several, or _completer.NUMBER
     _is_done = False
