@@ -131,11 +131,12 @@ def follow_flag(tree):
 
 
 def follow_observation(tree):
-    tree.compile("horovodrun", "horovod-agent", "agent_protocol_test")
+    tree.compile("horovodrun", "horovod-agent", "agent_protocol_test", "launcher_test")
     test = "test_a_rank_with_many_open_files_is_named_and_has_a_column"
     out = tree.run("env", f"HVD_BUILD={tree.build}", PYTHON, "-B", "tests/e2e/flags_test.py", test)
     expect(f"PASS {test}" in out, out)
     tree.test("agent_protocol_test")
+    tree.test("launcher_test", "--test-case=a frame has *")
 
 
 def follow_spawner(tree):
