@@ -371,10 +371,10 @@ void Agent::fail(const std::string& sentence) {
     outbox_.put(Failed{sentence});
     outbox_.flush();
   }
-  lose_link();
+  lose_link(true);
 }
 
-void Agent::lose_link() {
+void Agent::lose_link(bool is_given_up) {
   if (link_.is_closed()) return;
   outbox_.abandon();
   const bool is_noteworthy = !link_.state().ok() && link_.state().code() != Code::kAborted;
@@ -382,8 +382,8 @@ void Agent::lose_link() {
     std::fprintf(stderr, "horovod-agent: %s\n", link_.state().message().c_str());
   }
   // A launcher that has given up this host may have replaced its ranks: they must not save beside others.
-  const bool is_given_up = lease_.deadline().passed() || hold_.is_holding() ||
-                           link_.state().code() == Code::kFailedPrecondition;
+  is_given_up |= lease_.deadline().passed() || hold_.is_holding() ||
+                 link_.state().code() == Code::kFailedPrecondition;
   link_.close();
   store_.close();
   aggregator_.close();

@@ -94,7 +94,8 @@ class Agent {
   void end_lease();
   // Ends the job and closes the link. Sends the sentence to the launcher, if the link still works.
   void fail(const std::string& sentence);
-  void lose_link();
+  // `is_given_up`: the launcher counts this host as lost.
+  void lose_link(bool is_given_up = false);
   void renew_lease();
   // The exit status, once the launcher knows the end of the job or the link is lost.
   std::optional<int> exit_status();

@@ -143,16 +143,18 @@ def test_a_host_that_is_cut_off_writes_nothing_beside_others_and_is_used_again()
 
 @world()
 def test_ranks_that_leave_or_are_excluded_end_before_others_go_on():
-    """A thread and a handler of SIGTERM of rank 0 still save when rank 1 of its host has failed, a script leaves out
-    its host, or a user removes it from a host that goes on."""
+    """A thread and a handler of SIGTERM of rank 0 still save when rank 1 of its host has failed, the guardian there was
+    killed, a script leaves out its host, or a user removes it from a host that goes on."""
     program = WORKERS / "chaos_rank.py"
-    for cause in ("failure", "script", "remove"):
+    for cause in ("failure", "guardian", "script", "remove"):
         folder = scratch()
         hosts = discovery(folder, "a:2", "b:1") if cause == "script" else ("-H", "a:2,b:1")
         job = Job("-np", 3, "--min-np", 1, *hosts, PYTHON, program, "elastic", 100, folder, 1.5)
         job.wait_for(">:trains", 3)
         if cause == "failure":
             os.kill(max(running_on("a", program.name)), signal.SIGKILL)
+        elif cause == "guardian":
+            os.kill(*agents("a")["guardian"], signal.SIGKILL)
         elif cause == "script":
             discovery(folder, "b:1")
         else:

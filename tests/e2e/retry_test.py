@@ -2,6 +2,7 @@
 """Jobs that start again after a failure: on spare hosts, and from the beginning."""
 
 from harness import *
+from random_faults import check_writers
 
 from elastic_jobs import running_on
 
@@ -182,6 +183,19 @@ def test_spares_that_leave_no_host():
     job = Job("-np", 2, "-H", "a:1,b:1", "--spares", 1, "true")
     job.ends_with(2)
     expect("(--spares 1 keeps for later: b)" in job.err, job.describe())
+
+
+@world()
+def test_a_rank_whose_guardian_was_killed_writes_nothing_beside_its_successor():
+    folder = scratch()
+    program = [PYTHON, WORKERS / "chaos_rank.py", "plain", 20, folder, 3]
+    job = Job("-np", 2, "-H", "a:1,b:1", "--max-restarts", 1, "--kill-grace", 10, *program)
+    job.wait_for(">:saves", 1)
+    os.kill(*agents("a")["guardian"], signal.SIGKILL)
+    job.ends_with(0)
+    job.leaves_nothing()
+    expect("restart 1 of 1" in job.err, job.describe())
+    expect(check_writers(folder, job.describe) == 2, job.describe())
 
 
 if __name__ == "__main__":
