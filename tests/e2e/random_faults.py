@@ -41,6 +41,7 @@ class Round:
         self.folder = scratch()
         self.faulty = set()  # hosts that a sentence may blame
         self.hit = set()  # HOST/PID of the ranks that faults have reached
+        self.hit_late = set()  # those of them that may have returned from the training, as another one had
         self.healing = []
         self.faults = []
         flags = ["--lease", LEASE, "--host-timeout", HOST_TIMEOUT, "--start-timeout", 60, "--kill-grace", 2]
@@ -85,6 +86,8 @@ class Round:
         for pid in pids:
             numbers = re.search(r"^NSpid:.*\s(\d+)$", faults.said_of(pid, "status"), re.M)
             self.hit |= {f"{name}/{numbers[1]}"} if numbers else set()
+        if self.said("returned"):
+            self.hit_late |= {each for each in self.hit if each.startswith(f"{name}/")}
 
     # The faults. Each returns whether it has hit anything.
 
@@ -230,8 +233,8 @@ class Round:
 
     def check_end(self, code):
         returned, left = self.said("returned"), self.said("left")
-        # A fault may reach a rank between its last line and its end.
-        is_certain = not left & self.hit
+        # A fault may reach a rank between its last line and its end. An agent that dies takes lines along.
+        is_certain = not left & self.hit and self.hit_late <= returned
         if self.mode == "elastic":
             expect(returned, f"no rank has finished\n{self.describe()}")
             ended = returned - left - self.hit
