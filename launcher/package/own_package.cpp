@@ -200,7 +200,7 @@ net::Task<void> PackageArchive::pack(std::shared_ptr<const OwnPackage> package) 
     answer = co_await (*run)->end();
   else
     answer.last_words = run.status().message();
-  if (answer.is_good() && !answer.is_cut) {
+  if (run.ok() && answer.is_good() && !answer.is_cut) {
     packed_ = std::move(answer.output);
   } else {
     packed_ = failed_precondition(
