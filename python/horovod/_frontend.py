@@ -111,10 +111,8 @@ def allreduce(
     base: Optional[str] = None,
 ) -> int:
     """Submits an allreduce by `elementwise` without its arrays. `base`: the name of a group, from `group_base`."""
-    number, members = (
-        id_of(process_set),
-        [None] if base is None else member_names("grouped_allreduce", base, len(tensors)),
-    )
+    number = id_of(process_set)
+    members = [None] if base is None else member_names("grouped_allreduce", base, len(tensors))
     full = _ops.full_name("allreduce", name, number) if base is None else f"grouped_allreduce.{base}"
     return submit(
         Kind.ALLREDUCE,
@@ -139,7 +137,8 @@ def broadcast(
     process_set: ProcessSet,
 ) -> int:
     """Submits a broadcast by `elementwise` without its arrays."""
-    full, number = _ops.full_name("broadcast", name, id_of(process_set)), id_of(process_set)
+    number = id_of(process_set)
+    full = _ops.full_name("broadcast", name, number)
     return submit(Kind.BROADCAST, full, [tensor], in_place, root_rank=root_rank, process_set=number)
 
 
