@@ -73,19 +73,39 @@ build() {
   configure "$preset" && cmake --build --preset "$preset" --target "$@" -- -k 0
 }
 
+# --all has 90 minutes. Tests that have not ended after these seconds are failures, with a summary that names them.
+last_second=5100
+if [[ $tier != all ]]; then last_second=1000000; fi
+
+# is_late: says once that the time of --all is over.
+is_late() {
+  if ((SECONDS < last_second)); then return 1; fi
+  grep -q '^FAIL time: ' "$steps" ||
+    echo "FAIL time: --all stopped its tests after $((last_second / 60)) minutes; the slowest are below" >>"$steps"
+}
+
+# in_time RESULT BUILD_FOLDER ARGUMENT...: tests until the time of --all is over.
+in_time() {
+  local result=$1 folder=$2
+  shift 2
+  if is_late; then return 0; fi
+  local until=()
+  if [[ $tier == all ]]; then until=(--stop-time "$(date -d "+$((last_second - SECONDS)) seconds" +%H:%M:%S)"); fi
+  ctest --test-dir "$folder" --output-junit "$results/$result.xml" --output-on-failure "${until[@]}" "$@"
+}
+
 # run_ctest RESULT BUILD_FOLDER ARGUMENT...: its verdicts are in the result's file. A few that failed
 # run again with nothing beside them: what passes then is counted, and named as such.
 run_ctest() {
   local result=$1 folder=$2
   shift 2
   say "$result"
-  if ! ctest --test-dir "$folder" --output-junit "$results/$result.xml" --no-tests=ignore \
-    --output-on-failure -R "$filter" "$@" &&
+  if ! in_time "$result" "$folder" --no-tests=ignore -R "$filter" "$@" &&
     (($(wc -l <"$folder/Testing/Temporary/LastTestsFailed.log") <= 8)); then
     say "$result: once more, alone"
-    ctest --test-dir "$folder" --output-junit "$results/$result.alone.xml" --output-on-failure \
-      --rerun-failed -j 1 || true
+    in_time "$result.alone" "$folder" --rerun-failed -j 1 || true
   fi
+  is_late || true
 }
 
 # all_left_are_sanitized: the unit tests that the release build leaves to AddressSanitizer are in that build.
@@ -311,7 +331,7 @@ if [[ $tier == release ]]; then lists+=(packaging/packages-release.txt packaging
 packaging/install-packages.sh "${lists[@]}" ||
   echo "going on without them: what needs them is skipped"
 
-# --all has 90 minutes: ThreadSanitizer's build starts within these seconds, or is left out by name.
+# ThreadSanitizer's build starts within these seconds of --all, or is left out by name.
 last_start_of_tsan=3000
 # sanitized_builds: the one by clang, the other by g++, in processor time that nothing else wants:
 # downloads and most end-to-end tests wait for the greater part of their time.
@@ -377,6 +397,8 @@ if step build.release build release all unit_tests; then
 fi
 if is_whole; then
   say "builds with sanitizers, from here on alone"
+  while ! is_late && kill -0 $sanitized_builds 2>/dev/null; do sleep 1; done
+  if is_late; then kill -- -$sanitized_builds 2>/dev/null || true; fi
   wait $sanitized_builds || cat "$results/sanitized_builds.log"
   if grep -q '^PASS build.asan$' "$steps"; then step left_to_asan all_left_are_sanitized || true; fi
   for sanitizer in asan tsan; do
