@@ -135,6 +135,26 @@ def test_ranks_without_mpi_on_another_host_are_named():
         job.leaves_nothing()
 
 
+def writes(pid):
+    """The calls of write(2) that a process has made."""
+    return int(re.search(r"syscw: (\d+)", pathlib.Path(f"/proc/{pid}/io").read_text())[1])
+
+
+@world("a b", "--no-decoys")
+def test_agents_rest_while_ranks_of_mpi_sleep():
+    need("mpi4py")
+    code = "from mpi4py import MPI; import time; print('in', flush=True); time.sleep(600)"
+    job = Job("-H", "a:1,b:1", PYTHON, "-c", code)
+    job.wait_for("in", 2)
+    watched = [pid for name in ("a", "b") for pid in agents(name)["agent"]]
+    before = {pid: writes(pid) for pid in watched}
+    time.sleep(1)
+    made = {pid: writes(pid) - before[pid] for pid in watched}
+    expect(len(made) == 2 and max(made.values()) < 200, f"writes of the agents in a second: {made}")
+    job.signal(signal.SIGTERM)
+    job.wait()
+
+
 @world("a b", "--no-decoys")
 def test_the_helper_starts_with_the_first_connection():
     need("mpi4py")

@@ -190,8 +190,10 @@ void PmixHelper::give_order() {
   if (size < 0 || unsent_.empty()) forget_order();  // read() notices the end of a helper
 }
 
+// The pipe stays open, and stays writable: it leaves the loop, which would report it without end.
 void PmixHelper::forget_order() {
-  if (process_.input && !std::exchange(unsent_, {}).empty()) loop_.unwatch(process_.input.get());
+  unsent_.clear();
+  if (process_.input) loop_.unwatch(process_.input.get());
 }
 
 void PmixHelper::read() {
