@@ -124,7 +124,9 @@ class _State:
 
     def __init__(self) -> None:
         self.counters: dict[int, dict[str, Any]] = {}
-        # Functions to call with a process set, or -1 for all, for frameworks that count in native code.
+        # Functions to call with a process set, or -1 for all: those that count in native code, and those that forget
+        # what they know about the set.
+        self.restarters: list[Callable[[int], Any]] = []
         self.forgetters: list[Callable[[int], Any]] = []
         # Functions that wait for work which a framework submits later.
         self.delayed: list[Callable[[Optional[float]], None]] = []
@@ -148,16 +150,31 @@ def full_name(op: str, name: Optional[str], process_set: int = 0) -> str:
     return auto_name(op, process_set) if name is None else f"{op}.{name}"
 
 
-def forget_names(process_set: int) -> None:
-    """Counts unnamed calls of the process set from 1 again: a new set may have the id of an old one."""
+def _restart_numbers(process_set: int) -> None:
+    if process_set == -1:
+        _state.counters.clear()
     _state.counters.pop(process_set, None)
-    for forget in _state.forgetters:
-        forget(process_set)
+    for restart in _state.restarters:
+        restart(process_set)
 
 
-def also_forget(forget: Callable[[int], Any]) -> None:
-    """Calls `forget` with the process set, or -1 for all, whenever unnamed calls begin at 1 again."""
-    _state.forgetters.append(forget)
+def forget(process_set: int) -> None:
+    """Forgets the process set, or all sets if it is -1: a new set may have the id of an old one. Unnamed calls are
+    counted from 1 again."""
+    _restart_numbers(process_set)
+    for function in _state.forgetters:
+        function(process_set)
+
+
+def also_restart(restart: Callable[[int], Any]) -> None:
+    """Calls `restart` with the process set, or -1 for all, whenever unnamed calls are counted from 1 again. For a
+    framework that counts in native code."""
+    _state.restarters.append(restart)
+
+
+def also_forget(function: Callable[[int], Any]) -> None:
+    """Calls `function` in `forget`, with the process set, or -1 for all."""
+    _state.forgetters.append(function)
 
 
 def also_complete(wait_all: Callable[[Optional[float]], None]) -> None:
@@ -375,8 +392,14 @@ def barrier(process_set: int = 0) -> None:
 
 def join() -> int:
     """Waits until every rank has joined; returns the last rank that joined."""
+
+    def finish(handle: int) -> int:
+        # Ranks that trained longer have made more unnamed calls. Other process sets are not joined: their calls go on.
+        _restart_numbers(0)
+        return output(handle).last_joined_rank
+
     complete_delayed()
-    return run(submit(Kind.JOIN, None, finish=lambda handle: output(handle).last_joined_rank))
+    return run(submit(Kind.JOIN, None, finish=finish))
 
 
 def complete_init(takes_any_place: bool) -> None:
@@ -388,9 +411,7 @@ def complete_init(takes_any_place: bool) -> None:
 def reset() -> None:
     """Releases all work of a runtime that has been shut down, in which no work runs."""
     _native.release_all()
-    _state.counters.clear()
-    for forget in _state.forgetters:
-        forget(-1)
+    forget(-1)
 
 
 def check(status: int, error: ctypes.Array[ctypes.c_char], *, negotiated: bool = True) -> None:

@@ -204,7 +204,7 @@ def note_registered(process_set: ProcessSet, number: int) -> None:
 
 
 def _begin(record: _Record, number: int) -> None:
-    _ops.forget_names(number)
+    _ops.forget(number)
     record.number = number
     _use(record, number)
 

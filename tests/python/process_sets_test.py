@@ -122,6 +122,19 @@ class JoinTest(RankCase):
         self.assertEqual(hvd.join(), self.size - 1)
         self.assertEqual(hvd.allreduce(torch.ones(1), op=hvd.Sum).item(), self.size)
 
+    def test_unnamed_calls_of_a_set_go_on_after_a_join(self):
+        if self.size == 1:
+            self.skipTest("the only set of one rank is the global one")
+        members = hvd.add_process_set([0, self.size - 1]) if self.size > 2 else hvd.global_process_set
+        self.addCleanup(hvd.remove_process_set, members)
+        early = []
+        if self.rank == 0:  # the other member makes its first call after the join
+            early = [hvd.allreduce_async(torch.ones(1), op=hvd.Sum, process_set=members)]
+        hvd.join()
+        if members.included() and self.size > 2:
+            late = [hvd.allreduce_async(torch.ones(1), op=hvd.Sum, process_set=members) for _ in range(2 - len(early))]
+            self.assertEqual([hvd.synchronize(each).item() for each in early + late], [2.0, 2.0])
+
     def test_an_average_divides_by_all_ranks(self):
         if self.rank == 0:
             got = hvd.allreduce(torch.full((2,), float(self.size)), name="only rank 0")

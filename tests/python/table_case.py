@@ -4,6 +4,7 @@ and checks the errors of wrong calls on every rank. The test also checks that it
 The test file of a framework makes a class of this one and a facade of table_facades.
 """
 
+import contextlib
 import inspect
 import types
 
@@ -369,6 +370,21 @@ class TableCase(rank_base.RankBase):
                 with self.assertRaisesRegex(self.facade.disagreement, pattern, msg=(name, pattern)) as caught:
                     self.call_and_read(name, given, {**arguments, **has_name, **more})
                 self.assertRegex(str(caught.exception), "rank", (name, pattern))
+        self.assert_usable()
+
+    def test_unnamed_calls_after_a_join_match(self):
+        # The last rank makes more of them before it, as with uneven data.
+        for kind, name in self.kinds() if self.rank == self.size - 1 else []:
+            arguments, array = self.good(kind)
+            is_refused = kind != "allreduce" and self.size > 1
+            refusal = self.assertRaisesRegex(self.facade.disagreement, "not supported with Join", msg=name)
+            with refusal if is_refused else contextlib.nullcontext():
+                self.call_and_read(name, array, arguments)
+        self.assertEqual(self.hvd.join(), self.size - 1)
+        for kind, name in self.kinds():
+            arguments, array = self.good(kind)
+            self.call_and_read(name, array, arguments)
+        self.assertEqual(self.hvd.broadcast_object(self.rank, self.size - 1), self.size - 1)
         self.assert_usable()
 
     def test_a_name_that_is_in_flight_is_refused(self):

@@ -48,7 +48,7 @@ def _load() -> Any:
     addresses = [library().address_of(name) for name in _FUNCTIONS]
     native.horovod_tensorflow_bind((ctypes.c_void_p * len(addresses))(*addresses))
     native.horovod_tensorflow_forget_names.argtypes = [ctypes.c_int32]
-    _ops.also_forget(native.horovod_tensorflow_forget_names)
+    _ops.also_restart(native.horovod_tensorflow_forget_names)
     return operations
 
 

@@ -81,7 +81,7 @@ def _add_set(name: str, ranks: List[int], timeout: datetime.timedelta) -> int:
         raise RuntimeError(
             f"horovod: Timed out waiting {timeout} for all of the ranks {ranks} to make the group {name}"
         ) from None
-    _ops.forget_names(number)
+    _ops.forget(number)
     return number
 
 
