@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import unittest
+import warnings
 
 import rank_base
 
@@ -186,6 +187,32 @@ class JaxTest(rank_base.RankBase):
             numpy.testing.assert_allclose(got["wide"], sent, rtol=1e-2)
             if self.size == 2:  # a sum of two equal values is exact: all error comes from the type
                 numpy.testing.assert_array_equal(got["wide"], sent)
+
+    def test_a_dropped_result_of_broadcast_parameters_is_named(self):
+        def reduced(use):
+            """Returns the warnings of the first collective after this use of new parameters."""
+            params = {"w": jnp.full(2, self.rank + 1.0), "b": jnp.ones(1)}
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                kept = use(params)
+                for _ in range(2):
+                    hvd.allreduce(jnp.ones(1))
+                del kept
+            return [str(each.message) for each in caught if "has dropped its result" in str(each.message)]
+
+        def drop(params):
+            hvd.broadcast_parameters(params)
+            return params
+
+        def copy(params):
+            result = {name: value + 0 for name, value in hvd.broadcast_parameters(params).items()}
+            params.clear()
+            return result
+
+        self.assertEqual(len(reduced(drop)), 1 if self.rank == 1 else 0)
+        self.assertEqual(reduced(hvd.broadcast_parameters), [])
+        self.assertEqual(reduced(copy), [])
+        self.assertEqual(reduced(lambda params: hvd.broadcast_parameters(hvd.broadcast_parameters(params))), [])
 
     def test_wrong_arguments_are_refused(self):
         with self.assertRaises(NotImplementedError):

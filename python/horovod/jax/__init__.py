@@ -17,6 +17,8 @@ A result has the type of the argument. Without jax_enable_x64, JAX has no type o
 array, a number of Python gives a number of Python, and OverflowError is raised where JAX would cut the value.
 `jax.vmap` of a reduction or broadcast is one collective on the whole batch. `jax.pmap`, `jax.shard_map` and sharded
 arrays on several devices of a process are refused: start one rank for each device.
+
+After this import, `jax.distributed.initialize()` needs no arguments under `horovodrun`.
 """
 
 from horovod._framework import need as _need
@@ -25,7 +27,7 @@ _jax = _need("jax", "JAX", "horovod.jax", "0.4", "install it, for example with '
 
 from horovod import _common
 from horovod._common import *
-from horovod.jax import elastic
+from horovod.jax import _cluster, elastic
 from horovod.jax._collectives import allgather, allreduce, alltoall, broadcast, reducescatter
 from horovod.jax._errors import horovod_errors
 from horovod.jax.compression import Compression
@@ -44,3 +46,5 @@ __all__ = [
     "reducescatter",
 ]
 __all__ += _common.__all__
+
+_cluster.register()

@@ -37,7 +37,7 @@ from jax import Array
 
 from horovod._frontend import ReduceOp, whole_op, whole_root
 from horovod._ops import Adasum, Average, Kind, check_complex
-from horovod.jax import _compiled, _values
+from horovod.jax import _compiled, _dropped, _values
 from horovod.jax._request import Request, perform
 from horovod.numpy import _collectives as host
 from horovod.process_sets import ProcessSet, global_process_set, id_of
@@ -46,6 +46,7 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 def _call(request: Request, values: Sequence[Any], shapes: Callable[..., Sequence[Tuple[int, ...]]]) -> Sequence[Any]:
     """Returns the results of the collective for the values. `shapes`: returns the shapes of the results, which a
     traced function must know, for the arguments."""
+    _dropped.check()
     if not _compiled.is_tracing(*values):
         arrays = [_values.on_host(value, request.label) for value in values]
         results = perform(request, request.name, arrays)

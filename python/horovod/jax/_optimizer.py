@@ -7,10 +7,10 @@ from typing import Any, Optional
 import jax
 import numpy
 
-from horovod import _identity, _ops
+from horovod import _basics, _identity, _ops
 from horovod._compression import check_choices, check_predivision
 from horovod._ops import Average
-from horovod.jax import _values
+from horovod.jax import _dropped, _values
 from horovod.jax._collectives import allreduce
 from horovod.jax._wrappers import deciding_wrapper
 from horovod.jax.compression import Compression, compress_all, decompress_all
@@ -21,7 +21,9 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 def broadcast_parameters(params: Any, root_rank: int = 0) -> Any:
     """Returns the tree of arrays of the rank `root_rank` on every rank. All ranks must call it, with
     trees of the same structure. A leaf keeps its type: a JAX array, a key of `jax.random.key`, a numpy array, or a
-    number of Python. Leaves that are neither arrays nor numbers keep their values."""
+    number of Python. Leaves that are neither arrays nor numbers keep their values. A program that drops the result is
+    warned at its next collective."""
+    _dropped.check()
     leaves, tree = jax.tree_util.tree_flatten(params)
     sent = [
         _sent(leaf, f"parameters.{index}")
@@ -34,9 +36,11 @@ def broadcast_parameters(params: Any, root_rank: int = 0) -> Any:
         for index, array in enumerate(sent)
     ]
     received = iter(_ops.run_all(handle for handle in handles if handle is not None))
-    return jax.tree_util.tree_unflatten(
-        tree, [leaf if handle is None else _received(next(received), leaf) for leaf, handle in zip(leaves, handles)]
-    )
+    results = [leaf if handle is None else _received(next(received), leaf) for leaf, handle in zip(leaves, handles)]
+    # One rank warns for all.
+    if _basics.size() > 1 and _basics.rank() == (1 if root_rank == 0 else 0):
+        _dropped.note(leaves, results)
+    return jax.tree_util.tree_unflatten(tree, results)
 
 
 def _sent(leaf: Any, what: str) -> numpy.ndarray:

@@ -1,0 +1,51 @@
+"""Places of ranks for `jax.distributed.initialize()` without arguments. JAX finds the address of its coordinator in
+JAX_COORDINATOR_ADDRESS, and asks the environments that it knows, such as Slurm's, for the number of processes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional
+
+_VARIABLES = "HOROVOD_RANK", "HOROVOD_SIZE", "MASTER_ADDR", "MASTER_PORT"
+
+
+def register() -> None:
+    """Makes JAX ask `horovodrun` first. Does nothing where this version of JAX has no such environments."""
+    try:
+        from jax._src.clusters import ClusterEnv
+    except ImportError:
+        return
+    kinds = getattr(ClusterEnv, "_cluster_types", None)
+    if not isinstance(kinds, list):
+        return
+
+    class HorovodCluster(ClusterEnv):
+        name = "horovod"
+
+        @classmethod
+        def is_env_present(cls) -> bool:
+            return all(os.environ.get(variable) for variable in _VARIABLES)
+
+        @classmethod
+        def get_coordinator_address(cls, *unused: Any, **unused_too: Any) -> str:
+            return f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+
+        @classmethod
+        def get_process_count(cls) -> int:
+            return int(os.environ["HOROVOD_SIZE"])
+
+        @classmethod
+        def get_process_id(cls) -> int:
+            return int(os.environ["HOROVOD_RANK"])
+
+        @classmethod
+        def get_local_process_id(cls) -> Optional[int]:
+            # A rank alone on its host, or with a GPU of its own, uses all devices that it sees.
+            is_alone = os.environ.get("HOROVOD_LOCAL_SIZE", "1") == "1"
+            has_one = os.environ.get("CUDA_VISIBLE_DEVICES", ",").count(",") == 0
+            return None if is_alone or has_one else int(os.environ["HOROVOD_LOCAL_RANK"])
+
+    # The class has added itself at the end, after that of a Slurm allocation.
+    if HorovodCluster in kinds:
+        kinds.remove(HorovodCluster)
+        kinds.insert(0, HorovodCluster)
