@@ -97,7 +97,7 @@ step_debian() {
     packaging/debian.sh "$build" "$scratch/debian" >"$scratch/debian.log" 2>&1 ||
       { cat "$scratch/debian.log"; refuse "no Debian packages"; }
   else
-    # Builds the commit in a folder of its own: dpkg-buildpackage writes beside it.
+    # Builds the commit in a folder of its own: dpkg-buildpackage writes next to it.
     mkdir -p "$scratch/debian/horovod"
     git archive HEAD | tar -x -C "$scratch/debian/horovod"
     (cd "$scratch/debian/horovod" && dpkg-buildpackage -b -us -uc) >"$scratch/debian.log" 2>&1 ||

@@ -3,7 +3,7 @@
 #
 # usage: sysroot.sh ARCHITECTURE FOLDER LIST...
 #
-# The machine's own packages stay as they are, and root is not needed: apt works on a database beside
+# The machine's own packages stay as they are, and root is not needed: apt works on a database next to
 # the folder, in which nothing is installed. Where the folder was made from the same lists before,
 # nothing is done.
 set -euo pipefail

@@ -266,7 +266,7 @@ void Agent::on_signal() {
     if (info.ssi_signo == SIGCHLD) {
       reap();
     } else if (::getppid() != parent_) {
-      fail("the guardian above the agent was killed");
+      fail("the watchdog above the agent was killed");
     } else {
       using enum OutsideSignals::Target;
       const int number = static_cast<int>(info.ssi_signo);

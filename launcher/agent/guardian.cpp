@@ -157,7 +157,7 @@ int run_guarded(char** arguments, const std::function<int(Watchdog&)>& agent,
   ::sigprocmask(SIG_BLOCK, &blocked, nullptr);
   // `pkill -f horovod-agent` must find only the agent, also before the fork.
   const Title title(arguments);
-  title.change("hvd-guardian");
+  title.change("hvd-watchdog");
   const pid_t guardian = ::getpid();
   Watchdog watchdog;
   const pid_t child = ::fork();

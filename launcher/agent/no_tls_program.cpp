@@ -26,7 +26,7 @@ Status speak_tls(char** command) {
   if (size <= 0) return system_error("/proc/self/exe cannot be read", errno);
   const std::string path = cat(std::string_view(self, static_cast<size_t>(size)), "-tls");
   ::execv(path.c_str(), command);
-  return system_error(cat("--join needs ", path, ", which has TLS; put it beside this program"),
+  return system_error(cat("--join needs ", path, ", which has TLS; put it next to this program"),
                       errno);
 }
 

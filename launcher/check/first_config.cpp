@@ -49,7 +49,7 @@ hosts: ')",
 # Seconds that the hosts have to get ready.
 # start_timeout: 60
 
-# Variables for the ranks, beside those of this shell.
+# Variables for the ranks, in addition to those of this shell.
 # env: [OMP_NUM_THREADS=4]
 )");
 }

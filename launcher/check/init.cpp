@@ -46,7 +46,7 @@ int test_hosts(const Options& options) {
   }
   const std::vector<std::string> differing = differing_software(*hosts);
   if (!silent.empty()) {
-    text += cat("not ready: ", join(silent, ", "), "; mend that, then: horovodrun --config-file ",
+    text += cat("not ready: ", join(silent, ", "), "; fix that, then: horovodrun --config-file ",
                 kFile, " --check-build\n");
   } else if (!without_python.empty()) {
     text += cat("not ready: no python3 on ", join(without_python, ", "),

@@ -35,7 +35,7 @@ constexpr std::array kCommands = {
     Command{"stack", "[--native] [NAME]", "List processes and their Python stacks.",
             "The processes are the ranks and their child processes, which go on meanwhile. The "
             "stack of a rank that has not called hvd.init() comes from py-spy, found on the "
-            "rank's host or beside horovodrun: pip install 'horovodrun[stacks]'. NAME is the name "
+            "rank's host or next to horovodrun: pip install 'horovodrun[stacks]'. NAME is the name "
             "of a job (--name), or its id in horovodrun ps -a, needed where several jobs run.\n"
             "--native adds the calls in C and C++. py-spy briefly stops each process for that, "
             "and a call that waits in C may return early with EINTR.\n",
@@ -48,8 +48,8 @@ constexpr std::array kCommands = {
             "the name of a job (--name), or its id in horovodrun ps -a, needed where several jobs "
             "run.\n",
             "horovodrun metrics\nhorovodrun metrics --level rank mnist\n"},
-    Command{"exec", "[NAME] [--rank LIST] COMMAND", "Run a command beside ranks of a job.",
-            "It runs beside the first rank of each host, or beside the ranks of LIST, in the "
+    Command{"exec", "[NAME] [--rank LIST] COMMAND", "Run a command next to ranks of a job.",
+            "It runs next to the first rank of each host, or next to the ranks of LIST, in the "
             "working directory and the environment of that rank (HOROVOD_RANK included), and "
             "reads no input. Its output comes line by line, with the rank as prefix where there "
             "are several. The exit code is the first that is not 0. NAME is the name of a job "

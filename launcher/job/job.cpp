@@ -278,8 +278,8 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on_standstill(double seconds) override {
     job.act(job.supervisor_.end_job(
         kExitLauncher,
-        cat("the launcher stood still for ", std::lround(seconds), " s, longer than --lease ",
-            job.host_jobs_.lease_seconds(), " s"),
+        cat("the launcher stood still for ", std::lround(seconds),
+            " s, longer than --heartbeat-timeout ", job.host_jobs_.lease_seconds(), " s"),
         -1));
   }
   void on_silence(double seconds) override { job.on_silence(host, seconds); }

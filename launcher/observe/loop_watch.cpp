@@ -81,7 +81,7 @@ void LoopWatch::watch(const std::shared_ptr<State>& state) {
       state->report(cat(
           "the launcher has been blocked for ", state->lease_seconds * kMissedTurns / kTurnsInLease,
           " s; a file system that stalls or a lack of free memory can block it; after ",
-          state->lease_seconds, " s (--lease) the agents end their ranks"));
+          state->lease_seconds, " s (--heartbeat-timeout) the agents end their ranks"));
       lock.lock();
     }
     const auto next = Clock::now() + turn;

@@ -49,7 +49,7 @@ Result<std::string> find_agent(const std::string& folder) {
   }
   return not_found(cat("horovod-agent is neither in ", folder, " nor in ",
                        fs::path(cat(folder, "/../libexec/horovod")).lexically_normal().string(),
-                       "; install it beside horovodrun"));
+                       "; install it next to horovodrun"));
 }
 
 std::string installed_library(const std::string& folder) {

@@ -28,7 +28,7 @@ Status check(const HostJob& job) {
   }
   if (!is_duration(job.lease_seconds) || !is_duration(job.hold_after_seconds) ||
       !is_duration(job.kill_grace_seconds) || !is_duration(job.leave_grace_seconds)) {
-    return invalid_argument("the job's lease or grace is not a number of seconds");
+    return invalid_argument("the job's heartbeat timeout or grace is not a number of seconds");
   }
   if (job.end_signal != SIGTERM && job.end_signal != SIGINT) {
     return invalid_argument(

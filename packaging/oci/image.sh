@@ -6,7 +6,7 @@
 #
 # Needs root, mmdebstrap and umoci. A MIRROR is a line of sources.list; without one, mmdebstrap chooses.
 # The file is an archive of OCI with one image, since `podman load -i` refuses two, also two tags of one:
-# localhost/horovod:TAG. A text beside it lists its packages and files. `skopeo copy oci-archive:FILE docker://REGISTRY/NAME:TAG` sends it to a registry.
+# localhost/horovod:TAG. A text next to it lists its packages and files. `skopeo copy oci-archive:FILE docker://REGISTRY/NAME:TAG` sends it to a registry.
 set -euo pipefail
 [[ $# -ge 2 ]] || { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0" >&2; exit 2; }
 debs=$(realpath "$1")

@@ -88,7 +88,7 @@ Status judge_environment() {
   if (!other.empty()) {
     return failed_precondition(cat("this process uses ", other, " already, and a second MPI (",
                                    ours,
-                                   ") beside it would be two MPI implementations in one process"));
+                                   ") next to it would be two MPI implementations in one process"));
   }
   if (ours == "MPICH" && pmi_is_horovods()) {
     return failed_precondition(
@@ -101,7 +101,7 @@ Status judge_environment() {
   const std::string_view served = launcher().family;
   if (wanted.empty() && !served.empty() && served != ours) {
     return failed_precondition(cat("this rank was started by a launcher that ", served,
-                                   " belongs to, so ", ours, " would see a world of one"));
+                                   " belongs to, so ", ours, " would see a single-process job"));
   }
   Status refusal;
   for (const std::string& path :

@@ -13,7 +13,7 @@ from horovod._version import __version__
 # The original Horovod has this file, and this package has not: the files of both lie in one folder.
 if os.path.exists(os.path.join(os.path.dirname(__file__), "runner", "js_run.py")):
     raise ImportError(
-        f"{os.path.dirname(__file__)} holds files of the original Horovod beside those of this "
+        f"{os.path.dirname(__file__)} holds files of the original Horovod next to those of this "
         f"version, {__version__}: remove that folder and install this version again."
     )
 

@@ -235,7 +235,7 @@ def library() -> Library:
     version = opened.hvd_version().decode()
     if version != __version__:
         raise ImportError(
-            f"{path} is version {version}, but the Python package beside it is {__version__}: "
+            f"{path} is version {version}, but the Python package next to it is {__version__}: "
             "install both from one build."
         )
     return opened

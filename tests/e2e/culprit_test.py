@@ -92,10 +92,10 @@ FAULTS = [
     Fault("an agent is killed", lambda: kill(agents("b")["agent"]), "the host", "host b was lost: "),
     # The agent reports it, unless sshd closes the link first.
     Fault(
-        "a guardian is killed",
+        "a watchdog is killed",
         lambda: kill(agents("b")["guardian"]),
         "the host",
-        r"host b was lost: the guardian above the agent was killed|host b was lost: .*ended with exit code 137",
+        r"host b was lost: the watchdog above the agent was killed|host b was lost: .*ended with exit code 137",
     ),
     Fault(
         "a rank is killed",

@@ -121,7 +121,7 @@ def test_a_launcher_that_stands_still_for_longer_than_the_lease_is_named():
         job.wait_for(COMMITTED, 2)
         silence_until(*stands_still(job), lambda: not ranks_on("a", "b"), job)
         job.ends_with(1)
-        one_sentence(job, "^the launcher stood still for [0-9]+ s, longer than --lease 4 s$")
+        one_sentence(job, "^the launcher stood still for [0-9]+ s, longer than --heartbeat-timeout 4 s$")
         job.leaves_nothing()
 
 

@@ -64,7 +64,7 @@ def test_a_host_that_is_lost_while_another_is_prepared_starts_nothing():
     )
     go.touch()
     job.ends_with(2)
-    expect("host b: prepare: the guardian above the agent was killed" in job.err, job.describe())
+    expect("host b: prepare: the watchdog above the agent was killed" in job.err, job.describe())
     expect("reaches none" not in job.err and "confirmed" not in job.err, job.describe())
     expect(job.out == "", job.describe())
     job.leaves_nothing()

@@ -411,7 +411,7 @@ def test_a_terminal_shows_the_silence_in_place_of_the_start_and_until_the_end():
 @world()
 def test_a_launcher_or_a_job_that_was_stopped_accuses_nobody():
     stop = scratch() / "stop"
-    job = Job("-np", 4, "-H", "a:2,b:2", "--lease", 4, "--host-timeout", 5, PYTHON, "-c", STEPS, stop)
+    job = Job("-np", 4, "-H", "a:2,b:2", "--heartbeat-timeout", 4, "--host-timeout", 5, PYTHON, "-c", STEPS, stop)
     job.wait_for("step 20")
     os.kill(job.process.pid, signal.SIGSTOP)
     time.sleep(2.5)

@@ -35,7 +35,7 @@ def agents(name):
             program = os.readlink(f"/proc/{pid}/exe")
             if "horovod-agent" in pathlib.Path(program).name:
                 stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-                found[pid] = int(stat.rpartition(")")[2].split()[1]), "(hvd-guardian)" in stat
+                found[pid] = int(stat.rpartition(")")[2].split()[1]), "(hvd-watchdog)" in stat
         except OSError:
             continue
     guardians = [pid for pid, (parent, is_named) in found.items() if is_named and parent not in found]

@@ -233,7 +233,7 @@ def test_in_a_shell_of_srun_a_program_is_alone_and_launchers_start_several(clust
             3,
             lines=(f"{PYTHON} {says}", f"{LAUNCHER} {PYTHON} {says}", f"srun --overlap -n2 {PYTHON} {says}"),
         )
-        expect(len(re.findall("a world of one rank: of the 3 tasks of srun --pty only", said)) == 1, said)
+        expect(len(re.findall("a single-process job: of the 3 tasks of srun --pty only", said)) == 1, said)
         for size in (1, 3, 2):
             ranks = re.findall(rf"rank (\d) of {size}\b", said)
             expect(sorted(ranks) == [str(rank) for rank in range(size)], said)
@@ -256,7 +256,7 @@ def test_a_program_in_a_terminal_of_a_shell_of_srun_is_alone(cluster):
             f"script -qc 'HOROVOD_INIT_TIMEOUT=2 exec {PYTHON} -c \"{says}\"' /dev/null",
         ),
     )
-    expect(len(re.findall("a world of one rank: of the 3 tasks of srun --pty only", said)) == 1, said)
+    expect(len(re.findall("a single-process job: of the 3 tasks of srun --pty only", said)) == 1, said)
     expect(len(re.findall("rank 0 of 1", said)) == 1, said)
     expect("within 2 s, which HOROVOD_INIT_TIMEOUT may raise" in said, said)
 

@@ -1,12 +1,12 @@
 #!/usr/bin/python3 -B
 """Finds comments, docstrings, Markdown sentences and names of tests that do not name their subject first, errors
-that begin with "what" or "who", and phrases to avoid.
+that begin with "what" or "who", phrases to avoid, and words that no engineer uses in texts for users.
 
 usage: check_language.py [ROOT]
 
 A sentence must not begin with Who, What, Whose, Whoever, Of or So. CLEAN lists the folders and pages
 that keep this rule; add a folder once it does. PHRASES must not occur there, in error texts and identifiers
-neither: a_key_is_told counts as "a key is told".
+neither: a_key_is_told counts as "a key is told". WORDS must not occur in FOR_USERS and in strings of PRODUCT.
 """
 
 import pathlib
@@ -74,6 +74,32 @@ READ = (".h", ".hpp", ".c", ".cpp", ".py", ".md", ".sh", ".cmake", ".txt", "")
 WORD_LISTS = ("tests/tools/check_language.py", "tests/tools/check_language_test.py")
 
 PHRASES = re.compile(r"\b(?:(?:is|are|was|were)\s+(?:told|said\s+to)|in\s+vain|any\s+more(?!\s+than)|shall)\b", re.I)
+FOR_USERS = (
+    "docs/",
+    "examples/",
+    "k8s/",
+    "packaging/INSTALL.md.in",
+    "packaging/man/",
+    "packaging/oci/",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+)
+PRODUCT = ("src/", "launcher/", "rendezvous/", "plugins/", "python/")
+# The flag, its variable and its key stay, and etcd has leases.
+WORDS = {
+    r"(?<![-/\w`\"#])leases?(?![\w`\"]| of etcd)": "heartbeat timeout",
+    r"(?<![\w/])guardians?(?!\w|\.h)": "watchdog",
+    r"(?<!\w)spool(?:s|ed)?(?!\w)": "log buffer",
+    r"\bworlds? of one\b": "single-process job",
+    r"\bdoubles? (?:of|for) (?:CUDA|NCCL|both|them)\b": "mock",
+    r"\bmend(?:s|ed|ing)?\b": "fix",
+    r"\bbeside\b": "next to",
+}
+WORD = re.compile("|".join(f"({each})" for each in WORDS), re.I)
+QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+
 # The end of a line inside a comment, or between two parts of a string.
 LINE_END = re.compile(r'"?\n[ \t]*(?:(?://|#|\*)[ \t]*|")?')
 
@@ -138,6 +164,23 @@ def phrases(text):
         yield joined.count("\n", 0, match.start()) + 1, " ".join(match[0].split())
 
 
+def private_words(name, text):
+    """(line, word, better word) of each word for users that no engineer uses."""
+    if name.startswith(FOR_USERS):
+        parts = [(0, text)]
+    elif name.startswith(PRODUCT) and name.endswith((".h", ".cpp", ".py")):
+        no_text = r"(?m)^\s*(?://|#).*|\"{3}(?s:.*?)\"{3}"
+        code = re.sub(no_text, lambda found: "\n" * found[0].count("\n"), text)
+        # A string with a blank is a sentence, or a part of one.
+        parts = [(code.count("\n", 0, found.start()), found[1]) for found in QUOTED.finditer(code) if " " in found[1]]
+    else:
+        return
+    for before, part in parts:
+        for match in WORD.finditer(part):
+            line = before + part.count("\n", 0, match.start()) + 1
+            yield line, " ".join(match[0].split()), list(WORDS.values())[match.lastindex - 1]
+
+
 def faults(root, paths):
     """Sentences, one for each fault in the files `paths` below `root`."""
     found = []
@@ -148,6 +191,8 @@ def faults(root, paths):
         text = (root / path).read_text(encoding="utf-8")
         if name.startswith(CLEAN) and not name.startswith((*NOT_YET, *WORD_LISTS)):
             found += [f"{path}:{line}: say it without '{phrase}'" for line, phrase in phrases(text)]
+            for line, word, better in private_words(name, text):
+                found.append(f"{path}:{line}: write '{better}', not '{word}'")
         if not name.startswith(CLEAN) or name.startswith(NOT_YET):
             continue
         for line, block in blocks(path, text):

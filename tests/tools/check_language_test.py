@@ -24,6 +24,8 @@ with tempfile.TemporaryDirectory() as folder:
         "tests/net/run": "#!/usr/bin/python3 -B\n" + "{0}Of a rank.{0}\n".format('"' * 3),
         ".ci/run": "#!/bin/bash\n# So it runs.\n",
         "tests/fuzz/corpus/words": "# So it ends.\n",
+        "docs/words.md": "A guardian ends ranks\nat the end of the lease, beside a `lease`.\nUse --lease; mend it.\n",
+        "launcher/words.cpp": '// A guardian.\n#include "a/guardian.h"\nread("lease");\nfail("a world of one");\n',
         "rendezvous/g.h": "// A rank tells no more than it knows, nor any more than its agent.\n",
     }
     for name, text in planted.items():
@@ -48,4 +50,9 @@ with tempfile.TemporaryDirectory() as folder:
         "tests/quick.txt:2",
         "tests/net/run:2",
         ".ci/run:2",
+        "docs/words.md:1",
+        "docs/words.md:2",
+        "docs/words.md:2",
+        "docs/words.md:3",
+        "launcher/words.cpp:4",
     ], found

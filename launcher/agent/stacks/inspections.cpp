@@ -372,7 +372,7 @@ void Inspections::on_deadline() {
       } else if (is_over && !sample.is_over) {
         give_up(sample, py_spy_.is_expected()
                             ? "py-spy is being copied to this host: ask again in a moment"
-                            : "there was no time for it beside the other ranks of this host");
+                            : "there was no time for it after the other ranks of this host");
       }
     }
   }

@@ -23,7 +23,7 @@ std::string several_pythons(size_t count);
 
 // Why the host has no py-spy, and what to install.
 inline constexpr std::string_view kInstallPySpy =
-    "Python stacks of these ranks need py-spy, which is neither on this host nor beside "
+    "Python stacks of these ranks need py-spy, which is neither on this host nor next to "
     "horovodrun: "
     "pip install 'horovodrun[stacks]' where horovodrun runs, or pip install py-spy on this host";
 

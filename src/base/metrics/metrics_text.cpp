@@ -26,7 +26,7 @@ constexpr std::array<CounterText, kCounters> kCounterTexts = {{
     {Counter::kBatches, "batches", "Batches that were run."},
     {Counter::kBatchTensors, "batch_tensors", "Tensors in batches that were run."},
     {Counter::kFusedTensors, "fused_tensors", "Tensors in batches of more than one."},
-    {Counter::kMessages, "messages", "Messages sent to other ranks, beside tensors."},
+    {Counter::kMessages, "messages", "Messages sent to other ranks, without tensors."},
     {Counter::kCacheHits, "cache_hits", "Submissions that were agreed on by a cached id."},
     {Counter::kCacheMisses, "cache_misses", "Submissions that were agreed on in full."},
     {Counter::kStalls, "stalls", "Warnings of work that waits for ranks that do not come."},

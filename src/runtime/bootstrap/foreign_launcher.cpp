@@ -210,7 +210,7 @@ bool is_in_step_of_many() {
 
 void warn_of_shell() {
   log::warning(
-      cat("this is a world of one rank: of the ", printable(*environment_variable(kTasksOfStep)),
+      cat("this is a single-process job: of the ", printable(*environment_variable(kTasksOfStep)),
           " tasks of srun --pty only this shell is there to start programs; horovodrun starts as "
           "many ranks from it, and so does srun without --pty from outside of it"));
 }

@@ -57,7 +57,7 @@ Result<const hvd_plugin*> choose(const WorkerSettings& settings, const std::stri
           is_built ? backends.why_none(kind, name)
                    : cat("this build has no such ", kind == HVD_PLUGIN_OP ? "backend" : what, ": ",
                          how_to_get(name)),
-          "; mend that, or unset ", variable));
+          "; fix that, or unset ", variable));
 }
 
 // Set in many images, where the original reads it when it is built: not having it is no failure, and

@@ -88,7 +88,7 @@ TEST_CASE("SIGKILL of the guardian ends the agent and leaves nothing") {
   CHECK(is_gone(fixture));
   CHECK(fixture.until([&] { return !is_alive(agent); }));
   REQUIRE(fixture.lost.size() == 1);
-  CHECK(fixture.lost[0] == "the guardian above the agent was killed");
+  CHECK(fixture.lost[0] == "the watchdog above the agent was killed");
 }
 
 TEST_CASE("The end of the link leaves nothing") {

@@ -20,7 +20,7 @@ TEST_CASE(
     REQUIRE(first.wait_for(std::chrono::seconds(30)) == std::future_status::ready);
     CHECK(first.get() ==
           "the launcher has been blocked for 0.4 s; a file system that stalls or a lack of free "
-          "memory can block it; after 0.6 s (--lease) the agents end their ranks");
+          "memory can block it; after 0.6 s (--heartbeat-timeout) the agents end their ranks");
   }
   loop.reset();
 }
