@@ -19,17 +19,19 @@ LEASE, HOST_TIMEOUT = 20, 3
 SECONDS = 240
 
 
-def check_writers(folder, describe):
-    """The times at which each process of chaos_rank.py wrote as rank 0 do not overlap. Returns their number."""
-    spans = []
+def check_writers(folder, describe, thaws=()):
+    """The times at which each process of chaos_rank.py wrote as rank 0 do not overlap. Returns their number. The ranks
+    of a frozen host run again (`thaws`: when) until its agent has heard that they are replaced."""
+    writers = []
     for file in folder.glob("writer-*"):
         times = [float(line) for line in file.read_text().split("\n")[:-1]]
         if times:
-            spans.append((times[0], times[-1], file.name))
-    spans.sort()
-    for (_, end, one), (begin, _, other) in zip(spans, spans[1:]):
-        expect(end < begin, f"{one} wrote for {end - begin:.2f} s beside {other}\n{describe()}")
-    return len(spans)
+            writers.append((times, file.name))
+    writers.sort()
+    for (times, one), ((begin, *_), other) in zip(writers, writers[1:]):
+        late = [time for time in times if time >= begin and not any(0 <= time - thaw < 0.5 for thaw in thaws)]
+        expect(not late, f"{one} wrote until {times[-1] - begin:.2f} s after {other} began\n{describe()}")
+    return len(writers)
 
 
 class Round:
@@ -43,6 +45,7 @@ class Round:
         self.hit = set()  # HOST/PID of the ranks that faults have reached
         self.hit_late = set()  # those of them that may have returned from the training, as another one had
         self.healing = []
+        self.thaws = []  # CLOCK_BOOTTIME
         self.faults = []
         flags = ["--lease", LEASE, "--host-timeout", HOST_TIMEOUT, "--start-timeout", 60, "--kill-grace", 2]
         if self.mode == "elastic":
@@ -148,7 +151,12 @@ class Round:
     def freeze_host(self, chance, name, seconds):
         self.note(name)
         faults.freeze(name)
-        self.heal_after(seconds, lambda: faults.thaw(name))
+
+        def thaw():
+            self.thaws.append(time.clock_gettime(time.CLOCK_BOOTTIME))
+            faults.thaw(name)
+
+        self.heal_after(seconds, thaw)
         return True
 
     def cut_host(self, chance, name, seconds):
@@ -212,7 +220,7 @@ class Round:
             self.job.leaves_nothing()
         except Failure as failure:
             raise Failure(f"{failure}\n{self.describe()}") from None
-        check_writers(self.folder, self.describe)
+        check_writers(self.folder, self.describe, self.thaws)
         expect("wrong weights" not in self.job.out, self.describe())
         if not any("kill_launcher" in each for each in self.faults):
             self.check_end(code)
@@ -236,7 +244,9 @@ class Round:
         # A fault may reach a rank between its last line and its end. An agent that dies takes lines along.
         is_certain = not left & self.hit and self.hit_late <= returned
         if self.mode == "elastic":
-            expect(returned, f"no rank has finished\n{self.describe()}")
+            # With faults on all hosts, no rank may be left that has the training state.
+            is_lost = self.faulty == set(self.hosts) and "no remaining rank has the training state" in self.job.err
+            expect(returned or is_lost, f"no rank has finished\n{self.describe()}")
             ended = returned - left - self.hit
             expect(not ended, f"{ended} could have gone on\n{self.describe()}")
             expect(not is_certain or (code == 0) == (returned <= left), self.describe())
