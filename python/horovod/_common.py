@@ -36,6 +36,6 @@ __all__ = [
     "start_timeline",
     "stop_timeline",
 ]
-__all__ += _basics.__all__
+__all__ += _basics.__all__  # type checkers read no list of another module: frameworks' modules import _basics too
 
 library()

@@ -5,6 +5,12 @@ from __future__ import annotations
 from typing import Any, Dict, List, Tuple
 
 import horovod
+import horovod.jax
+import horovod.keras
+import horovod.mxnet
+import horovod.numpy
+import horovod.tensorflow
+import horovod.tensorflow.keras
 import horovod.torch as hvd
 import torch
 from horovod.torch.elastic import ElasticSampler, TorchState
@@ -55,6 +61,18 @@ def collectives(tensor: torch.Tensor) -> List[Any]:
     everybody: List[Any] = hvd.allgather_object(hvd.rank())
     last: int = hvd.join()
     return [done, waited, group, rows, pair, settings, everybody, last, horovod.__version__]
+
+
+def sizes() -> List[int]:
+    return [
+        hvd.size(),
+        horovod.jax.size(),
+        horovod.keras.size(),
+        horovod.mxnet.size(),
+        horovod.numpy.size(),
+        horovod.tensorflow.size(),
+        horovod.tensorflow.keras.size(),
+    ]
 
 
 @hvd.elastic.run

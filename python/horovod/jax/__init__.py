@@ -26,6 +26,7 @@ from horovod._framework import need as _need
 _jax = _need("jax", "JAX", "horovod.jax", "0.4", "install it, for example with 'pip install jax'")
 
 from horovod import _common
+from horovod._basics import *
 from horovod._common import *
 from horovod.jax import _cluster, elastic
 from horovod.jax._collectives import allgather, allreduce, alltoall, broadcast, reducescatter

@@ -18,6 +18,7 @@ _keras = _need(
 )
 
 from horovod import _common
+from horovod._basics import *
 from horovod._common import *
 from horovod._keras.facade import functions_of_keras as _functions_of_keras
 

@@ -17,6 +17,7 @@ _mxnet = _need(
 )
 
 from horovod import _common
+from horovod._basics import *
 from horovod._common import *
 from horovod.mxnet import functions as functions, mpi_ops as mpi_ops
 from horovod.mxnet._collectives import (

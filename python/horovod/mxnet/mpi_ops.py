@@ -1,6 +1,7 @@
 """Collectives on MXNet's arrays, under the name that scripts import; no MPI is needed."""
 
 from horovod import _basics as _basics, _common
+from horovod._basics import *
 from horovod._common import *
 from horovod.common.util import (
     check_installed_version as check_installed_version,

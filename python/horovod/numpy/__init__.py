@@ -15,6 +15,7 @@ _numpy = _need(
 )
 
 from horovod import _common
+from horovod._basics import *
 from horovod._common import *
 from horovod._frontend import poll
 from horovod.numpy._collectives import (

@@ -10,6 +10,7 @@ _tensorflow = _need(
 )
 
 from horovod import _common
+from horovod._basics import *
 from horovod._common import *
 from horovod.common.util import split_list
 from horovod.tensorflow import (

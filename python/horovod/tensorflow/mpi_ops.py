@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Optional, Sequence
 
 from horovod import _common
+from horovod._basics import *
 from horovod._common import *
 from horovod._frontend import ReduceOp, choose_op
 from horovod._ops import Sum

@@ -14,6 +14,7 @@ _torch = _need(
 )
 
 from horovod import _common
+from horovod._basics import *
 from horovod._common import *
 from horovod.torch import _ddp as _ddp
 from horovod.torch import elastic, mpi_ops

@@ -7,6 +7,7 @@ import horovod.tensorflow as _hvd  # noqa: F401, says what is wrong with TensorF
 import tensorflow as _tensorflow
 
 from horovod import _common
+from horovod._basics import *
 from horovod._common import *
 from horovod._keras.facade import functions_for as _functions_for
 
