@@ -3,7 +3,7 @@ library: if the library is missing, the import raises ImportError."""
 
 from horovod import __version__, _basics
 from horovod._basics import *
-from horovod._frontend import allgather_object, barrier, broadcast_object, join
+from horovod._frontend import allgather_object, barrier, broadcast_object, join, total
 from horovod._library import library
 from horovod._observation import metrics, start_timeline, stop_timeline
 from horovod._ops import Adasum, Average, Max, Min, Product, Sum
@@ -35,6 +35,7 @@ __all__ = [
     "remove_process_set",
     "start_timeline",
     "stop_timeline",
+    "total",
 ]
 __all__ += _basics.__all__  # type checkers read no list of another module: frameworks' modules import _basics too
 

@@ -26,8 +26,10 @@ Arrays that travel through copies in other memory (`is_staged`) have also:
 
 from __future__ import annotations
 
+import ctypes
+import math
 import warnings
-from typing import Any, Callable, List, Optional, Sequence, TypeVar
+from typing import Any, Callable, List, Optional, Sequence, TypeVar, Union
 
 from horovod import _native, _objects, _ops
 from horovod._ops import Average, Kind, Sum
@@ -282,6 +284,38 @@ def join(device: int = -1) -> int:
     `device` is accepted for existing scripts.
     """
     return _ops.join()
+
+
+def total(n: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Union[int, float]:
+    """Returns the sum of a number over all ranks, as of the items on which each rank computes its loss.
+
+    `n`: a number, or an array or tensor with one, outside of compiled functions. Call it before the first backward
+    pass of a step, with the items of all its passes. `(loss_sum * hvd.size() / (total or 1)).backward()` then gives
+    the gradient of the mean over the items of all ranks, of which a rank may have none: docs/unequal-work.md.
+    """
+    number = id_of(process_set)
+    full = _ops.full_name("total", name, number)
+    values = (ctypes.c_double * 1)(_number_of(n))
+    if not math.isfinite(values[0]):
+        raise ValueError(f"{full}: n is {values[0]}; give a finite number, such as the number of items of this rank.")
+    address = ctypes.addressof(values)
+
+    def finish(handle: int) -> Union[int, float]:
+        return int(values[0]) if values[0].is_integer() else values[0]
+
+    tensor = _ops.Tensor(address, address, _ops.Dtype.FLOAT64, (1,))
+    return _ops.run(_ops.submit(Kind.ALLREDUCE, full, [tensor], keep=values, finish=finish, process_set=number))
+
+
+def _number_of(n: Any) -> float:
+    if hasattr(n, "asscalar"):  # MXNet
+        n = n.asscalar()
+    if isinstance(n, (str, bytes)) or not (hasattr(n, "__float__") or hasattr(n, "__index__")):
+        raise ValueError(
+            f"hvd.total: n is {n!r}, a {type(n).__name__}; give a number, such as the number of items of this rank. "
+            "A compiled function takes hvd.allreduce(n, op=hvd.Sum)."
+        )
+    return float(n)
 
 
 def broadcast_object(

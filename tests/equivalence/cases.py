@@ -13,6 +13,7 @@ import argparse
 import faulthandler
 import hashlib
 import os
+import pathlib
 import re
 import sys
 import time
@@ -21,6 +22,8 @@ import warnings
 from typing import Any, Callable, NamedTuple, Optional
 
 import numpy
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "unequal"))
 
 ROWS = 4  # of each rank in a step
 WIDTH = 16
@@ -95,6 +98,12 @@ class Training:
         random = numpy.random.default_rng(1000 * step + rank)
         x = random.standard_normal((count, self.inputs), "float32")
         return x * numpy.float32(4 / self.inputs**0.5), random.standard_normal((count, 2), "float32")
+
+    def unequal_batches(self) -> list:
+        """Four batches: rank 0 has no rows in the first one, and no rank has any in the last one."""
+        return [
+            self.batch(step, lambda rank, step=step: (3 * rank + 2 * step) % 5 if step < 3 else 0) for step in range(4)
+        ]
 
     def words(self, step: int, count: int = 6) -> Any:
         """Indices of rows of a table with `self.inputs` rows."""

@@ -7,6 +7,7 @@ import sys
 import cases
 import jax
 import jax.numpy as jnp
+import jax_step
 import numpy
 import optax
 
@@ -86,6 +87,22 @@ def compression(training):
 @case(layers=LARGE)
 def clipping_inside_ours(training):
     return result(loop(training, distribute(training, optax.chain(optax.clip_by_global_norm(0.1), sgd())))[0])
+
+
+@case(double=True, layers="1_KiB")
+def unequal_batches(training):
+    batches = training.unequal_batches()
+    optimizer, weights = distribute(training, sgd()), start(training)
+    if training.is_distributed:
+        return result(jax_step.train(weights, optimizer.init(weights), jax_step.make_step(apply, optimizer), batches))
+
+    def mean(weights, x, y):
+        return ((apply(weights, x) - y) ** 2).sum() / max(1, y.size)
+
+    state, step = optimizer.init(weights), step_of(optimizer, mean)
+    for batch in batches:
+        weights, state = step(weights, state, *batch)
+    return result(weights)
 
 
 @case(layers="1_KiB")

@@ -9,6 +9,7 @@ import tempfile
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import cases
 import keras
+import keras_fit
 import numpy
 
 import horovod.keras as hvd
@@ -54,7 +55,7 @@ def compiled(training, model, optimizer, **keywords):
         keywords["jit_compile"] = False
     if training.is_distributed:  # the callback broadcasts after the first batch
         model.set_weights(hvd.broadcast_object(model.get_weights(), root_rank=0))
-    model.compile(optimizer, "mse", **keywords)
+    model.compile(optimizer, **{"loss": "mse", **keywords})
     return model
 
 
@@ -95,6 +96,30 @@ def fit_with_adam(training):
     return weights_of(
         fit(training, compiled(training, network(training), distribute(training, keras.optimizers.Adam(0.01))))
     )
+
+
+@case(double=True, tolerance=DOUBLE)
+def fit_with_weights_of_samples(training):
+    """Each rank has other weights; the sum of a batch's weights is 0 on rank 0 first, and then on all ranks."""
+    rows = [training.batch(step) for step in range(4)]
+    x, y = (numpy.concatenate(each) for each in zip(*rows))
+    weights = numpy.concatenate(
+        [
+            [float((row + step) % 3 + rank) * (step + rank > 0 and step < 3) for row in range(cases.ROWS)]
+            for step in range(4)
+            for rank in training.ranks
+        ]
+    )
+    size = len(rows[0][0])
+    if training.is_distributed:
+        weights = keras_fit.shares(weights, size)
+    else:
+        sums = weights.reshape(4, size).sum(1).repeat(size)
+        weights = numpy.divide(weights, sums, out=numpy.zeros_like(weights), where=sums > 0)
+    loss = keras.losses.MeanSquaredError(reduction="sum")
+    model = compiled(training, network(training), distribute(training, sgd()), loss=loss)
+    model.fit(x, y, sample_weight=weights, batch_size=size, shuffle=False, verbose=0)
+    return weights_of(model)
 
 
 @case()

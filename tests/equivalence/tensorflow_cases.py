@@ -13,6 +13,7 @@ import keras_cases
 import keras_loops  # noqa: F401
 import numpy
 import tensorflow as tf
+import tensorflow_step
 
 import horovod.tensorflow as hvd
 
@@ -96,6 +97,22 @@ def tape_in_a_function(training):
 @case()
 def tape_and_clipping(training):
     return loop(training, traced=True, change=lambda gradients: tf.clip_by_global_norm(gradients, 0.1)[0])
+
+
+@case(double=True, layers="1_KiB")
+def unequal_batches(training):
+    model, optimizer = start(training)
+    batches = [tuple(map(tf.constant, batch)) for batch in training.unequal_batches()]
+    if training.is_distributed:
+        model.trainable_variables = model.variables
+        optimizer.apply_gradients = lambda pairs: optimizer.apply([gradient for gradient, _ in pairs])
+        tensorflow_step.train(model, optimizer, batches)
+        return values_of(model.variables)
+    for x, y in batches:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.square(model(x) - y)) / max(1, y.numpy().size)
+        optimizer.apply(tape.gradient(loss, model.variables))
+    return values_of(model.variables)
 
 
 @case(layers="1_KiB")

@@ -7,6 +7,7 @@ import cases
 import torch_gradients  # noqa: F401
 import torch_loops  # noqa: F401
 import torch_models  # noqa: F401
+import torch_unequal  # noqa: F401
 from torch_training import TABLE, hvd
 
 if __name__ == "__main__":

@@ -347,6 +347,7 @@ SIGNATURES = {
     "stop_timeline": {"all": "()"},
     "sync_batch_norm": {"torch tensorflow": "module"},
     "synchronize": {"torch numpy": "(handle)"},
+    "total": {"all": "(n, name=None, process_set=global_process_set)"},
     "util": {"tensorflow": "module"},
     "vars_to_refs": {"tensorflow": "(vars)"},
 }

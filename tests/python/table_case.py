@@ -205,7 +205,7 @@ class TableCase(rank_base.RankBase):
         here_too = (
             {name for _, name in self.kinds()}
             | set(self.numbers())
-            | {"allgather_object", "barrier", "broadcast_object"}
+            | {"allgather_object", "barrier", "broadcast_object", "total"}
         )
         beside = {name: file for name, file in {**SHARED, **self.facade.beside}.items() if name in self.functions()}
         self.assertEqual(set(self.functions()) - here_too - set(beside), set())
@@ -385,6 +385,23 @@ class TableCase(rank_base.RankBase):
             arguments, array = self.good(kind)
             self.call_and_read(name, array, arguments)
         self.assertEqual(self.hvd.broadcast_object(self.rank, self.size - 1), self.size - 1)
+        self.assert_usable()
+
+    def test_a_total_is_the_sum_of_a_number_over_all_ranks(self):
+        hvd, want = self.hvd, sum(range(self.size))
+        for kind in [int, float, numpy.int64, lambda n: self.facade.make(numpy.array(n), "float32")]:
+            got = hvd.total(kind(self.rank))
+            self.assertEqual((got, type(got)), (want, int))
+        self.assertEqual(hvd.total(0.25, name="quarters"), 0.25 * self.size)
+        self.assertEqual(hvd.total(2**52 // self.size) // self.size, 2**52 // self.size)
+        alone = [hvd.add_process_set([rank]) for rank in range(self.size)] if self.size > 1 else []
+        for rank, own in enumerate(alone):
+            if rank == self.rank:
+                self.assertEqual(hvd.total(rank, process_set=own), rank)
+            hvd.remove_process_set(own)
+        for n in (None, "3", numpy.nan, numpy.inf, [1]):
+            with self.assertRaisesRegex(ValueError, "n is .*give a"):
+                hvd.total(n)
         self.assert_usable()
 
     def test_a_name_that_is_in_flight_is_refused(self):
