@@ -88,6 +88,12 @@ Result<std::vector<std::vector<int>>> parse_map(std::string_view text) {
   return ranks;
 }
 
+size_t PmixOrder::size() const {
+  size_t size = 0;
+  for (const auto& of_host : ranks) size += of_host.size();
+  return size;
+}
+
 PmixTexts to_texts(const PmixOrder& order) {
   return {order.job,           cat(order.host), hvd::join(order.names, ","),
           to_map(order.ranks), order.store,     order.secret};

@@ -26,6 +26,8 @@ struct PmixOrder {
   std::vector<std::vector<int>> ranks;
   std::string store;   // where it listens for this host
   std::string secret;  // in hexadecimal digits
+
+  size_t size() const;  // of the world
 };
 PmixTexts to_texts(const PmixOrder& order);
 Result<PmixOrder> parse_pmix_order(const PmixTexts& texts);

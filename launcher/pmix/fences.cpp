@@ -1,6 +1,7 @@
 #include "launcher/pmix/fences.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/text.h"
@@ -20,6 +21,12 @@ PmixFences::Fence PmixFences::next(std::vector<int> ranks) {
   }
   const std::string set = ranks.empty() ? "all" : to_map({ranks});
   fence.name = cat("pmix/", order_.job, "/", set, "/", counts_[set]++);
+  return fence;
+}
+
+PmixFences::Fence PmixFences::of_all(std::string name) const {
+  Fence fence{std::move(name), {}, order_.host};
+  for (size_t host = 0; host < order_.ranks.size(); ++host) fence.hosts.push_back(host);
   return fence;
 }
 

@@ -1,5 +1,5 @@
 // Fences between the PMIx helpers of all hosts. Each helper contributes the data that its ranks have
-// put, and gets the data of all. One thread may call `next`. `run` blocks, and any thread may call it.
+// put, and gets the data of all. One thread may call `next`. Any thread may call the others; `run` blocks.
 #pragma once
 
 #include <map>
@@ -25,6 +25,8 @@ class PmixFences {
   // The next one of these ranks (of all, when there are none). Every host that takes part counts
   // the fences of each set alike.
   Fence next(std::vector<int> ranks);
+  // The one of all hosts with this name, for one use.
+  Fence of_all(std::string name) const;
 
   // The data of all participants, one after another. `store` may be null when this host is alone.
   Result<std::string> run(const Fence& fence, const std::string& data, rendezvous::Store* store,

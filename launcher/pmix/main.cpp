@@ -1,5 +1,5 @@
-// horovod-pmix FOLDER: an agent's helper. Reads the order on standard input, writes the port of its
-// server, then a message for each rank that connects and for each fence, and serves until its standard input ends.
+// horovod-pmix FOLDER: an agent's helper. Reads the order on standard input, writes where it serves PMIx and
+// PMI-1, then a message for each rank that connects and for each fence, and serves until its standard input ends.
 #include <sys/prctl.h>
 #include <unistd.h>
 

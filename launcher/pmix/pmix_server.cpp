@@ -14,6 +14,7 @@
 #include "base/secrets/secret.h"
 #include "base/text.h"
 #include "launcher/pmix/fences.h"
+#include "launcher/pmix/pmi_server.h"
 #include "rendezvous/client/http_store.h"
 
 namespace hvd::launcher {
@@ -25,7 +26,8 @@ struct ServedJob {
   Mutex mutex;
   std::unique_ptr<PmixFences> fences HVD_GUARDED_BY(mutex);        // for good, once it is there
   std::unique_ptr<rendezvous::Store> store HVD_GUARDED_BY(mutex);  // the same
-  std::map<pmix_rank_t, int> connections HVD_GUARDED_BY(mutex);    // of each rank
+  std::unique_ptr<PmiServer> pmi HVD_GUARDED_BY(mutex);            // the same
+  std::map<int, int> connections HVD_GUARDED_BY(mutex);            // of each rank
   pmix_server_module_t callbacks{};
 };
 ServedJob& job() {
@@ -44,10 +46,17 @@ void send(const PmixTexts& texts) {
   (void)!::write(STDOUT_FILENO, bytes.data(), bytes.size());
 }
 
+// Returns how often this rank has connected, by PMIx or PMI-1.
+int count_connection(int rank) {
+  const MutexLock lock(job().mutex);
+  const int count = ++job().connections[rank];
+  send({cat(rank), cat(count)});
+  return count;
+}
+
 pmix_status_t on_connected(const pmix_proc_t* proc, void*, pmix_info_t*, size_t, pmix_op_cbfunc_t,
                            void*) {
-  const MutexLock lock(job().mutex);
-  send({cat(proc->rank), cat(++job().connections[proc->rank])});
+  count_connection(static_cast<int>(proc->rank));
   return PMIX_OPERATION_SUCCEEDED;
 }
 
@@ -187,8 +196,7 @@ void add_rank(const PmixOrder& order, size_t host, size_t place, const std::stri
 }
 
 Status describe(const PmixOrder& order, const std::string& folder, Infos& infos) {
-  uint32_t size = 0;
-  for (const auto& ranks : order.ranks) size += static_cast<uint32_t>(ranks.size());
+  const auto size = static_cast<uint32_t>(order.size());
   const std::vector<int>& own = order.ranks[order.host];
   const auto local = static_cast<uint32_t>(own.size());
   HVD_RETURN_IF_ERROR(add_maps(order, infos));
@@ -266,6 +274,7 @@ Status init(const PmixOrder& order, const std::string& folder) {
 Status start_pmix_server(const PmixOrder& order, const std::string& folder) {
   HVD_RETURN_IF_ERROR(init(order, folder));
   const std::vector<int>& own = order.ranks[order.host];
+  std::string pmi;
   {
     const MutexLock lock(job().mutex);
     job().fences = std::make_unique<PmixFences>(order);
@@ -274,6 +283,9 @@ Status start_pmix_server(const PmixOrder& order, const std::string& folder) {
       HVD_ASSIGN_OR_RETURN(job().store,
                            rendezvous::HttpStore::open(order.store, std::move(secret)));
     }
+    job().pmi = std::make_unique<PmiServer>(order, job().store.get(),
+                                            PmiServer::Events{count_connection, [] { send({}); }});
+    HVD_ASSIGN_OR_RETURN(pmi, job().pmi->listen());
   }
   Infos infos;
   HVD_RETURN_IF_ERROR(describe(order, folder, infos));
@@ -287,7 +299,7 @@ Status start_pmix_server(const PmixOrder& order, const std::string& folder) {
     HVD_RETURN_IF_ERROR(register_rank(order.job, rank));
   }
   HVD_ASSIGN_OR_RETURN(const std::string port, port_of_server(order));
-  send({port});
+  send({port, pmi});
   return {};
 }
 

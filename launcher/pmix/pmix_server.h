@@ -11,7 +11,8 @@
 namespace hvd::launcher {
 
 // Serves from here on, with its files in `folder`. Once in a process. Writes messages for the agent on standard output:
-// the port; {rank, how often} when a rank has connected; {} when all ranks have met in a fence.
+// the port, and the abstract name at which it serves PMI-1; {rank, how often} when a rank has connected; {} when all
+// ranks have met in a fence.
 Status start_pmix_server(const PmixOrder& order, const std::string& folder);
 // Cleans up after ranks that did not.
 void end_pmix_server();

@@ -10,6 +10,7 @@ import threading
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 from elastic_jobs import RANK, wait_for_generation
 from harness import *
+from mpi_test import helpers
 
 from other_user_test import ATTACKER, NOBODY, secrets_of_ranks
 
@@ -157,7 +158,8 @@ def test_another_user_neither_sees_nor_changes_an_elastic_job():
 # Sums by MPI, when the file exists.
 MPI_RANK = """
 import os, sys, time
-print("waits", *(os.environ.get(name, "none") for name in ("PMIX_NAMESPACE", "PMIX_SERVER_URI2")), flush=True)
+names = "PMIX_NAMESPACE", "PMIX_SERVER_URI2", "PMI_PORT"
+print("waits", *(os.environ.get(name, "none") for name in names), flush=True)
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.05)
 from mpi4py import MPI
@@ -196,6 +198,34 @@ def pose(space, address, *as_whom, rank=0, where="a", keys=()):
     ).stdout.strip()
 
 
+# Says that it is rank 0, at a port of 127.0.0.1 or an abstract name, and prints the answer.
+PMI_CLIENT = """
+import socket, sys
+place = sys.argv[1]
+try:
+    if place.isdigit():
+        server = socket.create_connection(("127.0.0.1", int(place)))
+    else:
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(chr(0) + place)
+    server.sendall(b"cmd=initack pmiid=0\\n")
+    sys.stdout.write(server.recv(1000).decode())
+except OSError:
+    pass
+"""
+
+
+def as_pmi_client(place, *as_whom):
+    return subprocess.run(
+        [HOSTS, "exec", "a", *as_whom, "timeout", "20", PYTHON, "-c", PMI_CLIENT, place],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    ).stdout
+
+
 def waiting_ranks(go):
     """A job whose ranks wait for a file before they use MPI; the namespace and the PMIx server of host a."""
     job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", MPI_RANK, go)
@@ -210,6 +240,15 @@ def test_another_user_is_no_rank_to_the_pmix_server():
     if space == "none":
         raise Skip("agents were built without PMIx")
     expect(pose(space, address) == "SUCCESS", "rank 0 itself is refused")
+    # PMI-1 asks for no proof: neither the agent's port nor the helper's socket takes a word of another user.
+    (number_of_helper,) = helpers("a")
+    names = pathlib.Path(f"/proc/{number_of_helper}/net/unix").read_text()
+    of_helper = re.search(r"@(horovod-pmi-\w+)", names)[1]
+    of_agent = re.search(r"\[0\]<stdout>:waits .* 127\.0\.0\.1:(\d+)\n", job.out)[1]
+    for whom, heard in ((NOBODY, ""), (AS_ROOT, ""), ([], "cmd=initack rc=0")):
+        for place in (of_agent, of_helper):
+            said = as_pmi_client(place, *whom)
+            expect(said.startswith(heard) and bool(said) == bool(heard), f"{whom} got {said!r} of {place}")
     job.signal(signal.SIGTERM)
     job.wait()
     job, space, address = waiting_ranks(go)

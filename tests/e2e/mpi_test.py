@@ -45,6 +45,44 @@ USES_MPI = WAITS + "from mpi4py import MPI; print('of', MPI.COMM_WORLD.Get_size(
 ON_RANK_0 = "import os; os.environ['HOROVOD_RANK'] == '0' and __import__('mpi4py.MPI')"
 
 
+BY_HAND = r"""
+import os, socket
+host, port = os.environ["PMI_PORT"].split(":")
+def open_one(text="cmd=initack pmiid=0\n"):
+    one = socket.create_connection((host, int(port)))
+    one.sendall(text.encode())
+    return one, one.makefile()
+def ask(one, text, lines=1):
+    one[0].sendall(text.encode())
+    return "".join(one[1].readline() for _ in range(lines))
+first = open_one()
+assert [first[1].readline() for _ in range(4)] == [
+    "cmd=initack rc=0\n", "cmd=set size=1\n", "cmd=set rank=0\n", "cmd=set debug=0\n"]
+assert "rc=0" in ask(first, "cmd=init pmi_version=1 pmi_subversion=1\n")
+assert "rc=-1" in ask(first, "cmd=init pmi_version=2 pmi_subversion=0\n")
+name = ask(first, "cmd=get_my_kvsname\n").split("kvsname=")[1].split()[0]
+assert "rc=0" in ask(first, f"cmd=put kvsname={name} key=k value=v\n")
+assert "rc=0" in ask(first, "cmd=barrier_in\n")
+assert "value=v\n" in ask(first, f"cmd=get kvsname={name} key=k\n")
+assert "value=(vector,(0,1,1))\n" in ask(first, f"cmd=get kvsname={name} key=PMI_process_mapping\n")
+for line in (f"get kvsname={name} key=none", "get kvsname=other key=k", "put kvsname=other key=k value=v",
+             f"put kvsname={name} key={'k' * 65} value=v", f"put kvsname={name} key=k value={'v' * 1025}",
+             "lookup_name service=s", "publish_name service=s port=p"):
+    assert "rc=-1" in ask(first, f"cmd={line}\n"), line
+assert "spawn_result rc=-1" in ask(first, "mcmd=spawn\nnprocs=1\nexecname=x\nendcmd\n")
+assert "finalize_ack" in ask(first, "cmd=finalize\n")
+# The next program of the rank has keys of its own.
+second = open_one()
+[second[1].readline() for _ in range(4)]
+other = ask(second, "cmd=get_my_kvsname\n").split("kvsname=")[1].split()[0]
+assert other != name and "rc=-1" in ask(second, f"cmd=get kvsname={other} key=k\n")
+for text in ("cmd=initack pmiid=1\n", "cmd=initack pmiid=x\n", "cmd=get_maxes\n", "nonsense\n", "x" * 5000,
+             "cmd=initack pmiid=0\ncmd=initack pmiid=0\n", "cmd=initack pmiid=0\ncmd=unknown\n"):
+    lines = open_one(text)[1].readlines()
+    assert all(line.startswith(("cmd=initack rc=0", "cmd=set ")) for line in lines) and len(lines) in (0, 4), lines
+"""
+
+
 def need(*parts):
     for part in parts:
         if part == "mpi4py":
@@ -57,11 +95,11 @@ def need(*parts):
         raise Skip("this build has no PMIx server: libpmix-dev is missing, or it is sanitized")
 
 
-def compiled(folder):
+def compiled(folder, mpi="openmpi"):
     source = pathlib.Path(folder, "program.c")
     source.write_text(PROGRAM)
-    program = pathlib.Path(folder, "program")
-    subprocess.run(["mpicc.openmpi", "-o", program, source], check=True)
+    program = pathlib.Path(folder, mpi)
+    subprocess.run([f"mpicc.{mpi}", "-o", program, source], check=True)
     return program
 
 
@@ -94,10 +132,15 @@ def helpers(*hosts):
 
 
 def test_programs_behind_scripts_are_one_world_also_in_turn():
-    need("mpicc.openmpi")
+    need("mpicc.openmpi", "mpicc.mpich")
     folder = scratch()
-    program = compiled(folder)
-    for command, times in ((("timeout", 60, program), 1), (("sh", "-c", f"A=1; {program} && {program}"), 2)):
+    of_pmix, of_pmi = compiled(folder), compiled(folder, "mpich")
+    for command, times in (
+        (("timeout", 60, of_pmix), 1),
+        (("sh", "-c", f"A=1; {of_pmix} && {of_pmix}"), 2),
+        (("timeout", 60, of_pmi), 1),
+        (("sh", "-c", f"{of_pmi} && {of_pmix} && {of_pmi}"), 3),
+    ):
         job = Job("-np", 2, *command)
         job.ends_with(0)
         found = sorted(re.findall(r"rank \d sum \d", job.out))
@@ -109,11 +152,13 @@ WITHOUT_MPI = r"rank [12] on host \S+ exited with code 0, and (rank [02] waits|r
 
 
 def test_ranks_without_mpi_are_named_to_those_that_wait():
-    need("mpi4py", "mpicc.openmpi")
-    program = compiled(scratch())
+    need("mpi4py", "mpicc.openmpi", "mpicc.mpich")
+    folder = scratch()
+    of_pmix, of_pmi = compiled(folder), compiled(folder, "mpich")
     for command in (
         (PYTHON, "-c", ON_RANK_0),
-        ("sh", "-c", f"{program}; [ $HOROVOD_RANK = 1 ] || exec {program}"),
+        ("sh", "-c", f"{of_pmix}; [ $HOROVOD_RANK = 1 ] || exec {of_pmix}"),
+        ("sh", "-c", f"{of_pmi}; [ $HOROVOD_RANK = 1 ] || exec {of_pmi}"),
     ):
         for ranks in (2, 3):
             job = Job("-np", ranks, *command)
@@ -247,6 +292,27 @@ def test_ranks_on_two_hosts_sum_with_mpi_and_with_horovod():
         expect(job.wait() != 0, job.describe())
         expect(any("rank 1" in sentence for sentence in job.said()), job.describe())
         job.leaves_nothing()
+
+
+@world("a b", "--no-decoys")
+def test_programs_of_mpich_are_one_world_on_two_hosts():
+    need("mpicc.mpich")
+    with tempfile.TemporaryDirectory(dir="/etc") as folder:
+        job = Job("-H", "a:2,b:1", compiled(folder, "mpich"))
+        job.wait_for("sum 3\n", 3)
+        # MPI_Finalize of MPICH 4.0 may block between hosts, also under its own mpiexec.
+        job.signal(signal.SIGTERM)
+        job.wait()
+        expect(sorted(re.findall(r"rank \d", job.out)) == ["rank 0", "rank 1", "rank 2"], job.describe())
+        job.leaves_nothing()
+
+
+def test_pmi_1_refuses_keys_of_other_programs_and_nonsense():
+    """Speaks PMI-1 by hand, as one rank: keys of other programs, commands of dynamic processes, and nonsense."""
+    need()
+    job = Job("-np", 1, PYTHON, "-c", BY_HAND)
+    job.ends_with(0)
+    job.leaves_nothing()
 
 
 @world("a b", "--no-decoys")

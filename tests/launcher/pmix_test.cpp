@@ -2,6 +2,7 @@
 
 #include "launcher/job/pmix_order.h"
 #include "launcher/pmix/conversation.h"
+#include "launcher/pmix/pmi_commands.h"
 
 namespace hvd::launcher {
 
@@ -33,6 +34,53 @@ TEST_CASE("orders that make no sense are refused") {
   CHECK(!parse_map("0-").ok());
   CHECK(!parse_map("0-4194304").ok());
   CHECK(!parse_map("0-4194302;0-1").ok());
+}
+
+TEST_CASE("commands of PMI-1 are read, however they are cut") {
+  const std::string bytes =
+      "cmd=initack pmiid=1\ncmd=put kvsname=n key=k value=a=b\nmcmd=spawn\nnprocs=2\nendcmd\n"
+      "cmd=abort exitcode=3 message=of several words\n";
+  std::string received;
+  std::vector<PmiCommand> commands;
+  for (const char byte : bytes) {
+    received += byte;
+    const auto command = take_pmi_command(received);
+    REQUIRE(command.ok());
+    if (*command) commands.push_back(**command);
+  }
+  CHECK(received.empty());
+  REQUIRE(commands.size() == 4);
+  CHECK(commands[0].name == "initack");
+  CHECK(commands[0].value("pmiid") == "1");
+  CHECK(commands[1].value("value") == "a=b");
+  CHECK(commands[1].value("none").empty());
+  CHECK(commands[2].name == "spawn");
+  CHECK(commands[3].value("exitcode") == "3");
+}
+
+TEST_CASE("a line that PMI-1 does not have ends a connection") {
+  for (const std::string& bytes :
+       {std::string("\n"), std::string("cmd\n"), std::string("cmd=\n"), std::string("key=value\n"),
+        std::string(4097, 'x'), "mcmd=spawn\n" + std::string(65537, 'x')}) {
+    std::string received = bytes;
+    CHECK(!take_pmi_command(received).ok());
+  }
+}
+
+TEST_CASE("MPICH reads the hosts of ranks in blocks") {
+  CHECK(pmi_mapping({{0, 1}, {2, 3}}) == "(vector,(0,2,2))");
+  CHECK(pmi_mapping({{0, 1}, {2}}) == "(vector,(0,1,2),(1,1,1))");
+  CHECK(pmi_mapping({{0, 2}, {1, 3}}) == "(vector,(0,2,1),(0,2,1))");
+  CHECK(pmi_mapping({{1}, {0}}) == "(vector,(1,1,1),(0,1,1))");
+  std::vector<std::vector<int>> ranks;
+  for (int rank = 0; rank < 600; rank += 3) ranks.push_back({rank, rank + 1, rank + 2});
+  CHECK(pmi_mapping(ranks) == "(vector,(0,200,3))");
+  for (size_t host = 0; host < 200; host += 2) {
+    const int moved = ranks[host].back();
+    ranks[host].pop_back();
+    ranks[host + 1].push_back(moved);
+  }
+  CHECK(pmi_mapping(ranks).empty());
 }
 
 TEST_CASE("ranks are known to PMIx when all hosts have it") {

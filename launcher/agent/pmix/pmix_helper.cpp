@@ -29,8 +29,8 @@ namespace {
 // The time limit for the helper's answer: the disk with the library may be slow. Ranks wait in MPI_Init.
 constexpr double kAnswerSeconds = 60;
 constexpr double kEndSeconds = 2;
-// The agent's port, the helper's, and one that each host needs besides those of its ranks.
-constexpr int kPorts = 3;
+// The agent's two ports, the helper's, and one that each host needs besides those of its ranks.
+constexpr int kPorts = 4;
 
 // Returns the program as an unnamed file.
 UniqueFd program_file() {
@@ -71,19 +71,22 @@ bool has_library(const Environment& environment) {
   return cache.find(name + '\0') != std::string::npos;
 }
 
-// Returns the socket of a connection to this port of 127.0.0.1, which may not be established yet.
-UniqueFd connect_to(uint16_t port) {
-  const auto address = net::numeric_address({net::Endpoint::Family::kTcp, {}, "127.0.0.1", port});
-  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+// Returns the socket of a connection to a server of this user, which may not be established yet.
+UniqueFd connect_to(const net::Endpoint& server) {
+  const auto address = net::numeric_address(server);
+  UniqueFd socket(::socket(address->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const bool is_begun = socket && (::connect(socket.get(), address->get(), address->size) == 0 ||
                                    errno == EINPROGRESS);
-  return is_begun ? std::move(socket) : UniqueFd();
+  // Another user may have bound the abstract name of a helper that has ended.
+  return is_begun && is_of_this_user(socket.get()) ? std::move(socket) : UniqueFd();
 }
 
 }  // namespace
 
 PmixHelper::~PmixHelper() {
-  if (listener_) loop_.unwatch(listener_.get());
+  for (const Port* port : {&pmix_, &pmi_}) {
+    if (port->listener) loop_.unwatch(port->listener.get());
+  }
   if (process_.output[0]) loop_.unwatch(process_.output[0].get());
   forget_order();
   std::error_code ignored;
@@ -97,42 +100,51 @@ bool PmixHelper::open(const HostJob& job, const Environment& environment) {
   const auto ports = net::parse_port_range(value_of(job.environment, "HOROVOD_PORT_RANGE"));
   // A small range has only the ports that the ranks need, and no firewall stands before 127.0.0.1.
   if (ports.ok() && ports->size() >= static_cast<int>(job.ranks.size()) + kPorts) ports_ = *ports;
-  auto listener = listen_on_loopback(ports_);
-  if (!listener.ok()) return false;
+  if (!listen(pmix_).ok() || !listen(pmi_).ok()) return false;
   remove_unlocked_folders(folder_.substr(0, folder_.rfind('/') + 1), kJobFolder);
   if (::mkdir(folder_.c_str(), 0700) != 0) return false;
   lock_ = lock_folder(folder_);
   environment_ = environment;
-  listener_ = *std::move(listener);
-  port_ = port_of(listener_);
   return true;
+}
+
+Status PmixHelper::listen(Port& port) {
+  HVD_ASSIGN_OR_RETURN(port.listener, listen_on_loopback(ports_));
+  port.number = port_of(port.listener);
+  return {};
 }
 
 void PmixHelper::serve(const HostJob& job, const StartOrder& start, const std::string& store) {
   const std::string_view names = value_of(start.environment, "HOROVOD_PMIX_HOSTS");
   const auto ranks = parse_map(value_of(start.environment, "HOROVOD_PMIX_RANKS"));
-  if (names.empty() || !ranks.ok() || job.host >= ranks->size()) return listener_.reset();
-  if (!listener_) return;
+  if (names.empty() || !ranks.ok() || job.host >= ranks->size()) {
+    pmix_.listener.reset();
+    pmi_.listener.reset();
+  }
+  if (!is_open()) return;
   order_.job = cat("horovod-", job.job, "-", job.generation);
   order_.host = job.host;
   for (const std::string& name : split(names, ',')) order_.names.push_back(safe_name(name));
   order_.ranks = *ranks;
   order_.store = store;
   order_.secret = value_of(job.environment, "HOROVOD_JOB_SECRET");
-  loop_.watch(listener_.get(), EPOLLIN, [this](uint32_t) { accept(); });
+  for (const Port* port : {&pmix_, &pmi_})
+    loop_.watch(port->listener.get(), EPOLLIN, [this, port](uint32_t) { accept(*port); });
 }
 
 Environment PmixHelper::environment_of(const Environment& rank, const StartOrder& order) const {
   const auto number = parse_int(value_of(rank, "HOROVOD_RANK"));
-  if (!listener_ || !number) return {};
+  if (!is_open() || !number) return {};
   const std::vector<int>& own = order_.ranks[order_.host];
   if (std::ranges::find(own, *number) == own.end()) return {};
-  const std::string address = cat("horovod.", order_.host, ";tcp4://127.0.0.1:", port_);
+  const std::string address = cat("horovod.", order_.host, ";tcp4://127.0.0.1:", pmix_.number);
   // Clients of PMIx 3 to 5 read these addresses. Servers of PMIx 3 refuse clients that got PMIX_SERVER_URI4 or 41.
   // Without PMIX_GDS_MODULE, clients of PMIx 5 fail at a server of PMIx 4.
   Environment environment = {{"PMIX_SERVER_URI3", address}, {"PMIX_SERVER_URI21", address},
                              {"PMIX_SERVER_URI2", address}, {"PMIX_NAMESPACE", order_.job},
                              {"PMIX_RANK", cat(*number)},   {"PMIX_GDS_MODULE", "hash"}};
+  environment.emplace_back("PMI_PORT", cat("127.0.0.1:", pmi_.number));
+  environment.emplace_back("PMI_ID", cat(*number));
   const auto suggest = [&](const char* variable, const std::string& value) {
     if (!value.empty() && value_of(rank, variable).empty()) {
       environment.emplace_back(variable, value);
@@ -148,11 +160,11 @@ Environment PmixHelper::environment_of(const Environment& rank, const StartOrder
   return environment;
 }
 
-void PmixHelper::accept() {
-  accept_all(loop_, listener_, [this](UniqueFd socket) {
+void PmixHelper::accept(const Port& port) {
+  accept_all(loop_, port.listener, [this, &port](UniqueFd socket) {
     if (has_failed_ || !net::peer_user(socket.get()).is_own_or_elsewhere()) return;
-    if (server_port_ != 0) return relay(std::move(socket));
-    waiting_.push_back(std::move(socket));
+    if (is_serving_) return relay(port, std::move(socket));
+    waiting_.emplace_back(&port, std::move(socket));
     if (was_used_) return;
     if (const Status status = start(); !status.ok()) {
       fail(cat("cannot start: ", status.message()));
@@ -209,14 +221,18 @@ void PmixHelper::read() {
   while (const auto texts = take_texts(received_)) take(*texts);
 }
 
-// The helper's first message is its port. Later ones: a rank has connected and how often, or all ranks have met.
+// The helper's first message is its port for PMIx and its name for PMI-1. Later ones: a rank has connected and how
+// often, or all ranks have met.
 void PmixHelper::take(const PmixTexts& texts) {
-  if (server_port_ == 0) {
-    const auto port = texts.size() == 1 ? parse_int(texts[0]) : std::nullopt;
+  if (!is_serving_) {
+    const auto port = texts.size() == 2 ? parse_int(texts[0]) : std::nullopt;
     if (!port || *port < 1 || *port > 65535) return fail("has no port");
     answer_by_ = Deadline::never();
-    server_port_ = static_cast<uint16_t>(*port);
-    for (UniqueFd& socket : std::exchange(waiting_, {})) relay(std::move(socket));
+    using Family = net::Endpoint::Family;
+    pmix_.server = {Family::kTcp, {}, "127.0.0.1", static_cast<uint16_t>(*port)};
+    pmi_.server = {Family::kUnix, cat("@", texts[1]), {}, 0};
+    is_serving_ = true;
+    for (auto& [at, socket] : std::exchange(waiting_, {})) relay(*at, std::move(socket));
     return;
   }
   last_.has_met = texts.empty();
@@ -227,13 +243,14 @@ void PmixHelper::take(const PmixTexts& texts) {
   on_report_(last_);
 }
 
-void PmixHelper::relay(UniqueFd socket) {
-  UniqueFd server = connect_to(server_port_);
+void PmixHelper::relay(const Port& port, UniqueFd socket) {
+  UniqueFd server = connect_to(port.server);
   if (!server) return;
   const auto number = next_relay_++;
   relays_.try_emplace(number, loop_, std::move(socket), std::move(server), [this, number] {
     relays_.erase(number);
-    loop_.change(listener_.get(), EPOLLIN);  // accept_all() waits for descriptors
+    for (const Port* each : {&pmix_, &pmi_})
+      loop_.change(each->listener.get(), EPOLLIN);  // accept_all() waits for descriptors
   });
 }
 

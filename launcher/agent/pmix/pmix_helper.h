@@ -1,6 +1,7 @@
-// Serves PMIx to the ranks of this host. The agent listens at a port of 127.0.0.1, which it names to the ranks; the
-// first connection starts the helper (launcher/pmix), an executable embedded in the agent's, so that programs without
-// MPI cost no server. Connections of other users are closed: PMIx believes the uid that a client sends. The others
+// Serves PMIx, and PMI-1 for MPICH, to the ranks of this host. The agent listens at two ports of 127.0.0.1, which it
+// names to the ranks; the first connection starts the helper (launcher/pmix), an executable embedded in the agent's, so that programs without
+// MPI cost no server. Connections of other users are closed: PMIx believes the uid that a client sends, and PMI-1
+// asks for none. The others
 // wait until the helper has registered the ranks, and are then relayed to it. When it fails, all are closed, so that
 // MPI_Init fails, and the report says why. The agent owns it. Lives on the agent's loop and never blocks it.
 #pragma once
@@ -8,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -15,6 +17,7 @@
 #include "launcher/agent/ranks/rank_process.h"
 #include "launcher/pmix/conversation.h"
 #include "launcher/protocol/protocol.h"
+#include "net/endpoint.h"
 #include "net/event_loop.h"
 #include "net/port_range.h"
 
@@ -60,12 +63,21 @@ class PmixHelper {
   void on_deadline();
 
  private:
-  void accept();
+  // A port of 127.0.0.1 for ranks, and where the helper serves those that connect there.
+  struct Port {
+    UniqueFd listener;
+    uint16_t number = 0;
+    net::Endpoint server;
+  };
+
+  bool is_open() const { return static_cast<bool>(pmix_.listener); }
+  Status listen(Port& port);
+  void accept(const Port& port);
   Status start();
   void give_order();
   void read();
   void take(const PmixTexts& texts);
-  void relay(UniqueFd socket);
+  void relay(const Port& port, UniqueFd socket);
   void fail(const std::string& why);
   void forget_order();
   std::string last_words() const;
@@ -73,19 +85,19 @@ class PmixHelper {
   net::EventLoop& loop_;
   std::string folder_;
   OnReport on_report_;
-  UniqueFd lock_;      // on folder_
-  UniqueFd listener_;  // empty without PMIx
-  uint16_t port_ = 0;  // of listener_
+  UniqueFd lock_;  // on folder_
+  Port pmix_;      // without a listener where the job has no PMIx
+  Port pmi_;       // the same
   PmixOrder order_;
   Environment environment_;  // the helper's
   net::PortRange ports_;
   RankProcess process_;
-  std::string unsent_;        // of the order
-  std::string received_;      // from the helper
-  uint16_t server_port_ = 0;  // the helper's, once it has registered the ranks
+  std::string unsent_;       // of the order
+  std::string received_;     // from the helper
+  bool is_serving_ = false;  // the helper has registered the ranks
   bool was_used_ = false;
   bool has_failed_ = false;
-  std::vector<UniqueFd> waiting_;  // for server_port_
+  std::vector<std::pair<const Port*, UniqueFd>> waiting_;  // for the helper
   std::map<uint64_t, SocketRelay> relays_;
   uint64_t next_relay_ = 0;
   PmixReport last_;  // the last rank that has connected
