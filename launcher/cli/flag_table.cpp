@@ -87,6 +87,23 @@ constexpr ForeignFlag kForeign[] = {
      1, "", kRendezvous},
 };
 
+// The long flags of the original.
+constexpr char kOfOriginal[] =
+    "autotune autotune-bayes-opt-max-samples autotune-gaussian-process-noise autotune-log-file "
+    "autotune-steps-per-sample autotune-warmup-samples binding-args blacklist-cooldown-range "
+    "cache-capacity check-build config-file cycle-time-ms disable-cache elastic-timeout "
+    "fusion-threshold-mb gloo gloo-timeout-seconds hierarchical-allgather hierarchical-allreduce "
+    "host-discovery-script hostfile hosts jsrun log-hide-timestamp log-level log-with-timestamp "
+    "log-without-timestamp max-np max-num-proc min-np min-num-proc mpi mpi-args "
+    "mpi-threads-disable "
+    "network-interface network-interfaces no-autotune no-hierarchical-allgather "
+    "no-hierarchical-allreduce no-log-hide-timestamp no-mpi-threads-disable no-stall-check "
+    "no-timeline-mark-cycles no-torus-allreduce num-nccl-streams num-proc output-filename "
+    "prefix-output-with-timestamp reset-limit slots-per-host ssh-identity-file ssh-port "
+    "stall-check "
+    "stall-check-shutdown-time-seconds stall-check-warning-time-seconds start-timeout tcp "
+    "thread-affinity timeline-filename timeline-mark-cycles torus-allreduce verbose version";
+
 }  // namespace
 
 size_t Flag::values() const {
@@ -145,6 +162,17 @@ const ForeignFlag* find_foreign_flag(std::string_view name) {
     if (std::find(spellings.begin(), spellings.end(), name) != spellings.end()) return &foreign;
   }
   return nullptr;
+}
+
+std::string flag_of_beginning(std::string_view name) {
+  if (name.size() < 4 || !name.starts_with("--")) return {};
+  std::string found;
+  for (const std::string_view flag : words_of(kOfOriginal)) {
+    if (!flag.starts_with(name.substr(2))) continue;
+    if (!found.empty()) return {};
+    found = cat("--", flag);
+  }
+  return found;
 }
 
 std::string nearest_flag(const std::vector<Flag>& flags, std::string_view name) {

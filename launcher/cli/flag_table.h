@@ -42,6 +42,10 @@ struct ForeignFlag {
 };
 const ForeignFlag* find_foreign_flag(std::string_view name);
 
+// The long flag of the original Horovod of which alone `name` is the beginning, as the original's parser takes it: of two
+// letters or more. Else empty.
+std::string flag_of_beginning(std::string_view name);
+
 // The flag most similar to a misspelt one, or empty.
 std::string nearest_flag(const std::vector<Flag>& flags, std::string_view name);
 

@@ -40,13 +40,18 @@ bool has(const std::vector<std::string>& words, std::string_view word) {
 FlagWord recognise(const std::vector<Flag>& flags, const std::string& text) {
   const size_t equals = text.find('=');
   const std::string name = text.substr(0, equals);
-  for (const Flag& flag : flags) {
-    if (!has(flag.spellings, name) && !has(flag.aliases, name)) continue;
-    FlagWord word{&flag, name, {}};
-    if (equals != std::string::npos) word.value = text.substr(equals + 1);
-    return word;
-  }
-  if (find_foreign_flag(name) != nullptr) return {};
+  const auto find = [&](const std::string& spelling) -> FlagWord {
+    for (const Flag& flag : flags) {
+      if (!has(flag.spellings, spelling) && !has(flag.aliases, spelling)) continue;
+      FlagWord word{&flag, spelling, {}};
+      if (equals != std::string::npos) word.value = text.substr(equals + 1);
+      return word;
+    }
+    return {};
+  };
+  const FlagWord exact = find(name);
+  if (exact.flag != nullptr || find_foreign_flag(name) != nullptr) return exact;
+  if (const std::string whole = flag_of_beginning(name); !whole.empty()) return find(whole);
   for (const Flag& flag : flags) {
     for (const std::string& spelling : flag.spellings) {
       if (!flag.takes_value() || spelling.size() != 2 || !text.starts_with(spelling)) continue;
@@ -98,8 +103,9 @@ struct Given {
 struct CommandLine {
   std::vector<Given> flags;
   std::vector<std::string> command;
-  bool has_separator = false;   // "--" stands before the command
-  bool ends_with_help = false;  // -h stands directly before the command
+  bool has_separator = false;          // "--" stands before the command
+  bool ends_with_help = false;         // -h stands directly before the command
+  std::vector<std::string> shortened;  // sentences about flags of which only the beginning is given
 };
 
 bool has_value_after(std::span<const std::string> arguments, size_t at) {
@@ -136,6 +142,8 @@ CommandLine read_words(const std::vector<Flag>& flags, std::span<const std::stri
     }
     const FlagWord word = recognise(flags, arguments[i]);
     line.ends_with_help = word.spelling == "-h";
+    if (word.flag != nullptr && !arguments[i].starts_with(word.spelling))
+      line.shortened.push_back(cat(printable(arguments[i]), " is read as ", word.spelling));
     if (word.flag == nullptr) {
       const auto more = skip_foreign(flags, arguments[i], arguments.subspan(i + 1));
       if (!more.ok()) fail(more.status());
@@ -508,6 +516,7 @@ Result<Options> parse_options(std::span<const std::string> arguments, MessageFor
   CommandLine line = read_words(flags, words, misread);
   Options options;
   options.is_in_slurm_step = is_in_plain_step(environment_variable);
+  options.shortened = std::move(line.shortened);
   const Status unfit = settle(line, options);
   if (form != nullptr) {
     std::string format = options.settings.output.log_format;

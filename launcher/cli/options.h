@@ -20,6 +20,8 @@ struct Options {
   // The launcher runs in a step of Slurm that has a part of the job's resources. Read at the start, since the
   // job removes the step's variables from this process.
   bool is_in_slurm_step = false;
+  std::vector<std::string> shortened =
+      {};  // sentences about flags that are given by their beginnings, for --verbose
   // The script at whose end a scheduler ends a detached job.
   std::optional<EndingScript> script = {};
 };

@@ -784,6 +784,7 @@ void prepare_process(const Options& options) {
     log::set_level(level);
   }
   if (options.settings.job.verbose) log::set_level(log::Level::kInfo);
+  for (const std::string& sentence : options.shortened) explain(sentence);
   explain(cat("the command is ", printable(join(options.command, " "), 2000)));
   // A local agent starts with this process's environment.
   const Environment all = environment();

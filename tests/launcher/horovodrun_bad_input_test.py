@@ -52,7 +52,7 @@ class BadInput(unittest.TestCase):
         )
 
     def test_an_unknown_flag(self):
-        self.one_sentence("-np", "2", "--verbos", "true", says="did you mean --verbose?")
+        self.one_sentence("-np", "2", "--verbsoe", "true", says="did you mean --verbose?")
 
     def test_no_command_and_no_number(self):
         self.one_sentence("-np", "2", says="the command is missing")

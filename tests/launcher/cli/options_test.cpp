@@ -2,9 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 
 #include "base/text.h"
 #include "launcher/cli/flag_table.h"
@@ -40,6 +42,55 @@ TEST_CASE("every way to write a flag with its value is understood") {
   CHECK(options_of({"--check-build", "--verbose"}).settings.table().flag("verbose"));
   CHECK(options_of({"-v"}).settings.table().flag("version"));
   CHECK(options_of({"-h"}).settings.table().flag("help"));
+}
+
+TEST_CASE(
+    "a flag may be shortened to a beginning that one flag of the original has, as its parser "
+    "allows") {
+  const Options options =
+      options_of({"--verb", "--output-file", "d", "-np", "1", "--fusion=3", "x"});
+  CHECK(options.settings.table().flag("verbose"));
+  CHECK(options.settings.table().text("output_filename") == "d");
+  CHECK(options.settings.table().integer("fusion_threshold") == 3 << 20);
+  CHECK(options.command == Words{"x"});
+  CHECK(options.shortened == Words{"--verb is read as --verbose",
+                                   "--output-file is read as --output-filename",
+                                   "--fusion=3 is read as --fusion-threshold-mb"});
+  CHECK(options_of({"-np", "1", "--no-stall", "x"}).settings.table().flag("stall_check_disable"));
+  CHECK(!options_of({"-np", "1", "--no-log", "x"}).settings.table().flag("log_hide_time"));
+  CHECK(error_of({"-np", "1", "--start-time", "soon", "x"}).starts_with("--start-timeout: "));
+  // Several flags of the original begin so.
+  CHECK(error_of({"-np", "1", "--network", "lo", "x"}).starts_with("unknown flag --network; "));
+  // Exact names win: this one is of another launcher.
+  CHECK(error_of({"--num-p", "1", "--nics", "lo", "x"}).starts_with("--nics: write "));
+}
+
+TEST_CASE("each beginning of the original's flags is a flag that the parser has") {
+  std::set<std::string> beginnings;
+  const std::vector<Flag> flags = all_flags();
+  const auto setting_of = [&](const std::string& name) -> const Setting* {
+    for (const Flag& flag : flags) {
+      if (std::ranges::count(flag.spellings, name) + std::ranges::count(flag.aliases, name) > 0)
+        return flag.setting;
+    }
+    return nullptr;
+  };
+  for (const Flag& flag : flags) {
+    for (const std::string& spelling : flag.spellings) {
+      for (size_t length = 3; length < spelling.size(); ++length) {
+        const std::string beginning = spelling.substr(0, length);
+        const std::string whole = flag_of_beginning(beginning);
+        if (whole.empty()) continue;
+        CHECK_MESSAGE(setting_of(whole) != nullptr, whole);
+        // "--slots" is exact, and the same.
+        const Setting* const exact = setting_of(beginning);
+        CHECK_MESSAGE((exact == nullptr || exact == setting_of(whole)), beginning);
+        CHECK_MESSAGE(find_foreign_flag(beginning) == nullptr, beginning);
+        beginnings.insert(beginning);
+      }
+    }
+  }
+  CHECK(beginnings.size() == 584);
 }
 
 TEST_CASE("a flag given twice has its last value") {
@@ -92,11 +143,10 @@ TEST_CASE("a value with a space may begin with a hyphen") {
 }
 
 TEST_CASE("a mistake on the command line gets one sentence") {
-  CHECK(error_of({"-np", "2", "--verbos", "x"}) ==
-        "unknown flag --verbos; did you mean --verbose?");
+  CHECK(error_of({"-np", "2", "--verbsoe", "x"}) ==
+        "unknown flag --verbsoe; did you mean --verbose?");
   CHECK(error_of({"-np2", "x"}) == "unknown flag -np2; did you mean -np?");
-  CHECK(error_of({"-np", "2", "--out", "d", "x"}) ==
-        "unknown flag --out; did you mean --output-filename?");
+  CHECK(error_of({"-np", "2", "--o", "d", "x"}) == "unknown flag --o; did you mean --omp-default?");
   CHECK(error_of({"-np", "2", "--frobnicate=1", "x"}) ==
         "unknown flag --frobnicate; see horovodrun --help");
   CHECK(error_of({"-V"}) == "unknown flag -V; did you mean --version?");
