@@ -168,19 +168,23 @@ Environment HostJobs::environment_of(const JobEnvironment& shared, bool is_local
                                                  environment_, is_local),
                               job_environment(shared));
   if (!options_.settings.job.stage_env.empty()) remove_settings_of_indexes(found, environment_);
-  // The number that a user asks of sbatch is not that of this job's ranks.
-  if (methods_.has_steps() && !is_elastic_)
-    std::erase_if(found, [](const auto& one) { return one.first == "SLURM_NTASKS_PER_NODE"; });
   return found;
+}
+
+bool HostJobs::has_places_in_slurm() const {
+  return !is_elastic_ && environment_variable("SLURM_JOB_ID").has_value();
 }
 
 Environment HostJobs::place_of(const Slot& slot) const {
   Environment place = slot_environment(plan_, slot);
-  // The ranks of an elastic job change.
-  if (!methods_.has_steps() || is_elastic_) return place;
-  const Environment in_slurm = slurm_environment(plan_, slot);
-  place.insert(place.end(), in_slurm.begin(), in_slurm.end());
-  return place;
+  return has_places_in_slurm() ? overlay(place, slurm_environment(plan_, slot)) : place;
+}
+
+void HostJobs::complete(StartOrder& order) const {
+  Environment& environment = order.environment;
+  const std::string address(value_of(environment, "MASTER_ADDR"));
+  if (has_places_in_slurm()) environment.emplace_back("SLURM_LAUNCH_NODE_IPADDR", address);
+  if (options_.settings.environment.no_torch_env) remove_torch_variables(environment);
 }
 
 HostJob HostJobs::job_of(int host, bool is_local) {

@@ -34,6 +34,8 @@ class HostJobs {
   // The first call, once.
   Status read();
   HostJob job_of(int host, bool is_local);
+  // Adds what the ranks find by the master endpoint under other names, and removes what --no-torch-env excludes.
+  void complete(StartOrder& order) const;
   // The package that job_of() offers to hosts; null where this machine has none. An error was printed.
   const std::shared_ptr<const OwnPackage>& package() const { return package_; }
   SpawnTarget target_of(const Host& host) const;
@@ -61,6 +63,9 @@ class HostJobs {
   void offer_package(HostJob& job, bool is_local);
   void end_before_slurm();
   Environment environment_of(const JobEnvironment& shared, bool is_local) const;
+  // Ranks in an allocation of Slurm find their places as tasks of srun do. The ranks of an elastic job change: without
+  // SLURM_NTASKS and SLURM_PROCID, frameworks take them for no tasks of Slurm.
+  bool has_places_in_slurm() const;
   Environment place_of(const Slot& slot) const;
 
   const Options& options_;

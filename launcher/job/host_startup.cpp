@@ -88,6 +88,7 @@ net::Task<HostStartup::Outcome> HostStartup::run(JobOutput& output) {
   if (has_pmix) order_pmix(hosts_.plan(), endpoints.orders);
   for (HostRun& host : hosts_.hosts()) {
     host.order() = std::move(endpoints.orders[static_cast<size_t>(host.number())]);
+    host_jobs_.complete(host.order());
   }
   outcome.warnings = std::move(endpoints.warnings);
   co_return outcome;

@@ -585,9 +585,6 @@ net::Task<int> JobLaunch::prepare() {
     co_return end_signal_ != 0 ? kExitSignal + end_signal_ : kExitBadInput;
   }
   phase_.move(JobState::kHold);
-  if (options_.settings.environment.no_torch_env) {
-    for (HostRun& host : hosts_.hosts()) remove_torch_variables(host.order().environment);
-  }
   print_start(hosts, hosts_, generation_ == 0, options_, *output_);
   co_return 0;
 }

@@ -175,6 +175,7 @@ Environment slurm_environment(const SlotPlan& plan, const Slot& slot) {
                              {"SLURM_NTASKS", size},
                              {"SLURM_NPROCS", size},
                              {"SLURM_NNODES", count},
+                             {"SLURM_JOB_NUM_NODES", count},
                              {"SLURM_STEP_NUM_NODES", count},
                              {"SLURM_STEP_NODELIST", nodes},
                              {"SLURM_STEP_TASKS_PER_NODE", tasks_per_node(tasks)}};

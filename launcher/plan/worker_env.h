@@ -27,7 +27,8 @@ Environment slot_environment(const SlotPlan& plan, const Slot& slot);
 
 // The place of a rank in an allocation of Slurm, as a task of a step of this job's ranks would find it: PyTorch Lightning
 // and JAX read it. SLURM_STEP_NUM_TASKS and SLURM_STEP_ID are missing, by which a launcher or hvd.init() knows srun,
-// SLURM_TASKS_PER_NODE, which describes the allocation, and SLURM_NTASKS_PER_NODE where hosts have unequal numbers.
+// SLURM_TASKS_PER_NODE, which describes the allocation (MPICH's mpiexec in a rank crashes where it has fewer nodes than
+// SLURM_NODELIST), and SLURM_NTASKS_PER_NODE where hosts have unequal numbers.
 Environment slurm_environment(const SlotPlan& plan, const Slot& slot);
 // Removes the variables of torchrun, by which libraries start torch.distributed by themselves.
 void remove_torch_variables(Environment& environment);

@@ -6,7 +6,7 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr std::array<std::string_view, 40> kOtherLaunchers = {"OMPI_COMM_WORLD_*",
+constexpr std::array<std::string_view, 43> kOtherLaunchers = {"OMPI_COMM_WORLD_*",
                                                               "OMPI_UNIVERSE_SIZE",
                                                               "OMPI_APP_CTX_NUM_PROCS",
                                                               "OMPI_ARGV",
@@ -28,6 +28,9 @@ constexpr std::array<std::string_view, 40> kOtherLaunchers = {"OMPI_COMM_WORLD_*
                                                               "SLURM_PROCID",
                                                               "SLURM_LOCALID",
                                                               "SLURM_NODEID",
+                                                              "SLURM_NTASKS",
+                                                              "SLURM_NPROCS",
+                                                              "SLURM_NTASKS_PER_NODE",
                                                               "SLURM_STEP_*",
                                                               "SLURM_STEPID",
                                                               "SLURM_GTIDS",

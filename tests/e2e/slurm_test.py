@@ -357,15 +357,39 @@ def test_agents_are_steps_of_the_allocation(cluster):
     job = salloc(cluster, "-N2", "--ntasks-per-node=4", LAUNCHER, "-np", 6, PYTHON, RANK)
     job.ends_with(0)
     expect(job.out.count("of 6,") == 6 and job.out.count("sum 21") == 6, job.describe())
-    # PyTorch Lightning finds its place by these.
-    place = "echo place $SLURM_PROCID $SLURM_LOCALID $SLURM_NODEID $SLURM_NTASKS ${SLURM_NTASKS_PER_NODE-none}"
-    job = salloc(cluster, "-N2", "--ntasks-per-node=4", LAUNCHER, "-np", 6, "sh", "-c", place)
-    job.ends_with(0)
-    expected = [f"place {rank} {rank % 4} {rank // 4} 6 none" for rank in range(6)]
-    expect(sorted(re.findall("place .*", job.out)) == expected, job.describe())
     job = srun(cluster, "-N2", "-n", 4, LAUNCHER, PYTHON, RANK)
     expect(job.wait() != 0, job.describe())
     expect("srun has started horovodrun 4 times" in job.err, job.describe())
+
+
+# PyTorch Lightning, ignite and JAX find their places by these; without SLURM_NTASKS, by others.
+PLACE = (
+    "sh",
+    "-c",
+    "echo place ${SLURM_PROCID-none} ${SLURM_LOCALID-none} ${SLURM_NODEID-none} ${SLURM_NTASKS-none} "
+    "${SLURM_NTASKS_PER_NODE-none} $SLURM_JOB_NUM_NODES ${SLURM_STEP_NODELIST-none} ${SLURM_STEP_NUM_TASKS-none} "
+    '$(test "$SLURM_LAUNCH_NODE_IPADDR" = "$MASTER_ADDR" && echo met)',
+)
+
+
+@on_cluster()
+def test_ranks_find_their_places_in_the_allocation(cluster):
+    def places(*words):
+        job = salloc(cluster, "-N2", "--ntasks-per-node=4", *words, *PLACE)
+        job.ends_with(0)
+        return sorted(place.strip() for place in re.findall("place (.*)", job.out))
+
+    unequal = [f"{rank} {rank % 4} {rank // 4} 6 none 2 a,b none met" for rank in range(6)]
+    expect((found := places(LAUNCHER, "-np", 6)) == unequal, found)
+    # Rank 0's host is the first one, also without steps of Slurm's, and where the launcher itself is a task of one.
+    reversed_hosts = ["0 0 0 2 1 2 b,a none met", "1 0 1 2 1 2 b,a none met"]
+    expect((found := places(LAUNCHER, "-H", "b:1,a:1")) == reversed_hosts, found)
+    expect((found := places(LAUNCHER, "-p", 22, "-H", "b:1,a:1")) == reversed_hosts, found)
+    inside = places("/usr/bin/srun", "-N1", "-n1", "-w", "a", LAUNCHER, "-np", 2, "-H", "a:2")
+    expect(inside == ["0 0 0 2 2 1 a none met", "1 1 0 2 2 1 a none met"], inside)
+    # The ranks of an elastic job change.
+    changing = places(LAUNCHER, "--min-np", 2, "--max-np", 2)
+    expect(changing == 2 * ["none none none none none 2 none none"], changing)
 
 
 def listed(cluster, *arguments):

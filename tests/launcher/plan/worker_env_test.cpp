@@ -37,7 +37,7 @@ TEST_CASE("a remote host gets no variable that describes the devices or the plac
         "ZE_AFFINITY_MASK", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE",
         "SLURM_SHARDS_ON_NODE", "SLURM_CPUS_ON_NODE", "SLURM_TOPOLOGY_ADDR",
         "SLURM_TOPOLOGY_ADDR_PATTERN", "SLURMD_NODENAME"}) {
-    const Environment others = {{"SLURM_NTASKS", "4"}};
+    const Environment others = {{"SLURM_TASKS_PER_NODE", "4"}};
     const Environment inherited = overlay({{name, "0"}}, others);
     CHECK_MESSAGE(host_environment(inherited, false) == others, name);
     CHECK_MESSAGE(host_environment(inherited, true) == inherited, name);
@@ -51,6 +51,7 @@ TEST_CASE("no host inherits another job's or launcher's identity") {
       {"SLURM_PROCID", "1"},         {"SLURM_LOCALID", "1"},      {"RANK", "7"},
       {"MASTER_ADDR", "elsewhere"},  {"JAX_PROCESS_ID", "7"},     {"ROLE_RANK", "7"},
       {"TORCHELASTIC_RUN_ID", "x"},  {"HOROVOD_RESULT_KEY", "s"}, {"SLURM_JOB_ID", "9"},
+      {"SLURM_NTASKS", "2"},         {"SLURM_NPROCS", "2"},       {"SLURM_NTASKS_PER_NODE", "1"},
       {"OMPI_MCA_btl", "tcp"}};
   const Environment kept = {{"SLURM_JOB_ID", "9"}, {"OMPI_MCA_btl", "tcp"}};
   CHECK(host_environment(inherited, true) == kept);
@@ -90,6 +91,7 @@ TEST_CASE("a slot's environment in Slurm is that of a task of a step of the job'
   };
   auto found = variables({{"n1", "", 2}, {"n2", "", 2}}, 3);
   CHECK(found == std::map<std::string, std::string>{{"SLURM_GTIDS", "2,3"},
+                                                    {"SLURM_JOB_NUM_NODES", "2"},
                                                     {"SLURM_LOCALID", "1"},
                                                     {"SLURM_NNODES", "2"},
                                                     {"SLURM_NODEID", "1"},
