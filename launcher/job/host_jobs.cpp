@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "launcher/elastic/discovery/script_run.h"
 #include "launcher/output/report.h"
+#include "launcher/plan/inner_launcher.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/program/program.h"
@@ -106,7 +107,11 @@ Status HostJobs::read() {
     return system_error(cat("--stage-env: cannot read ", packages), errno);
   }
   HVD_ASSIGN_OR_RETURN(environment_, read_environment_choice(settings));
-  return {};
+  if (settings.environment.independent) return {};
+  const Environment of_ranks = environment_of({}, true);
+  joins_torchruns_ =
+      !settings.environment.no_torch_env && joins_torchruns(options_.command, of_ranks, plan_);
+  return check_inner_launcher(options_.command, of_ranks, plan_);
 }
 
 SpawnTarget HostJobs::target_of(const Host& host) const {
@@ -177,6 +182,10 @@ bool HostJobs::has_places_in_slurm() const {
 
 Environment HostJobs::place_of(const Slot& slot) const {
   Environment place = slot_environment(plan_, slot);
+  if (joins_torchruns_) {
+    place.emplace_back("PET_NNODES", cat(plan_.hosts.size()));
+    place.emplace_back("PET_NODE_RANK", cat(slot.host));
+  }
   return has_places_in_slurm() ? overlay(place, slurm_environment(plan_, slot)) : place;
 }
 
@@ -184,6 +193,10 @@ void HostJobs::complete(StartOrder& order) const {
   Environment& environment = order.environment;
   const std::string address(value_of(environment, "MASTER_ADDR"));
   if (has_places_in_slurm()) environment.emplace_back("SLURM_LAUNCH_NODE_IPADDR", address);
+  if (joins_torchruns_) {
+    environment.emplace_back("PET_MASTER_PORT", value_of(environment, "MASTER_PORT"));
+    environment.emplace_back("PET_MASTER_ADDR", address);
+  }
   if (options_.settings.environment.no_torch_env) remove_torch_variables(environment);
 }
 

@@ -79,6 +79,7 @@ class HostJobs {
   const int end_signal_;
   std::string agent_;
   std::string directory_;
+  bool joins_torchruns_ = false;  // torchrun's processes on all hosts are one world
   std::shared_ptr<const StagedCode> code_;
   EnvironmentChoice environment_;
   bool is_package_read_ = false;

@@ -15,6 +15,7 @@
 #include "launcher/mpirun/jsrun.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/environment_choice.h"
+#include "launcher/plan/inner_launcher.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/program/command_file.h"
@@ -90,6 +91,8 @@ int start_mpirun(const Options& options, Deadline deadline) {
   if (!plan.ok()) return refuse(plan.status());
   const auto variables = choose_variables(settings);
   if (!variables.ok()) return refuse(variables.status());
+  const Status inner = check_inner_launcher(options.command, variables->all, *plan);
+  if (!inner.ok() && !settings.environment.independent) return refuse(inner);
   const auto flavour = find_flavour(deadline);
   if (!flavour.ok()) return refuse(flavour.status());
   const auto command = mpirun_arguments(*flavour, options, *plan, variables->exported);

@@ -2,6 +2,7 @@
 """Processes that torchrun, or a launcher that sets the same variables, has started: they join one job, or an
 error says why they cannot."""
 
+import shlex
 import socket
 
 from harness import *
@@ -121,29 +122,52 @@ def test_torchrun_on_two_hosts():
 def test_torchrun_inside_of_one_rank_of_ours_is_refused():
     script = scratch() / "say.py"
     script.write_text(SAY)
-    python = torchruns()[0]
-    for ranks in (1, 2):
-        job = Job(
-            "-np",
-            ranks,
-            "--init-timeout",
-            8,
-            python,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc_per_node",
-            2,
-            script,
-        )
-        job.wait(120)
-        # Also the processes for which both say the same rank.
-        refused = re.findall(
-            r"refused: .*two launchers have started this process: horovodrun says rank \d of \d and "
-            r"torchrun \(RANK\) says rank \d of 2; use one of them",
-            job.out,
-        )
-        expect(len(refused) == 2 * ranks and not re.search(r"rank \d of \d$", job.out, re.MULTILINE), job.describe())
+    inner = (torchruns()[0], "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", 2, script)
+    job = Job("-np", 1, "--init-timeout", 8, *inner)
+    job.wait(120)
+    refused = re.findall(
+        r"refused: .*two launchers have started this process: horovodrun says rank 0 of 1 and "
+        r"torchrun \(RANK\) says rank \d of 2; use one of them",
+        job.out,
+    )
+    expect(len(refused) == 2 and not re.search(r"rank \d of \d$", job.out, re.MULTILINE), job.describe())
+    # Also the processes for which both say the same rank, where the user says that the runs are separate.
+    job = Job("-np", 2, "--independent", "--init-timeout", 8, *inner)
+    job.wait(120)
+    refused = re.findall(r"refused: .*horovodrun says rank \d of 2 and torchrun .* says rank \d of 2; use", job.out)
+    expect(len(refused) == 4 and not re.search(r"rank \d of \d$", job.out, re.MULTILINE), job.describe())
+
+
+def test_a_torchrun_in_each_rank_that_the_user_connects_or_that_starts_one_process():
+    torchrun_of = (torchruns()[0], "-m", "torch.distributed.run")
+    place = ("--no-python", "sh", "-c", "echo rank $RANK of $WORLD_SIZE")
+    two = ("--nnodes", 2, "--nproc-per-node", 1)
+    meets = f"localhost:{free_port()}"
+    by_script = f"exec {shlex.join(map(str, torchrun_of + two))} --node-rank $HOROVOD_RANK --master-addr 127.0.0.1 "
+    by_script += f"--master-port $MASTER_PORT {shlex.join(place)}"
+    (script := scratch() / "say.py").write_text(SAY)
+    for command in (
+        (1, *torchrun_of, "--nproc-per-node", 2, *place),
+        (2, *torchrun_of, *two, "--rdzv-backend", "c10d", "--rdzv-endpoint", meets, *place),
+        (2, "sh", "-c", by_script),
+        (2, *torchrun_of, "--nproc-per-node", 1, script),
+    ):
+        job = Job("-np", *command)
+        job.ends_with(0, 120)
+        expect(sorted(re.findall(r"rank \d of \d", job.out)) == ["rank 0 of 2", "rank 1 of 2"], job.describe())
+
+
+@world()
+def test_one_torchrun_on_each_host_is_one_world():
+    """torchrun alone knows of one host: its processes on two were two worlds."""
+    start = ("-H", "a:1,b:1", torchruns()[0], "-m", "torch.distributed.run", "--nproc-per-node")
+    job = Job(*start, 2, WORKERS / "ddp_rank.py")
+    job.ends_with(0, 120)
+    for rank in range(4):
+        line = f"rank {rank} of 4, local {rank % 2} of 2, group {rank // 2}, same True, gradient 5"
+        expect(line in job.out, f"{line!r} is missing\n{job.describe()}")
+    # With one process on each host, both launchers give the same ranks, and hvd accepts them.
+    joined(Job(*start, 1, RANK, "torch"), 2, 1, True)
 
 
 def test_variables_without_the_other_ranks_are_a_sentence():

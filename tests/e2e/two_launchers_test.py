@@ -41,6 +41,8 @@ def test_a_launcher_inside_of_each_rank_of_ours():
     for ranks in (1, 2):
         job = Job("-np", ranks, *inner, *RANK)
         job.ends_with(0, 120)
+        said = "each of the 2 ranks starts its own mpirun.openmpi; for one job, leave mpirun.openmpi out, or"
+        expect((said in job.err) == (ranks == 2), job.describe())
         for rank in range(ranks):
             for other in range(2):
                 refused(

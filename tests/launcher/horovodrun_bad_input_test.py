@@ -54,6 +54,12 @@ class BadInput(unittest.TestCase):
     def test_an_unknown_flag(self):
         self.one_sentence("-np", "2", "--verbsoe", "true", says="did you mean --verbose?")
 
+    def test_a_launcher_of_several_processes_in_each_rank(self):
+        self.one_sentence(
+            *("-np", "2", "env", "HF_HOME=/nonexistent", "accelerate", "launch", "--num_processes=2", "t.py"),
+            says="leave accelerate out: horovodrun -np 4 env HF_HOME=/nonexistent python3 t.py; ",
+        )
+
     def test_no_command_and_no_number(self):
         self.one_sentence("-np", "2", says="the command is missing")
         self.one_sentence("--min-np", "1", "true", says="-np N")
