@@ -447,22 +447,18 @@ void Agent::handle(const net::Frame& frame) {
 
 void Agent::execute(const StagePart& part) {
   if (state_.is_ending()) return;
-  if (host_preparation_.wants_part()) {
-    const Status status = host_preparation_.take(part);
+  const auto take = [&](auto& receiver) {
+    const Status status = receiver.take(part);
     renew_lease();  // that may have taken long
-    return outbox_.put(Staged{host_preparation_.taken(), status});
-  }
-  if (inspections_.wants_part()) {
-    const Status status = inspections_.take(part);
-    renew_lease();  // that may have taken long
-    return outbox_.put(Staged{inspections_.taken(), status});
-  }
+    outbox_.put(Staged{receiver.taken(), status});
+  };
+  if (host_preparation_.transfer().wants_part()) return take(host_preparation_.transfer());
+  if (host_preparation_.wants_part()) return take(host_preparation_);
+  if (inspections_.wants_part()) return take(inspections_);
   if (state_.now() != AgentState::kIdle) {
     return fail("the launcher sent code to a job that has begun");
   }
-  const Status status = staging_.take(part);
-  renew_lease();  // that may have taken long
-  outbox_.put(Staged{staging_.taken(), status});
+  take(staging_);
 }
 
 void Agent::execute(const EnvironmentOffer& offer) {
@@ -475,23 +471,6 @@ void Agent::execute(const EnvironmentSource& source) {
   if (!host_preparation_.transfer().take(source)) {
     fail("the launcher named the source of an environment that was not asked for");
   }
-}
-
-void Agent::execute(const EnvironmentDigests& digests) {
-  if (state_.is_ending()) return;
-  if (!host_preparation_.transfer().take(digests)) {
-    fail("the launcher sent hashes of an environment that has none");
-  }
-  renew_lease();  // that may have taken long
-}
-
-void Agent::execute(const EnvironmentChunk& chunk) {
-  if (state_.is_ending()) return;
-  if (!host_preparation_.transfer().take(chunk)) {
-    return fail("the launcher sent a part of an environment that was not asked for");
-  }
-  renew_lease();  // that may have taken long
-  outbox_.put(Staged{host_preparation_.transfer().taken(), {}});
 }
 
 void Agent::execute(const TestReachability& order) {

@@ -58,8 +58,6 @@ class Agent {
   void execute(const StagePart& part);
   void execute(const EnvironmentOffer& offer);
   void execute(const EnvironmentSource& source);
-  void execute(const EnvironmentDigests& digests);
-  void execute(const EnvironmentChunk& chunk);
   void execute(const Start& order);
   void execute(const TestReachability& order);
   void execute(const Signal& order);

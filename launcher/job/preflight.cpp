@@ -168,7 +168,9 @@ net::Task<Status> Preflight::bring_up(std::shared_ptr<Attempt> attempt) {
   const HostJob job = start.make_job(is_local);
   AgentLink::NextPart code;
   if (start.code) {
-    code = [parts = std::make_shared<StagedParts>(*start.code)] { return parts->next(); };
+    code = [parts = std::make_shared<StagedParts>(start.code->entries, "--stage")] {
+      return parts->next();
+    };
   }
   AgentLink::Environment environment;
   if (start.environment) {

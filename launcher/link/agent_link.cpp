@@ -29,8 +29,6 @@ namespace asio = net::asio;
 
 constexpr uint64_t kStageWindow = 256 << 10;
 constexpr uint64_t kEnvironmentWindow = 1 << 20;
-// The most hashes in one message.
-constexpr size_t kMostDigests = 1 << 16;
 constexpr auto kSuspendLimit = std::chrono::seconds(2);
 // The launcher has stopped by then: it waits for the slowest host.
 constexpr auto kNoPing = kSuspendLimit + std::chrono::seconds(1);
@@ -47,7 +45,7 @@ struct LastMessages {
 // The answers for which calls of AgentLink wait.
 using AgentAnswers =
     LastMessages<AgentHello, Prepared, Started, Staged, PackageWanted, EnvironmentWanted,
-                 EnvironmentFilesWanted, EnvironmentChunksWanted, ReachabilityTested, Suspended>;
+                 EnvironmentFilesWanted, ReachabilityTested, Suspended>;
 template <typename T>
 concept AgentAnswer = AgentAnswers::kHas<T>;
 
@@ -104,7 +102,8 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   net::Task<Status> send_package(PackageParts package, std::string_view what);
   void offer_stack_tool(const StackToolOffer& offer, PackageParts parts);
   net::Task<void> send_stack_tool();
-  net::Task<Status> stage(const NextPart& next, std::string_view what);
+  net::Task<Status> stage(const NextPart& next, std::string_view what,
+                          uint64_t window = kStageWindow);
   const Status& state() const { return lost_; }
   Status hold();
   template <AgentAnswer T>
@@ -131,7 +130,6 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   net::Task<void> read_link();
   net::Task<void> write_link();
   net::Task<void> ping();
-  Staged& begin_staging() { return answer<Staged>().emplace(); }
   // The agent is prepared, or wants the package, which comes last.
   bool is_past_environment() { return answer<Prepared>() || answer<PackageWanted>(); }
   // Waits until is_there() is true, or returns an error when the link is lost.
@@ -144,7 +142,6 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   // Refuses a message out of its turn, or notes what it means besides being an answer.
   Status check(const auto&) { return {}; }
   Status check(const AgentHello& hello) { return check_agent_version(hello.version); }
-  Status check(const EnvironmentChunksWanted&);
   Status check(const Started& started);
   template <AgentAnswer T>
   Status receive(T& message) {
@@ -202,13 +199,14 @@ net::Task<Status> AgentLink::Impl::wait_for(Claim is_there) {
   co_return Status();
 }
 
-// Sends files. A slow host holds them back: at most kStageWindow bytes are in flight.
-net::Task<Status> AgentLink::Impl::stage(const NextPart& next, std::string_view what) {
+// Sends files. A slow host holds them back: at most `window` bytes are in flight.
+net::Task<Status> AgentLink::Impl::stage(const NextPart& next, std::string_view what,
+                                         uint64_t window) {
   uint64_t sent = 0;
-  Staged& staged = begin_staging();
+  Staged& staged = answer<Staged>().emplace();
   for (;;) {
-    const Status status = co_await wait_for(
-        [&] { return !staged.status.ok() || sent < staged.taken + kStageWindow; });
+    const Status status =
+        co_await wait_for([&] { return !staged.status.ok() || sent < staged.taken + window; });
     if (!status.ok()) co_return status;
     if (!staged.status.ok()) break;
     if (staged.taken > sent) co_return internal_error("the agent has taken more than was sent");
@@ -255,44 +253,22 @@ net::Task<Status> AgentLink::Impl::offer_environment(Environment environment) {
   co_return co_await send_environment(**feed);
 }
 
-// Sends hashes as they come, and the chunks that the agent does not get from another host.
+// Names the host that passes the files on, and sends those that the agent does not get there.
 net::Task<Status> AgentLink::Impl::send_environment(EnvironmentFeed& feed) {
-  const Staged& staged = begin_staging();
-  auto& wanted = answer<EnvironmentChunksWanted>();
-  put(feed.join(answer<EnvironmentFilesWanted>()->server, [this] { answered_.notify(); }));
-  size_t digests = 0;
-  uint64_t sent = 0;  // bytes
-  const auto may_send = [&] {
-    return wanted && wanted->first < feed.chunks() && sent < staged.taken + kEnvironmentWindow;
-  };
-  for (;;) {
-    const Status status = co_await wait_for(
-        [&] { return is_past_environment() || digests < feed.digests().size() || may_send(); });
+  auto& wanted = answer<EnvironmentFilesWanted>();
+  const EnvironmentSource source = feed.join(wanted->server);
+  uint64_t first = 0;
+  wanted.reset();
+  put(source);
+  if (source.server.port != 0) {
+    const Status status = co_await wait_for([&] { return is_past_environment() || wanted; });
     if (!status.ok() || is_past_environment()) co_return status;
-    if (staged.taken > sent) co_return internal_error("the agent has taken more than was sent");
-    if (wanted && !wanted->why.empty()) {
-      feed.on_detour(std::exchange(wanted->why, {}));
-    }
-    std::optional<EnvironmentChunk> chunk;
-    if (may_send()) {
-      if (wanted->first > feed.digests().size()) {
-        co_return internal_error("the agent wants a part of the environment before its turn");
-      }
-      auto bytes = feed.read(wanted->first);
-      if (!bytes.ok()) co_return bytes.status();
-      chunk = EnvironmentChunk{wanted->first++, *std::move(bytes)};
-    }
-    while (digests < feed.digests().size()) {
-      const auto begin = feed.digests().begin() + static_cast<ptrdiff_t>(digests);
-      const size_t size = std::min(feed.digests().size() - digests, kMostDigests);
-      put(EnvironmentDigests{{begin, begin + static_cast<ptrdiff_t>(size)}});
-      digests += size;
-    }
-    if (chunk) {
-      sent += chunk->bytes.size();
-      put(*chunk);
-    }
+    feed.on_detour(wanted->why);
+    first = wanted->first;
   }
+  const Status sent = co_await stage(feed.parts(first), "--stage-env", kEnvironmentWindow);
+  if (!sent.ok()) co_return sent;
+  co_return co_await wait_for([this] { return is_past_environment(); });
 }
 
 net::Task<Status> AgentLink::Impl::prepare(HostJob job, NextPart code, PackageParts package,
@@ -497,12 +473,6 @@ Status AgentLink::Impl::handle(const net::Frame& frame) {
     return given_up_ ? Status() : stores_->handle(header, frame.payload);
   }
   return outputs_.handle(header, frame.payload);
-}
-
-Status AgentLink::Impl::check(const EnvironmentChunksWanted&) {
-  return answer<EnvironmentChunksWanted>()
-             ? internal_error("the agent asked for parts of an environment twice")
-             : Status();
 }
 
 Status AgentLink::Impl::check(const Started& started) {

@@ -42,26 +42,25 @@ class AgentEvents {
   virtual void on_store_connection(net::StreamSocket socket) = 0;
 };
 
+// Returns the next piece of files, or nullopt after the last.
+using NextPart = std::function<Result<std::optional<StagePart>>()>;
+
 // The environment of --stage-env for one host. The link owns it while the host gets the environment.
 class EnvironmentFeed {
  public:
   virtual ~EnvironmentFeed() = default;
   virtual EnvironmentOffer offer() const = 0;
-  // The host wants the files. Returns where it gets them. `wake`: called when there are more digests().
-  virtual EnvironmentSource join(const MasterCandidates& own, std::function<void()> wake) = 0;
-  // The hashes of the first chunks.
-  virtual const std::vector<Digest>& digests() const = 0;
-  virtual uint64_t chunks() const = 0;
-  // Returns a chunk whose digest is known or is that of the next one, which it adds to digests().
-  virtual Result<std::string> read(uint64_t number) = 0;
+  // The host wants the files. Returns where it gets them.
+  virtual EnvironmentSource join(const MasterCandidates& own) = 0;
+  // The files from this one on.
+  virtual NextPart parts(uint64_t first) = 0;
   // The host gets the rest from the launcher, for this reason.
   virtual void on_detour(const std::string& why) = 0;
 };
 
 class AgentLink {
  public:
-  // Returns the next piece of the code of --stage, or nullopt after the last.
-  using NextPart = std::function<Result<std::optional<StagePart>>()>;
+  using NextPart = launcher::NextPart;
   // Returns the pieces of the launcher's package.
   using PackageParts = std::function<net::Task<Result<NextPart>>()>;
   // Returns the environment of --stage-env for the Python of a host.

@@ -1,14 +1,8 @@
 #include "launcher/package/staged_environment.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
-#include <set>
 #include <utility>
 
 #include "base/files/elf_file.h"
@@ -16,11 +10,10 @@
 #include "base/secrets/secret.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "base/words.h"
 #include "launcher/elastic/discovery/script_run.h"
-#include "launcher/protocol/chunk_table.h"
 #include "launcher/protocol/package_list.h"
+#include "launcher/protocol/staged_parts.h"
 
 namespace hvd::launcher {
 
@@ -50,54 +43,45 @@ bool is_plausible(const EnvironmentWanted& wanted) {
          has_only(wanted.glibc, cat(kName, "."));
 }
 
-// Hashes are sent before their chunks are read by any host, and many in one message.
-constexpr uint64_t kDigestsAtOnce = 16;
-
 }  // namespace
 
-// The files, their hashes as far as they have been read, and the hosts that get them.
+// The files, and the host that passes them on.
 class EnvironmentFiles {
  public:
   // `place`: the folder that has each file under its hash; or, if `is_file`, the only file.
-  EnvironmentFiles(EnvironmentOffer offer, std::vector<PackageFile> listed, fs::path place,
-                   bool is_file)
-      : offer_(std::move(offer)),
-        bytes_(size_of_package(listed)),
-        chunks_(std::move(listed)),
-        place_(std::move(place)),
-        is_file_(is_file) {}
+  EnvironmentFiles(EnvironmentOffer offer, const std::vector<PackageFile>& listed,
+                   const fs::path& place, bool is_file)
+      : offer_(std::move(offer)), bytes_(size_of_package(listed)) {
+    for (const PackageFile& file : listed) {
+      const fs::path path = is_file ? place : place / to_hex(file.digest);
+      files_.push_back(
+          {.mode = 0600,
+           .path = file.path,
+           .from = path,
+           .size = file.size,
+           .digest = file.digest,
+           .remedy = is_file ? cat("write nothing to ", path.string(), " while horovodrun reads it")
+                             : "remove " + path.string()});
+    }
+  }
 
   const EnvironmentOffer& offer() const { return offer_; }
   uint64_t bytes() const { return bytes_; }
-  const ChunkTable& chunks() const { return chunks_; }
-  const std::vector<Digest>& digests() const { return digests_; }
-  Result<std::string> read(uint64_t number);
-
+  const std::vector<StagedEntry>& files() const { return files_; }
   // `host` serves the files at `server` from now on. Returns the host that did so last.
-  EnvironmentSource join(const std::string& host, const MasterCandidates& server);
+  EnvironmentSource join(const std::string& host, const MasterCandidates& server) {
+    EnvironmentSource source = last_;
+    if (server.port != 0) last_ = {host, server};
+    return source;
+  }
   void end_chain() { last_ = {}; }
-  // The hosts that want to know of new hashes.
-  std::set<const std::function<void()>*>& readers() { return readers_; }
   bool has_detour() { return std::exchange(has_detour_, true); }
 
  private:
-  Result<std::string> read_file(uint64_t number);
-  Status check(uint64_t number, std::string_view bytes);
-  fs::path path_of(const PackageFile& file) const {
-    return is_file_ ? place_ : place_ / to_hex(file.digest);
-  }
-
   const EnvironmentOffer offer_;
   const uint64_t bytes_;
-  const ChunkTable chunks_;
-  const fs::path place_;
-  const bool is_file_;
-  std::vector<Digest> digests_;
-  Sha256 hash_;  // of the file whose chunks are read
-  UniqueFd file_;
-  std::optional<size_t> open_;  // index of file_
+  std::vector<StagedEntry> files_;
   EnvironmentSource last_;
-  std::set<const std::function<void()>*> readers_;
   bool has_detour_ = false;
 };
 
@@ -105,18 +89,15 @@ class StagedEnvironment::Feed : public EnvironmentFeed {
  public:
   Feed(std::shared_ptr<EnvironmentFiles> files, std::string host, bool may_chain)
       : files_(std::move(files)), host_(std::move(host)), may_chain_(may_chain) {}
-  ~Feed() override { files_->readers().erase(&wake_); }
-  Feed(const Feed&) = delete;
 
   EnvironmentOffer offer() const override { return files_->offer(); }
-  EnvironmentSource join(const MasterCandidates& own, std::function<void()> wake) override {
-    wake_ = std::move(wake);
-    files_->readers().insert(&wake_);
+  EnvironmentSource join(const MasterCandidates& own) override {
     return may_chain_ ? files_->join(host_, own) : EnvironmentSource();
   }
-  const std::vector<Digest>& digests() const override { return files_->digests(); }
-  uint64_t chunks() const override { return files_->chunks().size(); }
-  Result<std::string> read(uint64_t number) override { return files_->read(number); }
+  NextPart parts(uint64_t first) override {
+    const auto parts = std::make_shared<StagedParts>(files_->files(), "--stage-env", first);
+    return [files = files_, parts] { return parts->next(); };
+  }
   void on_detour(const std::string& why) override {
     const std::string sentence = cat("host ", host_, " gets the rest of the environment of ",
                                      "--stage-env from this machine: ", printable(why));
@@ -127,67 +108,7 @@ class StagedEnvironment::Feed : public EnvironmentFeed {
   const std::shared_ptr<EnvironmentFiles> files_;
   const std::string host_;
   const bool may_chain_;
-  std::function<void()> wake_;
 };
-
-EnvironmentSource EnvironmentFiles::join(const std::string& host, const MasterCandidates& server) {
-  EnvironmentSource source = last_;
-  if (server.port != 0) last_ = {host, server};
-  return source;
-}
-
-Result<std::string> EnvironmentFiles::read(uint64_t number) {
-  if (number == digests_.size()) {
-    const uint64_t end = std::min(number + kDigestsAtOnce, chunks_.size());
-    for (uint64_t next = number; next < end; ++next) {
-      HVD_ASSIGN_OR_RETURN(const std::string bytes, read_file(next));
-      HVD_RETURN_IF_ERROR(check(next, bytes));
-      digests_.push_back(sha256(as_bytes(bytes)));
-    }
-    for (const auto* const wake : readers_) (*wake)();
-  }
-  return read_file(number);
-}
-
-// Compares a file with its hash when its last chunk has been read: hosts compare chunks alone.
-Status EnvironmentFiles::check(uint64_t number, std::string_view bytes) {
-  const ChunkTable::Place place = chunks_.at(number);
-  const PackageFile& file = chunks_.files()[place.file];
-  hash_.add(as_bytes(bytes));
-  if (place.offset + place.size < file.size) return {};
-  const Digest digest = hash_.digest();
-  if (digest == file.digest) return {};
-  const std::string path = path_of(file).string();
-  return failed_precondition(cat(
-      "--stage-env: ", file.path, " has changed since it was resolved: ",
-      is_file_ ? cat("write nothing to ", path, " while horovodrun reads it") : "remove " + path));
-}
-
-Result<std::string> EnvironmentFiles::read_file(uint64_t number) {
-  const ChunkTable::Place place = chunks_.at(number);
-  const PackageFile& file = chunks_.files()[place.file];
-  const fs::path path = path_of(file);
-  const auto failed = [&](const std::string& why) {
-    return failed_precondition(
-        cat("--stage-env: cannot read ", file.path, ", which is ", path.string(), ": ", why));
-  };
-  if (open_ != place.file) {
-    // O_NONBLOCK: if a FIFO has replaced the file, open must not block the launcher.
-    file_.reset(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    if (!file_) return failed(std::strerror(errno));
-    open_ = place.file;
-  }
-  std::string bytes(place.size, '\0');
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t size = ::pread(file_.get(), bytes.data() + done, bytes.size() - done,
-                                 static_cast<off_t>(place.offset + done));
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return failed(std::strerror(errno));
-    if (size == 0) return failed("it has become shorter");
-    done += static_cast<size_t>(size);
-  }
-  return bytes;
-}
 
 StagedEnvironment::StagedEnvironment(const net::asio::any_io_executor& executor,
                                      const LaunchSettings& settings, ResolvedEnvironment& job)
@@ -213,9 +134,8 @@ std::string StagedEnvironment::name() const {
 
 size_t StagedEnvironment::packages() const {
   if (!files_ || !files_->ok()) return 0;
-  return static_cast<size_t>(
-      std::ranges::count_if((**files_)->chunks().files(),
-                            [](const PackageFile& file) { return file.path.ends_with(".whl"); }));
+  return static_cast<size_t>(std::ranges::count_if(
+      (**files_)->files(), [](const StagedEntry& file) { return file.path.ends_with(".whl"); }));
 }
 
 uint64_t StagedEnvironment::bytes() const {
@@ -342,10 +262,9 @@ Result<std::shared_ptr<EnvironmentFiles>> StagedEnvironment::parse(
   for (size_t at = 2; at < lines.size(); ++at) {
     if (!lines[at].empty()) offer.list += lines[at] + "\n";
   }
-  HVD_ASSIGN_OR_RETURN(auto listed, parse_package_list(offer.list, kMostEnvironmentBytes));
-  std::string place = lines[0].substr((is_file ? kFile : kFolder).size());
-  return std::make_shared<EnvironmentFiles>(std::move(offer), std::move(listed), std::move(place),
-                                            is_file);
+  HVD_ASSIGN_OR_RETURN(const auto listed, parse_package_list(offer.list, kMostEnvironmentBytes));
+  const std::string place = lines[0].substr((is_file ? kFile : kFolder).size());
+  return std::make_shared<EnvironmentFiles>(std::move(offer), listed, place, is_file);
 }
 
 }  // namespace hvd::launcher

@@ -1,9 +1,5 @@
 #include "launcher/plan/staged_code.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <map>
@@ -16,7 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kPiece = 64 << 10;
 // More than that is data.
 constexpr uint64_t kMost = uint64_t{1} << 30;
 
@@ -61,7 +56,7 @@ class Collector {
     std::error_code error;
     const fs::file_status status = fs::symlink_status(from, error);
     if (error) return system_error(cat("--stage: ", from.string()), error.value());
-    StagedCode::Entry entry{.mode = mode_of(from), .path = to.string(), .link = {}, .from = from};
+    StagedEntry entry{.mode = mode_of(from), .path = to.string(), .from = from};
     if (fs::is_symlink(status)) {
       entry.kind = StageKind::kLink;
       entry.link = fs::read_symlink(from, error).string();
@@ -97,7 +92,7 @@ class Collector {
                                 ": stage the code alone, and let data lie where all hosts see it"));
   }
 
-  std::vector<StagedCode::Entry>& entries_;
+  std::vector<StagedEntry>& entries_;
   std::vector<StagedCode::LeftOut>& left_out_;
   std::vector<std::string>& special_;
   fs::path root_;
@@ -106,76 +101,18 @@ class Collector {
   uint64_t size_ = 0;
 };
 
-Result<Digest> digest_of(const StagedCode& code) {
+// Adds the last entry.
+Status add_digest(StagedCode& code) {
   Digest digest{};
-  StagedParts parts(code);
+  StagedParts parts(code.entries, "--stage");
   for (;;) {
     HVD_ASSIGN_OR_RETURN(const auto part, parts.next());
-    if (!part || part->kind == StageKind::kEnd) return digest;
+    if (!part) break;
     digest = next_digest(digest, *part);
   }
+  code.entries.push_back({.kind = StageKind::kEnd, .link = std::string(as_text(digest))});
+  return {};
 }
-
-}  // namespace
-
-Result<std::optional<StagePart>> StagedParts::next() {
-  if (index_ > code_.entries.size()) return std::optional<StagePart>();
-  if (index_ == code_.entries.size()) {
-    ++index_;
-    return std::optional(StagePart{
-        .kind = StageKind::kEnd, .path = {}, .bytes = std::string(as_text(code_.digest))});
-  }
-  const StagedCode::Entry& entry = code_.entries[index_];
-  if (entry.kind == StageKind::kFile) return next_of_file(entry);
-  ++index_;
-  return std::optional(StagePart{.kind = entry.kind,
-                                 .mode = entry.kind == StageKind::kDirectory ? entry.mode : 0,
-                                 .path = entry.path,
-                                 .bytes = entry.link});
-}
-
-// A file that became shorter after the listing ends early, and the agent finds a wrong digest.
-Result<std::optional<StagePart>> StagedParts::next_of_file(const StagedCode::Entry& entry) {
-  StagePart part{.kind = file_ ? StageKind::kMore : StageKind::kFile,
-                 .mode = entry.mode,
-                 .path = entry.path,
-                 .bytes = {}};
-  const auto failed = [&] {
-    return system_error(cat("--stage: cannot read ", entry.from.string()), errno);
-  };
-  if (!file_) {
-    // O_NONBLOCK: if a FIFO has replaced the file, open must not block the launcher.
-    file_.reset(::open(entry.from.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    struct stat info {};
-    if (!file_ || ::fstat(file_.get(), &info) != 0) return failed();
-    if (!S_ISREG(info.st_mode)) {
-      return failed_precondition(
-          cat("--stage: ", entry.from.string(),
-              " is no longer a regular file; do not change the code while horovodrun "
-              "copies it"));
-    }
-    left_ = entry.size;
-  }
-  part.bytes.resize(std::min<uint64_t>(kPiece, left_));
-  size_t done = 0;
-  while (done < part.bytes.size()) {
-    const ssize_t size = ::read(file_.get(), part.bytes.data() + done, part.bytes.size() - done);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return failed();
-    if (size == 0) break;
-    done += static_cast<size_t>(size);
-  }
-  const bool is_short = done < part.bytes.size();
-  part.bytes.resize(done);
-  left_ -= done;
-  if (left_ == 0 || is_short) {
-    file_.reset();
-    ++index_;
-  }
-  return std::optional(std::move(part));
-}
-
-namespace {
 
 // A path of --stage.
 struct StagedSource {
@@ -201,26 +138,22 @@ Result<StagedSource> find_source(const fs::path& what, const fs::path& here) {
   return source;
 }
 
-void add_parents(const fs::path& path, std::vector<StagedCode::Entry>& entries) {
+void add_parents(const fs::path& path, std::vector<StagedEntry>& entries) {
   fs::path parent;
   for (const fs::path& part : path.parent_path()) {
     parent /= part;
-    entries.push_back({.kind = StageKind::kDirectory,
-                       .mode = 0700,
-                       .path = parent.string(),
-                       .link = {},
-                       .from = {}});
+    entries.push_back({.kind = StageKind::kDirectory, .mode = 0700, .path = parent.string()});
   }
 }
 
 // Keeps the first of the entries with the same path: a directory, or a file that was named twice.
-Status merge(std::vector<StagedCode::Entry>& entries) {
-  std::map<std::string, const StagedCode::Entry*> first;
-  std::vector<StagedCode::Entry> kept;
-  for (const StagedCode::Entry& entry : entries) {
+Status merge(std::vector<StagedEntry>& entries) {
+  std::map<std::string, const StagedEntry*> first;
+  std::vector<StagedEntry> kept;
+  for (const StagedEntry& entry : entries) {
     const auto [found, is_new] =
         first.emplace(fs::path(entry.path).lexically_normal().string(), &entry);
-    const StagedCode::Entry& other = *found->second;
+    const StagedEntry& other = *found->second;
     if (is_new) {
       kept.push_back(entry);
     } else if (entry.kind != other.kind ||
@@ -263,7 +196,7 @@ Result<std::shared_ptr<const StagedCode>> read_staged_code(const std::vector<fs:
     HVD_RETURN_IF_ERROR(collector.add_all(source.from, to));
   }
   if (paths.size() > 1) HVD_RETURN_IF_ERROR(merge(code->entries));
-  HVD_ASSIGN_OR_RETURN(code->digest, digest_of(*code));
+  HVD_RETURN_IF_ERROR(add_digest(*code));
   return std::shared_ptr<const StagedCode>(std::move(code));
 }
 

@@ -46,7 +46,8 @@ struct AgentHello {
   }
 };
 
-// From the launcher, before Prepare: a piece of the files that --stage copies to each host. After PackageWanted: of the
+// From the launcher, before Prepare: a piece of the files that --stage copies to each host. After EnvironmentSource or
+// EnvironmentFilesWanted: of the environment, and also from host to host (part_stream.h). After PackageWanted: of the
 // package, as the files "list" (package_list.h) and "packed", its files one after another, which gzip may have packed.
 struct StagePart {
   static constexpr MessageType kType{27, "a part of the code", Sender::kLauncher};
@@ -73,30 +74,16 @@ struct EnvironmentOffer {
   std::string list;    // package_list.h
   uint64_t space = 0;  // bytes that files and environment take on the host
   std::string glibc;   // the oldest one with which it runs
-  Digest key{};        // of the connections by which hosts pass the files on (chunk_stream.h)
+  Digest key{};        // of the connections by which hosts pass the files on (part_stream.h)
   static auto fields(auto& m) { return std::tie(m.list, m.space, m.glibc, m.key); }
 };
-// The answer to EnvironmentFilesWanted: the host that has the files or gets them now, and passes them on. Without a
-// port: no such host, and the agent asks for EnvironmentChunks.
+// The first answer to EnvironmentFilesWanted: the host that has the files or gets them now, and passes them on. Without
+// a port: no such host, and StageParts follow.
 struct EnvironmentSource {
   static constexpr MessageType kType{45, "the source of an environment", Sender::kLauncher};
   std::string host;
   MasterCandidates server;
   static auto fields(auto& m) { return std::tie(m.host, m.server); }
-};
-// After EnvironmentSource: the hashes of the next chunks, in their order (chunk_table.h). The agent takes no chunk
-// before it has its hash.
-struct EnvironmentDigests {
-  static constexpr MessageType kType{46, "hashes of an environment", Sender::kLauncher};
-  std::vector<Digest> digests;
-  static auto fields(auto& m) { return std::tie(m.digests); }
-};
-// After EnvironmentChunksWanted: the next chunk. Answered by Staged.
-struct EnvironmentChunk {
-  static constexpr MessageType kType{47, "a part of an environment", Sender::kLauncher};
-  uint64_t number = 0;
-  std::string bytes;
-  static auto fields(auto& m) { return std::tie(m.number, m.bytes); }
 };
 // Start the ranks. Answered by Started.
 struct Start {
@@ -227,7 +214,7 @@ struct Suspend {
   static auto fields(auto&) { return std::tie(); }
 };
 
-// From the agent: how many bytes of the StageParts, or of EnvironmentChunks, it has written, or why it cannot.
+// From the agent: how many bytes of the StageParts it has written, or why it cannot.
 struct Staged {
   static constexpr MessageType kType{28, "an answer to a part of the code", Sender::kAgent};
   uint64_t taken = 0;
@@ -255,19 +242,14 @@ struct EnvironmentWanted {
   std::string python, machine, glibc;  // "3.11.2", "x86_64", "2.36"
   static auto fields(auto& m) { return std::tie(m.python, m.machine, m.glibc); }
 };
-// Answered by EnvironmentSource.
+// Answered by EnvironmentSource. It comes again, once at most, when that host sends no more: StageParts answer it.
 struct EnvironmentFilesWanted {
   static constexpr MessageType kType{44, "a request for the files of an environment",
                                      Sender::kAgent};
-  MasterCandidates server;  // where this host passes them on; without a port: nowhere
-  static auto fields(auto& m) { return std::tie(m.server); }
-};
-// The agent needs the chunks from this one on from the launcher. Once at most.
-struct EnvironmentChunksWanted {
-  static constexpr MessageType kType{48, "a request for parts of an environment", Sender::kAgent};
-  uint64_t first = 0;
-  std::string why;  // a sentence about the host that was to send them; empty: there is none
-  static auto fields(auto& m) { return std::tie(m.first, m.why); }
+  MasterCandidates server{};  // where this host passes them on; without a port: nowhere
+  uint64_t first = 0;         // the index of the first file that it lacks
+  std::string why{};          // it comes again for this reason
+  static auto fields(auto& m) { return std::tie(m.server, m.first, m.why); }
 };
 // After StackToolOffer: the agent needs the launcher's py-spy, and has no copy. StageParts follow, as after PackageWanted.
 struct StackToolWanted {
@@ -462,14 +444,15 @@ struct Resumed {
   static auto fields(auto& m) { return std::tie(m.received, m.proof); }
 };
 
-using Message = std::variant<
-    AgentHello, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started, Exited, Finished,
-    Pong, Suspended, Failed, Challenge, Answer, Admission, TestReachability, ReachabilityTested,
-    Input, InputTaken, Inspect, Inspected, Joined, Run, ExecResult, StagePart, Staged, OutputChunk,
-    OutputCredit, StopRun, Ending, Signalled, OpenSession, Reattach, Resume, Resumed, EndRank,
-    Leaving, PmixReport, PackageWanted, EnvironmentWanted, EnvironmentOffer, EnvironmentFilesWanted,
-    StackToolOffer, StackToolWanted, EnvironmentSource, EnvironmentDigests, EnvironmentChunk,
-    EnvironmentChunksWanted, InspectLate, LongestWait, TakeSample, Sampled>;
+using Message =
+    std::variant<AgentHello, Prepare, Start, Signal, End, Ping, Suspend, Prepared, Started, Exited,
+                 Finished, Pong, Suspended, Failed, Challenge, Answer, Admission, TestReachability,
+                 ReachabilityTested, Input, InputTaken, Inspect, Inspected, Joined, Run, ExecResult,
+                 StagePart, Staged, OutputChunk, OutputCredit, StopRun, Ending, Signalled,
+                 OpenSession, Reattach, Resume, Resumed, EndRank, Leaving, PmixReport,
+                 PackageWanted, EnvironmentWanted, EnvironmentOffer, EnvironmentFilesWanted,
+                 StackToolOffer, StackToolWanted, EnvironmentSource, InspectLate, LongestWait,
+                 TakeSample, Sampled>;
 
 // The messages about ranks, which the launcher's end of the link passes on as they come.
 using AgentReport = std::variant<Exited, Joined, Inspected, Sampled, InputTaken, OutputChunk,

@@ -1,19 +1,19 @@
 // Receives the files of an environment, and serves them to the next host. Another host sends the files; the launcher
-// sends them if there is no other host, or if the transfer from that host fails. The launcher sends the hashes of all
-// chunks: no chunk is written or served before its hash was compared. Lives on the agent's loop.
+// sends them if there is no other host, or from the current file on if the transfer from that host fails. Each file is
+// compared with the hash of the launcher's list when it is whole; the next host, which compares as well, gets its parts
+// as they come. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
-#include "base/unique_fd.h"
-#include "launcher/agent/preflight/chunk_client.h"
-#include "launcher/agent/preflight/chunk_server.h"
-#include "launcher/protocol/chunk_table.h"
+#include "launcher/agent/preflight/part_client.h"
+#include "launcher/agent/preflight/part_server.h"
+#include "launcher/protocol/package_list.h"
 #include "launcher/protocol/protocol.h"
+#include "launcher/protocol/staged_parts.h"
 #include "net/event_loop.h"
 
 namespace hvd::launcher {
@@ -22,9 +22,9 @@ class EnvironmentTransfer {
  public:
   struct Events {
     std::function<void(const Message&)> send;  // to the launcher
-    // Writes the next part of the files.
+    // Writes the next part of the files. The first part of the last file may come again.
     std::function<Status(const StagePart&)> write;
-    // Called once: with ok when all files have been written, else with the error.
+    // Called once: with ok when all files have been written; else with the error, but not for one of take().
     std::function<void(const Status&)> on_end;
   };
   // Addresses and ports at which this host may serve the next host.
@@ -37,13 +37,14 @@ class EnvironmentTransfer {
   EnvironmentTransfer(const EnvironmentTransfer&) = delete;
 
   // Asks the launcher for the files. `folder`: where write() writes them.
-  void begin(const EnvironmentOffer& offer, std::vector<PackageFile> files, std::string folder,
-             const Network& network);
+  void begin(const EnvironmentOffer& offer, std::vector<PackageFile> listed,
+             const std::string& folder, const Network& network);
   // Takes a message of the launcher. False: it was not expected.
   bool take(const EnvironmentSource& source);
-  bool take(const EnvironmentDigests& more);
-  bool take(const EnvironmentChunk& chunk);
-  // Bytes of chunks that the launcher has sent.
+  // Whether the launcher sends the files; takes the next part.
+  bool wants_part() const { return state_ == State::kFromLauncher; }
+  Status take(const StagePart& part);
+  // Bytes of the parts that the launcher has sent, with their paths.
   uint64_t taken() const { return taken_; }
   // Ends the transfer, and no longer serves the next host. No event follows.
   void close();
@@ -54,27 +55,26 @@ class EnvironmentTransfer {
  private:
   enum class State { kIdle, kAsked, kFromHost, kFromLauncher, kOver };
 
-  // Whether this is the next chunk, of its size and hash.
-  bool is_expected(uint64_t number, std::string_view bytes) const;
-  void write(const std::string& bytes);
-  void end(const Status& status);
-  bool take_from_host(const Chunk& chunk);
+  // Whether the part is the next one, and the file has its hash if this is its last part.
+  bool is_expected(const StagePart& part);
+  Status write(const StagePart& part);
+  void take_from_host(const StagePart& part);
   void ask_launcher(const std::string& why);
-  Result<std::string> read(uint64_t number);
+  void end(const Status& status);
 
   const Events events_;
-  ChunkServer server_;
-  ChunkClient client_;
+  std::vector<PackageFile> listed_;
+  std::vector<StagedEntry> files_;  // of the list, in the folder
+  PartServer server_;
+  PartClient client_;
   State state_ = State::kIdle;
-  std::optional<ChunkTable> chunks_;
   Digest key_{};
-  std::string source_;  // the name of the host
-  std::string folder_;
-  std::vector<Digest> digests_;
-  uint64_t written_ = 0;  // chunks
+  std::string source_;   // the name of the host
+  size_t file_ = 0;      // the index of the file that comes now
+  uint64_t offset_ = 0;  // bytes of it
+  uint64_t before_ = 0;  // bytes of the files before it
+  Sha256 hash_;          // of it
   uint64_t taken_ = 0;
-  UniqueFd file_;
-  std::optional<size_t> open_;  // index of file_
 };
 
 }  // namespace hvd::launcher

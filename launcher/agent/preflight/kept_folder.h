@@ -31,7 +31,7 @@ class KeptFolder {
   // job uses, and expects parts. An error says for each why it cannot.
   Status expect(const std::string& name, const std::vector<std::string>& folders, uint64_t bytes);
   Status take(const StagePart& part);
-  // Writes a part that the caller has compared with a digest of its own.
+  // As Staging::write.
   Status write(const StagePart& part);
   uint64_t taken() const { return parts_ ? parts_->taken() : 0; }
   // Whether a folder is expected whose last part has not come.

@@ -105,7 +105,8 @@ Status Staging::write(const StagePart& part) {
     return invalid_argument("a part of the staged code has an unknown kind");
   }
   if (part.kind == StageKind::kFile) {
-    file_.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
+    const int is_new = std::exchange(path_, path) == path ? 0 : O_EXCL;
+    file_.reset(::open(path.c_str(), O_WRONLY | O_CREAT | is_new | O_CLOEXEC | O_NOFOLLOW,
                        part.mode | 0600));
     if (!file_) return failed();
   }

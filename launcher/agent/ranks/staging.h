@@ -30,7 +30,7 @@ class Staging {
   const std::string& directory() const { return directory_; }
   // Writes the next part of the copy. The last part holds the digest of all others.
   Status take(const StagePart& part);
-  // Writes a part that the caller has compared with a digest of its own.
+  // Writes a part of a file that the caller compares with a digest of its own. The last file may begin anew.
   Status write(const StagePart& part);
   uint64_t taken() const { return taken_; }
   // Whether the last part has come.
@@ -50,7 +50,8 @@ class Staging {
   std::string advice_;
   bool is_there_ = false;
   bool is_whole_ = false;
-  UniqueFd file_;  // the file that is being written
+  std::string path_;
+  UniqueFd file_;  // at that path, is being written
   uint64_t taken_ = 0;
   Digest digest_{};
 };

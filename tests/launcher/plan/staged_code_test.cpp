@@ -50,7 +50,7 @@ struct Copy {
 Copy copy(const StagedCode& code) {
   Copy copy;
   Digest digest{};
-  StagedParts parts(code);
+  StagedParts parts(code.entries, "--stage");
   for (;;) {
     const auto part = parts.next();
     REQUIRE_MESSAGE(part.ok(), part.status().message());
@@ -102,7 +102,7 @@ TEST_CASE("a file that changes while it is sent is noticed, one that goes is nam
   project.write("a", std::string(100'000, 'z'));
   CHECK_FALSE(copy(*code).is_whole);
   fs::remove(project.folder / "a");
-  StagedParts parts(*code);
+  StagedParts parts(code->entries, "--stage");
   Status status;
   while (status.ok()) {
     const auto part = parts.next();
@@ -120,7 +120,7 @@ TEST_CASE("a file that has become a pipe holds nobody up") {
   const auto code = project.read();
   fs::remove(project.folder / "a");
   REQUIRE(::mkfifo((project.folder / "a").c_str(), 0600) == 0);
-  StagedParts parts(*code);
+  StagedParts parts(code->entries, "--stage");
   REQUIRE(parts.next().ok());  // the folder
   CHECK(parts.next().status().message() ==
         cat("--stage: ", (fs::canonical(project.folder) / "a").string(),

@@ -12,6 +12,7 @@
 
 #include "base/secrets/secret.h"
 #include "base/text.h"
+#include "launcher/agent/ranks/staging.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -26,10 +27,10 @@ std::string pattern(size_t size, char first) {
   return text;
 }
 
-// The launcher's files and hashes.
+// The launcher's files.
 struct Origin {
   std::map<std::string, std::string> content = {
-      {"a", pattern(3 * kChunkSize + 5, 'a')}, {"b", ""}, {"c", pattern(kChunkSize, 'c')}};
+      {"a", pattern(3 * kMostStaged + 5, 'a')}, {"b", ""}, {"c", pattern(kMostStaged, 'c')}};
   std::vector<PackageFile> files = [this] {
     std::vector<PackageFile> found;
     for (const auto& [path, bytes] : content) {
@@ -37,19 +38,21 @@ struct Origin {
     }
     return found;
   }();
-  ChunkTable chunks{files};
   EnvironmentOffer offer{.list = format_package_list(files), .space = 0, .glibc = "", .key = {}};
 
-  std::string chunk(uint64_t number) const {
-    const ChunkTable::Place place = chunks.at(number);
-    return content.at(files[place.file].path).substr(place.offset, place.size);
-  }
-  EnvironmentDigests digests(uint64_t from, uint64_t to) const {
-    EnvironmentDigests found;
-    for (; from < to; ++from) found.digests.push_back(sha256(as_bytes(chunk(from))));
+  // Those of the files from this one on.
+  std::vector<StagePart> parts(uint64_t first = 0) const {
+    std::vector<StagePart> found;
+    for (; first < files.size(); ++first) {
+      const std::string& path = files[first].path;
+      const std::string& bytes = content.at(path);
+      for (size_t at = 0; at == 0 || at < bytes.size(); at += kMostStaged) {
+        found.push_back({at == 0 ? StageKind::kFile : StageKind::kMore, 0600, path,
+                         bytes.substr(at, kMostStaged)});
+      }
+    }
     return found;
   }
-  EnvironmentDigests digests() const { return digests(0, chunks.size()); }
 };
 
 // A host, whose launcher is the test.
@@ -60,24 +63,21 @@ struct Receiver {
         loop, EnvironmentTransfer::Events{
                   .send =
                       [this](const Message& message) {
-                        if (const auto* wanted = std::get_if<EnvironmentFilesWanted>(&message)) {
-                          server = wanted->server;
+                        const auto& wanted = std::get<EnvironmentFilesWanted>(message);
+                        if (wanted.why.empty()) {
+                          server = wanted.server;
                         } else {
-                          asked.push_back(std::get<EnvironmentChunksWanted>(message));
+                          asked.push_back(wanted);
                         }
                       },
-                  .write =
-                      [this](const StagePart& part) {
-                        const auto mode =
-                            part.kind == StageKind::kFile ? std::ios::trunc : std::ios::app;
-                        std::ofstream(path(part.path), std::ios::binary | mode) << part.bytes;
-                        return Status();
-                      },
+                  .write = [this](const StagePart& part) { return staging.write(part); },
                   .on_end = [this](const Status& status) { ended = status; }});
+    fs::remove(folder);
+    staging = Staging(folder);
     transfer->begin(origin.offer, origin.files, folder,
                     {.addresses = {{"127.0.0.1", "lo", net_loopback()}}, .ports = {}});
   }
-  ~Receiver() { fs::remove_all(folder); }
+  ~Receiver() { staging.remove(); }
   Receiver(const Receiver&) = delete;
   static Bytes net_loopback() { return {std::byte{127}, std::byte{0}, std::byte{0}, std::byte{1}}; }
 
@@ -89,23 +89,28 @@ struct Receiver {
     }
     return ended && ended->ok();
   }
-  // As the launcher: answers the request for chunks from there on.
-  void give(uint64_t to) {
-    REQUIRE(!asked.empty());
-    for (; asked.back().first < to; ++asked.back().first) {
-      const uint64_t number = asked.back().first;
-      REQUIRE(transfer->take(EnvironmentChunk{number, origin.chunk(number)}));
+  // As the launcher: sends so many of the parts that the host lacks.
+  void give(size_t count) {
+    const std::vector<StagePart> parts = origin.parts(asked.empty() ? 0 : asked.back().first);
+    for (; count > 0 && given < parts.size(); --count) {
+      REQUIRE(transfer->wants_part());
+      const Status status = transfer->take(parts[given++]);
+      REQUIRE_MESSAGE(status.ok(), status.message());
     }
   }
   EnvironmentSource as_source() const { return {"first", server}; }
 
   const Origin& origin;
   std::string folder = "/tmp/horovod-transfer-XXXXXX";
+  Staging staging{""};
   std::unique_ptr<EnvironmentTransfer> transfer;
   MasterCandidates server;
-  std::vector<EnvironmentChunksWanted> asked;
+  std::vector<EnvironmentFilesWanted> asked;
+  size_t given = 0;
   std::optional<Status> ended;
 };
+
+constexpr size_t kAll = 100;
 
 struct World {
   net::EventLoop loop = *net::EventLoop::open();
@@ -123,14 +128,19 @@ struct World {
     }
     return claim();
   }
-  // The first host gets chunks from the launcher, the second one from the first.
+  // The first host gets parts from the launcher, the second one from the first.
   void begin() {
     REQUIRE(first.transfer->take(EnvironmentSource{}));
-    REQUIRE(first.asked.size() == 1);
-    CHECK(first.asked[0].why.empty());
-    REQUIRE(first.transfer->take(origin.digests()));
     REQUIRE(first.server.port != 0);
     REQUIRE(second.transfer->take(first.as_source()));
+    CHECK(!second.transfer->wants_part());
+  }
+  // Whether the second host has so many bytes of the first file.
+  bool has_come(uint64_t size) {
+    return until([&] {
+      std::error_code error;
+      return fs::file_size(second.path("a"), error) == size && !error;
+    });
   }
 };
 
@@ -142,23 +152,15 @@ size_t descriptors() {
 
 }  // namespace
 
-TEST_CASE("a host passes chunks on while it gets others, and waits for their hashes") {
+TEST_CASE("a host passes parts on while it gets others") {
   const size_t before = descriptors();
   {
     World world;
     world.begin();
-    // Before the hashes come, the next host takes nothing.
     world.first.give(2);
-    CHECK(!world.until(
-        [&] { return fs::exists(world.second.path("a")) || !world.second.asked.empty(); }));
-    REQUIRE(world.second.transfer->take(world.origin.digests(0, 3)));
-    CHECK(world.until([&] {
-      std::error_code error;
-      return fs::file_size(world.second.path("a"), error) == 2 * kChunkSize;
-    }));
+    CHECK(world.has_come(2 * kMostStaged));
     CHECK(!world.first.ended);
-    REQUIRE(world.second.transfer->take(world.origin.digests(3, world.origin.chunks.size())));
-    world.first.give(world.origin.chunks.size());
+    world.first.give(kAll);
     CHECK(world.first.has_all());
     CHECK(world.until([&] { return world.second.has_all(); }));
     CHECK(world.second.asked.empty());
@@ -174,25 +176,47 @@ TEST_CASE("a host passes chunks on while it gets others, and waits for their has
   CHECK(descriptors() == before);
 }
 
-TEST_CASE("a host whose source is lost or sends wrong bytes gets the rest from the launcher") {
+TEST_CASE("a host whose source is lost gets the file again, and the next host goes on") {
   World world;
   world.begin();
-  REQUIRE(world.second.transfer->take(world.origin.digests()));
+  Receiver third(world.loop, world.origin);
+  REQUIRE(third.transfer->take(EnvironmentSource{"second", world.second.server}));
   world.first.give(1);
-  std::string why;
-  SUBCASE("lost in the middle") {
-    CHECK(world.until([&] { return fs::exists(world.second.path("a")); }));
-    world.first.transfer->close();
-    why = "host first has closed the connection";
-  }
-  SUBCASE("a file was damaged there") {
-    std::fstream(world.first.path("a"), std::ios::in | std::ios::out) << "damaged";
-    why = "a chunk that host first has sent differs from its hash";
-  }
+  CHECK(world.has_come(kMostStaged));
+  world.first.transfer->close();
   CHECK(world.until([&] { return !world.second.asked.empty(); }));
-  CHECK(world.second.asked[0].why == why);
+  CHECK(world.second.asked[0].why == "host first has closed the connection");
+  CHECK(world.second.asked[0].first == 0);
   CHECK(!world.second.ended);
-  world.second.give(world.origin.chunks.size());
+  world.second.give(kAll);
+  CHECK(world.second.has_all());
+  CHECK(world.until([&] { return third.has_all(); }));
+  CHECK(third.asked.empty());
+}
+
+TEST_CASE("a file that was damaged at the source comes from the launcher") {
+  World world;
+  REQUIRE(world.first.transfer->take(EnvironmentSource{}));
+  world.first.give(kAll);
+  CHECK(world.first.has_all());
+  std::fstream(world.first.path("a"), std::ios::in | std::ios::out) << "damaged";
+  REQUIRE(world.second.transfer->take(world.first.as_source()));
+  CHECK(world.until([&] { return !world.second.asked.empty(); }));
+  CHECK(world.second.asked[0].why == "the file a that host first has sent differs from its hash");
+  CHECK(world.second.asked[0].first == 0);
+  world.second.give(kAll);
+  CHECK(world.second.has_all());
+}
+
+TEST_CASE("the launcher sends from the file on that a lost host has not sent whole") {
+  World world;
+  world.begin();
+  world.first.give(5);  // all but the last file
+  CHECK(world.until([&] { return fs::exists(world.second.path("b")); }));
+  world.first.transfer->close();
+  CHECK(world.until([&] { return !world.second.asked.empty(); }));
+  CHECK(world.second.asked[0].first == 2);
+  world.second.give(kAll);
   CHECK(world.second.has_all());
 }
 
@@ -204,24 +228,29 @@ TEST_CASE("a source that cannot be reached, or that has another key, is left for
   SUBCASE("no port") { world.first.transfer->close(); }
   SUBCASE("another program") { source.server.nonce = {}; }
   SUBCASE("another key") {
-    world.second.transfer->close();
     world.origin.offer.key[0] ^= std::byte{1};
-    world.second.transfer->begin(world.origin.offer, world.origin.files, world.second.folder, {});
-    CHECK(world.second.server.port == 0);
-    begin = "host first has closed the connection";
+    Receiver other(world.loop, world.origin);
+    REQUIRE(other.transfer->take(source));
+    CHECK(world.until([&] {
+      if (other.transfer->deadline().passed()) other.transfer->on_deadline();
+      return !other.asked.empty();
+    }));
+    CHECK(other.asked[0].why == "host first has closed the connection");
+    return;
   }
   REQUIRE(world.second.transfer->take(source));
   CHECK(world.until([&] { return !world.second.asked.empty(); }));
   CHECK_MESSAGE(world.second.asked[0].why.starts_with(begin), world.second.asked[0].why);
   CHECK(world.second.asked[0].first == 0);
+  CHECK(world.second.asked[0].server.port == 0);
 }
 
-TEST_CASE("strangers get no chunk, and what the launcher did not announce is refused") {
+TEST_CASE("strangers get no part, and what the launcher did not announce is refused") {
   World world;
   world.begin();
   const auto socket = net::start_connect(Receiver::net_loopback(), world.first.server.port);
   REQUIRE(socket.ok());
-  world.first.give(world.origin.chunks.size());
+  world.first.give(kAll);
   Bytes answer;
   bool is_closed = false, has_asked = false;
   CHECK(world.until([&] {
@@ -238,13 +267,19 @@ TEST_CASE("strangers get no chunk, and what the launcher did not announce is ref
   }));
   CHECK(answer.size() == kChallengeSize);
   Receiver other(world.loop, world.origin);
-  CHECK(!other.transfer->take(EnvironmentChunk{0, world.origin.chunk(0)}));
-  CHECK(!other.transfer->take(world.origin.digests()));
+  CHECK(!other.transfer->wants_part());
   REQUIRE(other.transfer->take(EnvironmentSource{}));
   CHECK(!other.transfer->take(EnvironmentSource{}));
-  // A chunk without its hash, and one of other bytes.
-  CHECK(other.transfer->take(EnvironmentChunk{0, world.origin.chunk(0)}));
-  REQUIRE(other.ended);
-  CHECK(!other.ended->ok());
+  const std::vector<StagePart> parts = world.origin.parts();
+  const auto is_refused = [&](StagePart part) { return !other.transfer->take(part).ok(); };
+  CHECK(is_refused(parts[1]));
+  CHECK(is_refused({StageKind::kFile, 0600, "../a", "x"}));
+  CHECK(is_refused({StageKind::kFile, 0600, "a", ""}));
+  CHECK(is_refused({StageKind::kFile, 0600, "a", std::string(3 * kMostStaged + 6, 'x')}));
+  CHECK(is_refused({StageKind::kLink, 0, "a", "/etc"}));
   CHECK(!fs::exists(other.path("a")));
+  // A whole file of other bytes.
+  CHECK(is_refused({StageKind::kFile, 0600, "a", std::string(3 * kMostStaged + 5, 'x')}));
+  CHECK(!fs::exists(other.path("a")));
+  CHECK(!other.ended);
 }

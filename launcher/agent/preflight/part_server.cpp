@@ -1,4 +1,4 @@
-#include "launcher/agent/preflight/chunk_server.h"
+#include "launcher/agent/preflight/part_server.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -19,35 +19,35 @@ namespace {
 constexpr size_t kMostPeers = 64;
 constexpr int kAcceptsAtOnce = 64;
 constexpr double kRequestSeconds = 10;
-// A client that waits for chunks gets a record without one so often: it can tell a slow host from a lost one.
+// A client that waits for parts gets a record without one so often: it can tell a slow host from a lost one.
 constexpr double kSecondsOfSilence = 1;
 // The pause after an accept that failed for lack of descriptors or memory.
 constexpr double kPauseSeconds = 0.5;
 
 }  // namespace
 
-struct ChunkServer::Client {
+struct PartServer::Client {
   GuardedFd socket;
   Nonce nonce{};
   std::array<std::byte, kRequestSize> request{};
   size_t received = 0;
-  std::optional<ChunkSealer> sealer{};  // since the request
-  uint64_t next = 0;
+  std::optional<PartSealer> sealer{};  // since the request
+  std::optional<StagedParts> parts{};
   Bytes record{};  // not yet sent behind its first `written` bytes
   size_t written = 0;
-  // The time limit of the request, or the time of the next record without a chunk.
+  // The time limit of the request, or the time of the next record without a part.
   Deadline deadline = Deadline::after_seconds(kRequestSeconds);
 };
 
-ChunkServer::ChunkServer(net::EventLoop& loop, Read read) : loop_(loop), read_(std::move(read)) {}
+PartServer::PartServer(net::EventLoop& loop) : loop_(loop) {}
 
-ChunkServer::~ChunkServer() { close(); }
+PartServer::~PartServer() { close(); }
 
-MasterCandidates ChunkServer::open(const Digest& key, uint64_t size,
-                                   const std::vector<HostAddress>& addresses,
-                                   const net::PortRange& ports) {
+MasterCandidates PartServer::open(const Digest& key, const std::vector<StagedEntry>& files,
+                                  const std::vector<HostAddress>& addresses,
+                                  const net::PortRange& ports) {
   key_ = key;
-  size_ = size;
+  files_ = &files;
   std::vector<Bytes> bytes;
   for (const HostAddress& address : addresses) bytes.push_back(address.bytes);
   auto listeners = net::TcpListener::open_at(bytes, ports);
@@ -68,7 +68,7 @@ MasterCandidates ChunkServer::open(const Digest& key, uint64_t size,
   return found;
 }
 
-void ChunkServer::accept(const net::TcpListener& listener) {
+void PartServer::accept(const net::TcpListener& listener) {
   for (int i = 0; i < kAcceptsAtOnce; ++i) {
     net::Accepted accepted = net::accept_from(listener);
     if (accepted.error != 0) {
@@ -98,47 +98,48 @@ void ChunkServer::accept(const net::TcpListener& listener) {
   }
 }
 
-void ChunkServer::on_event(Client& client, uint32_t events) {
+void PartServer::on_event(Client& client, uint32_t events) {
   if (!client.sealer) return read_request(client);
   if ((events & ~static_cast<uint32_t>(EPOLLOUT)) == 0) return send(client);
   // A client sends nothing after its request: it has all, or is lost.
-  const bool has_all = client.next == size_ && client.record.empty();
+  const bool has_all = client.parts->has_ended() && client.record.empty();
   drop(client);
   const auto is_served = [](const auto& each) { return each->sealer.has_value(); };
   if (has_all && std::ranges::none_of(clients_, is_served)) close();
 }
 
-void ChunkServer::read_request(Client& client) {
+void PartServer::read_request(Client& client) {
   const ssize_t size = ::read(client.socket.get(), client.request.data() + client.received,
                               client.request.size() - client.received);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size <= 0) return drop(client);
   client.received += static_cast<size_t>(size);
   if (client.received < client.request.size()) return;
-  const auto request = check_chunk_request(key_, client.nonce, client.request);
-  if (!request || request->first > size_) return drop(client);
+  const auto of_client = check_part_request(key_, client.nonce, client.request);
+  if (!of_client) return drop(client);
   net::tune_connection(client.socket.get());
-  client.sealer.emplace(key_, ChunkNonces{client.nonce, request->of_client});
-  client.next = request->first;
+  client.sealer.emplace(key_, PartNonces{client.nonce, *of_client});
+  client.parts.emplace(*files_, "--stage-env");
   client.deadline = Deadline::never();
   send(client);
 }
 
 // Sends one record at most: other events of the loop must not wait for more.
-void ChunkServer::send(Client& client) {
-  if (client.record.empty() && client.next < available_) {
-    const auto bytes = read_(client.next);
-    if (!bytes.ok()) return drop(client);
-    client.record = client.sealer->seal(client.next++, *bytes);
+void PartServer::send(Client& client) {
+  bool is_starved = false;
+  if (client.record.empty() && !client.parts->has_ended()) {
+    const auto part = client.parts->next(available_);
+    if (!part.ok()) return drop(client);
+    is_starved = !part->has_value();
+    if (!is_starved) client.record = client.sealer->seal(**part);
   }
   if (!write(client)) return drop(client);
-  const bool has_more = !client.record.empty() || client.next < available_;
+  const bool has_more = !client.record.empty() || !(is_starved || client.parts->has_ended());
   loop_.change(client.socket.get(), has_more ? EPOLLIN | EPOLLOUT : EPOLLIN);
-  const bool is_starved = !has_more && client.next < size_;
   client.deadline = is_starved ? Deadline::after_seconds(kSecondsOfSilence) : Deadline::never();
 }
 
-bool ChunkServer::write(Client& client) {
+bool PartServer::write(Client& client) {
   while (!client.record.empty()) {
     const ssize_t size = ::send(client.socket.get(), client.record.data() + client.written,
                                 client.record.size() - client.written, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -152,8 +153,9 @@ bool ChunkServer::write(Client& client) {
   return true;
 }
 
-void ChunkServer::offer(uint64_t count) {
-  available_ = count;
+void PartServer::offer(uint64_t bytes) {
+  // A file that comes again is written over the same bytes.
+  available_ = std::max(available_, bytes);
   std::vector<Client*> waiting;
   for (const auto& client : clients_) {
     if (client->sealer && client->record.empty()) waiting.push_back(client.get());
@@ -161,7 +163,7 @@ void ChunkServer::offer(uint64_t count) {
   for (Client* const client : waiting) send(*client);
 }
 
-Deadline ChunkServer::deadline() const {
+Deadline PartServer::deadline() const {
   Deadline next = pause_end_;
   for (const auto& client : clients_) {
     if (client->deadline.time() < next.time()) next = client->deadline;
@@ -169,7 +171,7 @@ Deadline ChunkServer::deadline() const {
   return next;
 }
 
-void ChunkServer::on_deadline() {
+void PartServer::on_deadline() {
   if (pause_end_.passed()) {
     pause_end_ = Deadline::never();
     for (const net::TcpListener& each : listeners_) loop_.change(each.socket.get(), EPOLLIN);
@@ -183,23 +185,23 @@ void ChunkServer::on_deadline() {
       drop(*client);
       continue;
     }
-    client->record = client->sealer->seal(kNoChunk, {});
+    client->record = client->sealer->seal({});
     send(*client);
   }
 }
 
-void ChunkServer::drop(const Client& client) {
+void PartServer::drop(const Client& client) {
   loop_.unwatch(client.socket.get());
   std::erase_if(clients_, [&](const auto& each) { return each.get() == &client; });
 }
 
-void ChunkServer::stop_listening() {
+void PartServer::stop_listening() {
   for (const net::TcpListener& each : listeners_) loop_.unwatch(each.socket.get());
   listeners_.clear();
   pause_end_ = Deadline::never();
 }
 
-void ChunkServer::close() {
+void PartServer::close() {
   stop_listening();
   while (!clients_.empty()) drop(*clients_.back());
 }

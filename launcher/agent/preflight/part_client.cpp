@@ -1,4 +1,4 @@
-#include "launcher/agent/preflight/chunk_client.h"
+#include "launcher/agent/preflight/part_client.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "base/secrets/secret.h"
 #include "base/text.h"
@@ -23,16 +22,15 @@ constexpr size_t kReadSize = 64 << 10;
 
 }  // namespace
 
-void ChunkClient::begin(const EnvironmentSource& source, const Digest& key, uint64_t first) {
+void PartClient::begin(const EnvironmentSource& source, const Digest& key) {
   source_ = source;
   key_ = key;
-  first_ = first;
   is_running_ = true;
   reachability_.begin(source_.server,
                       [this](const ReachabilityTested& tested) { connect(tested.reached); });
 }
 
-void ChunkClient::connect(const Reached& reached) {
+void PartClient::connect(const Reached& reached) {
   if (!is_running_) return;
   if (reached.empty()) {
     std::string tried;
@@ -51,7 +49,7 @@ void ChunkClient::connect(const Reached& reached) {
   }
 }
 
-void ChunkClient::on_ready() {
+void PartClient::on_ready() {
   if (!is_connected_) {
     if (const int error = net::connect_outcome(socket_.get()); error != 0) {
       return fail(cat("it cannot connect to host ", source_.host, ": ", std::strerror(error)));
@@ -64,21 +62,21 @@ void ChunkClient::on_ready() {
   opener_ ? read_records() : read_challenge();
 }
 
-void ChunkClient::read_challenge() {
+void PartClient::read_challenge() {
   const ssize_t size =
       ::read(socket_.get(), challenge_.data() + challenged_, challenge_.size() - challenged_);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size <= 0) return fail(cat("host ", source_.host, " has closed the connection"));
   challenged_ += static_cast<size_t>(size);
   if (challenged_ < challenge_.size()) return;
-  ChunkNonces nonces;
+  PartNonces nonces;
   const auto middle = challenge_.begin() + sizeof(Nonce);
   if (!std::equal(challenge_.begin(), middle, source_.server.nonce.begin())) {
     return fail(cat("another program than the agent of host ", source_.host, " answers there"));
   }
   std::copy(middle, challenge_.end(), nonces.of_server.begin());
   fill_random(nonces.of_client);
-  const Bytes request = make_chunk_request(key_, nonces, first_);
+  const Bytes request = make_part_request(key_, nonces);
   // The empty send buffer of a new connection takes the bytes at once.
   if (::send(socket_.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size())) {
@@ -87,7 +85,7 @@ void ChunkClient::read_challenge() {
   opener_.emplace(key_, nonces);
 }
 
-void ChunkClient::read_records() {
+void PartClient::read_records() {
   std::array<std::byte, kReadSize> bytes;
   const ssize_t size = ::read(socket_.get(), bytes.data(), bytes.size());
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -96,60 +94,38 @@ void ChunkClient::read_records() {
   }
   if (size == 0) return fail(cat("host ", source_.host, " has closed the connection"));
   opener_->feed(ByteView(bytes).first(static_cast<size_t>(size)));
-  deliver();
-}
-
-void ChunkClient::deliver() {
-  while (is_running_ && !held_) {
-    auto chunk = opener_->next();
-    if (!chunk.ok()) {
-      return fail(cat("host ", source_.host, " has sent something else than chunks (",
-                      chunk.status().message(), ")"));
+  while (is_running_) {
+    const auto part = opener_->next();
+    if (!part.ok()) {
+      return fail(cat("host ", source_.host, " has sent something else than parts of files (",
+                      part.status().message(), ")"));
     }
-    if (!*chunk) return;
+    if (!*part) return;
     silent_at_ = Deadline::after_seconds(kSilenceSeconds);
-    if ((*chunk)->number == kNoChunk) continue;
-    if (events_.on_chunk(**chunk)) continue;
-    held_ = *std::move(chunk);
-    silent_at_ = Deadline::never();
-    loop_.change(socket_.get(), 0);
+    if ((*part)->kind != StageKind::kEnd) events_.on_part(**part);
   }
 }
 
-void ChunkClient::resume() {
-  if (!held_) return;
-  const Chunk chunk = *std::exchange(held_, std::nullopt);
-  if (!events_.on_chunk(chunk)) {
-    held_ = chunk;
-    return;
-  }
-  if (!is_running_) return;
-  silent_at_ = Deadline::after_seconds(kSilenceSeconds);
-  loop_.change(socket_.get(), EPOLLIN);
-  deliver();
-}
-
-Deadline ChunkClient::deadline() const {
+Deadline PartClient::deadline() const {
   const Deadline reach = reachability_.deadline();
   return reach.time() < silent_at_.time() ? reach : silent_at_;
 }
 
-void ChunkClient::on_deadline() {
+void PartClient::on_deadline() {
   if (reachability_.deadline().passed()) reachability_.on_deadline();
   if (silent_at_.passed()) {
-    fail(cat("host ", source_.host, " has sent no chunk for ", kSilenceSeconds, " s"));
+    fail(cat("host ", source_.host, " has sent nothing for ", kSilenceSeconds, " s"));
   }
 }
 
-void ChunkClient::fail(const std::string& why) {
+void PartClient::fail(const std::string& why) {
   close();
   events_.on_failure(why);
 }
 
-void ChunkClient::close() {
+void PartClient::close() {
   is_running_ = false;
   silent_at_ = Deadline::never();
-  held_.reset();
   if (socket_) loop_.unwatch(socket_.get());
   socket_.reset();
 }

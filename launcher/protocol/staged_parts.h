@@ -1,0 +1,55 @@
+// Files and directories of this machine as the parts in which they travel: from the launcher to a host (--stage,
+// --stage-env), and from host to host. Reads the bytes from disk anew for each receiver, at its speed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/secrets/hmac.h"
+#include "base/unique_fd.h"
+#include "launcher/protocol/protocol.h"
+
+namespace hvd::launcher {
+
+inline constexpr size_t kMostStaged = 64 << 10;  // bytes of a part
+
+struct StagedEntry {
+  StageKind kind = StageKind::kFile;
+  uint32_t mode = 0;
+  std::string path{};  // within the copy
+  std::string link{};  // the target of a symbolic link; of kEnd: the digest of all parts before
+  std::filesystem::path from{};  // the source of a file
+  uint64_t size = 0;             // bytes of a file; else 0
+  // The digest of the file, if it is known, and what the user does about a file that has another one.
+  std::optional<Digest> digest{};
+  std::string remedy{};
+};
+
+class StagedParts {
+ public:
+  // `entries` outlives this object. `option`: the flag that named them, for errors. `first`: the entry to begin with.
+  StagedParts(const std::vector<StagedEntry>& entries, std::string option, size_t first = 0)
+      : entries_(entries), option_(std::move(option)), index_(first) {}
+  // Returns nullopt after the last part. `until`: so many bytes of all files can be read yet; nullopt also there.
+  Result<std::optional<StagePart>> next(uint64_t until = std::numeric_limits<uint64_t>::max());
+  bool has_ended() const { return index_ >= entries_.size(); }
+
+ private:
+  Result<std::optional<StagePart>> next_of_file(const StagedEntry& entry, uint64_t until);
+  Status open(const StagedEntry& entry);
+
+  const std::vector<StagedEntry>& entries_;
+  const std::string option_;
+  size_t index_;  // of the entry that is read now
+  UniqueFd file_;
+  uint64_t left_ = 0;  // bytes of file_ that are not read yet
+  uint64_t read_ = 0;  // bytes of all files
+  Sha256 hash_;        // of file_
+};
+
+}  // namespace hvd::launcher
