@@ -19,20 +19,8 @@ _mxnet = _need(
 from horovod import _common
 from horovod._basics import *
 from horovod._common import *
-from horovod.mxnet import functions as functions, mpi_ops as mpi_ops
-from horovod.mxnet._collectives import (
-    allgather,
-    allreduce,
-    allreduce_,
-    alltoall,
-    broadcast,
-    broadcast_,
-    grouped_allgather,
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_reducescatter,
-    reducescatter,
-)
+from horovod.mxnet import _collectives, functions as functions, mpi_ops as mpi_ops
+from horovod.mxnet._collectives import *
 from horovod.mxnet._training import (
     DistributedOptimizer,
     DistributedTrainer,
@@ -44,17 +32,7 @@ __all__ = [
     "Compression",
     "DistributedOptimizer",
     "DistributedTrainer",
-    "allgather",
-    "allreduce",
-    "allreduce_",
-    "alltoall",
-    "broadcast",
-    "broadcast_",
     "broadcast_parameters",
-    "grouped_allgather",
-    "grouped_allreduce",
-    "grouped_allreduce_",
-    "grouped_reducescatter",
-    "reducescatter",
 ]
 __all__ += _common.__all__
+__all__ += _collectives.__all__

@@ -36,6 +36,20 @@ from horovod.mxnet import _arrays, _engine
 from horovod.exceptions import HorovodArgumentError
 from horovod.process_sets import ProcessSet, global_process_set, id_of
 
+__all__ = [
+    "allgather",
+    "allreduce",
+    "allreduce_",
+    "alltoall",
+    "broadcast",
+    "broadcast_",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_reducescatter",
+    "reducescatter",
+]
+
 Array = Any  # mxnet.nd.NDArray
 _FLOATS = {Dtype.FLOAT16, Dtype.BFLOAT16, Dtype.FLOAT32, Dtype.FLOAT64}
 

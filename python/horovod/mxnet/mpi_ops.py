@@ -9,33 +9,9 @@ from horovod.common.util import (
     get_ext_suffix as get_ext_suffix,
     get_extension_full_path as get_extension_full_path,
 )
-from horovod.mxnet._collectives import (
-    allgather,
-    allreduce,
-    allreduce_,
-    alltoall,
-    broadcast,
-    broadcast_,
-    grouped_allgather,
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_reducescatter,
-    reducescatter,
-)
+from horovod.mxnet import _collectives
+from horovod.mxnet._collectives import *
 
-__all__ = [
-    "allgather",
-    "allreduce",
-    "allreduce_",
-    "alltoall",
-    "broadcast",
-    "broadcast_",
-    "grouped_allgather",
-    "grouped_allreduce",
-    "grouped_allreduce_",
-    "grouped_reducescatter",
-    "reducescatter",
-]
-__all__ += _common.__all__
+__all__ = _common.__all__ + _collectives.__all__
 
 handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(_basics)

@@ -18,48 +18,11 @@ from horovod import _common
 from horovod._basics import *
 from horovod._common import *
 from horovod._frontend import poll
-from horovod.numpy._collectives import (
-    allgather,
-    allgather_async,
-    allreduce,
-    allreduce_,
-    allreduce_async,
-    allreduce_async_,
-    alltoall,
-    alltoall_async,
-    broadcast,
-    broadcast_,
-    broadcast_async,
-    broadcast_async_,
-    grouped_allgather,
-    grouped_allreduce,
-    grouped_allreduce_async,
-    grouped_reducescatter,
-    reducescatter,
-    reducescatter_async,
-    synchronize,
-)
+from horovod.numpy import _collectives
+from horovod.numpy._collectives import *
 
 __all__ = [
-    "allgather",
-    "allgather_async",
-    "allreduce",
-    "allreduce_",
-    "allreduce_async",
-    "allreduce_async_",
-    "alltoall",
-    "alltoall_async",
-    "broadcast",
-    "broadcast_",
-    "broadcast_async",
-    "broadcast_async_",
-    "grouped_allgather",
-    "grouped_allreduce",
-    "grouped_allreduce_async",
-    "grouped_reducescatter",
     "poll",
-    "reducescatter",
-    "reducescatter_async",
-    "synchronize",
 ]
 __all__ += _common.__all__
+__all__ += _collectives.__all__

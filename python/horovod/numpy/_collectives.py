@@ -28,6 +28,28 @@ from horovod._ops import Average, Kind
 from horovod.numpy import _arrays
 from horovod.process_sets import ProcessSet, global_process_set
 
+__all__ = [
+    "allgather",
+    "allgather_async",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_allreduce_async",
+    "grouped_reducescatter",
+    "reducescatter",
+    "reducescatter_async",
+    "synchronize",
+]
+
 # The native module recognises an array that needs no copy by these values.
 _PLAIN: Tuple[Any, ...] = (numpy.ndarray, {}, None)
 _submit = functools.partial(_frontend.elementwise, _arrays)

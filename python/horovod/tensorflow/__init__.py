@@ -14,6 +14,7 @@ from horovod._basics import *
 from horovod._common import *
 from horovod.common.util import split_list
 from horovod.tensorflow import (
+    _collectives,
     compression,
     elastic,
     functions,
@@ -23,23 +24,8 @@ from horovod.tensorflow import (
     sync_batch_norm,
     util,
 )
-from horovod.tensorflow._collectives import (
-    allgather,
-    allreduce,
-    alltoall,
-    broadcast,
-    broadcast_,
-    grouped_allgather,
-    grouped_allreduce,
-    grouped_broadcast,
-    grouped_reducescatter,
-    local_rank_op,
-    local_size_op,
-    process_set_included_op,
-    rank_op,
-    reducescatter,
-    size_op,
-)
+from horovod.tensorflow._collectives import *
+from horovod.tensorflow._collectives import grouped_broadcast
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import (
     BroadcastGlobalVariablesHook,
@@ -81,12 +67,7 @@ __all__ = [
     "LocalGradientAggregationHelperEager",
     "PartialDistributedGradientTape",
     "SyncBatchNormalization",
-    "allgather",
     "allgather_object",
-    "allreduce",
-    "alltoall",
-    "broadcast",
-    "broadcast_",
     "broadcast_global_variables",
     "broadcast_object",
     "broadcast_object_fn",
@@ -97,22 +78,14 @@ __all__ = [
     "functions",
     "gradient_aggregation",
     "gradient_aggregation_eager",
-    "grouped_allgather",
-    "grouped_allreduce",
     "grouped_broadcast",
-    "grouped_reducescatter",
     "handle_average_backwards_compatibility",
-    "local_rank_op",
-    "local_size_op",
     "mpi_ops",
-    "process_set_included_op",
-    "rank_op",
-    "reducescatter",
     "refs_to_vars",
-    "size_op",
     "split_list",
     "sync_batch_norm",
     "util",
     "vars_to_refs",
 ]
 __all__ += _common.__all__
+__all__ += _collectives.__all__

@@ -38,6 +38,23 @@ from horovod.tensorflow import _nodes, _reduced
 from horovod.tensorflow import _vectorized as _vectorized  # registers rules
 from horovod.tensorflow.compression import Compression
 
+__all__ = [
+    "allgather",
+    "allreduce",
+    "alltoall",
+    "broadcast",
+    "broadcast_",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
+    "local_rank_op",
+    "local_size_op",
+    "process_set_included_op",
+    "rank_op",
+    "reducescatter",
+    "size_op",
+]
+
 
 def _members(op: str, tensors: Any) -> List[tf.Tensor]:
     if not isinstance(tensors, (list, tuple)) or not tensors:

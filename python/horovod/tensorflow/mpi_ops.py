@@ -11,45 +11,18 @@ from horovod._frontend import ReduceOp, choose_op
 from horovod._ops import Sum
 from horovod.common.util import gpu_available, num_rank_is_power_2  # noqa: F401
 from horovod.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow._collectives import (
-    allgather,
-    allreduce,
-    alltoall,
-    broadcast,
-    broadcast_,
-    grouped_allgather,
-    grouped_allreduce,
-    grouped_reducescatter,
-    local_rank_op,
-    local_size_op,
-    process_set_included_op,
-    rank_op,
-    reducescatter,
-    size_op,
-)
+from horovod.tensorflow import _collectives
+from horovod.tensorflow._collectives import *
 from horovod.tensorflow._nodes import _alltoall_gradient as _alltoall_grad  # noqa: F401, for users
 from horovod.tensorflow.functions import allgather_object, broadcast_object  # noqa: F401
 from horovod.tensorflow.util import _executing_eagerly  # noqa: F401
 
 __all__ = [
-    "allgather",
-    "allreduce",
-    "alltoall",
-    "broadcast",
-    "broadcast_",
     "check_num_rank_power_of_2",
-    "grouped_allgather",
-    "grouped_allreduce",
-    "grouped_reducescatter",
     "handle_average_backwards_compatibility",
-    "local_rank_op",
-    "local_size_op",
-    "process_set_included_op",
-    "rank_op",
-    "reducescatter",
-    "size_op",
 ]
 __all__ += _common.__all__
+__all__ += _collectives.__all__
 
 check_num_rank_power_of_2 = num_rank_is_power_2
 
@@ -69,7 +42,7 @@ def _allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """`allreduce` with the arguments in the order that some scripts use, and a sum where they name none."""
-    return allreduce(
+    return _collectives.allreduce(
         tensor,
         name=name,
         op=op,
@@ -90,7 +63,7 @@ def _grouped_allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> List[Any]:
     """`grouped_allreduce`, as `_allreduce` is `allreduce`."""
-    return grouped_allreduce(
+    return _collectives.grouped_allreduce(
         tensors,
         name=name,
         op=op,

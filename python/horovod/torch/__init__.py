@@ -18,6 +18,9 @@ from horovod._basics import *
 from horovod._common import *
 from horovod.torch import _ddp as _ddp
 from horovod.torch import elastic, mpi_ops
+from horovod.torch._allreduce import *
+from horovod.torch._broadcast import *
+from horovod.torch._rows import *
 from horovod.torch.compression import Compression
 from horovod.torch.functions import broadcast_optimizer_state, broadcast_parameters
 from horovod.torch.mpi_ops import *

@@ -15,6 +15,17 @@ from horovod.torch import _submission
 from horovod.torch._submission import Tensors
 from horovod.torch.compression import Compression
 
+__all__ = [
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+]
+
 
 def _start(tensors: Tensors, in_place: bool, average: Optional[bool], name: Optional[str], op: Any, *terms: Any) -> int:
     op = _frontend.choose_op(average, op)

@@ -13,6 +13,13 @@ from horovod.process_sets import ProcessSet, global_process_set
 from horovod.torch import _submission
 from horovod.torch._allreduce import HorovodAllreduce
 
+__all__ = [
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+]
+
 
 def broadcast_async(
     tensor: torch.Tensor,

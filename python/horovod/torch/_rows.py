@@ -18,6 +18,20 @@ from horovod.torch._allreduce import HorovodAllreduce, HorovodGroupedAllreduce
 from horovod.torch._submission import Tensors
 from horovod.torch.compression import Compression
 
+__all__ = [
+    "allgather",
+    "allgather_async",
+    "alltoall",
+    "alltoall_async",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
+    "reducescatter",
+    "reducescatter_async",
+    "sparse_allreduce_async",
+]
+
 # A torch with this check warns once, unless the caller chooses whether to check.
 _unchecked = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
 

@@ -22,28 +22,7 @@ from __future__ import annotations
 from typing import Any, Callable, Optional
 
 from horovod import _basics as _basics, _native
-from horovod._basics import (
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-)
+from horovod._basics import *
 from horovod._frontend import ReduceOp, barrier, choose_op, join, poll
 from horovod._observation import start_timeline, stop_timeline
 from horovod._ops import Adasum, Average, Max, Min, Product, Sum
@@ -55,43 +34,22 @@ from horovod.process_sets import (
     global_process_set,
     remove_process_set,
 )
+from horovod.torch import _allreduce, _broadcast, _rows
+from horovod.torch._allreduce import *
 from horovod.torch._allreduce import (
     HorovodAllreduce as HorovodAllreduce,
     HorovodGroupedAllreduce as HorovodGroupedAllreduce,
-    allreduce,
-    allreduce_,
-    allreduce_async,
-    allreduce_async_,
-    grouped_allreduce,
-    grouped_allreduce_,
-    grouped_allreduce_async,
-    grouped_allreduce_async_,
 )
-from horovod.torch._broadcast import (
-    HorovodBroadcast as HorovodBroadcast,
-    broadcast,
-    broadcast_,
-    broadcast_async,
-    broadcast_async_,
-)
+from horovod.torch._broadcast import *
+from horovod.torch._broadcast import HorovodBroadcast as HorovodBroadcast
 from horovod.torch._messages import recv, recv_async, send, send_async
+from horovod.torch._rows import *
 from horovod.torch._rows import (
     HorovodAllgather as HorovodAllgather,
     HorovodAlltoall as HorovodAlltoall,
     HorovodGroupedAllgather as HorovodGroupedAllgather,
     HorovodGroupedReducescatter as HorovodGroupedReducescatter,
     HorovodReducescatter as HorovodReducescatter,
-    allgather,
-    allgather_async,
-    alltoall,
-    alltoall_async,
-    grouped_allgather,
-    grouped_allgather_async,
-    grouped_reducescatter,
-    grouped_reducescatter_async,
-    reducescatter,
-    reducescatter_async,
-    sparse_allreduce_async,
 )
 from horovod.torch.compression import Compression as Compression
 
@@ -105,62 +63,23 @@ __all__ = [
     "Product",
     "Sum",
     "add_process_set",
-    "allgather",
-    "allgather_async",
-    "allreduce",
-    "allreduce_",
-    "allreduce_async",
-    "allreduce_async_",
-    "alltoall",
-    "alltoall_async",
     "barrier",
-    "broadcast",
-    "broadcast_",
-    "broadcast_async",
-    "broadcast_async_",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "grouped_allgather",
-    "grouped_allgather_async",
-    "grouped_allreduce",
-    "grouped_allreduce_",
-    "grouped_allreduce_async",
-    "grouped_allreduce_async_",
-    "grouped_reducescatter",
-    "grouped_reducescatter_async",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "join",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
     "poll",
-    "rank",
     "recv",
     "recv_async",
-    "reducescatter",
-    "reducescatter_async",
     "remove_process_set",
-    "rocm_built",
     "send",
     "send_async",
-    "shutdown",
-    "size",
-    "sparse_allreduce_async",
     "start_timeline",
     "stop_timeline",
     "synchronize",
 ]
+__all__ += _basics.__all__
+__all__ += _allreduce.__all__
+__all__ += _broadcast.__all__
+__all__ += _rows.__all__
 
 # Waits until the work is complete and returns its result.
 synchronize: Callable[[int], Any] = _native.synchronize
