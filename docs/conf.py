@@ -19,8 +19,95 @@ author = copyright = "the horovodrun authors"
 version = release = re.search(r"project\(\w+\s+VERSION\s+([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
 
 extensions = ["myst_parser", "sphinx_copybutton"]
-# README.md is the list of pages for readers of the source tree; index.md is that of the site.
-exclude_patterns = ["README.md", "design/README.md"]
+# A page that moved is one line, `Moved to [Title](page.md#anchor).`, for one release: the site sends its readers on.
+MOVED = {
+    page.stem: found[1]
+    for page in DOCS.glob("*.md")
+    if (found := re.fullmatch(r"Moved to \[.*\]\((\S+)\)\.\n", page.read_text(encoding="utf-8")))
+}
+exclude_patterns = ["README.md", "design/README.md", *(f"{page}.md" for page in MOVED)]
+
+# The sidebar: four groups of at most nine pages, and the pages below one. A title of its own comes before <page>.
+SIDEBAR = {
+    "Begin": [
+        "installing",
+        "PyTorch <tutorials/pytorch>",
+        "TensorFlow <tutorials/tensorflow>",
+        "JAX <tutorials/jax>",
+        "MXNet <tutorials/mxnet>",
+        "Hugging Face, Lightning <tutorials/huggingface>",
+        "Two machines <tutorials/two-machines>",
+        "Coming from Horovod <migration-from-horovod>",
+    ],
+    "How to": [
+        "environments",
+        "Slurm and other schedulers <schedulers>",
+        "Kubernetes <tutorials/kubernetes>",
+        "networks",
+        "gpus",
+        "data-and-checkpoints",
+        "torch-distributed",
+        "elastic",
+        "observe",
+    ],
+    "Reference": [
+        "troubleshooting",
+        "cheat-sheet",
+        "settings",
+        "output",
+        "inspection",
+        "metrics",
+        "api/README",
+        "C and C++ <c-api>",
+        "support-matrix",
+    ],
+    "For maintainers": [
+        "how-a-job-runs",
+        "performance",
+        "architecture",
+        "thread-model",
+        "glossary",
+        "third-party-licenses",
+    ],
+}
+BELOW = {
+    "tutorials/tensorflow": ["Keras <tutorials/keras>"],
+    "migration-from-horovod": ["migration"],
+    "schedulers": ["Slurm <tutorials/slurm>", "LSF, PBS, SGE <tutorials/batch-schedulers>"],
+    "tutorials/kubernetes": ["Containers <tutorials/containers>", "Notebook <tutorials/notebook>"],
+    "networks": ["rendezvous", "security"],
+    "data-and-checkpoints": ["unequal-work", "correctness", "process-sets"],
+    "torch-distributed": ["mixing"],
+    "settings": ["config-file"],
+    "output": ["json-output"],
+    "metrics": ["tracking", "timeline"],
+    "api/README": [
+        f"api/{name}" for name in ("torch", "tensorflow", "tensorflow.keras", "keras", "mxnet", "jax", "numpy")
+    ],
+    "c-api": ["First program in C <tutorials/c>", "plugin-abi", "rendezvous-protocol"],
+    "performance": ["design/performance-log"],
+}
+# Words that users search for, and the page and heading that the search names first for them.
+SEARCHED = {
+    "hang": "observe#does-it-hang",
+    "stuck": "observe#does-it-hang",
+    "deadlock": "observe#does-it-hang",
+    "slow": "observe#who-is-slow",
+    "permission denied": "troubleshooting#before-ranks-start",
+    "no module": "environments#when-it-fails",
+    "no module named": "environments#when-it-fails",
+    "out of memory": "troubleshooting#exit-codes",
+    "docker": "tutorials/containers",
+    "deepspeed": "mixing#deepspeed",
+    "ddp": "torch-distributed",
+    "checkpoint": "data-and-checkpoints#checkpoints",
+    "nccl": "gpus",
+    "requirements.txt": "environments#packages-of-the-ranks",
+    "conda": "environments#conda",
+    "kubernetes": "tutorials/kubernetes",
+    "heartbeat": "networks#a-host-that-does-not-answer",
+}
+
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 
@@ -29,8 +116,34 @@ html_title = f"horovodrun {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_use_index = False
 html_show_sphinx = False
 smartquotes = False  # "--" is the beginning of a flag
+
+
+def toctree(pages, caption=""):
+    pages = [re.sub(r"(^|<)(?=[^<>]*>?$)", r"\1/", page) for page in pages]
+    options = [f":caption: {caption}"] if caption else []
+    return "\n".join(["", "```{toctree}", *options, ":hidden:", "", *pages, "```", ""])
+
+
+def add_sidebar(app, page, source):
+    """Adds the list of the pages below a page, which a code host would show as text."""
+    if page == "index":
+        source[0] += "".join(toctree(pages, caption) for caption, pages in SIDEBAR.items())
+    source[0] += toctree(BELOW[page]) if page in BELOW else ""
+
+
+def send_readers_on(app, failure):
+    """Writes a page for each that moved, which leads to its new place."""
+    for page, target in MOVED.items() if failure is None and app.builder.name == "html" else ():
+        place = target.replace(".md", ".html")
+        pathlib.Path(app.outdir, f"{page}.html").write_text(
+            f'<!doctype html><meta charset="utf-8"><title>Moved</title>'
+            f'<meta http-equiv="refresh" content="0; url={place}"><link rel="canonical" href="{place}">'
+            f'<p>Moved to <a href="{place}">{place}</a>.</p>\n',
+            encoding="utf-8",
+        )
 
 
 def offer_sources(app, doctree):
@@ -46,6 +159,15 @@ def offer_sources(app, doctree):
             link.replace_self(addnodes.download_reference("", "", *link.children, reftarget=target))
 
 
+def add_searched(app, doctree):
+    """Puts the words of SEARCHED into the index of the search, which ranks them above words of the text."""
+    for word, place in SEARCHED.items():
+        page, _, anchor = place.partition("#")
+        if page == app.env.docname:
+            entry = ("single", word, anchor or doctree.next_node(nodes.section)["ids"][0], "", None)
+            doctree.insert(0, addnodes.index(entries=[entry]))
+
+
 def shorten_differences(app, doctree):
     """Names the files of a difference by their last part: literalinclude writes the paths of this machine."""
     for block in doctree.findall(nodes.literal_block):
@@ -55,6 +177,9 @@ def shorten_differences(app, doctree):
 
 
 def setup(app):
+    app.connect("source-read", add_sidebar)
+    app.connect("doctree-read", add_searched)
+    app.connect("build-finished", send_readers_on)
     # Before Sphinx collects downloads, which is also done by this event.
     app.connect("doctree-read", offer_sources, priority=400)
     app.connect("doctree-read", shorten_differences)

@@ -1,10 +1,10 @@
 #!/usr/bin/python3 -B
 """The matrix of faults and phases of a job: the sentence at the end names the culprit, whichever process notices
-first. docs/exit-codes.md has the matrix; `culprit_test.py --write` writes it there."""
+first. docs/how-a-job-runs.md has the matrix; `culprit_test.py --write` writes it there."""
 
 from harness import *
 
-PAGE = ROOT / "docs" / "exit-codes.md"
+PAGE = ROOT / "docs" / "how-a-job-runs.md"
 BEGIN, END = "<!-- matrix of culprits: tests/e2e/culprit_test.py --write -->\n", "<!-- end of the matrix -->\n"
 PHASES = {
     "start": "before `hvd.init`",

@@ -476,7 +476,7 @@ def test_a_build_makes_repositories_and_directories_for_each_job():
 
 @world("a", "--bare")
 def test_uv_locks_a_project():
-    """Also by the command of docs/uv-pipx-conda.md."""
+    """Also by the command of docs/environments.md."""
     path = path_with_uv()
     folder = project()
     lock_project(folder, path)

@@ -310,7 +310,7 @@ def test_the_newest_and_the_oldest_pip_install_and_remove_in_each_order():
         raise Skip(skipped[0])
 
 
-# The commands of docs/uv-pipx-conda.md. Each prints where its Python is.
+# The commands of docs/environments.md. Each prints where its Python is.
 IN_A_ROOT = """set -e
 cd /work
 export UV_OFFLINE=1 UV_PYTHON_DOWNLOADS=never PIP_NO_INDEX=1 PIP_FIND_LINKS=/var/cache/wheels
@@ -632,7 +632,7 @@ horovodrun -np 2 -H a:1,b:1 --stage . python train.py
 
 
 def test_an_environment_in_the_form_of_conda_pack_runs_where_each_host_unpacks_it():
-    """conda cannot be installed here. The commands are those of docs/uv-pipx-conda.md, on hosts that share no disk."""
+    """conda cannot be installed here. The commands are those of docs/environments.md, on hosts that share no disk."""
     with tempfile.NamedTemporaryFile(dir=BUILD, prefix="e2e-", suffix=".tar") as archive:
         pack_environment(archive.name)
         environment = clean_environment(GATHER=GATHER, ARCHIVE=archive.name)

@@ -228,7 +228,7 @@ class EtcdLossTest(unittest.TestCase):
         self.assertEqual(a.ask("GET", key_path(key)), (200, large))
 
     def test_ranks_continue_at_the_next_server(self):
-        """docs/etcd.md: no rank is started again when the machine of the server is lost."""
+        """docs/rendezvous.md: no rank is started again when the machine of the server is lost."""
         starts, losses = 60, 3
         self.start_server()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}

@@ -280,7 +280,7 @@ def DistributedOptimizer(
     All ranks must wrap the same parameters in the same order and call `step` equally often. Clipping by
     torch.nn.utils and GradScaler get reduced gradients; `step` refuses other changes of gradients since
     backward on all ranks, unless they come between `synchronize` and `skip_synchronize`. Parameters that
-    are unfrozen later are reduced from then on. See docs/clipping.md.
+    are unfrozen later are reduced from then on. See docs/data-and-checkpoints.md.
 
     Args:
       named_parameters: `model.named_parameters()`, for names in messages and timelines.

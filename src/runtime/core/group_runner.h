@@ -1,7 +1,7 @@
 // Runs the collectives of groups: without names and without negotiation. The n-th call of a group is one operation
 // on all its members, which compare their calls before they move data. Groups have sequences, shared memory and
 // streams of their own, and advance side by side. RuntimeCore owns and calls it. Lives on the progress thread; never
-// waits. See docs/groups.md.
+// waits. See docs/process-sets.md.
 //
 //   start(call) ---> calls: the first one runs, the others wait behind it
 //                      | begin(): its batch, and the flow of run_checked()

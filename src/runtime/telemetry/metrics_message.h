@@ -18,7 +18,7 @@
 
 namespace hvd::runtime {
 
-// The number of the last call of a group (docs/groups.md) that is complete.
+// The number of the last call of a group (docs/process-sets.md) that is complete.
 struct GroupCalls {
   std::string name;
   uint64_t completed;
