@@ -172,6 +172,9 @@ def interpreter(name):
         found = os.environ.get("HVD_TEST_TENSORFLOWS", "").split(":")[0]
     elif name == "torch":
         found = "/usr/bin/python3"
+    elif name == "torch2":
+        # The last one: the first is Debian's, with PyTorch 1.
+        found = os.environ.get("HVD_TEST_PYTHONS", "").partition(":")[2].split(":")[-1]
     else:
         found = os.environ.get(f"HVD_TEST_{name.upper()}", "")
     return found if found and pathlib.Path(found).is_file() else None
