@@ -40,22 +40,22 @@ SIDEBAR = {
         "Coming from Horovod <migration-from-horovod>",
     ],
     "How to": [
-        "environments",
+        "Environments and packages <environments>",
         "Slurm and other schedulers <schedulers>",
         "Kubernetes <tutorials/kubernetes>",
         "networks",
         "gpus",
-        "data-and-checkpoints",
-        "torch-distributed",
+        "Data, checkpoints, clipping <data-and-checkpoints>",
+        "torch.distributed, DDP, FSDP2 <torch-distributed>",
         "elastic",
-        "observe",
+        "Hangs, stalls, slow ranks <observe>",
     ],
     "Reference": [
-        "troubleshooting",
+        "Troubleshooting, exit codes <troubleshooting>",
         "cheat-sheet",
         "settings",
-        "output",
-        "inspection",
+        "Output and input <output>",
+        "Inspecting, debugging <inspection>",
         "metrics",
         "api/README",
         "C and C++ <c-api>",
@@ -115,6 +115,7 @@ html_theme = "furo"
 html_title = f"horovodrun {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_copy_source = False
 html_use_index = False
 html_show_sphinx = False
