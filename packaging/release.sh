@@ -143,14 +143,15 @@ step_aarch64() {
   BUILD_DIR=${BUILD_DIR:+$BUILD_DIR-aarch64} packaging/wheel.sh --aarch64 "$output" "$python"
 }
 
-# Easyconfigs and the spec, with the version and the checksums of tarball and sdist.
+# Easyconfigs, the spec, and the packages of Spack and conda, with the version and the checksums of tarball and sdist.
 step_recipes() {
   local recipe name sum_of_tarball='' sum_of_sdist=''
   sum_of_tarball=$(sha256sum "$output"/horovod-"$version"-linux-*.tar.gz | cut -d ' ' -f 1)
   if [[ -f $output/horovodrun-$version.tar.gz ]]; then
     sum_of_sdist=$(sha256sum "$output/horovodrun-$version.tar.gz" | cut -d ' ' -f 1)
   fi
-  for recipe in packaging/easybuild/*.eb.in packaging/eessi/*.yml.in packaging/rpm/*.spec.in; do
+  for recipe in packaging/easybuild/*.eb.in packaging/eessi/*.yml.in packaging/rpm/*.spec.in \
+    packaging/conda/*.yaml.in packaging/spack/spack_repo/horovodrun/packages/horovodrun/package.py.in; do
     if grep -q @SDIST_SHA256@ "$recipe" && [[ -z $sum_of_sdist ]]; then
       require "there is no sdist, and no $recipe" false
       continue
@@ -221,6 +222,8 @@ EASYCONFIG Horovod-$version.eb
 SOURCE_EASYCONFIG Horovod-$version-foss-*.eb
 EASYSTACK easystack.yml
 SPEC horovod.spec
+SPACK_PACKAGE package.py
+CONDA_RECIPE recipe.yaml
 IMAGE horovod-*-cpu.oci.tar
 IMAGE_LIST horovod-*-cpu.txt
 DOCS horovod-$version-docs.tar.gz

@@ -26,6 +26,7 @@ LMOD = "/usr/share/lmod/lmod/init/bash"
 WHEEL = f"horovodrun-*-cp38-abi3-manylinux_*_{os.uname().machine}.whl"
 BUILDER = os.environ.get("HVD_TEST_WHEEL", "")
 EASYBUILD = os.environ.get("HVD_TEST_EASYBUILD", "")
+RATTLER = os.environ.get("HVD_TEST_RATTLER", "")
 # The packages that a job needs; horovod-doc and libhorovod-dev need no others of Debian.
 OURS = ("horovod-doc", "horovodrun", "libhorovod-dev", "libhorovod1", "python3-horovod")
 # Files that change by each installation of each package.
@@ -342,6 +343,31 @@ def test_a_tarball_and_its_lua_module_train_the_digits_in_a_clean_root():
 def test_a_tarball_and_its_tcl_module_train_the_digits_in_a_clean_root():
     # Debian's two packages of modules exclude each other.
     tarball_in_a_root("environment-modules", "/usr/share/modules/init/bash")
+
+
+# Prints the names of a recipe that rattler-build renders, and a sentence for each planted fault that it refuses.
+RENDERS = """
+import sys, rattler_build
+text = open(sys.argv[1]).read().replace("@VERSION@", "1.2.3").replace("@SDIST_SHA256@", 64 * "0")
+read = rattler_build.Stage0Recipe.from_yaml
+variants = rattler_build.VariantConfig({"c_stdlib": ["sysroot"], "c_stdlib_version": ["2.34"]})
+(made,) = read(text).render(variants)
+print(made.recipe.package.name, made.recipe.package.version)
+faults = {"requirements:": "requires:", "package_contents:": "contents:", "license_file": "licence_file"}
+for right, wrong in faults.items():
+    assert right in text
+    try:
+        read(text.replace(right, wrong))
+    except rattler_build.RecipeParseError:
+        print("refused", wrong)
+"""
+
+
+def test_rattler_build_reads_the_recipe_of_conda():
+    if not RATTLER:
+        raise Skip("HVD_TEST_RATTLER names no Python that has py-rattler-build")
+    code, words = call(RATTLER, "-c", RENDERS, ROOT / "packaging/conda/recipe.yaml.in", seconds=60)
+    expect(code == 0 and words.splitlines()[0] == "horovod 1.2.3" and words.count("refused") == 3, words)
 
 
 def test_easybuild_installs_the_tarball_and_refuses_another_one():

@@ -11,14 +11,13 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"
 NEVER_RUN = (
-    "conda/build.sh",
-    "conda/meta.yaml",
+    "conda/recipe.yaml.in",
     "easybuild/Horovod-foss-2024a.eb.in",
     "eessi/easystack.yml.in",
     "oci/Dockerfile",
     "oci/apptainer.def",
     "rpm/horovod.spec.in",
-    "spack/packages/horovodrun/package.py",
+    "spack/spack_repo/horovodrun/packages/horovodrun/package.py.in",
 )
 RECIPES = (*NEVER_RUN, "easybuild/Horovod.eb.in", "oci/image.sh")
 
@@ -70,7 +69,7 @@ class RecipesTest(unittest.TestCase):
             for option in re.findall(r"(?:-D|\b)(HVD_[A-Z_]+)", text(PACKAGING / name)):
                 self.assertRegex(cmake, rf"(?:option\(|set\(){option} ", f"{name}: {option}")
                 count += 1
-        self.assertGreaterEqual(count, 8)
+        self.assertGreaterEqual(count, 9)
 
     def test_components_and_files_are_those_that_cmake_installs(self):
         cmake = sources_of_cmake()
@@ -172,9 +171,36 @@ class RecipesTest(unittest.TestCase):
             self.assertLessEqual(needed - set(sys.stdlib_module_names) - {"horovod"}, brought, f"{start}_*.py")
         self.assertEqual(extras["pytorch"], extras["torch"])
 
+    def test_the_package_of_spack_has_the_form_of_its_repositories(self):
+        """Without Spack: the layout of `api: v2.0`, imports, names of directives, checksums of versions, tests."""
+        path = next((PACKAGING / "spack").rglob("package.py.in"))
+        repository = path.parents[2]
+        self.assertEqual(path.parts[-5:-1], ("spack_repo", repository.name, "packages", "horovodrun"))
+        self.assertEqual(text(repository / "repo.yaml"), f"repo:\n  namespace: {repository.name}\n  api: v2.0\n")
+        self.assertLessEqual(max(map(len, text(path).splitlines())), 99)
+        tree = ast.parse(text(path))
+        modules = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
+        self.assertEqual(modules, ["spack_repo.builtin.build_systems.cmake", "spack.package"])
+        (package,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        self.assertEqual(package.name.lower(), path.parent.name)
+        calls = [node.value for node in package.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
+        known = {"conflicts", "depends_on", "extends", "generator", "license", "variant", "version"}
+        self.assertEqual({call.func.id for call in calls}, known)
+        types = {"build", "link", "run", "test"}
+        for call in calls:
+            given = {word.arg: word.value for word in call.keywords}
+            if call.func.id == "version":
+                self.assertIn("sha256", given)
+            if call.func.id == "depends_on":
+                self.assertLessEqual(given.keys(), {"type", "when"})
+                value = ast.literal_eval(given["type"]) if "type" in given else ()
+                self.assertLessEqual({value} if isinstance(value, str) else set(value), types)
+        tests = [node for node in package.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+        self.assertEqual([ast.get_docstring(each) for each in tests], ["the launcher starts", "two ranks add up"])
+
     def test_recipes_in_python_are_python(self):
         for name in RECIPES:
-            if name.endswith((".py", ".eb.in")):
+            if name.endswith((".py.in", ".eb.in")):
                 tree = ast.walk(ast.parse(text(PACKAGING / name)))
                 names = {
                     target.id
@@ -185,7 +211,7 @@ class RecipesTest(unittest.TestCase):
                 }
                 needed = (
                     {"homepage"}
-                    if name.endswith(".py")
+                    if name.endswith(".py.in")
                     else {
                         "easyblock",
                         "name",
