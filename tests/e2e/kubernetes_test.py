@@ -13,6 +13,7 @@ from harness import *
 import packages_test
 from manifests import FOLDER, one, read_all, rendered, variables_of
 from rendezvous_test import ranks_in
+from torchrun_test import torchruns
 
 WORKER = BUILD / "tests" / "runtime_worker"
 PROGRAM = ["python3", "/examples/torch_digits.py"]
@@ -59,16 +60,16 @@ class Pod:
     """A host that runs the command of a container, with its user, variables and capabilities.
 
     `program` takes the place of that of the manifest. `image` is the folder with the files of the container's image;
-    without it, the container has those of the host and the programs of the build.
+    without it, the container has those of the host and the programs of the build. `user` are words of setpriv.
     """
 
-    def __init__(self, name, index, container, token_folder, program=(WORKER, "sum"), image=None):
+    def __init__(self, name, index, container, token_folder, program=(WORKER, "sum"), image=None, user=POD_USER_WORDS):
         self.name, self.log = name, scratch() / "log"
         (mount,) = [each["mountPath"] for each in container["volumeMounts"] if each["name"] == "token"]
         variables = variables_of(container)
         words = container["command"] + container["args"]
-        expect(words[-2] == "python3" and words[-1].startswith("/examples/"), words)
-        words[-2:] = map(str, program)
+        expect(re.fullmatch(r"python3 /examples/\S+", variables["PROGRAM"]), variables)
+        variables["PROGRAM"] = " ".join(map(str, program))
         environment = clean_environment(HOME="/", JOB_COMPLETION_INDEX=str(index))
         if image is None:
             place = []
@@ -96,7 +97,7 @@ class Pod:
                     "-n",
                     "-p",
                     *place,
-                    *POD_USER_WORDS,
+                    *user,
                     *words,
                 ],
                 stdin=subprocess.DEVNULL,
@@ -174,6 +175,27 @@ def test_the_pods_of_the_indexed_job_add_up():
 
 
 @world("horovod-0 horovod-1")
+def test_pods_of_openshift_add_up_as_a_user_without_a_name_in_the_group_0():
+    """Its SCC chooses the user and the group of the volumes, by the range of the namespace."""
+    need_pod_user()
+    user = 1000730000
+    words = [f"--reuid={user}", "--regid=0", f"--groups=0,{user}", *POD_USER_WORDS[4:]]
+    job = one(rendered(FOLDER / "overlays" / "openshift"), "Job")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    before = Inventory()
+    with secret_volume(group=user) as folder:
+        give_name("horovod-0", "horovod-0.horovod")
+        pods = [
+            Pod(f"horovod-{index}", index, copy.deepcopy(container), folder, user=["setpriv", *words])
+            for index in range(2)
+        ]
+        code, said = pods[0].ends(300)
+        expect(code == 0 and len(ranks_in([said])) == 4, said)
+        expect(pods[1].ends()[0] == 0, pods[1].ends())
+    before.wait_for_ends()
+
+
+@world("horovod-0 horovod-1")
 def test_the_launcher_answers_its_probes_and_prometheus_while_it_runs():
     need_pod_user()
     job = one(rendered(FOLDER / "overlays" / "metrics"), "Job")
@@ -213,7 +235,6 @@ def test_an_elastic_job_takes_in_the_pod_that_replaces_a_lost_one():
     need_pod_user()
     job = one(rendered(FOLDER / "overlays" / "elastic"), "Job")
     (container,) = job["spec"]["template"]["spec"]["containers"]
-    expect((ROOT / container["args"][-1].lstrip("/")).is_file(), container["args"])
     program = (PYTHON, ROOT / "tests/e2e/workers/elastic_rank.py", 250)
 
     def start(index, folder):
@@ -419,6 +440,75 @@ def test_the_launcher_of_the_mpi_job_reaches_its_workers():
     )
     for server in servers:
         server.terminate()
+
+
+@world("horovod-node-0-0 horovod-node-0-1")
+def test_the_launcher_of_a_train_job_reaches_its_nodes():
+    """The policy mpi of Kubeflow Trainer makes the hostfile, and one key for all pods."""
+    runtime, job = read_all(FOLDER / "trainer-runtime.yaml")[0], read_all(FOLDER / "trainjob.yaml")[0]
+    name, policy = job["metadata"]["name"], runtime["spec"]["mlPolicy"]
+    launcher, node = (
+        part["template"]["spec"]["template"]["spec"]["containers"][0]
+        for part in runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    )
+    pods = [f"{name}-node-0-{number}" for number in range(policy["numNodes"])]
+    expect(pods == os.environ["HVD_HOSTS"].split(), pods)
+    for pod in pods:
+        give_name(pod, f"{pod}.{name}")
+    slots = policy["mpi"]["numProcPerNode"]
+    pathlib.Path("/etc/mpi").mkdir()
+    pathlib.Path("/etc/mpi/hostfile").write_text("".join(f"{pod}.{name} slots={slots}\n" for pod in pods))
+    make_key("-t", "ecdsa", "-b", "521")
+    servers = [start_worker(pod, node) for pod in pods]
+    words = launcher["command"] + launcher["args"]
+    variables = variables_of(launcher) | {each["name"]: each["value"] for each in job["spec"]["trainer"]["env"]}
+    expect(variables["PROGRAM"].split()[:2] == PROGRAM, variables)
+    environment = clean_environment(**variables | {"PROGRAM": f"{WORKER} sum"})
+    environment["PATH"] = f"{BUILD / 'bin'}:{environment['PATH']}"
+    ended = Job(*words[1:], program=words[0], environment=environment)
+    ended.ends_with(0)
+    expect(
+        ranks_in([ended.out]) == [("0", "0 of 2"), ("1", "1 of 2"), ("2", "0 of 2"), ("3", "1 of 2")], ended.describe()
+    )
+    for server in servers:
+        server.terminate()
+
+
+@world("horovod-torch-node-0-0 horovod-torch-node-0-1")
+def test_the_pods_of_a_train_job_start_torchrun():
+    """The policy torch of Kubeflow Trainer sets the variables PET_... of each pod."""
+    python = torchruns()[-1]
+    runtime, job = read_all(FOLDER / "trainer-runtime.yaml")[1], read_all(FOLDER / "trainjob.yaml")[1]
+    name, trainer = job["metadata"]["name"], job["spec"]["trainer"]
+    (part,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    (container,) = part["template"]["spec"]["template"]["spec"]["containers"]
+    pods = [f"{name}-node-0-{number}" for number in range(trainer["numNodes"])]
+    give_name(pods[0], f"{pods[0]}.{name}")
+    program = [ROOT / "examples/torch_digits.py", *trainer["args"][1:]]
+    running = []
+    for number, pod in enumerate(pods):
+        environment = clean_environment(
+            **variables_of(container),
+            PYTHONPATH=str(BUILD / "python"),
+            OMP_NUM_THREADS="1",
+            PET_NNODES=str(len(pods)),
+            PET_NPROC_PER_NODE=str(trainer["numProcPerNode"]),
+            PET_NODE_RANK=str(number),
+            PET_MASTER_ADDR=f"{pods[0]}.{name}",
+            PET_MASTER_PORT="29400",
+        )
+        running.append(
+            subprocess.Popen(
+                [HOSTS, "exec", pod, python, *container["command"][1:], *program],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+    said = [each.communicate(timeout=300)[0] for each in running]
+    expect([each.returncode for each in running] == [0, 0], said)
+    expect(re.search(r"test accuracy 0\.9\d* after .* on 4 processes", said[0]), said)
 
 
 if __name__ == "__main__":

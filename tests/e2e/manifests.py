@@ -14,7 +14,7 @@ FOLDER = ROOT / "packaging" / "kubernetes"
 # A schema is a type, a tuple of values, a list with the schema of its items, or an object with the schema of each
 # field; "!" behind a name: the field is required. MAP holds strings by any name.
 MAP = "map"
-QUANTITIES = {"cpu": str, "memory": str, "nvidia.com/gpu": (int, str)}
+QUANTITIES = {"cpu": str, "memory": str, "nvidia.com/gpu": int}
 NAMED = {"name!": str, "labels": MAP}
 PROBE = {
     "tcpSocket": {"port!": int},
@@ -41,9 +41,10 @@ VOLUME = {
     "secret": {"secretName!": str, "defaultMode": int},
     "emptyDir": {"medium": ("Memory",), "sizeLimit": str},
     "configMap": {"name!": str},
+    "persistentVolumeClaim": {"claimName!": str},
 }
 POD = {
-    "metadata": {"labels": MAP},
+    "metadata": {"labels": MAP, "annotations": MAP},
     "spec!": {
         "containers!": [CONTAINER],
         "volumes": [VOLUME],
@@ -51,6 +52,8 @@ POD = {
         "restartPolicy": ("Never", "OnFailure"),
         "automountServiceAccountToken": bool,
         "enableServiceLinks": bool,
+        "imagePullSecrets": [{"name!": str}],
+        "tolerations": [{"key": str, "operator": ("Exists", "Equal"), "effect": ("NoSchedule", "NoExecute")}],
         "securityContext": {
             "runAsNonRoot": bool,
             "runAsUser": int,
@@ -71,6 +74,7 @@ JOB = {
     "ttlSecondsAfterFinished": int,
     "template!": POD,
 }
+PARTS = [{"name!": str, "replicas": int, "template!": {"metadata": {"labels": MAP}, "spec!": JOB}}]
 POLICY = {
     "event!": ("PodFailed", "PodEvicted", "TaskCompleted"),
     "action!": ("AbortJob", "CompleteJob", "RestartJob", "TerminateJob"),
@@ -83,6 +87,14 @@ SCHEMAS = {
             "publishNotReadyAddresses": bool,
             "selector!": MAP,
             "ports": [{"name": str, "port!": int}],
+        },
+    },
+    ("v1", "PersistentVolumeClaim"): {
+        "metadata!": NAMED,
+        "spec!": {
+            "accessModes!": [("ReadWriteMany", "ReadWriteOnce")],
+            "resources!": {"requests!": {"storage!": str}},
+            "storageClassName": str,
         },
     },
     ("networking.k8s.io/v1", "NetworkPolicy"): {
@@ -103,7 +115,45 @@ SCHEMAS = {
             "failurePolicy": {"maxRestarts": int},
             "suspend": bool,
             "ttlSecondsAfterFinished": int,
-            "replicatedJobs!": [{"name!": str, "replicas": int, "template!": {"spec!": JOB}}],
+            "replicatedJobs!": PARTS,
+        },
+    },
+    ("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime"): {
+        "metadata!": NAMED,
+        "spec!": {
+            "mlPolicy!": {
+                "numNodes!": int,
+                "torch": {},
+                "mpi": {
+                    "mpiImplementation": ("OpenMPI", "Intel", "MPICH"),
+                    "numProcPerNode": int,
+                    "sshAuthMountPath": str,
+                    "runLauncherAsNode": bool,
+                },
+            },
+            "template!": {
+                "spec!": {
+                    "network": {"publishNotReadyAddresses": bool},
+                    "successPolicy": {"operator!": ("All", "Any"), "targetReplicatedJobs": [str]},
+                    "replicatedJobs!": PARTS,
+                }
+            },
+        },
+    },
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"): {
+        "metadata!": NAMED,
+        "spec!": {
+            "runtimeRef!": {"name!": str},
+            "suspend": bool,
+            "trainer": {
+                "image": str,
+                "command": [str],
+                "args": [str],
+                "env": [{"name!": str, "value!": str}],
+                "numNodes": int,
+                "numProcPerNode": int,
+                "resourcesPerNode": {"requests": QUANTITIES, "limits": QUANTITIES},
+            },
         },
     },
     ("batch.volcano.sh/v1alpha1", "Job"): {
@@ -149,7 +199,7 @@ SCHEMAS = {
     ("kustomize.config.k8s.io/v1beta1", "Kustomization"): {
         "resources!": [str],
         "images": [{"name!": str, "newName": str, "newTag": str}],
-        "patches": [{"target!": {"kind!": str, "name!": str}, "patch!": str}],
+        "patches": [{"patch!": str}],
     },
 }
 # A misspelt label is ignored, and the job does not wait.
@@ -193,7 +243,7 @@ def faults_of(thing):
     for label in thing.get("metadata", {}).get("labels", {}):
         if label.startswith("kueue.x-k8s.io/") and label not in KUEUE_LABELS:
             faults.append(f"{kind[1]}.metadata.labels: Kueue reads no label {label}")
-    if not faults and kind[1] in ("Job", "JobSet", "MPIJob"):
+    if not faults and kind[1] in ("Job", "JobSet", "MPIJob", "ClusterTrainingRuntime"):
         faults += faults_of_pods(thing)
     return faults
 
@@ -205,6 +255,15 @@ def templates_of(job):
         return {
             f"{name}-{kind.lower()}": (part["template"], part["replicas"])
             for kind, part in spec["mpiReplicaSpecs"].items()
+        }
+    if job["kind"] == "ClusterTrainingRuntime":
+        # A TrainJob of the same name makes the pods.
+        return {
+            f"{name}-{part['name']}-0": (
+                part["template"]["spec"]["template"],
+                spec["mlPolicy"]["numNodes"] if part["name"] == "node" else 1,
+            )
+            for part in spec["template"]["spec"]["replicatedJobs"]
         }
     if job["kind"] == "JobSet":
         return {
@@ -231,6 +290,25 @@ def faults_of_pods(job):
             for mount in container.get("volumeMounts", ()):
                 if mount["name"] not in volumes:
                     yield f"{name} mounts {mount['name']}, which is no volume of the pod"
+
+
+def restrictions_of(pod):
+    """Sentences about a pod's spec, one for each part that the Pod Security Standard `restricted` refuses."""
+    of_pod = pod.get("securityContext", {})
+    for container in pod["containers"]:
+        of_container = container.get("securityContext", {})
+        either = {**of_pod, **of_container}
+        if either.get("runAsNonRoot") is not True or either.get("runAsUser") == 0:
+            yield f"{container['name']} may run as root"
+        if either.get("seccompProfile", {}).get("type") not in ("RuntimeDefault", "Localhost"):
+            yield f"{container['name']} has no seccompProfile"
+        if of_container.get("allowPrivilegeEscalation") is not False:
+            yield f"{container['name']} has no allowPrivilegeEscalation: false"
+        if "ALL" not in of_container.get("capabilities", {}).get("drop", ()):
+            yield f"{container['name']} does not drop ALL capabilities"
+    allowed = {"name", "configMap", "emptyDir", "secret", "persistentVolumeClaim", "projected", "downwardAPI", "csi"}
+    for volume in pod.get("volumes", ()):
+        yield from (f"the volume {volume['name']} is of {kind}" for kind in volume.keys() - allowed)
 
 
 def read_all(path):
@@ -262,6 +340,32 @@ def patched(thing, patch):
     return thing
 
 
+# The field by which the items of a list are one item; a list of another name is replaced as a whole.
+MERGE_KEYS = {
+    "containers": "name",
+    "env": "name",
+    "volumes": "name",
+    "imagePullSecrets": "name",
+    "volumeMounts": "mountPath",
+    "ports": "containerPort",
+}
+
+
+def merged(thing, patch, name=""):
+    """A copy of an object with a strategic merge patch, as kubectl merges them: lists by name, the items of the patch
+    first, and null removes."""
+    if isinstance(thing, list) and isinstance(patch, list) and (key := MERGE_KEYS.get(name)):
+        before = {each[key]: each for each in thing}
+        return [merged(before.pop(each[key], None), each) for each in patch] + list(before.values())
+    if not (isinstance(thing, dict) and isinstance(patch, dict)):
+        return copy.deepcopy(patch)
+    kept = {key: value for key, value in thing.items() if key not in patch}
+    for key, value in patch.items():
+        if value is not None:
+            kept[key] = merged(thing.get(key), value, key)
+    return kept
+
+
 def rendered(folder):
     """The objects that a folder of Kustomize makes."""
     (settings,) = read_all(folder / "kustomization.yaml")
@@ -271,14 +375,14 @@ def rendered(folder):
         path = folder / name
         things += rendered(path) if path.is_dir() else read_all(path)
     for change in settings.get("patches", ()):
-        target = change["target"]
+        patch = yaml.safe_load(change["patch"])
         found = [
             n
             for n, thing in enumerate(things)
-            if (thing["kind"], thing["metadata"]["name"]) == (target["kind"], target["name"])
+            if (thing["kind"], thing["metadata"]["name"]) == (patch["kind"], patch["metadata"]["name"])
         ]
-        expect(len(found) == 1, f"{folder}: {target} is not one object")
-        things[found[0]] = patched(things[found[0]], change["patch"])
+        expect(len(found) == 1, f"{folder}: {patch['kind']} {patch['metadata']['name']} is not one object")
+        things[found[0]] = merged(things[found[0]], patch)
     for image in settings.get("images", ()):
         containers = [
             container

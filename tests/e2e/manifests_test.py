@@ -2,19 +2,36 @@
 """Each field of the manifests of packaging/kubernetes is one that Kubernetes, or the operator of the object, knows.
 
 HVD_TEST_KUBERNETES names an interpreter that has kubernetes-validate, with the schemas of Kubernetes, and
-kubeflow-trainer-api, with the models of JobSet.
+kubeflow-trainer-api, with the models of JobSet and of Kubeflow Trainer.
 """
 
 import json
 
 from harness import *
 
-from manifests import FOLDER, faults_of, one, patched, read_all, rendered, templates_of, variables_of, yaml
+from manifests import (
+    FOLDER,
+    faults_of,
+    one,
+    patched,
+    read_all,
+    rendered,
+    restrictions_of,
+    templates_of,
+    variables_of,
+    yaml,
+)
 
 OVERLAYS = sorted(path.parent.name for path in FOLDER.glob("overlays/*/kustomization.yaml"))
 KUBERNETES = os.environ.get("HVD_TEST_KUBERNETES", "")
 # The first words of versions whose objects others than Kubernetes define.
-MANAGERS = ("jobset.x-k8s.io/", "kubeflow.org/", "batch.volcano.sh/", "monitoring.coreos.com/")
+MANAGERS = (
+    "jobset.x-k8s.io/",
+    "kubeflow.org/",
+    "trainer.kubeflow.org/",
+    "batch.volcano.sh/",
+    "monitoring.coreos.com/",
+)
 
 
 def check_indexed_job(things):
@@ -52,8 +69,11 @@ def check_joining_pods(name, spec, subdomain):
     expect(pod["automountServiceAccountToken"] is False, "the pod has a token of the API server")
     (mount,) = [each for each in container["volumeMounts"] if variables["TOKEN"].startswith(each["mountPath"] + "/")]
     (volume,) = [each for each in pod["volumes"] if each["name"] == mount["name"]]
-    expect(volume["secret"]["defaultMode"] == 0o440 and "fsGroup" in pod["securityContext"], volume)
-    is_elastic = "--min-np" in container["args"]
+    # OpenShift gives each namespace a group.
+    expect(volume["secret"]["defaultMode"] == 0o440, volume)
+    expect(("fsGroup" in pod["securityContext"]) == ("runAsUser" in pod["securityContext"]), pod["securityContext"])
+    expect(not (refused := list(restrictions_of(pod))), f"Pod Security restricted: {refused}")
+    is_elastic = "--min-np" in variables["FLAGS"]
     expect((spec["backoffLimit"] > 0) == is_elastic, "a pod may start again alone")
     expect(pod["restartPolicy"] == "Never", "a container may start again alone")
     return int(port), subdomain
@@ -77,7 +97,7 @@ def check_pod_monitor(things):
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     (port,) = [each["containerPort"] for each in container["ports"] if each.get("name") == endpoint["port"]]
     expect(variables_of(container)["METRICS"] == f"0.0.0.0:{port}", container["env"])
-    expect("--metrics-insecure" in container["args"], container["args"])
+    expect("--metrics-insecure" in variables_of(container)["FLAGS"], container["env"])
     expect(policy["spec"]["ingress"][-1]["ports"] == [{"port": port}], policy)
 
 
@@ -95,13 +115,37 @@ def check_job_set(things):
         expect(labels == {"jobset.sigs.k8s.io/jobset-name": name}, f"{labels} selects no pod")
 
 
+def check_train_jobs(runtimes, jobs):
+    """Each job has its runtime, which has a part for the trainer; the variables of a job are those of the part."""
+    for runtime, job in zip(runtimes, jobs, strict=True):
+        expect(job["spec"]["runtimeRef"]["name"] == runtime["metadata"]["name"], job)
+        parts = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+        (part,) = [
+            part
+            for part in parts
+            if part["template"].get("metadata")
+            == {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
+        ]
+        (container,) = part["template"]["spec"]["template"]["spec"]["containers"]
+        # Trainer looks for this name.
+        expect(container["name"] == "node", container)
+        trainer = job["spec"]["trainer"]
+        expect({each["name"] for each in trainer.get("env", ())} <= variables_of(container).keys(), trainer)
+        expect(("PROGRAM" in variables_of(container)) == ("args" not in trainer), trainer)
+    # sshd runs as root: a namespace with Pod Security restricted takes the other one.
+    for runtime, is_restricted in zip(runtimes, (False, True), strict=True):
+        refused = [each for pod, _ in templates_of(runtime).values() for each in restrictions_of(pod["spec"])]
+        expect((not refused) == is_restricted, refused)
+
+
 def test_each_field_of_the_manifests_is_one_of_kubernetes():
     files = sorted(path.name for path in FOLDER.glob("*.yaml"))
-    expect(files == ["jobset.yaml", "mpijob.yaml", "volcano.yaml"], files)
+    expect(files == ["jobset.yaml", "mpijob.yaml", "trainer-runtime.yaml", "trainjob.yaml", "volcano.yaml"], files)
     base, others = rendered(FOLDER / "base"), [thing for name in files for thing in read_all(FOLDER / name)]
     expect(
         [thing["kind"] for thing in base + others]
-        == ["Service", "NetworkPolicy", "Job", "NetworkPolicy", "JobSet", "MPIJob", "Job"],
+        == "Service NetworkPolicy Job NetworkPolicy JobSet MPIJob ClusterTrainingRuntime ClusterTrainingRuntime "
+        "TrainJob TrainJob Job".split(),
         others,
     )
     for thing in base + others:
@@ -111,6 +155,7 @@ def test_each_field_of_the_manifests_is_one_of_kubernetes():
     (launcher,) = others[2]["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"]
     expect("--metrics-port 9400" in " ".join(launcher["command"]), launcher["command"])
     check_probes(launcher, "9400")
+    check_train_jobs(others[3:5], others[5:7])
     volcano = others[-1]["spec"]
     (launcher,) = volcano["tasks"][0]["template"]["spec"]["containers"]
     expect("--metrics-port 9400 " in launcher["args"][0], launcher["args"])
@@ -140,7 +185,32 @@ def test_overlays_change_what_is_there():
         (container,) = pod["containers"]
         places = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
         expect(places.keys() == {each["name"] for each in pod["volumes"]}, f"{name}: {places}")
-        expect("script" not in places or container["args"][-1].startswith(places["script"] + "/"), container["args"])
+        program = variables_of(container)["PROGRAM"].split()
+        expect("script" not in places or program[-1].startswith(places["script"] + "/"), program)
+        expect(program[0] == "python3", program)
+        script = ROOT / program[1].lstrip("/")
+        expect(script.is_file() or program[1] == "/code/train.py", f"{name}: there is no {script}")
+
+
+def test_overlays_change_parts_by_name():
+    """One more variable, container or volume in the base leaves what an overlay changes as it is."""
+    for name in OVERLAYS:
+        text = (FOLDER / "overlays" / name / "kustomization.yaml").read_text()
+        expect(not re.search(r"\bop:|/\d+/", text), f"{name} changes a part by its position")
+    job = one(rendered(FOLDER / "overlays" / "openshift"), "Job")
+    of_pod = job["spec"]["template"]["spec"]["securityContext"]
+    expect(of_pod == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}, of_pod)
+    (container,) = one(rendered(FOLDER / "overlays" / "gpu"), "Job")["spec"]["template"]["spec"]["containers"]
+    expect(str(container["resources"]["limits"]["nvidia.com/gpu"]) == variables_of(container)["SLOTS"], container)
+
+
+def test_pod_security_restricted_refuses_sshd_alone():
+    """The table of the page."""
+    page = (ROOT / "docs/tutorials/kubernetes.md").read_text()
+    for name in ("mpijob.yaml", "volcano.yaml"):
+        pods = [pod["spec"] for thing in read_all(FOLDER / name) for pod, _ in templates_of(thing).values()]
+        expect(all(any("may run as root" in each for each in restrictions_of(pod)) for pod in pods), name)
+    expect("Pod Security *restricted*" in page and "sshd as root" in page, "the page does not say so")
 
 
 def test_faults_of_manifests_are_found():
@@ -203,13 +273,15 @@ def objects_of_kubernetes():
             if not thing["apiVersion"].startswith(MANAGERS):
                 yield thing
                 continue
-            if thing["kind"] == "JobSet":
-                for part in thing["spec"]["replicatedJobs"]:
+            if thing["kind"] == "TrainJob":
+                continue
+            if thing["kind"] in ("JobSet", "ClusterTrainingRuntime"):
+                for part in thing["spec"].get("template", thing)["spec"]["replicatedJobs"]:
                     yield {
                         "apiVersion": "batch/v1",
                         "kind": "Job",
-                        "metadata": {"name": part["name"]},
                         **part["template"],
+                        "metadata": {"name": part["name"], **part["template"].get("metadata", {})},
                     }
             for name, (template, _) in templates_of(thing).items():
                 yield {
@@ -221,26 +293,35 @@ def objects_of_kubernetes():
 
 
 def test_the_schemas_of_kubernetes_know_each_field():
-    """By the oldest version of the schemas and by the newest one."""
+    """By each version of the schemas, from 1.25 to the newest one."""
     if not KUBERNETES:
         raise Skip("HVD_TEST_KUBERNETES names no Python that has kubernetes-validate")
     things = list(objects_of_kubernetes())
     kinds = [thing["kind"] for thing in things]
-    expect(kinds.count("Job") == len(OVERLAYS) + 2 and kinds.count("Pod") == 5, kinds)
+    expect(kinds.count("Job") == len(OVERLAYS) + 5 and kinds.count("Pod") == 8, kinds)
     misspelt = patched(things[kinds.index("Pod")], "[{op: add, path: /spec/subDomain, value: x}]")
+    listed = subprocess.run(
+        [KUBERNETES, "-c", "from kubernetes_validate import utils; print(*utils.all_versions())"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    versions = sorted({version.removesuffix(".0") for version in listed.stdout.split()})
+    expect(len(versions) >= 13 and versions[0] == "1.25", listed)
     with tempfile.TemporaryDirectory() as name:
-        for version in ("1.25", "1.37"):
+        for version in versions:
             code, said = validate(things, version, pathlib.Path(name))
             # Without a schema, an object only gets a warning.
-            expect(code == 0 and said.count("passed") == len(things), said)
-            code, said = validate([misspelt], version, pathlib.Path(name))
-            expect(code != 0 and "subDomain" in said, said)
+            expect(code == 0 and said.count("passed") == len(things), f"{version}: {said}")
+        code, said = validate([misspelt], versions[-1], pathlib.Path(name))
+        expect(code != 0 and "subDomain" in said, said)
 
 
-# Prints what the models of JobSet know of an object.
-KNOWN_TO_JOBSET = (
-    "import json, sys; from kubeflow_trainer_api.models import JobsetV1alpha2JobSet as JobSet; "
-    "json.dump(JobSet.from_dict(json.load(sys.stdin)).to_dict(), sys.stdout)"
+# Prints what the models of objects know of them.
+KNOWN_TO_MODELS = (
+    "import json, sys, kubeflow_trainer_api.models as models; "
+    "json.dump([getattr(models, name).from_dict(thing).to_dict() for name, thing in json.load(sys.stdin)], sys.stdout)"
 )
 
 
@@ -256,29 +337,39 @@ def unknown_fields(value, known, place):
         yield place
 
 
-def test_the_models_of_jobset_know_each_field():
+def test_the_models_of_jobset_and_trainer_know_each_field():
     if not KUBERNETES:
         raise Skip("HVD_TEST_KUBERNETES names no Python that has kubeflow-trainer-api")
-    job_set = one(read_all(FOLDER / "jobset.yaml"), "JobSet")
-
-    def unknown(thing):
-        done = subprocess.run(
-            [KUBERNETES, "-c", KNOWN_TO_JOBSET],
-            input=json.dumps(thing),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        if "No module named 'kubeflow_trainer_api'" in done.stderr:
-            raise Skip(f"{KUBERNETES} has no kubeflow-trainer-api; tests/run.sh names its version")
-        expect(done.returncode == 0, done.stderr)
-        return list(unknown_fields(thing, json.loads(done.stdout), "JobSet"))
-
-    expect(not (fields := unknown(job_set)), fields)
-    for field in ("network/subDomain", "replicatedJobs/0/template/spec/completion"):
-        misspelt = patched(job_set, f"[{{op: add, path: /spec/{field}, value: x}}]")
-        expect(unknown(misspelt) == [f"JobSet.spec.{field}".replace("/0/", "[0]/").replace("/", ".")], field)
+    things = [
+        ("JobsetV1alpha2JobSet", one(read_all(FOLDER / "jobset.yaml"), "JobSet")),
+        *(("TrainerV1alpha1ClusterTrainingRuntime", each) for each in read_all(FOLDER / "trainer-runtime.yaml")),
+        *(("TrainerV1alpha1TrainJob", each) for each in read_all(FOLDER / "trainjob.yaml")),
+    ]
+    wrong = (
+        (0, "network/subDomain"),
+        (0, "replicatedJobs/0/template/spec/completion"),
+        (1, "mlPolicy/mpi/slotsPerWorker"),
+        (3, "trainer/nodes"),
+    )
+    for number, field in wrong:
+        model, thing = things[number]
+        things.append((model, patched(thing, f"[{{op: add, path: /spec/{field}, value: x}}]")))
+    done = subprocess.run(
+        [KUBERNETES, "-c", KNOWN_TO_MODELS],
+        input=json.dumps(things),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    if "No module named 'kubeflow_trainer_api'" in done.stderr:
+        raise Skip(f"{KUBERNETES} has no kubeflow-trainer-api; tests/run.sh names its version")
+    expect(done.returncode == 0, done.stderr)
+    found = [
+        list(unknown_fields(thing, known, thing["kind"])) for (_, thing), known in zip(things, json.loads(done.stdout))
+    ]
+    places = [[f"{things[n][1]['kind']}.spec.{field}".replace("/0/", "[0]/").replace("/", ".")] for n, field in wrong]
+    expect(found == [[]] * (len(things) - len(wrong)) + places, found)
 
 
 def test_kubectl_renders_the_same():
