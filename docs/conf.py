@@ -10,6 +10,7 @@ import re
 
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.util import logging
 
 DOCS = pathlib.Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -89,23 +90,42 @@ BELOW = {
 }
 # Words that users search for, and the page and heading that the search names first for them.
 SEARCHED = {
-    "hang": "observe#does-it-hang",
-    "stuck": "observe#does-it-hang",
+    "autotune": "performance#autotuning",
+    "breakpoint": "inspection#a-debugger-in-one-rank",
+    "checkpoint": "data-and-checkpoints#checkpoints",
+    "conda": "environments#conda",
+    "ddp": "torch-distributed",
     "deadlock": "observe#does-it-hang",
-    "slow": "observe#who-is-slow",
-    "permission denied": "troubleshooting#before-ranks-start",
+    "deepspeed": "mixing#deepspeed",
+    "detach": "output#jobs-in-the-background",
+    "docker": "tutorials/containers",
+    "elastic": "elastic",
+    "encrypt": "networks#networks-and-ports",
+    "environment variable": "environments#environment-of-the-ranks",
+    "firewall": "networks#networks-and-ports",
+    "fsdp": "torch-distributed",
+    "hang": "observe#does-it-hang",
+    "heartbeat": "networks#a-host-that-does-not-answer",
+    "jupyter": "tutorials/notebook",
+    "killed": "troubleshooting#exit-codes",
+    "kubernetes": "tutorials/kubernetes",
+    "nccl": "gpus",
     "no module": "environments#when-it-fails",
     "no module named": "environments#when-it-fails",
+    "oom": "troubleshooting#exit-codes",
     "out of memory": "troubleshooting#exit-codes",
-    "docker": "tutorials/containers",
-    "deepspeed": "mixing#deepspeed",
-    "ddp": "torch-distributed",
-    "checkpoint": "data-and-checkpoints#checkpoints",
-    "nccl": "gpus",
+    "permission denied": "troubleshooting#before-ranks-start",
+    "port": "networks#networks-and-ports",
     "requirements.txt": "environments#packages-of-the-ranks",
-    "conda": "environments#conda",
-    "kubernetes": "tutorials/kubernetes",
-    "heartbeat": "networks#a-host-that-does-not-answer",
+    "sigterm": "inspection#signals",
+    "slow": "observe#who-is-slow",
+    "ssh": "networks#how-the-launcher-reaches-hosts",
+    "stall": "observe#stalls",
+    "stdin": "output#standard-input",
+    "straggler": "observe#who-is-slow",
+    "stuck": "observe#does-it-hang",
+    "timeout": "networks#time-limits-of-the-start",
+    "zombie": "how-a-job-runs#when-a-process-of-the-job-is-killed",
 }
 
 myst_heading_anchors = 4
@@ -165,6 +185,9 @@ def add_searched(app, doctree):
     for word, place in SEARCHED.items():
         page, _, anchor = place.partition("#")
         if page == app.env.docname:
+            # A heading that is gone would be a link to nowhere.
+            if anchor and anchor not in {each for section in doctree.findall(nodes.section) for each in section["ids"]}:
+                logging.getLogger(__name__).warning("conf.py: SEARCHED: there is no %s", place)
             entry = ("single", word, anchor or doctree.next_node(nodes.section)["ids"][0], "", None)
             doctree.insert(0, addnodes.index(entries=[entry]))
 
