@@ -38,7 +38,7 @@ SIDEBAR = {
         "MXNet <tutorials/mxnet>",
         "Hugging Face, Lightning <tutorials/huggingface>",
         "Two machines <tutorials/two-machines>",
-        "Coming from Horovod <migration-from-horovod>",
+        "Coming from Horovod, torchrun, mpirun <migration-from-horovod>",
     ],
     "How to": [
         "Environments and packages <environments>",
@@ -60,18 +60,17 @@ SIDEBAR = {
         "metrics",
         "api/README",
         "C and C++ <c-api>",
-        "support-matrix",
+        "how-a-job-runs",
     ],
     "For maintainers": [
-        "how-a-job-runs",
         "performance",
         "architecture",
         "thread-model",
         "glossary",
-        "third-party-licenses",
     ],
 }
 BELOW = {
+    "installing": ["support-matrix", "third-party-licenses"],
     "tutorials/tensorflow": ["Keras <tutorials/keras>"],
     "migration-from-horovod": ["migration"],
     "schedulers": ["Slurm <tutorials/slurm>", "LSF, PBS, SGE <tutorials/batch-schedulers>"],

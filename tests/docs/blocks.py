@@ -10,8 +10,9 @@ A block of shell commands begins with a label:
     ```sh by=tests/x_test.py     another test runs it
     ```sh norun="the reason"     nothing runs it
 
-`fails=N` beside the first two says the exit code, `python=NAME` that python3 has this framework, `slurm` that the
-hosts are nodes of a Slurm cluster, and `bare` that they share no disk and have nothing of this project.
+`fails=N` beside the first two says the exit code, `python=NAME` that python3 has this framework (torch2: PyTorch 2),
+`slurm` that the hosts are nodes of a Slurm cluster, and `bare` that they share no disk and have nothing of this
+project.
 A block of `text` after it is what the block prints: … stands for any characters, and alone in a line for any
 lines. ```text unordered compares lines in any order.
 
