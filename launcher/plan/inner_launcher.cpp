@@ -31,12 +31,12 @@ constexpr Wrapper kWrappers[] = {
 
 struct Launcher {
   const char* name;
-  const char* word;       // behind the name
-  const char* processes;  // flags of its number of processes
-  const char* counts;     // flags of its number of hosts
-  const char* nodes;      // flags that name hosts, or a place where they meet
-  const char* meeting;    // other flags by which the user connects hosts
-  const char* switches;   // flags without a value
+  const char* word;        // behind the name
+  const char* processes;   // flags of its number of processes
+  const char* counts;      // flags of its number of hosts
+  const char* nodes;       // flags that name hosts, or a place where they meet
+  const char* rendezvous;  // other flags by which the user connects hosts
+  const char* switches;    // flags without a value
 };
 constexpr char kTorchrun[] = "torchrun";
 constexpr Launcher kLaunchers[] = {
@@ -54,7 +54,7 @@ constexpr Launcher kLaunchers[] = {
      "--verbose,--gloo,--mpi,--autotune"},
 };
 
-// What the command says of a launcher.
+// A launcher that the command starts.
 struct Inner {
   const Launcher* launcher = nullptr;
   std::string processes;      // "2", "gpu"; empty: not given
@@ -109,26 +109,35 @@ std::string take_program(const Words& command, size_t& at) {
                                                                     : file_name(python.text);
 }
 
-// Reads the flags of the launcher, whose spellings with "_" and "-" are the same, and its program, which `python` runs.
+bool is_one(std::string_view nodes) { return nodes.empty() || nodes == "1" || nodes == "1:1"; }
+
+// A value is no flag, and no script behind a flag whose values are unknown here.
+bool is_value(const std::string& word) { return !word.starts_with('-') && !word.ends_with(".py"); }
+
+// The flag at `at`, in its spelling with "-" for "_", and its value; `at` is then at its last word.
+std::pair<std::string, std::string> take_flag(const Launcher& launcher, const Words& command,
+                                              size_t& at) {
+  const size_t equals = command[at].find('=');
+  std::string name = command[at].substr(0, equals);
+  std::ranges::replace(name, '_', '-');
+  if (equals != std::string::npos) return {name, command[at].substr(equals + 1)};
+  if (has(launcher.switches, name) || at + 1 == command.size() || !is_value(command[at + 1]))
+    return {name, ""};
+  return {name, command[++at]};
+}
+
+// Reads the launcher's flags and its program, which `python` runs.
 void read_flags(const Words& command, size_t at, const std::string& python, Inner& inner) {
   const Launcher& launcher = *inner.launcher;
   bool is_module = false, needs_python = launcher.name != std::string_view("horovodrun");
   for (; at < command.size() && command[at].starts_with('-'); ++at) {
-    const size_t equals = command[at].find('=');
-    std::string name = command[at].substr(0, equals), value;
-    std::ranges::replace(name, '_', '-');
-    is_module |= name == "-m" || name == "--module";
+    const auto [name, value] = take_flag(launcher, command, at);
+    const bool is_count = has(launcher.counts, name), is_node = has(launcher.nodes, name);
+    is_module |= has("-m,--module", name);
     needs_python &= name != "--no-python";
-    if (equals != std::string::npos) {
-      value = command[at].substr(equals + 1);
-    } else if (!has(launcher.switches, name) && at + 1 < command.size() &&
-               !command[at + 1].starts_with('-') && !command[at + 1].ends_with(".py")) {
-      value = command[++at];
-    }
-    const bool is_count = has(launcher.counts, name);
     if (has(launcher.processes, name)) inner.processes = value;
-    inner.names_nodes |= has(launcher.nodes, name) || (is_count && value != "1" && value != "1:1");
-    inner.is_connected |= is_count || has(launcher.nodes, name) || has(launcher.meeting, name);
+    inner.names_nodes |= is_node || (is_count && !is_one(value));
+    inner.is_connected |= is_count || is_node || has(launcher.rendezvous, name);
   }
   if (is_module || needs_python) inner.program.push_back(python);
   if (is_module) inner.program.emplace_back("-m");
@@ -147,6 +156,19 @@ bool has_accelerate_file(const Environment& environment) {
   });
 }
 
+// Reads what the variables of the ranks say of processes and hosts; flags win.
+void read_variables(const Environment& environment, Inner& inner) {
+  const std::string_view name = inner.launcher->name;
+  const std::string_view nodes = value_of(environment, "PET_NNODES");
+  if (name == kTorchrun) inner.processes = value_of(environment, "PET_NPROC_PER_NODE");
+  inner.names_nodes = !is_one(nodes) ||
+                      (name == "accelerate" && has_accelerate_file(environment)) ||
+                      to_lower(value_of(environment, "HOROVOD_BOOTSTRAP")) == "none";
+  inner.is_connected = inner.names_nodes || !nodes.empty() ||
+                       !value_of(environment, "PET_RDZV_ENDPOINT").empty() ||
+                       !value_of(environment, "PET_MASTER_ADDR").empty();
+}
+
 Inner find_inner(const Words& command, Environment environment) {
   Inner inner;
   size_t at = words_of_wrappers(command, environment);
@@ -159,16 +181,16 @@ Inner find_inner(const Words& command, Environment environment) {
   if (launcher->word[0] != '\0' && (at >= command.size() || command[at++] != launcher->word))
     return inner;
   inner.launcher = launcher;
-  const std::string nodes(value_of(environment, "PET_NNODES"));
-  if (name == kTorchrun) inner.processes = value_of(environment, "PET_NPROC_PER_NODE");
-  inner.names_nodes = (!nodes.empty() && nodes != "1" && nodes != "1:1") ||
-                      to_lower(value_of(environment, "HOROVOD_BOOTSTRAP")) == "none" ||
-                      (name == "accelerate" && has_accelerate_file(environment));
-  inner.is_connected = inner.names_nodes || !nodes.empty() ||
-                       !value_of(environment, "PET_RDZV_ENDPOINT").empty() ||
-                       !value_of(environment, "PET_MASTER_ADDR").empty();
+  read_variables(environment, inner);
   read_flags(command, at, python, inner);
   return inner;
+}
+
+// The number of processes that the launcher is asked for; 0: one for each device.
+int64_t processes_of(const Inner& inner) {
+  if (has("gpu,auto,cpu", inner.processes)) return 0;
+  const int64_t number = parse_int(inner.processes).value_or(1);
+  return number < 1 || number > (1 << 16) ? 1 : number;
 }
 
 bool is_one_each(const SlotPlan& plan) { return plan.slots.size() == plan.hosts.size(); }
@@ -193,28 +215,25 @@ std::string flags_for(const SlotPlan& plan, const std::vector<int64_t>& ranks) {
 
 Status check_inner_launcher(const Words& command, const Environment& environment,
                             const SlotPlan& plan) {
-  const int ranks = plan.size();
   const Inner inner = find_inner(command, environment);
-  if (inner.launcher == nullptr || inner.names_nodes || ranks < 2) return {};
-  const bool is_torchrun = inner.launcher->name == kTorchrun;
-  if (is_torchrun && is_one_each(plan)) return {};
-  const bool by_core = inner.processes == "cpu";
-  const bool by_device = by_core || inner.processes == "gpu" || inner.processes == "auto";
-  const int64_t each = by_device ? 0 : parse_int(inner.processes).value_or(1);
-  if (!by_device && (each < 2 || each > (1 << 16))) return {};
+  if (inner.launcher == nullptr || inner.names_nodes || plan.size() < 2) return {};
+  const std::string name = inner.launcher->name;
+  if (name == kTorchrun && is_one_each(plan)) return {};
+  const int64_t each = processes_of(inner);
+  if (each == 1) return {};
   std::vector<int64_t> wanted(plan.hosts.size());
   for (const Slot& slot : plan.slots) wanted[static_cast<size_t>(slot.host)] += each;
   const std::vector<int64_t> one_each(plan.hosts.size(), 1);
-  const char* const name = inner.launcher->name;
-  return invalid_argument(
-      cat("each of the ", ranks, " ranks would start its own ", name, " with ",
-          by_device ? cat("one process per ", by_core ? "core" : "GPU") : cat(each, " processes"),
-          ", and these ", ranks, " worlds would train apart; leave ", name, " out: horovodrun",
-          flags_for(plan, wanted), " ", printable(join(inner.program, " "), 100),
-          is_torchrun ? cat("; or start one torchrun on each host: horovodrun",
-                            flags_for(plan, one_each), " ", printable(join(command, " "), 100))
-                      : "",
-          "; HOROVOD_BOOTSTRAP=none allows separate runs"));
+  return invalid_argument(cat(
+      "each of the ", plan.size(), " ranks would start its own ", name, " with ",
+      each == 0 ? cat("one process per ", inner.processes == "cpu" ? "core" : "GPU")
+                : cat(each, " processes"),
+      ", and these ", plan.size(), " worlds would train apart; leave ", name, " out: horovodrun",
+      flags_for(plan, wanted), " ", printable(join(inner.program, " "), 100),
+      name == kTorchrun ? cat("; or start one torchrun on each host: horovodrun",
+                              flags_for(plan, one_each), " ", printable(join(command, " "), 100))
+                        : "",
+      "; HOROVOD_BOOTSTRAP=none allows separate runs"));
 }
 
 bool joins_torchruns(const Words& command, const Environment& environment, const SlotPlan& plan) {

@@ -93,7 +93,7 @@ SUBFOLDERS = {
         "spawn": [],
         "spawn/ssh": ["spawn"],
         "pmix": [],
-        "plan": ["protocol"],
+        "plan": ["program", "protocol"],
         "allocation": ["plan", "spawn"],
         "elastic/discovery": ["plan", "spawn"],
         "link": ["plan", "protocol", "spawn"],
