@@ -178,6 +178,19 @@ dist.init_process_group("horovod", rank=1 - hvd.rank(), world_size=2)
         self.assertNotEqual(code, 0)
         self.assertIn("give init_process_group rank=hvd.rank()", output)
 
+    def test_a_rank_with_another_world_size_is_named_on_all_ranks(self):
+        text = """
+if os.environ["RANK"] == "1":
+    os.environ["WORLD_SIZE"] = "3"
+try:
+    dist.init_process_group("horovod")
+except RuntimeError as error:
+    os.write(1, f"refused: {error}\\n".encode())
+"""
+        output = self.passes(self.launched(2, text))
+        said = "is 2 on rank 0, 3 on rank 1; the launcher gave 2 to all: leave WORLD_SIZE as it is"
+        self.assertEqual(output.count(said), 2, output)
+
     @unittest.skipUnless(RECONFIGURES, "this torch reconfigures no group")
     def test_a_group_that_is_to_be_reconfigured_is_of_gloo(self):
         text = """

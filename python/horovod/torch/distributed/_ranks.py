@@ -175,14 +175,30 @@ class _StoreRendezvous:
         return found
 
     def all_agree(self, answer: bool) -> bool:
-        """Returns whether the answer of all ranks is true."""
+        """Returns whether the answer of all ranks is true. Raises RuntimeError on all of them where their numbers of
+        ranks differ."""
         if self.rank:
-            self._store.set(f"{self._KEY}/{self.rank}", str(int(answer)))
-            return bool(self._store.get(f"{self._KEY}/all") == b"1")
-        others = [self._store.get(f"{self._KEY}/{rank}") for rank in range(1, self.size)]
-        agreed = answer and all(other == b"1" for other in others)
-        self._store.set(f"{self._KEY}/all", str(int(agreed)))
-        return agreed
+            self._store.set(f"{self._KEY}/{self.rank}", f"{int(answer)} {self.size}")
+        else:
+            others = [self._store.get(f"{self._KEY}/{rank}").decode().split() for rank in range(1, self.size)]
+            agreed = answer and all(other == "1" for other, _ in others)
+            unlike = [f"{size} on rank {rank}" for rank, (_, size) in enumerate(others, 1) if int(size) != self.size]
+            said = f"{self.size} on rank 0, {', '.join(unlike)}" if unlike else str(int(agreed))
+            self._store.set(f"{self._KEY}/all", said)
+        said = self._store.get(f"{self._KEY}/all").decode()
+        if said in ("0", "1"):
+            return said == "1"
+        if self.rank:
+            self._store.set(f"{self._KEY}/{self.rank}/read", "")
+        else:  # the store may end with this process
+            with contextlib.suppress(Exception):
+                read = [f"{self._KEY}/{rank}/read" for rank in range(1, self.size)]
+                self._store.wait(read, datetime.timedelta(seconds=5))
+        given = os.environ.get("HOROVOD_SIZE")
+        raise RuntimeError(
+            f"horovod: the ranks have different numbers of ranks: WORLD_SIZE, or world_size of init_process_group, is "
+            f"{said}; " + (f"the launcher gave {given} to all: leave WORLD_SIZE as it is" if given else "give all one")
+        )
 
     def close(self) -> None:
         """Called when all ranks have met: another group may use the store with the same names."""
