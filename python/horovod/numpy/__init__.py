@@ -21,8 +21,6 @@ from horovod._frontend import poll
 from horovod.numpy import _collectives
 from horovod.numpy._collectives import *
 
-__all__ = [
-    "poll",
-]
+__all__ = ["poll"]
 __all__ += _common.__all__
 __all__ += _collectives.__all__
