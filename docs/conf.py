@@ -77,7 +77,7 @@ BELOW = {
     "tutorials/kubernetes": ["Containers <tutorials/containers>", "Notebook <tutorials/notebook>"],
     "networks": ["rendezvous", "security"],
     "data-and-checkpoints": ["unequal-work", "correctness", "process-sets"],
-    "torch-distributed": ["torch-distributed-reference", "mixing"],
+    "torch-distributed": ["torch-distributed-reference", "mixing", "frameworks-and-launchers"],
     "settings": ["config-file"],
     "output": ["json-output"],
     "metrics": ["tracking", "timeline"],

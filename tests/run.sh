@@ -218,18 +218,25 @@ environments() {
   fi
   # The second PyTorch that the package must work with; the first one is Debian's.
   environment torch-2.13 torch==2.13.0 numpy cloudpickle keras
+  # Those that find their ranks by themselves (tests/worlds), and others.
+  if [[ -f build/venv-torch-2.13/ready ]]; then
+    addition torch-2.13 accelerate accelerate==1.15.0
+    addition torch-2.13 ignite pytorch-ignite==0.5.5
+    addition torch-2.13 lightning lightning==2.6.6
+    addition torch-2.13 transformers transformers==5.24.0
+  fi
   if [[ $tier == release && -f build/venv-torch-2.13/ready ]]; then
     DS_BUILD_OPS=0 addition torch-2.13 deepspeed deepspeed==0.19.8
-    addition torch-2.13 accelerate accelerate==1.15.0
     addition torch-2.13 lightning-fabric lightning-fabric==2.6.6
     addition torch-2.13 torchmetrics torchmetrics==1.9.0
-    addition torch-2.13 transformers transformers==5.24.0
   fi
   # The newest TensorFlow, with Keras 3, and the last one with Keras 2.
   environment tensorflow-2.21 tensorflow-cpu==2.21.0 tensorboard
   environment tensorflow-2.15 tensorflow-cpu==2.15.1 tensorboard
   newest_torch
   newest_jax
+  # The first JAX whose XLA calls the runtime itself; by Debian's Python, which hosts of tests have.
+  environment jax-0.5 jax==0.5.3 optax numpy
   # Its last release needs a numpy of its time.
   environment mxnet mxnet==1.9.1 numpy==1.23.5 cloudpickle
   # mypy reads the type hints of the package and of a script that uses it, ruff all Python, and lizard C and C++.
@@ -253,8 +260,6 @@ environments() {
     environment sphinx sphinx myst-parser furo && addition sphinx copybutton sphinx-copybutton
     # A rank stops at its breakpoint (tests/e2e/hang_test.py).
     environment debugpy debugpy==1.8.17
-    # The first JAX whose XLA calls the runtime itself.
-    environment jax-0.5 jax==0.5.3 optax numpy
     environment_by 3.9 tensorflow-2.8 tensorflow-cpu==2.8.4 'protobuf<3.21' 'numpy<1.24'
     environment_by 3.8 tensorflow-2.4 tensorflow-cpu==2.4.4
     environment easybuild easybuild==5.4.1 pycodestyle
@@ -287,6 +292,10 @@ name_environments() {
   fi
   if [[ -f build/venv-torch-2.13/ready-deepspeed ]]; then
     export HVD_TEST_DEEPSPEED=$PWD/build/venv-torch-2.13/bin/python3
+  fi
+  if [[ -f build/venv-torch-2.13/ready-ignite && -f build/venv-torch-2.13/ready-lightning &&
+    -f build/venv-torch-2.13/ready-accelerate && -f build/venv-torch-2.13/ready-transformers ]]; then
+    export HVD_TEST_WORLDS=$PWD/build/venv-torch-2.13/bin/python3
   fi
   if [[ -f build/venv-horovod/ready-horovod ]]; then
     export HVD_TEST_HOROVOD=$PWD/build/venv-horovod/bin/python3
