@@ -45,14 +45,17 @@ TEST_CASE("a remote host gets no variable that describes the devices or the plac
 }
 
 TEST_CASE("no host inherits another job's or launcher's identity") {
-  const Environment inherited = {
+  Environment inherited = {
       {"HOROVOD_RANK", "7"},         {"HOROVOD_JOB_SECRET", "s"}, {"HOROVOD_STORE", "unix:@x"},
       {"OMPI_COMM_WORLD_RANK", "1"}, {"PMI_RANK", "1"},           {"PMIX_RANK", "1"},
       {"SLURM_PROCID", "1"},         {"SLURM_LOCALID", "1"},      {"RANK", "7"},
       {"MASTER_ADDR", "elsewhere"},  {"JAX_PROCESS_ID", "7"},     {"ROLE_RANK", "7"},
       {"TORCHELASTIC_RUN_ID", "x"},  {"HOROVOD_RESULT_KEY", "s"}, {"SLURM_JOB_ID", "9"},
-      {"SLURM_NTASKS", "2"},         {"SLURM_NPROCS", "2"},       {"SLURM_NTASKS_PER_NODE", "1"},
       {"OMPI_MCA_btl", "tcp"}};
+  // By these, frameworks take a rank for one of Slurm, LSF or Open MPI.
+  for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE",
+                           "JSM_NAMESPACE_SIZE", "OMPI_MCA_orte_hnp_uri"})
+    inherited.emplace_back(name, "2");
   const Environment kept = {{"SLURM_JOB_ID", "9"}, {"OMPI_MCA_btl", "tcp"}};
   CHECK(host_environment(inherited, true) == kept);
   CHECK(host_environment(inherited, false) == kept);
