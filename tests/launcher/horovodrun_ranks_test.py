@@ -60,7 +60,11 @@ class Ranks(Marked):
         )
 
     def test_a_job_inside_a_rank_is_a_job_of_its_own(self):
-        result = self.run_job("-np", "2", HOROVODRUN, "-np", "2", "sh", "-c", "echo $HOROVOD_RANK/$HOROVOD_SIZE")
+        inner = (HOROVODRUN, "-np", "2", "sh", "-c", "echo $HOROVOD_RANK/$HOROVOD_SIZE")
+        result = self.run_job("-np", "2", *inner)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("leave horovodrun out: horovodrun -np 4 sh -c echo", result.stderr.decode())
+        result = self.run_job("-np", "2", "--independent", *inner)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(
             lines(result.stdout),
