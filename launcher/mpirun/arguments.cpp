@@ -211,6 +211,9 @@ Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Opti
   }
   HVD_ASSIGN_OR_RETURN(const Arguments extra, words_of_flag(settings, "mpi_args"));
   append(words, extra);
+  // mpirun starts its own daemons by steps of Slurm, whose tasks are not the ranks.
+  if (environment_variable("SLURM_JOB_ID"))
+    append(words, {"env", "-u", "SLURM_NTASKS", "-u", "SLURM_PROCID"});
   append(words, options.command);
   return words;
 }

@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <cstdlib>
+
 #include "base/text.h"
 #include "launcher/mpirun/arguments.h"
 #include "launcher/mpirun/jsrun.h"
@@ -78,6 +80,13 @@ TEST_CASE("the plain line of each") {
   CHECK(line_of(kMpich, {}) ==
         "mpirun|-l|-np|4|-ppn|2|-hosts|a,b|-bind-to|none|-map-by|slot|python|a b.py");
   CHECK(line_of(kIntel, {}) == "mpirun|-l|-np|4|-ppn|2|-hosts|a,b|python|a b.py");
+}
+
+TEST_CASE("in a job of Slurm, ranks do not take the places of mpirun's daemons") {
+  ::setenv("SLURM_JOB_ID", "7", 1);
+  for (const MpiFlavour flavour : {kOpenMpi, kMpich})
+    CHECK(line_of(flavour, {}).ends_with("|env|-u|SLURM_NTASKS|-u|SLURM_PROCID|python|a b.py"));
+  ::unsetenv("SLURM_JOB_ID");
 }
 
 TEST_CASE("the line of each with all that it takes") {
