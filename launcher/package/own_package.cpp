@@ -1,7 +1,6 @@
 #include "launcher/package/own_package.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -145,44 +144,8 @@ Result<std::shared_ptr<const OwnPackage>> read_program_package(const std::string
 
 namespace {
 
-constexpr size_t kPartSize = 64 << 10;
 constexpr size_t kMostPacked = 1 << 30;
 constexpr auto kMostTime = std::chrono::seconds(60);
-
-// Files of the package, one after another in pieces, and the digest of all at the end.
-class ArchiveParts {
- public:
-  ArchiveParts(std::string_view list, std::string_view packed)
-      : files_{std::pair("list", list), std::pair("packed", packed)} {}
-
-  std::optional<StagePart> next() {
-    if (index_ > files_.size()) return {};
-    StagePart part;
-    if (index_ == files_.size()) {
-      ++index_;
-      part.bytes = as_text(digest_);
-      return part;
-    }
-    auto& [name, left] = files_[index_];
-    part.kind = std::exchange(has_begun_, true) ? StageKind::kMore : StageKind::kFile;
-    part.mode = 0600;
-    part.path = name;
-    part.bytes = left.substr(0, kPartSize);
-    left.remove_prefix(part.bytes.size());
-    if (left.empty()) {
-      ++index_;
-      has_begun_ = false;
-    }
-    digest_ = next_digest(digest_, part);
-    return part;
-  }
-
- private:
-  std::array<std::pair<const char*, std::string_view>, 2> files_;
-  size_t index_ = 0;
-  bool has_begun_ = false;
-  Digest digest_{};
-};
 
 }  // namespace
 
@@ -202,6 +165,13 @@ net::Task<void> PackageArchive::pack(std::shared_ptr<const OwnPackage> package) 
     answer.last_words = run.status().message();
   if (run.ok() && answer.is_good() && !answer.is_cut) {
     packed_ = std::move(answer.output);
+    package_ = package;
+    const auto add = [this](const char* name, const std::string& text) {
+      files_.push_back({.mode = 0600, .path = name, .size = text.size(), .text = text});
+    };
+    add("list", package->list);
+    add("packed", **packed_);
+    static_cast<void>(add_digest(files_, "the package"));  // reads no file
   } else {
     packed_ = failed_precondition(
         cat("cannot pack this horovodrun's package: ",
@@ -220,9 +190,8 @@ net::Task<Result<AgentLink::NextPart>> PackageArchive::parts(
     if (!co_await is_packed_.wait()) co_return aborted("the start of the host was given up");
   }
   if (!packed_->ok()) co_return packed_->status();
-  co_return [package, parts = std::make_shared<ArchiveParts>(package->list, **packed_)] {
-    return Result<std::optional<StagePart>>(parts->next());
-  };
+  co_return
+      [parts = std::make_shared<StagedParts>(files_, "the package")] { return parts->next(); };
 }
 
 }  // namespace hvd::launcher

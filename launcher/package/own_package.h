@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/protocol/host_job.h"
+#include "launcher/protocol/staged_parts.h"
 #include "net/asio.h"
 #include "net/notification.h"
 
@@ -50,6 +51,8 @@ class PackageArchive {
   net::Notification is_packed_;
   bool is_packing_ = false;
   std::optional<Result<std::string>> packed_;
+  std::shared_ptr<const OwnPackage> package_;  // once it is packed, as the next one
+  std::vector<StagedEntry> files_;             // refer to both
 };
 
 }  // namespace hvd::launcher

@@ -101,19 +101,6 @@ class Collector {
   uint64_t size_ = 0;
 };
 
-// Adds the last entry.
-Status add_digest(StagedCode& code) {
-  Digest digest{};
-  StagedParts parts(code.entries, "--stage");
-  for (;;) {
-    HVD_ASSIGN_OR_RETURN(const auto part, parts.next());
-    if (!part) break;
-    digest = next_digest(digest, *part);
-  }
-  code.entries.push_back({.kind = StageKind::kEnd, .link = std::string(as_text(digest))});
-  return {};
-}
-
 // A path of --stage.
 struct StagedSource {
   fs::path from;
@@ -196,7 +183,7 @@ Result<std::shared_ptr<const StagedCode>> read_staged_code(const std::vector<fs:
     HVD_RETURN_IF_ERROR(collector.add_all(source.from, to));
   }
   if (paths.size() > 1) HVD_RETURN_IF_ERROR(merge(code->entries));
-  HVD_RETURN_IF_ERROR(add_digest(*code));
+  HVD_RETURN_IF_ERROR(add_digest(code->entries, "--stage"));
   return std::shared_ptr<const StagedCode>(std::move(code));
 }
 

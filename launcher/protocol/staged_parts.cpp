@@ -35,8 +35,6 @@ Status StagedParts::open(const StagedEntry& entry) {
                                    " is no longer a regular file; do not change the code while "
                                    "horovodrun copies it"));
   }
-  left_ = entry.size;
-  hash_ = {};
   return {};
 }
 
@@ -44,34 +42,57 @@ Status StagedParts::open(const StagedEntry& entry) {
 Result<std::optional<StagePart>> StagedParts::next_of_file(const StagedEntry& entry,
                                                            uint64_t until) {
   if (read_ >= until) return std::optional<StagePart>();
-  StagePart part{.kind = file_ ? StageKind::kMore : StageKind::kFile,
+  StagePart part{.kind = offset_ > 0 ? StageKind::kMore : StageKind::kFile,
                  .mode = entry.mode,
                  .path = entry.path,
                  .bytes = {}};
-  if (!file_) HVD_RETURN_IF_ERROR(open(entry));
-  part.bytes.resize(std::min<uint64_t>({kMostStaged, left_, until - read_}));
-  size_t done = 0;
-  while (done < part.bytes.size()) {
-    const ssize_t size = ::read(file_.get(), part.bytes.data() + done, part.bytes.size() - done);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return system_error(cat(option_, ": cannot read ", entry.from.string()), errno);
-    if (size == 0) break;
-    done += static_cast<size_t>(size);
+  const auto size = std::min<uint64_t>({kMostStaged, entry.size - offset_, until - read_});
+  if (entry.text) {
+    part.bytes = entry.text->substr(offset_, size);
+  } else {
+    if (offset_ == 0) HVD_RETURN_IF_ERROR(open(entry));
+    HVD_ASSIGN_OR_RETURN(part.bytes, read(entry, size));
   }
-  const bool is_short = done < part.bytes.size();
-  part.bytes.resize(done);
-  left_ -= done;
-  read_ += done;
+  const bool is_short = part.bytes.size() < size;
+  offset_ += part.bytes.size();
+  read_ += part.bytes.size();
   if (entry.digest) hash_.add(as_bytes(part.bytes));
-  if (left_ == 0 || is_short) {
+  if (offset_ == entry.size || is_short) {
     if (entry.digest && hash_.digest() != *entry.digest) {
       return failed_precondition(
           cat(option_, ": ", entry.path, " has changed since it was resolved: ", entry.remedy));
     }
     file_.reset();
+    offset_ = 0;
     ++index_;
   }
   return std::optional(std::move(part));
+}
+
+Result<std::string> StagedParts::read(const StagedEntry& entry, size_t size) {
+  std::string bytes(size, '\0');
+  size_t done = 0;
+  while (done < size) {
+    const ssize_t more = ::read(file_.get(), bytes.data() + done, size - done);
+    if (more < 0 && errno == EINTR) continue;
+    if (more < 0) return system_error(cat(option_, ": cannot read ", entry.from.string()), errno);
+    if (more == 0) break;
+    done += static_cast<size_t>(more);
+  }
+  bytes.resize(done);
+  return bytes;
+}
+
+Status add_digest(std::vector<StagedEntry>& entries, const std::string& option) {
+  Digest digest{};
+  StagedParts parts(entries, option);
+  for (;;) {
+    HVD_ASSIGN_OR_RETURN(const auto part, parts.next());
+    if (!part) break;
+    digest = next_digest(digest, *part);
+  }
+  entries.push_back({.kind = StageKind::kEnd, .link = std::string(as_text(digest))});
+  return {};
 }
 
 }  // namespace hvd::launcher

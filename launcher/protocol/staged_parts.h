@@ -1,5 +1,5 @@
-// Files and directories of this machine as the parts in which they travel: from the launcher to a host (--stage,
-// --stage-env), and from host to host. Reads the bytes from disk anew for each receiver, at its speed.
+// Files and directories as the parts in which they travel: from the launcher to a host (--stage, --stage-env, the
+// package), and from host to host. Reads the bytes from disk anew for each receiver, at its speed.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,8 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -25,10 +27,15 @@ struct StagedEntry {
   std::string link{};  // the target of a symbolic link; of kEnd: the digest of all parts before
   std::filesystem::path from{};  // the source of a file
   uint64_t size = 0;             // bytes of a file; else 0
+  // The content of a file that lies in memory, where it outlives the entry.
+  std::optional<std::string_view> text{};
   // The digest of the file, if it is known, and what the user does about a file that has another one.
   std::optional<Digest> digest{};
   std::string remedy{};
 };
+
+// Adds the last entry, which carries the digest of all parts before. Reads all files. `option`: as below.
+Status add_digest(std::vector<StagedEntry>& entries, const std::string& option);
 
 class StagedParts {
  public:
@@ -42,14 +49,15 @@ class StagedParts {
  private:
   Result<std::optional<StagePart>> next_of_file(const StagedEntry& entry, uint64_t until);
   Status open(const StagedEntry& entry);
+  Result<std::string> read(const StagedEntry& entry, size_t size);
 
   const std::vector<StagedEntry>& entries_;
   const std::string option_;
   size_t index_;  // of the entry that is read now
   UniqueFd file_;
-  uint64_t left_ = 0;  // bytes of file_ that are not read yet
-  uint64_t read_ = 0;  // bytes of all files
-  Sha256 hash_;        // of file_
+  uint64_t offset_ = 0;  // bytes of the entry that are read
+  uint64_t read_ = 0;    // bytes of all files
+  Sha256 hash_;          // of the entry
 };
 
 }  // namespace hvd::launcher

@@ -79,3 +79,34 @@ TEST_CASE("parts arrive in any pieces, and in the order in which they were sent"
   record.put_raw(part_key(kPartKey, kPartNonces).sign({raw, as_text(ping)}));
   CHECK(is_refused(kPartNonces, record.take()));
 }
+
+TEST_CASE("parts of files come as far as their bytes are there, and end with the digest of all") {
+  const std::string long_text(kMostStaged + 3, 'x');
+  std::vector<StagedEntry> entries = {
+      {.mode = 0600, .path = "a", .size = long_text.size(), .text = long_text},
+      {.mode = 0600, .path = "empty"},
+      {.mode = 0600, .path = "b", .size = 2, .text = "ok", .digest = sha256(as_bytes("no"))}};
+  entries[2].remedy = "say no";
+  StagedParts parts(entries, "--flag");
+  const auto is_next = [&](uint64_t until, StageKind kind, std::string_view path, size_t size) {
+    const auto part = parts.next(until);
+    return part.ok() && *part && (*part)->kind == kind && (*part)->path == path &&
+           (*part)->bytes.size() == size;
+  };
+  CHECK(!*parts.next(0));
+  CHECK(is_next(7, StageKind::kFile, "a", 7));
+  CHECK(!*parts.next(7));
+  CHECK(is_next(1 << 20, StageKind::kMore, "a", kMostStaged - 4));
+  CHECK(is_next(long_text.size(), StageKind::kFile, "empty", 0));
+  CHECK(!*parts.next(long_text.size()));
+  CHECK(!parts.has_ended());
+  CHECK(parts.next().status().message() == "--flag: b has changed since it was resolved: say no");
+  entries.pop_back();
+  REQUIRE(add_digest(entries, "--flag").ok());
+  StagedParts last(entries, "--flag", 2);
+  const auto end = last.next();
+  REQUIRE(*end);
+  CHECK(((*end)->kind == StageKind::kEnd && (*end)->bytes.size() == sizeof(Digest)));
+  CHECK(!*last.next());
+  CHECK(last.has_ended());
+}
