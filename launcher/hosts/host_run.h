@@ -84,7 +84,8 @@ std::string_view to_string(HostCause cause);
 
 class HostRun {
  public:
-  HostRun(int number, Host host) : number_(number), host_(std::move(host)) {}
+  // `host` outlives this object.
+  HostRun(int number, const Host& host) : number_(number), host_(host) {}
   HostRun(const HostRun&) = delete;
 
   int number() const { return number_; }
@@ -154,7 +155,7 @@ class HostRun {
   friend class HostTable;
 
   const int number_;
-  const Host host_;
+  const Host& host_;
   std::vector<RankRun*> ranks_;
   HostState state_ = HostState::kPlanned;
   HostState furthest_ = HostState::kPlanned;  // of the states of its start

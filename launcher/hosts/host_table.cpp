@@ -16,12 +16,11 @@ HostTable::HostTable(SlotPlan plan) : plan_(std::move(plan)) {
 }
 
 HostRun& HostTable::add(Host host, std::vector<Slot> slots) {
-  plan_.hosts.push_back(host);
-  HostRun& added = hosts_.emplace_back(static_cast<int>(hosts_.size()), std::move(host));
+  const int number = static_cast<int>(hosts_.size());
+  HostRun& added = hosts_.emplace_back(number, plan_.hosts.emplace_back(std::move(host)));
   for (const Slot& slot : slots) {
     HVD_CHECK(slot.rank == size() && slot.host == added.number());
-    plan_.slots.push_back(slot);
-    added.ranks_.push_back(&ranks_.emplace_back(added, slot));
+    added.ranks_.push_back(&ranks_.emplace_back(added, plan_.slots.emplace_back(slot)));
   }
   if (added_) added_(added);
   return added;

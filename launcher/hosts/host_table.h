@@ -23,7 +23,7 @@ class HostTable {
   HostRun& add(Host host, std::vector<Slot> slots);
   void on_added(std::function<void(HostRun&)> callback) { added_ = std::move(callback); }
 
-  // The same hosts and ranks as data.
+  // The plan, to whose hosts and slots they refer.
   const SlotPlan& plan() const { return plan_; }
   std::deque<HostRun>& hosts() { return hosts_; }
   const std::deque<HostRun>& hosts() const { return hosts_; }

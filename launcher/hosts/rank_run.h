@@ -61,7 +61,7 @@ struct RankWaits {
 
 class RankRun {
  public:
-  // `host` outlives this object.
+  // `host` and `slot` outlive this object.
   RankRun(HostRun& host, const Slot& slot) : host_(host), slot_(slot) {}
   RankRun(const RankRun&) = delete;
 
@@ -98,7 +98,7 @@ class RankRun {
 
  private:
   HostRun& host_;
-  const Slot slot_;
+  const Slot& slot_;
   RankState state_ = RankState::kPlanned;
   RankExit exit_;
   std::string start_;

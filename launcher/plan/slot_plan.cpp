@@ -82,7 +82,6 @@ Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> n
                                 advice(hosts, size), ":", slot_table(hosts)));
   }
   SlotPlan plan;
-  plan.slots.reserve(static_cast<size_t>(size));
   std::vector<int> hosts_with;  // by local rank
   const std::vector<int> ranks = divide(hosts, size);
   for (size_t host = 0; host < hosts.size() && ranks[host] > 0; ++host) {

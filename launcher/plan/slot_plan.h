@@ -1,6 +1,7 @@
 // The plan of a job: the host and the local rank of each rank. Pure.
 #pragma once
 
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -18,9 +19,10 @@ struct Slot {
   int cross_size = 0;  // how many those are
 };
 
+// Addresses stay as hosts and slots are added.
 struct SlotPlan {
-  std::vector<Host> hosts;  // those that have a rank, in the order given
-  std::vector<Slot> slots;  // by rank; the ranks of a host are consecutive
+  std::deque<Host> hosts;  // those that have a rank, in the order given
+  std::deque<Slot> slots;  // by rank; the ranks of a host are consecutive
 
   int size() const { return static_cast<int>(slots.size()); }
 };

@@ -15,6 +15,7 @@
 namespace hvd::launcher {
 namespace {
 
+const Host kHostA{"a", "", 1};
 const SlotPlan kPlan = *plan_slots({{"a", "", 2}, {"b", "", 2}}, {});
 
 constexpr HostState kAllHostStates[] = {
@@ -95,7 +96,7 @@ TEST_CASE("a host makes each move of its table") {
   for (const auto& move : legal_moves(kAllHostStates, kAllHostCauses)) {
     CAPTURE(to_string(move.from));
     CAPTURE(to_string(move.cause));
-    HostRun host(0, {"a", "", 1});
+    HostRun host(0, kHostA);
     bring(host, move.from);
     host.to(move.to, move.cause);
     CHECK(host.state() == move.to);
@@ -139,11 +140,11 @@ TEST_CASE("the table of a host has the moves of the drawing and no others") {
 
 TEST_CASE("an illegal move of a host or a rank ends the launcher") {
   CHECK(ends_the_process([] {
-    HostRun host(0, {"a", "", 1});
+    HostRun host(0, kHostA);
     host.to(HostState::kRunning, HostCause::kStarted);
   }));
   CHECK(ends_the_process([] {
-    HostRun host(0, {"a", "", 1});
+    HostRun host(0, kHostA);
     bring(host, HostState::kLost);
     host.to(HostState::kDone, HostCause::kFinished);
   }));
@@ -152,13 +153,13 @@ TEST_CASE("an illegal move of a host or a rank ends the launcher") {
     table.rank(0).to(RankState::kInJob, RankCause::kMet);
   }));
   CHECK_FALSE(ends_the_process([] {
-    HostRun host(0, {"a", "", 1});
+    HostRun host(0, kHostA);
     bring(host, HostState::kRunning);
   }));
 }
 
 TEST_CASE("a step of the start is ignored once the end of the host was ordered") {
-  HostRun host(0, {"a", "", 1});
+  HostRun host(0, kHostA);
   bring(host, HostState::kPreparing);
   host.to(HostState::kEnding, HostCause::kEnd);
   host.hold(nullptr);
@@ -168,12 +169,12 @@ TEST_CASE("a step of the start is ignored once the end of the host was ordered")
 }
 
 TEST_CASE("a host that is over knows whether its ranks had got the order to start") {
-  HostRun early(0, {"a", "", 1});
+  HostRun early(0, kHostA);
   bring(early, HostState::kHeld);
   early.to(HostState::kEnding, HostCause::kAgentEnds);
   early.to(HostState::kLost, HostCause::kLost);
   CHECK_FALSE(early.had_ranks());
-  HostRun late(1, {"b", "", 1});
+  HostRun late(1, kHostA);
   bring(late, HostState::kStarting);
   late.to(HostState::kLost, HostCause::kLost);
   CHECK(late.had_ranks());
@@ -195,7 +196,7 @@ TEST_CASE("a start that is known late leaves the later states of host and ranks"
 }
 
 TEST_CASE("the stage and the deadline of a host go with its state") {
-  HostRun host(0, {"a", "", 1});
+  HostRun host(0, kHostA);
   bring(host, HostState::kConnecting);
   host.enter(SpawnStage::kAuthenticate, Deadline::after_seconds(5));
   CHECK(host.stage() == SpawnStage::kAuthenticate);

@@ -5,7 +5,7 @@
 namespace hvd::launcher {
 namespace {
 
-std::vector<std::string> names_of(const std::vector<Host>& hosts) {
+std::vector<std::string> names_of(const auto& hosts) {
   std::vector<std::string> names;
   for (const Host& host : hosts) names.push_back(host.name);
   return names;
