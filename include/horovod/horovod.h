@@ -460,6 +460,10 @@ HVD_API int hvd_alloc(size_t size, void** memory, char* error, size_t error_size
 /* Frees memory of hvd_alloc. NULL is HVD_OK. No unfinished work may use the memory. */
 HVD_API int hvd_free(void* memory, char* error, size_t error_size);
 
+/* Returns a number by which ranks compare their copies of data: it differs, but for one in 2^64, where bytes, their
+ * order or their count differ. `seed`: the digest of the data before, or 0. Any thread may call it, also before hvd_init. */
+HVD_API uint64_t hvd_digest(const void* data, size_t size, uint64_t seed);
+
 /* ---- Keys that the ranks share --------------------------------------------------------------- */
 
 /* Writes the key for `purpose` to `key`, whose `size` must be 32 bytes. All ranks get the same key until

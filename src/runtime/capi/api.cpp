@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/settings.h"
 #include "collectives/shm/shared_heap.h"
 #include "horovod/horovod.h"
@@ -160,6 +161,10 @@ int hvd_release(hvd_handle handle, char* error, size_t error_size) {
     return call.runtime()->release(handle, &in_use);
   });
   return in_use ? HVD_IN_PROGRESS : code;
+}
+
+uint64_t hvd_digest(const void* data, size_t size, uint64_t seed) {
+  return hvd::digest_of(data, size, seed);
 }
 
 int hvd_alloc(size_t size, void** memory, char* error, size_t error_size) {
