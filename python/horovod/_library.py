@@ -166,6 +166,7 @@ class Library:
         for name in _NUMBERS:
             self._take(prompt, name, [], ctypes.c_int32)
         self._take(prompt, "hvd_version", [], ctypes.c_char_p)
+        self._take(waiting, "hvd_digest", [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64], ctypes.c_uint64)
         self._take(waiting, "hvd_capability", [ctypes.c_char_p] + _ERROR, ctypes.c_int32)
         self.opened = waiting
         self._hot = [self.address_of(name) for name in _HOT]

@@ -790,6 +790,19 @@ constexpr Setting kLibraries[] = {
          "Compare gradients at step() with copies from the end of backward, to find every write "
          "between; "
          "costs memory and time."},
+    {.key = "check_replicas",
+     .variable = "HOROVOD_CHECK_REPLICAS",
+     .value = "ACTION",
+     .default_value = "warn",
+     .choices = "warn,stop,off",
+     .help = "Action where a distributed optimizer finds other weights or options on another rank: "
+             "warn, stop or off."},
+    {.key = "check_replicas_steps",
+     .variable = "HOROVOD_CHECK_REPLICAS_STEPS",
+     .value = "N,...",
+     .default_value = "2,10,100,1000",
+     .help = "Reductions of a distributed optimizer at which ranks compare weights, and each "
+             "multiple of the last."},
     {.key = "reset_limit",
      .variable = "HOROVOD_RESET_LIMIT",
      .type = kInt,

@@ -20,6 +20,7 @@ from horovod.torch._gradient_states import SteppedGradients, is_zero
 from horovod.torch._notice import Notice
 from horovod.torch._requests import Requests
 from horovod.torch._step import IDLE, IN_FLIGHT, INTERRUPTED, PASS, READ, READY, REDUCED, STEPPED, State, Step
+from horovod.torch._replicas import ReplicaCheck, ReplicaModel
 from horovod.torch.compression import Compression
 
 _SEVERAL = -1  # the number of no thread
@@ -34,7 +35,14 @@ def _checks_copies() -> bool:
     return os.environ.get("HOROVOD_TORCH_CHECK_GRADIENTS", "0").strip().lower() in ("1", "true", "yes", "on")
 
 
+def _restart(process_set: int) -> None:
+    for reducer in _torch_calls.watchers():
+        if process_set in (-1, reducer.process_set.process_set_id):
+            reducer.replicas.restart()
+
+
 _ops.also_forget(_forget)
+_ops.also_restart(_restart)
 
 
 class GradientReducer:
@@ -74,6 +82,8 @@ class GradientReducer:
             compression, op, predivide_factor, sparse_as_dense, process_set, self._notice, self.names
         )
         self._copies = _checks_copies()
+        self.model = ReplicaModel(self)
+        self.replicas = ReplicaCheck(self.model, process_set)
         _ddp.watch(self)
         _torch_calls.watch(self)
 
@@ -188,6 +198,8 @@ class GradientReducer:
             ) from cause
 
     def _start(self, bucket: Bucket) -> None:
+        if not self.replicas.has_sent_order:
+            self.replicas.send_order()
         self._run(bucket, self._requests.start(bucket, self.passes))
 
     def _run(self, bucket: Bucket, works: List[Pending]) -> None:
@@ -346,6 +358,8 @@ class GradientReducer:
     def record_step(self) -> None:
         """Records the gradients after the optimizer's own step, which may have written them. The program may give the
         parameters new ones without a backward pass."""
+        if self.replicas.is_open:
+            self.replicas.note_step()
         if self.step.state is STEPPED and self.buckets:
             params = [param for bucket in self.buckets for param in bucket.params]
             self.step.stepped = SteppedGradients(params, self._copies)
@@ -353,6 +367,9 @@ class GradientReducer:
     def synchronize(self, end: State = REDUCED) -> None:
         """Starts the buckets that no hook has started, then waits for all buckets. `end`: READ or REDUCED."""
         self._thread, self._recorder, self.closure.left = threading.get_ident(), None, None
+        replicas = self.replicas
+        if replicas.is_open and self.buckets:
+            replicas.begin()
         step = self.step
         step.rise(PASS)
         if step.reduced() is READ and self.op not in (Average, Min, Max):
@@ -364,6 +381,10 @@ class GradientReducer:
         if self._notice.is_sent():
             self._share_notice()
         step.to(end)
+        if self.buckets:
+            replicas.count += 1
+            if replicas.count == replicas.next_count:
+                replicas.note_reduction()
 
     def _refuse_a_second_sum(self) -> None:
         raise AssertionError(
@@ -447,6 +468,8 @@ class GradientReducer:
         """
         raised: Optional[BaseException] = None
         try:
+            if self.replicas.is_open:
+                self.replicas.read_order()
             for bucket in self.buckets:
                 self._finish(bucket)
             self._wait(self._notice.works)

@@ -333,6 +333,7 @@ def DistributedOptimizer(
 
     distributed = _derive(optimizer, _DistributedOptimizer, names, again, options)
     distributed._reducer = reducer
+    reducer.model.watch(distributed)
     distributed._drops_gradients = _drops_by_default and type(optimizer).zero_grad is torch.optim.Optimizer.zero_grad
     return distributed
 

@@ -1,0 +1,102 @@
+"""What the check of replicas (horovod._replicas) reads of an optimizer of torch.optim."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, List, Tuple
+
+import torch
+
+from horovod._library import library
+from horovod._replicas import Check
+from horovod.torch import _ddp
+
+_digest = library().hvd_digest
+_OPTIONS = ("lr", "momentum", "weight_decay", "betas")
+
+
+class ReplicaModel:
+    """The parameters of a reducer, and the options of its optimizer. Refers to both weakly."""
+
+    def __init__(self, reducer: Any) -> None:
+        self._reducer = weakref.ref(reducer)
+        self._optimizer: Any = lambda: None
+
+    def watch(self, optimizer: torch.optim.Optimizer) -> None:
+        """Compares the options of the optimizer too."""
+        self._optimizer = weakref.ref(optimizer)
+
+    def order(self) -> List[List[str]]:
+        reducer: Any = self._reducer()
+        return [[reducer.names[id(param)] for param in bucket.params] for bucket in reducer.buckets]
+
+    def names(self) -> List[str]:
+        reducer: Any = self._reducer()
+        return [name for name, _ in reducer._added]
+
+    def parameters(self) -> List[Tuple[str, torch.Tensor]]:
+        """Without what is a part of a larger tensor, and differs between ranks by design."""
+        reducer: Any = self._reducer()
+        return [
+            (reducer.names[id(param)], param)
+            for _, params in reducer._added
+            for param in params
+            if type(param) in (torch.Tensor, torch.nn.Parameter)
+            and param.layout is torch.strided
+            and param.device.type in ("cpu", "cuda")
+            and not hasattr(param, "_is_flat_param")
+            and not _ddp.owns(param)
+        ]
+
+    def digest(self, parameter: torch.Tensor, seed: int) -> int:
+        values = _on_host(parameter)
+        size: int = values.numel() * values.element_size()
+        return int(_digest(values.data_ptr(), size, seed))
+
+    def doubled(self, parameter: torch.Tensor) -> Tuple[torch.Tensor, int, int]:
+        values = _on_host(parameter)
+        if values.is_complex():
+            values = torch.view_as_real(values)
+        # A NaN of one rank is a large difference.
+        numbers = torch.nan_to_num(values.double(), 1e100, 1e100, -1e100).reshape(-1)
+        doubled = torch.cat([numbers, -numbers])
+        return doubled, doubled.data_ptr(), doubled.numel()
+
+    def spread(self, doubled: torch.Tensor) -> Tuple[float, float]:
+        high, low = doubled.view(2, -1)[0], -doubled.view(2, -1)[1]
+        return float((high - low).norm()), float(torch.maximum(high.abs(), low.abs()).norm())
+
+    def norm(self, parameter: torch.Tensor) -> float:
+        values = _on_host(parameter)
+        return float(values.abs().double().norm())
+
+    def options(self) -> List[Tuple[str, float]]:
+        optimizer = self._optimizer()
+        if optimizer is None:
+            return []
+        found = []
+        for index, group in enumerate(optimizer.param_groups):
+            for key in _OPTIONS:
+                value = group.get(key)
+                for place, each in enumerate(value if isinstance(value, (tuple, list)) else [value]):
+                    if isinstance(each, (int, float)) or (isinstance(each, torch.Tensor) and each.numel() == 1):
+                        name = key if value is each else f"{key}[{place}]"
+                        found.append((f"{name} of group {index}", float(each)))
+        return found
+
+
+# torch.compile of a step traces what the step calls.
+_untraced: Any = getattr(torch, "_disable_dynamo", lambda function: function)
+
+
+class ReplicaCheck(Check):
+    """The check of a reducer."""
+
+    begin = _untraced(Check.begin)
+    send_order = _untraced(Check.send_order)
+    _read_order = _untraced(Check._read_order)
+    _send = _untraced(Check._send)
+
+
+def _on_host(parameter: torch.Tensor) -> torch.Tensor:
+    return parameter.detach().resolve_conj().resolve_neg().cpu().contiguous()

@@ -1,0 +1,463 @@
+#!/usr/bin/env python3
+"""Planted causes in PyTorch: horovodrun -np 2 python3 tests/replicas/torch_causes.py [--only REGEX]."""
+
+import copy
+import itertools
+import sys
+
+import causes
+import torch
+from causes import fails, silent, warns
+
+import horovod.torch as hvd
+
+torch.set_num_threads(1)
+NUMBERS = itertools.count()
+WEIGHTS = "other weights.*broadcast_parameters"
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 2))
+
+
+def sgd(params, **options):
+    return torch.optim.SGD(params, **{"lr": 0.1, "momentum": 0.9, **options})
+
+
+def distribute(model, optimizer, broadcast=True, **keywords):
+    number = next(NUMBERS)
+    named = [(f"{number}.{name}", param) for name, param in model.named_parameters()]
+    if broadcast:
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    return hvd.DistributedOptimizer(optimizer, named, **keywords)
+
+
+def batch(rank, step):
+    random = torch.Generator().manual_seed(10 * step + rank)
+    return torch.randn(4, 6, generator=random), torch.randn(4, 2, generator=random)
+
+
+def backward(model, rank, step, factor=1.0):
+    x, y = batch(rank, step)
+    (factor * (model(x) - y).square().mean()).backward()
+
+
+def train(model, optimizer, rank, steps=6, each=lambda step: None):
+    """`each`: called after each step."""
+    for step in range(steps):
+        optimizer.zero_grad()
+        backward(model, rank, step)
+        optimizer.step()
+        each(step)
+
+
+def train_with(rank, make=sgd, each=lambda model, optimizer, step: None, seed=0, steps=6, **keywords):
+    model = network(seed)
+    optimizer = distribute(model, make(model.parameters()), **keywords)
+    train(model, optimizer, rank, steps, lambda step: each(model, optimizer, step))
+    return model, optimizer
+
+
+def after(number, change):
+    """Calls `change(model)` on the last rank after a step."""
+
+    def each(model, optimizer, step):
+        if step == number and hvd.rank() == hvd.size() - 1:
+            with torch.no_grad():
+                change(model)
+
+    return each
+
+
+# Warnings.
+
+
+@warns(WEIGHTS)
+def seeds_and_no_broadcast(rank):
+    train_with(rank, seed=rank, broadcast=False)
+
+
+@warns(WEIGHTS)
+def a_broadcast_before_the_last_layer(rank):
+    model = network(rank)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    model.add_module("last", torch.nn.Linear(2, 2))
+    train(model, distribute(model, sgd(model.parameters()), broadcast=False), rank)
+
+
+@warns(WEIGHTS)
+def a_broadcast_of_a_copy(rank):
+    model = network(rank)
+    hvd.broadcast_parameters(copy.deepcopy(model).state_dict(), root_rank=0)
+    train(model, distribute(model, sgd(model.parameters()), broadcast=False), rank)
+
+
+@warns(WEIGHTS)
+def a_checkpoint_that_rank_0_loads(rank):
+    model = network()
+    optimizer = distribute(model, sgd(model.parameters()))
+    if rank == 0:
+        model.load_state_dict(network(7).state_dict())
+    train(model, optimizer, rank)
+
+
+@warns(WEIGHTS)
+def a_state_of_the_optimizer_that_rank_0_loads(rank):
+    model, optimizer = train_with(rank)
+    saved = copy.deepcopy(optimizer.state_dict())
+    for state in saved["state"].values():
+        state["momentum_buffer"].add_(1)
+    if rank == 0:
+        optimizer.load_state_dict(saved)
+    train(model, optimizer, rank)
+
+
+@warns(WEIGHTS)
+def a_layer_that_one_rank_resets(rank):
+    train_with(rank, each=after(2, lambda model: model[2].reset_parameters()))
+
+
+@warns(WEIGHTS)
+def weights_changed_in_place(rank):
+    train_with(rank, each=after(2, lambda model: model[0].weight.mul_(1.01)))
+
+
+@warns(WEIGHTS)
+def weights_changed_through_data(rank):
+    train_with(rank, each=after(2, lambda model: model[0].bias.data.add_(1)))
+
+
+@warns(WEIGHTS)
+def rows_permuted(rank):
+    train_with(rank, each=after(2, lambda model: model[0].weight.copy_(model[0].weight.flip(0))))
+
+
+@warns(WEIGHTS)
+def a_nan_on_one_rank(rank):
+    frozen = torch.nn.Parameter(torch.ones(3), requires_grad=False)
+
+    def each(model, optimizer, step):
+        if step == 0 and rank == hvd.size() - 1:
+            frozen.data[1] = torch.nan
+
+    model = network()
+    optimizer = sgd([*model.parameters(), frozen])
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    train(model, hvd.DistributedOptimizer(optimizer), rank, each=lambda step: each(model, optimizer, step))
+
+
+@warns(WEIGHTS)
+def averages_of_weights_that_stay(rank):
+    def swap(model):
+        for param in model.parameters():
+            param.mul_(0.9)
+
+    train_with(rank, each=after(1, swap))
+
+
+@warns(WEIGHTS)
+def a_frozen_base_that_differs(rank):
+    model = network(rank)
+    for param in model[0].parameters():
+        param.requires_grad_(False)
+    hvd.broadcast_parameters([param for param in model.parameters() if param.requires_grad], root_rank=0)
+    train(model, distribute(model, sgd(model.parameters()), broadcast=False), rank)
+
+
+@warns(WEIGHTS)
+def another_class(rank):
+    train_with(rank, make=sgd if rank else lambda params: torch.optim.Adagrad(params, lr=0.1))
+
+
+@warns(r"other options: lr of group 0 is 0.1 on rank.* 0.* and 0.2 on rank")
+def another_learning_rate(rank):
+    train_with(rank, make=lambda params: sgd(params, lr=0.2 if rank == hvd.size() - 1 else 0.1))
+
+
+@warns("other options: momentum of group 0")
+def another_momentum(rank):
+    train_with(rank, make=lambda params: sgd(params, momentum=0.5 if rank else 0.9))
+
+
+@warns("other options: weight_decay of group 0")
+def another_weight_decay(rank):
+    train_with(rank, make=lambda params: sgd(params, weight_decay=0.1 * rank))
+
+
+@warns(r"other options: betas\[1\] of group 0")
+def another_beta(rank):
+    train_with(rank, make=lambda params: torch.optim.Adam(params, betas=(0.9, 0.9 if rank else 0.99)))
+
+
+@warns("other options: lr of group 1")
+def a_group_with_another_learning_rate(rank):
+    model, extra = network(), torch.nn.Linear(6, 2)
+    optimizer = distribute(model, sgd(model.parameters()))
+    hvd.broadcast_parameters(extra.state_dict(), root_rank=0)
+    optimizer.add_param_group({"params": list(extra.parameters()), "lr": 0.1 + rank})
+    train(lambda x: model(x) + extra(x), optimizer, rank)
+
+
+@warns("other options: lr of group 0")
+def a_scheduler_that_rank_0_steps(rank):
+    model = network()
+    optimizer = distribute(model, sgd(model.parameters()))
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    train(model, optimizer, rank, each=lambda step: scheduler.step() if rank == 0 and step == 2 else None)
+
+
+@warns(WEIGHTS)
+def gradients_that_one_rank_changes(rank):
+    model = network()
+    optimizer = distribute(model, sgd(model.parameters()))
+    for step in range(6):
+        optimizer.zero_grad()
+        backward(model, rank, step)
+        optimizer.synchronize()
+        if rank == 0:
+            for param in model.parameters():
+                param.grad.mul_(0.5)
+        with optimizer.skip_synchronize():
+            optimizer.step()
+
+
+@warns(WEIGHTS)
+def a_step_that_one_rank_skips(rank):
+    model = network()
+    optimizer = distribute(model, sgd(model.parameters()))
+    for step in range(6):
+        optimizer.zero_grad()
+        backward(model, rank, step)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if rank == 0 or step != 1:
+            optimizer.step()
+
+
+@warns(WEIGHTS)
+def a_join_without_a_broadcast(rank):
+    model = network()
+    optimizer = distribute(model, sgd(model.parameters()))
+    train(model, optimizer, rank, steps=3 + rank)
+    hvd.join()
+    train(model, optimizer, rank, steps=4)
+
+
+@warns(WEIGHTS)
+def a_set_of_ranks(rank):
+    train_with(rank, seed=rank, broadcast=False, process_set=hvd.global_process_set)
+
+
+# Nothing.
+
+
+@silent
+def equal_replicas(rank):
+    train_with(rank, seed=rank)
+
+
+@silent
+def equal_seeds_and_no_broadcast(rank):
+    train_with(rank, broadcast=False)
+
+
+@silent
+def a_broadcast_after_the_first_step(rank):
+    def each(model, optimizer, step):
+        if step == 0:
+            hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+            hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+
+    train_with(rank, seed=rank, broadcast=False, each=each)
+
+
+@silent
+def rounding_of_another_processor(rank):
+    train_with(rank, each=after(2, lambda model: model[0].weight.mul_(1 + 1e-6)))
+
+
+@silent
+def two_passes_beside_one(rank):
+    model = network()
+    optimizer = distribute(model, sgd(model.parameters()), backward_passes_per_step=1 + rank % 2)
+    for step in range(6):
+        optimizer.zero_grad()
+        for _ in range(1 + rank % 2):
+            backward(model, rank, step)
+        optimizer.step()
+
+
+@silent
+def weights_of_an_average_for_a_while(rank):
+    """Rank 0 evaluates with the average of weights, and swaps the weights back."""
+
+    def each(model, optimizer, step):
+        if rank == 0:
+            saved = copy.deepcopy(model.state_dict())
+            with torch.no_grad():
+                model[0].weight.mul_(0.5)
+            model.load_state_dict(saved)
+
+    train_with(rank, each=each)
+
+
+@silent
+def noise_in_weights_during_a_pass(rank):
+    model = network()
+    optimizer = distribute(model, sgd(model.parameters()))
+    for step in range(6):
+        optimizer.zero_grad()
+        noise = torch.full_like(model[0].weight, 0.1 * (rank + 1))
+        model[0].weight.data.add_(noise)
+        saved = model[0].weight.detach() - noise
+        backward(model, rank, step)
+        model[0].weight.data.copy_(hvd.broadcast(saved, 0))
+        optimizer.step()
+
+
+@silent
+def lbfgs(rank):
+    model = network()
+    optimizer = distribute(model, torch.optim.LBFGS(model.parameters(), lr=0.3, max_iter=4))
+    for step in range(4):
+
+        def closure(step=step):
+            optimizer.zero_grad()
+            x, y = batch(rank, step)
+            loss = (model(x) - y).square().mean()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+
+
+@silent
+def a_low_rank_adapter(rank):
+    base, down, up = network(), torch.nn.Linear(6, 2, bias=False), torch.nn.Linear(2, 2, bias=False)
+    for param in base.parameters():
+        param.requires_grad_(False)
+    model = torch.nn.ModuleList([base, down, up])
+    optimizer = distribute(model, torch.optim.AdamW(model.parameters(), lr=0.01), groups=2)
+    train(lambda x: base(x) + up(down(x)), optimizer, rank)
+
+
+@silent
+def a_scaler_that_skips_a_step(rank):
+    """An infinite gradient of one rank reaches all of them."""
+    model = network()
+    optimizer = distribute(model, sgd(model.parameters()))
+    for step in range(6):
+        optimizer.zero_grad()
+        backward(model, rank, step, factor=torch.inf if (rank, step) == (0, 1) else 1.0)
+        torch.nn.utils.clip_grad_value_(model.parameters(), torch.inf)
+        if all(bool(torch.isfinite(param.grad).all()) for param in model.parameters()):
+            optimizer.step()
+
+
+@silent
+def adasum(rank):
+    train_with(rank, op=hvd.Adasum)
+
+
+@silent
+def predivided_groups_with_compression(rank):
+    train_with(rank, groups=1, gradient_predivide_factor=2.0, compression=hvd.Compression.fp16)
+
+
+@silent
+def sparse_gradients(rank):
+    table = torch.nn.Embedding(9, 3, sparse=True)
+    optimizer = distribute(table, torch.optim.SparseAdam(list(table.parameters())))
+    for step in range(6):
+        optimizer.zero_grad()
+        table(torch.tensor([rank, step])).square().sum().backward()
+        optimizer.step()
+
+
+@silent
+def two_optimizers_with_equal_names(rank):
+    models = [network(), network(1)]
+    optimizers = []
+    for model in models:
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        optimizers.append(hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters()))
+    for step in range(6):
+        for model, optimizer in zip(models, optimizers):
+            optimizer.zero_grad()
+            backward(model, rank, step)
+            optimizer.step()
+
+
+@silent
+def ranks_that_join_and_get_the_weights(rank):
+    model = network()
+    optimizer = distribute(model, sgd(model.parameters()))
+    for _ in range(2):
+        train(model, optimizer, rank, steps=1 + 4 * rank)
+        last = hvd.join()
+        hvd.broadcast_parameters(model.state_dict(), root_rank=last)
+        hvd.broadcast_optimizer_state(optimizer, root_rank=last)
+
+
+@silent
+def sets_whose_weights_differ(rank):
+    sets = [hvd.add_process_set([each]) for each in range(hvd.size())] if hvd.size() > 1 else [hvd.global_process_set]
+    train_with(rank, seed=rank, broadcast=False, process_set=sets[rank])
+    for each in sets if hvd.size() > 1 else []:
+        hvd.remove_process_set(each)
+
+
+@silent
+def parameters_that_are_unfrozen(rank):
+    model = network()
+    model[0].weight.requires_grad_(False)
+    optimizer = distribute(model, sgd(model.parameters()))
+    train(model, optimizer, rank, each=lambda step: model[0].weight.requires_grad_(step > 1))
+
+
+# Errors.
+
+
+@fails("parameter 0 is .* on rank 0 and .* on rank")
+def another_order(rank):
+    model = network()
+    params = list(model.named_parameters())
+    params = params[::-1] if rank else params
+    train(model, hvd.DistributedOptimizer(sgd([param for _, param in params]), params), rank)
+
+
+@fails("rank 0 alone of ranks 0 and 1 reduces frozen.0.bias")
+def frozen_on_one_rank(rank):
+    model = network()
+    model[0].bias.requires_grad_(rank == 0)
+    named = [(f"frozen.{name}", param) for name, param in model.named_parameters()]
+    train(model, hvd.DistributedOptimizer(sgd(model.parameters()), named), rank)
+
+
+@fails("rank 1 alone of ranks 0 and 1 reduces more.2.bias")
+def a_layer_more_on_one_rank(rank):
+    model = network()[: 2 + (rank > 0)]
+    named = [(f"more.{name}", param) for name, param in model.named_parameters()]
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), named)
+    model(batch(rank, 0)[0]).sum().backward()
+    optimizer.step()
+
+
+@fails("(?i)shape")
+def another_shape(rank):
+    model = torch.nn.Linear(6 + rank, 2)
+    optimizer = distribute(model, sgd(model.parameters()), broadcast=False)
+    model(torch.ones(1, 6 + rank)).sum().backward()
+    optimizer.step()
+
+
+@fails("(?i)type")
+def half_precision_on_one_rank(rank):
+    model = network().to(torch.bfloat16 if rank else torch.float32)
+    optimizer = distribute(model, sgd(model.parameters()), broadcast=False)
+    model(batch(rank, 0)[0].to(model[0].weight.dtype)).sum().backward()
+    optimizer.step()
+
+
+if __name__ == "__main__":
+    sys.exit(causes.main(hvd))
