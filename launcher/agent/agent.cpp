@@ -227,6 +227,7 @@ void Agent::finish_when_over() {
   if (!is_given_up && samples_.is_asking()) return;
   if (!is_given_up && pmix_.is_alone()) return pmix_.end();
   if (!is_given_up && !is_childless()) {
+    has_run_to_its_end_ |= !state_.is_ending();
     if (!state_.is_ending()) end(job_.kill_grace_seconds);  // end the ranks' remaining processes
     return;
   }
@@ -245,7 +246,8 @@ void Agent::finish(bool is_given_up) {
   store_.close();
   aggregator_.close();
   world_reports_.close();
-  const bool is_independent = !state_.is_ending() && !pmix_.was_used() && independence_.holds();
+  const bool may_be_alone = (!state_.is_ending() || has_run_to_its_end_) && !pmix_.was_used();
+  const uint8_t is_independent = may_be_alone ? independence_.verdict() : uint8_t{0};
   // The message must not overtake output, so it has the same urgency.
   std::string left_behind;
   if (is_given_up && !is_childless()) {

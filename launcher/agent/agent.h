@@ -105,7 +105,7 @@ class Agent {
   // The members that wait for a time of their own, each with deadline() and on_deadline().
   auto timers() {
     return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, hold_, inspections_,
-                    samples_, link_, host_preparation_.transfer());
+                    samples_, link_, host_preparation_.transfer(), independence_);
   }
   Deadline next_deadline();
 
@@ -126,6 +126,7 @@ class Agent {
   PmixHelper pmix_;
   WorldReports world_reports_;
   Independence independence_;
+  bool has_run_to_its_end_ = false;  // the ranks have ended by themselves, and left processes
   Staging staging_;
   BlockingCall removal_;  // of staging_
   net::FrameParser parser_;

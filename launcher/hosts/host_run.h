@@ -143,8 +143,9 @@ class HostRun {
   void take_away() { is_taken_away_ = true; }
   bool is_taken_away() const { return is_taken_away_; }
   // The agent has seen no sign that the ranks know of each other.
-  void set_independent() { is_independent_ = true; }
-  bool is_independent() const { return is_independent_; }
+  void set_independence(uint8_t independence) { independence_ = independence; }
+  // As in the agent's last message.
+  uint8_t independence() const { return independence_; }
   // A rank has called hvd.init(), or the ranks of its start have met: one rank of each host reports it.
   void joined(const Joined& report);
   // Data that the ranks get when they start.
@@ -160,7 +161,7 @@ class HostRun {
   HostState state_ = HostState::kPlanned;
   HostState furthest_ = HostState::kPlanned;  // of the states of its start
   HostCause cause_ = HostCause::kReach;
-  bool is_independent_ = false;
+  uint8_t independence_ = 0;
   bool is_taken_away_ = false;
   SpawnStage stage_ = SpawnStage::kResolve;
   Clock::time_point since_ = Clock::now();

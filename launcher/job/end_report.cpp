@@ -78,14 +78,24 @@ RankContext context_of(int rank, std::string_view words, const Options& options,
 // Ranks that do not know of each other have each done the whole work, and look like success.
 void warn_independence(const Options& options, const HostTable& hosts, bool has_met,
                        JobOutput& output) {
-  if (hosts.size() < 2 || has_met || !std::ranges::all_of(hosts.hosts(), &HostRun::is_independent))
-    return;
-  if (options.settings.environment.independent) return;
-  output.print(cat("each of the ", hosts.size(), " ranks has run ",
-                   printable(join(options.command, " ")),
-                   " by itself: none has called hvd.init(), used the job's store, PMIx or "
-                   "MASTER_PORT, and no source of the program mentions a rank; call hvd.init() in "
-                   "it to train together, or add --independent if each rank is a separate run"));
+  if (hosts.size() < 2 || has_met || options.settings.environment.independent) return;
+  uint8_t least = UINT8_MAX, most = 0;
+  for (const HostRun& host : hosts.hosts()) {
+    least = std::min(least, host.independence());
+    most = std::max(most, host.independence());
+  }
+  if (least == 0) return;
+  const size_t library = most - 2u;
+  const std::string reason =
+      most == 1 ? "no source of the program mentions a rank; call hvd.init() in it"
+                : cat("its processes were not connected; let its ",
+                      kParallelLibraries[std::min(library, kParallelLibraries.size() - 1)],
+                      " find the other ranks");
+  output.print(
+      cat("each of the ", hosts.size(), " ranks has run ", printable(join(options.command, " ")),
+          " by itself: none has called hvd.init(), used the job's store, PMIx or "
+          "MASTER_PORT, and ",
+          reason, " to train together, or add --independent if each rank is a separate run"));
 }
 
 }  // namespace

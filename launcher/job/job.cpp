@@ -265,7 +265,7 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.act(job.supervisor_.on_agent_ending(host, ending.sentence), SIGTERM);
   }
   void on(const Finished& finished) {
-    if (finished.is_independent != 0) run.set_independent();
+    run.set_independence(finished.is_independent);
     if (run.link() == nullptr) return;  // prepare() returns the error
     job.act(job.supervisor_.on_finished(host));
     job.on_gone(host);

@@ -4,6 +4,7 @@
 // which visit Message, need nothing else to know it. Pure.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -281,12 +282,15 @@ struct Joined {
     return std::tie(m.rank, m.world_rank, m.world_size, m.start, m.ranks, m.has_met);
   }
 };
+// Libraries of programs whose processes mostly work together; Finished::is_independent counts from 2.
+inline constexpr std::array<std::string_view, 3> kParallelLibraries = {"PyTorch", "JAX", "MPI"};
 // The agent's last message: all ranks have ended, all output has been sent, and nothing of the job is left on the host.
 struct Finished {
   static constexpr MessageType kType{7, "the job's end", Sender::kAgent};
   std::string left_behind;  // a sentence about processes that could not be ended; or empty
-  uint8_t is_independent =
-      0;  // a Python program whose ranks gave no sign that they know of each other
+  // Whether ranks have given no sign that they know of each other. 0: they have, or may know. 1: a Python program
+  // without a word of ranks. More: a program that has loaded this one of kParallelLibraries.
+  uint8_t is_independent = 0;
   static auto fields(auto& m) { return std::tie(m.left_behind, m.is_independent); }
 };
 // Number of input bytes that a rank has consumed.

@@ -87,6 +87,36 @@ def test_ranks_that_meet_are_seen_where_the_source_shows_nothing():
         expect(not warnings(job), job.describe())
 
 
+# Programs that know their rank, and train alone, or meet where the launcher does not look.
+ALONE = """
+import os, time, {library}
+print("rank", os.environ["RANK"])
+time.sleep(4)
+"""
+AT_A_PORT_OF_ITS_OWN = """
+import os, time, torch
+place = f"tcp://127.0.0.1:{int(os.environ['MASTER_PORT']) + 1}"
+torch.distributed.init_process_group("gloo", place, rank=int(os.environ["RANK"]), world_size=2)
+time.sleep(2)
+"""
+
+
+def test_ranks_of_a_parallel_library_that_are_not_connected_are_named():
+    for library, name, flags in (("torch", "PyTorch", ()), ("mpi4py.MPI", "MPI", ("--no-pmix",))):
+        if subprocess.run([PYTHON, "-c", f"import {library}"], capture_output=True, check=False).returncode:
+            raise Skip(f"there is no {library}")
+        job = run(program(train=ALONE.format(library=library)), PYTHON, "train.py", flags=flags)
+        expect(len(warnings(job)) == 1 and f"not connected; let its {name} find" in warnings(job)[0], job.describe())
+    job = run(program(train=ALONE.format(library="torch")), PYTHON, "train.py", flags=("--independent",))
+    expect(not warnings(job), job.describe())
+    job = run(program(train=AT_A_PORT_OF_ITS_OWN), PYTHON, "train.py")
+    expect(not warnings(job), job.describe())
+    # An ensemble: each rank starts an MPI job of its own.
+    words = ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", 2, PYTHON, "train.py")
+    job = run(program(train=ALONE.format(library="mpi4py.MPI")), *words, flags=("--no-pmix",))
+    expect(not warnings(job), job.describe())
+
+
 @world()
 def test_a_plain_script_on_two_hosts():
     folder = program(train=PLAIN, helper=HELPER)

@@ -1,11 +1,17 @@
 // Collects the signs that the ranks of this host know of each other. Without any, each rank of a Python
 // program has done the work of the whole job, which looks like success: the launcher warns of it at the
-// end. The agent owns it. Lives on the agent's loop.
+// end. It also looks, at growing intervals, whether a process has loaded PyTorch, JAX or an MPI and is connected to no
+// other process. The agent owns it. Lives on the agent's loop.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "base/clock.h"
 
 namespace hvd::launcher {
 
@@ -15,21 +21,30 @@ class Independence {
   // is on another host.
   void begin(std::vector<std::string> command, std::string folder, uint16_t master_port);
   // A rank has joined a world.
-  void on_sign() { is_refuted_ = true; }
-  // Looks for a socket at the master port, unless the sources of the program have a sign. The agent calls it when
-  // it runs anyway: at pings and exits of ranks. The kernel mostly lists a closed connection for a minute.
+  void on_sign();
+  // Looks for a socket at the master port, if a sign there would change the verdict. The agent calls it when it runs
+  // anyway: at pings and exits of ranks. The kernel mostly lists a closed connection for a minute.
   void look_at_master_port();
-  // Whether there was no sign, and the sources of the program have none either.
-  bool holds();
+  // Finished::is_independent.
+  uint8_t verdict();
+
+  // The time of the next look at the processes.
+  Deadline deadline() const { return look_at_; }
+  void on_deadline();
 
  private:
-  void look_at_sources();
+  bool has_no_word();
 
   std::vector<std::string> command_;
   std::string folder_;
   uint16_t master_port_ = 0;
-  bool has_read_sources_ = false;
-  bool is_refuted_ = true;  // until the ranks start
+  std::optional<bool> has_no_word_;  // the sources; nothing: not read yet
+  bool has_met_ = true;              // until the ranks start
+  uint8_t library_ = 0;  // Finished::is_independent of the library that a process has loaded
+  pid_t user_ = -1;      // that process
+  Deadline look_at_ = Deadline::never();
+  double pause_ = 0;
+  int looks_ = 0;  // since a library was found
 };
 
 }  // namespace hvd::launcher

@@ -8,13 +8,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <string>
 #include <string_view>
 
 #include "base/proc_file.h"
 #include "base/text.h"
 #include "base/words.h"
+#include "launcher/agent/host/process_connections.h"
 
 namespace hvd::launcher {
 namespace {
@@ -23,8 +23,6 @@ namespace fs = std::filesystem;
 
 // Threads of a process beyond these are not looked at.
 constexpr size_t kMaxThreads = 1000;
-// Nor at connections of its host.
-constexpr size_t kMaxConnections = 100'000;
 
 std::string variable_of(pid_t pid, std::string_view name) {
   const std::string environment = read_proc_file(cat("/proc/", pid, "/environ"));
@@ -35,38 +33,14 @@ std::string variable_of(pid_t pid, std::string_view name) {
   return {};
 }
 
-// The ends of the links of its sockets, "socket:[4711]".
-std::set<std::string> sockets_of(pid_t pid) {
-  std::set<std::string> sockets;
-  std::error_code error;
-  for (fs::directory_iterator at(cat("/proc/", pid, "/fd"), error), end; !error && at != end;
-       at.increment(error)) {
-    std::error_code gone;
-    std::string target = fs::read_symlink(at->path(), gone).string();
-    if (target.starts_with("socket:")) sockets.insert(std::move(target));
-  }
-  return sockets;
-}
-
 // Whether a process has a TCP connection that ends at this port, here or elsewhere.
 bool is_connected_at(pid_t pid, uint16_t port) {
-  const std::set<std::string> sockets = sockets_of(pid);
-  if (sockets.empty()) return false;
   std::array<char, 24> end_text{};
   std::snprintf(end_text.data(), end_text.size(), ":%04X", static_cast<unsigned>(port));
   const std::string_view end(end_text.data());
-  for (const char* table : {"tcp", "tcp6"}) {
-    std::ifstream rows(cat("/proc/", pid, "/net/", table));
-    size_t count = 0;
-    for (std::string row; std::getline(rows, row) && ++count <= kMaxConnections;) {
-      // Number, own address, other one, state, and the inode of the socket.
-      const std::vector<std::string_view> words = words_of(row);
-      if (words.size() < 10 || words[3] != "01") continue;
-      if (!words[1].ends_with(end) && !words[2].ends_with(end)) continue;
-      if (sockets.contains(cat("socket:[", words[9], "]"))) return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(connections_of(pid), [&](const auto& connection) {
+    return connection.first.ends_with(end) || connection.second.ends_with(end);
+  });
 }
 
 }  // namespace
