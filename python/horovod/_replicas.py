@@ -29,7 +29,7 @@ _lock = threading.Lock()  # of no object: checks are copied with their optimizer
 
 
 class Model(Protocol):
-    """What a framework tells about its optimizer. All lists have one order on all ranks."""
+    """Reads an optimizer of a framework. All lists have one order on all ranks."""
 
     def order(self) -> List[List[str]]:
         """Returns the names of the parameters that travel, by request."""

@@ -1,4 +1,4 @@
-"""What the check of replicas (horovod._replicas) reads of an optimizer of torch.optim."""
+"""Reads an optimizer of torch.optim for the check of replicas (horovod._replicas)."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/digest.h"
 #include "base/settings.h"
+#include "collectives/kernels/digest.h"
 #include "collectives/shm/shared_heap.h"
 #include "horovod/horovod.h"
 #include "horovod/version.h"
@@ -164,7 +164,7 @@ int hvd_release(hvd_handle handle, char* error, size_t error_size) {
 }
 
 uint64_t hvd_digest(const void* data, size_t size, uint64_t seed) {
-  return hvd::digest_of(data, size, seed);
+  return hvd::collectives::digest_of(data, size, seed);
 }
 
 int hvd_alloc(size_t size, void** memory, char* error, size_t error_size) {

@@ -1,4 +1,4 @@
-#include "base/digest.h"
+#include "collectives/kernels/digest.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-using hvd::digest_of;
+using hvd::collectives::digest_of;
 
 namespace {
 
