@@ -93,9 +93,9 @@ import os, time, {library}
 print("rank", os.environ["RANK"])
 time.sleep(4)
 """
-AT_A_PORT_OF_ITS_OWN = """
+BY_A_FILE = """
 import os, time, torch
-place = f"tcp://127.0.0.1:{int(os.environ['MASTER_PORT']) + 1}"
+place = "file://" + os.path.abspath("meeting")
 torch.distributed.init_process_group("gloo", place, rank=int(os.environ["RANK"]), world_size=2)
 time.sleep(2)
 """
@@ -109,7 +109,7 @@ def test_ranks_of_a_parallel_library_that_are_not_connected_are_named():
         expect(len(warnings(job)) == 1 and f"not connected; let its {name} find" in warnings(job)[0], job.describe())
     job = run(program(train=ALONE.format(library="torch")), PYTHON, "train.py", flags=("--independent",))
     expect(not warnings(job), job.describe())
-    job = run(program(train=AT_A_PORT_OF_ITS_OWN), PYTHON, "train.py")
+    job = run(program(train=BY_A_FILE), PYTHON, "train.py")
     expect(not warnings(job), job.describe())
     # An ensemble: each rank starts an MPI job of its own.
     words = ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", 2, PYTHON, "train.py")
