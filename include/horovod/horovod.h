@@ -211,12 +211,15 @@ typedef struct hvd_tensor {
  * HVD_STAGED: the tensors are copies of tensors on `device`, in host memory that the device can use. The
  *   other ranks may submit copies too, or tensors in host memory, or tensors on devices: then the work runs
  *   on devices, with the copies. hvd_output says where its outputs are.
+ * HVD_STREAM_ORDERED: the caller waits by hvd_wait_on_stream. The name and the memory of work on a device are in
+ *   flight until the work is on the device's stream: later work follows in the order of that stream.
  * HVD_TRIAL: a part of the choice between a backend and host memory (hvd_runs_on_device). Reports of stalls
  *   leave it out. */
 #define HVD_KEEPS_TENSORS 1
 #define HVD_AWAITS_START 2
 #define HVD_STAGED 4
 #define HVD_TRIAL 8
+#define HVD_STREAM_ORDERED 16
 
 typedef struct hvd_submission {
   size_t struct_size;
@@ -280,6 +283,14 @@ HVD_API int hvd_poll(hvd_handle handle, int32_t* done, char* error, size_t error
  * HVD_IN_PROGRESS: the time has passed; the caller may call again. While it waits, the calling
  * thread makes progress on all work of this rank. */
 HVD_API int hvd_wait(hvd_handle handle, double timeout_seconds, char* error, size_t error_size);
+
+/* As hvd_wait, but returns HVD_OK once work with HVD_STREAM_ORDERED is on its device's stream, and makes `stream` of
+ * the current device, the caller's, wait for its end: outputs, and what hvd_get_output returns, may then be used in
+ * the order of `stream`. The inputs and outputs must exist, and the handle must not be released, until hvd_poll says
+ * that the work is complete; hvd_wait then returns an error that came later. ends_process: whether such an error
+ * ends the process, with a line in its log, because the program goes on with the result. */
+HVD_API int hvd_wait_on_stream(hvd_handle handle, void* stream, int32_t ends_process,
+                               double timeout_seconds, char* error, size_t error_size);
 
 /* An output that the runtime owns, valid until hvd_release. */
 typedef struct hvd_output {

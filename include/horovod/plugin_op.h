@@ -75,6 +75,10 @@ typedef struct hvd_batch {
    * writes to the output why it cannot, as zero-terminated text, and calls done with HVD_OK in any case: the job
    * goes on. No other batch of the set is on a device before. */
   int32_t is_trial;
+  /* NULL, or for a batch on a device: the op may call it once before done, from run or poll, when the whole batch is
+   * on the device's stream and made_outputs is complete. `event` is for make_stream_wait of the hvd_framework that
+   * the op has published: it is reached at the end of this batch, or of a later one of the same stream. */
+  void (*on_stream)(void* argument, void* event);
 } hvd_batch;
 
 /* The device of a batch on a rank that has no tensor in it, and had none on any device before. */

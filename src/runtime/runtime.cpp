@@ -1,6 +1,7 @@
 #include "runtime/runtime.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/log/log.h"
 #include "base/lost_peer.h"
@@ -259,15 +260,60 @@ std::optional<Status> Runtime::wait(hvd_handle handle, Deadline deadline) {
   return status;
 }
 
+std::optional<Status> Runtime::wait_on_stream(hvd_handle handle, void* stream, bool ends_process,
+                                              Deadline deadline) {
+  Submission* submission = handles_.pin(handle);
+  if (submission == nullptr) return not_found(cat("handle ", handle, " does not exist"));
+  std::optional<Status> status;
+  if (progress_->wait(submission->is_on_stream, deadline)) {
+    bool is_early = false;
+    if (submission->event != nullptr) {
+      const hvd_framework& framework = *host_->framework();
+      is_early = framework.vtable->make_stream_wait(framework.context, submission->request.device,
+                                                    stream, submission->event) == HVD_OK &&
+                 handles_.use_early(submission, ends_process);
+    }
+    if (is_early) {
+      status = Status();
+    } else if (progress_->wait(submission->done, deadline)) {
+      status = submission->status;
+    }
+  }
+  if (status && !status->ok()) report_lost_peer();
+  handles_.unpin(submission);
+  return status;
+}
+
+// The program has used, or will use, a result that is wrong, and may save it.
+void Runtime::end_process(const Status& late) {
+  if (is_leaving_.load()) return;
+  report_lost_peer();
+  log::error(
+      cat(late.message(),
+          "; its result may be in use, so that this process ends: hvd.elastic.run returns to "
+          "the last commit instead, and without HOROVOD_ENABLE_ASYNC_COMPLETION synchronize() "
+          "raises such an error"));
+  std::_Exit(EXIT_FAILURE);
+}
+
+namespace {
+
+// Why the outputs of a submission cannot be read, or ok.
+Status check_outputs(const Submission& submission) {
+  if (submission.done.load(std::memory_order_acquire)) return submission.status;
+  if (submission.is_on_stream.load(std::memory_order_acquire)) return {};
+  return failed_precondition("the work is not complete; wait for it first");
+}
+
+}  // namespace
+
 Status Runtime::output(hvd_handle handle, uint32_t index, hvd_output* output) {
   Submission* submission = handles_.pin(handle);
   if (submission == nullptr) return not_found(cat("handle ", handle, " does not exist"));
-  Status status;
+  Status status = check_outputs(*submission);
   const Request& request = submission->request;
-  if (!submission->done.load(std::memory_order_acquire)) {
-    status = failed_precondition("the work is not complete; wait for it first");
-  } else if (!submission->status.ok()) {
-    status = submission->status;
+  if (!status.ok()) {
+    // nothing is described
   } else if (index == 0 && (request.op == HVD_JOIN || is_registration(request.op))) {
     output->last_joined_rank = submission->last_joined_rank;
     output->process_set = submission->registered;
@@ -330,6 +376,7 @@ void Runtime::report_left_by(int32_t peer, const std::string& cause) {
 }
 
 Status Runtime::shutdown(Deadline deadline, bool ends_other_sets) {
+  is_leaving_.store(true);
   report_lost_peer();
   observation_->before_leave();
   {

@@ -106,6 +106,9 @@ class Runtime {
   Status poll(hvd_handle handle, bool* done);
   // Nothing: not complete by the deadline.
   std::optional<Status> wait(hvd_handle handle, Deadline deadline);
+  // Nothing: neither complete nor on a stream by the deadline.
+  std::optional<Status> wait_on_stream(hvd_handle handle, void* stream, bool ends_process,
+                                       Deadline deadline);
   Status output(hvd_handle handle, uint32_t index, hvd_output* output);
   // `in_use`: see HandleTable.
   Status release(hvd_handle handle, bool* in_use = nullptr);
@@ -142,6 +145,7 @@ class Runtime {
   Status meet(const RuntimeOptions& options);
   void close();
   void report_lost_peer();
+  void end_process(const Status& late);
   void report_failed_start(const Status& why);
   void report_left_by(int32_t peer, const std::string& cause);
   Status submit_direct(Submission* submission, bool has_time_limit);
@@ -177,6 +181,7 @@ class Runtime {
   std::map<int32_t, std::shared_ptr<const GroupMembers>> groups_ HVD_GUARDED_BY(groups_mutex_);
   const bool is_elastic_;
   std::atomic<bool> has_reported_lost_peer_;  // or no launcher reads it
+  std::atomic<bool> is_leaving_{false};       // shutdown() has been called
   bool closed_ HVD_GUARDED_BY(progress_->progress_lock()) = false;
 };
 

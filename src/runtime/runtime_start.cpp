@@ -177,6 +177,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   CoreOptions how = core_options(identity_, settings, budget);
   how.device = &device_;
   how.counters = counters_of(options, own_counters_);
+  how.fail_late = [this](const Status& late) { end_process(late); };
   core_ = std::make_unique<RuntimeCore>(how, *std::move(controller), ops_.get(), host_.get(),
                                         &sets_, &names_, &handles_);
   HVD_RETURN_IF_ERROR(core_->open());

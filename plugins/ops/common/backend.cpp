@@ -14,7 +14,7 @@ int Backend::run(const hvd_batch& batch, Done done, void* argument) {
     done(argument, static_cast<int>(failure_.code()), failure_.message().c_str());
     return HVD_OK;
   }
-  sets_.push(*set, Entry{{&batch, done, argument}, nullptr});
+  sets_.push(*set, Entry{{&batch, done, argument}, nullptr, !tells_streams(batch)});
   advance(*set);
   if (failed()) fail_all();
   return HVD_OK;
@@ -52,6 +52,7 @@ bool Backend::advance(Set& set) {
     entry.running = *std::move(running);
     moved = true;
   }
+  moved |= note_streams(set);
   while (!set.entries.empty() && set.entries.front().running != nullptr) {
     const std::optional<Status> over = set.entries.front().running->poll();
     if (!over) return moved;
@@ -61,6 +62,18 @@ bool Backend::advance(Set& set) {
     }
     moved = true;
     sets_.finish(set, {});
+  }
+  return moved;
+}
+
+bool Backend::note_streams(Set& set) {
+  bool moved = false;
+  for (Entry& entry : set.entries) {
+    if (entry.is_on_stream) continue;
+    void* const event = entry.running->event();
+    if (event == nullptr) break;  // later ones follow it
+    entry.is_on_stream = moved = true;
+    entry.batch->on_stream(entry.argument, event);
   }
   return moved;
 }

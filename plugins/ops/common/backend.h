@@ -2,6 +2,7 @@
 // queue of batches of each process set. The runtime calls it through OpRecord, on the progress thread.
 #pragma once
 
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -15,6 +16,12 @@
 
 namespace hvd::ops {
 
+// Whether the runtime asks when the batch is on a stream. Runtimes of earlier releases do not.
+inline bool tells_streams(const hvd_batch& batch) {
+  return batch.struct_size >= offsetof(hvd_batch, on_stream) + sizeof batch.on_stream &&
+         batch.on_stream != nullptr;
+}
+
 // A batch that the library runs. The backend releases it when it is over, or, after a failure, when the
 // backend is closed: until then the library may still write to its memory.
 class RunningBatch {
@@ -25,6 +32,8 @@ class RunningBatch {
   // Whether the library may still use the tensors of a batch that has failed. Only where the batch
   // allows it (hvd_batch.keeps_tensors).
   virtual bool uses_tensors() const { return false; }
+  // The event of a batch that is on a stream (hvd_batch.on_stream); nullptr: it is on none yet.
+  virtual void* event() const { return nullptr; }
 };
 
 // The library's communicator of a process set.
@@ -72,12 +81,14 @@ class Backend {
  private:
   struct Entry : QueueEntry {
     std::shared_ptr<RunningBatch> running;
+    bool is_on_stream = false;  // the runtime knows
   };
   struct Set {
     std::unique_ptr<BackendCommunicator> communicator;
     std::deque<Entry> entries;
   };
   bool advance(Set& set);
+  bool note_streams(Set& set);
   void fail_all();
 
   BatchQueue<Set> sets_;

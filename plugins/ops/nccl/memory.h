@@ -1,9 +1,11 @@
-// Memory for outputs that belong to the user, on the device, or where that has no room, on the host. NcclThread
-// allocates it on a stream; any thread may return it; NcclThread frees it on a stream later. Lives as long as the
-// process, because the user's outputs may outlive the job. Any thread.
+// Memory for outputs that belong to the user, on the device, or where that has no room, on the host, and events for
+// which the user's streams wait. NcclThread allocates memory on a stream; any thread may return it; NcclThread frees
+// it on a stream later. Lives as long as the process, because the user's outputs may outlive the job. Any thread.
 #pragma once
 
+#include <deque>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -11,6 +13,30 @@
 #include "ops/nccl/library.h"
 
 namespace hvd::ops::nccl {
+
+// Events for the ends of batches on one stream, used in turn: a stream that waits for an event that was recorded again
+// waits for a later batch.
+struct EventRing {
+  static constexpr size_t kEvents = 64;
+  explicit EventRing(int of) : device(of) {}
+  // Returns an event to record on the stream. The device must be current.
+  Result<void*> next(const NcclApi& api) {
+    if (turn == made.size() && turn < kEvents) {
+      void* event = nullptr;
+      HVD_RETURN_IF_ERROR(api.of_device(
+          api.event_create_with_flags(&event, abi::kEventDisableTiming), "EventCreate"));
+      made.push_back(event);
+    }
+    void* const event = made[turn];
+    turn = (turn + 1) % kEvents;
+    return event;
+  }
+
+  const int device;
+  bool is_lent = true;  // Memory's
+  std::vector<void*> made;
+  size_t turn = 0;
+};
 
 class Memory {
  public:
@@ -58,8 +84,36 @@ class Memory {
     for (void* memory : returned) api.free_async(memory, stream);
     for (void* memory : pinned) api.free_host(memory);
   }
+  // Lends a ring of events of a device to one stream. The ring outlives the stream, because threads of the user may be
+  // about to wait for its events.
+  EventRing* take_ring(const NcclApi& api, int device) {
+    const MutexLock lock(mutex_);
+    wait_ = api.stream_wait_event;
+    forget_error_ = api.get_last_device_error;
+    for (EventRing& ring : rings_) {
+      if (ring.device == device && !std::exchange(ring.is_lent, true)) return &ring;
+    }
+    return &rings_.emplace_back(device);
+  }
+  void give_ring(EventRing* ring) {
+    const MutexLock lock(mutex_);
+    ring->is_lent = false;
+  }
 
  private:
+  int make_wait(void* stream, void* event) {
+    abi::StreamWaitEvent* wait = nullptr;
+    abi::GetLastDeviceError* forget_error = nullptr;
+    {
+      const MutexLock lock(mutex_);
+      wait = wait_;
+      forget_error = forget_error_;
+    }
+    if (wait(stream, event, 0) == 0) return HVD_OK;
+    // The framework would raise it at its next kernel.
+    if (forget_error != nullptr) forget_error();
+    return HVD_INTERNAL;
+  }
   void give_back(void* memory) {
     const MutexLock lock(mutex_);
     returned_.push_back(memory);
@@ -67,6 +121,9 @@ class Memory {
   Mutex mutex_;
   std::vector<void*> returned_ HVD_GUARDED_BY(mutex_);
   std::set<void*> pinned_ HVD_GUARDED_BY(mutex_);  // outputs in host memory
+  std::deque<EventRing> rings_ HVD_GUARDED_BY(mutex_);
+  abi::StreamWaitEvent* wait_ HVD_GUARDED_BY(mutex_) = nullptr;
+  abi::GetLastDeviceError* forget_error_ HVD_GUARDED_BY(mutex_) = nullptr;
 };
 
 inline hvd_framework* Memory::framework() {
@@ -74,7 +131,10 @@ inline hvd_framework* Memory::framework() {
       .struct_size = sizeof(hvd_framework_v1),
       .record_ready = nullptr,
       .is_ready = nullptr,
-      .make_stream_wait = nullptr,
+      .make_stream_wait =
+          [](void* context, int32_t, void* stream, void* event) {
+            return static_cast<Memory*>(context)->make_wait(stream, event);
+          },
       .release_event = nullptr,
       .allocate = nullptr,
       .release =

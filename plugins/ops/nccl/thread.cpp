@@ -454,6 +454,12 @@ Status NcclThread::run(NcclBatch& batch, const hvd_batch& what) {
   HVD_RETURN_IF_ERROR(
       api.of_device(api.launch_host_func(notices_, &on_reached, notice.get()), "LaunchHostFunc"));
   static_cast<void>(notice.release());
+  if (!tells_streams(what)) return {};
+  if (ring_ == nullptr) ring_ = plan_.memory.take_ring(api, device_);
+  HVD_ASSIGN_OR_RETURN(void* const event, ring_->next(api));
+  HVD_RETURN_IF_ERROR(api.of_device(api.event_record(event, stream_), "EventRecord"));
+  batch.event_.store(event, std::memory_order_release);
+  this->event()->ring();
   return {};
 }
 
@@ -520,6 +526,7 @@ void NcclThread::close_library(bool failed, Batches) {
   }
   if (stream_ != nullptr) api.stream_destroy(stream_);
   if (done_ != nullptr) api.event_destroy(done_);
+  if (ring_ != nullptr) plan_.memory.give_ring(ring_);
 }
 
 }  // namespace hvd::ops::nccl

@@ -114,8 +114,9 @@ class NcclThread : public LibraryThread {
   int device_ = -1;
   bool has_spilled_ = false;  // an output to host memory, and a line says so
   void* stream_ = nullptr;
-  void* done_ = nullptr;     // event
-  void* notices_ = nullptr;  // stream
+  void* done_ = nullptr;       // event
+  void* notices_ = nullptr;    // stream
+  EventRing* ring_ = nullptr;  // for runtimes that ask when a batch is on the stream
   // The time limit of the communicator that the thread creates; max: it creates none.
   std::atomic<Clock::time_point> created_by_{Clock::time_point::max()};
   std::atomic<double> limit_seconds_{plan_.start_seconds};  // of it
@@ -138,6 +139,7 @@ class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBa
   Result<bool> test() override;
   void finish() override;  // writes the outcome of a trial
   bool uses_tensors() const override { return keeps_tensors_ && thread_->is_silent(); }
+  void* event() const override { return event_.load(std::memory_order_acquire); }
   // The stream has reached the end of the batch. Called on a thread of the driver.
   void reach();
 
@@ -147,6 +149,7 @@ class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBa
   const std::shared_ptr<NcclSet> set_;
   const bool keeps_tensors_;
   std::atomic<bool> is_reached_{false};
+  std::atomic<void*> event_{nullptr};  // of its end
   std::vector<std::vector<std::byte>> kept_;
   Status outcome_;  // of a trial
 };

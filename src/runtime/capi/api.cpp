@@ -140,6 +140,20 @@ int hvd_wait(hvd_handle handle, double timeout_seconds, char* error, size_t erro
   return in_progress ? HVD_IN_PROGRESS : code;
 }
 
+int hvd_wait_on_stream(hvd_handle handle, void* stream, int32_t ends_process,
+                       double timeout_seconds, char* error, size_t error_size) {
+  bool in_progress = false;
+  const int code = guarded(error, error_size, [&]() -> Status {
+    ApiCall call;
+    HVD_RETURN_IF_ERROR(call.check());
+    const auto status = call.runtime()->wait_on_stream(handle, stream, ends_process != 0,
+                                                       deadline_of(timeout_seconds));
+    in_progress = !status.has_value();
+    return in_progress ? Status() : *status;
+  });
+  return in_progress ? HVD_IN_PROGRESS : code;
+}
+
 int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* error,
                    size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {

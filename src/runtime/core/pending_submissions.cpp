@@ -136,16 +136,13 @@ void PendingSubmissions::finish(Submission* submission, Status status) {
   finished_.push_back(submission);
 }
 
-bool PendingSubmissions::settle() {
-  if (finished_.empty()) return false;
-  const Clock::time_point now = Clock::now();
-  for (const Submission* submission : finished_) {
-    parts_.metrics->finished(submission->request.op, submission->status.ok(), submission->bytes,
-                             now - submission->since);
+// The names and the memory of the submissions are free.
+void PendingSubmissions::leave(const std::vector<Submission*>& submissions) {
+  uint64_t count = 0, direct = 0;
+  for (const Submission* one : submissions) {
+    if (one->has_left) continue;
+    ++(one->name == nullptr ? direct : count);
   }
-  const auto direct = static_cast<uint64_t>(
-      std::ranges::count_if(finished_, [](const Submission* one) { return one->name == nullptr; }));
-  const uint64_t count = finished_.size() - direct;
   unfinished_ -= count;
   const uint64_t left = pending_.load() - count;
   if (count > 0 && unfinished_ == 0 && collected_.empty()) {
@@ -154,11 +151,30 @@ bool PendingSubmissions::settle() {
     burst_target_.store(expected_ >= 2 ? activity_.load() - left + expected_ : UINT64_MAX,
                         std::memory_order_relaxed);
   }
-  parts_.names->remove(finished_);
+  parts_.names->remove(submissions);
   if (count > 0) pending_.fetch_sub(count);
   if (direct > 0) direct_.fetch_sub(direct);
-  parts_.handles->finish(finished_);
+}
+
+bool PendingSubmissions::settle() {
+  if (finished_.empty() && on_stream_.empty()) return false;
+  for (Submission* submission : on_stream_) submission->own_name = submission->name->text;
+  leave(on_stream_);
+  for (Submission* submission : on_stream_) {
+    submission->name = nullptr;
+    submission->has_left = true;
+  }
+  parts_.handles->go_on(on_stream_);
+  on_stream_.clear();
+  const Clock::time_point now = Clock::now();
+  for (const Submission* submission : finished_) {
+    parts_.metrics->finished(submission->request.op, submission->status.ok(), submission->bytes,
+                             now - submission->since);
+  }
+  leave(finished_);
+  const Status late = parts_.handles->finish(finished_);
   finished_.clear();
+  if (!late.ok() && parts_.fail_late != nullptr) parts_.fail_late(late);
   return true;
 }
 

@@ -41,6 +41,8 @@ class PendingSubmissions {
     TensorTable* names;
     HandleTable* handles;
     Metrics* metrics;
+    // Called for an error that ends the process; may be null.
+    std::function<void(const Status&)> fail_late = nullptr;
   };
   // wakes_early: a burst as large as the last one wakes the progress thread before the window ends.
   PendingSubmissions(const Parts& parts, std::chrono::microseconds window, bool wakes_early)
@@ -93,9 +95,11 @@ class PendingSubmissions {
   // The newest unfinished submission. Submission::older leads to the others.
   Submission* newest() const { return newest_; }
   const LastSubmission& last() const { return last_; }
+  // Marks a submission as being on a device's stream. settle() frees its name and memory, and wakes its waiters.
+  void go_on(Submission* submission) { on_stream_.push_back(submission); }
   // Marks a submission as finished. settle() wakes its waiters.
   void finish(Submission* submission, Status status);
-  // Completes the handles of all finished submissions. Returns true when there were any.
+  // Completes the handles of all finished submissions. Returns true when there were any, or others on a stream.
   bool settle();
 
  private:
@@ -104,6 +108,7 @@ class PendingSubmissions {
   void place(Submission* submission, const IsRefused& is_refused,
              std::vector<Submission*>* refused);
   bool place_started(const IsRefused& is_refused, std::vector<Submission*>* refused);
+  void leave(const std::vector<Submission*>& submissions);
 
   const Parts parts_;
   std::chrono::microseconds window_;
@@ -117,7 +122,7 @@ class PendingSubmissions {
   uint64_t expected_ = 0;         // the size of the previous burst
   Submission* newest_ = nullptr;  // newest unfinished submission that was collected; or null
   LastSubmission last_;
-  std::vector<Submission*> finished_;
+  std::vector<Submission*> on_stream_, finished_;
   size_t unfinished_ = 0;  // submissions that were collected
 
   // Shared with other threads.

@@ -182,7 +182,9 @@ Status PlanApplication::resolve(ProcessSetState* set, const PlanItem& item, Agre
   agreed->submission = submission;
   agreed->request = submission != nullptr ? &submission->request : &item.request;
   agreed->rows = entry != nullptr ? &entry->rows : &item.rows;
-  if (submission != nullptr) submission->units_left = unit_count(submission->request);
+  if (submission != nullptr) {
+    submission->units_left = submission->units_ahead = unit_count(submission->request);
+  }
   return {};
 }
 

@@ -23,8 +23,8 @@ RuntimeCore::RuntimeCore(const CoreOptions& options, OpenedPlugin controller, Op
       host_(host),
       names_(names),
       instruments_(options.counters),
-      submissions_({&options_.fusion, names, handles, instruments_.metrics}, options.window,
-                   options.calls_helper_early),
+      submissions_({&options_.fusion, names, handles, instruments_.metrics, options.fail_late},
+                   options.window, options.calls_helper_early),
       executor_(options.fusion.threshold, ops, this, &instruments_),
       sets_({sets, names, &executor_, &links_, this, &options_.fusion}, options.cache_capacity),
       plans_({names, &executor_, &instruments_, this}, options.rank),
@@ -325,9 +325,18 @@ Status RuntimeCore::check(MessageKind kind, int32_t from, const Notice& notice) 
   return invalid_argument(cat("a failure with code ", notice.code));
 }
 
+void RuntimeCore::go_on(Submission* submission) {
+  submissions_.go_on(submission);
+  announce_next(submission->name, submission);
+}
+
 void RuntimeCore::complete(Submission* submission, Status status) {
   submissions_.finish(submission, std::move(status));
-  Name* name = submission->name;
+  announce_next(submission->name, submission);
+}
+
+// The next submission of the name after this one, which may be null.
+void RuntimeCore::announce_next(Name* name, const Submission* submission) {
   if (name == nullptr || name->announced != submission) return;
   name->announced = nullptr;
   if (name->waiting.empty() || over()) return;
@@ -402,7 +411,7 @@ void RuntimeCore::plan(ProcessSetState* set) {
       SpeculativeExchange::awaits_announcement(*set)) {
     return;
   }
-  if (executor_.outstanding(*set->queue) >= kBusy &&
+  if (executor_.busy(*set->queue) >= kBusy &&
       coordinator.ready_bytes() < options_.fusion.threshold) {
     return;
   }

@@ -37,6 +37,8 @@ struct CoreOptions {
   const std::atomic<int32_t>* device = nullptr;
   // This rank's counters, which outlive the core.
   RankCounters* counters = nullptr;
+  // Called for an error that ends the process; may be null.
+  std::function<void(const Status&)> fail_late = nullptr;
 };
 
 struct CoreCounts {
@@ -204,7 +206,9 @@ class RuntimeCore final : public Drivable, private PlanSink {
   void act(Shutdown::Step step);
   void end_work();
 
+  void go_on(Submission* submission) override;
   void complete(Submission* submission, Status status) override;
+  void announce_next(Name* name, const Submission* submission);
   // Ends the job with `found`. received_from: the peer that reported it; -1: this rank found it.
   void fail_with(const Status& found, int32_t received_from);
   void end_with(const Status& cause, int32_t received_from);

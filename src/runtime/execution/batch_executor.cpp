@@ -14,6 +14,8 @@ namespace {
 // Batches of one process set that an op plugin is given at a time, so that it can fill one while
 // it empties another.
 constexpr size_t kRunning = 2;
+// Batches that may also be on a device's stream: the program goes on without them, and their tensors stay.
+constexpr size_t kOnStream = 256;
 
 }  // namespace
 
@@ -39,6 +41,10 @@ Status BatchExecutor::close_queue(BatchQueue* queue) {
 
 size_t BatchExecutor::outstanding(const BatchQueue& queue) const {
   return queue.waiting.size() + queue.running.size();
+}
+
+size_t BatchExecutor::busy(const BatchQueue& queue) const {
+  return outstanding(queue) - queue.on_stream;
 }
 
 std::unique_ptr<BatchExecutor::Run> BatchExecutor::make_run() {
@@ -92,9 +98,9 @@ bool BatchExecutor::end_plan(BatchQueue* queue) {
 }
 
 bool BatchExecutor::can_start(const BatchQueue& queue) const {
-  if (queue.waiting.empty() || queue.running.size() >= kRunning) return false;
+  if (queue.waiting.empty() || queue.running.size() - queue.on_stream >= kRunning) return false;
   if (queue.waiting.front()->batch.device == HVD_CPU) return true;
-  return !turns_.empty() && turns_.front() == &queue;
+  return queue.on_stream < kOnStream && !turns_.empty() && turns_.front() == &queue;
 }
 
 Result<bool> BatchExecutor::advance() {
@@ -109,6 +115,7 @@ Result<bool> BatchExecutor::advance() {
   }
   if (!running) return moved;
   HVD_RETURN_IF_ERROR(poll_plugins(&moved));
+  for (const auto& queue : queues_) note_streams(queue.get(), &moved);
   for (const auto& queue : queues_) HVD_RETURN_IF_ERROR(retire(queue.get(), &moved));
   return moved;
 }
@@ -143,10 +150,36 @@ Status BatchExecutor::poll_plugins(bool* moved) {
   return {};
 }
 
+void BatchExecutor::note_streams(BatchQueue* queue, bool* moved) {
+  if (queue->running.size() == queue->on_stream) return;
+  for (const auto& run : queue->running) {
+    if (run->event == nullptr || run->is_on_stream) continue;
+    run->is_on_stream = *moved = true;
+    ++queue->on_stream;
+    go_on(run.get());
+  }
+}
+
+void BatchExecutor::go_on(Run* run) {
+  run->take_made(framework_);
+  for (Submission* submission : run->submissions) {
+    if (run->event != nullptr) submission->event = run->event;
+    if (--submission->units_ahead > 0 || !submission->is_ordered) continue;
+    if (submission->event != nullptr) sink_->go_on(submission);
+  }
+}
+
+// Batches in host memory do not wait for those on a device's stream.
 Status BatchExecutor::retire(BatchQueue* queue, bool* moved) {
-  while (!queue->running.empty() && queue->running.front()->done) {
-    std::unique_ptr<Run> run = std::move(queue->running.front());
-    queue->running.pop_front();
+  for (auto at = queue->running.begin(); at != queue->running.end();) {
+    if (!(*at)->done && !(*at)->is_on_stream) return {};
+    if (!(*at)->done) {
+      ++at;
+      continue;
+    }
+    std::unique_ptr<Run> run = std::move(*at);
+    at = queue->running.erase(at);
+    if (run->is_on_stream) --queue->on_stream;
     --outstanding_;
     *moved = true;
     if (!run->status.ok()) return run->status;
@@ -189,6 +222,10 @@ Status BatchExecutor::start(BatchQueue* queue, Run* run) {
   }
   HVD_RETURN_IF_ERROR(run->widen(*queue->set));
   if (run->traced != 0) trace_run(*run);
+  const bool is_ordered =
+      run->batch.device != HVD_CPU &&
+      std::ranges::any_of(run->submissions, [](const Submission* one) { return one->is_ordered; });
+  run->batch.on_stream = is_ordered && framework_ != nullptr ? &BatchExecutor::on_stream : nullptr;
   const int code = run->op->vtable<hvd_op_v1>().run(run->op->context(), &run->batch, &on_done, run);
   if (code != HVD_OK && !run->done) {
     return Status(static_cast<Code>(code), cat("the operation plugin ", run->op->record().name,
@@ -262,7 +299,7 @@ Status BatchExecutor::make_outputs(const BatchQueue& queue, Run* run) {
 }
 
 void BatchExecutor::finish(Run* run, const Status& status) {
-  run->take_made(framework_);
+  if (!std::exchange(run->is_on_stream, true)) go_on(run);
   if (status.ok()) run->wide.narrow();
   instruments_->trace.end_batch(run->traced);
   for (Submission* submission : run->submissions) {
@@ -281,6 +318,12 @@ void BatchExecutor::on_done(void* argument, int status, const char* error) {
     run->status = Status(static_cast<Code>(status),
                          error != nullptr ? error : "an operation failed without a reason");
   }
+}
+
+void BatchExecutor::on_stream(void* argument, void* event) {
+  Run* run = static_cast<Run*>(argument);
+  HVD_CHECK(!run->done && run->event == nullptr);
+  run->event = event;
 }
 
 void BatchExecutor::abort(const char* cause) {

@@ -30,6 +30,8 @@ struct AgreedItem {
 class CompletionSink {
  public:
   virtual ~CompletionSink() = default;
+  // The whole submission is on a device's stream, and waits for its end there.
+  virtual void go_on(Submission* submission) = 0;
   virtual void complete(Submission* submission, Status status) = 0;
 };
 
@@ -78,6 +80,8 @@ class BatchExecutor {
   bool may_sleep() const { return outstanding_ == 0 || ops_->may_sleep(); }
   bool idle(const BatchQueue& queue) const { return outstanding(queue) == 0; }
   size_t outstanding(const BatchQueue& queue) const;
+  // Those of them that are not on a device's stream.
+  size_t busy(const BatchQueue& queue) const;
   // Tells the plugins that nothing that runs will be finished.
   void abort(const char* cause);
 
@@ -90,6 +94,8 @@ class BatchExecutor {
   Result<bool> advance(BatchQueue* queue);
   bool can_start(const BatchQueue& queue) const;
   Status poll_plugins(bool* moved);
+  void note_streams(BatchQueue* queue, bool* moved);
+  void go_on(Run* run);
   Status retire(BatchQueue* queue, bool* moved);
   Status start(BatchQueue* queue, Run* run);
   Status make_outputs(const BatchQueue& queue, Run* run);
@@ -98,6 +104,7 @@ class BatchExecutor {
   void trace_run(const Run& run);
   void finish(Run* run, const Status& status);
   static void on_done(void* argument, int status, const char* error);
+  static void on_stream(void* argument, void* event);
 
   const uint64_t fusion_threshold_;
   OpSelector* const ops_;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <new>
 #include <numeric>
+#include <utility>
 
 #include "base/operations/op_traits.h"
 #include "base/text.h"
@@ -31,6 +32,8 @@ void BatchExecutor::Run::clear() {
   made.clear();
   ends_turn = false;
   done = false;
+  event = nullptr;
+  is_on_stream = false;
   traced = 0;
   status = {};
 }
@@ -205,19 +208,14 @@ Status BatchExecutor::Run::widen(const SetMembers& set) {
 }
 
 void BatchExecutor::Run::keep_tensors() {
-  for (Submission* submission : submissions) {
-    submission->in_use = true;
-    for (Submission::Output& output : submission->outputs) {
-      static_cast<void>(output.data.release());
-    }
-  }
+  for (Submission* submission : submissions) submission->in_use = true;
 }
 
 void BatchExecutor::Run::take_made(const hvd_framework* framework) {
   for (size_t i = 0; i < made.size(); ++i) {
     if (made[i] == nullptr) continue;
-    owner[i]->outputs[member[i]].data =
-        OutputMemory(static_cast<std::byte*>(made[i]), {framework, batch.device});
+    owner[i]->outputs[member[i]].data = OutputMemory(
+        static_cast<std::byte*>(std::exchange(made[i], nullptr)), {framework, batch.device});
   }
 }
 

@@ -22,7 +22,9 @@ struct BatchExecutor::Run {
   std::vector<void*> ready, made;
   bool ends_turn = false;  // the last batch of its plan on a device
   bool done = false;
-  uint32_t traced = 0;  // its number in the timeline
+  void* event = nullptr;      // of the stream that has the batch; nullptr: none has it
+  bool is_on_stream = false;  // its submissions know
+  uint32_t traced = 0;        // its number in the timeline
   Status status;
 
   void clear();
@@ -65,6 +67,7 @@ class BatchExecutor::BatchQueue {
   Run* last_on_device = nullptr;  // of the plan that is being added
   std::deque<std::unique_ptr<Run>> waiting;
   std::deque<std::unique_ptr<Run>> running;
+  size_t on_stream = 0;  // of them: those that are on a device's stream
 };
 
 }  // namespace hvd::runtime

@@ -1,6 +1,21 @@
 #include "runtime/submission/handle_table.h"
 
+#include "base/text.h"
+
 namespace hvd::runtime {
+namespace {
+
+// A user may read these outputs meanwhile, so that they are not taken away earlier.
+void keep_outputs_in_use(Submission& submission) {
+  if (!submission.in_use) return;
+  for (Submission::Output& output : submission.outputs) static_cast<void>(output.data.release());
+}
+
+}  // namespace
+
+HandleTable::~HandleTable() {
+  for (Submission& submission : slots_) keep_outputs_in_use(submission);
+}
 
 Submission* HandleTable::claim(hvd_handle* handle) {
   MutexLock lock(mutex_);
@@ -18,7 +33,11 @@ Submission* HandleTable::claim(hvd_handle* handle) {
   submission->users = 0;
   submission->is_trial = false;
   submission->is_started.store(true, std::memory_order_relaxed);
+  submission->is_in_use_early = submission->ends_process = false;
+  submission->is_ordered = submission->has_left = false;
+  submission->event = nullptr;
   submission->done.store(false, std::memory_order_relaxed);
+  submission->is_on_stream.store(false, std::memory_order_relaxed);
   *handle = (static_cast<uint64_t>(submission->incarnation) << 32) | (submission->index + 1);
   return submission;
 }
@@ -60,16 +79,37 @@ bool HandleTable::release(hvd_handle handle, bool* in_use) {
   return true;
 }
 
-void HandleTable::finish(std::span<Submission* const> submissions) {
+void HandleTable::go_on(std::span<Submission* const> submissions) {
+  for (Submission* submission : submissions) submission->is_on_stream.store(true);
+}
+
+bool HandleTable::use_early(Submission* submission, bool ends_process) {
+  MutexLock lock(mutex_);
+  if (submission->finished) return false;
+  submission->is_in_use_early = true;
+  submission->ends_process |= ends_process;
+  return true;
+}
+
+Status HandleTable::finish(std::span<Submission* const> submissions) {
+  Status late;
   MutexLock lock(mutex_);
   for (Submission* submission : submissions) {
+    if (submission->is_in_use_early && !submission->status.ok()) {
+      submission->status = submission->status.with_context(
+          cat(operation_text(*submission), " failed after synchronize() had returned"));
+      if (submission->ends_process && late.ok()) late = submission->status;
+    }
     submission->finished = true;
     submission->done.store(true, std::memory_order_seq_cst);
+    submission->is_on_stream.store(true, std::memory_order_seq_cst);
     if (!submission->claimed && submission->users == 0) recycle(submission);
   }
+  return late;
 }
 
 void HandleTable::recycle(Submission* submission) {
+  keep_outputs_in_use(*submission);
   submission->outputs.clear();
   submission->received_splits.clear();
   submission->status = {};

@@ -17,6 +17,7 @@ class HandleTable {
  public:
   // Incarnations begin at `first`, so that handles of an earlier runtime are invalid.
   explicit HandleTable(uint32_t first) : first_(first) {}
+  ~HandleTable();
 
   // Returns a free submission, and its handle for the user.
   Submission* claim(hvd_handle* handle);
@@ -30,8 +31,13 @@ class HandleTable {
   // Releases the user's handle. Returns false when no such handle exists. `in_use`: whether a library
   // may use the tensors until the process ends; may be null.
   bool release(hvd_handle handle, bool* in_use = nullptr);
-  // Marks submissions as done, and frees those that the user has released.
-  void finish(std::span<Submission* const> submissions);
+  // Marks submissions as being on a stream.
+  void go_on(std::span<Submission* const> submissions);
+  // The user goes on with the result of a submission on a stream. Returns false if it is done.
+  bool use_early(Submission* submission, bool ends_process);
+  // Marks submissions as done, and frees those that the user has released. Returns the error of one whose result
+  // the user has, and that ends the process; ok: there is none.
+  Status finish(std::span<Submission* const> submissions);
 
  private:
   Submission* find(hvd_handle handle) HVD_REQUIRES(mutex_);

@@ -12,6 +12,7 @@ std::string name_text(const Submission& submission) {
     const std::string name = cat("group ", group.members->name);
     return group.number == 0 ? name : cat(name, ", call ", group.number);
   }
+  if (submission.has_left) return submission.own_name;
   const auto& message = submission.message;
   return message_text(submission.request.op, message.peer, message.tag);
 }

@@ -85,6 +85,7 @@ struct Submission {
   void* ready_event = nullptr;    // after which the inputs may be read; nullptr: they may
   bool keeps_tensors = false;     // the user keeps them when they are `in_use`
   bool is_trial = false;          // HVD_TRIAL
+  bool is_ordered = false;        // HVD_STREAM_ORDERED
   int32_t own_device = HVD_CPU;   // hvd_submission.device
   uint64_t bytes = 0;
   Name* name = nullptr;        // nullptr: a send, a receive or a call of a group
@@ -100,6 +101,10 @@ struct Submission {
   bool planned = false;
   uint32_t announced_id = 0;  // cache id in this rank's announcement; 0: announced in full
   uint32_t units_left = 0;
+  uint32_t units_ahead = 0;  // those that are not on a stream yet
+  bool has_left = false;  // its name and memory are no longer in flight, because it is on a stream
+  std::string own_name;   // from then on
+  void* event = nullptr;  // of the stream; set before is_on_stream
   std::vector<Output> outputs;
   std::vector<int32_t> received_splits;
   int32_t last_joined_rank = -1;
@@ -111,6 +116,8 @@ struct Submission {
   std::atomic<bool> is_started{true};
   // status, outputs and what follows from them may be read once this is true (acquire).
   std::atomic<bool> done{false};
+  // On its device's stream, or done: outputs may be read once this is true (acquire).
+  std::atomic<bool> is_on_stream{false};
 
   // Guarded by HandleTable::mutex_. An annotation cannot name the mutex: a Submission has no reference to the table.
   uint32_t index = 0;
@@ -118,6 +125,8 @@ struct Submission {
   uint32_t users = 0;
   bool claimed = false;  // the user holds a handle
   bool finished = false;
+  bool is_in_use_early = false;  // the user goes on with the result since before it was finished
+  bool ends_process = false;     // then an error ends the process
 };
 
 inline bool is_message(const Submission& submission) {

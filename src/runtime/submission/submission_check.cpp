@@ -49,11 +49,13 @@ Status check_terms(const hvd_submission& from, const SetMembers& set) {
   if (traits_of(from.op).name.empty()) {
     return invalid_argument(cat("operation ", from.op, " is unknown"));
   }
-  constexpr uint32_t kFlags = HVD_KEEPS_TENSORS | HVD_AWAITS_START | HVD_STAGED | HVD_TRIAL;
+  constexpr uint32_t kFlags =
+      HVD_KEEPS_TENSORS | HVD_AWAITS_START | HVD_STAGED | HVD_TRIAL | HVD_STREAM_ORDERED;
   if ((from.flags & ~kFlags) != 0) {
     return invalid_argument(
         cat(label(from), ": flags has the value ", from.flags,
-            ", and may have HVD_KEEPS_TENSORS, HVD_AWAITS_START, HVD_STAGED and HVD_TRIAL only"));
+            ", and may have HVD_KEEPS_TENSORS, HVD_AWAITS_START, HVD_STAGED, HVD_TRIAL and "
+            "HVD_STREAM_ORDERED only"));
   }
   if (traits_of(from.op).is_nameless) return {};
   if (from.name == nullptr || from.name[0] == '\0') {
@@ -233,6 +235,7 @@ Status copy_submission(const hvd_submission& from, int32_t rank, const SetMember
   to->bytes = 0;
   to->keeps_tensors = (from.flags & HVD_KEEPS_TENSORS) != 0;
   to->is_trial = (from.flags & HVD_TRIAL) != 0;
+  to->is_ordered = (from.flags & HVD_STREAM_ORDERED) != 0 && request.is_on_device();
   to->is_started.store((from.flags & HVD_AWAITS_START) == 0, std::memory_order_relaxed);
   const bool reads = !traits.has_root || from.root_rank == rank;
   for (uint32_t i = 0; i < count; ++i) {

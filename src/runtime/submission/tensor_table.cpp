@@ -46,6 +46,7 @@ void TensorTable::remove(std::span<Submission* const> submissions) {
   MutexLock lock(mutex_);
   for (Submission* submission : submissions) {
     Name* name = submission->name;
+    if (submission->has_left) continue;
     if (name == nullptr) {
       memory_.remove(*submission);
       continue;

@@ -47,7 +47,7 @@ class TensorTable {
   Status insert(uint32_t set, std::string_view name, bool shared, Submission* submission);
   // Adds the memory of a submission without a name: a send or receive. Fails when it is in use.
   Status insert_memory(Submission* submission);
-  // Removes complete submissions, and their names unless these are kept.
+  // Removes submissions that are complete or on a stream, and their names unless these are kept.
   void remove(std::span<Submission* const> submissions);
   // Returns nullptr when no such name is in flight or kept.
   Name* find(uint32_t set, std::string_view name);
