@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -101,9 +102,33 @@ void StallInspector::on_alarm(Clock::time_point now) {
   }
 }
 
+// Warns of batches that stay on their stream. The ranks of a set wait for each other's kernels: one of them says so.
+void StallInspector::warn_of_streams(Clock::time_point now) const {
+  const Submission* oldest = nullptr;
+  size_t count = 0;
+  for (const Submission* one = core_->newest(); one != nullptr; one = one->older) {
+    const bool is_due =
+        seconds_of(now - one->since) >= options_.times.report_after(one->stall_reports);
+    if (!one->has_left || !is_due) continue;
+    oldest = one;
+    ++count;
+  }
+  if (oldest == nullptr) return;
+  for (int32_t rank = 0; rank < options_.rank; ++rank) {
+    if (core_->is_member(oldest->process_set, rank)) return;
+  }
+  const std::string others = count > 1 ? cat(" and ", count - 1, " more") : "";
+  log::warning(cat(operation_text(*oldest), others, " on the stream of GPU ", oldest->own_device,
+                   " of rank ", options_.rank, ", host ", options_.host, ": not over after ",
+                   std::lround(seconds_of(now - oldest->since)),
+                   " s; its kernel waits for that of another rank, or for work of a program's "
+                   "stream"));
+}
+
 // Reports what is due, and finds when the next is.
 void StallInspector::report_waiting(Clock::time_point now) {
   StallWaiting waiting;
+  warn_of_streams(now);
   next_check_ = now + std::chrono::duration_cast<Clock::duration>(
                           std::chrono::duration<double>(options_.times.warning));
   for (Submission* one = core_->newest(); one != nullptr; one = one->older) {

@@ -50,6 +50,7 @@ class StallInspector final : public Service {
 
  private:
   Status handle(int32_t from, ByteView message);
+  void warn_of_streams(Clock::time_point now) const;
   void report_waiting(Clock::time_point now);
   void answer(const StallAsk& ask);
   StallState state_of(const StallName& name) const;
