@@ -84,6 +84,7 @@ class State:
 
         A commit counts once `save` has returned: the reductions that the state comes from have ended without
         error. After a failure all ranks return to the newest commit that one of them has."""
+        _ops.check_results()
         self.save()
         self._commits = max(self._commits, 0) + 1
         self._on_commit()
@@ -147,6 +148,7 @@ class ObjectState(State):
 
     def save(self) -> None:
         """Keeps copies of the attributes."""
+        _ops.check_results()
         self._saved_state = self._copied(self._attributes())
 
     def restore(self) -> None:
@@ -331,7 +333,7 @@ def run_with(
             library().hvd_host_updates()  # tells the launcher that this program survives a change of the ranks
         while True:
             try:
-                with errors():
+                with errors(), _ops.surviving():
                     if is_first:
                         is_first = False
                         is_reset = _basics.complete_init()
@@ -343,7 +345,9 @@ def run_with(
                         # Only now: until here, a failure returns this rank to its own commit.
                         state._commits, state._lost, _has_synced = commits, None, True
                         state._on_sync()
-                    return func(state, *args, **kwargs)
+                    result = func(state, *args, **kwargs)
+                    _ops.check_results()
+                    return result
             except HorovodInternalError as error:
                 if _is_final(error) or not resets_left:
                     raise

@@ -68,6 +68,7 @@ _HOT = [
     "hvd_is_provisional",
     "hvd_start",
     "hvd_group_submit",
+    "hvd_wait_on_stream",
 ]
 
 # These functions return a number and take no arguments.

@@ -7,10 +7,11 @@ Any thread may call; a wait on the main thread lets signals such as Ctrl-C throu
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import enum
 import itertools
-from typing import Any, Callable, Iterable, List, NamedTuple, NoReturn, Optional, Sequence
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, NoReturn, Optional, Sequence
 
 from horovod import _identity, _native
 from horovod._library import Message, Output, library
@@ -89,8 +90,9 @@ class Tensor(NamedTuple):
 
 
 HOST = -1  # HVD_CPU
-# Flags of a Place. STAGED: the tensors are copies in pinned host memory. TRIAL: see hvd_runs_on_device.
-STAGED, TRIAL = 4, 8
+# Flags of a Place. STAGED: the tensors are copies in pinned host memory. TRIAL: see hvd_runs_on_device. STREAM_ORDERED:
+# a wait ends before the work, and the native module records the event.
+STAGED, TRIAL, STREAM_ORDERED = 4, 8, 16
 
 
 class Place(NamedTuple):
@@ -104,7 +106,7 @@ class Place(NamedTuple):
     start: Optional[Callable[[int], None]] = None
     # With `start`, a function that a waiting thread calls now and then: raises if it never begins.
     check: Optional[Callable[[], None]] = None
-    flags: int = 0  # STAGED and TRIAL
+    flags: int = 0  # STAGED, TRIAL and STREAM_ORDERED
 
 
 class RawOutput(NamedTuple):
@@ -188,6 +190,30 @@ def complete_delayed(limit: Optional[float] = None) -> None:
     rank's part in allreduces, or the job. `limit`: the most seconds in which none of it completes."""
     for wait_all in _state.delayed:
         wait_all(limit)
+
+
+def check_results() -> None:
+    """Returns once all work is complete whose results the program has got before its end
+    (HOROVOD_ENABLE_ASYNC_COMPLETION). Raises HorovodInternalError if some of it has failed."""
+    _native.complete_early(-1.0)
+
+
+def _complete_results(limit: Optional[float]) -> None:
+    with contextlib.suppress(HorovodInternalError):  # each further call raises it
+        _native.complete_early(-1.0 if limit is None else limit)
+
+
+also_complete(_complete_results)
+
+
+@contextlib.contextmanager
+def surviving() -> Iterator[None]:
+    """Within it, an error of such work does not end the process: the program returns to a commit."""
+    _native.survive(True)
+    try:
+        yield
+    finally:
+        _native.survive(False)
 
 
 def submit(

@@ -1,6 +1,8 @@
 // From a handle to its result: poll, wait, output.
 #include <algorithm>
 #include <chrono>
+#include <string>
+#include <utility>
 
 #include "device.h"
 #include "reference.h"
@@ -79,7 +81,7 @@ PyObject* list_of_splits(const hvd_output& output) {
 }  // namespace
 
 int wait_for_end(ModuleState* state, hvd_handle handle, PyObject* check, double limit,
-                 char (&error)[kErrorSize]) {
+                 char (&error)[kErrorSize], void* const* stream) {
   int32_t done = 0;
   int status = state->poll(handle, &done, error, sizeof error);
   if (status == HVD_OK && done != 0) return state->wait(handle, 0, error, sizeof error);
@@ -87,7 +89,11 @@ int wait_for_end(ModuleState* state, hvd_handle handle, PyObject* check, double 
   double unchecked = 0;
   for (;;) {
     const double seconds = next_slice(state, check, limit, since);
-    status = without_lock([&] { return state->wait(handle, seconds, error, sizeof error); });
+    const int ends_process = state->survivals == 0 ? 1 : 0;
+    status = without_lock([&] {
+      if (stream == nullptr) return state->wait(handle, seconds, error, sizeof error);
+      return state->wait_on_stream(handle, *stream, ends_process, seconds, error, sizeof error);
+    });
     if (PyErr_CheckSignals() != 0) return -1;
     if (status != HVD_IN_PROGRESS || seconds == 0) return status;
     unchecked += seconds;
@@ -118,6 +124,26 @@ PyObject* poll(PyObject* module, PyObject* number) {
 
 namespace {
 
+// Raises the error of work that has ended, or an earlier one of work for which the wait had ended before.
+void raise_error(ModuleState* state, int status, const char* error) {
+  if (state->devices != nullptr) state->devices->sweep(state);
+  const std::string late = state->devices == nullptr ? "" : state->devices->late_error();
+  raise_failure(state, status, late.empty() ? error : late.c_str(), true);
+}
+
+// The result of work without error, from its entry.
+Reference result_of_entry(ModuleState* state, PyObject* number, PyObject* entry, bool is_early) {
+  if (!PyTuple_CheckExact(entry)) {
+    Py_INCREF(entry);
+    return Reference(entry);
+  }
+  Devices* const devices = state->devices;  // of now: the function may make them
+  if (devices != nullptr) devices->begin_finish(is_early);
+  Reference result(PyObject_CallFunctionObjArgs(PyTuple_GetItem(entry, 0), number, nullptr));
+  if (devices != nullptr) devices->end_finish();
+  return result;
+}
+
 // `found` is the pending entry of the handle. `limit`: seconds after which it raises TimeoutError, and the
 // handle stays valid; negative: none.
 PyObject* result_of(ModuleState* state, PyObject* number, PyObject* found, double limit = -1) {
@@ -125,12 +151,13 @@ PyObject* result_of(ModuleState* state, PyObject* number, PyObject* found, doubl
   if (!read_handle(number, &handle)) return nullptr;
   Py_INCREF(found);
   const Reference kept(found);
-  Py_INCREF(found);
-  Reference entry(found);
   char error[kErrorSize];
   const bool awaits_start = PyTuple_CheckExact(found) && PyTuple_Size(found) == 3;
   PyObject* const check = awaits_start ? PyTuple_GetItem(found, 2) : nullptr;
-  const int status = wait_for_end(state, handle, check, limit, error);
+  void* stream = nullptr;
+  const bool is_early = state->devices != nullptr && state->devices->waits_early(handle, &stream);
+  if (is_early && !state->devices->complete_some(state)) return nullptr;
+  const int status = wait_for_end(state, handle, check, limit, error, is_early ? &stream : nullptr);
   if (status == -1) return nullptr;  // interrupted: the handle stays valid
   if (status == HVD_IN_PROGRESS) {
     PyErr_SetString(PyExc_TimeoutError, "the work is not complete");
@@ -138,13 +165,21 @@ PyObject* result_of(ModuleState* state, PyObject* number, PyObject* found, doubl
   }
   if (PyDict_DelItem(state->pending, number) != 0) PyErr_Clear();  // another thread waited too
   if (status != HVD_OK) {
-    raise_failure(state, status, error, true);
-    entry = Reference();
-  } else if (PyTuple_CheckExact(found)) {
-    entry = Reference(PyObject_CallFunctionObjArgs(PyTuple_GetItem(found, 0), number, nullptr));
+    raise_error(state, status, error);
+    release(state, handle, kept.get());
+    return nullptr;
   }
-  release(state, handle, kept.get());
-  return entry.give();
+  Reference result = result_of_entry(state, number, found, is_early);
+  if (!is_early) {
+    release(state, handle, kept.get());
+    return result.give();
+  }
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  Py_INCREF(found);
+  state->devices->hold(state, handle, Reference(found), stream);
+  if (type != nullptr) PyErr_Restore(type, value, trace);
+  return result.give();
 }
 
 }  // namespace
@@ -248,7 +283,7 @@ PyObject* release_all(PyObject* module, PyObject*) {
     if (is_abandoned == 0 && PySet_Add(state->lost, number) != 0) return nullptr;
   }
   PyDict_Clear(state->pending);
-  if (state->devices != nullptr) state->devices->forget();
+  if (state->devices != nullptr) state->devices->forget(state);
   PyList_SetSlice(state->abandoned, 0, PyList_Size(state->abandoned), nullptr);
   Py_RETURN_NONE;
 }

@@ -1,11 +1,21 @@
 #include "device.h"
 
 #include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "without_lock.h"
 
 namespace hvd::python {
 namespace {
 
 constexpr unsigned kDisableTiming = 2;
+constexpr int kCaptureRelaxed = 2;
+constexpr std::chrono::microseconds kPause{50};
+// The program waits for the oldest of them where it would hold more.
+constexpr size_t kMostHeld = 1024;
+// A device that does not answer after the end of a job keeps what is held.
+constexpr double kLastSeconds = 10;
 
 bool is_factor(double value) { return value != 1 && value != 0; }
 
@@ -64,8 +74,8 @@ bool Devices::find_stream(hvd_submission* submission) {
          is_capturing == 0;
 }
 
-// Returns an event after the stream's work, or NULL.
-void* Devices::record(void* stream) {
+// Returns an event that goes back to the pool, or NULL.
+Devices::Event Devices::new_event() {
   void* event = nullptr;
   if (!free_.empty()) {
     event = free_.back();
@@ -73,9 +83,157 @@ void* Devices::record(void* stream) {
   } else if (!succeeds(calls_.event_create(&event, kDisableTiming))) {
     return nullptr;
   }
-  if (succeeds(calls_.event_record(event, stream))) return event;
-  succeeds(calls_.event_destroy(event));
-  return nullptr;
+  return {event, [this](void* used) { free_.push_back(used); }};
+}
+
+// Returns an event after the stream's work, or NULL. A batch that has waited for it does not wait for what is recorded
+// later.
+Devices::Event Devices::record(void* stream) {
+  const auto now = is_ordered_ ? Clock::now() : Clock::time_point();
+  std::erase_if(shared_, [now](const Shared& one) { return one.until <= now; });
+  const auto found = std::find_if(shared_.begin(), shared_.end(),
+                                  [stream](const Shared& one) { return one.stream == stream; });
+  Event event = found != shared_.end() ? found->event : new_event();
+  if (event == nullptr || !succeeds(calls_.event_record(event.get(), stream))) return nullptr;
+  if (is_ordered_ && found == shared_.end()) shared_.push_back({stream, event, now + cycle_});
+  return event;
+}
+
+Devices::Event Devices::order(hvd_submission* submission) {
+  Event event = record(submission->stream);
+  submission->ready_event = event.get();
+  submission->flags |= is_ordered_ ? HVD_STREAM_ORDERED : 0;
+  return event;
+}
+
+void Devices::uses(hvd_handle handle, Event event, bool is_ordered) {
+  used_[handle] = {std::move(event), is_ordered};
+}
+
+bool Devices::is_ordered_by(int32_t device, void** stream) {
+  hvd_submission submission{};
+  submission.device = device;
+  if (!is_ordered_ || !find_stream(&submission)) return false;
+  *stream = submission.stream;
+  return true;
+}
+
+bool Devices::waits_early(hvd_handle handle, void** stream) {
+  shared_.clear();
+  const auto found = used_.find(handle);
+  if (found == used_.end() || !found->second.is_ordered) return false;
+  const bool is_early = is_ordered_by(device_, stream);
+  PyErr_Clear();
+  return is_early;
+}
+
+void Devices::begin_finish(bool is_early) {
+  finishing_.push_back({PyThread_get_thread_ident(), is_early});
+}
+
+void Devices::end_finish() {
+  const auto is_own = [own = PyThread_get_thread_ident()](const Finish& one) {
+    return one.thread == own;
+  };
+  finishing_.erase(std::find_if(finishing_.rbegin(), finishing_.rend(), is_own).base() - 1);
+}
+
+bool Devices::is_finishing_early() const {
+  const auto is_own = [own = PyThread_get_thread_ident()](const Finish& one) {
+    return one.thread == own;
+  };
+  const auto found = std::find_if(finishing_.rbegin(), finishing_.rend(), is_own);
+  return found != finishing_.rend() && found->is_early;
+}
+
+void Devices::hold(ModuleState* state, hvd_handle handle, Reference entry, void* stream) {
+  // A tensor by itself is what the program has, too.
+  Event gate = PyTuple_CheckExact(entry.get()) ? new_event() : nullptr;
+  if (gate != nullptr && !succeeds(calls_.event_record(gate.get(), stream))) gate = nullptr;
+  held_.push_back({handle, std::move(entry), std::move(gate)});
+  sweep(state);
+}
+
+// In the default mode, the question spoils the capture of a graph by another thread.
+bool Devices::has_passed(void* event) {
+  int mode = kCaptureRelaxed;
+  calls_.exchange_capture_mode(&mode);
+  const bool has = succeeds(calls_.event_query(event));
+  calls_.exchange_capture_mode(&mode);
+  return has;
+}
+
+void Devices::sweep(ModuleState* state) {
+  while (!held_.empty()) {
+    const hvd_handle handle = held_.front().handle;
+    char error[kErrorSize];
+    int32_t done = 0;
+    const bool is_known = state->poll(handle, &done, nullptr, 0) == HVD_OK;
+    if (is_known && done == 0) return;
+    const int status = is_known ? state->wait(handle, 0, error, sizeof error) : HVD_NOT_FOUND;
+    if (is_known && status != HVD_OK && late_error_.empty()) late_error_ = error;
+    const Event& gate = held_.front().gate;
+    const bool has_ended = gate == nullptr || has_passed(gate.get());
+    if (status == HVD_OK && !has_ended) return;
+    Held over = std::move(held_.front());
+    held_.pop_front();
+    if (has_ended) {
+      release(state, handle, over.entry.get());
+    } else {
+      failed_.push_back(std::move(over));
+    }
+  }
+}
+
+// Other threads may release what is held meanwhile.
+bool Devices::complete(ModuleState* state, size_t most, double limit) {
+  for (;;) {
+    sweep(state);
+    if (held_.size() <= most) return true;
+    char error[kErrorSize];
+    const hvd_handle handle = held_.front().handle;
+    const int status = wait_for_end(state, handle, nullptr, limit, error);
+    if (status == -1) return false;
+    if (status == HVD_IN_PROGRESS) return true;
+    if (held_.empty() || held_.front().handle != handle || status != HVD_OK) continue;
+    const Event gate = held_.front().gate;
+    if (gate != nullptr && !has_passed(gate.get())) {
+      without_lock([] {
+        std::this_thread::sleep_for(kPause);
+        return 0;
+      });
+      if (PyErr_CheckSignals() != 0) return false;
+    }
+  }
+}
+
+bool Devices::complete_some(ModuleState* state) { return complete(state, kMostHeld, -1); }
+
+void Devices::forget(ModuleState* state) {
+  known_.clear();
+  shared_.clear();
+  late_error_.clear();
+  const auto until = Clock::now() + std::chrono::duration<double>(kLastSeconds);
+  std::deque<Held> rest = std::exchange(failed_, {});
+  while (!held_.empty()) {
+    rest.push_back(std::move(held_.front()));
+    held_.pop_front();
+  }
+  for (Held& one : rest) {
+    // The caller's stream reads outputs of the runtime.
+    while (one.gate != nullptr && !has_passed(one.gate.get()) && Clock::now() < until) {
+      without_lock([] {
+        std::this_thread::sleep_for(kPause);
+        return 0;
+      });
+    }
+    if (one.gate == nullptr || has_passed(one.gate.get())) {
+      release(state, one.handle, one.entry.get());
+    } else {
+      kept_.push_back(std::move(one.gate));
+      Py_INCREF(one.entry.get());
+    }
+  }
 }
 
 bool Devices::submit(ModuleState* state, const Framework& framework, PyObject* tensor,
@@ -88,29 +246,28 @@ bool Devices::submit(ModuleState* state, const Framework& framework, PyObject* t
   }
   submission.tensor_count = 1;
   submission.tensors = &dense.view;
-  void* const event = submission.ready_event = record(submission.stream);
+  Event event = order(&submission);
   if (event == nullptr) return false;
   *handle = Reference(hand_over(state, submission, tensor));
-  if (*handle) {
-    used_[PyLong_AsUnsignedLongLong(handle->get())] = event;
-  } else {
-    free_.push_back(event);
-  }
+  if (*handle) uses(PyLong_AsUnsignedLongLong(handle->get()), std::move(event), is_ordered_);
   return true;
 }
 
 void Devices::released(hvd_handle handle, bool is_in_use) {
   const auto found = used_.find(handle);
   if (found == used_.end()) return;
-  if (!is_in_use) free_.push_back(found->second);
+  if (is_in_use) kept_.push_back(found->second.event);
   used_.erase(found);
 }
 
 PyObject* use_devices(PyObject* module, PyObject* arguments) {
   unsigned long long create = 0, destroy = 0, record = 0, is_capturing = 0, device = 0, error = 0;
+  unsigned long long query = 0, exchange = 0;
   PyObject *type = nullptr, *current_stream = nullptr, *runs = nullptr;
-  if (!PyArg_ParseTuple(arguments, "KKKKKKOOO!", &create, &destroy, &record, &is_capturing, &device,
-                        &error, &type, &current_stream, &PyDict_Type, &runs)) {
+  double cycle = -1;
+  if (!PyArg_ParseTuple(arguments, "KKKKKKKKOOO!d", &create, &destroy, &record, &is_capturing,
+                        &device, &error, &query, &exchange, &type, &current_stream, &PyDict_Type,
+                        &runs, &cycle)) {
     return nullptr;
   }
   Devices::Calls calls{};
@@ -120,12 +277,46 @@ PyObject* use_devices(PyObject* module, PyObject* arguments) {
   take_address(&calls.stream_is_capturing, is_capturing);
   take_address(&calls.get_device, device);
   take_address(&calls.get_last_error, error);
+  take_address(&calls.event_query, query);
+  take_address(&calls.exchange_capture_mode, exchange);
   ModuleState* state = state_of(module);
   if (state->devices == nullptr) {
     for (PyObject* kept : {type, current_stream, runs}) Py_INCREF(kept);
-    state->devices =
-        new Devices(calls, Reference(type), Reference(current_stream), Reference(runs));
+    state->devices = new Devices(calls, Reference(type), Reference(current_stream), Reference(runs),
+                                 std::chrono::duration<double>(cycle));
   }
+  Py_RETURN_NONE;
+}
+
+PyObject* ready_stream(PyObject* module, PyObject* device) {
+  ModuleState* state = state_of(module);
+  void* stream = nullptr;
+  const auto number = static_cast<int32_t>(PyLong_AsLong(device));
+  if (state->devices != nullptr && state->devices->is_ordered_by(number, &stream)) {
+    return PyLong_FromVoidPtr(stream);
+  }
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* is_finishing_early(PyObject* module, PyObject*) {
+  const Devices* devices = state_of(module)->devices;
+  return PyBool_FromLong(devices != nullptr && devices->is_finishing_early() ? 1 : 0);
+}
+
+PyObject* complete_early(PyObject* module, PyObject* limit) {
+  ModuleState* state = state_of(module);
+  const double seconds = PyFloat_AsDouble(limit);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  if (state->devices == nullptr) Py_RETURN_NONE;
+  if (!state->devices->complete(state, 0, seconds)) return nullptr;
+  const std::string late = state->devices->late_error();
+  if (!late.empty()) return raise_failure(state, HVD_ABORTED, late.c_str(), true);
+  Py_RETURN_NONE;
+}
+
+PyObject* survive(PyObject* module, PyObject* change) {
+  state_of(module)->survivals += PyObject_IsTrue(change) == 1 ? 1 : -1;
   Py_RETURN_NONE;
 }
 

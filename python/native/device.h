@@ -1,9 +1,14 @@
-// Tensors in device memory on the fast path: the framework's stream, and an event of a pool for each of them. One
-// per module; guarded by Python's lock.
+// Tensors in device memory on the fast path: the framework's stream, and an event of a pool for each of them, or with
+// HOROVOD_ENABLE_ASYNC_COMPLETION for those of a stream and cycle. Then a wait ends before the work (hvd_wait_on_stream),
+// and what the work uses is held until its end. One per module; guarded by Python's lock.
 #pragma once
 
 #include <Python.h>
 
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -22,10 +27,20 @@ class Devices {
     int (*stream_is_capturing)(void* stream, int* status);
     int (*get_device)(int* device);
     int (*get_last_error)();
+    // NULL where they are missing: then every wait ends with the work.
+    int (*event_query)(void* event);
+    int (*exchange_capture_mode)(int* mode);
   };
+  using Event = std::shared_ptr<void>;
+  using Clock = std::chrono::steady_clock;
 
-  Devices(const Calls& calls, Reference type, Reference current_stream, Reference runs)
+  // cycle: the time in which submissions of a stream share an event; negative: every wait ends with the work.
+  Devices(const Calls& calls, Reference type, Reference current_stream, Reference runs,
+          std::chrono::duration<double> cycle)
       : calls_(calls),
+        cycle_(std::chrono::duration_cast<Clock::duration>(cycle)),
+        is_ordered_(cycle.count() >= 0 && calls.event_query != nullptr &&
+                    calls.exchange_capture_mode != nullptr),
         type_(std::move(type)),
         current_stream_(std::move(current_stream)),
         runs_(std::move(runs)) {}
@@ -34,10 +49,33 @@ class Devices {
   // is refused. Returns false, perhaps with an exception, when the function in Python must submit it.
   bool submit(ModuleState* state, const Framework& framework, PyObject* tensor,
               hvd_submission submission, Reference* handle);
+  // Sets stream, event and flag of a submission to which other work of the stream is ordered. Returns the event, which
+  // `uses` keeps; NULL: the device has failed.
+  Event order(hvd_submission* submission);
+  void uses(hvd_handle handle, Event event, bool is_ordered);
   // The work of the handle is over. `is_in_use`: a library may still use its event.
   void released(hvd_handle handle, bool is_in_use);
+  // Whether work can be ordered by the current stream of the device, which is put to *stream.
+  bool is_ordered_by(int32_t device, void** stream);
+  // Whether the wait for the handle ends before the work: for the caller's stream, which is put to *stream.
+  bool waits_early(hvd_handle handle, void** stream);
+
+  // Around a function that finishes work. is_finishing_early: whether the innermost one of this thread is of work whose
+  // entry is held until the caller's stream is through.
+  void begin_finish(bool is_early);
+  void end_finish();
+  bool is_finishing_early() const;
+  // Holds the entry of a handle until its work, and all that is now on the stream, are over. Takes over the handle.
+  void hold(ModuleState* state, hvd_handle handle, Reference entry, void* stream);
+  // Releases what is over, the oldest first.
+  void sweep(ModuleState* state);
+  // The error of work that failed after the wait for it, since the last `forget`; empty: none.
+  const std::string& late_error() const { return late_error_; }
+  // Waits until at most `most` handles are held, or `limit` seconds; negative: no limit. False with an exception: interrupted.
+  bool complete(ModuleState* state, size_t most, double limit);
+  bool complete_some(ModuleState* state);
   // The job has ended: another one may have another backend.
-  void forget() { known_.clear(); }
+  void forget(ModuleState* state);
 
  private:
   struct Terms {
@@ -52,10 +90,35 @@ class Devices {
   bool runs(const ModuleState* state, PyObject* tensor, const hvd_submission& submission,
             int32_t dtype);
   bool find_stream(hvd_submission* submission);
-  void* record(void* stream);
+  Event new_event();
+  Event record(void* stream);
+  bool has_passed(void* event);
   bool succeeds(int error);
 
+  // An event that further submissions of the stream record again.
+  struct Shared {
+    void* stream;
+    Event event;
+    Clock::time_point until;
+  };
+  struct Use {
+    Event event;
+    bool is_ordered;
+  };
+  struct Finish {
+    unsigned long thread;
+    bool is_early;
+  };
+  struct Held {
+    hvd_handle handle;
+    Reference entry;
+    Event
+        gate;  // after what finish() has put on the caller's stream, which reads the memory; or NULL
+  };
+
   const Calls calls_;
+  const Clock::duration cycle_;
+  const bool is_ordered_;
   const Reference type_;            // of tensors, exactly
   const Reference current_stream_;  // (ordinal) -> the address of its stream
   // a dict with keys (kind, dtype, op, factor, device): what the backend takes
@@ -63,7 +126,13 @@ class Devices {
   std::vector<Terms> known_;  // of runs_
   int32_t device_ = HVD_CPU;  // of all events; HVD_CPU: there is none yet
   std::vector<void*> free_;
-  std::unordered_map<hvd_handle, void*> used_;
+  std::vector<Event> kept_;  // that a library may use until the process ends
+  std::vector<Shared> shared_;
+  std::unordered_map<hvd_handle, Use> used_;
+  std::vector<Finish> finishing_;
+  std::deque<Held> held_;
+  std::deque<Held> failed_;  // the gates of this failed work were not passed yet; until `forget`
+  std::string late_error_;
 };
 
 }  // namespace hvd::python

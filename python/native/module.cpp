@@ -73,10 +73,11 @@ int execute(PyObject* module) {
 PyObject* bind(PyObject* module, PyObject* arguments) {
   ModuleState* state = state_of(module);
   unsigned long long submit = 0, poll = 0, wait = 0, get_output = 0, release = 0;
-  unsigned long long is_provisional = 0, start = 0, group_submit = 0;
+  unsigned long long is_provisional = 0, start = 0, group_submit = 0, wait_on_stream = 0;
   PyObject* fail = nullptr;
-  if (!PyArg_ParseTuple(arguments, "KKKKKKKKOk", &submit, &poll, &wait, &get_output, &release,
-                        &is_provisional, &start, &group_submit, &fail, &state->main_thread)) {
+  if (!PyArg_ParseTuple(arguments, "KKKKKKKKKOk", &submit, &poll, &wait, &get_output, &release,
+                        &is_provisional, &start, &group_submit, &wait_on_stream, &fail,
+                        &state->main_thread)) {
     return nullptr;
   }
   take_address(&state->submit, submit);
@@ -87,6 +88,7 @@ PyObject* bind(PyObject* module, PyObject* arguments) {
   take_address(&state->is_provisional, is_provisional);
   take_address(&state->start, start);
   take_address(&state->group_submit, group_submit);
+  take_address(&state->wait_on_stream, wait_on_stream);
   Py_INCREF(fail);
   Py_XDECREF(state->fail);
   state->fail = fail;
@@ -95,8 +97,8 @@ PyObject* bind(PyObject* module, PyObject* arguments) {
 
 PyMethodDef methods[] = {
     {"bind", bind, METH_VARARGS,
-     "bind(submit, poll, wait, get_output, release, is_provisional, start, group_submit, fail, "
-     "main_thread)\n\n"
+     "bind(submit, poll, wait, get_output, release, is_provisional, start, group_submit, "
+     "wait_on_stream, fail, main_thread)\n\n"
      "Addresses of the C functions, the function that raises, and the main thread's identifier."},
     {"submit", submit, METH_VARARGS,
      "submit(kind, name, tensors, keep, finish, reduce_op, root_rank, process_set, prescale, "
@@ -125,11 +127,25 @@ PyMethodDef methods[] = {
      "dense tensor, a name, and no process set but the one given. `op` is the default."},
     {"use_devices", use_devices, METH_VARARGS,
      "use_devices(event create, event destroy, event record, stream is capturing, get device, get "
-     "last error, type, current stream, runs)\n\n"
+     "last error, event query, exchange capture mode, type, current stream, runs, cycle)\n\n"
      "Takes tensors of the type that are in the memory of the thread's device into the fast paths. "
-     "The first six are addresses of functions of CUDA; current_stream(ordinal) returns one. "
+     "The first eight are addresses of functions of CUDA; current_stream(ordinal) returns one. "
      "`runs` is a dict with a key (kind, dtype, op, factor, device) for what the backend takes, of "
-     "the value True. Later calls have no effect."},
+     "the value True. `cycle`: seconds in which submissions of a stream share an event; then waits "
+     "end before the work; negative: neither. Later calls have no effect."},
+    {"ready_stream", ready_stream, METH_O,
+     "ready_stream(device): the address of the current stream, if work can be ordered by it; else "
+     "None."},
+    {"is_finishing_early", is_finishing_early, METH_NOARGS,
+     "is_finishing_early(): whether the entry of the handle that is being finished is held until "
+     "all that is on the current stream is over."},
+    {"complete_early", complete_early, METH_O,
+     "complete_early(limit): returns once all work is complete for which a wait has ended before. "
+     "Raises an error of it. limit: the most seconds in which none of it completes; negative: no "
+     "limit."},
+    {"survive", survive, METH_O,
+     "survive(begins): the program begins, or ends, to return to a commit after an error of such "
+     "work, which otherwise ends the process."},
     {"poll", poll, METH_O, "poll(handle): whether the work is complete."},
     {"wait", wait, METH_O,
      "wait(handle): the result, or what the work failed with; ends the claim on it."},

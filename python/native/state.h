@@ -21,6 +21,7 @@ struct ModuleState {
   decltype(&::hvd_is_provisional) is_provisional;
   decltype(&::hvd_start) start;
   decltype(&::hvd_group_submit) group_submit;
+  decltype(&::hvd_wait_on_stream) wait_on_stream;
 
   PyObject* fail;  // fail(status, message, negotiated) raises what a failure deserves
   // handle -> the result itself, or (finish, what must stay alive), and for work that awaits its start a
@@ -30,6 +31,7 @@ struct ModuleState {
   PyObject* lost;       // set of handles that were pending at the last shutdown
   unsigned long main_thread;
   Devices* devices;  // NULL until use_devices
+  int survivals;  // calls of hvd.elastic.run that go on: an error after `synchronize` ends no process
 
   // Names of a tensor's attributes, created once.
   PyObject* name_of_dtype;
@@ -67,8 +69,9 @@ PyObject* keep_pending(ModuleState* state, hvd_handle handle, PyObject* entry);
 
 // Returns once the work is complete, or -1 with the exception of a signal handler or of `check`, which may
 // be NULL. HVD_IN_PROGRESS: `limit` seconds have passed; negative: there is no limit.
+// `stream`: NULL, or that of the caller, which waits for work that is on its device's stream.
 int wait_for_end(ModuleState* state, hvd_handle handle, PyObject* check, double limit,
-                 char (&error)[kErrorSize]);
+                 char (&error)[kErrorSize], void* const* stream = nullptr);
 
 // Releases a handle. `entry` is its pending entry, which stays referenced for ever where a library may
 // still use the tensors.
@@ -83,6 +86,10 @@ PyObject* group_submit(PyObject* module, PyObject* arguments);
 PyObject* group_reduce(PyObject* module, PyObject* arguments);
 PyObject* start_after(PyObject* module, PyObject* arguments);
 PyObject* use_devices(PyObject* module, PyObject* arguments);
+PyObject* ready_stream(PyObject* module, PyObject* device);
+PyObject* is_finishing_early(PyObject* module, PyObject*);
+PyObject* complete_early(PyObject* module, PyObject* limit);
+PyObject* survive(PyObject* module, PyObject* change);
 PyObject* poll(PyObject* module, PyObject* handle);
 PyObject* wait(PyObject* module, PyObject* handle);
 PyObject* wait_for(PyObject* module, PyObject* arguments);

@@ -1,7 +1,9 @@
 // Converts Python's arguments, and calls hvd_submit.
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "device.h"
 #include "reference.h"
 #include "state.h"
 #include "without_lock.h"
@@ -17,6 +19,11 @@ PyObject* keep_pending(ModuleState* state, hvd_handle number, PyObject* entry) {
 PyObject* hand_over(ModuleState* state, hvd_submission submission, PyObject* entry) {
   submission.flags |= HVD_KEEPS_TENSORS;
   if (PyList_Size(state->abandoned) > 0 && !sweep(state)) return nullptr;
+  if (state->devices != nullptr) {
+    state->devices->sweep(state);
+    const std::string late = state->devices->late_error();
+    if (!late.empty()) return raise_failure(state, HVD_ABORTED, late.c_str(), true);
+  }
   char error[kErrorSize];
   hvd_handle number = 0;
   int status = HVD_OK;
@@ -122,7 +129,19 @@ PyObject* submit(PyObject* module, PyObject* arguments) {
   if (check != Py_None) submission.flags |= HVD_AWAITS_START;
   Reference entry(check == Py_None ? PyTuple_Pack(2, finish, keep)
                                    : PyTuple_Pack(3, finish, keep, check));
-  return entry ? hand_over(state, submission, entry.get()) : nullptr;
+  if (!entry) return nullptr;
+  if ((submission.flags & HVD_STREAM_ORDERED) == 0)
+    return hand_over(state, submission, entry.get());
+  Devices::Event ready = state->devices->order(&submission);
+  if (ready == nullptr) {
+    PyErr_Format(PyExc_RuntimeError, "GPU %d has failed: it records no event", submission.device);
+    return nullptr;
+  }
+  Reference handle(hand_over(state, submission, entry.get()));
+  if (handle) {
+    state->devices->uses(PyLong_AsUnsignedLongLong(handle.get()), std::move(ready), true);
+  }
+  return handle.give();
 }
 
 }  // namespace hvd::python

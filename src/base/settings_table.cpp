@@ -910,8 +910,9 @@ constexpr Setting kLibraries[] = {
      .help = "No effect here: process sets can always be added during the job."},
     {.key = "enable_async_completion",
      .variable = "HOROVOD_ENABLE_ASYNC_COMPLETION",
-     .value = "0|1",
-     .help = kIgnored},
+     .type = kFlag,
+     .help = "synchronize() of PyTorch ends once a batch is on NCCL's stream, and the "
+             "caller's stream waits for it"},
     {.key = "enable_xla_ops",
      .variable = "HOROVOD_ENABLE_XLA_OPS",
      .value = "0|1",

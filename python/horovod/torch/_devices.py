@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -63,9 +64,10 @@ class Cuda:
         return _address("LaunchHostFunc")
 
     def fast_path(self) -> Optional[Tuple[Any, ...]]:
-        """Returns the arguments of _native.use_devices but the last, or None if one is not there."""
+        """Returns the arguments of _native.use_devices but the last two, or None if one is not there."""
         found = (*map(_address, EVENT_FUNCTIONS), torch.Tensor, getattr(torch._C, "_cuda_getCurrentRawStream", None))
-        return found if all(found) else None
+        # The last two functions are for HOROVOD_ENABLE_ASYNC_COMPLETION alone.
+        return found if all(found[:6] + found[8:]) else None
 
     def pinned(self, like: torch.Tensor) -> torch.Tensor:
         """Returns a contiguous tensor in pinned host memory, for asynchronous copies."""
@@ -92,6 +94,8 @@ EVENT_FUNCTIONS = (
     "StreamIsCapturing",
     "GetDevice",
     "GetLastError",
+    "EventQuery",
+    "ThreadExchangeStreamCaptureMode",
 )
 
 
@@ -212,7 +216,17 @@ _ops.also_forget(lambda process_set: _fast.clear())
 def _begin_fast_path() -> None:
     found = cuda.fast_path()
     if found is not None:
-        _native.use_devices(*found, _fast)
+        _native.use_devices(*found, _fast, _cycle())
+
+
+def _cycle() -> float:
+    """Returns the seconds of a cycle if waits end before the work (HOROVOD_ENABLE_ASYNC_COMPLETION), else -1."""
+    if os.environ.get("HOROVOD_ENABLE_ASYNC_COMPLETION", "").strip().lower() not in ("1", "true", "yes", "on"):
+        return -1.0
+    try:
+        return float(os.environ.get("HOROVOD_CYCLE_TIME", "").strip() or 1) / 1000
+    except ValueError:
+        return 0.001
 
 
 def use_fast_path(kind: int, tensors: Sequence[torch.Tensor], arguments: Dict[str, Any], device: int) -> None:
@@ -243,6 +257,10 @@ class OnDevice:
         self._is_copying = False
 
     def place(self) -> _ops.Place:
+        _begin_fast_path()
+        ready = _native.ready_stream(self._device)
+        if ready is not None:
+            return _ops.Place(self._device, ready, 0, flags=_ops.STREAM_ORDERED)
         stream = cuda.stream(self._device)
         event = cuda.event(stream)
         return _ops.Place(self._device, stream.cuda_stream, event.cuda_event, event)
@@ -264,10 +282,11 @@ class OnDevice:
         return tensor
 
     def all_taken(self) -> None:
-        # The runtime gets its memory back now.
+        # The runtime gets its memory back now, or once the stream is through.
         if self._is_copying:
             self._is_copying = False
-            cuda.stream(self._device).synchronize()
+            if not _native.is_finishing_early():
+                cuda.stream(self._device).synchronize()
 
 
 class Staged:

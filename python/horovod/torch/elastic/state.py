@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple, Type, Union
 
 import torch
 
+from horovod import _ops
 from horovod._basics import rank as rank
 from horovod._elastic import ObjectState, follows_source, is_ours, source_rank
 from horovod._frontend import allgather_object as allgather_object, broadcast_object
@@ -312,6 +313,7 @@ class TorchState(ObjectState):
     def save(self) -> None:
         """Keeps a copy of all values in this process's memory, or without `snapshot` of those that steps of the
         optimizer do not change."""
+        _ops.check_results()
         if self._copies():
             self._mark, self._is_marked = None, False
             for handler in self._handlers.values():
