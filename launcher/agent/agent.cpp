@@ -102,6 +102,7 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
                                             static_cast<uint8_t>(world.has_met)});
                        }
                      }),
+      independence_(loop_),
       staging_(std::move(staging)),
       removal_(loop_),
       parent_(::getppid()),
@@ -624,7 +625,8 @@ void Agent::execute(const Start& start) {
   state_.move(AgentState::kRunning);
   host_preparation_.end_transfer();
   master_port_.release();
-  independence_.begin(job_.command, job_.working_directory, master_port_.candidates().port);
+  if (job_.hosts > 1 || job_.ranks.size() > 1)
+    independence_.begin(job_.command, job_.working_directory, master_port_.candidates().port);
   const RankNetwork network{.order = start.order,
                             .store = cat(rendezvous::kAgentScheme, "@", store_.name()),
                             .master_port = master_port_.candidates().port,

@@ -109,8 +109,9 @@ def test_ranks_of_a_parallel_library_that_are_not_connected_are_named():
         expect(len(warnings(job)) == 1 and f"not connected; let its {name} find" in warnings(job)[0], job.describe())
     job = run(program(train=ALONE.format(library="torch")), PYTHON, "train.py", flags=("--independent",))
     expect(not warnings(job), job.describe())
-    job = run(program(train=BY_A_FILE), PYTHON, "train.py")
-    expect(not warnings(job), job.describe())
+    for words in ((PYTHON, "train.py"), ("sh", "-c", f"{PYTHON} prepare.py && {PYTHON} train.py")):
+        job = run(program(train=BY_A_FILE, prepare=ALONE.format(library="torch")), *words)
+        expect(not warnings(job), job.describe())
     # An ensemble: each rank starts an MPI job of its own.
     words = ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", 2, PYTHON, "train.py")
     job = run(program(train=ALONE.format(library="mpi4py.MPI")), *words, flags=("--no-pmix",))

@@ -1,10 +1,10 @@
 #include "launcher/agent/host/process_connections.h"
 
 #include <filesystem>
-#include <fstream>
 #include <string_view>
 #include <vector>
 
+#include "base/proc_file.h"
 #include "base/text.h"
 #include "base/words.h"
 
@@ -13,37 +13,52 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxConnections = 100'000;
+constexpr size_t kMaxTable = 180 * 100'000;  // a row has up to 180
 
-// The ends of the links of its sockets, "socket:[4711]".
+// The inodes of its sockets: the link of one is "socket:[4711]".
 std::set<std::string> sockets_of(pid_t process) {
   std::set<std::string> sockets;
   std::error_code error;
   for (fs::directory_iterator at(cat("/proc/", process, "/fd"), error), end; !error && at != end;
        at.increment(error)) {
     std::error_code gone;
-    std::string target = fs::read_symlink(at->path(), gone).string();
-    if (target.starts_with("socket:")) sockets.insert(std::move(target));
+    const std::string target = fs::read_symlink(at->path(), gone).string();
+    if (target.starts_with("socket:[")) sockets.insert(target.substr(8, target.size() - 9));
   }
   return sockets;
 }
 
+// The connections of the process's network by inode.
+std::map<std::string, ConnectionEnds> read_table(pid_t process) {
+  std::map<std::string, ConnectionEnds> table;
+  for (const char* name : {"tcp", "tcp6"}) {
+    const std::string text = read_large_proc_file(cat("/proc/", process, "/net/", name), kMaxTable);
+    std::string_view rest = text;
+    while (!rest.empty()) {
+      // Number, own end, other one, state, and the inode of the socket.
+      const std::vector<std::string_view> words = words_of(take_line(rest));
+      if (words.size() < 10 || words[3] != "01") continue;
+      table.insert_or_assign(std::string(words[9]),
+                             ConnectionEnds(std::string(words[1]), std::string(words[2])));
+    }
+  }
+  return table;
+}
+
 }  // namespace
 
-std::set<std::pair<std::string, std::string>> connections_of(pid_t process) {
-  std::set<std::pair<std::string, std::string>> connections;
+std::set<ConnectionEnds> Connections::of(pid_t process) {
+  std::set<ConnectionEnds> connections;
   const std::set<std::string> sockets = sockets_of(process);
   if (sockets.empty()) return connections;
-  for (const char* table : {"tcp", "tcp6"}) {
-    std::ifstream rows(cat("/proc/", process, "/net/", table));
-    size_t count = 0;
-    for (std::string row; std::getline(rows, row) && ++count <= kMaxConnections;) {
-      // Number, own end, other one, state, and the inode of the socket.
-      const std::vector<std::string_view> words = words_of(row);
-      if (words.size() < 10 || words[3] != "01") continue;
-      if (sockets.contains(cat("socket:[", words[9], "]")))
-        connections.emplace(std::string(words[1]), std::string(words[2]));
-    }
+  std::error_code error;
+  std::string network = fs::read_symlink(cat("/proc/", process, "/ns/net"), error).string();
+  if (error) network = cat(process);
+  auto table = tables_.find(network);
+  if (table == tables_.end()) table = tables_.emplace(network, read_table(process)).first;
+  for (const std::string& socket : sockets) {
+    const auto found = table->second.find(socket);
+    if (found != table->second.end()) connections.insert(found->second);
   }
   return connections;
 }

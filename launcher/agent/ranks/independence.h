@@ -1,22 +1,24 @@
 // Collects the signs that the ranks of this host know of each other. Without any, each rank of a Python
 // program has done the work of the whole job, which looks like success: the launcher warns of it at the
 // end. It also looks, at growing intervals, whether a process has loaded PyTorch, JAX or an MPI and is connected to no
-// other process. The agent owns it. Lives on the agent's loop.
+// other process. These looks run on a thread. The agent owns it. Lives on the agent's loop.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
+#include "launcher/agent/host/blocking_call.h"
+#include "launcher/agent/host/library_users.h"
 
 namespace hvd::launcher {
 
 class Independence {
  public:
+  explicit Independence(net::EventLoop& loop) : call_(loop) {}
   // The ranks run this command in this folder. `master_port`: at which rank 0 of this host may listen; 0: rank 0
   // is on another host.
   void begin(std::vector<std::string> command, std::string folder, uint16_t master_port);
@@ -34,6 +36,7 @@ class Independence {
 
  private:
   bool has_no_word();
+  void on_look(const LibraryUsers::Look& look);
 
   std::vector<std::string> command_;
   std::string folder_;
@@ -41,10 +44,12 @@ class Independence {
   std::optional<bool> has_no_word_;  // the sources; nothing: not read yet
   bool has_met_ = true;              // until the ranks start
   uint8_t library_ = 0;  // Finished::is_independent of the library that a process has loaded
-  pid_t user_ = -1;      // that process
+  Deadline known_until_ = Deadline::never();  // later, the processes may have met unseen
+  std::shared_ptr<LibraryUsers> users_;       // the thread of a look shares it
+  BlockingCall call_;                         // a look
   Deadline look_at_ = Deadline::never();
   double pause_ = 0;
-  int looks_ = 0;  // since a library was found
+  int frequent_looks_ = 0;  // to come
 };
 
 }  // namespace hvd::launcher

@@ -1,0 +1,39 @@
+// Finds the processes below this one that have loaded PyTorch, JAX or an MPI, and whether one of them is connected to
+// another process. A look reads /proc, and may block as long as a process changes its memory. Independence owns it. Any
+// thread, one at a time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "base/clock.h"
+#include "launcher/agent/host/process_tree.h"
+
+namespace hvd::launcher {
+
+class LibraryUsers {
+ public:
+  static constexpr size_t kLibraries = 3;
+  struct Look {
+    uint8_t library = 0;  // of a process: 2 is PyTorch, 3 JAX, 4 an MPI; 0: none has one
+    bool is_connected = false;
+    bool is_new = false;  // a program has loaded a library, not only a fork of one that had
+  };
+  Look look();
+
+ private:
+  struct User {
+    Clock::time_point seen;
+    Clock::time_point read = {};
+    uint8_t library = 0;
+  };
+  static User read_again(const User& before, pid_t process);
+
+  std::map<std::pair<pid_t, int64_t>, User> users_;  // by pid and start, of the last look
+};
+
+}  // namespace hvd::launcher
