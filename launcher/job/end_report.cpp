@@ -75,7 +75,7 @@ RankContext context_of(int rank, std::string_view words, const Options& options,
   return context;
 }
 
-// Ranks that do not know of each other have each done the whole work, and look like success.
+// Ranks that do not know of each other may each have done the whole work, which looks like success.
 void warn_independence(const Options& options, const HostTable& hosts, bool has_met,
                        JobOutput& output) {
   if (hosts.size() < 2 || has_met || options.settings.environment.independent) return;
@@ -85,17 +85,18 @@ void warn_independence(const Options& options, const HostTable& hosts, bool has_
     most = std::max(most, host.independence());
   }
   if (least == 0) return;
-  const size_t library = most - 2u;
-  const std::string reason =
-      most == 1 ? "no source of the program mentions a rank; call hvd.init() in it"
-                : cat("its processes were not connected; let its ",
-                      kParallelLibraries[std::min(library, kParallelLibraries.size() - 1)],
-                      " find the other ranks");
-  output.print(
-      cat("each of the ", hosts.size(), " ranks has run ", printable(join(options.command, " ")),
-          " by itself: none has called hvd.init(), used the job's store, PMIx or "
-          "MASTER_PORT, and ",
-          reason, " to train together, or add --independent if each rank is a separate run"));
+  const size_t library = std::min<size_t>(most - 2u, kParallelLibraries.size() - 1);
+  const bool has_library = most != 1;
+  output.print(cat(
+      "each of the ", hosts.size(), " ranks has run ", printable(join(options.command, " ")),
+      " by itself: none has called hvd.init() or used the job's store, PMIx or MASTER_PORT, and ",
+      has_library ? "the ranks' processes were not connected to each other"
+                  : "no source of the program mentions a rank",
+      "; if the ranks were to train together, ",
+      has_library ? cat("let the program's ", kParallelLibraries[library], " find the other ranks")
+                  : "call hvd.init() in it",
+      "; if each rank is a run of its own or takes its own share of the work, add "
+      "--independent"));
 }
 
 }  // namespace

@@ -351,7 +351,8 @@ constexpr Setting kEnvironment[] = {
     {.key = "independent",
      .flags = "--independent",
      .type = kFlag,
-     .help = "Do not warn if no rank has used its number: each rank is an independent run."},
+     .help = "Do not warn if the ranks do not meet: each is a run of its own or takes its own "
+             "share of the work."},
     {.key = "no_torch_env",
      .flags = "--no-torch-env",
      .type = kFlag,

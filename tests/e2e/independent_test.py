@@ -106,7 +106,12 @@ def test_ranks_of_a_parallel_library_that_are_not_connected_are_named():
         if subprocess.run([PYTHON, "-c", f"import {library}"], capture_output=True, check=False).returncode:
             raise Skip(f"there is no {library}")
         job = run(program(train=ALONE.format(library=library)), PYTHON, "train.py", flags=flags)
-        expect(len(warnings(job)) == 1 and f"not connected; let its {name} find" in warnings(job)[0], job.describe())
+        expect(
+            len(warnings(job)) == 1
+            and "the ranks' processes were not connected to each other;" in warnings(job)[0]
+            and f"let the program's {name} find the other ranks;" in warnings(job)[0],
+            job.describe(),
+        )
     job = run(program(train=ALONE.format(library="torch")), PYTHON, "train.py", flags=("--independent",))
     expect(not warnings(job), job.describe())
     for words in ((PYTHON, "train.py"), ("sh", "-c", f"{PYTHON} prepare.py && {PYTHON} train.py")):
