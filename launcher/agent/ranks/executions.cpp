@@ -11,12 +11,18 @@
 
 #include "base/text.h"
 #include "launcher/agent/host/process_tree.h"
+#include "launcher/protocol/other_launchers.h"
 
 namespace hvd::launcher {
 
 namespace {
 
 constexpr int kCannotRun = 127;  // as from shells
+
+// A program of MPI that finds these joins the ranks in place of its rank.
+bool is_for_mpi(const std::string& name) {
+  return fits(name, "PMI_*") || fits(name, "PMIX_*") || name == "OMPI_MCA_schizo";
+}
 
 }  // namespace
 
@@ -35,6 +41,8 @@ void Executions::start(const Run& order, const RankCommand& like) {
   RankCommand command = like;
   command.arguments = order.command;
   command.has_input = false;
+  std::erase_if(command.environment,
+                [](const auto& variable) { return is_for_mpi(variable.first); });
   const auto path =
       find_program(order.command[0], like.working_directory, value_of(like.environment, "PATH"));
   auto process =

@@ -189,9 +189,14 @@ TEST_CASE("An agent says where its running ranks and their children are") {
 TEST_CASE(
     "The output of a command beside a rank comes at once, and no further ahead than is taken") {
   AgentFixture fixture;
-  REQUIRE(fixture.begin(fixture.shell_job("exec sleep 57")).ok());
-  fixture.link().send(Run{1, 0, "", {"sh", "-c", "echo now; sleep 56"}});
-  CHECK(fixture.until([&] { return fixture.said[{1, false}] == "now\n"; }));
+  HostJob job = fixture.shell_job("exec sleep 57");
+  for (const char* name : {"PMI_PORT", "PMI_ID", "PMIX_RANK", "OMPI_MCA_schizo", "OTHER"})
+    job.environment.emplace_back(name, "x");
+  REQUIRE(fixture.begin(job).ok());
+  // Nothing by which a program of MPI would take the rank's place.
+  const char* const shows = "env | grep -E 'PMI|OMPI|OTHER'; echo now; sleep 56";
+  fixture.link().send(Run{1, 0, "", {"sh", "-c", shows}});
+  CHECK(fixture.until([&] { return fixture.said[{1, false}] == "OTHER=x\nnow\n"; }));
   CHECK(fixture.ran.empty());
 
   fixture.is_taking = false;
