@@ -92,7 +92,11 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
           [this] { return transfer_network(); }),
       master_port_(loop_),
       reachability_(loop_),
-      pmix_(loop_, std::move(folder), [this](const PmixReport& report) { outbox_.put(report); }),
+      pmix_(loop_, std::move(folder),
+            [this](const PmixReport& report) {
+              // Ranks that end with their job fail in MPI_Init one after another.
+              if (report.failure.empty() || !state_.is_ending()) outbox_.put(report);
+            }),
       world_reports_(loop_,
                      [this](pid_t pid, const rendezvous::WorldReport& world) {
                        if (const auto rank = ranks_.rank_of(pid)) {

@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <memory>
+#include <chrono>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -32,6 +33,17 @@ bool write_all(int socket, std::string_view text) {
   return true;
 }
 
+// Returns false when the system has no thread left.
+template <typename F>
+bool start_thread(F run) {
+  try {
+    std::thread(std::move(run)).detach();
+    return true;
+  } catch (const std::system_error&) {
+    return false;
+  }
+}
+
 // Answers to what a job of constant size cannot do.
 std::string refusal(const std::string& command) {
   constexpr std::array<std::pair<const char*, const char*>, 4> kRefused = {
@@ -54,7 +66,9 @@ Result<std::string> PmiServer::listen() {
   std::string name = cat("horovod-pmi-", to_hex(random));
   const auto address = net::numeric_address({net::Endpoint::Family::kUnix, cat("@", name), {}, 0});
   HVD_ASSIGN_OR_RETURN(UniqueFd listener, net::listen_on(*address));
-  std::thread([this, listener = std::move(listener)] { accept(listener); }).detach();
+  const auto shared = std::make_shared<const UniqueFd>(std::move(listener));
+  if (!start_thread([this, shared] { accept(*shared); }))
+    return unavailable("this host has no thread left (a limit of processes)");
   return name;
 }
 
@@ -62,28 +76,47 @@ void PmiServer::accept(const UniqueFd& listener) {
   for (;;) {
     pollfd ready{listener.get(), POLLIN, 0};
     ::poll(&ready, 1, -1);
-    auto socket =
-        std::make_shared<UniqueFd>(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!*socket || !net::is_trusted_peer(socket->get())) continue;
-    std::thread([this, socket] { serve(*socket); }).detach();
+    const auto socket =
+        std::make_shared<const UniqueFd>(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!*socket) {
+      // The connection waits, and poll() reports it without end.
+      const bool lacks = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+      if (lacks) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      continue;
+    }
+    if (!net::is_trusted_peer(socket->get())) continue;
+    if (!start_thread([this, socket = std::move(socket)]() mutable { serve(std::move(socket)); })) {
+      tell_once(
+          "MPI_Init of a rank fails: this host has no thread left for its connection; raise the "
+          "limit of processes");
+    }
   }
 }
 
-void PmiServer::serve(const UniqueFd& socket) {
-  Client client;
+void PmiServer::serve(Socket socket) {
+  Client client{std::move(socket)};
+  if (const Status status = converse(client); !status.ok() && !is_failed(client)) {
+    tell_once(cat("a connection ",
+                  client.rank < 0 ? std::string() : cat("of rank ", client.rank, " "),
+                  "to PMI-1 is closed, so that MPI fails there: ", status.message(),
+                  "; --no-pmix leaves PMI-1 out"));
+  }
+  on_closed(client);
+}
+
+Status PmiServer::converse(Client& client) {
   std::string bytes;
   std::array<char, 4096> buffer;
   for (;;) {
-    const ssize_t size = ::read(socket.get(), buffer.data(), buffer.size());
+    const ssize_t size = ::read(client.socket->get(), buffer.data(), buffer.size());
     if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return;
+    if (size <= 0) return {};
     bytes.append(buffer.data(), static_cast<size_t>(size));
     for (;;) {
-      const auto command = take_pmi_command(bytes);
-      if (!command.ok()) return;
-      if (!*command) break;
-      const auto text = answer(client, **command);
-      if (!text.ok() || !write_all(socket.get(), *text)) return;
+      HVD_ASSIGN_OR_RETURN(const auto command, take_pmi_command(bytes));
+      if (!command) break;
+      HVD_ASSIGN_OR_RETURN(const std::string text, answer(client, *command));
+      if (!write_all(client.socket->get(), text)) return {};
     }
   }
 }
@@ -109,11 +142,11 @@ Result<std::string> PmiServer::answer(Client& client, const PmiCommand& command)
   if (name == "put") return put(client, command);
   if (name == "get") return get(client, command);
   if (name == "barrier_in") {
-    HVD_RETURN_IF_ERROR(wait_in_barrier(client));
-    return std::string("cmd=barrier_out rc=0\n");
+    HVD_RETURN_IF_ERROR(enter_barrier(client));
+    return std::string();  // the last one answers to all
   }
   if (name == "finalize") {
-    finish(client);
+    HVD_RETURN_IF_ERROR(finish(client));
     return std::string("cmd=finalize_ack rc=0\n");
   }
   if (name == "abort")
@@ -130,6 +163,16 @@ Result<std::string> PmiServer::admit(Client& client, const PmiCommand& command) 
     return invalid_argument("this is no rank of this host");
   client.rank = static_cast<int>(*rank);
   client.number = events_.on_init(client.rank);
+  {
+    const MutexLock lock(mutex_);
+    auto& program = programs_[client.number];
+    if (!program) {
+      program = std::make_shared<Program>();
+      const std::string mapping = pmi_mapping(order_.ranks);
+      if (!mapping.empty()) program->values["PMI_process_mapping"] = mapping;
+    }
+    client.program = program;
+  }
   return cat("cmd=initack rc=0\ncmd=set size=", order_.size(), "\ncmd=set rank=", client.rank,
              "\ncmd=set debug=0\n");
 }
@@ -138,9 +181,11 @@ std::string PmiServer::put(const Client& client, const PmiCommand& command) {
   const std::string key(command.value("key"));
   const std::string value(command.value("value"));
   const MutexLock lock(mutex_);
-  Program& program = program_of(client);
+  Program& program = *client.program;
+  // A key ends at "=" where it crosses to other hosts.
   if (command.value("kvsname") != name_of(client) || key.empty() || key.size() > kMaxPmiKey ||
-      value.size() > kMaxPmiValue || program.unshared.size() > kMaxUnshared) {
+      key.find('=') != std::string::npos || value.size() > kMaxPmiValue ||
+      program.unshared.size() > kMaxUnshared) {
     return "cmd=put_result rc=-1 msg=refused\n";
   }
   program.unshared += cat(key, "=", value, "\n");
@@ -150,57 +195,129 @@ std::string PmiServer::put(const Client& client, const PmiCommand& command) {
 
 std::string PmiServer::get(const Client& client, const PmiCommand& command) {
   const MutexLock lock(mutex_);
-  const auto& values = program_of(client).values;
+  const auto& values = client.program->values;
   const auto found = values.find(std::string(command.value("key")));
   if (found == values.end() || command.value("kvsname") != name_of(client))
     return "cmd=get_result rc=-1 msg=key_not_found value=unknown\n";
   return cat("cmd=get_result rc=0 msg=success value=", found->second, "\n");
 }
 
-// The last rank of this host exchanges with the other hosts, while the others wait for it.
-Status PmiServer::wait_in_barrier(const Client& client) {
+// The last rank of this host makes it meet the other hosts. All read on meanwhile, so that the end of a program is
+// seen.
+Status PmiServer::enter_barrier(const Client& client) {
   MutexLock lock(mutex_);
-  Program& program = program_of(client);
-  const uint64_t number = program.barriers;
-  if (++program.in_barrier < order_.ranks[order_.host].size()) {
-    while (program.barriers == number) barrier_over_.wait(lock.native());
-    return program.last;
+  Program& program = *client.program;
+  if (client.has_ended || is_waiting(client))
+    return failed_precondition("a client of PMI-1 is in a barrier or has finalized");
+  if (!program.failure.empty()) {
+    tell_failure(program);
+    return unavailable(program.failure);
   }
-  const auto fence = fences_.of_all(cat("pmi/", name_of(client), "/", number));
+  program.waiting.push_back(client.socket);
+  if (program.waiting.size() < order_.ranks[order_.host].size()) return {};
+  const auto fence = fences_.of_all(fence_of(client, program.barriers));
+  if (order_.ranks.size() == 1) {
+    lock.unlock();
+    meet(program, fence);
+    return {};
+  }
+  program.is_exchanging = true;
+  if (start_thread([this, held = client.program, fence] { meet(*held, fence); })) return {};
+  program.is_exchanging = false;
+  return unavailable("this host has no thread left; raise the limit of processes");
+}
+
+void PmiServer::meet(Program& program, const PmixFences::Fence& fence) {
+  MutexLock lock(mutex_);
   const std::string own = std::exchange(program.unshared, {});
   lock.unlock();
   const auto all = fences_.run(fence, own, store_, Deadline::never());
-  if (all.ok()) events_.on_met();
   lock.lock();
+  program.is_exchanging = false;
+  ++program.barriers;
+  if (!all.ok()) fail(program, cat("the exchange with other hosts: ", all.status().message()));
   for (const std::string& line : split(all.ok() ? *all : std::string(), '\n')) {
     const size_t middle = line.find('=');
     if (middle == std::string::npos) continue;
-    program.values.insert_or_assign(line.substr(0, middle), line.substr(middle + 1));
+    if (middle == 0)
+      fail(program, line.substr(1));
+    else
+      program.values.insert_or_assign(line.substr(0, middle), line.substr(middle + 1));
   }
-  program.last = all.status();
-  program.in_barrier = 0;
-  ++program.barriers;
-  barrier_over_.notify_all();
-  return program.last;
+  if (!program.failure.empty()) return;
+  const auto waiting = std::exchange(program.waiting, {});
+  lock.unlock();
+  events_.on_met();
+  for (const Socket& socket : waiting) write_all(socket->get(), "cmd=barrier_out rc=0\n");
 }
 
-void PmiServer::finish(const Client& client) {
+Status PmiServer::finish(Client& client) {
   const MutexLock lock(mutex_);
-  if (++program_of(client).in_finalize == order_.ranks[order_.host].size())
-    programs_.erase(client.number);
+  if (is_waiting(client)) return failed_precondition("a client of PMI-1 is in a barrier");
+  count_end(client);
+  return {};
+}
+
+bool PmiServer::is_waiting(const Client& client) const {
+  const std::vector<Socket>& waiting = client.program->waiting;
+  return std::ranges::find(waiting, client.socket) != waiting.end();
+}
+
+bool PmiServer::is_failed(const Client& client) {
+  const MutexLock lock(mutex_);
+  return client.program && !client.program->failure.empty();
+}
+
+void PmiServer::on_closed(Client& client) {
+  if (!client.program) return;
+  MutexLock lock(mutex_);
+  Program& program = *client.program;
+  if (client.has_ended) return;
+  count_end(client);
+  if (!program.failure.empty()) return;
+  const uint64_t next = program.barriers + (program.is_exchanging ? 1 : 0);
+  const std::string why =
+      cat("rank ", client.rank, " has left its program of MPI before MPI_Finalize");
+  fail(program, why);
+  lock.unlock();
+  client.socket.reset();
+  // Other hosts would wait in their next barrier for this one. The line is no value: it has no key.
+  if (order_.ranks.size() > 1)
+    (void)fences_.run(fences_.of_all(fence_of(client, next)), cat("=", why, "\n"), store_,
+                      Deadline::never());
+}
+
+void PmiServer::count_end(Client& client) {
+  if (std::exchange(client.has_ended, true)) return;
+  if (++client.program->ended == order_.ranks[order_.host].size()) programs_.erase(client.number);
+}
+
+// Clients read no reason in PMI-1: their connections end.
+void PmiServer::fail(Program& program, const std::string& why) {
+  if (!program.failure.empty()) return;
+  program.failure = why;
+  const auto waiting = std::exchange(program.waiting, {});
+  if (!waiting.empty()) tell_failure(program);
+  for (const Socket& socket : waiting) ::shutdown(socket->get(), SHUT_RDWR);
+}
+
+void PmiServer::tell_failure(Program& program) {
+  if (!std::exchange(program.is_failure_told, true))
+    events_.on_failure(cat("a barrier of MPI fails, as in MPI_Init: ", program.failure));
+}
+
+// One sentence is enough: a program may try again without end.
+void PmiServer::tell_once(const std::string& sentence) {
+  const MutexLock lock(mutex_);
+  if (!std::exchange(has_told_, true)) events_.on_failure(sentence);
 }
 
 std::string PmiServer::name_of(const Client& client) const {
   return cat(order_.job, "-", client.number);
 }
 
-PmiServer::Program& PmiServer::program_of(const Client& client) {
-  const auto [found, is_new] = programs_.try_emplace(client.number);
-  if (is_new) {
-    const std::string mapping = pmi_mapping(order_.ranks);
-    if (!mapping.empty()) found->second.values["PMI_process_mapping"] = mapping;
-  }
-  return found->second;
+std::string PmiServer::fence_of(const Client& client, uint64_t barrier) const {
+  return cat("pmi/", name_of(client), "/", barrier);
 }
 
 }  // namespace hvd::launcher

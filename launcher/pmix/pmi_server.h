@@ -1,13 +1,14 @@
-// Serves PMI-1 to the ranks of one host: MPICH, Intel MPI and MVAPICH use it. Values that ranks have put cross to other
-// hosts at a barrier, by the fences of PMIx. Listens at a Unix socket, to which the agent relays connections of the
-// job's user: PMI-1 itself proves nothing. pmix_server makes the only one and never destroys it. Each connection has
-// a thread, which may block.
+// Serves PMI-1 to the ranks of one host: MPICH uses it. Values that ranks have put cross to other hosts at a barrier, by
+// the fences of PMIx. A client that ends before it finalizes ends its program of MPI: barriers fail on all hosts.
+// Listens at a Unix socket, to which the agent relays connections of the job's user: PMI-1 itself proves nothing.
+// pmix_server makes the only one and never destroys it. Each connection has a thread, which may block.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/unique_fd.h"
@@ -23,6 +24,7 @@ class PmiServer {
   struct Events {
     std::function<int(int rank)> on_init;  // returns how often this rank has begun to use MPI
     std::function<void()> on_met;          // all ranks have met in a barrier
+    std::function<void(const std::string& sentence)> on_failure;  // of a barrier or a connection
   };
 
   // `store` may be null when this host is alone, and outlives the server.
@@ -33,39 +35,54 @@ class PmiServer {
   Result<std::string> listen();
 
  private:
-  // The ranks' n-th programs of MPI, one for each n: a rank may run several, one after another.
+  using Socket = std::shared_ptr<const UniqueFd>;
+  // The ranks' n-th programs of MPI, one for each n: a rank may run several, one after another. Guarded by mutex_.
   struct Program {
     std::map<std::string, std::string> values;
-    std::string unshared;  // put on this host since the last barrier: "key=value\n"
-    size_t in_barrier = 0;
-    size_t in_finalize = 0;
-    uint64_t barriers = 0;  // that are over
-    Status last;            // the outcome of the last one
+    std::string unshared;         // put on this host since the last barrier: "key=value\n"
+    std::vector<Socket> waiting;  // in a barrier
+    bool is_exchanging = false;   // all of this host wait for other hosts
+    size_t ended = 0;             // clients that have finalized or closed
+    uint64_t barriers = 0;        // that are over
+    std::string failure;          // no barrier succeeds any more
+    bool is_failure_told = false;
   };
   struct Client {
+    Socket socket;
     int rank = -1;   // before initack
     int number = 0;  // of its program
+    std::shared_ptr<Program> program = {};
+    bool has_ended = false;  // counted in Program::ended
   };
 
   void accept(const UniqueFd& listener);
-  void serve(const UniqueFd& socket);
+  void serve(Socket socket);
   // An error ends the connection.
+  Status converse(Client& client);
   Result<std::string> answer(Client& client, const PmiCommand& command);
   Result<std::string> admit(Client& client, const PmiCommand& command);
   std::string put(const Client& client, const PmiCommand& command);
   std::string get(const Client& client, const PmiCommand& command);
-  Status wait_in_barrier(const Client& client);
-  void finish(const Client& client);
+  Status enter_barrier(const Client& client);
+  void meet(Program& program, const PmixFences::Fence& fence);
+  Status finish(Client& client);
+  bool is_waiting(const Client& client) const HVD_REQUIRES(mutex_);
+  bool is_failed(const Client& client);
+  void on_closed(Client& client);
+  void count_end(Client& client) HVD_REQUIRES(mutex_);
+  void fail(Program& program, const std::string& why) HVD_REQUIRES(mutex_);
+  void tell_failure(Program& program) HVD_REQUIRES(mutex_);
+  void tell_once(const std::string& sentence);
   std::string name_of(const Client& client) const;
-  Program& program_of(const Client& client) HVD_REQUIRES(mutex_);
+  std::string fence_of(const Client& client, uint64_t barrier) const;
 
   const PmixOrder order_;
   const PmixFences fences_;
   rendezvous::Store* const store_;
   const Events events_;
   Mutex mutex_;
-  std::condition_variable barrier_over_;
-  std::map<int, Program> programs_ HVD_GUARDED_BY(mutex_);
+  std::map<int, std::shared_ptr<Program>> programs_ HVD_GUARDED_BY(mutex_);
+  bool has_told_ HVD_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace hvd::launcher

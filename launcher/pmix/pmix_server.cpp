@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <future>
 #include <map>
+#include <system_error>
 #include <thread>
 
 #include "base/mutex.h"
@@ -45,6 +46,8 @@ void send(const PmixTexts& texts) {
   const std::string bytes = pack_texts(texts);
   (void)!::write(STDOUT_FILENO, bytes.data(), bytes.size());
 }
+
+void send_failure(const std::string& sentence) { send({sentence.substr(0, 1000)}); }
 
 // Returns how often this rank has connected, by PMIx or PMI-1.
 int count_connection(int rank) {
@@ -96,19 +99,29 @@ pmix_status_t on_fence(const pmix_proc_t procs[], size_t count, const pmix_info_
   const MutexLock lock(job().mutex);
   if (!job().fences) return PMIX_ERR_NOT_SUPPORTED;
   std::string own(data != nullptr ? data : "", data != nullptr ? size : 0);
+  try {
+    std::thread([fences = job().fences.get(), store = job().store.get(),
+                 fence = job().fences->next(std::move(ranks)), own = std::move(own), done, cookie,
+                 deadline = deadline_of(info, info_count)] {
+      auto all = fences->run(fence, own, store, deadline);
+      const pmix_status_t status =
+          all.ok() ? PMIX_SUCCESS
+                   : (all.status().code() == Code::kDeadlineExceeded ? PMIX_ERR_TIMEOUT
+                                                                     : PMIX_ERR_UNREACH);
+      if (all.ok())
+        send({});
+      else
+        send_failure(cat("a fence of PMIx fails, as in MPI_Init: ", all.status().message()));
+      auto* text = new std::string(all.ok() ? *std::move(all) : std::string());
+      done(status, text->data(), text->size(), cookie, drop_text, text);
+    }).detach();
+  } catch (const std::system_error&) {
+    send_failure(
+        "a fence of PMIx fails, as in MPI_Init: this host has no thread left; raise the limit of "
+        "processes");
+    return PMIX_ERR_OUT_OF_RESOURCE;
+  }
   std::free(data);
-  std::thread([fences = job().fences.get(), store = job().store.get(),
-               fence = job().fences->next(std::move(ranks)), own = std::move(own), done, cookie,
-               deadline = deadline_of(info, info_count)] {
-    auto all = fences->run(fence, own, store, deadline);
-    const pmix_status_t status =
-        all.ok() ? PMIX_SUCCESS
-                 : (all.status().code() == Code::kDeadlineExceeded ? PMIX_ERR_TIMEOUT
-                                                                   : PMIX_ERR_UNREACH);
-    if (all.ok()) send({});
-    auto* text = new std::string(all.ok() ? *std::move(all) : std::string());
-    done(status, text->data(), text->size(), cookie, drop_text, text);
-  }).detach();
   return PMIX_SUCCESS;
 }
 
@@ -283,8 +296,9 @@ Status start_pmix_server(const PmixOrder& order, const std::string& folder) {
       HVD_ASSIGN_OR_RETURN(job().store,
                            rendezvous::HttpStore::open(order.store, std::move(secret)));
     }
-    job().pmi = std::make_unique<PmiServer>(order, job().store.get(),
-                                            PmiServer::Events{count_connection, [] { send({}); }});
+    job().pmi = std::make_unique<PmiServer>(
+        order, job().store.get(),
+        PmiServer::Events{count_connection, [] { send({}); }, send_failure});
     HVD_ASSIGN_OR_RETURN(pmi, job().pmi->listen());
   }
   Infos infos;

@@ -1,10 +1,104 @@
 #include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
 
+#include "base/mutex.h"
+#include "base/text.h"
 #include "launcher/job/pmix_order.h"
 #include "launcher/pmix/conversation.h"
 #include "launcher/pmix/pmi_commands.h"
+#include "launcher/pmix/pmi_server.h"
+#include "net/endpoint.h"
+#include "net/socket_address.h"
+#include "rendezvous/memory_store.h"
 
 namespace hvd::launcher {
+namespace {
+
+// The server of one host. Its threads never end: nor does it.
+class PmiHost {
+ public:
+  static PmiHost& open(const PmixOrder& order, rendezvous::Store* store = nullptr) {
+    static auto* const kAll = new std::vector<std::unique_ptr<PmiHost>>;
+    kAll->push_back(std::unique_ptr<PmiHost>(new PmiHost(order, store)));
+    return *kAll->back();
+  }
+  std::vector<std::string> failures() {
+    const MutexLock lock(mutex_);
+    return failures_;
+  }
+  const std::string& name() const { return name_; }
+
+ private:
+  PmiHost(const PmixOrder& order, rendezvous::Store* store)
+      : server_(order, store,
+                {[this](int rank) {
+                   const MutexLock lock(mutex_);
+                   return ++starts_[rank];
+                 },
+                 [] {},
+                 [this](const std::string& sentence) {
+                   const MutexLock lock(mutex_);
+                   failures_.push_back(sentence);
+                 }}),
+        name_(*server_.listen()) {}
+
+  Mutex mutex_;
+  std::map<int, int> starts_;
+  std::vector<std::string> failures_;
+  PmiServer server_;
+  std::string name_;
+};
+
+// A program of MPI, from its first word on. Lines that do not come within 20 s are empty, as at the end.
+class PmiProgram {
+ public:
+  PmiProgram(const PmiHost& host, int rank) {
+    const auto address =
+        net::numeric_address({net::Endpoint::Family::kUnix, cat("@", host.name()), {}, 0});
+    socket_ = UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const timeval limit{20, 0};
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    REQUIRE(::connect(socket_.get(), address->get(), address->size) == 0);
+    CHECK(ask(cat("cmd=initack pmiid=", rank)) == "cmd=initack rc=0");
+    for (int i = 0; i < 3; ++i) line();
+    kvs_ = ask("cmd=get_my_kvsname").substr(std::string("cmd=my_kvsname ").size());
+    kvs_ = kvs_.substr(0, kvs_.find(' '));
+  }
+  void say(const std::string& text) {
+    const std::string all = text + "\n";
+    (void)!::send(socket_.get(), all.data(), all.size(), MSG_NOSIGNAL);
+  }
+  std::string line() {
+    std::string text;
+    for (char byte; ::read(socket_.get(), &byte, 1) == 1 && byte != '\n';) text += byte;
+    return text;
+  }
+  std::string ask(const std::string& text) {
+    say(text);
+    return line();
+  }
+  // Whether the server has closed the connection.
+  bool is_closed() {
+    char byte;
+    return ::read(socket_.get(), &byte, 1) == 0;
+  }
+  std::string put(const std::string& key, const std::string& value) {
+    return ask(cat("cmd=put ", kvs_, " key=", key, " value=", value));
+  }
+  std::string get(const std::string& key) { return ask(cat("cmd=get ", kvs_, " key=", key)); }
+  void end() { socket_.reset(); }
+
+ private:
+  UniqueFd socket_;
+  std::string kvs_;  // "kvsname=..."
+};
+
+constexpr const char* kBarrier = "cmd=barrier_in";
+constexpr const char* kOut = "cmd=barrier_out rc=0";
+
+}  // namespace
 
 TEST_CASE("agent and PMIx helper understand each other, however their words are cut") {
   const PmixOrder order{"job", 1, {"a", "b"}, {{0, 1}, {2}}, "unix:@x", "ab"};
@@ -65,6 +159,93 @@ TEST_CASE("a line that PMI-1 does not have ends a connection") {
     std::string received = bytes;
     CHECK(!take_pmi_command(received).ok());
   }
+}
+
+TEST_CASE("a barrier fails when a program of MPI ends in it, and the next programs meet") {
+  PmiHost& host = PmiHost::open({"job", 0, {"a"}, {{0, 1, 2}}, "", ""});
+  for (const bool is_waiting : {true, false}) {
+    PmiProgram first(host, 0), second(host, 1);
+    first.say(kBarrier);
+    if (is_waiting) second.say(kBarrier);
+    second.end();
+    CHECK(first.is_closed());
+    PmiProgram third(host, 2);
+    third.say(kBarrier);
+    CHECK(third.is_closed());
+  }
+  CHECK(host.failures() ==
+        std::vector<std::string>(2,
+                                 "a barrier of MPI fails, as in MPI_Init: rank 1 has left its "
+                                 "program of MPI before MPI_Finalize"));
+  PmiProgram first(host, 0), second(host, 1), third(host, 2);
+  for (int barrier = 0; barrier < 3; ++barrier) {
+    CHECK(third.put(cat("k", barrier), "v=w").find("rc=0") != std::string::npos);
+    for (PmiProgram* each : {&first, &second, &third}) each->say(kBarrier);
+    for (PmiProgram* each : {&first, &second, &third}) CHECK(each->line() == kOut);
+    CHECK(first.get(cat("k", barrier)) == "cmd=get_result rc=0 msg=success value=v=w");
+  }
+  CHECK(host.failures().size() == 2);
+}
+
+TEST_CASE("a program of MPI that ends fails the barriers of all hosts") {
+  auto* const store = new rendezvous::MemoryStore;  // as long as the servers
+  PmixOrder order{"job", 0, {"a", "b"}, {{0}, {1, 2}}, "", ""};
+  PmiHost& a = PmiHost::open(order, store);
+  order.host = 1;
+  PmiHost& b = PmiHost::open(order, store);
+  PmiProgram first(a, 0), second(b, 1), third(b, 2);
+  CHECK(second.put("key", "value").find("rc=0") != std::string::npos);
+  for (PmiProgram* each : {&first, &second, &third}) each->say(kBarrier);
+  for (PmiProgram* each : {&first, &second, &third}) CHECK(each->line() == kOut);
+  CHECK(first.get("key") == "cmd=get_result rc=0 msg=success value=value");
+  first.say(kBarrier);
+  second.end();
+  CHECK(first.is_closed());
+  third.say(kBarrier);
+  CHECK(third.is_closed());
+  REQUIRE((a.failures().size() == 1 && b.failures().size() == 1));
+  CHECK(a.failures()[0].find("rank 1 has left") != std::string::npos);
+
+  // The last one of a host has gone into the exchange with the others.
+  PmiProgram fourth(a, 0), fifth(b, 1), sixth(b, 2);
+  fifth.say(kBarrier);
+  sixth.say(kBarrier);
+  fifth.end();
+  CHECK(sixth.is_closed());
+  first.end();
+  fourth.say(kBarrier);
+  if (fourth.line() == kOut) fourth.say(kBarrier);
+  CHECK(fourth.is_closed());
+}
+
+TEST_CASE("a program of MPI that finalizes often ends once") {
+  PmiHost& host = PmiHost::open({"job", 0, {"a"}, {{0, 1}}, "", ""});
+  PmiProgram first(host, 0), second(host, 1);
+  CHECK(second.put("key", "value").find("rc=0") != std::string::npos);
+  for (int i = 0; i < 3; ++i) CHECK(first.ask("cmd=finalize") == "cmd=finalize_ack rc=0");
+  CHECK(second.get("key").find("rc=0") != std::string::npos);
+  first.say(kBarrier);
+  CHECK(first.is_closed());
+  second.say(kBarrier);
+  second.say("cmd=finalize");
+  CHECK(second.is_closed());
+}
+
+TEST_CASE("a key that would differ between hosts is refused, and nonsense is named once") {
+  PmiHost& host = PmiHost::open({"job", 0, {"a"}, {{0}}, "", ""});
+  PmiProgram program(host, 0);
+  CHECK(program.put("a=b", "c") == "cmd=put_result rc=-1 msg=refused");
+  CHECK(program.put("", "c") == "cmd=put_result rc=-1 msg=refused");
+  CHECK(host.failures().empty());
+  for (int i = 0; i < 3; ++i) {
+    PmiProgram other(host, 0);
+    other.say("nonsense");
+    CHECK(other.is_closed());
+  }
+  CHECK(host.failures() ==
+        std::vector<std::string>{
+            "a connection of rank 0 to PMI-1 is closed, so that MPI fails "
+            "there: a line of PMI-1 begins with cmd=; --no-pmix leaves PMI-1 out"});
 }
 
 TEST_CASE("MPICH reads the hosts of ranks in blocks") {

@@ -222,7 +222,7 @@ void PmixHelper::read() {
 }
 
 // The helper's first message is its port for PMIx and its name for PMI-1. Later ones: a rank has connected and how
-// often, or all ranks have met.
+// often, all ranks have met, or the sentence of a failure.
 void PmixHelper::take(const PmixTexts& texts) {
   if (!is_serving_) {
     const auto port = texts.size() == 2 ? parse_int(texts[0]) : std::nullopt;
@@ -234,6 +234,11 @@ void PmixHelper::take(const PmixTexts& texts) {
     is_serving_ = true;
     for (auto& [at, socket] : std::exchange(waiting_, {})) relay(*at, std::move(socket));
     return;
+  }
+  if (texts.size() == 1) {
+    PmixReport report;
+    report.failure = texts[0];
+    return on_report_(report);
   }
   last_.has_met = texts.empty();
   if (texts.size() == 2) {
