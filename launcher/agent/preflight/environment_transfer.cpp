@@ -39,13 +39,18 @@ bool EnvironmentTransfer::take(const EnvironmentSource& source) {
 
 Status EnvironmentTransfer::take(const StagePart& part) {
   taken_ += part.path.size() + part.bytes.size();
+  if (state_ == State::kFailed) return failure_;
   const Status status =
       is_expected(part)
           ? write(part)
           : internal_error(
                 "the files of the environment differ from the launcher's hashes: a file "
                 "may have changed during the copy");
-  if (!status.ok()) server_.close();
+  if (!status.ok()) {
+    state_ = State::kFailed;
+    failure_ = status;
+    server_.close();
+  }
   return status;
 }
 

@@ -41,8 +41,9 @@ class EnvironmentTransfer {
              const std::string& folder, const Network& network);
   // Takes a message of the launcher. False: it was not expected.
   bool take(const EnvironmentSource& source);
-  // Whether the launcher sends the files; takes the next part.
-  bool wants_part() const { return state_ == State::kFromLauncher; }
+  // Whether the launcher sends the files; takes the next part. The first error is also the answer to the parts behind,
+  // which are under way when the launcher reads it.
+  bool wants_part() const { return state_ == State::kFromLauncher || state_ == State::kFailed; }
   Status take(const StagePart& part);
   // Bytes of the parts that the launcher has sent, with their paths.
   uint64_t taken() const { return taken_; }
@@ -53,7 +54,7 @@ class EnvironmentTransfer {
   void on_deadline();
 
  private:
-  enum class State { kIdle, kAsked, kFromHost, kFromLauncher, kOver };
+  enum class State { kIdle, kAsked, kFromHost, kFromLauncher, kFailed, kOver };
 
   // Whether the part is the next one, and the file has its hash if this is its last part.
   bool is_expected(const StagePart& part);
@@ -68,6 +69,7 @@ class EnvironmentTransfer {
   PartServer server_;
   PartClient client_;
   State state_ = State::kIdle;
+  Status failure_;  // of a part from the launcher
   Digest key_{};
   std::string source_;   // the name of the host
   size_t file_ = 0;      // the index of the file that comes now

@@ -53,6 +53,11 @@ Status Staging::failed_at(const std::string& path, int error) const {
 
 Status Staging::take(const StagePart& part) {
   taken_ += part.path.size() + part.bytes.size();
+  if (failure_.ok()) failure_ = add(part);
+  return failure_;
+}
+
+Status Staging::add(const StagePart& part) {
   if (part.kind != StageKind::kEnd) {
     digest_ = next_digest(digest_, part);
     return write(part);

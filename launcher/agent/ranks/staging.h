@@ -28,7 +28,8 @@ class Staging {
       : directory_(std::move(directory)), advice_(std::move(advice)) {}
 
   const std::string& directory() const { return directory_; }
-  // Writes the next part of the copy. The last part holds the digest of all others.
+  // Writes the next part of the copy. The last part holds the digest of all others. The first error is also the answer
+  // to the parts behind, which are under way when the launcher reads it.
   Status take(const StagePart& part);
   // Writes a part of a file that the caller compares with a digest of its own. The last file may begin anew.
   Status write(const StagePart& part);
@@ -43,6 +44,7 @@ class Staging {
   std::string release();
 
  private:
+  Status add(const StagePart& part);
   Status make_directory();
   Status failed_at(const std::string& path, int error) const;
 
@@ -53,6 +55,7 @@ class Staging {
   std::string path_;
   UniqueFd file_;  // at that path, is being written
   uint64_t taken_ = 0;
+  Status failure_;  // of take()
   Digest digest_{};
 };
 

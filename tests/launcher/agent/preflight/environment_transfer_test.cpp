@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -266,20 +268,65 @@ TEST_CASE("strangers get no part, and what the launcher did not announce is refu
     return is_closed;
   }));
   CHECK(answer.size() == kChallengeSize);
-  Receiver other(world.loop, world.origin);
-  CHECK(!other.transfer->wants_part());
-  REQUIRE(other.transfer->take(EnvironmentSource{}));
-  CHECK(!other.transfer->take(EnvironmentSource{}));
-  const std::vector<StagePart> parts = world.origin.parts();
-  const auto is_refused = [&](StagePart part) { return !other.transfer->take(part).ok(); };
-  CHECK(is_refused(parts[1]));
+  {
+    Receiver other(world.loop, world.origin);
+    CHECK(!other.transfer->wants_part());
+    REQUIRE(other.transfer->take(EnvironmentSource{}));
+    CHECK(!other.transfer->take(EnvironmentSource{}));
+  }
+  const auto is_refused = [&](StagePart part) {
+    Receiver other(world.loop, world.origin);
+    REQUIRE(other.transfer->take(EnvironmentSource{}));
+    return !other.transfer->take(part).ok() && !fs::exists(other.path("a")) && !other.ended;
+  };
+  CHECK(!is_refused(world.origin.parts()[0]));
+  CHECK(is_refused(world.origin.parts()[1]));
   CHECK(is_refused({StageKind::kFile, 0600, "../a", "x"}));
   CHECK(is_refused({StageKind::kFile, 0600, "a", ""}));
   CHECK(is_refused({StageKind::kFile, 0600, "a", std::string(3 * kMostStaged + 6, 'x')}));
   CHECK(is_refused({StageKind::kLink, 0, "a", "/etc"}));
-  CHECK(!fs::exists(other.path("a")));
   // A whole file of other bytes.
   CHECK(is_refused({StageKind::kFile, 0600, "a", std::string(3 * kMostStaged + 5, 'x')}));
-  CHECK(!fs::exists(other.path("a")));
-  CHECK(!other.ended);
+}
+
+TEST_CASE(
+    "parts that are under way when a write fails get its reason, also if the disk has space "
+    "again") {
+  World world;
+  const std::vector<StagePart> parts = world.origin.parts();
+  const Status full = system_error("cannot write a", ENOSPC);
+  size_t writes = 0, failing = 0;
+  EnvironmentTransfer transfer(
+      world.loop, {.send = [](const Message&) {},
+                   .write = [&](const StagePart&) { return writes++ == failing ? full : Status(); },
+                   .on_end = [](const Status&) { FAIL("the transfer has no end of its own"); }});
+  SUBCASE("in the middle") { failing = 1; }
+  SUBCASE("in the last file") { failing = parts.size() - 1; }
+  transfer.begin(world.origin.offer, world.origin.files, "/nonexistent", {});
+  REQUIRE(transfer.take(EnvironmentSource{}));
+  for (size_t part = 0; part < failing; ++part) CHECK(transfer.take(parts[part]).ok());
+  uint64_t taken = transfer.taken();
+  for (size_t part = failing; part < failing + 3; ++part) {
+    const StagePart& next = parts[std::min(part, parts.size() - 1)];
+    REQUIRE(transfer.wants_part());
+    CHECK(transfer.take(next) == full);
+    taken += next.path.size() + next.bytes.size();
+    CHECK(transfer.taken() == taken);
+  }
+  CHECK(writes == failing + 1);
+}
+
+TEST_CASE("parts of staged code that are under way when one fails get its reason") {
+  std::string folder = "/tmp/horovod-staging-XXXXXX";
+  REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  Staging staging(folder + "/copy");
+  REQUIRE(staging.take({StageKind::kDirectory, 0700, "a", ""}).ok());
+  const Status first = staging.take({StageKind::kFile, 0600, "a", "x"});
+  CHECK_MESSAGE(first.message().starts_with(cat("cannot write ", folder, "/copy/a: ")),
+                first.message());
+  CHECK(staging.take({StageKind::kMore, 0600, "a", "y"}) == first);
+  CHECK(staging.take({StageKind::kFile, 0600, "b", "z"}) == first);
+  CHECK(staging.taken() == 7);
+  CHECK(!fs::exists(folder + "/copy/b"));
+  fs::remove_all(folder);
 }
