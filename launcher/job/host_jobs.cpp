@@ -109,9 +109,13 @@ Status HostJobs::read() {
   HVD_ASSIGN_OR_RETURN(environment_, read_environment_choice(settings));
   if (settings.environment.independent) return {};
   const Environment of_ranks = environment_of({}, true);
-  joins_torchruns_ =
-      !settings.environment.no_torch_env && joins_torchruns(options_.command, of_ranks, plan_);
-  return check_inner_launcher(options_.command, of_ranks, plan_);
+  std::string hindrance;
+  if (is_elastic_) hindrance = kElastic;
+  if (settings.environment.no_torch_env) hindrance = "--no-torch-env";
+  joins_torchruns_ = hindrance.empty() && joins_torchruns(options_.command, of_ranks, plan_);
+  torchrun_port_ = value_of(of_ranks, "PET_MASTER_PORT");
+  remark_ = describe_inner_launcher(options_.command, of_ranks, plan_, hindrance);
+  return check_inner_launcher(options_.command, of_ranks, plan_, hindrance);
 }
 
 SpawnTarget HostJobs::target_of(const Host& host) const {
@@ -192,9 +196,13 @@ Environment HostJobs::place_of(const Slot& slot) const {
 void HostJobs::complete(StartOrder& order) const {
   Environment& environment = order.environment;
   const std::string address(value_of(environment, "MASTER_ADDR"));
-  if (has_places_in_slurm()) environment.emplace_back("SLURM_LAUNCH_NODE_IPADDR", address);
-  if (joins_torchruns_) {
-    environment.emplace_back("PET_MASTER_PORT", value_of(environment, "MASTER_PORT"));
+  if (has_places_in_slurm() && !address.empty()) {
+    environment.emplace_back("SLURM_LAUNCH_NODE_IPADDR", address);
+  }
+  if (joins_torchruns_ && !address.empty()) {
+    environment.emplace_back("PET_MASTER_PORT", torchrun_port_.empty()
+                                                    ? value_of(environment, "MASTER_PORT")
+                                                    : torchrun_port_);
     environment.emplace_back("PET_MASTER_ADDR", address);
   }
   if (options_.settings.environment.no_torch_env) remove_torch_variables(environment);

@@ -50,6 +50,8 @@ class HostJobs {
   double silent_ranks_end_after() const;
   const std::shared_ptr<const StagedCode>& code() const { return code_; }
   const EnvironmentChoice& environment_choice() const { return environment_; }
+  // A sentence for the user about another launcher in the command, or empty.
+  const std::string& remark() const { return remark_; }
   // Whether the launcher forwards its standard input to this rank.
   bool reads_input(int rank) const;
   // The parent process of --store-fd gets it. Each rank gets only its own key, made from this secret, and
@@ -80,6 +82,8 @@ class HostJobs {
   std::string agent_;
   std::string directory_;
   bool joins_torchruns_ = false;  // torchrun's processes on all hosts are one world
+  std::string torchrun_port_;     // of the user, or empty
+  std::string remark_;
   std::shared_ptr<const StagedCode> code_;
   EnvironmentChoice environment_;
   bool is_package_read_ = false;

@@ -42,7 +42,6 @@
 #include "launcher/output/report.h"
 #include "launcher/output/standard_input.h"
 #include "launcher/plan/host_remarks.h"
-#include "launcher/plan/inner_launcher.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/worker_env.h"
 #include "launcher/spawn/exit_watch.h"
@@ -553,8 +552,8 @@ Status JobLaunch::find_places() {
   for (const std::string& remark : setting_remarks(settings, host_jobs_.environment_choice())) {
     output_->print(remark);
   }
-  for (const std::string& sentence : {host_jobs_.code() ? describe_special(*host_jobs_.code()) : "",
-                                      describe_inner_launcher(options_.command, plan_)}) {
+  for (const std::string& sentence :
+       {host_jobs_.code() ? describe_special(*host_jobs_.code()) : "", host_jobs_.remark()}) {
     if (!sentence.empty()) output_->print(sentence);
   }
   return {};

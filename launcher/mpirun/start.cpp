@@ -91,8 +91,13 @@ int start_mpirun(const Options& options, Deadline deadline) {
   if (!plan.ok()) return refuse(plan.status());
   const auto variables = choose_variables(settings);
   if (!variables.ok()) return refuse(variables.status());
-  const Status inner = check_inner_launcher(options.command, variables->all, *plan);
-  if (!inner.ok() && !settings.environment.independent) return refuse(inner);
+  if (!settings.environment.independent) {
+    const Status inner = check_inner_launcher(options.command, variables->all, *plan, kByMpi);
+    if (!inner.ok()) return refuse(inner);
+    const std::string remark =
+        describe_inner_launcher(options.command, variables->all, *plan, kByMpi);
+    if (!remark.empty()) print_message(remark);
+  }
   const auto flavour = find_flavour(deadline);
   if (!flavour.ok()) return refuse(flavour.status());
   const auto command = mpirun_arguments(*flavour, options, *plan, variables->exported);

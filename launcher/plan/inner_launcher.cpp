@@ -31,27 +31,39 @@ constexpr Wrapper kWrappers[] = {
 
 struct Launcher {
   const char* name;
-  const char* word;        // behind the name
-  const char* processes;   // flags of its number of processes
-  const char* counts;      // flags of its number of hosts
-  const char* nodes;       // flags that name hosts, or a place where they meet
-  const char* rendezvous;  // other flags by which the user connects hosts
-  const char* switches;    // flags without a value
+  const char* word;       // behind the name
+  const char* processes;  // flags of its number of processes
+  const char* counts;     // flags of its number of hosts
+  const char* nodes;      // flags that name hosts, or a place where they meet
+  const char* alone;      // other flags that say how hosts are connected, or that they are not
+  const char* values;     // other flags with a value, where the list is whole
+  const char* switches;   // flags without a value
 };
 constexpr char kTorchrun[] = "torchrun";
+constexpr char kHorovodrun[] = "horovodrun";
 constexpr Launcher kLaunchers[] = {
     {kTorchrun, "", "--nproc-per-node", "--nnodes", "--rdzv-endpoint,--node-rank",
-     "--standalone,--rdzv-backend,--rdzv-id,--rdzv-conf,--master-addr,--master-port",
+     "--standalone,--master-addr",
+     "--rdzv-backend,--rdzv-id,--rdzv-conf,--master-port,--max-restarts,--monitor-interval,"
+     "--start-method,--event-log-handler,--role,--log-dir,-r,--redirects,-t,--tee,"
+     "--local-ranks-filter,--duplicate-stdout-filters,--duplicate-stderr-filters,--local-rank,"
+     "--local-addr,--logs-specs,--numa-binding,--signals-to-handle,--shutdown-timeout",
      "--standalone,-m,--module,--no-python,--run-path,--use-env,--virtual-local-rank"},
     {"accelerate", "launch", "--num-processes", "--num-machines",
-     "--config-file,--machine-rank,--main-process-ip", "",
-     "-m,--module,--no-python,--cpu,--multi-gpu,--multi-cpu,--use-deepspeed,--use-fsdp,--debug"},
+     "--config-file,--machine-rank,--main-process-ip", "", "",
+     "-m,--module,--no-python,--cpu,--multi-gpu,--multi-cpu,--use-deepspeed,--use-fsdp,--debug,"
+     "--quiet,-q,--tpu,--enable-cpu-affinity,--dynamo-use-fullgraph,--dynamo-use-dynamic,"
+     "--dynamo-use-regional-compilation,--use-parallelism-config,--use-megatron-lm,--same-network,"
+     "--tpu-cluster,--no-tpu-cluster,--tpu-use-sudo,--downcast-bf16,"
+     "--fp8-use-autocast-during-eval"},
     {"deepspeed", "", "--num-gpus,--num-accelerators", "--num-nodes",
-     "-H,--hostfile,-i,--include,-e,--exclude,--node-rank", "",
+     "-H,--hostfile,-i,--include,-e,--exclude,--node-rank", "", "",
      "-m,--module,--no-python,--no-local-rank,--force-multi,--no-ssh,--bind-cores-to-rank"},
-    {"horovodrun", "", "-np,--num-proc,-n,--n,--np", "--nnodes",
-     "-H,--hosts,--host,-host,-hosts,-hostfile,--hostfile,--host-discovery-script,--listen", "",
-     "--verbose,--gloo,--mpi,--autotune"},
+    // The table of settings knows its other flags.
+    {kHorovodrun, "", "-np,--num-proc,-n,--n,--np", "--nnodes",
+     "-H,--hosts,--host,-host,-hosts,-hostfile,--hostfile,--host-discovery-script,--listen,"
+     "--independent",
+     "", "", ""},
 };
 
 // A launcher that the command starts.
@@ -60,6 +72,7 @@ struct Inner {
   std::string processes;      // "2", "gpu"; empty: not given
   bool names_nodes = false;   // several hosts, or where they meet
   bool is_connected = false;  // by the user, or to no other host
+  std::string backend;        // of torchrun's rendezvous; empty: not given
   Words program;              // its own command
 };
 
@@ -111,17 +124,45 @@ std::string take_program(const Words& command, size_t& at) {
 
 bool is_one(std::string_view nodes) { return nodes.empty() || nodes == "1" || nodes == "1:1"; }
 
-// A value is no flag, and no script behind a flag whose values are unknown here.
-bool is_value(const std::string& word) { return !word.starts_with('-') && !word.ends_with(".py"); }
+bool is_known(const Launcher& launcher, const std::string& flag) {
+  for (const char* list : {launcher.processes, launcher.counts, launcher.nodes, launcher.alone,
+                           launcher.values, launcher.switches})
+    if (has(list, flag)) return true;
+  return false;
+}
+
+// The row of a flag of horovodrun.
+const Setting* setting_of(const Launcher& launcher, const std::string& flag) {
+  if (launcher.name != std::string_view(kHorovodrun)) return nullptr;
+  const auto row = std::ranges::find_if(all_settings(), [&](const Setting& each) {
+    return has(each.flags, flag) || has(each.aliases, flag) || has(each.off_flag, flag);
+  });
+  return row == all_settings().end() ? nullptr : &*row;
+}
+
+// Whether the word behind a flag that is no switch is its value. Behind an unknown flag, it may be the program.
+bool is_value(const std::string& word, bool is_listed, bool needs_python) {
+  if (word.starts_with('-') || word.ends_with(".py")) return false;
+  if (is_listed) return true;
+  const std::string name = file_name(word);
+  return (needs_python || parse_int(word)) && !is_python(word) &&
+         std::ranges::find(kWrappers, name, &Wrapper::name) == std::end(kWrappers) &&
+         std::ranges::find(kLaunchers, name, &Launcher::name) == std::end(kLaunchers);
+}
 
 // The flag at `at`, in its spelling with "-" for "_", and its value; `at` is then at its last word.
 std::pair<std::string, std::string> take_flag(const Launcher& launcher, const Words& command,
-                                              size_t& at) {
+                                              size_t& at, bool needs_python) {
   const size_t equals = command[at].find('=');
   std::string name = command[at].substr(0, equals);
   std::ranges::replace(name, '_', '-');
   if (equals != std::string::npos) return {name, command[at].substr(equals + 1)};
-  if (has(launcher.switches, name) || at + 1 == command.size() || !is_value(command[at + 1]))
+  const Setting* setting = setting_of(launcher, name);
+  const bool is_switch = setting != nullptr
+                             ? setting->type == SettingType::kFlag || has(setting->off_flag, name)
+                             : has(launcher.switches, name);
+  const bool is_listed = setting != nullptr || is_known(launcher, name);
+  if (is_switch || at + 1 == command.size() || !is_value(command[at + 1], is_listed, needs_python))
     return {name, ""};
   return {name, command[++at]};
 }
@@ -129,15 +170,16 @@ std::pair<std::string, std::string> take_flag(const Launcher& launcher, const Wo
 // Reads the launcher's flags and its program, which `python` runs.
 void read_flags(const Words& command, size_t at, const std::string& python, Inner& inner) {
   const Launcher& launcher = *inner.launcher;
-  bool is_module = false, needs_python = launcher.name != std::string_view("horovodrun");
+  bool is_module = false, needs_python = launcher.name != std::string_view(kHorovodrun);
   for (; at < command.size() && command[at].starts_with('-'); ++at) {
-    const auto [name, value] = take_flag(launcher, command, at);
+    const auto [name, value] = take_flag(launcher, command, at, needs_python);
     const bool is_count = has(launcher.counts, name), is_node = has(launcher.nodes, name);
     is_module |= has("-m,--module", name);
     needs_python &= name != "--no-python";
     if (has(launcher.processes, name)) inner.processes = value;
     inner.names_nodes |= is_node || (is_count && !is_one(value));
-    inner.is_connected |= is_count || is_node || has(launcher.rendezvous, name);
+    inner.is_connected |= is_count || is_node || has(launcher.alone, name);
+    if (name == "--rdzv-backend") inner.backend = value;
   }
   if (is_module || needs_python) inner.program.push_back(python);
   if (is_module) inner.program.emplace_back("-m");
@@ -156,17 +198,29 @@ bool has_accelerate_file(const Environment& environment) {
   });
 }
 
+bool allows_separate_runs(const Environment& environment) {
+  return to_lower(value_of(environment, "HOROVOD_BOOTSTRAP")) == "none";
+}
+
 // Reads what the variables of the ranks say of processes and hosts; flags win.
 void read_variables(const Environment& environment, Inner& inner) {
   const std::string_view name = inner.launcher->name;
   const std::string_view nodes = value_of(environment, "PET_NNODES");
-  if (name == kTorchrun) inner.processes = value_of(environment, "PET_NPROC_PER_NODE");
+  if (name == kTorchrun) {
+    inner.processes = value_of(environment, "PET_NPROC_PER_NODE");
+    inner.backend = value_of(environment, "PET_RDZV_BACKEND");
+  }
   inner.names_nodes = !is_one(nodes) ||
                       (name == "accelerate" && has_accelerate_file(environment)) ||
-                      to_lower(value_of(environment, "HOROVOD_BOOTSTRAP")) == "none";
+                      allows_separate_runs(environment);
+  const auto is_set = [&](const char* variable) {
+    const std::string_view value = value_of(environment, variable);
+    return !value.empty() && value != "0";
+  };
   inner.is_connected = inner.names_nodes || !nodes.empty() ||
-                       !value_of(environment, "PET_RDZV_ENDPOINT").empty() ||
-                       !value_of(environment, "PET_MASTER_ADDR").empty();
+                       std::ranges::any_of(std::to_array({"PET_RDZV_ENDPOINT", "PET_MASTER_ADDR",
+                                                          "PET_NODE_RANK", "PET_STANDALONE"}),
+                                           is_set);
 }
 
 Inner find_inner(const Words& command, Environment environment) {
@@ -193,8 +247,6 @@ int64_t processes_of(const Inner& inner) {
   return number < 1 || number > (1 << 16) ? 1 : number;
 }
 
-bool is_one_each(const SlotPlan& plan) { return plan.slots.size() == plan.hosts.size(); }
-
 // The flags of a job with these numbers of ranks on the hosts of the plan; 0: one rank for each GPU.
 std::string flags_for(const SlotPlan& plan, const std::vector<int64_t>& ranks) {
   constexpr size_t kMostHosts = 4;
@@ -211,46 +263,77 @@ std::string flags_for(const SlotPlan& plan, const std::vector<int64_t>& ranks) {
   return by_gpu ? list + number : list;
 }
 
+// One torchrun on each host, and nothing says how they are connected.
+bool is_unconnected_torchrun(const Inner& inner, const SlotPlan& plan) {
+  return inner.launcher != nullptr && inner.launcher->name == std::string_view(kTorchrun) &&
+         !inner.is_connected && plan.slots.size() == plan.hosts.size();
+}
+
+// PET_MASTER_ADDR is for this one; the others need an endpoint.
+bool is_static(const Inner& inner) { return inner.backend.empty() || inner.backend == "static"; }
+
+std::string processes_text(const Inner& inner, int64_t each) {
+  if (each != 0) return cat(each, each == 1 ? " process" : " processes");
+  return cat("one process per ", inner.processes == "cpu" ? "core" : "GPU");
+}
+
 }  // namespace
 
 Status check_inner_launcher(const Words& command, const Environment& environment,
-                            const SlotPlan& plan) {
+                            const SlotPlan& plan, const std::string& hindrance) {
   const Inner inner = find_inner(command, environment);
   if (inner.launcher == nullptr || inner.names_nodes || plan.size() < 2) return {};
   const std::string name = inner.launcher->name;
-  if (name == kTorchrun && is_one_each(plan)) return {};
   const int64_t each = processes_of(inner);
-  if (each == 1) return {};
+  const bool is_torchrun = name == kTorchrun;
+  const bool is_unconnected = is_unconnected_torchrun(inner, plan);
+  const bool lacks_endpoint = is_unconnected && !is_static(inner);
+  const bool is_apart = is_torchrun && plan.slots.size() == plan.hosts.size()
+                            ? is_unconnected && !hindrance.empty()
+                            : true;
+  if (!lacks_endpoint && (each == 1 || !is_apart)) return {};
+  const std::vector<int64_t> one_each(plan.hosts.size(), 1);
   std::vector<int64_t> wanted(plan.hosts.size());
   for (const Slot& slot : plan.slots) wanted[static_cast<size_t>(slot.host)] += each;
-  const std::vector<int64_t> one_each(plan.hosts.size(), 1);
-  return invalid_argument(cat(
-      "each of the ", plan.size(), " ranks would start its own ", name, " with ",
-      each == 0 ? cat("one process per ", inner.processes == "cpu" ? "core" : "GPU")
-                : cat(each, " processes"),
-      ", and these ", plan.size(), " worlds would train apart; leave ", name, " out: horovodrun",
-      flags_for(plan, wanted), " ", printable(join(inner.program, " "), 100),
-      name == kTorchrun ? cat("; or start one torchrun on each host: horovodrun",
-                              flags_for(plan, one_each), " ", printable(join(command, " "), 100))
-                        : "",
-      "; HOROVOD_BOOTSTRAP=none allows separate runs"));
+  std::string kept;  // how torchrun may stay
+  if (lacks_endpoint) {
+    kept = cat("; or leave the backend ", printable(inner.backend),
+               " out (--rdzv-backend, PET_RDZV_BACKEND), or say where they meet: --nnodes ",
+               plan.hosts.size(), " --rdzv-endpoint ", plan.hosts[0].name, ":29400");
+  } else if (is_torchrun) {
+    kept = cat("; or start one torchrun on each host",
+               hindrance.empty() ? "" : cat(", without ", hindrance), ": horovodrun",
+               flags_for(plan, one_each), " ", printable(join(command, " "), 100));
+  }
+  return invalid_argument(cat("each of the ", plan.size(), " ranks would start its own ", name,
+                              " with ", processes_text(inner, each), ", and these ", plan.size(),
+                              " worlds would train apart; leave ", name, " out: horovodrun",
+                              flags_for(plan, wanted), " ",
+                              printable(join(inner.program, " "), 100), kept,
+                              "; HOROVOD_BOOTSTRAP=none allows separate runs"));
 }
 
 bool joins_torchruns(const Words& command, const Environment& environment, const SlotPlan& plan) {
-  if (plan.hosts.size() < 2 || !is_one_each(plan)) return false;
   const Inner inner = find_inner(command, environment);
-  return inner.launcher != nullptr && inner.launcher->name == kTorchrun && !inner.is_connected;
+  return plan.hosts.size() > 1 && is_unconnected_torchrun(inner, plan) && is_static(inner);
 }
 
-std::string describe_inner_launcher(const Words& command, const SlotPlan& plan) {
-  Environment ignored;
-  size_t at = words_of_wrappers(command, ignored);
+std::string describe_inner_launcher(const Words& command, const Environment& environment,
+                                    const SlotPlan& plan, const std::string& hindrance) {
+  Environment all = environment;
+  size_t at = words_of_wrappers(command, all);
+  if (allows_separate_runs(all)) return {};
+  const bool has_hosts = plan.hosts.size() > 1 || hindrance == kElastic;
+  if (has_hosts && !hindrance.empty() &&
+      is_unconnected_torchrun(find_inner(command, environment), plan))
+    return cat("each host starts a torchrun of its own, and torch.distributed does not connect ",
+               "them; for one world, leave torchrun out, or start the job without ", hindrance);
   const std::string name = take_program(command, at);
   const bool is_of_mpi =
       name.starts_with("mpirun") || name.starts_with("mpiexec") || name == "srun";
   if (!is_of_mpi || plan.size() < 2) return {};
   return cat("each of the ", plan.size(), " ranks starts its own ", name, "; for one job, leave ",
-             name, " out, or write horovodrun --mpi");
+             name, " out", hindrance == kByMpi ? "" : ", or write horovodrun --mpi");
 }
 
 }  // namespace hvd::launcher

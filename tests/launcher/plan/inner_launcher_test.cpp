@@ -29,6 +29,18 @@ bool is_refused(std::string_view command, const Environment& environment = kNoth
   return !refusal(command, here(2), environment).empty();
 }
 
+std::string refusal_on_two(std::string_view command, const std::string& hindrance = {},
+                           const Environment& environment = kNothing) {
+  const Status status =
+      check_inner_launcher(split(command, ' '), environment, two_hosts(1, 1), hindrance);
+  return status.ok() ? "" : status.message();
+}
+
+std::string remark(std::string_view command, const SlotPlan& plan,
+                   const std::string& hindrance = {}, const Environment& environment = kNothing) {
+  return describe_inner_launcher(split(command, ' '), environment, plan, hindrance);
+}
+
 bool is_joined(std::string_view command, const SlotPlan& plan,
                const Environment& environment = kNothing) {
   return joins_torchruns(split(command, ' '), environment, plan);
@@ -76,7 +88,10 @@ TEST_CASE("the words of a command that are refused") {
         "torchrun --nnodes=1:1 --nproc-per-node 2 t.py",
         "python3 -m torch.distributed.launch --use-env --nproc_per_node 2 t.py",
         "python3 /venv/bin/torchrun --nproc-per-node 2 t.py",
-        "deepspeed --no_local_rank --num_gpus 2 t.py", "horovodrun --verbose -np 2 python3 t.py"}) {
+        "torchrun --log-dir /x --role a --nproc-per-node 2 t.py",
+        "accelerate launch --mixed_precision bf16 --same_network --num_processes 2 t.py",
+        "deepspeed --no_local_rank --num_gpus 2 t.py", "horovodrun --verbose -np 2 python3 t.py",
+        "horovodrun --no-autotune -p 22 -x A -np 2 python3 t.py"}) {
     CHECK_MESSAGE(is_refused(command), command);
   }
 }
@@ -102,6 +117,12 @@ TEST_CASE("commands in each rank that may be meant so are not refused") {
                               "deepspeed t.py",
                               "horovodrun -H a,b -np 2 t.py",
                               "horovodrun ps",
+                              "horovodrun --independent -np 2 python3 t.py",
+                              "horovodrun --no-ship python3 -m app -n 4",
+                              "horovodrun --verbose --stop-on-error train -n 4",
+                              "deepspeed --new_switch python3 --num_gpus 2",
+                              "deepspeed --no_python --new_switch train --num_gpus 2",
+                              "accelerate launch --new_switch torchrun --num_processes 2",
                               "mpirun -np 2 t",
                               "srun -n 2 t",
                               "ray start",
@@ -134,12 +155,20 @@ TEST_CASE("accelerate's default file says how many processes it means") {
 
 TEST_CASE("one torchrun on each host becomes one world, unless the user connects them") {
   CHECK(is_joined("torchrun --nproc-per-node 2 t.py", two_hosts(1, 1)));
-  CHECK(is_joined("uv run torchrun t.py", two_hosts(1, 1)));
+  for (const char* command :
+       {"uv run torchrun t.py", "torchrun --master-port 1 t.py", "torchrun --rdzv_id x t.py",
+        "torchrun --rdzv-conf timeout=9 t.py", "torchrun --rdzv-backend static t.py",
+        "env PET_MASTER_PORT=1 torchrun t.py", "env PET_STANDALONE=0 torchrun t.py",
+        "env PET_MASTER_ADDR= torchrun t.py"}) {
+    CHECK_MESSAGE(is_joined(command, two_hosts(1, 1)), command);
+  }
   CHECK(!is_joined("torchrun --nproc-per-node 2 t.py", two_hosts(2, 1)));
   CHECK(!is_joined("torchrun --nproc-per-node 2 t.py", here(1)));
   for (const char* command :
        {"torchrun --standalone t.py", "torchrun --nnodes 1 t.py", "torchrun --nnodes 2 t.py",
         "torchrun --rdzv-endpoint a:1 t.py", "torchrun --rdzv_backend c10d t.py",
+        "torchrun --log-dir /x --standalone t.py", "env PET_STANDALONE=1 torchrun t.py",
+        "env PET_RDZV_BACKEND=etcd torchrun t.py", "env PET_NODE_RANK=1 torchrun t.py",
         "torchrun --master_addr a t.py", "torchrun --node-rank 1 t.py", "python3 t.py",
         "env PET_NNODES=1 torchrun t.py", "env HOROVOD_BOOTSTRAP=none torchrun t.py",
         "accelerate launch t.py"}) {
@@ -147,14 +176,55 @@ TEST_CASE("one torchrun on each host becomes one world, unless the user connects
   }
 }
 
+TEST_CASE("one torchrun on each host is refused where nothing can make them one world") {
+  constexpr const char* kTwo = "torchrun --nproc-per-node 2 t.py";
+  CHECK(
+      refusal_on_two(kTwo, kByMpi) ==
+      "each of the 2 ranks would start its own torchrun with 2 processes, and these 2 worlds would "
+      "train apart; leave torchrun out: horovodrun -H a:2,b:2 python3 t.py; or start one torchrun "
+      "on each host, without --mpi: horovodrun -H a:1,b:1 torchrun --nproc-per-node 2 t.py; "
+      "HOROVOD_BOOTSTRAP=none allows separate runs");
+  CHECK(!refusal_on_two(kTwo, "--no-torch-env").empty());
+  CHECK(!refusal_on_two(kTwo, kElastic).empty());
+  for (const char* command :
+       {"torchrun --nproc-per-node 2 --standalone t.py",
+        "torchrun --nproc-per-node 2 --nnodes 1 t.py",
+        "torchrun --nproc-per-node 2 --nnodes 2 t.py",
+        "torchrun --nproc-per-node 2 --rdzv-endpoint a:1 t.py", "torchrun t.py",
+        "env HOROVOD_BOOTSTRAP=none torchrun --nproc-per-node 2 t.py"}) {
+    CHECK_MESSAGE(refusal_on_two(command, kByMpi).empty(), command);
+  }
+  CHECK(refusal_on_two("torchrun --rdzv-backend c10d t.py") ==
+        "each of the 2 ranks would start its own torchrun with 1 process, and these 2 worlds would "
+        "train apart; leave torchrun out: horovodrun -H a:1,b:1 python3 t.py; or leave the backend "
+        "c10d out (--rdzv-backend, PET_RDZV_BACKEND), or say where they meet: --nnodes 2 "
+        "--rdzv-endpoint a:29400; HOROVOD_BOOTSTRAP=none allows separate runs");
+  CHECK(!refusal_on_two("torchrun t.py", "", {{"PET_RDZV_BACKEND", "c10d"}}).empty());
+  CHECK(refusal_on_two("torchrun --rdzv-backend c10d --rdzv-endpoint a:1 t.py").empty());
+  CHECK(refusal_on_two("torchrun --rdzv-backend static t.py").empty());
+}
+
+TEST_CASE("torchruns of one process that nothing connects are named") {
+  CHECK(remark("torchrun t.py", two_hosts(1, 1), kByMpi) ==
+        "each host starts a torchrun of its own, and torch.distributed does not connect them; for "
+        "one world, leave torchrun out, or start the job without --mpi");
+  CHECK(!remark("torchrun t.py", here(1), kElastic).empty());
+  CHECK(remark("torchrun t.py", here(1), kByMpi).empty());
+  CHECK(remark("torchrun t.py", two_hosts(1, 1)).empty());
+  CHECK(remark("torchrun --nnodes 1 t.py", two_hosts(1, 1), kByMpi).empty());
+  CHECK(remark("torchrun t.py", two_hosts(1, 1), kByMpi, {{"HOROVOD_BOOTSTRAP", "none"}}).empty());
+}
+
 TEST_CASE("a launcher of MPI or Slurm in each rank is named") {
-  CHECK(describe_inner_launcher({"nice", "mpirun", "-np", "2", "t"}, here(2)) ==
+  CHECK(remark("nice mpirun -np 2 t", here(2)) ==
         "each of the 2 ranks starts its own mpirun; for one job, leave mpirun out, or write "
         "horovodrun --mpi");
-  for (const char* name : {"mpiexec", "mpiexec.hydra", "/usr/bin/srun"})
-    CHECK(!describe_inner_launcher({name, "t"}, here(2)).empty());
-  CHECK(describe_inner_launcher({"mpirun", "t"}, here(1)).empty());
-  CHECK(describe_inner_launcher({"torchrun", "t"}, here(2)).empty());
+  for (const char* command : {"mpiexec t", "mpiexec.hydra t", "/usr/bin/srun t"})
+    CHECK(!remark(command, here(2)).empty());
+  CHECK(remark("mpirun t", here(1)).empty());
+  CHECK(remark("torchrun t", here(2)).empty());
+  CHECK(remark("mpirun t", here(2), "", {{"HOROVOD_BOOTSTRAP", "none"}}).empty());
+  CHECK(remark("env HOROVOD_BOOTSTRAP=none mpirun t", here(2)).empty());
 }
 
 }  // namespace hvd::launcher
