@@ -27,7 +27,6 @@ Arrays that travel through copies in other memory (`is_staged`) have also:
 from __future__ import annotations
 
 import ctypes
-import math
 import warnings
 from typing import Any, Callable, List, Optional, Sequence, TypeVar, Union
 
@@ -291,13 +290,12 @@ def total(n: Any, name: Optional[str] = None, process_set: ProcessSet = global_p
 
     `n`: a number, or an array or tensor with one, outside of compiled functions. Call it before the first backward
     pass of a step, with the items of all its passes. `(loss_sum * hvd.size() / (total or 1)).backward()` then gives
-    the gradient of the mean over the items of all ranks, of which a rank may have none: docs/unequal-work.md.
+    the gradient of the mean over the items of all ranks, of which a rank may have none: docs/unequal-work.md. All ranks
+    get NaN or infinity where one of them gives it.
     """
     number = id_of(process_set)
     full = _ops.full_name("total", name, number)
     values = (ctypes.c_double * 1)(_number_of(n))
-    if not math.isfinite(values[0]):
-        raise ValueError(f"{full}: n is {values[0]}; give a finite number, such as the number of items of this rank.")
     address = ctypes.addressof(values)
 
     def finish(handle: int) -> Union[int, float]:
