@@ -1,5 +1,5 @@
 """Finds a call of `broadcast_parameters` whose result the program has dropped: JAX's arrays do not change, so the
-ranks then train from different parameters."""
+ranks train from different parameters, unless the program has made others of the result, which nothing shows."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def check() -> None:
     (arguments, results), _last = _last, None
     if all(old() is not None for old in arguments) and all(new() is None for new in results):
         warnings.warn(
-            "hvd.broadcast_parameters returns the parameters, and this program has dropped its result: each rank "
-            "trains from its own; write 'params = hvd.broadcast_parameters(params)'.",
+            "hvd.broadcast_parameters returns the parameters, and this program has dropped its result, while those it "
+            "gave are still there: if it trains from the latter, each rank trains from its own; write 'params = "
+            "hvd.broadcast_parameters(params)'. If it trains from a copy of the result, nothing is wrong.",
             RuntimeWarning,
             stacklevel=4,
         )
