@@ -3,29 +3,33 @@
 A framework's optimizer has a Check, which sends a digest after some reductions and reads the result before the next
 one. The ranks take each decision alike: it follows from the number of reductions and from results that all ranks get.
 All exchanges are Max allreduces, in which ranks that have joined take part with neutral values.
+
+No wait has a limit: a rank that gave up would leave the others alone. Each rank that takes part in the next reduction
+comes to `begin` before it, and so to each exchange.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import logging
 import math
 import os
-import threading
 import warnings
+import weakref
 import zlib
-from typing import Any, Dict, List, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Protocol, Sequence, Tuple
 
 from horovod import _identity, _native, _objects, _ops
 from horovod._ops import Dtype, Kind, Max
 from horovod.exceptions import HorovodDisagreementError, HorovodInternalError
 from horovod.process_sets import ProcessSet, id_of
 
-_STEPS = "HOROVOD_CHECK_REPLICAS_STEPS"
+_ACTION, _STEPS = "HOROVOD_CHECK_REPLICAS", "HOROVOD_CHECK_REPLICAS_STEPS"
+_ACTIONS = ("off", "warn", "stop")
 _TOLERANCE = 1e-3  # of the norm: processors of other kinds round differently
-# A rank that has taken another number of steps, after an error that its program caught, sends nothing.
-_LIMIT = 30.0
-_lock = threading.Lock()  # of no object: checks are copied with their optimizers
+PIECE = 1 << 20  # values that are compared at once
+_Differences = List[Tuple[str, Dict[int, List[float]], str]]  # cause, values by rank, words
 
 
 class Model(Protocol):
@@ -34,22 +38,22 @@ class Model(Protocol):
     def order(self) -> List[List[str]]:
         """Returns the names of the parameters that travel, by request."""
 
-    def names(self) -> List[str]:
-        """Returns the names of all parameters."""
-
     def parameters(self) -> List[Tuple[str, Any]]:
         """Returns the parameters to compare, with names."""
 
     def digest(self, parameter: Any, seed: int) -> int:
         """Returns the digest of the values after that of others."""
 
-    def doubled(self, parameter: Any) -> Tuple[Any, int, int]:
-        """Returns a copy of the values as float64 in host memory, with the negative values behind them, the address of
-        the copy, and the number of its elements."""
+    def reals(self, parameter: Any) -> Any:
+        """Returns the values as a list of real numbers, which has a length."""
 
-    def spread(self, doubled: Any) -> Tuple[float, float]:
-        """Returns the norms of the difference between the maxima and minima that a Max has made of such copies, and of
-        the larger ones of their absolute values."""
+    def doubled(self, reals: Any, start: int) -> Tuple[Any, int, int]:
+        """Returns a copy of PIECE of the values from `start` on as float64 in host memory, with the negative values
+        behind them, the address of the copy, and the number of its elements."""
+
+    def squares(self, doubled: Any) -> Tuple[float, float]:
+        """Returns the sums of squares of the difference between the maxima and minima that a Max has made of such
+        copies, and of the larger ones of their absolute values."""
 
     def norm(self, parameter: Any) -> float: ...
 
@@ -68,32 +72,43 @@ def _steps() -> List[int]:
 
 
 def _action() -> str:
-    action = os.environ.get("HOROVOD_CHECK_REPLICAS", "").strip().lower() or "warn"
-    if action not in ("warn", "stop", "off"):
-        raise ValueError(f"HOROVOD_CHECK_REPLICAS is {action!r}; give warn, stop or off.")
+    action = os.environ.get(_ACTION, "").strip().lower() or "warn"
+    if action not in _ACTIONS:
+        raise ValueError(f"{_ACTION} is {action!r}; give warn, stop or off.")
     return action
 
 
 class Check:
-    """The check of one optimizer. The thread of the step calls its functions, and `send_order` any thread."""
+    """The check of one optimizer. The thread of the step calls its functions."""
 
     def __init__(self, model: Model, process_set: ProcessSet) -> None:
         self._model, self._process_set = model, process_set
         self._action = _action()
         self._listed = _steps()
+        self._order = self._sent = _Message()
+        self._exchanges: Dict[str, _Message] = {}  # of the present comparison, by name
         self.restart()
+        _checks.add(self)
 
     def restart(self) -> None:
         """Begins anew, on all ranks: other ranks are there, or all have joined."""
-        is_on = self._action != "off"
-        self.is_open = is_on  # `begin` has something to do
+        for message in (self._order, self._sent, *self._exchanges.values()):
+            message.abandon()
+        self.is_open = True  # `begin` has something to do
         self._is_due = False  # the weights are to be sent
         self.count = 0
-        self.next_count = self._following() if is_on else 0
+        self.next_count = self._following() if self._action != "off" else 0
         self._untold = {"values", "options"}
-        self.has_sent_order = not is_on
-        self._order = self._sent = _Message()
-        self._name = ""  # of the message that was sent
+        self._rounds_until = 0  # the reduction from which on values are compared again
+        self._has_sent_order = False
+        self._order_name = self._name = ""  # of the messages
+        self._options: List[Tuple[str, float]] = []  # that were sent
+        self._forget_exchanges()
+
+    def _forget_exchanges(self) -> None:
+        self._sent = _Message()
+        self._exchanges = {}
+        self._squares: Dict[int, Tuple[int, float, float]] = {}  # of parameters: the next value, and sums until there
 
     def _following(self) -> int:
         """Returns the next reduction after which the ranks compare."""
@@ -101,7 +116,8 @@ class Check:
         return next((each for each in self._listed if each > self.count), (self.count // last + 1) * last)
 
     def note_reduction(self) -> None:
-        """Called after a reduction, if the `count`, which the caller increments, is `next_count`."""
+        """Called once the requests of a reduction are sent, if the `count`, which the caller increments, is
+        `next_count`. A reduction counts also where this rank alone fails to use its results."""
         self.next_count = self._following()
         self._is_due = self.is_open = True
 
@@ -112,107 +128,128 @@ class Check:
             self._send()
 
     def begin(self) -> None:
-        """Called before each reduction, if the check `is_open`. If a signal's handler raises meanwhile, the next call
-        goes on. Raises HorovodDisagreementError if replicas differ and HOROVOD_CHECK_REPLICAS=stop."""
-        self.send_order()
+        """Called before each reduction that is not the rest of an interrupted one, if the check `is_open`. If a
+        signal's handler raises meanwhile, the next call goes on. Raises HorovodDisagreementError if replicas differ
+        and HOROVOD_CHECK_REPLICAS=stop."""
+        if not self._has_sent_order:
+            self._send_order()
         if self.count:  # in the first reduction, `read_order` follows the start of its requests
             self.read_order()
         if self._is_due:  # the step was skipped
             self._send()
-        if self._sent.is_complete():
-            _unread.pop(self._name, None)
-            sent, self._sent = self._sent, _Message()
-            self._compare(sent.agreements())
+        if self._sent.wait():
+            try:
+                differences = self._compare(self._sent.agreements())
+            except HorovodDisagreementError:
+                differences = []  # as of parameters that were added meanwhile
+            self._forget_exchanges()
+            self._tell(differences)
         self.is_open = self._order.handle is not None
 
-    # Before the first reduction.
+    # In the first reduction.
 
-    def send_order(self) -> None:
-        """Sends what this rank will reduce, unless it has: with other names, or in another order, the ranks would wait
-        for each other without end."""
-        with _lock:
-            if self.has_sent_order:
-                return
-            self.has_sent_order = True
-        text = "\n".join("\t".join(names) for names in self._model.order())
-        self._order = self._submit("order", _pairs([zlib.crc32(text.encode())]), Dtype.INT64)
+    def _send_order(self) -> None:
+        """Sends what this rank will reduce: with other names, or in another order, the ranks would wait for each
+        other without end. The message has the number of this check in the order of their first reductions, since
+        names may differ, and optimizers that a rank never uses do not count."""
+        order = _number_of(self._model.order())
+        process_set = id_of(self._process_set)
+        if not self._order_name:
+            self._order_name = _ops.auto_name("allreduce.replicas.order", process_set)
+        if not self._name:
+            self._name = _ops.auto_name(f"allreduce.replicas.{order:08x}", process_set)
+        numbers = [_ACTIONS.index(self._action), 0, 0]
+        if self._action != "off":
+            numbers[1:] = [zlib.crc32(repr(self._listed).encode()), order]
+        self._order = self._submit(self._order_name, _pairs(numbers), Dtype.INT64)
+        self._has_sent_order = True
 
     def read_order(self) -> None:
         """Called before the requests of a reduction are waited for, if the check `is_open`. Raises
         HorovodDisagreementError if the ranks reduce other parameters."""
         if self._order.handle is not None:
-            self._read_order(self._order.handle)
+            self._read_order()
 
-    def _read_order(self, handle: int) -> None:
-        _ops.wait(handle)
+    def _read_order(self) -> None:
+        self._order.wait()
         order, self._order = self._order, _Message()
-        if not all(order.agreements()):
-            mine = [name for names in self._model.order() for name in names]
-            try:
-                lists = _objects.allgather_object(mine, "replicas.order", id_of(self._process_set))
-            except HorovodInternalError:
-                lists = []  # a rank has joined
-            raise HorovodDisagreementError(_sentence_about_order(lists, self._ranks()))
+        has_action, has_steps, has_order = order.agreements()
+        if not has_action or not has_steps:
+            self.next_count = 0
+            raise HorovodDisagreementError(f"hvd.DistributedOptimizer: {self._words_about_settings(order)}")
+        if not has_order:
+            self._find_order()
+
+    def _words_about_settings(self, order: _Message) -> str:
+        highest, lowest = order.numbers[0], ~order.numbers[1]
+        if highest != lowest:
+            return f"{_ACTION} is {_ACTIONS[lowest]} on some ranks and {_ACTIONS[highest]} on others; give all one."
+        return f"{_STEPS} differs between ranks, and is {','.join(map(str, self._listed))} here; give all one."
+
+    def _find_order(self) -> None:
+        process_set = id_of(self._process_set)
+        mine = self._model.order()
+        mine_too = [each._model.order() for each in list(_checks) if each._process_set == self._process_set]
+        try:
+            found = _objects.allgather_object((mine, mine_too), f"{self._order_name}.names", process_set)
+        except HorovodInternalError:
+            found = []  # a rank has joined
+        if found and all(order in orders for order, _ in found for _, orders in found):
+            return  # several optimizers in other order, as in threads
+        lists = [[name for names in order for name in names] for order, _ in found]
+        raise HorovodDisagreementError(_sentence_about_order(lists, self._ranks()))
 
     # After some reductions.
 
     def _send(self) -> None:
-        self._is_due = False
         parameters, options = self._model.parameters(), self._model.options()
         digest = 0
         for _, parameter in parameters:
             digest = self._model.digest(parameter, digest)
         text = repr([value for _, value in options])
         numbers = [digest, zlib.crc32(text.encode()), len(parameters), len(options)]
-        self._name = self._full_name("values")
         try:
-            other = _unread.pop(self._name, None)
-            if other is not None and other is not self:
-                other._sent.is_complete()  # two optimizers with equal names
-            self._sent = self._submit("values", _pairs(numbers), Dtype.INT64)
+            self._sent = self._submit(self._full_name("values"), _pairs(numbers), Dtype.INT64)
         except HorovodInternalError:
             return  # the next reduction says why
-        self.is_open = True
-        _unread[self._name] = self
+        self._options = options
+        self._is_due, self.is_open = False, True
 
-    def _compare(self, agreements: List[bool]) -> None:
-        """Tells of replicas that differ. All ranks do so after the same reduction."""
-        has_values, has_options, has_parameters, has_lengths = agreements or [True] * 4
-        try:
-            if not has_options and has_lengths and "options" in self._untold:
-                self._tell_of_options()
-            if not has_values and has_parameters and "values" in self._untold:
-                self._tell_of_values()
-        except TimeoutError:
-            pass  # another rank is elsewhere
+    def _compare(self, agreements: List[bool]) -> _Differences:
+        """Returns how replicas differ. All ranks call it after the same reduction, and get the same."""
+        has_values, has_options, has_parameters, has_lengths = agreements
+        differences: _Differences = []
+        if not has_options and has_lengths and "options" in self._untold:
+            differences += self._compare_options()
+        is_due = "values" in self._untold and self.count >= self._rounds_until
+        if not has_values and has_parameters and is_due:
+            differences += self._compare_values()
+        return differences
 
-    def _tell_of_options(self) -> None:
-        options = self._model.options()
-        rows = self._rows("options", [value for _, value in options])
-        for index, (name, _) in enumerate(options):
+    def _compare_options(self) -> _Differences:
+        rows = self._rows("options", [value for _, value in self._options])
+        for index, (name, _) in enumerate(self._options):
             groups = _groups({rank: row[index : index + 1] for rank, row in rows.items()})
             if len(groups) > 1:
                 values = " and ".join(f"{value[0]:.6g} on {_words(ranks)}" for value, ranks in groups)
-                self._tell(
-                    "options",
-                    rows,
+                words = (
                     f"the ranks have other options: {name} is {values}, and so their steps differ. Give all ranks the "
                     "same options and number of scheduler steps, or call hvd.broadcast_optimizer_state(optimizer, "
-                    "root_rank=0) after a checkpoint is loaded",
+                    "root_rank=0) after a checkpoint is loaded"
                 )
-                return
+                return [("options", rows, words)]
+        return []
 
-    def _tell_of_values(self) -> None:
+    def _compare_values(self) -> _Differences:
         parameters = self._model.parameters()
         digests = [self._model.digest(parameter, 0) for _, parameter in parameters]
-        equal = self._max("digests", _pairs(digests), Dtype.INT64).agreements()
-        different = [index for index, is_equal in enumerate(equal) if not is_equal]
+        lengths = [len(self._model.reals(parameter)) for _, parameter in parameters]
+        agreements = self._exchange("digests", lambda: (_pairs(digests + lengths), Dtype.INT64)).agreements()
+        are_equal, have_lengths = agreements[: len(digests)], agreements[len(digests) :]
+        different = [index for index, is_equal in enumerate(are_equal) if not is_equal]
         for index in different:
             name, parameter = parameters[index]
-            doubled, address, count = self._model.doubled(parameter)
-            self._max(f"values.{index}", doubled, Dtype.FLOAT64, address, count)
-            distance, norm = self._model.spread(doubled)
-            if distance > _TOLERANCE * norm:
+            if not have_lengths[index] or not self._differs_by_rounding(index, parameter):
                 break
         else:
             logging.getLogger("horovod").info(
@@ -220,26 +257,43 @@ class Check:
                 self._place(),
                 len(different),
             )
-            return
+            self._rounds_until = 10 * self.count
+            return []
         halves = [float(digests[index] >> 32), float(digests[index] & 0xFFFFFFFF)]
         rows = self._rows("norms", [*halves, self._model.norm(parameter)])
         groups = _groups({rank: row[:2] for rank, row in rows.items()})
         values = " and ".join(f"{rows[ranks[0]][2]:.6g} on {_words(ranks)}" for _, ranks in groups)
-        self._tell(
-            "values",
-            rows,
+        words = (
             f"the ranks have other weights: the norm of {name} is {values} ({len(different)} of {len(parameters)} "
             "parameters differ). Call hvd.broadcast_parameters(model.state_dict(), root_rank=0) when the model is "
-            "complete and its checkpoint is loaded, and let no rank change weights, options or schedulers alone",
+            "complete and its checkpoint is loaded, and let no rank change weights, options or schedulers alone"
         )
+        return [("values", rows, words)]
 
-    def _tell(self, cause: str, rows: Dict[int, List[float]], words: str) -> None:
-        self._untold.discard(cause)
-        sentence = f"{self._place()}: {words}. HOROVOD_CHECK_REPLICAS=stop ends the training here, off checks nothing."
-        if self._action == "stop":
-            raise HorovodDisagreementError(sentence)
-        if _identity.rank() == min(rows):  # the others have found the same
-            warnings.warn(sentence, RuntimeWarning, stacklevel=2)
+    def _differs_by_rounding(self, index: int, parameter: Any) -> bool:
+        reals = self._model.reals(parameter)
+        start, distance, norm = self._squares.get(index, (0, 0.0, 0.0))
+        while start < len(reals):
+            name = f"values.{index}.{start}"
+            message = self._exchange(name, functools.partial(self._piece, reals, start))
+            more, of_norm = self._model.squares(message.numbers)
+            start, distance, norm = start + PIECE, distance + more, norm + of_norm
+            self._squares[index] = (start, distance, norm)
+            del self._exchanges[name]
+        return distance <= _TOLERANCE**2 * norm
+
+    def _piece(self, reals: Any, start: int) -> Tuple[Any, Dtype, int, int]:
+        doubled, address, count = self._model.doubled(reals, start)
+        return doubled, Dtype.FLOAT64, address, count
+
+    def _tell(self, differences: _Differences) -> None:
+        for cause, rows, words in differences:
+            self._untold.discard(cause)
+            sentence = f"{self._place()}: {words}. {_ACTION}=stop ends the training here, off checks nothing."
+            if self._action == "stop":
+                raise HorovodDisagreementError(sentence)
+            if _identity.rank() == min(rows):  # the others have found the same
+                warnings.warn(sentence, RuntimeWarning, stacklevel=3)
 
     def _place(self) -> str:
         return f"hvd.DistributedOptimizer, after reduction {self.count}"
@@ -256,18 +310,18 @@ class Check:
         table = (ctypes.c_double * (len(ranks) * width))(
             *[-math.inf] * (own * width), *values, *[-math.inf] * ((len(ranks) - own - 1) * width)
         )
-        self._max(name, table, Dtype.FLOAT64)
+        table = self._exchange(name, lambda: (table, Dtype.FLOAT64)).numbers
         rows = {rank: list(table[place * width : (place + 1) * width]) for place, rank in enumerate(ranks)}
         return {rank: row for rank, row in rows.items() if max(row) > -math.inf or _identity.rank() == rank}
 
     def _full_name(self, name: str) -> str:
-        return f"allreduce.replicas.{name}.{self.count}.{min(self._model.names(), default='')}"
+        return f"{self._name}.{name}.{self.count}"
 
     def _submit(self, name: str, numbers: Any, dtype: Dtype, address: int = 0, count: int = 0) -> _Message:
         address = address or ctypes.addressof(numbers)
         handle = _ops.submit(
             Kind.ALLREDUCE,
-            self._full_name(name),
+            name,
             [_ops.Tensor(address, address, dtype, (count or len(numbers),))],
             keep=numbers,
             finish=lambda handle: None,
@@ -276,48 +330,44 @@ class Check:
         )
         return _Message(handle, numbers)
 
-    def _max(self, name: str, numbers: Any, dtype: Dtype, address: int = 0, count: int = 0) -> _Message:
-        """Replaces the numbers by the maxima of all ranks. Raises TimeoutError if a rank does not take part."""
-        message = self._submit(name, numbers, dtype, address, count)
-        if not message.is_complete():
-            raise TimeoutError
+    def _exchange(self, name: str, make: Callable[[], tuple]) -> _Message:
+        """Returns the maxima that the ranks have of such numbers. A comparison that a signal has interrupted begins
+        again, and takes the messages that it has sent."""
+        message = self._exchanges.get(name)
+        if message is None:
+            message = self._exchanges[name] = self._submit(self._full_name(name), *make())
+        message.wait()
         return message
 
 
 class _Message:
     """Numbers that a Max of the ranks replaces."""
 
-    def __init__(self, handle: Optional[int] = None, numbers: Any = ()) -> None:
+    def __init__(self, handle: Optional[int] = None, numbers: Any = None) -> None:
         self.handle, self.numbers = handle, numbers
-        self._is_complete = False
 
-    def is_complete(self) -> bool:
-        """Waits for the message. Returns False if there is none, or a rank did not send it in time."""
+    def wait(self) -> bool:
+        """Waits for the message. Returns False if there is none."""
         if self.handle is not None:
-            try:
-                _native.wait_for(self.handle, _LIMIT)
-                self._is_complete = True
-            except TimeoutError:
-                _native.abandon(self.handle)
-            except HorovodDisagreementError:
-                pass  # as of another number of parameters
+            _ops.wait(self.handle)
             self.handle = None
-        return self._is_complete
+        return self.numbers is not None
+
+    def abandon(self) -> None:
+        if self.handle is not None:
+            _native.abandon(self.handle)
+            self.handle = None
 
     def agreements(self) -> List[bool]:
         """Returns whether the ranks have sent one number, for each of the numbers of `_pairs`."""
         return [high == ~negated for high, negated in zip(self.numbers[::2], self.numbers[1::2])]
 
 
-_unread: Dict[str, Check] = {}  # checks whose message is not read, by its name
+_checks: weakref.WeakSet[Check] = weakref.WeakSet()
 
 
-def _restart(process_set: int) -> None:
-    if process_set == -1:
-        _unread.clear()
-
-
-_ops.also_restart(_restart)
+def _number_of(order: List[List[str]]) -> int:
+    return zlib.crc32("\n".join("\t".join(names) for names in order).encode())
 
 
 def _pairs(numbers: Sequence[int]) -> Any:

@@ -1,9 +1,15 @@
 #!/usr/bin/env python3
 """Planted causes in PyTorch: horovodrun -np 2 python3 tests/replicas/torch_causes.py [--only REGEX]."""
 
+import concurrent.futures
+import contextlib
 import copy
 import itertools
+import logging
+import os
+import signal
 import sys
+import time
 
 import causes
 import torch
@@ -68,6 +74,35 @@ def after(number, change):
                 change(model)
 
     return each
+
+
+def with_frozen(rank, frozen, change):
+    """Calls `change()` on the last rank after the first step, in which all ranks have the frozen parameter."""
+    model = network()
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    optimizer = hvd.DistributedOptimizer(sgd([*model.parameters(), frozen]))
+    train(model, optimizer, rank, each=lambda step: change() if step == 0 and rank == hvd.size() - 1 else None)
+
+
+class Raised(BaseException):
+    pass
+
+
+def interrupted(optimizer, rank, reader):
+    """A signal's handler raises once while the check of rank 0 calls a function that reads the model."""
+    model = optimizer._reducer.model
+    read = getattr(model, reader)
+
+    def handler(*unused):
+        raise Raised
+
+    def interrupt(*arguments):
+        setattr(model, reader, read)
+        signal.signal(signal.SIGUSR1, handler)
+        signal.raise_signal(signal.SIGUSR1)
+
+    if rank == 0:
+        setattr(model, reader, interrupt)
 
 
 # Warnings.
@@ -145,6 +180,50 @@ def a_nan_on_one_rank(rank):
     optimizer = sgd([*model.parameters(), frozen])
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     train(model, hvd.DistributedOptimizer(optimizer), rank, each=lambda step: each(model, optimizer, step))
+
+
+@warns(WEIGHTS)
+def a_difference_behind_the_first_million_values(rank):
+    frozen = torch.nn.Parameter(torch.ones(2**20 + 5), requires_grad=False)
+    with_frozen(rank, frozen, lambda: frozen.data[-5:].add_(10))
+
+
+@warns(WEIGHTS)
+def a_frozen_mask_that_differs(rank):
+    frozen = torch.nn.Parameter(torch.ones(3, dtype=torch.bool), requires_grad=False)
+    with_frozen(rank, frozen, lambda: frozen.data[1:].logical_not_())
+
+
+@warns(WEIGHTS)
+def a_frozen_table_of_another_size(rank):
+    frozen = torch.nn.Parameter(torch.ones(2**20 * (1 + rank % 2)), requires_grad=False)
+    with_frozen(rank, frozen, lambda: None)
+
+
+@warns(WEIGHTS)
+def a_comparison_that_a_signal_interrupts(rank):
+    model = network(rank)
+    optimizer = distribute(model, sgd(model.parameters()), broadcast=False)
+    interrupted(optimizer, rank, "norm")
+    for step in range(6):
+        optimizer.zero_grad()
+        backward(model, rank, step)
+        with contextlib.suppress(Raised):
+            optimizer.step()
+            continue
+        optimizer.step()
+
+
+@warns("other options: lr of group 0")
+def a_message_that_a_signal_interrupts(rank):
+    model = network()
+    optimizer = distribute(model, sgd(model.parameters(), lr=0.1 + rank))
+    interrupted(optimizer, rank, "options")
+    for step in range(4):
+        optimizer.zero_grad()
+        backward(model, rank, step)
+        with contextlib.suppress(Raised):  # after the optimizer's own step
+            optimizer.step()
 
 
 @warns(WEIGHTS)
@@ -248,6 +327,13 @@ def a_set_of_ranks(rank):
     train_with(rank, seed=rank, broadcast=False, process_set=hvd.global_process_set)
 
 
+@warns(WEIGHTS)
+def a_rank_that_is_late(rank):
+    """With three ranks, in a job that may last."""
+    late = 35 if hvd.size() > 2 else 1
+    train_with(rank, seed=rank, broadcast=False, each=lambda *unused: time.sleep(late if unused[2] == rank == 1 else 0))
+
+
 # Nothing.
 
 
@@ -273,7 +359,58 @@ def a_broadcast_after_the_first_step(rank):
 
 @silent
 def rounding_of_another_processor(rank):
-    train_with(rank, each=after(2, lambda model: model[0].weight.mul_(1 + 1e-6)))
+    lines = []
+    logger, handler = logging.getLogger("horovod"), logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    train_with(rank, each=after(2, lambda model: model[0].weight.mul_(1 + 1e-6)), steps=14)
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+    # The ranks compare values after reduction 4, and not again before 40.
+    assert [line for line in lines if "by rounding" in line] == lines and len(lines) == 1, lines
+
+
+@silent
+def a_shard_that_is_marked(rank):
+    frozen = torch.nn.Parameter(torch.full((3,), 1.0 + rank), requires_grad=False)
+    frozen._horovod_local = True
+    with_frozen(rank, frozen, lambda: None)
+
+
+@silent
+def an_optimizer_more_on_one_rank(rank):
+    model = network()
+    unused = hvd.DistributedOptimizer(sgd(model.parameters())) if rank == 0 else None
+    train_with(rank)
+    del unused
+
+
+@silent
+def optimizers_of_threads_in_another_order(rank):
+    """The first reduction of one rank is that of the other rank's second optimizer."""
+    models = [network(), network(1)]
+    optimizers = [distribute(model, sgd(model.parameters())) for model in models]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        runs = []
+        for index in (0, 1) if rank else (1, 0):
+            runs.append(pool.submit(train, models[index], optimizers[index], rank))
+            time.sleep(0.2)
+        for run in runs:
+            run.result()
+
+
+@silent
+def a_norm_that_rank_0_reads(rank):
+    model = network()
+    optimizer = distribute(model, sgd(model.parameters()))
+    for step in range(6):
+        optimizer.zero_grad()
+        backward(model, rank, step)
+        if rank == 0:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), torch.inf)
+        optimizer.step()
 
 
 @silent
@@ -441,6 +578,36 @@ def a_layer_more_on_one_rank(rank):
     optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), named)
     model(batch(rank, 0)[0]).sum().backward()
     optimizer.step()
+
+
+@fails("rank 1 alone of ranks 0 and 1 reduces 0first.2.bias")
+def a_layer_more_that_sorts_first(rank):
+    model = network()[: 2 + (rank > 0)]
+    named = [(f"{'0' if name[0] == '2' else ''}first.{name}", param) for name, param in model.named_parameters()]
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), named)
+    model(batch(rank, 0)[0]).sum().backward()
+    optimizer.step()
+
+
+def train_with_variable(rank, variable, value):
+    before = os.environ.get(variable)
+    os.environ[variable] = value if rank else before or "warn"
+    try:
+        train_with(rank)
+    finally:
+        del os.environ[variable]
+        if before is not None:
+            os.environ[variable] = before
+
+
+@fails("HOROVOD_CHECK_REPLICAS is off on some ranks and warn on others")
+def a_check_that_is_off_on_some_ranks(rank):
+    train_with_variable(rank, "HOROVOD_CHECK_REPLICAS", "off")
+
+
+@fails("HOROVOD_CHECK_REPLICAS_STEPS differs between ranks")
+def other_reductions_to_compare_after(rank):
+    train_with_variable(rank, "HOROVOD_CHECK_REPLICAS_STEPS", "2,5")
 
 
 @fails("(?i)shape")

@@ -198,8 +198,6 @@ class GradientReducer:
             ) from cause
 
     def _start(self, bucket: Bucket) -> None:
-        if not self.replicas.has_sent_order:
-            self.replicas.send_order()
         self._run(bucket, self._requests.start(bucket, self.passes))
 
     def _run(self, bucket: Bucket, works: List[Pending]) -> None:
@@ -358,8 +356,6 @@ class GradientReducer:
     def record_step(self) -> None:
         """Records the gradients after the optimizer's own step, which may have written them. The program may give the
         parameters new ones without a backward pass."""
-        if self.replicas.is_open:
-            self.replicas.note_step()
         if self.step.state is STEPPED and self.buckets:
             params = [param for bucket in self.buckets for param in bucket.params]
             self.step.stepped = SteppedGradients(params, self._copies)
@@ -367,10 +363,9 @@ class GradientReducer:
     def synchronize(self, end: State = REDUCED) -> None:
         """Starts the buckets that no hook has started, then waits for all buckets. `end`: READ or REDUCED."""
         self._thread, self._recorder, self.closure.left = threading.get_ident(), None, None
-        replicas = self.replicas
-        if replicas.is_open and self.buckets:
-            replicas.begin()
         step = self.step
+        if self.replicas.is_open and self.buckets and step.state is not INTERRUPTED:
+            self.replicas.begin()
         step.rise(PASS)
         if step.reduced() is READ and self.op not in (Average, Min, Max):
             self._refuse_a_second_sum()
@@ -381,10 +376,13 @@ class GradientReducer:
         if self._notice.is_sent():
             self._share_notice()
         step.to(end)
-        if self.buckets:
-            replicas.count += 1
-            if replicas.count == replicas.next_count:
-                replicas.note_reduction()
+
+    def _count(self) -> None:
+        """Counts a reduction whose requests all ranks send."""
+        replicas = self.replicas
+        replicas.count += 1
+        if replicas.count == replicas.next_count:
+            replicas.note_reduction()
 
     def _refuse_a_second_sum(self) -> None:
         raise AssertionError(
@@ -397,6 +395,8 @@ class GradientReducer:
     def _reduce(self) -> None:
         if self.step.state is not INTERRUPTED:
             self._start_all()
+            if self.buckets:
+                self._count()
         self.drain()
         self.closure.restore()
         self._requests.sparse.make_sparse(self._wanted)
@@ -451,11 +451,15 @@ class GradientReducer:
         if self.step.state is READY:
             self.step.to(PASS)
         try:
-            return self._requests.run(bucket)
+            is_reduced = self._requests.run(bucket)
         except BaseException:
             if bucket.works:
+                self._count()
                 self._note_interruption()
             raise
+        if is_reduced:
+            self._count()
+        return is_reduced
 
     def _note_interruption(self) -> None:
         self.step.to(INTERRUPTED)

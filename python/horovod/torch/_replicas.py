@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from typing import Any, List, Tuple
 
 import torch
 
 from horovod._library import library
-from horovod._replicas import Check
+from horovod._replicas import PIECE, Check
 from horovod.torch import _ddp
 
 _digest = library().hvd_digest
@@ -28,14 +29,12 @@ class ReplicaModel:
 
     def order(self) -> List[List[str]]:
         reducer: Any = self._reducer()
+        if reducer is None:
+            return []
         return [[reducer.names[id(param)] for param in bucket.params] for bucket in reducer.buckets]
 
-    def names(self) -> List[str]:
-        reducer: Any = self._reducer()
-        return [name for name, _ in reducer._added]
-
     def parameters(self) -> List[Tuple[str, torch.Tensor]]:
-        """Without what is a part of a larger tensor, and differs between ranks by design."""
+        """Without what is a part of a larger tensor, or marked as local, and differs between ranks by design."""
         reducer: Any = self._reducer()
         return [
             (reducer.names[id(param)], param)
@@ -45,6 +44,7 @@ class ReplicaModel:
             and param.layout is torch.strided
             and param.device.type in ("cpu", "cuda")
             and not hasattr(param, "_is_flat_param")
+            and not getattr(param, "_horovod_local", False)
             and not _ddp.owns(param)
         ]
 
@@ -53,22 +53,24 @@ class ReplicaModel:
         size: int = values.numel() * values.element_size()
         return int(_digest(values.data_ptr(), size, seed))
 
-    def doubled(self, parameter: torch.Tensor) -> Tuple[torch.Tensor, int, int]:
-        values = _on_host(parameter)
-        if values.is_complex():
-            values = torch.view_as_real(values)
+    def reals(self, parameter: torch.Tensor) -> torch.Tensor:
+        values = parameter.detach().resolve_conj().resolve_neg()
+        return (torch.view_as_real(values) if values.is_complex() else values).reshape(-1)
+
+    def doubled(self, reals: torch.Tensor, start: int) -> Tuple[torch.Tensor, int, int]:
         # A NaN of one rank is a large difference.
-        numbers = torch.nan_to_num(values.double(), 1e100, 1e100, -1e100).reshape(-1)
+        numbers = torch.nan_to_num(_piece(reals, start), 1e100).clamp_(-1e100, 1e100)
         doubled = torch.cat([numbers, -numbers])
         return doubled, doubled.data_ptr(), doubled.numel()
 
-    def spread(self, doubled: torch.Tensor) -> Tuple[float, float]:
+    def squares(self, doubled: torch.Tensor) -> Tuple[float, float]:
         high, low = doubled.view(2, -1)[0], -doubled.view(2, -1)[1]
-        return float((high - low).norm()), float(torch.maximum(high.abs(), low.abs()).norm())
+        return float((high - low).square().sum()), float(torch.maximum(high.abs(), low.abs()).square().sum())
 
     def norm(self, parameter: torch.Tensor) -> float:
-        values = _on_host(parameter)
-        return float(values.abs().double().norm())
+        reals = self.reals(parameter)
+        squares = (float(_piece(reals, start).square().sum()) for start in range(0, len(reals), PIECE))
+        return math.sqrt(sum(squares))
 
     def options(self) -> List[Tuple[str, float]]:
         optimizer = self._optimizer()
@@ -93,10 +95,13 @@ class ReplicaCheck(Check):
     """The check of a reducer."""
 
     begin = _untraced(Check.begin)
-    send_order = _untraced(Check.send_order)
     _read_order = _untraced(Check._read_order)
     _send = _untraced(Check._send)
 
 
 def _on_host(parameter: torch.Tensor) -> torch.Tensor:
     return parameter.detach().resolve_conj().resolve_neg().cpu().contiguous()
+
+
+def _piece(reals: torch.Tensor, start: int) -> torch.Tensor:
+    return reals[start : start + PIECE].cpu().double()

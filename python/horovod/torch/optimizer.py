@@ -106,6 +106,8 @@ class _DistributedOptimizer(Attributes):
 
     def _own_step(self, step: Callable[..., Any], *closure: Any, **more: Any) -> Any:
         result = step(*closure, **more)
+        if self._reducer.replicas.is_open:
+            self._reducer.replicas.note_step()
         self._reducer.record_step()
         return result
 
