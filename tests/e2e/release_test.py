@@ -106,7 +106,8 @@ def test_the_page_of_a_release_names_each_file():
     horovodrun-VERSION-cp38-abi3-manylinux_2_34_aarch64.whl horovodrun-VERSION-cp38-abi3-manylinux_2_34_x86_64.whl
     horovodrun-VERSION.tar.gz horovodrun-dbgsym_VERSION-1_amd64.deb horovodrun_VERSION-1_amd64.deb
     libhorovod-VERSION.abi libhorovod-dev_VERSION-1_amd64.deb libhorovod1-dbgsym_VERSION-1_amd64.deb
-    libhorovod1_VERSION-1_amd64.deb python3-horovod-dbgsym_VERSION-1_amd64.deb python3-horovod_VERSION-1_amd64.deb"""
+    libhorovod1_VERSION-1_amd64.deb python3-horovod-dbgsym_VERSION-1_amd64.deb python3-horovod_VERSION-1_amd64.deb
+    package.py recipe.yaml"""
     version = re.search(r"horovod VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
     names = names.replace("VERSION", version).split()
     out = scratch()
