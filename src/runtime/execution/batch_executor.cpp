@@ -299,7 +299,7 @@ Status BatchExecutor::make_outputs(const BatchQueue& queue, Run* run) {
 }
 
 void BatchExecutor::finish(Run* run, const Status& status) {
-  if (!std::exchange(run->is_on_stream, true)) go_on(run);
+  if (!run->is_on_stream) go_on(run);
   if (status.ok()) run->wide.narrow();
   instruments_->trace.end_batch(run->traced);
   for (Submission* submission : run->submissions) {

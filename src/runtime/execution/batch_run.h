@@ -23,7 +23,7 @@ struct BatchExecutor::Run {
   bool ends_turn = false;  // the last batch of its plan on a device
   bool done = false;
   void* event = nullptr;      // of the stream that has the batch; nullptr: none has it
-  bool is_on_stream = false;  // its submissions know
+  bool is_on_stream = false;  // its submissions know, and the queue counts it
   uint32_t traced = 0;        // its number in the timeline
   Status status;
 

@@ -132,6 +132,42 @@ TEST_CASE("a rank that has joined uses the device of its earlier tensors, or nam
   }
 }
 
+TEST_CASE("batches that no plugin runs are refused, and later ones run") {
+  for (const int32_t device : {int32_t{0}, static_cast<int32_t>(HVD_CPU)}) {
+    RanksOptions options;
+    options.has_devices = true;
+    options.process_sets = {{0, 1}};
+    Ranks ranks(3, options);
+    require_started(ranks);
+    ranks.each([&](int rank) {
+      for (const int32_t set : {0, 1}) {
+        if (set == 1 && rank == 2) continue;
+        const auto submit = [&](std::deque<Work>& works, const std::string& name, int32_t op) {
+          Work& work = works.emplace_back(HVD_ALLREDUCE, name, std::vector<float>{1}, HVD_FLOAT32);
+          work.submission.process_set = set;
+          work.submission.device = device;
+          work.submission.reduce_op = op;
+          REQUIRE(work.submit(ranks[rank]).ok());
+        };
+        for (int round = 0; round < 3; ++round) {
+          std::deque<Work> works;
+          submit(works, "before", HVD_SUM);
+          submit(works, "refused", HVD_ADASUM);  // which the memory links lack
+          submit(works, "after", HVD_SUM);
+          for (const size_t good : {size_t{0}, size_t{2}}) {
+            const Status status = works[good].finish(ranks[rank]);
+            REQUIRE_MESSAGE(status.ok(), status.message());
+            CHECK(works[good].result<float>()[0] == static_cast<float>(3 - set));
+          }
+          const Status refused = works[1].finish(ranks[rank]);
+          CHECK(refused.code() == hvd::Code::kUnimplemented);
+          CHECK(refused.message().find("no operation plugin here runs allreduce") == 0);
+        }
+      }
+    });
+  }
+}
+
 TEST_CASE("a job with one process set sends no message for the order of batches on devices") {
   const auto messages_of = [](int32_t device) {
     RanksOptions options;
