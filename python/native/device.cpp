@@ -11,6 +11,7 @@ namespace {
 
 constexpr unsigned kDisableTiming = 2;
 constexpr int kCaptureRelaxed = 2;
+constexpr int kNotReady = 600;
 constexpr std::chrono::microseconds kPause{50};
 // The program waits for the oldest of them where it would hold more.
 constexpr size_t kMostHeld = 1024;
@@ -154,13 +155,15 @@ void Devices::hold(ModuleState* state, hvd_handle handle, Reference entry, void*
   sweep(state);
 }
 
+// Returns 0: the stream has passed the event; kNotReady: not yet; else an error of the device.
 // In the default mode, the question spoils the capture of a graph by another thread.
-bool Devices::has_passed(void* event) {
+int Devices::query(void* event) {
   int mode = kCaptureRelaxed;
   calls_.exchange_capture_mode(&mode);
-  const bool has = succeeds(calls_.event_query(event));
+  const int error = calls_.event_query(event);
+  if (error != 0) calls_.get_last_error();
   calls_.exchange_capture_mode(&mode);
-  return has;
+  return error;
 }
 
 void Devices::sweep(ModuleState* state) {
@@ -173,11 +176,16 @@ void Devices::sweep(ModuleState* state) {
     const int status = is_known ? state->wait(handle, 0, error, sizeof error) : HVD_NOT_FOUND;
     if (is_known && status != HVD_OK && late_error_.empty()) late_error_ = error;
     const Event& gate = held_.front().gate;
-    const bool has_ended = gate == nullptr || has_passed(gate.get());
-    if (status == HVD_OK && !has_ended) return;
+    const int found = gate == nullptr ? 0 : query(gate.get());
+    if (status == HVD_OK && found == kNotReady) return;
+    if (found != 0 && found != kNotReady && late_error_.empty()) {
+      late_error_ = "GPU " + std::to_string(device_) +
+                    " failed before a result was copied: EventQuery returned error " +
+                    std::to_string(found);
+    }
     Held over = std::move(held_.front());
     held_.pop_front();
-    if (has_ended) {
+    if (found == 0) {
       release(state, handle, over.entry.get());
     } else {
       failed_.push_back(std::move(over));
@@ -187,23 +195,26 @@ void Devices::sweep(ModuleState* state) {
 
 // Other threads may release what is held meanwhile.
 bool Devices::complete(ModuleState* state, size_t most, double limit) {
+  const auto since = limit < 0 ? Clock::time_point() : Clock::now();
   for (;;) {
     sweep(state);
     if (held_.size() <= most) return true;
     char error[kErrorSize];
     const hvd_handle handle = held_.front().handle;
-    const int status = wait_for_end(state, handle, nullptr, limit, error);
+    const std::chrono::duration<double> past = Clock::now() - since;
+    const double left = limit < 0 ? limit : std::max(0.0, limit - past.count());
+    const int status = wait_for_end(state, handle, nullptr, left, error);
     if (status == -1) return false;
     if (status == HVD_IN_PROGRESS) return true;
     if (held_.empty() || held_.front().handle != handle || status != HVD_OK) continue;
     const Event gate = held_.front().gate;
-    if (gate != nullptr && !has_passed(gate.get())) {
-      without_lock([] {
-        std::this_thread::sleep_for(kPause);
-        return 0;
-      });
-      if (PyErr_CheckSignals() != 0) return false;
-    }
+    if (gate == nullptr || query(gate.get()) != kNotReady) continue;
+    if (left == 0) return true;
+    without_lock([] {
+      std::this_thread::sleep_for(kPause);
+      return 0;
+    });
+    if (PyErr_CheckSignals() != 0) return false;
   }
 }
 
@@ -221,13 +232,15 @@ void Devices::forget(ModuleState* state) {
   }
   for (Held& one : rest) {
     // The caller's stream reads outputs of the runtime.
-    while (one.gate != nullptr && !has_passed(one.gate.get()) && Clock::now() < until) {
+    int found = 0;
+    while (one.gate != nullptr && (found = query(one.gate.get())) == kNotReady &&
+           Clock::now() < until) {
       without_lock([] {
         std::this_thread::sleep_for(kPause);
         return 0;
       });
     }
-    if (one.gate == nullptr || has_passed(one.gate.get())) {
+    if (found == 0) {
       release(state, one.handle, one.entry.get());
     } else {
       kept_.push_back(std::move(one.gate));

@@ -92,7 +92,7 @@ class Devices {
   bool find_stream(hvd_submission* submission);
   Event new_event();
   Event record(void* stream);
-  bool has_passed(void* event);
+  int query(void* event);
   bool succeeds(int error);
 
   // An event that further submissions of the stream record again.

@@ -67,6 +67,11 @@ class StreamJobsTest(unittest.TestCase):
         self.assertNotIn("went on", said)
         self.assertLess(time.monotonic() - began, 60)
 
+    def test_a_device_that_fails_before_the_copies_of_a_result(self):
+        said = self.job("copy", HVD_DOUBLE_FAULT_AFTER=2)
+        self.assertEqual(len(re.findall("GPU [01] failed before a result was copied: EventQuery", said)), 2, said)
+        self.assertEqual(said.count("limit kept, and over"), 2, said)
+
     def test_a_hang_is_named(self):
         said = self.job("hang", HOROVOD_STALL_CHECK_TIME_SECONDS=1)
         self.assertRegex(
@@ -166,6 +171,32 @@ def sleep():
     print("went on", kept, flush=True)
 
 
+def copy():
+    """The kernel of a later batch fails before the caller's stream comes to the copies of a result."""
+    stream, going = _devices.cuda.current, threading.Event()
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda unused: going.wait(60))
+    with _ops.surviving():
+        handle = hvd.allgather_async(here(torch.ones(4)), name="copied")
+        assert stream.library.cudaLaunchHostFunc(ctypes.c_void_p(stream.cuda_stream), function, None) == 0
+        kept = hvd.synchronize(handle)
+        began = time.monotonic()
+        _native.complete_early(0.2)
+        assert time.monotonic() - began >= 0.2
+        with gpu_hazards_test.on(gpu_hazards_test.new_stream()):
+            for name in ("good", "failed"):
+                later = hvd.allreduce_async_(here(torch.ones(4)), name=name)
+                while not hvd.poll(later):
+                    time.sleep(0.01)
+        try:
+            _native.complete_early(-1.0)
+        except HorovodInternalError as error:
+            print(error, flush=True)
+        began = time.monotonic()
+        hvd.shutdown()
+        print("limit kept, and over", kept is None, flush=True)
+        os._exit(0 if time.monotonic() - began < 5 else 1)
+
+
 def hang():
     tensor = here(torch.ones(4))
     with held_back() if hvd.rank() == 1 else contextlib.nullcontext():
@@ -207,7 +238,7 @@ elif __name__ == "__main__":
     from gpu_test import GpuTest, here
     from rank_case import hvd, torch
 
-    from horovod import _ops
+    from horovod import _native, _ops
     from horovod.exceptions import HorovodInternalError
     from horovod.torch import _devices
 
