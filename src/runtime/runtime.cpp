@@ -286,7 +286,12 @@ std::optional<Status> Runtime::wait_on_stream(hvd_handle handle, void* stream, b
 
 // The program has used, or will use, a result that is wrong, and may save it.
 void Runtime::end_process(const Status& late) {
-  if (is_leaving_.load()) return;
+  if (is_leaving_.load()) {
+    log::error(cat(late.message(),
+                   "; its result may be in use, and wrong, and this rank has called shutdown(): "
+                   "check what the program has saved since"));
+    return;
+  }
   report_lost_peer();
   log::error(
       cat(late.message(),

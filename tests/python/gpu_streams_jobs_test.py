@@ -67,6 +67,15 @@ class StreamJobsTest(unittest.TestCase):
         self.assertNotIn("went on", said)
         self.assertLess(time.monotonic() - began, 60)
 
+    def test_a_lost_rank_ends_a_program_before_it_reads_a_result(self):
+        said = self.job("read", code=1, HVD_DOUBLE_DYING_US=4_000_000)
+        self.assertRegex(said, NAMED.format("read") + ".*rank 1.*was lost.*this process ends")
+        self.assertNotIn("went on", said)
+
+    def test_an_error_during_shutdown_is_logged(self):
+        said = self.job("leave", HOROVOD_STALL_CHECK_TIME_SECONDS=1)
+        self.assertRegex(said, NAMED.format("read") + ".*rank 1.*was lost.*this rank has called shutdown")
+
     def test_a_device_that_fails_before_the_copies_of_a_result(self):
         said = self.job("copy", HVD_DOUBLE_FAULT_AFTER=2)
         self.assertEqual(len(re.findall("GPU [01] failed before a result was copied: EventQuery", said)), 2, said)
@@ -169,6 +178,22 @@ def sleep():
     kept = steps()
     time.sleep(100)
     print("went on", kept, flush=True)
+
+
+def read(use=lambda tensor: print("went on", tensor.cpu().tolist(), flush=True), seconds=0.5):
+    """A rank ends while the other one reads a result, whose kernel ends by itself, and late."""
+    tensor = here(torch.ones(4))
+    with held_back() if hvd.rank() == 1 else contextlib.nullcontext():
+        hvd.allreduce_(tensor, op=hvd.Sum, name="read")
+        if hvd.rank() == 1:
+            time.sleep(seconds)
+            os._exit(0)
+        use(tensor)
+
+
+def leave():
+    """The other one is in shutdown(), which waits for the result for a second."""
+    read(lambda unused: hvd.shutdown(), 3)
 
 
 def copy():

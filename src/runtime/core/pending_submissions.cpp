@@ -156,6 +156,11 @@ void PendingSubmissions::leave(const std::vector<Submission*>& submissions) {
   if (direct > 0) direct_.fetch_sub(direct);
 }
 
+void PendingSubmissions::fail_early(const Status& cause) {
+  const Status late = parts_.handles->fail_early(newest_, cause);
+  if (!late.ok() && parts_.fail_late != nullptr) parts_.fail_late(late);
+}
+
 bool PendingSubmissions::settle() {
   if (finished_.empty() && on_stream_.empty()) return false;
   for (Submission* submission : on_stream_) submission->own_name = submission->name->text;

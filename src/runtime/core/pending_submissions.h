@@ -97,6 +97,8 @@ class PendingSubmissions {
   const LastSubmission& last() const { return last_; }
   // Marks a submission as being on a device's stream. settle() frees its name and memory, and wakes its waiters.
   void go_on(Submission* submission) { on_stream_.push_back(submission); }
+  // Before the unfinished submissions are aborted, while a stream still waits for those whose results are in use.
+  void fail_early(const Status& cause);
   // Marks a submission as finished. settle() wakes its waiters.
   void finish(Submission* submission, Status status);
   // Completes the handles of all finished submissions. Returns true when there were any, or others on a stream.

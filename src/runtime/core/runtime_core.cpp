@@ -674,6 +674,7 @@ void RuntimeCore::end_with(const Status& cause, int32_t received_from) {
   const Status first = shutdown_.fail(cause, received_from, newest() != nullptr);
   // The links first: the operations that share them are aborted by the text alone.
   links_.abort(first);
+  submissions_.fail_early(first);
   executor_.abort(first.message().c_str());
 
   submissions_.close_window();

@@ -1,5 +1,7 @@
 #include "runtime/submission/handle_table.h"
 
+#include <utility>
+
 #include "base/text.h"
 
 namespace hvd::runtime {
@@ -85,10 +87,25 @@ void HandleTable::go_on(std::span<Submission* const> submissions) {
 
 bool HandleTable::use_early(Submission* submission, bool ends_process) {
   MutexLock lock(mutex_);
-  if (submission->finished) return false;
+  if (submission->finished || has_failed_) return false;
   submission->is_in_use_early = true;
   submission->ends_process |= ends_process;
   return true;
+}
+
+Status HandleTable::late_error(const Submission& submission, const Status& cause) {
+  return cause.with_context(
+      cat(operation_text(submission), " failed after synchronize() had returned"));
+}
+
+Status HandleTable::fail_early(Submission* newest, const Status& cause) {
+  Status late;
+  MutexLock lock(mutex_);
+  has_failed_ = true;
+  for (Submission* one = newest; one != nullptr; one = one->older) {
+    if (std::exchange(one->ends_process, false) && late.ok()) late = late_error(*one, cause);
+  }
+  return late;
 }
 
 Status HandleTable::finish(std::span<Submission* const> submissions) {
@@ -96,8 +113,7 @@ Status HandleTable::finish(std::span<Submission* const> submissions) {
   MutexLock lock(mutex_);
   for (Submission* submission : submissions) {
     if (submission->is_in_use_early && !submission->status.ok()) {
-      submission->status = submission->status.with_context(
-          cat(operation_text(*submission), " failed after synchronize() had returned"));
+      submission->status = late_error(*submission, submission->status);
       if (submission->ends_process && late.ok()) late = submission->status;
     }
     submission->finished = true;

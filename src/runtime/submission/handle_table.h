@@ -35,11 +35,15 @@ class HandleTable {
   void go_on(std::span<Submission* const> submissions);
   // The user goes on with the result of a submission on a stream. Returns false if it is done.
   bool use_early(Submission* submission, bool ends_process);
+  // The unfinished submissions will fail: no further result is used early. Returns the error of one, of those from
+  // `newest` on, whose result the user has, and that ends the process; ok: there is none.
+  Status fail_early(Submission* newest, const Status& cause);
   // Marks submissions as done, and frees those that the user has released. Returns the error of one whose result
   // the user has, and that ends the process; ok: there is none.
   Status finish(std::span<Submission* const> submissions);
 
  private:
+  static Status late_error(const Submission& submission, const Status& cause);
   Submission* find(hvd_handle handle) HVD_REQUIRES(mutex_);
   void recycle(Submission* submission) HVD_REQUIRES(mutex_);
 
@@ -47,6 +51,7 @@ class HandleTable {
   Mutex mutex_;
   std::deque<Submission> slots_ HVD_GUARDED_BY(mutex_);  // stable addresses
   std::vector<Submission*> free_ HVD_GUARDED_BY(mutex_);
+  bool has_failed_ HVD_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace hvd::runtime
