@@ -191,6 +191,17 @@ except RuntimeError as error:
         said = "is 2 on rank 0, 3 on rank 1; the launcher gave 2 to all: leave WORLD_SIZE as it is"
         self.assertEqual(output.count(said), 2, output)
 
+    def test_a_rank_that_rank_0_does_not_know_is_refused(self):
+        text = """
+import concurrent.futures
+from horovod.torch.distributed._ranks import _StoreRendezvous
+store = dist.HashStore()
+with concurrent.futures.ThreadPoolExecutor(3) as pool:
+    runs = [pool.submit(_StoreRendezvous(store, rank, 2 + rank // 2).all_agree, True) for rank in range(3)]
+print(*(run.exception() or run.result() for run in runs), flush=True)
+"""
+        self.passes(self.launched(1, text), "True True horovod: ", "is 2 on rank 0, 3 on rank 2; ")
+
     @unittest.skipUnless(RECONFIGURES, "this torch reconfigures no group")
     def test_a_group_that_is_to_be_reconfigured_is_of_gloo(self):
         text = """

@@ -183,11 +183,14 @@ class _StoreRendezvous:
             others = [self._store.get(f"{self._KEY}/{rank}").decode().split() for rank in range(1, self.size)]
             agreed = answer and all(other == "1" for other, _ in others)
             unlike = [f"{size} on rank {rank}" for rank, (_, size) in enumerate(others, 1) if int(size) != self.size]
-            said = f"{self.size} on rank 0, {', '.join(unlike)}" if unlike else str(int(agreed))
+            said = f"{self.size} on rank 0, {', '.join(unlike)}" if unlike else f"{int(agreed)} {self.size}"
             self._store.set(f"{self._KEY}/all", said)
         said = self._store.get(f"{self._KEY}/all").decode()
-        if said in ("0", "1"):
-            return said == "1"
+        agreed_by, _, size = said.partition(" ")
+        if size == str(self.size):
+            return agreed_by == "1"
+        if size.isdigit():  # rank 0, which has fewer ranks, has not asked this one
+            said = f"{size} on rank 0, {self.size} on rank {self.rank}"
         if self.rank:
             self._store.set(f"{self._KEY}/{self.rank}/read", "")
         else:  # the store may end with this process
