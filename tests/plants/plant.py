@@ -12,8 +12,8 @@ import sys
 PLANTS = {
     # A thread that claims or releases a handle meanwhile reads data that another thread writes.
     "race": (
-        "  Status late;\n  MutexLock lock(mutex_);\n",
-        "  Status late;\n",
+        "  MutexLock lock(mutex_);\n  for (Submission* submission : submissions) {\n",
+        "  for (Submission* submission : submissions) {\n",
     ),
     # A descriptor of each runtime stays open.
     "descriptor_leak": (
