@@ -86,7 +86,7 @@ void PmiServer::accept(const UniqueFd& listener) {
     }
     if (!net::is_trusted_peer(socket->get())) continue;
     if (!start_thread([this, socket = std::move(socket)]() mutable { serve(std::move(socket)); })) {
-      tell_once(
+      report_once(
           "MPI_Init of a rank fails: this host has no thread left for its connection; raise the "
           "limit of processes");
     }
@@ -96,10 +96,10 @@ void PmiServer::accept(const UniqueFd& listener) {
 void PmiServer::serve(Socket socket) {
   Client client{std::move(socket)};
   if (const Status status = converse(client); !status.ok() && !is_failed(client)) {
-    tell_once(cat("a connection ",
-                  client.rank < 0 ? std::string() : cat("of rank ", client.rank, " "),
-                  "to PMI-1 is closed, so that MPI fails there: ", status.message(),
-                  "; --no-pmix leaves PMI-1 out"));
+    report_once(cat("a connection ",
+                    client.rank < 0 ? std::string() : cat("of rank ", client.rank, " "),
+                    "to PMI-1 is closed, so that MPI fails there: ", status.message(),
+                    "; --no-pmix leaves PMI-1 out"));
   }
   on_closed(client);
 }
@@ -210,7 +210,7 @@ Status PmiServer::enter_barrier(const Client& client) {
   if (client.has_ended || is_waiting(client))
     return failed_precondition("a client of PMI-1 is in a barrier or has finalized");
   if (!program.failure.empty()) {
-    tell_failure(program);
+    report_failure(program);
     return unavailable(program.failure);
   }
   program.waiting.push_back(client.socket);
@@ -297,19 +297,19 @@ void PmiServer::fail(Program& program, const std::string& why) {
   if (!program.failure.empty()) return;
   program.failure = why;
   const auto waiting = std::exchange(program.waiting, {});
-  if (!waiting.empty()) tell_failure(program);
+  if (!waiting.empty()) report_failure(program);
   for (const Socket& socket : waiting) ::shutdown(socket->get(), SHUT_RDWR);
 }
 
-void PmiServer::tell_failure(Program& program) {
-  if (!std::exchange(program.is_failure_told, true))
+void PmiServer::report_failure(Program& program) {
+  if (!std::exchange(program.is_failure_reported, true))
     events_.on_failure(cat("a barrier of MPI fails, as in MPI_Init: ", program.failure));
 }
 
 // One sentence is enough: a program may try again without end.
-void PmiServer::tell_once(const std::string& sentence) {
+void PmiServer::report_once(const std::string& sentence) {
   const MutexLock lock(mutex_);
-  if (!std::exchange(has_told_, true)) events_.on_failure(sentence);
+  if (!std::exchange(has_reported_, true)) events_.on_failure(sentence);
 }
 
 std::string PmiServer::name_of(const Client& client) const {

@@ -44,8 +44,8 @@ class PmiServer {
     bool is_exchanging = false;   // all of this host wait for other hosts
     size_t ended = 0;             // clients that have finalized or closed
     uint64_t barriers = 0;        // that are over
-    std::string failure;          // no barrier succeeds any more
-    bool is_failure_told = false;
+    std::string failure;          // of a barrier: later ones fail, too
+    bool is_failure_reported = false;
   };
   struct Client {
     Socket socket;
@@ -71,8 +71,8 @@ class PmiServer {
   void on_closed(Client& client);
   void count_end(Client& client) HVD_REQUIRES(mutex_);
   void fail(Program& program, const std::string& why) HVD_REQUIRES(mutex_);
-  void tell_failure(Program& program) HVD_REQUIRES(mutex_);
-  void tell_once(const std::string& sentence);
+  void report_failure(Program& program) HVD_REQUIRES(mutex_);
+  void report_once(const std::string& sentence);
   std::string name_of(const Client& client) const;
   std::string fence_of(const Client& client, uint64_t barrier) const;
 
@@ -82,7 +82,7 @@ class PmiServer {
   const Events events_;
   Mutex mutex_;
   std::map<int, std::shared_ptr<Program>> programs_ HVD_GUARDED_BY(mutex_);
-  bool has_told_ HVD_GUARDED_BY(mutex_) = false;
+  bool has_reported_ HVD_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace hvd::launcher
