@@ -912,8 +912,8 @@ constexpr Setting kLibraries[] = {
     {.key = "enable_async_completion",
      .variable = "HOROVOD_ENABLE_ASYNC_COMPLETION",
      .type = kFlag,
-     .help = "synchronize() of PyTorch ends once a batch is on NCCL's stream, and the "
-             "caller's stream waits for it"},
+     .help = "In PyTorch, synchronize() returns once a batch is on NCCL's stream, for which the "
+             "caller's stream waits."},
     {.key = "enable_xla_ops",
      .variable = "HOROVOD_ENABLE_XLA_OPS",
      .value = "0|1",
