@@ -244,8 +244,8 @@ class Round:
         # A fault may reach a rank between its last line and its end. An agent that dies takes lines along.
         is_certain = not left & self.hit and self.hit_late <= returned
         if self.mode == "elastic":
-            # With faults on all hosts, no rank may be left that has the training state.
-            is_lost = self.faulty == set(self.hosts) and "no remaining rank has the training state" in self.job.err
+            # With faults on all hosts, no rank may be left that has the training state, or no host.
+            is_lost = self.faulty == set(self.hosts) and code != 0
             expect(returned or is_lost, f"no rank has finished\n{self.describe()}")
             ended = returned - left - self.hit
             expect(not ended, f"{ended} could have gone on\n{self.describe()}")
