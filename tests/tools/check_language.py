@@ -63,8 +63,10 @@ CLEAN = (
     "tests/plugins/",
     "tests/python/",
     "tests/rendezvous/",
+    "tests/replicas/",
     "tests/runtime/",
     "tests/tools/",
+    "tests/worlds/",
 )
 NOT_YET = ("docs/design/",)
 # Text that others wrote, or that a test reads as it is.

@@ -1,4 +1,4 @@
-"""What frameworks find of their rank: python3 detectors.py NAME... runs each in a process of its own, one after the
+"""Reads the ranks that frameworks find: python3 detectors.py NAME... runs each in a process of its own, one after the
 other, and prints a line for each: "cell NAME rank R size S local L sum T", or "cell NAME failed ...".
 
 A detector returns its rank, its size, its local rank or None, and the sum of rank + 1 over all ranks. It gets no
