@@ -15,6 +15,7 @@ import functools
 import logging
 import math
 import os
+import sys
 import warnings
 import weakref
 import zlib
@@ -293,7 +294,7 @@ class Check:
             if self._action == "stop":
                 raise HorovodDisagreementError(sentence)
             if _identity.rank() == min(rows):  # the others have found the same
-                warnings.warn(sentence, RuntimeWarning, stacklevel=3)
+                warnings.warn(sentence, RuntimeWarning, stacklevel=_level_of_program())
 
     def _place(self) -> str:
         return f"hvd.DistributedOptimizer, after reduction {self.count}"
@@ -382,6 +383,14 @@ def _groups(rows: Dict[int, List[float]]) -> List[Tuple[List[float], List[int]]]
     for rank in sorted(rows):
         groups.setdefault(repr(rows[rank]), (rows[rank], []))[1].append(rank)
     return sorted(groups.values(), key=lambda group: -len(group[1]))[:4]
+
+
+def _level_of_program() -> int:
+    """Returns the stacklevel, for a warning of the caller, of the program's line that took the step."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("horovod", "torch"):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _words(ranks: Sequence[int]) -> str:
