@@ -423,7 +423,7 @@ if step build.release build release all unit_tests; then
 fi
 if is_whole; then
   say "builds with sanitizers, from here on alone"
-  await $sanitized_builds || cat "$results/sanitized_builds.log"
+  await "$sanitized_builds" || cat "$results/sanitized_builds.log"
   if grep -q '^PASS build.asan$' "$steps"; then step left_to_asan all_left_are_sanitized || true; fi
   for sanitizer in asan tsan; do
     if grep -q "^PASS build.$sanitizer\$" "$steps"; then
@@ -449,5 +449,6 @@ elif [[ $filter == . ]]; then
 fi
 
 say "summary"
+shopt -s nullglob  # there may be no tests
 exec /usr/bin/python3 -B tests/tools/summary.py --required tests/required.txt "${judge[@]}" \
   "$results"/*.txt "$results"/*.xml
