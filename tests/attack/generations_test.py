@@ -62,7 +62,7 @@ def test_no_byte_of_an_attacker_on_the_link_of_a_host_that_joins_changes_a_gener
                 wait_for_generation(job, number, 4 - number)
                 wait_until(lambda: relay.connections == number + 1, 60, job.describe)
             is_right(job, 1)
-            said = agent.communicate(timeout=60)[0]
+            said = agent.communicate(timeout=LONG)[0]
             expect(re.search(words, said if name == "down" else job.err), f"{name}: {said}\n{job.describe()}")
         finally:
             joined.end()

@@ -76,7 +76,7 @@ class Joining:
 
     def refuses(self, agent):
         """The sentence with which an agent ends that does not join."""
-        said = agent.communicate(timeout=60)[0]
+        said = agent.communicate(timeout=LONG)[0]
         expect(agent.returncode == 2 and said.count("\n") == 1, (agent.returncode, said))
         expect(self.token not in said, said)
         return said
@@ -86,7 +86,7 @@ class Joining:
         for process in (self.job.process, *self.agents):
             if process.poll() is None:
                 process.terminate()
-            process.wait(60)
+            process.wait(LONG)
         self.job.leaves_nothing()
 
 
@@ -101,7 +101,7 @@ def joining(*command, **more):
 
 def runs_to_its_end(job, agent):
     job.job.ends_with(0)
-    expect(agent.wait(60) == 0, agent.communicate())
+    expect(agent.wait(LONG) == 0, agent.communicate())
 
 
 def secrets_in(recorded, *texts):
@@ -159,7 +159,7 @@ def test_no_byte_of_an_attacker_changes_a_command_of_exec_or_its_output():
             for number, attack in enumerate(attacks, 1):
                 attack(getattr(job.relay, name))
                 wait_until(lambda number=number: job.relay.connections == number + 1, 60, job.job.describe)
-            said = beside.communicate(timeout=60)[0]
+            said = beside.communicate(timeout=LONG)[0]
             lines = [line.rpartition(":")[2] for line in said.splitlines()]
             expect(beside.returncode == 0 and lines == [f"line {n}" for n in range(1, 601)], said)
             expect(count.read_text() == "run\n", "a replayed order was acted upon")
@@ -247,7 +247,7 @@ def expect_altered(job, agent, words):
     job.job.wait_for("tick", job.job.out.count("tick") + 3)
     job.job.signal(signal.SIGTERM)
     job.job.ends_with(143)
-    said = agent.communicate(timeout=60)[0]
+    said = agent.communicate(timeout=LONG)[0]
     expect(re.search(words, said if words == BY_AGENT else job.job.err), f"{said}\n{job.job.describe()}")
     in_order(job)
 
@@ -348,7 +348,7 @@ def test_an_agent_whose_connection_breaks_while_it_joins_dials_again():
             near = job.join("--name", "near")
             job.job.ends_with(0)
             for agent in (far, near):
-                said = agent.communicate(timeout=60)[0]
+                said = agent.communicate(timeout=LONG)[0]
                 expect(agent.returncode == 0 and "token" not in said, (pieces, agent.returncode, said))
             expect(job.relay.connections == 3, (pieces, job.relay.connections))
 
@@ -477,7 +477,7 @@ def by_another_program(port, token, suites):
         input="GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONG,
         check=False,
     ).stdout
 
@@ -510,7 +510,7 @@ def test_a_server_without_the_token_is_refused_whatever_its_certificate():
             expect("shows a certificate, and no shared key" in said, said)
         finally:
             server.terminate()
-            server.communicate(timeout=60)
+            server.communicate(timeout=LONG)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def ask(*words, whom=()):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=LONG,
         check=False,
     )
 
@@ -100,7 +100,7 @@ def stranger(*arguments):
                 break
         yield said
     finally:
-        said += process.communicate(timeout=60)[0]
+        said += process.communicate(timeout=LONG)[0]
 
 
 @world("a")
@@ -193,7 +193,7 @@ def pose(space, address, *as_whom, rank=0, where="a", keys=()):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=LONG,
         check=False,
     ).stdout.strip()
 
@@ -221,7 +221,7 @@ def as_pmi_client(place, *as_whom):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONG,
         check=False,
     ).stdout
 
@@ -263,7 +263,7 @@ def test_another_user_is_no_rank_to_the_pmix_server():
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=120,
+        timeout=LONG,
         check=False,
     ).stdout
     port = address.rpartition(":")[2].encode()

@@ -83,7 +83,7 @@ def test_another_user_gets_nothing_and_changes_nothing():
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=120,
+            timeout=LONG,
             check=False,
         )
         said = done.stdout
@@ -104,7 +104,7 @@ def test_another_user_gets_nothing_and_changes_nothing():
         env=clean_environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=90,
+        timeout=LONG,
         check=True,
     ).stdout
     job.signal(signal.SIGUSR1)

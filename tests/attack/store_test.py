@@ -82,7 +82,7 @@ def serving(*flags):
 def run_of_two(server):
     """Runs two workers. True: the sums are right. False: they ended with a sentence that names the store."""
     workers = [server.worker() for _ in range(2)]
-    said = [worker.communicate(timeout=100)[0] for worker in workers]
+    said = [worker.communicate(timeout=LONG)[0] for worker in workers]
     codes = [worker.returncode for worker in workers]
     expect(server.token not in "".join(said), said)
     if codes == [0, 0]:

@@ -126,7 +126,7 @@ class BoardTest(unittest.TestCase):
             json.dump({"rule_files": [str(FOLDER / "alerts.yml")], "evaluation_interval": "1m", "tests": tests}, file)
             file.flush()
             done = subprocess.run(
-                ["promtool", "test", "rules", file.name], capture_output=True, text=True, timeout=60, check=False
+                ["promtool", "test", "rules", file.name], capture_output=True, text=True, timeout=200, check=False
             )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 

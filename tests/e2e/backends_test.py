@@ -64,7 +64,7 @@ def conforms(name, launcher, ranks, place, *cases, aborts=False, **more):
 
 
 def check_sums(job, ranks):
-    job.ends_with(0, 90)
+    job.ends_with(0)
     total = ranks * (ranks + 1) // 2
     for rank in range(ranks):
         expect(re.search(rf"rank {rank} of {ranks}, .* sum {total} ", job.out), job.describe())
@@ -171,7 +171,7 @@ def test_a_rank_of_mpich_waits_for_another_that_is_long_in_its_own_program():
     )
     job.wait_for("still here", seconds=120)
     expect("MPI_Finalize" not in job.err, job.describe())
-    job.ends_with(0, 120)
+    job.ends_with(0)
 
 
 ENDS = """
@@ -196,7 +196,7 @@ def test_a_rank_of_mpich_that_hangs_in_mpi_finalize_leaves_once_all_are_there():
             HOROVOD_CPU_OPERATIONS="mpi",
             HOROVOD_MPI_LIBRARY=str(stuck),
         )
-        job.ends_with(code, 150)
+        job.ends_with(code)
         expect(job.out.count("at its end") == 2, job.describe())
         # The other rank may wait for the end of a connection that this rank does not serve.
         expect(job.err.count("MPI_Finalize does not end though all ranks are there") in (1, 2), job.describe())
@@ -358,7 +358,7 @@ def test_oneccl_carries_a_job_on_two_hosts():
 
 def test_oneccl_lets_a_rank_that_dies_end_the_job():
     job = Job("-np", 3, PYTHON, RANK, "fail", 1, environment=clean_environment(**oneccl()))
-    expect(job.wait(90) == 7, job.describe())
+    expect(job.wait() == 7, job.describe())
     expect("rank 1" in job.err, job.describe())
     job.leaves_nothing()
 
@@ -386,7 +386,7 @@ def test_oneccl_is_marked_where_a_sum_is_right():
             python,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=LONG,
             check=True,
             env=clean_environment(HOROVOD_CCL_LIBRARY=known),
         )
@@ -431,7 +431,7 @@ def computes_alike(make):
     for hosts in LAYOUTS:
         ranks = sum(int(host.partition(":")[2]) for host in hosts.split(","))
         job = make(hosts, ranks)
-        job.ends_with(0, 120)
+        job.ends_with(0)
         expect(job.out.count("done") == ranks, job.describe())
 
 
@@ -480,7 +480,7 @@ def test_mpi_of_mpich_computes_alike_in_each_layout():
 def refused(launcher, words, **more):
     """The job fails with these words."""
     job = launch((*launcher,), ["-np", 2, PYTHON, RANK], **more)
-    expect(job.wait(60) != 0, job.describe())
+    expect(job.wait() != 0, job.describe())
     expect(re.search(words, job.err), job.describe())
 
 
@@ -549,7 +549,7 @@ def test_ranks_with_different_nccl_do_not_begin():
             f"{change}; exec {PYTHON} {RANK}",
             environment=clean_environment(HOROVOD_GPU_OPERATIONS="NCCL", **DOUBLE),
         )
-        expect(job.wait(90) != 0, job.describe())
+        expect(job.wait() != 0, job.describe())
         expect(len(re.findall(words, job.err)) >= 2, job.describe())
         job.leaves_nothing()
 
@@ -600,13 +600,13 @@ def test_a_program_chooses_its_gpu_and_forks_after_init():
             AFTER_INIT,
             environment=clean_environment(**chosen, HVD_DOUBLE_DEVICES="0", **DOUBLE),
         )
-        job.ends_with(0, 90)
+        job.ends_with(0)
 
 
 def test_ranks_with_different_operations_on_gpus_do_not_begin():
     set_on_one = "[ $HOROVOD_RANK = 0 ] && export HOROVOD_GPU_OPERATIONS=HOST"
     job = Job("-np", 2, "sh", "-c", f"{set_on_one}; exec {PYTHON} {RANK}", environment=clean_environment())
-    expect(job.wait(90) != 0, job.describe())
+    expect(job.wait() != 0, job.describe())
     words = "HOROVOD_GPU_OPERATIONS differs between the ranks: rank 0 on host .* has host, rank 1 .* has no value; "
     expect(len(re.findall(words, job.err)) >= 2, job.describe())
     job.leaves_nothing()

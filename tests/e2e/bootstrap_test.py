@@ -29,7 +29,7 @@ def run(program, *arguments, **more):
     if path is None:
         raise Skip(f"there is no {program}: packaging/packages-test.txt names its package")
     job = Job(*arguments, program=path, environment=clean_environment(**more))
-    job.ends_with(0, 120)
+    job.ends_with(0)
     holds(job.out, job.describe, "twice" in arguments)
     job.leaves_nothing()
 
@@ -229,7 +229,7 @@ def output_by_hand(server_flags, variables_of, command=RANK):
                     env=clean_environment(**variables_of(rank, token.read_text())),
                 )
             )
-        codes = [process.wait(60) for process in ranks]
+        codes = [process.wait(LONG) for process in ranks]
     finally:
         server.kill()
         server.wait()

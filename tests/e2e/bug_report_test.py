@@ -41,7 +41,7 @@ def report(*words, cwd, code=0, **environment):
         [LAUNCHER, "report", *words],
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=LONG,
         env=clean_environment(**environment),
         stdin=subprocess.DEVNULL,
         cwd=cwd,

@@ -225,7 +225,7 @@ def test_ranks_with_nothing_to_do_look_for_messages_of_mpi_ever_more_rarely():
     job = backends.launch(
         OPENMPI, ["-np", 2, PYTHON, "-c", QUIET], HOROVOD_CONTROLLER="mpi", HOROVOD_CPU_OPERATIONS="mpi"
     )
-    job.ends_with(0, 120)
+    job.ends_with(0)
     times = [int(count) for count in re.findall(r"woke (\d+) times", job.out)]
     print("woke in four seconds:", times)
     # The pauses grow: after 4 s at most 100 wakeups a second, instead of 1,000.

@@ -338,7 +338,7 @@ def as_another_user(*command, **variables):
         env=clean_environment(HOROVOD_STATE_DIR="none", HOROVOD_SPOOL_DIR="/tmp", **variables),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONG,
         check=False,
     )
 

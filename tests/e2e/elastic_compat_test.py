@@ -58,7 +58,7 @@ def test_a_removed_slot_leaves_and_a_new_host_joins_under_the_launcher_of_the_or
         expect([place[:2] for place in job.begun("x:0")] == [(0, 3), (0, 2)], job.describe())
         expect(job.begun("w:0") == [(1, 2, job.begun("x:0")[-1][2])], job.describe())
         expect("has taken process z:0 out of the elastic job" in job.driver.said()["z:0"], job.describe())
-        expect(sum(process.wait(60) == 0 for process in job.driver.started) == 2, job.describe())
+        expect(sum(process.wait(LONG) == 0 for process in job.driver.started) == 2, job.describe())
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def test_a_host_whose_processes_are_all_stopped_is_lost():
         faults.thaw("b")
     sums(job, 2)
     expect(any("host b was lost" in line for line in job.said()), job.describe())
-    job.leaves_nothing(30)
+    job.leaves_nothing()
 
 
 def states_on(*names):
@@ -217,7 +217,7 @@ def test_a_host_behind_a_link_with_a_delay_of_2_s_is_not_lost():
     with SlowLink("b", 2):
         job = Job("-np", 2, "--min-np", 1, "-H", "a:1,b:1", "--start-timeout", 240, PYTHON, RANK, 4)
         job.ends_with(0, 300)
-        job.leaves_nothing(60)
+        job.leaves_nothing()
     expect(not begun(job, 1) and sums(job, 2) == 8, job.describe())
     expect(not any("lost" in line for line in job.said()), job.describe())
 

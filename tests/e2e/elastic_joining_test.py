@@ -103,7 +103,7 @@ def test_a_job_that_ends_while_new_processes_wait_leaves_nothing():
         wait_for_steps(folder, job, 20)
         job.signal(number)
         job.ends_with(128 + number)
-        job.leaves_nothing(30)
+        job.leaves_nothing()
 
 
 @world()

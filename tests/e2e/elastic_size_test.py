@@ -59,7 +59,7 @@ def test_hosts_join_an_elastic_job_by_themselves():
     job.ends_with(0)
     expect("host a is used again when an agent joins there" in job.err, job.describe())
     for agent in agents:
-        agent.wait(30)
+        agent.wait(LONG)
     job.leaves_nothing()
     sums(job, 4)
 
@@ -71,7 +71,7 @@ def test_agents_that_join_at_once_all_take_part():
     joining.job.wait_for(r"\d+ begins \d+ \d+/3 ", 3)
     joining.job.ends_with(0)
     for agent in agents:
-        agent.wait(30)
+        agent.wait(LONG)
     joining.job.leaves_nothing()
 
 
@@ -189,7 +189,7 @@ def test_the_only_host_with_the_state_leaves_once_another_one_has_it():
     expect([rank[:2] for rank in wait_for_generation(job, 2, 1)] == [(1, 0)], job.describe())
     job.ends_with(0)
     for process in processes:
-        process.wait(30)
+        process.wait(LONG)
     job.leaves_nothing()
     sums(job, 1)
     expect(re.search(r"0 has (100|9\d) s left", job.out) and "1 has" not in job.out, job.describe())

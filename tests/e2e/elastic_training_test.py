@@ -180,7 +180,7 @@ def grows_from_one_rank(python, mode):
     job.wait_for("0 begins 1", 1, 120)
     discovery(folder, "localhost:2")
     job.wait_for("begins 2", 2, 120)
-    job.ends_with(0, 60)
+    job.ends_with(0)
     job.leaves_nothing()
     return [found.split() for _, found in sorted(re.findall(r"(\d) ends with (.*)", job.out))]
 

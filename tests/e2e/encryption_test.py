@@ -140,7 +140,7 @@ def test_a_record_that_somebody_on_the_path_repeats_ends_the_job():
         attacker.bind((LINK_OF_A, 0))
         attacker.send(newest.followed_by(record.data))
     go.touch()
-    expect(job.wait(60) != 0, job.describe())
+    expect(job.wait() != 0, job.describe())
     expect(
         "the connection between rank 0 on host a and rank 1 on host b carried an encrypted record "
         "that was changed, repeated, reordered or left out on the way; check the network between "
@@ -151,7 +151,7 @@ def test_a_record_that_somebody_on_the_path_repeats_ends_the_job():
 
 
 def refusals(job, words, count):
-    code = job.wait(60)
+    code = job.wait()
     expect(code != 0, job.describe())
     found = re.findall(words, job.err)
     expect(len(found) >= count, f"{words!r} is not there {count} times\n{job.describe()}")

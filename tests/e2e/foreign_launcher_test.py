@@ -223,7 +223,7 @@ def say(program, *arguments, environment=None):
     if path is None:
         raise Skip(f"there is no {program}: packaging/packages-test.txt names its package")
     job = Job(*arguments, program=path, environment=environment)
-    job.wait(120)
+    job.wait()
     return job
 
 

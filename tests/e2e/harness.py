@@ -24,15 +24,20 @@ PYTHON = "/usr/bin/python3"
 SKIPPED = 77
 # Exit code of "hosts run" if it cannot make hosts.
 NO_WORLD = 125
-# Seconds, also on a busy machine, for an end that no lease causes: the default lease is 60 s.
+# Seconds in which a condition comes true also on a busy machine.
+LONG = 200
+# Idle seconds for an end that no lease causes: the default lease is 45 s.
 PROMPT = 30
 
 sys.path.insert(0, str(HOSTS.parent))
 import faults
 import host as host
+from idle import idle
 from sight import agents as agents
 from sight import first_processes, host_of, in_world
 
+# The functions idle and rest, for programs of ranks.
+IDLE = (HOSTS.parent / "idle.py").read_text()
 # Folders of the current test.
 FOLDERS = []
 # The state directory among them, once there is one.
@@ -63,13 +68,14 @@ def expect(condition, words):
 
 
 def wait_until(condition, seconds, words, interval=0.02):
-    """Waits until the condition returns a true value, and returns that value."""
-    deadline = time.monotonic() + seconds
+    """Waits until the condition returns a true value, and returns that value. Fails after so many idle seconds, or
+    after LONG where these are fewer."""
+    began, unused = time.monotonic(), idle()
     while True:
         if result := condition():
             return result
-        if time.monotonic() > deadline:
-            raise Failure(f"not within {seconds} s: {words() if callable(words) else words}")
+        if idle() - unused > seconds or time.monotonic() - began > max(seconds, LONG):
+            raise Failure(f"not within {seconds} idle s: {words() if callable(words) else words}")
         time.sleep(interval)
 
 
@@ -119,7 +125,7 @@ def state_folder():
 def ask(*words):
     """Runs a command of horovodrun about running jobs, as from another terminal."""
     return subprocess.run(
-        [LAUNCHER, *map(str, words)], env=clean_environment(), capture_output=True, text=True, timeout=90, check=False
+        [LAUNCHER, *map(str, words)], env=clean_environment(), capture_output=True, text=True, timeout=LONG, check=False
     )
 
 
@@ -169,7 +175,7 @@ class Job:
             f"--- stderr\n{self.err[-3000:]}\n--- exit {self.process.poll()}"
         )
 
-    def wait_for(self, words, count=1, seconds=60):
+    def wait_for(self, words, count=1, seconds=LONG):
         wait_until(
             lambda: len(re.findall(words, self.out)) >= count or self.process.poll() is not None,
             seconds,
@@ -180,7 +186,7 @@ class Job:
             f"it ended before it printed {count} x {words!r}\n{self.describe()}",
         )
 
-    def wait(self, seconds=60):
+    def wait(self, seconds=LONG):
         """Waits for the launcher and returns its exit code."""
         wait_until(
             lambda: self.process.poll() is not None, seconds, lambda: f"the end of the launcher\n{self.describe()}"
@@ -192,7 +198,7 @@ class Job:
         """Sends a signal to the whole process group, as a terminal does."""
         os.killpg(self.process.pid, number)
 
-    def ends_with(self, code, seconds=60):
+    def ends_with(self, code, seconds=LONG):
         got = self.wait(seconds)
         expect(got == code, f"exit code {got}, expected {code}\n{self.describe()}")
 

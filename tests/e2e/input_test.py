@@ -18,7 +18,7 @@ def read_by(data, *flags, hosts="a:1,b:1"):
         env=clean_environment(),
         cwd=ROOT,
         capture_output=True,
-        timeout=60,
+        timeout=LONG,
         check=False,
     )
     expect(done.returncode == 0, done)
@@ -66,7 +66,7 @@ def test_a_file_is_read_and_the_lines_that_a_loop_reads_are_left_alone():
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONG,
         check=False,
     )
     expect(
@@ -82,7 +82,7 @@ def test_a_rank_that_reads_nothing_holds_up_nobody():
         env=clean_environment(),
         cwd=ROOT,
         capture_output=True,
-        timeout=90,
+        timeout=LONG,
         check=False,
     )
     expect(job.returncode == 0, job)
@@ -94,7 +94,7 @@ def test_an_open_input_ends_with_the_job():
     process = subprocess.Popen(
         [LAUNCHER, "-np", "1", "-H", "b:1", "true"], stdin=read_end, env=clean_environment(), cwd=ROOT
     )
-    expect(process.wait(60) == 0, "it failed")
+    expect(process.wait(LONG) == 0, "it failed")
     os.close(write_end)
 
 

@@ -15,7 +15,7 @@ def install(prefix, *more):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=LONG,
     )
     expect(done.returncode == 0, done.stdout + done.stderr)
 
@@ -140,7 +140,7 @@ def test_manual_pages_name_every_flag():
             ("horovod-rendezvous", "horovod-rendezvous"),
         ):
             usage = subprocess.run(
-                [path / "bin" / name, "--help"], capture_output=True, text=True, check=True, timeout=60
+                [path / "bin" / name, "--help"], capture_output=True, text=True, check=True, timeout=LONG
             ).stdout
             written = (path / f"share/man/man1/{page}.1").read_text().replace("\\-", "-")
             flags = re.findall(r"^ +(?:-\w,)?(--[a-z-]+)", usage, re.M)
@@ -203,7 +203,7 @@ def test_manual_pages_have_no_fault():
                 stdout=subprocess.PIPE,
                 text=True,
                 check=False,
-                timeout=60,
+                timeout=LONG,
             ).stdout
             expect(found == "", found)
 

@@ -119,7 +119,7 @@ class Pod:
             cwd="/",
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LONG,
             check=False,
         )
         return done.returncode, done.stdout + done.stderr

@@ -169,7 +169,7 @@ class Running:
     def check_agents(self, is_lost):
         """The agents that joined have ended, without an error unless their host is lost, and none has crashed."""
         for agent in self.agents:
-            said = agent.communicate(timeout=60)[0]
+            said = agent.communicate(timeout=LONG)[0]
             expect(agent.returncode not in (128 + signal.SIGSEGV, 128 + signal.SIGABRT), said)
             expect(is_lost or agent.returncode == 0, f"an agent ended with {agent.returncode}: {said}")
 
@@ -209,11 +209,11 @@ def round_of(chance, links):
             if not running.is_over():
                 what.append(running.break_links(chance))
         if harm is None:
-            job.ends_with(0, 120)
+            job.ends_with(0)
         else:
             expect(not running.is_over() or job.said(), job.describe())
             harm(running if harm == break_for_good else job)
-            expect(job.wait(60) != 0, f"all went well\n{job.describe()}")
+            expect(job.wait() != 0, f"all went well\n{job.describe()}")
             expect(harm == faulty.kill_launcher or job.said(), f"no word on it\n{job.describe()}")
         running.heal()
         running.check_steps(is_complete=harm is None)

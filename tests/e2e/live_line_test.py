@@ -11,10 +11,13 @@ TRAINS = """
 import numpy, os, time
 import horovod.numpy as hvd
 hvd.init()
+began = 0
 for step in range(STEPS):
     if step % 40 == 0 and hvd.rank() == 0: print("step", step, flush=True)
+    began = began or time.monotonic()
     time.sleep(0.02)
     hvd.allreduce(numpy.ones(25, "f4"), name="gradient")
+if hvd.rank() == 0: open(os.environ["RATE"], "w").write(str(STEPS / (time.monotonic() - began)))
 """
 BARS = """
 import os, sys, time
@@ -27,23 +30,24 @@ for percent in range(0, 101, 10):
 sys.stderr.write("\\n")
 """
 ENDS_OF_BARS = """
-import sys, time
-def out(text, seconds=0.3):
+import os, sys, time
+def out(text, until=None):
     sys.stderr.write(text)
     sys.stderr.flush()
-    time.sleep(seconds)
+    time.sleep(0.3)
+    while until and not os.path.exists(os.path.join(sys.argv[1], until)): time.sleep(0.02)
 out("10%")
 out("\\r20%")
 out("\\r30%\\r")
 out("\\n")
 out("\\r40%")
 out("\\r   \\r")
-out("50%\\r", 2)
-out("\\x1b[?2004hname? ", 0)
+out("50%\\r", "fifty")
+out("\\x1b[?2004hname? ")
 print("hello", sys.stdin.readline().strip(), flush=True)
-time.sleep(2)
-out("\\n60%\\r", 2)
-out("\\r\\x1b[K", 0)
+out("", "answered")
+out("\\n60%\\r", "sixty")
+out("\\r\\x1b[K")
 """
 COUNTS = """
 import sys, time
@@ -61,22 +65,30 @@ def status_lines(rows):
 @world()
 def test_one_line_follows_the_job_below_its_output():
     for size in ((80, 24), (200, 60)):
-        job = Screen(LAUNCHER, "-np", 2, "-H", "a:1,b:1", PYTHON, "-c", TRAINS.replace("STEPS", "200"), size=size)
-        rows = job.sees(r"^2/2 ranks · [34]\d\.\d steps/s · \d.* kB/s · 00:00:\d\d$")
+        rate = scratch() / "rate"
+        words = (LAUNCHER, "-np", 2, "-H", "a:1,b:1", PYTHON, "-c", TRAINS.replace("STEPS", "200"))
+        job = Screen(*words, size=size, RATE=rate)
+        rows = job.sees(r"^2/2 ranks · \d+\.\d steps/s · \d.* k?B/s · 00:\d\d:\d\d$")
         expect(len(status_lines(rows)) == 1 and rows[-1] == status_lines(rows)[0], rows)
         expect(rows[0] == "[0]<stdout>:step 0", rows)
         expect(job.end() == 0, job.text)
         expect(job.past() == [f"[0]<stdout>:step {step}" for step in range(0, 200, 40)], job.past())
+        shown = [float(each) for each in re.findall(r"ranks · ([\d.]+) steps/s", job.text)]
+        mean = float(rate.read_text())
+        expect(any(0.7 * mean < each < 1.4 * mean for each in shown), f"{shown}, but {mean} steps/s")
+        seconds = max(int(each) for each in re.findall(r"00:00:(\d\d)", job.text))
         drawn = len(re.findall(r"ranks · ", job.text))
-        expect(2 <= drawn <= 20, f"the line was drawn {drawn} times")
+        expect(2 <= drawn <= 15 + seconds, f"the line was drawn {drawn} times in {seconds} s")
 
 
 @world()
 def test_a_program_without_horovod_and_no_terminal_and_flags():
-    words = ("-np", 2, "-H", "a:1,b:1", "sh", "-c", "echo up; sleep 2.5")
-    job = Screen(LAUNCHER, *words)
+    go = scratch() / "go"
+    job = Screen(LAUNCHER, "-np", 2, "-H", "a:1,b:1", "sh", "-c", f"echo up; until [ -e {go} ]; do sleep 0.05; done")
     job.sees(LINE)
+    go.touch()
     expect(job.end() == 0 and sorted(job.past()) == ["[0]<stdout>:up", "[1]<stdout>:up"], job.past())
+    words = ("-np", 2, "-H", "a:1,b:1", "sh", "-c", "echo up; sleep 2.5")
     for command in (
         (LAUNCHER, "--no-progress", *words),
         ("/bin/sh", "-c", f"{LAUNCHER} -np 2 -H a:1,b:1 sh -c 'echo up; sleep 2.5' | cat"),
@@ -182,16 +194,20 @@ def test_bars_pass_while_the_launcher_is_in_the_background():
 
 @world("a")
 def test_each_end_of_a_bar_of_the_rank_that_may_ask():
-    job = Screen(LAUNCHER, "-np", 1, "-H", "a:1", PYTHON, "-c", ENDS_OF_BARS)
+    folder = scratch()
+    job = Screen(LAUNCHER, "-np", 1, "-H", "a:1", PYTHON, "-c", ENDS_OF_BARS, folder)
     job.sees(r"50%\n1/1 rank · ")
+    (folder / "fifty").touch()
     rows = job.sees(r"name\?$")
     kept = [f"[0]<stderr>:{text}" for text in ("30%", "50%", "name?")]
     expect(rows == kept, rows)
     job.type("you\n")
     kept = [*kept[:2], kept[2] + " you", "[0]<stdout>:hello you"]
-    rows = job.sees(r"^1/1 rank · ")
+    rows = job.sees(r"hello you\n1/1 rank · ")
     expect(rows[:-1] == kept, rows)
+    (folder / "answered").touch()
     job.sees(r"60%\n1/1 rank · ")
+    (folder / "sixty").touch()
     expect(job.end() == 0 and job.past() == kept, job.past())
 
 
@@ -257,8 +273,11 @@ def test_the_line_ends_with_the_job_however_it_ends():
         os.kill(job.pid, number)
         expect(os.waitstatus_to_exitcode(job.end()) == 128 + number, job.text)
         expect(not status_lines(job.rows()) and job.attributes() == before, job.rows())
-    job = Screen(LAUNCHER, "-np", 1, "-H", "a:1", "sh", "-c", "echo up; sleep 2.2; exit 3")
+    go = scratch() / "go"
+    fails = f"echo up; until [ -e {go} ]; do sleep 0.05; done; exit 3"
+    job = Screen(LAUNCHER, "-np", 1, "-H", "a:1", "sh", "-c", fails)
     job.sees("^1/1 rank · ")
+    go.touch()
     expect(os.waitstatus_to_exitcode(job.end()) == 3 and not status_lines(job.rows()), job.rows())
 
 

@@ -52,14 +52,14 @@ def answers_of_the_job(job):
     text = wait_until(listed, 10, job.describe)
     rows = {row.split()[0]: row.split() for row in text.splitlines()[2:-1]}
     expect(rows["0"][1] == "a" and rows["0"][2].isdigit() and rows["2"][1:3] == ["b", "-"], text)
-    began = time.monotonic()
+    began = idle()
     both = ask("exec", pid, "hostname")
     expect(both.returncode == 1 and re.search(r"host b: no answer for [2-6] s", both.stderr), both)
-    expect("a\n" in both.stdout and time.monotonic() - began < 3, both)
+    expect("a\n" in both.stdout and idle() - began < 3, both)
 
 
 def blames_b(job, consequence):
-    job.ends_with(1, 30)
+    job.ends_with(1)
     one_sentence(job, "^host b was lost: the host did not answer for 6 s" + consequence)
 
 
@@ -95,12 +95,12 @@ def test_a_group_of_torch_raises_the_loss_of_a_crashed_host():
     job = Job("-np", 4, "-H", "a:2,b:2", "--host-timeout", 10, "--link-timeout", 2, PYTHON, "-c", TORCH_STEPS)
     job.wait_for("step", 4)
     faults.crash("b")
-    job.wait_for("raised after", 2, 10)
-    job.wait(30)
+    job.wait_for("raised after", 2, 6)  # idle seconds: the launcher's verdict comes after 10
+    expect(not any("was lost" in sentence for sentence in job.said()), job.describe())
+    job.wait()
     found = re.findall(r"raised after ([0-9.]+) s: HorovodInternalError: (.*)", job.out)
     expect(len(found) == 2, job.describe())
-    for seconds, sentence in found:
-        expect(float(seconds) < 5 and "on host b" in sentence, job.describe())
+    expect(all("on host b" in sentence for _, sentence in found), job.describe())
     print(*found, sep="\n")
 
 
@@ -110,7 +110,7 @@ def test_two_hosts_that_crash_together_are_both_named():
     job.wait_for("up", 3)
     faults.crash("c")
     faults.crash("b")
-    job.ends_with(1, 30)
+    job.ends_with(1)
     one_sentence(job, "^hosts b and c were lost: they did not answer for 4 s$")
     job.leaves_nothing()
 
@@ -376,7 +376,7 @@ def test_a_cut_of_30_s_from_a_host_that_joined_ends_no_job():
     survives_a_cut_of(30, job, stop, lost_in=30)
     job.leaves_nothing()
     for agent in agents_there:
-        said = agent.communicate(timeout=60)[0]
+        said = agent.communicate(timeout=LONG)[0]
         expect(agent.returncode == 0, said)
 
 

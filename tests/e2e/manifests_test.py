@@ -258,7 +258,7 @@ def validate(things, version, folder):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=LONG,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -305,7 +305,7 @@ def test_the_schemas_of_kubernetes_know_each_field():
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=LONG,
     )
     versions = sorted({version.removesuffix(".0") for version in listed.stdout.split()})
     expect(len(versions) >= 13 and versions[0] == "1.25", listed)
@@ -360,7 +360,7 @@ def test_the_models_of_jobset_and_trainer_know_each_field():
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=LONG,
     )
     if "No module named 'kubeflow_trainer_api'" in done.stderr:
         raise Skip(f"{KUBERNETES} has no kubeflow-trainer-api; tests/run.sh names its version")
@@ -376,7 +376,9 @@ def test_kubectl_renders_the_same():
     if not shutil.which("kubectl"):
         raise Skip("kubectl is missing")
     for folder in [FOLDER / "base", *(FOLDER / "overlays" / name for name in OVERLAYS)]:
-        done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            ["kubectl", "kustomize", folder], capture_output=True, text=True, check=False, timeout=LONG
+        )
         expect(done.returncode == 0, done.stderr)
 
         def by_kind(things):

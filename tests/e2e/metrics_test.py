@@ -12,7 +12,7 @@ import urllib.request
 from harness import *
 
 COUNTS = """
-import os, signal, sys, time
+import signal, sys
 import numpy
 import horovod.numpy as hvd
 hvd.init()
@@ -23,10 +23,10 @@ if hvd.rank() == 3: os.kill(os.getpid(), signal.SIGSTOP)
 if hvd.rank() == 1:
     while True: pass
 if hvd.rank() == 0:
-    time.sleep(2)  # rank 3 is stopped by then
-    began = time.monotonic()
+    while not os.path.exists(sys.argv[1]): time.sleep(0.02)
+    began = idle()
     text = hvd.metrics("job")
-    print("asked", time.monotonic() - began, [line[-1] for line in text.splitlines() if "rank_up{" in line], flush=True)
+    print("asked", idle() - began, [line[-1] for line in text.splitlines() if "rank_up{" in line], flush=True)
 time.sleep(600)
 """
 
@@ -48,9 +48,9 @@ get = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 
 def metrics_of(job, level):
-    began = time.monotonic()
+    began = idle()
     seen = ask("metrics", "--level", level, job.process.pid)
-    took = time.monotonic() - began
+    took = idle() - began
     expect(seen.returncode == 0 and took < 1.5, (took, seen))
     by_promtool("metrics", text=seen.stdout)
     return samples(seen.stdout)
@@ -65,9 +65,14 @@ def by_promtool(*words, text=None):
 
 @world()
 def test_ranks_that_are_stopped_and_busy_are_counted_in_time():
-    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", COUNTS)
-    job.wait_for("ready", 4, 60)
-    job.wait_for("asked", 1, 60)
+    go = scratch() / "go"
+    job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", IDLE + COUNTS, go)
+    job.wait_for("ready", 4)
+    wait_until(
+        lambda: any(" T " in faults.said_of(pid, "stat") for pid, _ in job.before.new_ones()), LONG, "a stopped rank"
+    )
+    go.touch()
+    job.wait_for("asked")
     took, ups = re.search(r"asked ([0-9.]+) (\[.*\])", job.out).groups()
     expect(float(took) < 1, f"hvd.metrics took {took} s")
     expect(ups == "['1', '1', '1', '0']", job.describe())
@@ -142,14 +147,14 @@ def test_prometheus_finds_a_port_that_stays_over_restarts():
     listed = Job("ps", "-a", "--json", environment=environment)
     listed.ends_with(0)
     expect(json.loads(listed.out)["metrics"] == target, listed.describe())
-    text = get(f"http://{target}/metrics", timeout=5).read().decode()
+    text = get(f"http://{target}/metrics", timeout=LONG).read().decode()
     by_promtool("metrics", text=text)
     found = samples(text)
     expect(found["horovod_ranks_up"] == 1 and found["horovod_job_restarts_total"] == 1, text)
     expect('name="served"' in text and str(folder) not in text and "sleep" not in text, text)
     accepts = urllib.request.Request(f"http://{target}/metrics", headers={"Accept": "application/openmetrics-text"})
-    expect(get(accepts, timeout=5).read().endswith(b"# EOF\n"), "OpenMetrics")
-    expect(get(f"http://{target}/healthz", timeout=5).read() == b"ok\n", "/healthz")
+    expect(get(accepts, timeout=LONG).read().endswith(b"# EOF\n"), "OpenMetrics")
+    expect(get(f"http://{target}/healthz", timeout=LONG).read() == b"ok\n", "/healthz")
     config = folder / "prometheus.yml"
     config.write_text(
         f"scrape_configs:\n  - job_name: horovod\n    file_sd_configs:\n      - files: ['{folder}/state/*.json']\n"
@@ -267,11 +272,17 @@ def test_a_program_for_gpus_that_hangs_is_one_sentence():
         job.wait_for("ready", 1, 60)
         for _ in range(2):
             expect(metrics_of(job, "summary")["horovod_job_gpu_bytes"] == 0, "no GPU is known")  # in time
-    time.sleep(3.5)
     for job, name, folder in zip(jobs, names, folders):
+        silent = f"{name} has not answered for 3 s"
+        wait_until(
+            lambda job=job, silent=silent: metrics_of(job, "summary") and silent in job.err,
+            LONG,
+            job.describe,
+            interval=0.5,
+        )
         for _ in range(2):
             metrics_of(job, "summary")
-        expect(job.err.count(f"{name} has not answered for 3 s") == 1, job.describe())
+        expect(job.err.count(silent) == 1, job.describe())
         asked = (folder / "asked").read_text().split()
         expect(len(asked) == 1 and not os.path.exists(f"/proc/{asked[0]}"), asked)
         job.signal(signal.SIGINT)
@@ -323,7 +334,7 @@ def test_rank_0_shows_a_job_of_another_launcher():
     wait_until(file.exists, 60, lambda: f"no {file}\n{job.describe()}")
     first = samples(file.read_text())
     for _ in range(2):
-        text = get(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+        text = get(f"http://127.0.0.1:{port}/metrics", timeout=LONG).read().decode()
         by_promtool("metrics", text=text)
         found = samples(text)
         expect(found.keys() >= first.keys() and found["horovod_ranks_up"] == 3, text)
@@ -335,9 +346,9 @@ def test_rank_0_shows_a_job_of_another_launcher():
     sum_of_operations = found['horovod_operations_total{operation="allreduce"}']
     expect(2.5 * found["horovod_steps_total"] < sum_of_operations < 4 * found["horovod_steps_total"] + 99, text)
     head = urllib.request.Request(f"http://127.0.0.1:{port}/healthz", method="HEAD")
-    expect(get(head, timeout=5).read() == b"", "HEAD has no body")
+    expect(get(head, timeout=LONG).read() == b"", "HEAD has no body")
     for host, status in (("rebound.example:80", 421), ("localhost:80", 200), ("[::1]:80", 200)):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG)
         connection.request("GET", "/healthz", headers={"Host": host})
         expect(connection.getresponse().status == status, host)
         connection.close()
@@ -377,7 +388,7 @@ def prometheus(recordings):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONG,
         check=False,
     )
     expect(made.returncode == 0, made)
@@ -408,7 +419,7 @@ def prometheus(recordings):
 
         def ask_for(query, at):
             words = urllib.parse.urlencode({"query": query, "time": at})
-            answer = json.loads(get(f"http://{found[1]}/api/v1/query?{words}", timeout=20).read())
+            answer = json.loads(get(f"http://{found[1]}/api/v1/query?{words}", timeout=LONG).read())
             return answer["data"]["result"]
 
         yield ask_for
@@ -436,7 +447,7 @@ def test_prometheus_answers_each_query_of_the_board_at_scrapes_of_15_and_60_s():
     texts = []
 
     def scrape():
-        text = get(f"http://{target}/metrics", timeout=20).read().decode()
+        text = get(f"http://{target}/metrics", timeout=LONG).read().decode()
         if "horovod_step_age_seconds{" in text:
             of_ranks = subprocess.run(
                 [LAUNCHER, "metrics", "--level", "rank", str(job.process.pid)],

@@ -27,7 +27,7 @@ def write_mpirun(folder, words):
 
 
 def four_ranks(job):
-    job.ends_with(0, seconds=120)
+    job.ends_with(0)
     for rank in range(4):
         first = f"rank {rank} of 4, local {rank % 2} of 2, cross {rank // 2} of 2, sum 10 on {'ab'[rank // 2]}"
         expect(job.out.count(first) == 1, f"{first!r} is missing\n{job.describe()}")

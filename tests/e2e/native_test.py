@@ -19,7 +19,7 @@ def installation():
 
 
 def run(*command, **more):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=120, **more)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=LONG, **more)
     expect(done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
 
@@ -109,7 +109,7 @@ def test_a_plugin_from_outside_runs_and_bad_ones_are_left_out():
             JOINED,
             environment=clean_environment(HOROVOD_PLUGIN_PATH=build, HOROVOD_FUSION_THRESHOLD="0"),
         )
-        job.ends_with(0, 120)
+        job.ends_with(0)
         expect(job.out.count("total 4, means right: True") == 2, job.describe())
 
 

@@ -11,7 +11,7 @@ from harness import Failure
 SEIZE, DETACH, CONTINUE, EVENT_MESSAGE = 0x4206, 17, 7, 0x4201
 TRACE_VFORK, TRACE_EXEC, VFORK_EVENT, EXEC_EVENT = 1 << 2, 1 << 4, 2, 4
 WAIT_ALL = 0x40000000
-SECONDS = 60
+SECONDS = 200
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 LIBC.ptrace.restype = ctypes.c_long

@@ -198,7 +198,7 @@ def test_jobs_are_listed_among_names_of_another_user():
         job.wait_for("ready")
         for words in ("ps", "stack"):
             seen = subprocess.run(
-                [LAUNCHER, words], env=clean_environment(), capture_output=True, text=True, timeout=90, check=False
+                [LAUNCHER, words], env=clean_environment(), capture_output=True, text=True, timeout=LONG, check=False
             )
             expect(
                 seen.returncode == 0

@@ -98,7 +98,7 @@ def test_tensors_that_a_library_uses_after_a_failure_are_kept():
             KEEPS.format(name=name),
             environment=clean_environment(HOROVOD_PLUGIN_PATH=BUILD / "tests" / "plugins-failing"),
         )
-        job.ends_with(0, 120)
+        job.ends_with(0)
         expect(job.out.count("kept 6 of 6") == 2 and "the library uses tensors" in job.out, job.describe())
 
 

@@ -39,10 +39,10 @@ class Shell:
     def said(self):
         return self.log.read_text(errors="replace")
 
-    def wait_for(self, words, seconds=60):
+    def wait_for(self, words, seconds=LONG):
         wait_until(lambda: re.search(words, self.said), seconds, lambda: f"{words!r} of $ {self.line}\n{self.said}")
 
-    def ends_with(self, code, seconds=60):
+    def ends_with(self, code, seconds=LONG):
         wait_until(lambda: self.process.poll() is not None, seconds, lambda: f"the end of $ {self.line}\n{self.said}")
         expect(
             self.process.returncode == code,
@@ -53,7 +53,7 @@ class Shell:
     def end(self):
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
-        self.process.wait(60)
+        self.process.wait(LONG)
 
 
 @contextlib.contextmanager

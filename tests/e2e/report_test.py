@@ -271,7 +271,7 @@ def test_a_command_beside_ranks_speaks_at_once_and_goes_with_its_caller():
         expect(lines == ["[0]<stdout>:first\n", "[1]<stdout>:first\n"], lines)
         expect(caller.poll() is None, "it waits for its command")
         caller.send_signal(way)
-        expect(caller.wait(60) == -way, "a caller ends by its signal")
+        expect(caller.wait(LONG) == -way, "a caller ends by its signal")
         wait_until(lambda mark=mark: not runs(mark), 60, "its command ends")
     much = ask("exec", "--rank", "1", "sh", "-c", "head -c 3000000 /dev/zero; echo end >&2; exit 7")
     expect(

@@ -93,7 +93,7 @@ def test_a_joined_host_outlives_resets():
     joined.job.ends_with(0)
     expect_all_lines(joined.job)
     expect(relay.connections >= 4, f"{relay.connections} connections")
-    expect(agent.wait(60) == 0, agent.communicate())
+    expect(agent.wait(LONG) == 0, agent.communicate())
     joined.job.leaves_nothing()
 
 
@@ -153,7 +153,7 @@ def test_ranks_that_start_to_meet_while_the_link_is_cut_meet():
     joined.job.wait_for("begins", 2)
     cut_for(relay, 3, joined.job)
     joined.job.ends_with(0)
-    expect(agent.wait(60) == 0, agent.communicate())
+    expect(agent.wait(LONG) == 0, agent.communicate())
 
 
 @world()
@@ -167,7 +167,7 @@ def test_an_agent_of_a_former_launcher_is_refused():
     former.job.process.wait()
     later = Joined("true", port=former.port, token=former.token)
     relay.heal()
-    said = agent.communicate(timeout=60)[0]
+    said = agent.communicate(timeout=LONG)[0]
     expect("the launcher does not resume the link of this host: it runs no job" in said, said)
     expect(later.join(later.port).wait(60) == 0, later.job.describe())
     later.job.ends_with(0)
@@ -185,7 +185,7 @@ def test_a_cut_longer_than_the_lease_ends_the_job_with_a_sentence():
         re.search("host far was lost.*(did not resume within 3 s|did not answer for 3 s)", joined.job.err),
         joined.job.describe(),
     )
-    said = agent.communicate(timeout=60)[0]
+    said = agent.communicate(timeout=LONG)[0]
     expect("did not resume within 3 s" in said or "sent nothing for 3 s" in said, said)
     joined.job.leaves_nothing()
 
@@ -201,7 +201,7 @@ def test_nothing_is_left_ten_seconds_after_a_launcher_was_killed():
         job.process.kill()
         job.process.wait()
     by_ssh.leaves_nothing(10)
-    said = agent.communicate(timeout=60)[0]
+    said = agent.communicate(timeout=LONG)[0]
     expect("the launcher has ended: nothing listens at its port" in said, said)
 
 

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 
-from harness import BUILD, ROOT, Skip, expect
+from harness import BUILD, LONG, ROOT, Skip, expect
 
 WEEK = 7 * 24 * 3600
 
@@ -20,7 +20,7 @@ def call(*command, seconds, **more):
         text=True,
         check=False,
         stdin=subprocess.DEVNULL,
-        timeout=seconds,
+        timeout=max(seconds, LONG),
         **more,
     )
     return done.returncode, done.stdout + done.stderr

@@ -25,7 +25,7 @@ def saves(forms, *more, python=PYTHON, flags=(), number=signal.SIGTERM, code=143
     job.wait_for("ready", len(forms), 120)
     if number:
         job.signal(number)
-    job.ends_with(code, 120)
+    job.ends_with(code)
     for rank, form in enumerate(forms):
         lines = re.findall(rf"\[{rank}\]<stdout>:(.*)", job.out)
         more = {

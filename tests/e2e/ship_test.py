@@ -270,7 +270,7 @@ def test_hosts_that_join_an_elastic_job_get_the_package_too():
             job.describe(),
         )
     for agent in agents:
-        agent.wait(30)
+        agent.wait(LONG)
 
 
 @world("a b", "--bare", "--no-decoys")

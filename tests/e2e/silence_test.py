@@ -54,13 +54,13 @@ def steps(job):
 
 def survives_a_cut_of(seconds, job):
     faults.cut("a", "b")
-    time.sleep(1)  # for the output of the last steps
     done = steps(job)
-    time.sleep(seconds - 1)
-    expect(steps(job) == done, f"steps went on while the link was cut\n{job.describe()}")
+    time.sleep(seconds)
+    # The output of the last steps may come late. Without the cut, twenty steps take a tenth of a second.
+    expect(steps(job) <= done + 2, f"steps went on while the link was cut\n{job.describe()}")
     faults.heal("a", "b")
     wait_until(
-        lambda: steps(job) > done + 2 or job.process.poll() is not None, 15 if RETRANSMITS_OFTEN else 60, job.describe
+        lambda: steps(job) > done + 4 or job.process.poll() is not None, 15 if RETRANSMITS_OFTEN else 60, job.describe
     )
 
 
@@ -81,7 +81,7 @@ def test_a_job_survives_cuts_up_to_the_link_timeout_and_no_longer():
     job.wait_for("step 20")
     survives_a_cut_of(2, job)
     faults.cut("a", "b")
-    expect(job.wait(60) != 0, job.describe())
+    expect(job.wait() != 0, job.describe())
     one_sentence(
         job,
         "^the connection between rank 0 on host a and rank 1 on host b brought no answer for 6 s; "

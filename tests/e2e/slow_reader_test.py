@@ -41,7 +41,7 @@ def test_a_slow_reader_of_the_output_gets_every_line():
     while piece := os.read(process.stdout.fileno(), 1 << 15):
         pieces.append(piece)
         time.sleep(0.1)  # the reader's pace is the test's parameter
-    expect(process.wait(60) == 0 and b"heartbeat" not in process.stderr.read(), f"exit code {process.returncode}")
+    expect(process.wait(LONG) == 0 and b"heartbeat" not in process.stderr.read(), f"exit code {process.returncode}")
     lines = b"".join(pieces).decode().splitlines()
     for rank in range(2):
         tag = f"[{rank}]<stdout>:"
@@ -60,7 +60,7 @@ def test_a_slow_reader_of_the_input_gets_every_byte():
         env=clean_environment(),
         cwd=ROOT,
         capture_output=True,
-        timeout=90,
+        timeout=LONG,
         check=False,
     )
     said = hashlib.sha256(data).hexdigest()

@@ -354,7 +354,7 @@ def test_errors_name_the_cause_first():
                 text=True,
                 capture_output=True,
                 env={**variables, "SLURM_JOB_ID": job},
-                timeout=100,
+                timeout=LONG,
                 check=False,
             )
             expect(done.returncode == 2, done.stderr)

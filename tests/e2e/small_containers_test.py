@@ -12,7 +12,7 @@ def closed_in(what, ranks=2, **variables):
     job = Job(
         "-np", ranks, PYTHON, WORKERS / "closed_in.py", what, *PROGRAMS, environment=clean_environment(**variables)
     )
-    code = job.wait(120)
+    code = job.wait()
     if reason := re.search(r"cannot be closed in: (.*)", job.out):
         raise Skip(reason[1])
     expect(code == 0, job.describe())
@@ -54,7 +54,7 @@ def test_two_containers_with_the_same_hostname():
     for name in ("a", "b"):
         subprocess.run([HOSTS, "exec", name, "hostname", "box"], check=True)
     job = Job("-np", 4, "-H", "a:2,b:2", *PROGRAMS)
-    job.ends_with(0, 120)
+    job.ends_with(0)
     check_digests(job, 4)
 
 
@@ -62,7 +62,7 @@ def test_two_containers_with_the_same_hostname():
 def test_one_machine_under_two_names():
     address = socket.gethostbyname("a")
     job = Job("-np", 2, "-H", f"a:1,{address}:1", *PROGRAMS)
-    job.ends_with(0, 120)
+    job.ends_with(0)
     check_digests(job, 2)
 
 
@@ -82,7 +82,7 @@ def test_localhost_and_the_hostname():
         *PROGRAMS,
         program=HOSTS,
     )
-    job.ends_with(0, 120)
+    job.ends_with(0)
     check_digests(job, 2)
     job.leaves_nothing()
 

@@ -976,7 +976,7 @@ def test_hosts_that_an_elastic_job_adds_and_a_check_use_the_environment():
         env=alone(folder),
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=LONG,
         check=False,
     )
     uses = re.search(rf"\[X\] Python: \S+, {PLACE}/horovod-environment-", done.stdout)

@@ -56,7 +56,7 @@ print("done", hvd.rank(), flush=True)
 def test_a_slow_host_is_replaced_by_a_spare_once():
     flags = ("-np", 6, "-H", "a:2,b:2,c:2,d:2", "--spares", 1, "--max-restarts", 1, "--on-straggler", "restart")
     job = Job(*flags, PYTHON, "-c", SLOW_HOST, cwd=scratch(BUILD))
-    job.ends_with(0, 90)
+    job.ends_with(0)
     expect(re.search("ranks 2-3 on b, all ranks of this host, are [0-9.]+ ms late", job.err), job.describe())
     expect("to start again without host b, which is slow (--on-straggler restart)" in job.err, job.describe())
     expect(job.out.count("done ") == 6 and job.err.count("late in") == 1, job.describe())

@@ -44,7 +44,7 @@ class Terminal:
         self.text += more
         return more
 
-    def shows(self, pattern, count=1, seconds=60):
+    def shows(self, pattern, count=1, seconds=LONG):
         def look():
             self.read()
             return len(re.findall(pattern, self.text)) >= count
@@ -99,7 +99,7 @@ class Screen(Terminal):
         top = ["".join(line[x].data for x in range(self.screen.columns)).rstrip() for line in self.screen.history.top]
         return [*top, *self.rows()]
 
-    def sees(self, pattern, seconds=30):
+    def sees(self, pattern, seconds=LONG):
         """Waits until the screen shows this, and returns its rows."""
 
         def look():

@@ -95,7 +95,7 @@ def test_a_program_without_horovod_has_a_row_with_what_it_uses():
     waits = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment())
     expect(f"pid {job.process.pid} does not answer; it may be" in waits.stderr.readline(), "exec")
     os.kill(job.process.pid, signals.SIGCONT)
-    out, errors = waits.communicate(timeout=30)
+    out, errors = waits.communicate(timeout=LONG)
     expect(sorted(out.splitlines()) == ["[0]<stdout>:goes on", "[1]<stdout>:goes on"] and not errors, out + errors)
     ended(job)
     none = ask("top")

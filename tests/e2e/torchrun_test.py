@@ -49,7 +49,7 @@ def torchrun(python, *arguments, **more):
 
 
 def joined(job, ranks, local, theirs):
-    job.ends_with(0, 120)
+    job.ends_with(0)
     total = ranks * (ranks + 1) // 2
     for rank in range(ranks):
         line = (
@@ -112,7 +112,7 @@ def test_torchrun_on_two_hosts():
             )
         )
     for job in jobs:
-        job.ends_with(0, 120)
+        job.ends_with(0)
     said = "".join(job.out for job in jobs)
     for rank in range(4):
         line = f"rank {rank} of 4, local {rank % 2} of 2, is {rank} of 4: 10 10 10"
@@ -124,7 +124,7 @@ def test_torchrun_inside_of_one_rank_of_ours_is_refused():
     script.write_text(SAY)
     inner = (torchruns()[0], "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", 2, script)
     job = Job("-np", 1, "--init-timeout", 8, *inner)
-    job.wait(120)
+    job.wait()
     refused = re.findall(
         r"refused: .*two launchers have started this process: horovodrun says rank 0 of 1 and "
         r"torchrun \(RANK\) says rank \d of 2; use one of them",
@@ -133,7 +133,7 @@ def test_torchrun_inside_of_one_rank_of_ours_is_refused():
     expect(len(refused) == 2 and not re.search(r"rank \d of \d$", job.out, re.MULTILINE), job.describe())
     # Also the processes for which both say the same rank, where the user says that the runs are separate.
     job = Job("-np", 2, "--independent", "--init-timeout", 8, *inner)
-    job.wait(120)
+    job.wait()
     refused = re.findall(r"refused: .*horovodrun says rank \d of 2 and torchrun .* says rank \d of 2; use", job.out)
     expect(len(refused) == 4 and not re.search(r"rank \d of \d$", job.out, re.MULTILINE), job.describe())
 
@@ -153,7 +153,7 @@ def test_a_torchrun_in_each_rank_that_the_user_connects_or_that_starts_one_proce
         (2, *torchrun_of, "--nproc-per-node", 1, script),
     ):
         job = Job("-np", *command)
-        job.ends_with(0, 120)
+        job.ends_with(0)
         expect(sorted(re.findall(r"rank \d of \d", job.out)) == ["rank 0 of 2", "rank 1 of 2"], job.describe())
 
 
@@ -162,7 +162,7 @@ def test_one_torchrun_on_each_host_is_one_world():
     """torchrun alone knows of one host: its processes on two were two worlds."""
     start = ("-H", "a:1,b:1", torchruns()[0], "-m", "torch.distributed.run", "--nproc-per-node")
     job = Job(*start, 2, WORKERS / "ddp_rank.py")
-    job.ends_with(0, 120)
+    job.ends_with(0)
     for rank in range(4):
         line = f"rank {rank} of 4, local {rank % 2} of 2, group {rank // 2}, same True, gradient 5"
         expect(line in job.out, f"{line!r} is missing\n{job.describe()}")

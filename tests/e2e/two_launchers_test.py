@@ -40,7 +40,7 @@ def test_a_launcher_inside_of_each_rank_of_ours():
     inner = [path_of("mpirun.openmpi"), *OPENMPI[1:], "-np", 2]
     for ranks in (1, 2):
         job = Job("-np", ranks, *inner, *RANK)
-        job.ends_with(0, 120)
+        job.ends_with(0)
         said = "each of the 2 ranks starts its own mpirun.openmpi; for one job, leave mpirun.openmpi out, or"
         expect((said in job.err) == (ranks == 2), job.describe())
         for rank in range(ranks):
@@ -55,7 +55,7 @@ def test_a_launcher_inside_of_each_rank_of_ours():
                 )
         job.leaves_nothing()
     job = Job("-np", 2, path_of("mpiexec.hydra"), "-np", 2, *RANK)
-    job.ends_with(0, 120)
+    job.ends_with(0)
     refused(job.out, 4, r"a launcher with PMI \(PMI_RANK\) says rank . of 2; use one", job.describe)
     job.leaves_nothing()
 
@@ -71,14 +71,14 @@ def test_the_inner_one_of_two_nested_launchers_counts():
     hydra = (path_of("mpiexec.hydra"), "-launcher", "fork")
     for outer, inner in ((openmpi, hydra), (hydra, openmpi)):
         job = Job(*outer[1:], "-np", 1, *inner, "-np", 2, *says, program=outer[0])
-        job.ends_with(0, 120)
+        job.ends_with(0)
         expect(sorted(re.findall(r"rank \d of \d", job.out)) == ["rank 0 of 2", "rank 1 of 2"], job.describe())
 
 
 def test_our_launcher_inside_of_each_rank_of_another():
     for launcher in (OPENMPI, backends.HYDRA):
         job = backends.launch(launcher, ["-np", 2, LAUNCHER, "-np", 2, *RANK])
-        expect(job.wait(120) != 0, job.describe())
+        expect(job.wait() != 0, job.describe())
         said = re.findall("mpirun has started horovodrun 2 times; start it once, by horovodrun --mpi", job.err)
         expect(said and "refused" not in job.out, job.describe())
 
@@ -90,7 +90,7 @@ def test_a_rank_that_never_comes_is_waited_for_and_then_told_of():
             ["-np", 2, "sh", "-c", f'test ${rank} = 0 && exec sleep 9; exec "$@"', "sh", *RANK],
             HOROVOD_INIT_TIMEOUT="3",
         )
-        job.wait(120)
+        job.wait()
         refused(
             job.out,
             1,
@@ -111,11 +111,11 @@ def test_variables_by_hand_that_disagree_with_the_launcher():
             HOROVOD_RANK="0",
             HOROVOD_SIZE=str(size),
         )
-        job.ends_with(0, 120)
+        job.ends_with(0)
         refused(job.out, 1, words, job.describe)
         refused(job.out, 2, "unset HOROVOD_RANK and HOROVOD_SIZE", job.describe)
     job = backends.launch(backends.HYDRA, ["-np", 2, *RANK], HOROVOD_RANK="0", HOROVOD_SIZE="1")
-    job.ends_with(0, 120)
+    job.ends_with(0)
     refused(job.out, 2, r"say rank 0 of 1, but a launcher with PMI \(PMI_RANK\) says rank . of 2", job.describe)
 
 
@@ -146,7 +146,7 @@ def test_half_of_the_ranks_by_one_launcher_and_half_by_another():
             Job(*RANK[1:], program=PYTHON, environment=clean_environment(**store)),
         ]
         for job in jobs:
-            job.ends_with(0, 120)
+            job.ends_with(0)
         for job, name in zip(jobs, (r"Open MPI's mpirun \(OMPI_", r"a launcher with PMI \(PMI_")):
             refused(
                 job.out,
@@ -182,7 +182,7 @@ def test_a_rank_that_lacks_its_backend_says_so_before_the_others_come():
         expect(lacking.process.poll() is None, lacking.describe())
         other = start(1)
         for job in (lacking, other):
-            job.ends_with(0, 120)
+            job.ends_with(0)
             refused(job.out, 1, "HOROVOD_CPU_OPERATIONS is ccl-of-nobody", job.describe)
     finally:
         server.kill()

@@ -172,7 +172,7 @@ def test_an_agent_of_another_release_does_not_join():
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LONG,
             check=False,
         )
         expect(agent.returncode == code, (version, agent, job.describe()))

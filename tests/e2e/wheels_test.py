@@ -113,7 +113,7 @@ class Environment:
             check=False,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
-            timeout=120,
+            timeout=LONG,
             env=self.environment,
         )
         expect(done.returncode == expected, f"exit code {done.returncode}: {words}\n{done.stdout}{done.stderr}")

@@ -43,9 +43,9 @@ def stacks(*command):
     text = job.stdout.readline()
     while text and "ready" not in text:
         text = job.stdout.readline()
-    answer = run("horovodrun", "stack").communicate(timeout=120)[0]
+    answer = run("horovodrun", "stack").communicate(timeout=LONG)[0]
     job.terminate()
-    return answer + job.communicate(timeout=120)[0]
+    return answer + job.communicate(timeout=LONG)[0]
 print("== begin ==", flush=True)
 for scope in "0123":
     with open("/proc/sys/kernel/yama/ptrace_scope", "w") as file:

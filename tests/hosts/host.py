@@ -131,7 +131,7 @@ def wait_for_sshd(sshd):
     """It tells nobody when it listens; its socket shows in the kernel's table."""
     import time
 
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
         with open("/proc/net/tcp", encoding="ascii") as table:
             if any(row.split()[1:4:2] == ["00000000:0016", "0A"] for row in table):

@@ -111,7 +111,7 @@ class Cluster:
         for name in self.names:
             (self.folder / f"spool.{name}").mkdir()
             self._run(HOSTS, "exec", name, "slurmd", "-c", "-N", name, "-f", self.folder / "slurm.conf")
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 200
         while (idle := self._idle()) < len(self.names):
             if time.monotonic() > deadline:
                 raise OSError(f"only {idle} of Slurm's nodes came up; see {self.folder}/*.log")

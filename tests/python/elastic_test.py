@@ -463,7 +463,7 @@ class ElasticTest(elastic_case.ElasticCase):
                 raise ValueError("planted")
 
         def hear(listener):
-            timestamp, result = listener.heard.get(timeout=60)
+            timestamp, result = listener.heard.get(timeout=200)
             self.assertLess(abs(timestamp - time.time()), 60)
             return result
 

@@ -609,7 +609,7 @@ class GradientWritesTest(TrainingCase):
             @staticmethod
             def backward(context, grad):
                 is_in_pass.set()
-                may_end.wait(20)
+                may_end.wait(200)
                 return grad
 
         for width in WIDTHS:
@@ -630,7 +630,7 @@ class GradientWritesTest(TrainingCase):
 
             thread = threading.Thread(target=first)
             thread.start()
-            self.assertTrue(is_in_pass.wait(20))
+            self.assertTrue(is_in_pass.wait(200))
             try:
                 for step in range(2):
                     optimizers[1].zero_grad()
@@ -691,7 +691,7 @@ class GradientWritesTest(TrainingCase):
             def backward(context, grad):
                 begun, may_end = context.events
                 begun.set()
-                may_end.wait(20)
+                may_end.wait(200)
                 return grad, None, None
 
         orders = [((0, 1, 2), (0, 1, 2)), ((1, 0, 2), (0, 1, 2)), ((1, 2, 0), (0, 2, 1)), ((1, 2, 0), (2, 1, 0))]
@@ -708,7 +708,7 @@ class GradientWritesTest(TrainingCase):
                         begun, may_end = threading.Event(), threading.Event()
                         loss = Slow.apply(loss_of(model, self.rank, 3 * step + index), begun, may_end)
                         passes[index] = pools[index].submit(loss.backward), may_end
-                        self.assertTrue(begun.wait(20))
+                        self.assertTrue(begun.wait(200))
                     for index in ends:
                         passes[index][1].set()
                         passes[index][0].result(20)

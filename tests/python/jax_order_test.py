@@ -50,7 +50,7 @@ class OrderTest(unittest.TestCase):
             ],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=200,
         )
         self.assertNotIn("done", done.stdout, done.stderr)
         self.assertNotEqual(done.returncode, 0)

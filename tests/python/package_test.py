@@ -24,7 +24,7 @@ def run(program, **environment):
     return subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, **environment},
-        timeout=120,
+        timeout=200,
         capture_output=True,
         text=True,
     )

@@ -25,7 +25,7 @@ from horovod.runner.http.http_server import RendezvousServer
 from horovod.runner.util import threads
 
 WORKER = pathlib.Path(__file__).parents[1] / "conformance/original/worker.py"
-SECONDS = 60
+SECONDS = 200
 
 
 def original_worker():

@@ -310,7 +310,7 @@ class NamesTest(rank_base.RankBase):
         def wait(number):
             reached[number].set()
             if number % 2 == self.rank % 2:
-                reached[number ^ 1].wait(60)
+                reached[number ^ 1].wait(200)
             return numpy.int32(number)
 
         with tf.control_dependencies([tf.numpy_function(wait, [iteration], tf.int32)]):

@@ -24,7 +24,7 @@ SERVER = WORKER = None
 ETCD = "/usr/bin/etcd"
 WORKERS = 6
 ROUNDS = 60
-TIMEOUT = 60
+TIMEOUT = 200
 
 
 def free_port():
@@ -109,7 +109,7 @@ class EtcdLossTest(unittest.TestCase):
     def kill(self, name, number=signal.SIGKILL):
         process = self.processes.pop(name)
         process.send_signal(number)
-        return process.wait(timeout=20)
+        return process.wait(timeout=TIMEOUT)
 
     def start_etcd(self):
         client, peer = (f"http://127.0.0.1:{port}" for port in (self.etcd_port, self.peer_port))
@@ -265,7 +265,7 @@ class EtcdLossTest(unittest.TestCase):
         later = self.client("b", later_port)
         self.assertEqual(later.ask("GET", "/v1/keys/k"), (200, b"1"))
         # The first server notices without a request.
-        self.assertEqual(self.processes["server"].wait(timeout=30), 1)
+        self.assertEqual(self.processes["server"].wait(timeout=TIMEOUT), 1)
         self.assertIn("another rendezvous server has taken over the job", self.log("server"))
         self.assertEqual(later.call("PUT", "/v1/keys/k", b"2")[0], 200)
 

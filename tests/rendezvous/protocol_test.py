@@ -27,7 +27,7 @@ def sha256_hex(data):
 
 class Connection:
     def __init__(self, port, secret=SECRET, nonce=None):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=200)
         self.stream = self.socket.makefile("rb")
         client_nonce = nonce or secrets.token_hex(16)
         status, fields, _ = self.raw("GET", "/v1/hello", {"Hvd-Nonce": client_nonce})
@@ -114,7 +114,7 @@ class ProtocolTest(unittest.TestCase):
         for connection in self.connections:
             connection.close()
         self.end_server()
-        self.assertEqual(self.server.wait(timeout=20), 0)
+        self.assertEqual(self.server.wait(timeout=200), 0)
         self.server.stdout.close()
         self.folder.cleanup()
 
@@ -283,7 +283,7 @@ class ProtocolTest(unittest.TestCase):
 
     def fetch(self, target, token=None):
         connection = object.__new__(Connection)
-        connection.socket = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+        connection.socket = socket.create_connection(("127.0.0.1", self.port), timeout=200)
         connection.stream = connection.socket.makefile("rb")
         self.connections.append(connection)
         fields = {} if token is None else {"Authorization": "Bearer " + token}

@@ -8,7 +8,7 @@ import re
 import sys
 import warnings
 
-SECONDS = 60  # of a cause, after which the watchdog ends the rank
+SECONDS = 200  # of a cause, after which the watchdog ends the rank
 os.environ["HOROVOD_CHECK_REPLICAS_STEPS"] = "2,4"
 TABLE = []
 

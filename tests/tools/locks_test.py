@@ -29,7 +29,7 @@ def compiled(before):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=200,
     )
 
 

@@ -63,7 +63,7 @@ expect(len(named) >= 3 and all((ROOT / name).is_file() for name in named), f"tes
 for file, case in re.findall(r"-B (tests/e2e/\w+\.py) (\w+)", script):
     expect(f"def test_{case}(" in (ROOT / file).read_text(), f"{file} has no test {case}")
 if not list(pathlib.Path("/dev").glob("nvidia[0-9]*")):
-    done = subprocess.run([ROOT / "tests/gpu.sh"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([ROOT / "tests/gpu.sh"], capture_output=True, text=True, timeout=200, check=False)
     expect(
         done.returncode == 77
         and "  nccl.2_ranks, at most " in done.stdout

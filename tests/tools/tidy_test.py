@@ -39,7 +39,7 @@ class Tidy(unittest.TestCase):
             stdout=subprocess.PIPE,
             text=True,
             check=False,
-            timeout=120,
+            timeout=200,
         )
         return ran.returncode, ran.stdout
 

@@ -71,7 +71,7 @@ class Version(unittest.TestCase):
 
     def test_the_programs_print_it(self):
         for program in PROGRAMS:
-            done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=60)
+            done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=200)
             self.assertEqual(done.stdout.split()[-1], version(), program)
 
 

@@ -13,7 +13,7 @@ import sys
 import warnings
 
 HOSTS, SLOTS = int(os.environ.get("CELL_HOSTS", "1")), int(os.environ.get("CELL_SLOTS", "2"))
-LIMIT = 60  # seconds for one detector
+LIMIT = 200  # seconds for one detector
 torch = None  # where a detector needs it
 DETECTORS = {}
 NEEDS = {}

@@ -145,7 +145,7 @@ def by_joining(command):
     finally:
         for agent in agents_of_hosts:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                agent.communicate(timeout=30)
+                agent.communicate(timeout=LONG)
 
 
 @world("a b", "--no-decoys")

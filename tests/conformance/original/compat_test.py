@@ -41,7 +41,7 @@ class OurServer:
 
     def __exit__(self, *_):
         self.process.terminate()
-        assert self.process.wait(timeout=20) == 0
+        assert self.process.wait(timeout=200) == 0
         self.process.stdout.close()
         self.folder.cleanup()
 
@@ -167,7 +167,7 @@ class OurWorkersTheirServer(unittest.TestCase):
             self.assertGreater(polls, 2)
             ranks = [late, self.start(their, 0, "sum")]
             for rank in ranks:
-                said, _ = rank.communicate(timeout=60)
+                said, _ = rank.communicate(timeout=200)
                 self.assertEqual(rank.returncode, 0, said)
             their.shutdown()
 
@@ -175,7 +175,7 @@ class OurWorkersTheirServer(unittest.TestCase):
         with server.Server({}) as gone:
             gone.shutdown()
         rank = self.start(gone, 1, "sum", HOROVOD_START_TIMEOUT="1")
-        said, _ = rank.communicate(timeout=60)
+        said, _ = rank.communicate(timeout=200)
         self.assertEqual(rank.returncode, 1)
         self.assertIn(f"127.0.0.1:{gone.port}", said)
         self.assertIn("HOROVOD_GLOO_RENDEZVOUS_ADDR", said)

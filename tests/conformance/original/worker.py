@@ -26,7 +26,7 @@ class Http:
     def __call__(self, method, path, body=b""):
         host = self.where[0]
         head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
-        with socket.create_connection(self.where, timeout=20) as connection:
+        with socket.create_connection(self.where, timeout=200) as connection:
             connection.sendall(head.encode() + body)
             return read_answer(connection)
 
@@ -63,7 +63,7 @@ def address_in(blob):
 class Scope:
     """One rendezvous of `size` members: after it, each has a socket to every other."""
 
-    def __init__(self, http, name, rank, size, address="127.0.0.1", seconds=60):
+    def __init__(self, http, name, rank, size, address="127.0.0.1", seconds=200):
         self.http, self.name, self.rank = http, name, rank
         self.deadline = time.monotonic() + seconds
         self.expect(http("PUT", f"/{name}/rank_{rank}", b"host"), 200)
@@ -102,7 +102,7 @@ class Scope:
         theirs = address_in(blobs[index * BLOB : (index + 1) * BLOB])
         ours = listener.getsockname()
         link = listener.accept()[0] if ours < theirs else socket.create_connection(theirs, 20)
-        link.settimeout(20)
+        link.settimeout(200)
         hello = f"{self.name} {min(self.rank, other)} {max(self.rank, other)}".encode()
         link.sendall(hello)
         heard = b""

@@ -2,6 +2,7 @@
 """An unmodified script for torchrun: DistributedDataParallel over gloo, with the launcher's variables."""
 
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -23,3 +24,5 @@ print(
     flush=True,
 )
 dist.destroy_process_group()
+sys.stdout.flush()
+os._exit(0)  # on a busy machine, a thread of gloo may abort the end of the interpreter
