@@ -6,15 +6,14 @@ from harness import *
 STARTED = pathlib.Path("/tmp/e2e-started")
 
 
-def refused(arguments, *patterns, seconds=10, prepare=None, environment=None, sentences=1):
+def refused(arguments, *patterns, seconds=10, environment=None, sentences=1, lines=None):
     """The command ends with exit code 2 and one sentence that matches all patterns."""
     STARTED.unlink(missing_ok=True)
     job = Job(*arguments, environment=environment)
-    if prepare:
-        prepare(job)
     job.ends_with(2, seconds)
     expect(job.out == "", f"nothing on stdout was expected\n{job.describe()}")
     expect(len(job.said()) == sentences, f"{sentences} sentences expected\n{job.describe()}")
+    expect(job.err.count("\n") == (lines or sentences), f"lines of no sentence\n{job.describe()}")
     for pattern in patterns:
         expect(re.search(pattern, job.err), f"{pattern!r} is not said\n{job.describe()}")
     expect(not STARTED.exists(), f"a rank was started\n{job.describe()}")
@@ -24,28 +23,36 @@ def refused(arguments, *patterns, seconds=10, prepare=None, environment=None, se
 TOUCH = ["touch", STARTED]
 
 
-def test_a_malformed_list_of_hosts():
-    refused(["-np", 2, "-H", "a:x", *TOUCH], "a:x", "number of slots")
-    refused(["-np", 2, "-H", "a:0", *TOUCH], "a:0")
-    refused(["-np", 2, "-H", " , ,", *TOUCH], "empty")
-    refused(["-np", 2, "-H", "a:-1", *TOUCH], "a:-1")
-    refused(["-np", 2, "-H", "a :2", *TOUCH], ":2")
-
-
-def test_a_hostfile_that_is_not_there():
-    refused(["-np", 2, "-hostfile", "/nowhere/hosts", *TOUCH], "/nowhere/hosts", "No such file or directory")
-
-
-def test_a_hostfile_with_a_bad_line():
+def test_bad_lists_of_hosts():
+    for hosts, *patterns in (
+        ("a:x", "'a:x'", "number of slots"),
+        ("a:2,b:x", "'b:x'"),
+        ("a:0", "a:0"),
+        (" , ,", "empty"),
+        ("a:-1", "a:-1"),
+        ("a :2", ":2"),
+        ("no-such-host.invalid:1,localhost:1", r"no-such-host\.invalid"),
+    ):
+        refused(["-np", 2, "-H", hosts, *TOUCH], *patterns)
+    refused(
+        ["-H", "x1.invalid,localhost,x2.invalid", *TOUCH], r": host x1\.invalid:.*\n.*: host x2\.invalid:", sentences=2
+    )
+    refused(["-hostfile", "/nowhere/hosts", *TOUCH], "/nowhere/hosts", "No such file or directory")
     with tempfile.NamedTemporaryFile("w", suffix=".hosts") as file:
         file.write("# ours\na slots=2\n\nb slots=two\n")
         file.flush()
-        refused(["-np", 2, "-hostfile", file.name, *TOUCH], "line 4", "two", re.escape(file.name))
-
-
-def test_more_than_one_message_carries():
+        refused(["-np", 2, "-hostfile", file.name, *TOUCH], f"{re.escape(file.name)}, line 4", "two")
+    refused(["-np", 1, "-i", "/no/such/key", *TOUCH], "/no/such/key")
+    refused(
+        ["-np", 9, "-H", "localhost:4,b:4", *TOUCH],
+        r"9 ranks are more than the 8 slots there are; .*\n *host +slots\n *localhost +4\n *b +4\n$",
+        lines=4,
+    )
     refused(["-np", 70000, *TOUCH], "-np 70000", "65536", "-H")
     refused(["-np", 60000, *TOUCH], r"orders for host localhost take \d+ MiB, more than the 16 MiB", seconds=60)
+    discovery = ["-np", 2, "--elastic-timeout", 1, "--host-discovery-script"]
+    refused([*discovery, "exit 3", *TOUCH], "host discovery script 'exit 3': ended with exit code 3")
+    refused([*discovery, "echo a", *TOUCH], r"named 1 of 2 slots within 1 s \(--elastic-timeout\)")
 
 
 def test_a_line_of_an_env_file_is_not_shown():
@@ -72,37 +79,40 @@ def test_a_file_of_packages_that_is_missing():
     one_sentence(job, "^--stage-env: cannot read /nowhere/uv.lock: No such file or directory")
 
 
-def test_more_ranks_than_slots():
-    refused(["-np", 5, "-H", "a:2,b:2", *TOUCH], r"\b5\b", r"\b4\b")
-
-
-def test_words_that_are_meant_as_something_else():
+def test_unknown_flags_and_commands():
+    elastic = ["-np", 2, "--min-np", 1]
+    joined = [*elastic, "--listen", ":0", "--token-file", "x"]
+    of_hosts = "lets hosts join an elastic job by themselves, and {} names them"
+    for words, *patterns in (
+        (["-np", 2, "--no-such-flag"], "--no-such-flag"),
+        (["-np", 2, "--hots", "a:2"], "--hosts"),
+        (["-np", 2, "--verbsoe"], r"did you mean --verbose\?"),
+        (["--nnodes", "1:2"], "--nnodes: '1:2' is the range of an elastic job of torchrun; write --min-np"),
+        (["-np", 2, "--max-np", 4], "--max-np is for elastic jobs; add "),
+        (["-np", 2, "--min-np", 4], "--min-np 4 is greater than -np 2"),
+        ([*elastic[:2], "--host-discovery-script", "echo a", "-H", "a:2"], "-script and -H both name the hosts"),
+        ([*joined, "-H", "a:2"], of_hosts.format("-H")),
+        ([*joined, "--host-discovery-script", "echo a"], of_hosts.format("--host-discovery-script")),
+        ([*joined, "--restart-ranks"], "--restart-ranks cannot be combined with --token-file"),
+    ):
+        refused([*words, *TOUCH], *patterns)
     refused(["--check-build", "/nowhere/python3"], "--check-build: program '/nowhere/python3'")
-    refused(["--nnodes", "1:2", *TOUCH], "--nnodes: '1:2' is the range of an elastic job of torchrun; write --min-np")
     refused(["sotp"], r"no command 'sotp'; did you mean horovodrun stop\?")
     refused(["kill", "job"], r"no command 'kill'; did you mean horovodrun stop\?", "-np N before it runs the program")
 
 
-def test_an_unknown_flag():
-    refused(["-np", 2, "--no-such-flag", *TOUCH], "--no-such-flag")
-    refused(["-np", 2, "--hots", "a:2", *TOUCH], "--hosts")
-
-
-def test_a_number_that_is_none():
-    refused(["-np", "two", *TOUCH], "-np", "two")
-    refused(["-np", "0", *TOUCH], "-np", "0")
-
-
-def test_a_name_that_is_none():
+def test_bad_values():
+    for words, *patterns in (
+        (["-np", "two"], "-np", "two"),
+        (["-np", 0], "-np 0 is out of range"),
+        (["--min-np", 1], "-np N"),
+        (["-np", 1, "--end-signal", "KILL"], r"--end-signal KILL is not one of: TERM, INT\n$"),
+        (["-np", 2, "--min-np", 1, "--blacklist-cooldown-range", 9, 2], "'9 2' is out of range"),
+        (["-np", 1, "--output-filename", "/proc/no"], "/proc/no"),
+    ):
+        refused([*words, *TOUCH], *patterns)
     for name in ("a b", "a\x1b[31m", "4711", "-x", "b:7", "x" * 65):
         refused(["-np", 2, f"--name={name}", *TOUCH], "--name: '", "letters, digits and")
-
-
-def test_no_command():
-    refused(["-np", 2], "command")
-
-
-def test_an_environment_variable_of_the_wrong_type():
     refused(["-np", 2, *TOUCH], "HOROVOD_LEASE", "soon", environment=clean_environment(HOROVOD_LEASE="soon"))
 
 
@@ -134,7 +144,7 @@ def test_numbers_out_of_their_range_without_a_launcher():
             [PYTHON, "-c", program],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LONG,
             check=False,
             env=clean_environment(**{name: value}),
         )
@@ -149,20 +159,36 @@ def test_numbers_out_of_their_range_without_a_launcher():
         )
 
 
-def test_a_program_that_is_missing_here():
-    refused(["-np", 2, "no-such-program"], "no-such-program", "localhost")
-
-
-def test_a_first_word_that_is_no_program():
-    refused(["-np", 2, "OMP_NUM_THREADS=1", *TOUCH], "write -x OMP_NUM_THREADS=1 before the command")
-    refused(["-np", 2, f"{PYTHON} train.py"], "remove the quotes", f"'{PYTHON}' is the program")
-
-
-def test_a_script_with_the_line_ends_of_windows():
+def test_programs_that_cannot_start():
     script = scratch() / "train.py"
     script.write_bytes(f"#!{PYTHON}\r\nprint(1)\r\n".encode())
     script.chmod(0o755)
-    refused(["-np", 2, script], "carriage return", rf"sed -i 's/\\r\$//' {script}")
+    (no_program := script.with_name("no_program")).touch()
+    accelerate = ["env", "HF_HOME=/nonexistent", "accelerate", "launch", "--num_processes=2", "t.py"]
+    for words, *patterns in (
+        ([], "the command is missing"),
+        (["no-such-program"], "no-such-program", "localhost"),
+        (["./no/such/program"], "no/such/program"),
+        ([no_program], str(no_program)),
+        (["OMP_NUM_THREADS=1", *TOUCH], "write -x OMP_NUM_THREADS=1 before the command"),
+        ([f"{PYTHON} train.py"], "remove the quotes", f"'{PYTHON}' is the program"),
+        ([script], "carriage return", rf"sed -i 's/\\r\$//' {script}"),
+        (accelerate, "leave accelerate out: horovodrun -np 4 env HF_HOME=/nonexistent python3 t.py; "),
+    ):
+        refused(["-np", 2, *words], *patterns)
+
+
+def test_the_command_that_joins_a_host_names_no_pipe_of_this_shell():
+    command = [LAUNCHER, "-np", "1", "--listen", "127.0.0.1:0", "--start-timeout", "1"]
+    ended = subprocess.run(
+        ["/bin/bash", "-c", '"$@" --token-file <(printf ab%.0s {1..32}) /bin/true', "-", *command],
+        capture_output=True,
+        text=True,
+        timeout=LONG,
+        env=clean_environment(),
+        check=False,
+    )
+    expect(ended.returncode == 2 and " --token-file FILE; or allow" in ended.stderr, ended)
 
 
 @world()

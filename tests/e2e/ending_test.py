@@ -120,12 +120,13 @@ def test_sigterm_with_local_ranks():
 
 
 def test_a_parent_that_blocks_signals():
-    for number in (signal.SIGTERM, signal.SIGINT):
-        command = ("-np", 2, "sh", "-c", "echo ready; exec sleep 600")
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        command = ("-np", 2, "sh", "-c", "(setsid sleep 600 &); echo ready; exec sleep 600")
         job = Job("--block-signal=TERM,INT,HUP,CHLD", LAUNCHER, *command, program="/usr/bin/env")
         job.wait_for("ready", 2)
         job.signal(number)
         job.ends_with(128 + number, PROMPT)
+        one_sentence(job, f"^ended by {number.name}$")
         job.leaves_nothing()
 
 

@@ -54,12 +54,29 @@ def test_lines_are_whole_in_order_and_on_their_stream():
 
 
 @world()
-def test_bytes_that_are_no_text_pass():
-    code = "import os; os.write(1, bytes(range(1, 256)) + b'\\n')"
+def test_bytes_of_lines_and_bars():
+    """Any byte passes, carriage returns end lines and stay, an unfinished last line gets a newline."""
+    every = bytes(byte for byte in range(256) if byte not in b"\r\n")
+    code = f"import os; os.write(1, {every!r} + b'\\n10%\\r20%\\rdone\\nlast'); os.write(2, b'err\\n')"
     job = Job("-np", 1, "-H", "b:1", PYTHON, "-c", code)
     job.ends_with(0)
+    lines = (every + b"\n", b"10%\r", b"20%\r", b"done\n", b"last\n")
     raw = (job.folder / "out").read_bytes()
-    expect(b"\xff\xfe" not in raw and bytes(range(128, 256)) in raw, f"bytes changed: {raw!r}")
+    expect(raw == b"".join(b"[0]<stdout>:" + line for line in lines), f"bytes changed: {raw!r}")
+    expect(job.err == "[0]<stderr>:err\n", job.describe())
+
+
+def test_standard_streams_may_be_closed():
+    for closed in (">&-", "2>&-", "<&-", "<&- >&- 2>&-"):
+        folder = scratch()
+        command = f'"$0" -np 2 sh -c "echo out; echo >{folder}/\\$HOROVOD_RANK" {closed}'
+        ended = subprocess.run(
+            ["sh", "-c", command, LAUNCHER], timeout=LONG, capture_output=True, check=False, env=clean_environment()
+        )
+        expect((ended.returncode, ended.stderr) == (0, b""), ended)
+        expect(sorted(path.name for path in folder.iterdir()) == ["0", "1"], closed)
+        if ">&-" not in closed.replace("2>&-", ""):
+            expect(sorted(ended.stdout.splitlines()) == [b"[0]<stdout>:out", b"[1]<stdout>:out"], ended)
 
 
 @world()
@@ -67,7 +84,7 @@ def test_much_output_of_many_ranks():
     """40 MB: no line is lost, and the launcher's memory stays small."""
     code = "import sys\nfor i in range(100000): sys.stdout.write(f'{i:099d}\\n')"
     job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", code)
-    job.ends_with(0, 120)
+    job.ends_with(0)
     out = lines_of(job.out)
     for rank in range(4):
         got = out[rank, "stdout"]
@@ -124,10 +141,18 @@ def test_a_full_disk_costs_the_files_alone_and_is_named_once_for_each():
 
 @world()
 def test_names_of_output_folders_have_as_many_digits_as_the_ranks_need():
-    folder = pathlib.Path("/tmp/e2e-output")
-    Job("-np", 11, "-H", "a:6,b:5", "--output-filename", folder, "true").ends_with(0)
-    names = sorted(path.name for path in folder.glob("rank.*"))
-    expect(names == [f"rank.{rank:02d}" for rank in range(11)], names)
+    for size, digits in ((11, 2), (1, 1)):
+        folder = scratch() / "deep" / "logs"
+        words = ("sh", "-c", "echo out $HOROVOD_RANK; echo err >&2")
+        job = Job("-np", size, "-H", "a:6,b:5", "--output-filename", folder, *words)
+        job.ends_with(0)
+        expect(len(lines_of(job.out)) == size, job.describe())
+        names = [f"rank.{rank:0{digits}d}" for rank in range(size)]
+        expect(sorted(path.name for path in folder.iterdir()) == [".horovodrun.lock", *names], names)
+        for rank, name in enumerate(names):
+            for stream, text in (("stdout", f"out {rank}"), ("stderr", "err")):
+                said = (folder / name / stream).read_text()
+                expect(said == f"[{rank}]<{stream}>:{text}\n", f"{name} {stream}: {said!r}")
 
 
 @world()
@@ -146,22 +171,32 @@ def test_the_last_words_of_a_rank_that_fails_are_not_lost():
 def test_a_reader_that_goes_away_ends_the_job():
     before = Inventory()
     done = subprocess.run(
-        ["/bin/bash", "-c", f"{LAUNCHER} -np 2 -H a:1,b:1 yes | head -n 3; echo ${{PIPESTATUS[0]}}"],
+        ["/bin/bash", "-c", f"{LAUNCHER} -np 2 -H a:1,b:1 --kill-grace 120 yes | head -n 3; echo ${{PIPESTATUS[0]}}"],
         env=clean_environment(),
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=LONG,
         check=False,
     )
-    expect(done.stdout.splitlines()[-1] == str(128 + signals.SIGPIPE), done)
+    expect(done.stdout.splitlines()[-1] == str(128 + signals.SIGPIPE) and not done.stderr, done)
     before.wait_for_ends()
+
+
+FLOODS = """
+import os, sys, time
+print("\\n".join(f"{i:0999d}" for i in range(3000)), flush=True)
+open(os.path.join(sys.argv[1], os.environ["HOROVOD_RANK"]), "w").close()
+while len(os.listdir(sys.argv[1])) < 2: time.sleep(0.02)
+if os.environ["HOROVOD_RANK"] == "1": sys.exit(4)
+time.sleep(600)
+"""
 
 
 @world()
 def test_a_reader_that_stalls_costs_no_lease():
-    """The reader pauses for longer than the lease, and then gets all lines."""
+    """The reader pauses for longer than the lease, and then gets all lines, and the end by one rank."""
     read_end, write_end = os.pipe()
     process = subprocess.Popen(
         [
@@ -174,7 +209,8 @@ def test_a_reader_that_stalls_costs_no_lease():
             "5",
             PYTHON,
             "-c",
-            "print('\\n'.join(f'{i:0999d}' for i in range(3000)))",
+            FLOODS,
+            scratch(),
         ],
         stdin=subprocess.DEVNULL,
         stdout=write_end,
@@ -187,7 +223,7 @@ def test_a_reader_that_stalls_costs_no_lease():
     expect(process.poll() is None, f"it ended: {process.returncode}")
     with os.fdopen(read_end, "rb") as pipe:
         text = pipe.read()
-    expect(process.wait(60) == 0, f"exit code {process.returncode}")
+    expect(process.wait(LONG) == 4, f"exit code {process.returncode}")
     expect(text.count(b"\n") == 6000, f"{text.count(bytes([10]))} lines")
 
 
@@ -347,7 +383,7 @@ def test_a_disk_that_stalls_costs_no_lease():
         with stalled(disk):
             relay.cut()
             relay.heal()
-        code = process.wait(120)
+        code = process.wait(LONG)
         out.seek(0)
         err.seek(0)
         said = err.read()
@@ -438,7 +474,7 @@ def test_256_mib_of_a_rank_takes_little_memory_and_none_is_lost():
         lines += chunk.count(b"\n")
         if (lines & 1023) == 0 and process.poll() is None:
             expect(memory_of(process.pid) < 64, f"{memory_of(process.pid)} MiB")
-    expect(process.wait(60) == 0 and lines == 1 << 22, f"{lines} lines")
+    expect(process.wait(LONG) == 0 and lines == 1 << 22, f"{lines} lines")
 
 
 @world()
@@ -474,7 +510,7 @@ def test_a_stalled_terminal_takes_little_memory_and_delays_no_control():
     os.killpg(process.pid, signals.SIGINT)
     wait_until(lambda: not written(), 60, "the ranks to end")
     os.killpg(process.pid, signals.SIGINT)
-    expect(process.wait(60) == 130, f"exit code {process.returncode}")
+    expect(process.wait(LONG) == 130, f"exit code {process.returncode}")
     os.close(read_end)
     before.wait_for_ends()
 

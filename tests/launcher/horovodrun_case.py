@@ -11,7 +11,7 @@ import time
 import unittest
 
 HOROVODRUN = os.path.abspath(sys.argv.pop(1))
-TIMEOUT = 60
+TIMEOUT = 200
 os.environ.update(HOROVOD_STATE_DIR="none", NO_COLOR="1")
 
 
@@ -66,11 +66,6 @@ def wait_until(condition, seconds=TIMEOUT):
     return False
 
 
-def resident_kib(pid):
-    with open(f"/proc/{pid}/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
-
-
 def read_until(process, wanted):
     """Reads whole lines of standard output until `wanted` of them have come."""
     return [process.stdout.readline() for _ in range(wanted)]
@@ -97,17 +92,6 @@ class Marked(unittest.TestCase):
         process = start(*arguments, env=self.environment, **options)
         self.addCleanup(self._end, process)
         return process
-
-    def programs(self):
-        """The names of the processes that carry the mark."""
-        names = set()
-        for pid in processes_with(self.marker):
-            try:
-                with open(f"/proc/{pid}/comm") as comm:
-                    names.add(comm.read().strip())
-            except OSError:
-                pass
-        return names
 
     @staticmethod
     def _end(process):

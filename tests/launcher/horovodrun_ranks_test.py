@@ -1,10 +1,15 @@
 """The ranks of a job of the real horovodrun: their number, identity and environment."""
 
 import os
+import pathlib
 import signal
+import sys
 import tempfile
 
-from horovodrun_case import HOROVODRUN, TIMEOUT, Marked, lines, main, read_until
+from horovodrun_case import HOROVODRUN, TIMEOUT, Marked, lines, main, read_until, wait_until
+
+sys.path.append(os.path.join(os.path.dirname(__file__), "../hosts"))
+from idle import idle
 
 
 class Ranks(Marked):
@@ -102,6 +107,32 @@ class Ranks(Marked):
                 pass
         job.send_signal(signal.SIGTERM)
         job.wait(TIMEOUT)
+
+    def test_an_interrupt_does_not_wait_for_scontrol(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (
+                ("srun", ""),
+                ("discovery", f"cat {folder}/hosts"),
+                ("scontrol", f"[ -e {folder}/hang ] || exit 1\n: > {folder}/hangs; sleep 600"),
+            ):
+                with open(f"{folder}/{name}", "w") as script:
+                    script.write(f"#!/bin/sh\n{text}\n")
+                os.chmod(f"{folder}/{name}", 0o755)
+            hosts = pathlib.Path(folder, "hosts")
+            hosts.write_text("localhost:1\n")
+            self.environment.update(PATH=f"{folder}:{os.environ['PATH']}", SLURM_CLUSTER_NAME="c", SLURM_JOB_ID="17")
+            job = self.start_job(
+                "--min-np", "1", "--host-discovery-script", f"{folder}/discovery", "sh", "-c", "echo up; exec sleep 600"
+            )
+            read_until(job, 1)
+            pathlib.Path(folder, "hang").touch()
+            hosts.write_text("localhost:1\nnode-17:1\n")
+            self.assertTrue(wait_until(pathlib.Path(folder, "hangs").exists))
+            begin = idle()
+            job.send_signal(signal.SIGINT)
+            self.assertEqual(job.wait(TIMEOUT), 130)
+            # The time limit of scontrol is 10 s.
+            self.assertLess(idle() - begin, 6)
 
     def test_standard_input_is_empty(self):
         result = self.run_job("-np", "2", "cat", stdin=None)
