@@ -48,8 +48,6 @@ def test_bad_lists_of_hosts():
         r"9 ranks are more than the 8 slots there are; .*\n *host +slots\n *localhost +4\n *b +4\n$",
         lines=4,
     )
-    refused(["-np", 70000, *TOUCH], "-np 70000", "65536", "-H")
-    refused(["-np", 60000, *TOUCH], r"orders for host localhost take \d+ MiB, more than the 16 MiB", seconds=60)
     discovery = ["-np", 2, "--elastic-timeout", 1, "--host-discovery-script"]
     refused([*discovery, "exit 3", *TOUCH], "host discovery script 'exit 3': ended with exit code 3")
     refused([*discovery, "echo a", *TOUCH], r"named 1 of 2 slots within 1 s \(--elastic-timeout\)")
@@ -77,6 +75,11 @@ def test_a_file_of_packages_that_is_missing():
     job = Job("-np", 1, "--stage-env", "/nowhere/uv.lock", "true")
     job.ends_with(2)
     one_sentence(job, "^--stage-env: cannot read /nowhere/uv.lock: No such file or directory")
+
+
+def test_more_than_one_message_carries():
+    refused(["-np", 70000, *TOUCH], "-np 70000", "65536", "-H")
+    refused(["-np", 60000, *TOUCH], r"orders for host localhost take \d+ MiB, more than the 16 MiB", seconds=60)
 
 
 def test_unknown_flags_and_commands():
