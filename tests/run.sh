@@ -408,7 +408,7 @@ if step build.release build release all unit_tests; then
   await "$environments" || true
   name_environments
   build release all unit_tests  # what the environments' headers add
-  /usr/bin/python3 -m compileall -q build/python || true  # read by hundreds of ranks
+  /usr/bin/python3 -m compileall -q build/python tests/{e2e,hosts,python} || true  # read by hundreds of processes
   if [[ $tier == quick ]]; then
     run_ctest release build -L 'unit|quick' -j "$test_jobs"
   elif [[ $tier == newest ]]; then
