@@ -295,9 +295,11 @@ def test_ranks_that_are_not_one_world_of_mpi():
             r"a launcher that serves MPICH \(PMI_RANK is set\)",
         ),
     ):
-        chosen = {variable: "mpi", "HOROVOD_MPI_LIBRARY": library}
+        # Open MPI starts a daemon for a process that no launcher has started. On a busy machine it may come too late.
+        alone = "OMPI_MCA_ess_singleton_isolated"
+        chosen = {variable: "mpi", "HOROVOD_MPI_LIBRARY": library, alone: "1"}
         job = (
-            Job("-np", 3, "--no-pmix", *RANK, "once", environment=clean_environment(**chosen))
+            Job("-np", 3, "--no-pmix", "-x", f"{alone}=1", *RANK, "once", environment=clean_environment(**chosen))
             if launcher is None
             else backends.launch(launcher, ["-np", 3, *RANK, "once"], **chosen)
         )
