@@ -138,7 +138,7 @@ inline void check_spawner(net::asio::io_context& loop, Spawner& spawner, SpawnTa
       co_return bytes;
     }(**stream, sent.size()));
     // The last bytes may be back before the writer goes on.
-    const Deadline deadline = Deadline::after_seconds(60);
+    const Deadline deadline = Deadline::after_seconds(200);
     while (!written && !deadline.passed()) {
       loop.restart();
       loop.run_for(std::chrono::milliseconds(10));

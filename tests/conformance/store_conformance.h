@@ -17,7 +17,7 @@
 
 namespace hvd::rendezvous {
 
-inline Deadline soon() { return Deadline::after_seconds(60); }
+inline Deadline soon() { return Deadline::after_seconds(200); }
 inline Deadline shortly() { return Deadline::after_seconds(0.5); }
 inline std::string text_of(const Result<Bytes>& value) {
   return value.ok() ? std::string(as_text(*value)) : "failed: " + value.status().message();

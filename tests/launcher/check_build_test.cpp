@@ -162,13 +162,13 @@ TEST_CASE("a probe works, or says why not") {
 
 TEST_CASE("a probe ends with its child, whoever else holds its pipe, and ends those too") {
   Probe probe([] { return become({"sh", "-c", "echo said >&2; sleep 3000 & echo $! >&2"}, {}); });
-  const ProbeOutcome outcome = probe.wait(Deadline::after_seconds(60));
+  const ProbeOutcome outcome = probe.wait(Deadline::after_seconds(200));
   CHECK(outcome.works);
   REQUIRE(outcome.output.starts_with("said\n"));
   const pid_t other = std::stoi(outcome.output.substr(5));
   // Its zombie is for whoever adopts it.
   bool has_ended = false;
-  for (const Deadline limit = Deadline::after_seconds(60); !has_ended && !limit.passed();) {
+  for (const Deadline limit = Deadline::after_seconds(200); !has_ended && !limit.passed();) {
     std::string stat;
     std::getline(std::ifstream(cat("/proc/", other, "/stat")), stat);
     has_ended = stat.empty() || stat.find(") Z ") != std::string::npos;

@@ -223,7 +223,7 @@ TEST_CASE("the resources of a node of LSF") {
 }
 
 TEST_CASE("a program's words, its end, and what is said of none") {
-  const auto soon = Deadline::after_seconds(60);
+  const auto soon = Deadline::after_seconds(200);
   CHECK(*output_of({"/bin/sh", "-c", "echo a; echo b >&2; exit 3"}, soon) == "a\nb\n");
   CHECK(output_of({"no-such-program"}, soon).status().code() == Code::kNotFound);
   CHECK(output_of({"/bin/sleep", "100"}, Deadline::after_seconds(0.1)).status().message() ==

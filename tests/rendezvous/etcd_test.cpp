@@ -60,7 +60,7 @@ std::vector<std::string> keys_in_etcd(const std::string& prefix) {
 }
 
 void await_no_keys(const std::string& prefix) {
-  const Deadline deadline = Deadline::after_seconds(30);
+  const Deadline deadline = Deadline::after_seconds(200);
   while (!keys_in_etcd(prefix).empty()) {
     REQUIRE_FALSE(deadline.passed());
     std::this_thread::sleep_for(milliseconds(20));

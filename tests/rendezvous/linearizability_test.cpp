@@ -67,7 +67,7 @@ class Client {
 
   // Returns whether the operation is known to have taken place; stores its result in `one`.
   bool run(const std::string& key, Operation& one) {
-    const Deadline deadline = Deadline::after_seconds(60);
+    const Deadline deadline = Deadline::after_seconds(200);
     switch (one.kind) {
       case Kind::kSet:
         return store_.set(key, as_bytes(one.value), deadline).ok();
@@ -209,7 +209,7 @@ TEST_CASE("clients of servers that replace each other see one order") {
   const Secret secret = test_secret();
   const auto open = [&](net::asio::any_io_executor executor) {
     return etcd::open_store(executor, *etcd::parse_url("etcd://" + etcd.address()), secret,
-                            std::chrono::seconds(60), Deadline::after_seconds(20));
+                            std::chrono::seconds(60), Deadline::after_seconds(200));
   };
   auto server = std::make_unique<RunningServer>(address, 0, open);
   std::vector<std::unique_ptr<HttpStore>> stores;

@@ -34,7 +34,7 @@ class RawClient {
   }
   void send(std::string_view text) {
     bool interrupted = false;
-    REQUIRE(stream_.write(as_bytes(text), {}, Deadline::after_seconds(10), interrupted).ok());
+    REQUIRE(stream_.write(as_bytes(text), {}, Deadline::after_seconds(200), interrupted).ok());
   }
   // The status of the next response, or 0 if the connection ends.
   int receive() {
@@ -48,7 +48,7 @@ class RawClient {
         seen_.erase(seen_.begin(), seen_.begin() + static_cast<std::ptrdiff_t>(used));
       }
       if (parser_->done()) break;
-      const auto size = stream_.read_some(buffer, Deadline::after_seconds(10));
+      const auto size = stream_.read_some(buffer, Deadline::after_seconds(200));
       if (!size.ok() || *size == 0) return 0;
       seen_.insert(seen_.end(), buffer.begin(),
                    buffer.begin() + static_cast<std::ptrdiff_t>(*size));
@@ -69,7 +69,7 @@ class RawClient {
   static net::BlockingStream connect(const net::Endpoint& endpoint) {
     const auto addresses = net::resolve(endpoint);
     REQUIRE(addresses.ok());
-    auto stream = net::BlockingStream::connect(*addresses, Deadline::after_seconds(10));
+    auto stream = net::BlockingStream::connect(*addresses, Deadline::after_seconds(200));
     REQUIRE(stream.ok());
     return std::move(*stream);
   }

@@ -83,7 +83,7 @@ class RunningServer {
 
   template <typename F>
   void await(F is_so) {
-    const Deadline deadline = Deadline::after_seconds(10);
+    const Deadline deadline = Deadline::after_seconds(200);
     while (!is_so()) {
       REQUIRE_FALSE(deadline.passed());
       std::this_thread::sleep_for(std::chrono::milliseconds(2));

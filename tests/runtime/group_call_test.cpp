@@ -53,7 +53,7 @@ struct Call {
 
   Status submit(Runtime& runtime) { return runtime.submit_group_call(call, &handle); }
   Status finish(Runtime& runtime) {
-    const std::optional<Status> status = runtime.wait(handle, Deadline::after_seconds(60));
+    const std::optional<Status> status = runtime.wait(handle, Deadline::after_seconds(200));
     if (!status) return hvd::deadline_exceeded("a call is not complete after 60 s");
     const Status released = runtime.release(handle);
     return status->ok() ? released : *status;
@@ -574,7 +574,7 @@ TEST_CASE("a member that leaves ends the later calls of its groups alone") {
     const int32_t all = world.group(rank, {0, 1, 2}, "all");
     check_ok(Sum(all, Numbers(3000, 1)).run(world[rank]));
     if (rank == 0) {
-      check_ok(world[0].shutdown(Deadline::after_seconds(20)));
+      check_ok(world[0].shutdown(Deadline::after_seconds(200)));
       return;
     }
     check_has(Sum(all, {1}).run(world[rank]), Code::kAborted,
@@ -638,7 +638,7 @@ void check_leaves_no_descriptors(World& world, int rounds, Function&& come_and_g
   pause();
   const auto before = descriptors();
   come_and_go(rounds);
-  const Deadline deadline = Deadline::after_seconds(20);
+  const Deadline deadline = Deadline::after_seconds(200);
   do pause();
   while (descriptors() > before && !deadline.passed());
   CHECK(descriptors() <= before);

@@ -60,7 +60,7 @@ TEST_CASE("a group runs whole, with tensors of several dtypes") {
     submission.tensors = tensors;
     hvd_handle handle = 0;
     REQUIRE(ranks[rank].submit(submission, &handle).ok());
-    const auto status = ranks[rank].wait(handle, Deadline::after_seconds(20));
+    const auto status = ranks[rank].wait(handle, Deadline::after_seconds(200));
     REQUIRE(status);
     CHECK_MESSAGE(status->ok(), status->message());
     CHECK(a == 3);

@@ -23,7 +23,7 @@ int32_t join(Runtime& runtime, int32_t set = 0) {
   work.submission.name = nullptr;
   work.submission.process_set = set;
   REQUIRE(work.submit(runtime).ok());
-  const auto status = runtime.wait(work.handle, Deadline::after_seconds(20));
+  const auto status = runtime.wait(work.handle, Deadline::after_seconds(200));
   REQUIRE(status);
   if (!status->ok()) return -1;
   hvd_output output{};

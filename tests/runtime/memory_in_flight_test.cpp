@@ -306,7 +306,7 @@ TEST_CASE(
       Work next = sum_of("next", {1});
       next.tensor.output = result.data() + own * 2;
       CHECK(next.run(ranks[rank]).ok());
-      const auto status = ranks[rank].wait(work.handle, Deadline::after_seconds(20));
+      const auto status = ranks[rank].wait(work.handle, Deadline::after_seconds(200));
       REQUIRE(status.has_value());
       CHECK_MESSAGE(status->ok(), status->message());
       for (int64_t i = 0; i < own * 2; ++i) {

@@ -56,7 +56,7 @@ struct Message {
   }
   Status submit(Runtime& runtime) { return runtime.submit_message(op, message, &handle); }
   Status finish(Runtime& runtime) {
-    const std::optional<Status> status = runtime.wait(handle, Deadline::after_seconds(60));
+    const std::optional<Status> status = runtime.wait(handle, Deadline::after_seconds(200));
     if (!status) return hvd::deadline_exceeded("a message is not complete after 60 s");
     hvd_output output{};
     if (status->ok() && runtime.output(handle, 0, &output).ok()) source = output.source_rank;
@@ -448,7 +448,7 @@ TEST_CASE("process sets have messages of their own, which end with the set") {
     world.ranks().each([&](int rank) {
       hvd_handle handle = 0;
       check_ok(world[rank].remove_process_set(1, &handle));
-      CHECK(world[rank].wait(handle, Deadline::after_seconds(20))->ok());
+      CHECK(world[rank].wait(handle, Deadline::after_seconds(200))->ok());
     });
     check_has(pending.finish(world[0]), Code::kNotFound, "process set 1 was removed");
     check_has(lent.finish(world[0]), Code::kNotFound, "process set 1 was removed");
@@ -477,9 +477,9 @@ TEST_CASE("messages that nobody received leave room when their process set is re
     world.ranks().each([&](int rank) {
       hvd_handle handle = 0;
       check_ok(world[rank].remove_process_set(1, &handle));
-      CHECK(world[rank].wait(handle, Deadline::after_seconds(20))->ok());
+      CHECK(world[rank].wait(handle, Deadline::after_seconds(200))->ok());
     });
-    const Deadline deadline = Deadline::after_seconds(5);
+    const Deadline deadline = Deadline::after_seconds(200);
     bool has_room = is_done_at_once(0);
     while (!has_room && !deadline.passed()) has_room = is_done_at_once(0);
     CHECK(has_room);
@@ -561,7 +561,7 @@ TEST_CASE("messages that were sent before a shutdown can be received after it") 
         Send large(1, 100000, 2);
         check_ok(large.fill(2).submit(world[0]));
         check_ok(large.finish(world[0]));
-        check_ok(world[0].shutdown(Deadline::after_seconds(20)));
+        check_ok(world[0].shutdown(Deadline::after_seconds(200)));
         return;
       }
       Receive large(0, 100000, 2);
@@ -590,7 +590,7 @@ TEST_CASE("two ranks exchange messages after a third one has left, until one of 
     std::atomic<bool> has_left{false};
     world.ranks().each([&](int rank) {
       if (rank == 0) {
-        check_ok(world[0].shutdown(Deadline::after_seconds(20)));
+        check_ok(world[0].shutdown(Deadline::after_seconds(200)));
         has_left = true;
         return;
       }
@@ -613,7 +613,7 @@ TEST_CASE("two ranks exchange messages after a third one has left, until one of 
       }
       if (rank == 1) {
         sleep_ms(10);
-        check_ok(world[1].shutdown(Deadline::after_seconds(20)));
+        check_ok(world[1].shutdown(Deadline::after_seconds(200)));
         return;
       }
       if (way == Way::kPieces) return;  // links that do not show who has left
@@ -631,7 +631,7 @@ TEST_CASE("transfers fail when their other rank leaves without them") {
     Send send(2, 64 << 20);
     world.ranks().each([&](int rank) {
       if (rank == 0) {
-        check_ok(world[0].shutdown(Deadline::after_seconds(20)));
+        check_ok(world[0].shutdown(Deadline::after_seconds(200)));
         return;
       }
       for (Status status; status.ok();) status = sum_of("rank 0 leaves").run(world[rank]);
@@ -662,13 +662,13 @@ TEST_CASE("a receive that was posted before a rank left hears that its own other
     check_ok(receive.submit(world[2]));
     world.ranks().each([&](int rank) {
       if (rank == 0) {
-        check_ok(world[0].shutdown(Deadline::after_seconds(20)));
+        check_ok(world[0].shutdown(Deadline::after_seconds(200)));
         return;
       }
       for (Status status; status.ok();) status = sum_of("rank 0 leaves").run(world[rank]);
       if (rank == 2) return;
       sleep_ms(500);  // rank 2 connects to rank 1
-      check_ok(world[1].shutdown(Deadline::after_seconds(20)));
+      check_ok(world[1].shutdown(Deadline::after_seconds(200)));
     });
     check_has(receive.finish(world[2]), Code::kAborted, "rank 1 has ended");
   }
@@ -703,7 +703,7 @@ TEST_CASE("a shutdown withdraws what has no counterpart") {
     check_ok(send.submit(world[0]));
     Receive theirs(0, 4, 7);
     check_ok(theirs.submit(world[1]));
-    check_ok(world[0].shutdown(Deadline::after_seconds(20)));
+    check_ok(world[0].shutdown(Deadline::after_seconds(200)));
     check_has(receive.finish(world[0]), Code::kAborted, "this rank called shutdown");
     check_has(send.finish(world[0]), Code::kAborted, "this rank called shutdown");
     check_has(theirs.finish(world[1]), Code::kAborted, "rank 0 has ended");

@@ -63,7 +63,7 @@ Ranks::~Ranks() { shutdown(); }
 void Ranks::shutdown() {
   each([&](int rank) {
     auto& runtime = runtimes_[static_cast<size_t>(rank)];
-    if (runtime != nullptr) (void)runtime->shutdown(Deadline::after_seconds(20));
+    if (runtime != nullptr) (void)runtime->shutdown(Deadline::after_seconds(200));
   });
 }
 
@@ -74,7 +74,7 @@ void Ranks::each(const std::function<void(int)>& body) {
 }
 
 Status Work::finish(runtime::Runtime& runtime) {
-  const std::optional<Status> status = runtime.wait(handle, Deadline::after_seconds(20));
+  const std::optional<Status> status = runtime.wait(handle, Deadline::after_seconds(200));
   if (!status) return deadline_exceeded("the work '" + name + "' is not complete after 20 s");
   const Status released = runtime.release(handle);
   return status->ok() ? released : *status;

@@ -71,7 +71,7 @@ RanksOptions checked(const ReportFile& file, const char* warning, const char* sh
 // Waits for what another thread brings about.
 template <typename F>
 bool eventually(F&& f) {
-  const Deadline deadline = Deadline::after_seconds(20);
+  const Deadline deadline = Deadline::after_seconds(200);
   while (!f()) {
     if (deadline.passed()) return false;
     std::this_thread::sleep_for(5ms);
@@ -369,7 +369,7 @@ TEST_CASE("in a process set only its members are missing") {
   ranks.each([&](int rank) {
     hvd_handle handle = 0;
     REQUIRE(ranks[rank].add_process_set({1, 2, 3}, &handle).ok());
-    REQUIRE(ranks[rank].wait(handle, Deadline::after_seconds(20))->ok());
+    REQUIRE(ranks[rank].wait(handle, Deadline::after_seconds(200))->ok());
     hvd_output output{};
     REQUIRE(ranks[rank].output(handle, 0, &output).ok());
     REQUIRE(ranks[rank].release(handle).ok());
@@ -393,7 +393,7 @@ TEST_CASE("a named process set that is added misses its members alone") {
     if (rank == 2) CHECK(eventually([&] { return !file.line_with(wanted).empty(); }));
     hvd_handle handle = 0;
     REQUIRE(ranks[rank].add_named_set("named", {0, 2}, &handle).ok());
-    CHECK(ranks[rank].wait(handle, Deadline::after_seconds(20))->ok());
+    CHECK(ranks[rank].wait(handle, Deadline::after_seconds(200))->ok());
     CHECK(ranks[rank].release(handle).ok());
   });
 }
@@ -414,7 +414,7 @@ TEST_CASE(
       message.data = &byte;
       hvd_handle handle = 0;
       REQUIRE(ranks[rank].submit_message(rank == 0 ? HVD_RECV : HVD_SEND, message, &handle).ok());
-      CHECK(ranks[rank].wait(handle, Deadline::after_seconds(20))->ok());
+      CHECK(ranks[rank].wait(handle, Deadline::after_seconds(200))->ok());
       CHECK(ranks[rank].release(handle).ok());
     };
     const std::vector<std::string> wanted = {

@@ -52,7 +52,7 @@ std::string printed_by(const std::string& script, SpawnOptions options) {
   return text;
 }
 
-Deadline soon() { return Deadline::after_seconds(60); }
+Deadline soon() { return Deadline::after_seconds(200); }
 
 }  // namespace
 

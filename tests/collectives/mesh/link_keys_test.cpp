@@ -32,7 +32,7 @@ Ends meet(const Credentials& credentials) {
       Handshake::dial(loop, credentials, GuardedFd(UniqueFd(sockets[0])), 0, 1, 0, "");
   const auto acceptor = Handshake::accept(loop, credentials, GuardedFd(UniqueFd(sockets[1])), 1, 2);
   for (int turn = 0; turn < 20 && dialler->state() != Handshake::State::kOpen; ++turn) {
-    loop.turn(Deadline::after_seconds(20));
+    loop.turn(Deadline::after_seconds(200));
     if (dialler->state() == Handshake::State::kProven) dialler->choose();
     if (acceptor->state() == Handshake::State::kProven) acceptor->confirm();
   }

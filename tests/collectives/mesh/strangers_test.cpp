@@ -22,7 +22,7 @@ namespace {
 using Strangers = std::vector<UniqueFd>;
 
 collectives::PeerRecord record_of(World& world, int32_t rank) {
-  const auto bytes = world.store.get(cat("mesh/0/rank/", rank), Deadline::after_seconds(20));
+  const auto bytes = world.store.get(cat("mesh/0/rank/", rank), Deadline::after_seconds(200));
   REQUIRE(bytes.ok());
   return collectives::PeerRecord::decode(*bytes).value();
 }
@@ -158,7 +158,7 @@ TEST_CASE("few strangers wait at the rendezvous of a host, and a rank is admitte
   }
   std::thread leader([&] {
     collectives::LocalAcceptor acceptor(rendezvous->listener.get(), credentials, 0, members);
-    CHECK(acceptor.receive(records, Deadline::after_seconds(20)).status().message() == "");
+    CHECK(acceptor.receive(records, Deadline::after_seconds(200)).status().message() == "");
   });
   CHECK(wait_until_open(strangers, 17, 8) <= 17);
   const auto member = net::connect_for_packets(rendezvous->name);
@@ -197,7 +197,7 @@ TEST_CASE("a process of another user gets no challenge at the rendezvous of a ho
   World world({0, 0});
   std::vector<Status> outcomes(2);
   const auto run = [&](int32_t index) {
-    auto mesh = Mesh::establish(world.options(index), world.store, Deadline::after_seconds(20));
+    auto mesh = Mesh::establish(world.options(index), world.store, Deadline::after_seconds(200));
     outcomes[static_cast<size_t>(index)] = mesh.status();
     if (!mesh.ok()) return;
     Rank rank(std::move(*mesh));

@@ -40,7 +40,7 @@ bool is_gone(AgentFixture& fixture, double seconds = 30) {
 
 // The same while the loop of the launcher is not driven, so that it sends nothing.
 bool is_gone_undriven(const AgentFixture& fixture) {
-  const Deadline deadline = Deadline::after_seconds(30);
+  const Deadline deadline = Deadline::after_seconds(200);
   while (!fixture.marked().empty() && !deadline.passed()) ::usleep(50'000);
   return fixture.marked().empty();
 }
@@ -57,7 +57,7 @@ bool is_any_stopped(const AgentFixture& fixture) {
 
 bool all_are_stopped_undriven(const AgentFixture& fixture) {
   const auto is_stopped = [](pid_t pid) { return state_of(pid) == 'T'; };
-  const Deadline deadline = Deadline::after_seconds(30);
+  const Deadline deadline = Deadline::after_seconds(200);
   while (!std::ranges::all_of(fixture.marked(), is_stopped) && !deadline.passed()) ::usleep(50'000);
   return std::ranges::all_of(fixture.marked(), is_stopped);
 }
@@ -421,7 +421,7 @@ TEST_CASE(
                             "sleep 1000 & wait; wait; wait"),
                         2);
   REQUIRE(start_stubborn(fixture, job));
-  const Deadline deadline = Deadline::after_seconds(60);
+  const Deadline deadline = Deadline::after_seconds(200);
   fixture.link().send(End{5});
   CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }));
   CHECK(fixture.exits.count(0) == 0);  // did not wait for the grace

@@ -28,7 +28,7 @@ namespace {
 [[noreturn]] void join_and_become(const std::string& agent, const std::string& where,
                                   const std::string& name, const Secret& token) {
   const auto link = call_home(where, to_bytes(plaintext_token(token).hex()), name,
-                              Deadline::after_seconds(30), {}, false);
+                              Deadline::after_seconds(200), {}, false);
   if (!link.ok()) ::_exit(1);
   for (const int fd : {link->input.get(), link->output.get()}) {
     ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
@@ -100,19 +100,19 @@ TEST_CASE("a host that joined is taken once, and one that did not is none") {
 // Calls the launcher, and reads the 101 and the challenge.
 net::BlockingStream call_launcher(const net::Endpoint& where) {
   auto stream = net::BlockingStream::connect(std::vector{*net::numeric_address(where)},
-                                             Deadline::after_seconds(10));
+                                             Deadline::after_seconds(200));
   REQUIRE(stream.ok());
   const std::string head = net::request_head(
       "GET", "/v1/agent", {{"Connection", "Upgrade"}, {"Upgrade", "horovod-agent"}}, 0);
   bool is_interrupted = false;
-  REQUIRE(stream->write(as_bytes(head), {}, Deadline::after_seconds(10), is_interrupted).ok());
+  REQUIRE(stream->write(as_bytes(head), {}, Deadline::after_seconds(200), is_interrupted).ok());
   const size_t size =
       net::response_head(101, {{"Connection", "Upgrade"}, {"Upgrade", "horovod-agent"}}, 0).size() +
       framed(Challenge{}).size();
   std::vector<std::byte> buffer(size);
   for (size_t seen = 0; seen < size;) {
     const auto read =
-        stream->read_some(std::span(buffer).subspan(seen), Deadline::after_seconds(10));
+        stream->read_some(std::span(buffer).subspan(seen), Deadline::after_seconds(200));
     REQUIRE((read.ok() && *read > 0));
     seen += *read;
   }

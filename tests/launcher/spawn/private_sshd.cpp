@@ -144,7 +144,7 @@ PrivateSshd::~PrivateSshd() {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::kill(pid_, SIGTERM);
   running().erase(pid_);
-  const Deadline deadline = Deadline::after_seconds(30);
+  const Deadline deadline = Deadline::after_seconds(200);
   while (has_other_children() && !deadline.passed()) {
     if (::waitpid(-1, nullptr, WNOHANG) <= 0)
       std::this_thread::sleep_for(std::chrono::milliseconds(2));

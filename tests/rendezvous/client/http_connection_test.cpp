@@ -51,7 +51,7 @@ class Impostor {
 TEST_CASE("a server that does not know the secret is not believed") {
   Impostor impostor(net::response_head(200, {{"Hvd-Signature", std::string(64, 'a')}}, 2) + "no");
   HttpStore store(impostor.endpoint(), test_secret());
-  const auto value = store.get("k", Deadline::after_seconds(20));
+  const auto value = store.get("k", Deadline::after_seconds(200));
   CHECK(value.status().code() == Code::kPermissionDenied);
   CHECK(value.status().message().find("does not know the secret") != std::string::npos);
 }
@@ -73,7 +73,7 @@ TEST_CASE("a refusal needs no signature") {
     CAPTURE(status);
     Impostor impostor(net::response_head(status, {}, 2) + "no");
     HttpStore store(impostor.endpoint(), test_secret());
-    CHECK(store.get("k", Deadline::after_seconds(20)).status().message().find(": no") !=
+    CHECK(store.get("k", Deadline::after_seconds(200)).status().message().find(": no") !=
           std::string::npos);
   }
 }
@@ -89,7 +89,7 @@ TEST_CASE("a server that falls silent cannot be reached, long before the call's 
 TEST_CASE("an interruption ends calls that wait, and refuses later ones") {
   RunningServer server;
   HttpStore store(server.endpoint(), test_secret());
-  REQUIRE(store.set("there", as_bytes("1"), Deadline::after_seconds(20)).ok());
+  REQUIRE(store.set("there", as_bytes("1"), Deadline::after_seconds(200)).ok());
   std::promise<Code> waited, exchanged;
   std::thread waiter(
       [&] { waited.set_value(store.wait("never", Deadline::never()).status().code()); });
@@ -106,7 +106,7 @@ TEST_CASE("an interruption ends calls that wait, and refuses later ones") {
   party.join();
   CHECK(waited.get_future().get() == Code::kAborted);
   CHECK(exchanged.get_future().get() == Code::kAborted);
-  CHECK(store.get("there", Deadline::after_seconds(20)).status().code() == Code::kAborted);
+  CHECK(store.get("there", Deadline::after_seconds(200)).status().code() == Code::kAborted);
 }
 
 }  // namespace hvd::rendezvous

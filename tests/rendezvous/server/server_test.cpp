@@ -99,7 +99,7 @@ TEST_CASE("an unsigned request gets 401 and the end of the connection") {
 TEST_CASE("the owner of the server reads the store without a connection") {
   RunningServer server;
   HttpStore store(server.endpoint(), test_secret());
-  const Deadline deadline = Deadline::after_seconds(10);
+  const Deadline deadline = Deadline::after_seconds(200);
   CHECK_FALSE(server.run([](Server& owned) { return owned.value("k"); }));
   REQUIRE(store.set("k", as_bytes("v"), deadline).ok());
   const auto value = server.run([](Server& owned) { return owned.value("k"); });

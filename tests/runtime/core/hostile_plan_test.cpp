@@ -30,7 +30,7 @@ Status answer_with(Work& work, const std::function<Bytes()>& message) {
   });
   const uint64_t before = ranks.world().sent;
   REQUIRE(work.submit(ranks[1]).ok());
-  const auto deadline = hvd::Deadline::after_seconds(20);
+  const auto deadline = hvd::Deadline::after_seconds(200);
   while (ranks.world().sent == before && !deadline.passed()) std::this_thread::yield();
   auto& mailbox = ranks.world().mailboxes[1];
   {

@@ -26,7 +26,7 @@ constexpr int kRoot = 1;
 constexpr int kChild = 3;
 
 void wait_until(const std::function<bool()>& is_true) {
-  const Deadline deadline = Deadline::after_seconds(20);
+  const Deadline deadline = Deadline::after_seconds(200);
   while (!is_true() && !deadline.passed()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -113,7 +113,7 @@ class Leaving {
   }
 
  private:
-  void leave(int rank) { CHECK(ranks_[rank].shutdown(Deadline::after_seconds(20)).ok()); }
+  void leave(int rank) { CHECK(ranks_[rank].shutdown(Deadline::after_seconds(200)).ok()); }
 
   Ranks& ranks_;
   const int leaver_;
@@ -170,7 +170,7 @@ TEST_CASE("a failure ends a set at once whose root waits for an announcement") {
   Ranks ranks(4, with_set());
   require_started(ranks);
   HeldAnnouncement held(ranks);
-  std::thread leaving([&] { (void)ranks[kChild].shutdown(Deadline::after_seconds(20)); });
+  std::thread leaving([&] { (void)ranks[kChild].shutdown(Deadline::after_seconds(200)); });
   ranks[2].fail(hvd::aborted("rank 2 gives up"));
   CHECK(held.finish().message() == "rank 2 gives up");
   leaving.join();
@@ -187,7 +187,7 @@ TEST_CASE("the removal of a set does not overtake an operation of its members") 
   wait_until([&] { return ranks[kRoot].process_sets().find(1) == nullptr; });
   held.arrive();
   for (int rank = 0; rank < 4; ++rank) {
-    const auto status = ranks[rank].wait(handles[rank], Deadline::after_seconds(20));
+    const auto status = ranks[rank].wait(handles[rank], Deadline::after_seconds(200));
     CHECK((status && status->ok()));
   }
 }

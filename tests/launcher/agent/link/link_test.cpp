@@ -121,7 +121,7 @@ std::unique_ptr<Outcome> play(std::deque<std::vector<Message>> script, bool is_h
     CHECK_FALSE(error);
     is_over = true;
   });
-  const Deadline deadline = Deadline::after_seconds(20);
+  const Deadline deadline = Deadline::after_seconds(200);
   while (!is_over && !deadline.passed()) loop.run_one_for(std::chrono::milliseconds(20));
   CHECK(is_over);
   link.close();

@@ -121,7 +121,7 @@ struct World {
 
   template <typename Claim>
   bool until(Claim claim) {
-    const Deadline deadline = Deadline::after_seconds(20);
+    const Deadline deadline = Deadline::after_seconds(200);
     while (!claim() && !deadline.passed()) {
       loop.turn(Deadline::after_seconds(0.02));
       for (const Receiver* each : {&first, &second}) {

@@ -139,7 +139,7 @@ TEST_CASE("a program that loads its library later is looked at again") {
   LibraryUsers users;
   CHECK(users.look().library == 0);
   ::kill(program.pid(), SIGUSR1);
-  const Deadline limit = Deadline::after_seconds(20);
+  const Deadline limit = Deadline::after_seconds(200);
   while (users.look().library == 0 && !limit.passed()) continue;
   CHECK_FALSE(limit.passed());
 }
@@ -192,7 +192,7 @@ TEST_CASE("looks run until a sign") {
   Independence independence(loop);
   independence.begin({"train"}, "/", 0);
   const auto run_until = [&](uint8_t verdict) {
-    const Deadline limit = Deadline::after_seconds(30);
+    const Deadline limit = Deadline::after_seconds(200);
     while (independence.verdict() != verdict && !limit.passed()) {
       loop.turn(Deadline::at(std::min(limit.time(), independence.deadline().time())));
       if (independence.deadline().passed()) independence.on_deadline();
