@@ -74,7 +74,8 @@ def wait_until(condition, seconds, words, interval=0.02):
     while True:
         if result := condition():
             return result
-        if idle() - unused > seconds or time.monotonic() - began > max(seconds, LONG):
+        past = time.monotonic() - began
+        if past > seconds and (idle() - unused > seconds or past > LONG):
             raise Failure(f"not within {seconds} idle s: {words() if callable(words) else words}")
         time.sleep(interval)
 
