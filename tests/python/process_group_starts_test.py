@@ -12,7 +12,7 @@ from importlib import metadata
 
 SKIPPED = 77
 LAUNCHER = sys.argv.pop(1)
-LIMIT = 200
+LIMIT = 500
 try:
     VERSION = tuple(map(int, metadata.version("torch").split(".")[:2]))
     REGISTERS_ITSELF = VERSION >= (2, 5)
