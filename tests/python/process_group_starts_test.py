@@ -37,6 +37,94 @@ print(f"sum {ones.tolist()} {dist.get_backend()} {kind}", flush=True)
 """
 
 
+# Ranks of one job run these one after the other, each in a process that is forked after the import of torch.
+FORKS = """
+import glob
+folder = sys.argv[1]
+for number in range(int(sys.argv[2])):
+    child = os.fork()
+    if not child:
+        os.environ["HOROVOD_GENERATION"] = str(number)
+        file = os.open(f"{folder}/{number}.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(file, 1), os.dup2(file, 2)
+        break
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    open(f"{folder}/{number}.{os.environ['RANK']}.{code}", "w").close()
+    while len(glob.glob(f"{folder}/{number}.[01].*")) < 2:
+        time.sleep(0.01)
+else:
+    sys.exit()
+with open(f"{folder}/{number}.py", encoding="utf-8") as file:
+    text = file.read()
+del child, file, folder, glob
+exec(compile(text, "program.py", "exec"))
+"""
+WITH_HVD = """
+import horovod.torch as hvd
+BEFORE
+dist.init_process_group("horovod")
+AFTER
+REDUCE
+print("hvd", hvd.allreduce(torch.ones(1), op=hvd.Sum, name="x").item(), hvd.rank() == dist.get_rank(), flush=True)
+dist.destroy_process_group()
+print("later", hvd.allreduce(torch.ones(1), op=hvd.Sum, name="y").item(), flush=True)
+"""
+HVD_LINES = {"sum [2.0, 2.0, 2.0] horovod": 2, "hvd 2.0 True": 2, "later 2.0": 2}
+# The program, and how often which line comes.
+FORKED = {
+    "hvd first": (WITH_HVD.replace("BEFORE", "hvd.init()").replace("AFTER", "").replace("REDUCE", REDUCE), HVD_LINES),
+    "hvd last": (WITH_HVD.replace("BEFORE", "").replace("AFTER", "hvd.init()").replace("REDUCE", REDUCE), HVD_LINES),
+    "another world size": (
+        """
+if os.environ["RANK"] == "1":
+    os.environ["WORLD_SIZE"] = "3"
+try:
+    dist.init_process_group("horovod")
+except RuntimeError as error:
+    os.write(1, f"refused: {error}\\n".encode())
+""",
+        {"is 2 on rank 0, 3 on rank 1; the launcher gave 2 to all: leave WORLD_SIZE as it is": 2},
+    ),
+    "a call that is not awaited": (
+        """
+dist.init_process_group("horovod")
+mine = torch.full((2,), 1.0 + dist.get_rank())
+if dist.get_rank() == 0:
+    time.sleep(0.3)
+    dist.reduce(mine, 0)
+    print("sum", mine.tolist(), flush=True)
+else:
+    dist.reduce(mine, 0, async_op=True)
+""",
+        {"sum [3.0, 3.0]": 1},
+    ),
+    "calls of all groups": (
+        """
+dist.init_process_group("horovod")
+group = dist.new_group([0, 1])
+mine = torch.full((2,), 1.0 + dist.get_rank())
+if dist.get_rank() == 0:
+    time.sleep(0.3)
+    dist.all_reduce(mine, group=group)
+    print("sum", mine.tolist(), flush=True)
+else:
+    dist.all_reduce(mine, group=group, async_op=True)
+dist.destroy_process_group()
+""",
+        {"sum [3.0, 3.0]": 1},
+    ),
+    "a future": (
+        """
+dist.init_process_group("horovod")
+work = dist.all_reduce(torch.ones(3), async_op=True)
+future = work.get_future().then(lambda done: (time.sleep(0.5), print("called", flush=True)))
+work.wait()
+""",
+        {"called": 2},
+    ),
+}
+
+
 class StartsTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -152,21 +240,19 @@ dist.barrier()
         output = self.passes(self.launched(2, text))
         self.assertEqual(output.count("within True"), 2, output)
 
-    def test_hvd_in_the_same_program(self):
-        for before, after in (("hvd.init()", ""), ("", "hvd.init()")):
-            text = f"""
-import horovod.torch as hvd
-{before}
-dist.init_process_group("horovod")
-{after}
-{REDUCE}
-print("hvd", hvd.allreduce(torch.ones(1), op=hvd.Sum, name="x").item(), hvd.rank() == dist.get_rank(), flush=True)
-dist.destroy_process_group()
-print("later", hvd.allreduce(torch.ones(1), op=hvd.Sum, name="y").item(), flush=True)
-"""
-            output = self.passes(self.launched(2, text), "sum [2.0, 2.0, 2.0] horovod")
-            self.assertEqual(output.count("hvd 2.0 True"), 2, output)
-            self.assertEqual(output.count("later 2.0"), 2, output)
+    def test_programs_that_are_forked(self):
+        path = os.path.join(self.folder.name, "{}").format
+        for number, (text, _) in enumerate(FORKED.values()):
+            with open(path(f"{number}.py"), "w", encoding="utf-8") as file:
+                file.write(text)
+        words = (self.folder.name, len(FORKED))
+        self.passes(self.run_command(LAUNCHER, "-np", 2, sys.executable, self.program(FORKS), *words))
+        for number, (name, (_, lines)) in enumerate(FORKED.items()):
+            with self.subTest(name), open(path(f"{number}.out"), encoding="utf-8") as file:
+                output = file.read()
+                self.assertTrue(all(os.path.exists(path(f"{number}.{rank}.0")) for rank in range(2)), output)
+                for line, count in lines.items():
+                    self.assertEqual(output.count(line), count, output)
 
     def test_other_ranks_than_those_of_hvd_init_are_refused(self):
         text = """
@@ -177,19 +263,6 @@ dist.init_process_group("horovod", rank=1 - hvd.rank(), world_size=2)
         code, output = self.launched(2, text)
         self.assertNotEqual(code, 0)
         self.assertIn("give init_process_group rank=hvd.rank()", output)
-
-    def test_a_rank_with_another_world_size_is_named_on_all_ranks(self):
-        text = """
-if os.environ["RANK"] == "1":
-    os.environ["WORLD_SIZE"] = "3"
-try:
-    dist.init_process_group("horovod")
-except RuntimeError as error:
-    os.write(1, f"refused: {error}\\n".encode())
-"""
-        output = self.passes(self.launched(2, text))
-        said = "is 2 on rank 0, 3 on rank 1; the launcher gave 2 to all: leave WORLD_SIZE as it is"
-        self.assertEqual(output.count(said), 2, output)
 
     def test_a_rank_that_rank_0_does_not_know_is_refused(self):
         text = """
@@ -230,43 +303,6 @@ print("sum", ones.tolist(), type(group).__name__, flush=True)
 dist.destroy_process_group()
 """
         self.passes(self.launched(2, text, "--torch-backend", "horovod"), "sum [2.0, 2.0] ProcessGroup")
-
-    def test_calls_that_a_program_does_not_await_complete_at_its_end(self):
-        text = """
-dist.init_process_group("horovod")
-mine = torch.full((2,), 1.0 + dist.get_rank())
-if dist.get_rank() == 0:
-    time.sleep(0.3)
-    dist.reduce(mine, 0)
-    print("sum", mine.tolist(), flush=True)
-else:
-    dist.reduce(mine, 0, async_op=True)
-"""
-        self.passes(self.launched(2, text), "sum [3.0, 3.0]")
-
-    def test_calls_of_all_groups_complete_before_the_default_group_ends(self):
-        text = """
-dist.init_process_group("horovod")
-group = dist.new_group([0, 1])
-mine = torch.full((2,), 1.0 + dist.get_rank())
-if dist.get_rank() == 0:
-    time.sleep(0.3)
-    dist.all_reduce(mine, group=group)
-    print("sum", mine.tolist(), flush=True)
-else:
-    dist.all_reduce(mine, group=group, async_op=True)
-dist.destroy_process_group()
-"""
-        self.passes(self.launched(2, text), "sum [3.0, 3.0]")
-
-    def test_a_program_ends_while_a_future_is_being_completed(self):
-        text = """
-dist.init_process_group("horovod")
-work = dist.all_reduce(torch.ones(3), async_op=True)
-future = work.get_future().then(lambda done: (time.sleep(0.5), print("called", flush=True)))
-work.wait()
-"""
-        self.passes(self.launched(2, text), "called")
 
     def test_the_end_of_a_program_does_not_wait_for_calls_that_it_has_given_up(self):
         text = """
