@@ -1,7 +1,7 @@
 #include "launcher/agent/agent_state.h"
 
 #include "base/check.h"
-#include "base/moves.h"
+#include "base/states/moves.h"
 
 namespace hvd::launcher {
 

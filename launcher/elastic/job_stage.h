@@ -6,7 +6,7 @@
 //   kAssumed, kAsking, kElastic, kFinishing ──> kOver
 #pragma once
 
-#include "base/moves.h"
+#include "base/states/moves.h"
 
 namespace hvd::launcher {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/moves.h"
+#include "base/states/moves.h"
 #include "base/text.h"
 
 namespace hvd::launcher {

@@ -3,7 +3,7 @@
 #include <iterator>
 
 #include "base/check.h"
-#include "base/moves.h"
+#include "base/states/moves.h"
 #include "base/text.h"
 
 namespace hvd::launcher {

@@ -1,7 +1,7 @@
 #include "launcher/job/job_state.h"
 
 #include "base/check.h"
-#include "base/moves.h"
+#include "base/states/moves.h"
 
 namespace hvd::launcher {
 

@@ -44,6 +44,7 @@ SUBFOLDERS = {
         "operations": ["."],
         "process": ["."],
         "secrets": ["."],
+        "states": [],
         "wait": ["."],
         "wire": ["."],
     },

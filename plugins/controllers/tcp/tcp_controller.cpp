@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/machine_identity.h"
+#include "base/record_field.h"
 #include "base/settings.h"
 #include "base/text.h"
 #include "collectives/mesh/shared_mesh.h"
@@ -41,8 +42,7 @@ class HostStore final : public collectives::KeyValueStore {
   Result<std::vector<Bytes>> exchange(std::string_view name, int32_t party, int32_t count,
                                       ByteView record, const std::vector<int32_t>& wanted,
                                       Deadline deadline) override {
-    constexpr size_t kNeeded = offsetof(hvd_plugin_host, store_exchange) + sizeof(void*);
-    if (host_.struct_size < kNeeded || host_.store_exchange == nullptr) {
+    if (field_of(host_, &hvd_plugin_host::store_exchange) == nullptr) {
       return KeyValueStore::exchange(name, party, count, record, wanted, deadline);
     }
     std::vector<Bytes> records;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/record_field.h"
 #include "base/text.h"
 #include "ops/common/batch_memory.h"
 
@@ -58,10 +59,7 @@ MPI_Request* MpiBatch::next_request() {
   return &memory_->requests.emplace_back(world_.api().handles.no_request);
 }
 
-bool MpiBatch::may_use_tensors() const {
-  return batch_.struct_size >= offsetof(hvd_batch, keeps_tensors) + sizeof batch_.keeps_tensors &&
-         batch_.keeps_tensors != 0;
-}
+bool MpiBatch::may_use_tensors() const { return field_of(batch_, &hvd_batch::keeps_tensors) != 0; }
 
 Status MpiBatch::start_operations() {
   switch (batch_.op) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/record_field.h"
 #include "horovod/plugin_op.h"
 #include "ops/nccl/channel.h"
 #include "ops/nccl/grid.h"
@@ -18,10 +19,7 @@ namespace hvd::ops::nccl {
 bool can_run(const hvd_batch& batch, int32_t size, bool has_factors);
 
 // Whether the batch is a trial. Runtimes of earlier releases have none.
-inline bool is_trial(const hvd_batch& batch) {
-  return batch.struct_size >= offsetof(hvd_batch, is_trial) + sizeof batch.is_trial &&
-         batch.is_trial != 0;
-}
+inline bool is_trial(const hvd_batch& batch) { return field_of(batch, &hvd_batch::is_trial) != 0; }
 
 // Whether the batch has factors after its sum: enqueue then needs Channel::kAlone.
 bool multiplies_after(const hvd_batch& batch, int32_t size, bool has_factors);

@@ -1,10 +1,10 @@
 // Tensor operations of NCCL, or of RCCL, on the memory of GPUs.
 #include <algorithm>
-#include <cstddef>
 #include <map>
 
 #include "base/cores.h"
 #include "base/machine_identity.h"
+#include "base/record_field.h"
 #include "base/text.h"
 #include "ops/common/activity.h"
 #include "ops/common/backend.h"
@@ -136,8 +136,7 @@ struct Plugin {
   static Result<std::unique_ptr<Backend>> open(const hvd_plugin_host& host,
                                                const hvd_plugin_config& config) {
     const Status gpu = find_gpu_driver();
-    const bool is_tried =
-        config.struct_size > offsetof(hvd_plugin_config, is_tried) && config.is_tried != 0;
+    const bool is_tried = field_of(config, &hvd_plugin_config::is_tried) != 0;
     auto api = Result<NcclApi>(gpu.ok() ? unavailable("NCCL is not open yet") : gpu);
     if (is_tried) {
       HVD_RETURN_IF_ERROR(note_gpus(host, config, gpu));

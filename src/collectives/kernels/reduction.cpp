@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/record_field.h"
+
 namespace hvd::collectives {
 
 Packer::Packer(const hvd_batch& batch)
@@ -53,9 +55,8 @@ void Unpacker::write(const std::byte* from, size_t count) {
 Scale scale_before(const hvd_batch& batch) { return scale_by(batch.prescale); }
 
 Scale scale_after(const hvd_batch& batch) {
-  const bool has_divisor =
-      batch.struct_size >= offsetof(hvd_batch, divisor) + sizeof batch.divisor && batch.divisor > 0;
-  return has_divisor ? divide_by(batch.divisor) : scale_by(batch.postscale);
+  const int32_t divisor = field_of(batch, &hvd_batch::divisor);
+  return divisor > 0 ? divide_by(divisor) : scale_by(batch.postscale);
 }
 
 Reduction::Reduction(const hvd_batch& batch)

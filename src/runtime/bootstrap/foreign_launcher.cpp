@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "base/log/log.h"
+#include "base/record_field.h"
 #include "base/shared_library.h"
 #include "base/text.h"
 #include "plugin/catalogue.h"
@@ -54,9 +55,7 @@ class Opened {
 
   // Whether some ranks of the job can start without the others.
   bool gets_from_ranks() const {
-    constexpr size_t kEnd =
-        offsetof(hvd_bootstrap_v1, get_from) + sizeof(hvd_bootstrap_v1::get_from);
-    return vtable().struct_size >= kEnd && vtable().get_from != nullptr;
+    return field_of(vtable(), &hvd_bootstrap_v1::get_from) != nullptr;
   }
 
   Result<Identity> identity() {

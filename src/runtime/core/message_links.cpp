@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/log/log.h"
+#include "base/record_field.h"
 #include "base/text.h"
 #include "runtime/plugins/paired_controller.h"
 
@@ -37,10 +38,8 @@ Status MessageLinks::send(int32_t rank, ByteView message, ByteView rest) {
   int code = HVD_OK;
   if (rest.empty()) {
     code = link().send(context, rank, message.data(), message.size());
-  } else if (link().struct_size >= offsetof(hvd_controller_v1, send_parts) + sizeof(void*) &&
-             link().send_parts != nullptr) {
-    code =
-        link().send_parts(context, rank, message.data(), message.size(), rest.data(), rest.size());
+  } else if (auto* const send_parts = field_of(link(), &hvd_controller_v1::send_parts)) {
+    code = send_parts(context, rank, message.data(), message.size(), rest.data(), rest.size());
   } else {
     return send(rank, ByteWriter().put_raw(message).put_raw(rest).view());
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/record_field.h"
 #include "base/text.h"
 #include "runtime/execution/batch_run.h"
 
@@ -200,12 +201,8 @@ void BatchExecutor::measure(Run* run) {
 
 // The plugin's own word for it, or its name and the operation's.
 void BatchExecutor::trace_run(const Run& run) {
-  const auto& vtable = run.op->vtable<hvd_op_v1>();
-  const char* name = nullptr;
-  if (vtable.struct_size >= offsetof(hvd_op_v1, activity) + sizeof vtable.activity &&
-      vtable.activity != nullptr) {
-    name = vtable.activity(run.op->context(), &run.batch);
-  }
+  auto* const activity = field_of(run.op->vtable<hvd_op_v1>(), &hvd_op_v1::activity);
+  const char* const name = activity == nullptr ? nullptr : activity(run.op->context(), &run.batch);
   instruments_->trace.activity(run.traced, name != nullptr ? name : run.op->record().name);
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/operations/op_traits.h"
+#include "base/record_field.h"
 #include "base/text.h"
 #include "collectives/kernels/slice.h"
 
@@ -143,9 +144,7 @@ bool BatchExecutor::Run::reduces_one_shot() const {
   if (op == nullptr || batch.op != HVD_ALLREDUCE || batch.device != HVD_CPU || is_wide()) {
     return false;
   }
-  const auto& vtable = op->vtable<hvd_op_v1>();
-  return vtable.struct_size >= offsetof(hvd_op_v1, reduce_wholes) + sizeof vtable.reduce_wholes &&
-         vtable.reduce_wholes != nullptr;
+  return field_of(op->vtable<hvd_op_v1>(), &hvd_op_v1::reduce_wholes) != nullptr;
 }
 
 bool BatchExecutor::Run::has_own_outputs() const { return traits_of(batch.op).makes_outputs; }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/record_field.h"
 #include "horovod/plugin_op.h"
 #include "runtime/plugins/opened_plugin.h"
 
@@ -40,12 +41,8 @@ class OpSelector {
   // Returns true if all plugins let the progress thread sleep.
   bool may_sleep() const {
     return std::all_of(ops_.begin(), ops_.end(), [](const OpenedPlugin& op) {
-      const auto& vtable = op.vtable<hvd_op_v1>();
-      if (vtable.struct_size < offsetof(hvd_op_v1, before_sleep) + sizeof vtable.before_sleep ||
-          vtable.before_sleep == nullptr) {
-        return true;
-      }
-      return vtable.before_sleep(op.context()) == 1;
+      auto* const before_sleep = field_of(op.vtable<hvd_op_v1>(), &hvd_op_v1::before_sleep);
+      return before_sleep == nullptr || before_sleep(op.context()) == 1;
     });
   }
   // Returns nullptr if no plugin can run the batch.

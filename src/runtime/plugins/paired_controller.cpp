@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "base/record_field.h"
 #include "horovod/plugin_controller.h"
 
 namespace hvd::runtime {
@@ -98,18 +99,15 @@ constexpr hvd_plugin kPairRecord = {.struct_size = sizeof(hvd_plugin),
 }  // namespace
 
 int32_t lost_rank_of(const OpenedPlugin& controller) {
-  const hvd_controller_v1& links = links_of(controller);
-  const bool reaches =
-      links.struct_size >= offsetof(hvd_controller_v1, lost_rank) + sizeof links.lost_rank;
-  return reaches && links.lost_rank != nullptr ? links.lost_rank(controller.context()) : -1;
+  auto* const lost_rank = field_of(links_of(controller), &hvd_controller_v1::lost_rank);
+  return lost_rank == nullptr ? -1 : lost_rank(controller.context());
 }
 
 void abort_links(const OpenedPlugin& controller, const Status& cause) {
   const hvd_controller_v1& links = links_of(controller);
-  const bool reaches =
-      links.struct_size >= offsetof(hvd_controller_v1, abort_lost) + sizeof links.abort_lost;
-  if (cause.lost_rank() >= 0 && reaches && links.abort_lost != nullptr) {
-    links.abort_lost(controller.context(), cause.message().c_str(), cause.lost_rank());
+  auto* const abort_lost = field_of(links, &hvd_controller_v1::abort_lost);
+  if (cause.lost_rank() >= 0 && abort_lost != nullptr) {
+    abort_lost(controller.context(), cause.message().c_str(), cause.lost_rank());
   } else {
     links.abort(controller.context(), cause.message().c_str());
   }

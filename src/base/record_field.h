@@ -1,0 +1,14 @@
+// Reads a member of a C record that grows at its tail, which an older binary may have made without the member.
+#pragma once
+
+namespace hvd {
+
+// Returns 0 or nullptr where the record ends before the member.
+template <typename Record, typename Field>
+Field field_of(const Record& record, Field Record::*field) {
+  const auto* const end = reinterpret_cast<const char*>(&(record.*field) + 1);
+  return end <= reinterpret_cast<const char*>(&record) + record.struct_size ? record.*field
+                                                                            : Field{};
+}
+
+}  // namespace hvd
