@@ -79,6 +79,10 @@ typedef struct hvd_batch {
    * on the device's stream and made_outputs is complete. `event` is for make_stream_wait of the hvd_framework that
    * the op has published: it is reached at the end of this batch, or of a later one of the same stream. */
   void (*on_stream)(void* argument, void* event);
+  /* NULL, or for a batch on a device: the op calls it for one of its batches, from run or poll, when its library has
+   * failed and kernels may still run. The runtime sends the error to the other ranks, and then calls abort, because
+   * these ranks take what an aborted kernel sends for a result. */
+  void (*fails)(void* argument, int status, const char* error);
 } hvd_batch;
 
 /* The device of a batch on a rank that has no tensor in it, and had none on any device before. */

@@ -72,6 +72,12 @@ class StreamJobsTest(unittest.TestCase):
         self.assertRegex(said, NAMED.format("read") + ".*rank 1.*was lost.*this process ends")
         self.assertNotIn("went on", said)
 
+    def test_an_error_of_nccl_ends_a_program_before_it_reads_a_result(self):
+        """The rank with the error waits for its own result meanwhile."""
+        said = self.job("broken", code=1)
+        self.assertRegex(said, NAMED.format("read") + ".*rank 1: .*remote process exited.*this process ends")
+        self.assertNotIn("went on", said)
+
     def test_an_error_during_shutdown_is_logged(self):
         said = self.job("leave", HOROVOD_STALL_CHECK_TIME_SECONDS=1)
         self.assertRegex(said, NAMED.format("read") + ".*rank 1.*was lost.*this rank has called shutdown")
@@ -191,6 +197,21 @@ def read(use=lambda tensor: print("went on", tensor.cpu().tolist(), flush=True),
         use(tensor)
 
 
+def broken():
+    """NCCL reports an error on rank 1, for whose first kernel the one of rank 0 waits."""
+    tensors = [here(torch.ones(4, dtype=dtype)) for dtype in (torch.float32, torch.float64)]
+    with held_back() if hvd.rank() == 1 else contextlib.nullcontext():
+        first, second = (
+            hvd.allreduce_async_(one, op=hvd.Sum, name=name) for one, name in zip(tensors, ("read", "later"))
+        )
+        if hvd.rank() == 1:
+            try:
+                hvd.synchronize(second)
+            finally:
+                time.sleep(10)
+        print("went on", hvd.synchronize(first).cpu().tolist(), flush=True)
+
+
 def leave():
     """The other one is in shutdown(), which waits for the result for a second."""
     read(lambda unused: hvd.shutdown(), 3)
@@ -267,6 +288,8 @@ elif __name__ == "__main__":
     from horovod.exceptions import HorovodInternalError
     from horovod.torch import _devices
 
+    if (os.environ["HVD_TEST_PROGRAM"], os.environ["HOROVOD_RANK"]) == ("broken", "1"):
+        os.environ.update(HOROVOD_ENABLE_ASYNC_COMPLETION="0", HVD_DOUBLE_FAILS_AFTER="1", HVD_DOUBLE_ABORT_MS="1000")
     hvd.init()
     gpu_hazards_test.choose_device()
 

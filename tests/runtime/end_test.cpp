@@ -150,6 +150,22 @@ TEST_CASE("a rank that fails by itself tells the others why") {
   }
 }
 
+TEST_CASE(
+    "an error of a library on a device is sent to the other ranks before its batches are aborted") {
+  RanksOptions options;
+  options.has_devices = true;
+  Ranks ranks(3, options);
+  require_started(ranks);
+  ranks.world().failing = 1;
+  ranks.each([&](int rank) {
+    Work work = sum_of("on a device", {1});
+    work.submission.device = 0;
+    const Status status = work.run(ranks[rank]);
+    CHECK_MESSAGE(status.message() == "rank 1: its library broke", status.message());
+  });
+  CHECK(ranks.world().sent_at_abort > ranks.world().sent_at_failure);
+}
+
 TEST_CASE("a rank that never comes is named when the start takes too long") {
   hvd::test::MemoryWorld world({0, 0});
   const auto shared = std::make_shared<hvd::rendezvous::MemoryStore>();

@@ -296,6 +296,11 @@ int run(void* context, const hvd_batch* batch, void (*done)(void*, int, const ch
     self->world->device_batches[self->rank].push_back(set.key + "/" +
                                                       std::to_string(batch->sequence));
   }
+  if (batch->device != HVD_CPU && self->world->failing == self->rank) {
+    self->world->sent_at_failure = self->world->sent.load();
+    batch->fails(argument, HVD_ABORTED, "its library broke");
+    return HVD_OK;
+  }
   put_inputs(*self, set, *batch);
   const auto bring = [world = self->world, size = set.size,
                       key = std::pair(set.key, batch->sequence)] {
@@ -476,7 +481,10 @@ int reduce_wholes(void* context, const hvd_batch* batch, const void* const* inpu
   return HVD_OK;
 }
 
-void abort_op(void*, const char*) {}
+void abort_op(void* context, const char*) {
+  const auto* self = static_cast<Op*>(context);
+  if (self->world->failing == self->rank) self->world->sent_at_abort = self->world->sent.load();
+}
 
 const hvd_controller_v1 kControllerVtable = {sizeof kControllerVtable,
                                              send_message,

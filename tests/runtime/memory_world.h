@@ -71,6 +71,9 @@ class MemoryWorld {
 
   // Claims batches on devices too; before ranks start only.
   bool has_devices = false;
+  // The library of this rank fails with its next batch on a device. The counts are `sent` at that time and at the abort.
+  std::atomic<int32_t> failing{-1};
+  std::atomic<uint64_t> sent_at_failure{0}, sent_at_abort{0};
 
   const std::vector<int32_t> machines;
   std::deque<Mailbox> mailboxes;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/record_field.h"
 #include "ops/common/library_thread.h"
 
 namespace hvd::ops {
@@ -14,9 +15,11 @@ int Backend::run(const hvd_batch& batch, Done done, void* argument) {
     done(argument, static_cast<int>(failure_.code()), failure_.message().c_str());
     return HVD_OK;
   }
-  sets_.push(*set, Entry{{&batch, done, argument}, nullptr, !tells_streams(batch)});
+  sets_.push(
+      *set,
+      Entry{{&batch, done, argument}, nullptr, field_of(batch, &hvd_batch::on_stream) == nullptr});
   advance(*set);
-  if (failed()) fail_all();
+  if (failed()) fail();
   return HVD_OK;
 }
 
@@ -25,7 +28,7 @@ bool Backend::poll() {
   bool moved = false;
   for (auto& [id, set] : sets_) moved |= advance(*set);
   if (failed()) {
-    fail_all();
+    fail();
     return true;
   }
   return moved;
@@ -76,6 +79,19 @@ bool Backend::note_streams(Set& set) {
     entry.batch->on_stream(entry.argument, event);
   }
   return moved;
+}
+
+// Batches on devices end when the runtime aborts them: first it sends the failure to the other ranks.
+void Backend::fail() {
+  for (auto& [id, set] : sets_) {
+    for (const Entry& entry : set->entries) {
+      auto* const fails = field_of(*entry.batch, &hvd_batch::fails);
+      if (fails == nullptr) continue;
+      if (std::exchange(is_reported_, true)) return;
+      return fails(entry.argument, static_cast<int>(failure_.code()), failure_.message().c_str());
+    }
+  }
+  fail_all();
 }
 
 void Backend::fail_all() {

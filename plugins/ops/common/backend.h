@@ -2,7 +2,6 @@
 // queue of batches of each process set. The runtime calls it through OpRecord, on the progress thread.
 #pragma once
 
-#include <cstddef>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -15,12 +14,6 @@
 #include "ops/common/process_set.h"
 
 namespace hvd::ops {
-
-// Whether the runtime asks when the batch is on a stream. Runtimes of earlier releases do not.
-inline bool tells_streams(const hvd_batch& batch) {
-  return batch.struct_size >= offsetof(hvd_batch, on_stream) + sizeof batch.on_stream &&
-         batch.on_stream != nullptr;
-}
 
 // A batch that the library runs. The backend releases it when it is over, or, after a failure, when the
 // backend is closed: until then the library may still write to its memory.
@@ -89,12 +82,14 @@ class Backend {
   };
   bool advance(Set& set);
   bool note_streams(Set& set);
+  void fail();
   void fail_all();
 
   BatchQueue<Set> sets_;
   Incarnations incarnations_;
   std::vector<std::shared_ptr<RunningBatch>> lost_;
   Status failure_;
+  bool is_reported_ = false;  // to the runtime, which aborts
 };
 
 template <typename Plugin>

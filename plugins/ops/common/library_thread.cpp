@@ -189,12 +189,6 @@ void LibraryThread::fail() {
   MutexLock lock(mutex_);
   changed_.wait_for(lock.native(), kGrace, [this]() HVD_REQUIRES(mutex_) { return closing_; });
   Batches failing = running_;
-  lock.unlock();
-  const Status aborted = abort_library();
-  lock.lock();
-  if (!aborted.ok()) {
-    failure_ = Status(failure_.code(), cat(failure_.message(), "; ", aborted.message()));
-  }
   for (;;) {
     for (const Order& order : orders_) {
       if (order.batch) failing.push_back(order.batch);

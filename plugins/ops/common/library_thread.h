@@ -83,10 +83,8 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   virtual std::chrono::milliseconds pace() const { return std::chrono::milliseconds(0); }
   // Ends calls of the library that wait for other members. Called on any thread.
   virtual void interrupt() {}
-  // Called after a failure, before batches end with it. Afterwards the library must not touch their
-  // memory; an error, which the batches get too, says that it may.
-  virtual Status abort_library() { return {}; }
-  // Called last, with the batches that are not over after a failure or an early end.
+  // Called last, with the batches that are not over after a failure or an early end. These have their error already:
+  // the library may touch their memory until this returns.
   virtual void close_library(bool /*failed*/, Batches) {}
 
   // Sleeps on the thread. Returns false when the thread has to end.

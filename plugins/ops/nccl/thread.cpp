@@ -105,7 +105,7 @@ class NcclThread::Aborts {
 
 Result<bool> NcclBatch::test() {
   if (!is_reached_.load(std::memory_order_acquire)) return false;
-  if (is_trial(batch_)) return true;
+  if (is_trial_) return true;
   HVD_RETURN_IF_ERROR(thread_->placed(set_->channel->check()));
   return true;
 }
@@ -116,7 +116,7 @@ void NcclBatch::reach() {
 }
 
 void NcclBatch::finish() {
-  if (!is_trial(batch_)) return;
+  if (!is_trial_) return;
   const hvd_batch_tensor& tensor = batch_.tensors[0];
   const auto size = static_cast<size_t>(tensor.count);
   std::string text = outcome_.message();
@@ -416,7 +416,7 @@ Status NcclThread::add_alone(Channel& channel) {
 }
 
 Status NcclThread::enqueue(NcclBatch& batch, const hvd_batch& what) {
-  if (is_trial(what)) {
+  if (batch.is_trial_) {
     batch.outcome_ = try_set(batch.set_);
     batch.is_reached_.store(true, std::memory_order_release);
     return {};
@@ -454,7 +454,7 @@ Status NcclThread::run(NcclBatch& batch, const hvd_batch& what) {
   HVD_RETURN_IF_ERROR(
       api.of_device(api.launch_host_func(notices_, &on_reached, notice.get()), "LaunchHostFunc"));
   static_cast<void>(notice.release());
-  if (!tells_streams(what)) return {};
+  if (!batch.is_ordered_) return {};
   if (ring_ == nullptr) ring_ = plan_.memory.take_ring(api, device_);
   HVD_ASSIGN_OR_RETURN(void* const event, ring_->next(api));
   HVD_RETURN_IF_ERROR(api.of_device(api.event_record(event, stream_), "EventRecord"));
@@ -470,46 +470,44 @@ Status NcclThread::look() {
   return error == abi::kNotReady ? Status() : placed(api().of_device(error, "a batch"));
 }
 
-Status NcclThread::abort_library() {
+void NcclThread::abort_library() {
   const Deadline limit = Deadline::after_seconds(kIdleSeconds);
   Aborts aborts(self(), sets_);
-  const Status idle = wait_for_idle_stream(limit);
-  if (!aborts.end(limit) && idle.ok()) {
-    plan_.host.log(plan_.host.host, 3,
-                   cat(api().family, " has not ended its communicators ", kIdleSeconds,
-                       " s after their abort: they stay until the process ends")
-                       .c_str());
-  }
-  return idle;
+  wait_for_idle_stream(limit);
+  if (aborts.end(limit) || is_silent_.load()) return;
+  plan_.host.log(plan_.host.host, 3,
+                 cat(api().family, " has not ended its communicators ", kIdleSeconds,
+                     " s after their abort: they stay until the process ends")
+                     .c_str());
 }
 
 // Until the stream is idle, an aborted kernel may write to the memory of its batch.
-Status NcclThread::wait_for_idle_stream(const Deadline& limit) {
-  if (stream_ == nullptr || is_silent_.load()) return {};
+void NcclThread::wait_for_idle_stream(const Deadline& limit) {
+  if (stream_ == nullptr || is_silent_.load()) return;
   const NcclApi& api = *plan_.api;
   const auto end = std::make_shared<Countdown>(1);
   auto argument = std::make_unique<std::shared_ptr<Countdown>>(end);
   // After an error of the device, nothing runs there.
-  if (api.launch_host_func(stream_, &Countdown::on_end, argument.get()) != 0) return {};
+  if (api.launch_host_func(stream_, &Countdown::on_end, argument.get()) != 0) return;
   static_cast<void>(argument.release());
   while (!end->wait(kQuestion)) {
     const int state = api.event_query(done_);
-    if (state != 0 && state != abi::kNotReady) return {};
+    if (state != 0 && state != abi::kNotReady) return;
     if (!limit.passed()) continue;
-    if (is_silent_.exchange(true)) return {};  // end() has given the thread up
-    const Status silent = deadline_exceeded(
+    if (is_silent_.exchange(true)) return;  // end() has given the thread up
+    plan_.host.log(
+        plan_.host.host, 4,
         cat("GPU ", device_, " does not answer: it still runs a batch ", kIdleSeconds, " s after ",
-            api.family, " was aborted, and may write to the batch's tensors"));
-    plan_.host.log(plan_.host.host, 4, silent.message().c_str());
-    return silent;
+            api.family, " was aborted, and may write to the batch's tensors")
+            .c_str());
+    return;
   }
-  return {};
 }
 
 void NcclThread::close_library(bool failed, Batches) {
   if (!plan_.api.ok()) return;
   const NcclApi& api = *plan_.api;
-  if (failed || aborting_.load()) static_cast<void>(abort_library());
+  if (failed || aborting_.load()) abort_library();
   // After a failure, their other members may never come.
   const bool waits = !failed && !aborting_.load() && !is_silent_.load();
   if (!waits) {

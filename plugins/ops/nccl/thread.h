@@ -75,7 +75,6 @@ class NcclThread : public LibraryThread {
   Status open_library() override;
   Status look() override;
   std::chrono::milliseconds pace() const override { return std::chrono::milliseconds(100); }
-  Status abort_library() override;
   void close_library(bool failed, Batches running) override;
 
  private:
@@ -98,7 +97,8 @@ class NcclThread : public LibraryThread {
   bool goes_by_hosts(const NcclSet& set, const hvd_batch& batch) const;
   void close_apart(const std::shared_ptr<NcclSet>& set);
   Status late() const;
-  Status wait_for_idle_stream(const Deadline& limit);
+  void abort_library();
+  void wait_for_idle_stream(const Deadline& limit);
   std::shared_ptr<NcclThread> self() {
     return std::static_pointer_cast<NcclThread>(shared_from_this());
   }
@@ -133,7 +133,9 @@ class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBa
       : QueuedBatch(batch),
         thread_(std::move(thread)),
         set_(std::move(set)),
-        keeps_tensors_(batch.keeps_tensors != 0) {}
+        keeps_tensors_(batch.keeps_tensors != 0),
+        is_trial_(is_trial(batch)),
+        is_ordered_(field_of(batch, &hvd_batch::on_stream) != nullptr) {}
   Status start() override { return thread_->enqueue(*this, batch_); }
   // A broken communicator lets its stream come to its end: its error is the error of the batch.
   Result<bool> test() override;
@@ -147,7 +149,8 @@ class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBa
   friend class NcclThread;
   const std::shared_ptr<NcclThread> thread_;
   const std::shared_ptr<NcclSet> set_;
-  const bool keeps_tensors_;
+  // Copied from the batch, which a thread that has been given up must not read.
+  const bool keeps_tensors_, is_trial_, is_ordered_;
   std::atomic<bool> is_reached_{false};
   std::atomic<void*> event_{nullptr};  // of its end
   std::vector<std::vector<std::byte>> kept_;

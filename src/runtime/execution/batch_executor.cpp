@@ -18,6 +18,12 @@ constexpr size_t kRunning = 2;
 // Batches that may also be on a device's stream: the program goes on without them, and their tensors stay.
 constexpr size_t kOnStream = 256;
 
+Status status_of(int status, const char* error) {
+  if (status == HVD_OK) return {};
+  return Status(static_cast<Code>(status),
+                error != nullptr ? error : "an operation failed without a reason");
+}
+
 }  // namespace
 
 BatchExecutor::BatchExecutor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* sink,
@@ -118,6 +124,7 @@ Result<bool> BatchExecutor::advance() {
   HVD_RETURN_IF_ERROR(poll_plugins(&moved));
   for (const auto& queue : queues_) note_streams(queue.get(), &moved);
   for (const auto& queue : queues_) HVD_RETURN_IF_ERROR(retire(queue.get(), &moved));
+  HVD_RETURN_IF_ERROR(failure_);
   return moved;
 }
 
@@ -219,10 +226,13 @@ Status BatchExecutor::start(BatchQueue* queue, Run* run) {
   }
   HVD_RETURN_IF_ERROR(run->widen(*queue->set));
   if (run->traced != 0) trace_run(*run);
+  const bool is_on_device = run->batch.device != HVD_CPU;
   const bool is_ordered =
-      run->batch.device != HVD_CPU &&
+      is_on_device &&
       std::ranges::any_of(run->submissions, [](const Submission* one) { return one->is_ordered; });
   run->batch.on_stream = is_ordered && framework_ != nullptr ? &BatchExecutor::on_stream : nullptr;
+  run->batch.fails = is_on_device ? &BatchExecutor::on_failure : nullptr;
+  run->failure = &failure_;
   const int code = run->op->vtable<hvd_op_v1>().run(run->op->context(), &run->batch, &on_done, run);
   if (code != HVD_OK && !run->done) {
     return Status(static_cast<Code>(code), cat("the operation plugin ", run->op->record().name,
@@ -310,11 +320,11 @@ void BatchExecutor::on_done(void* argument, int status, const char* error) {
   HVD_CHECK(!run->done);
   run->done = true;
   if ((status & HVD_TENSORS_IN_USE) != 0) run->keep_tensors();
-  status &= ~HVD_TENSORS_IN_USE;
-  if (status != HVD_OK) {
-    run->status = Status(static_cast<Code>(status),
-                         error != nullptr ? error : "an operation failed without a reason");
-  }
+  run->status = status_of(status & ~HVD_TENSORS_IN_USE, error);
+}
+
+void BatchExecutor::on_failure(void* argument, int status, const char* error) {
+  *static_cast<Run*>(argument)->failure = status_of(status, error);
 }
 
 void BatchExecutor::on_stream(void* argument, void* event) {

@@ -105,6 +105,7 @@ class BatchExecutor {
   void finish(Run* run, const Status& status);
   static void on_done(void* argument, int status, const char* error);
   static void on_stream(void* argument, void* event);
+  static void on_failure(void* argument, int status, const char* error);
 
   const uint64_t fusion_threshold_;
   OpSelector* const ops_;
@@ -118,6 +119,7 @@ class BatchExecutor {
   std::deque<const BatchQueue*> turns_;  // each for the batches on devices of one plan of the queue
   std::vector<std::unique_ptr<Run>> spare_;
   size_t outstanding_ = 0;  // batches of all queues that are not complete
+  Status failure_;          // of an op whose batches end with abort
 };
 
 }  // namespace hvd::runtime

@@ -26,6 +26,7 @@ struct BatchExecutor::Run {
   bool is_on_stream = false;  // its submissions know, and the queue counts it
   uint32_t traced = 0;        // its number in the timeline
   Status status;
+  Status* failure = nullptr;  // the executor's
 
   void clear();
   // Fills the batch with the units' tensors of its dtype. Before: the tuning is set. Afterwards:

@@ -192,7 +192,6 @@ int finish_group() {
   link->occupancy.leave();  // the group is over
   if (link->groups_left.fetch_sub(1) <= 0) {
     link->become(kRemote);
-    ::shutdown(link->socket.get(), SHUT_RDWR);
     return kRemote;
   }
   int settled = abi::kSuccess;
@@ -385,6 +384,7 @@ int ncclCommDestroy(abi::Comm* comm) {
 int ncclCommAbort(abi::Comm* comm) {
   log("abort");
   log("destroy");
+  std::this_thread::sleep_for(std::chrono::milliseconds(variable("HVD_DOUBLE_ABORT_MS", 0)));
   comm->link->become(kRemote);
   ::shutdown(comm->link->socket.get(), SHUT_RDWR);
   comm->link->occupancy.wait_for_others();
