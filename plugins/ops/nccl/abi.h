@@ -86,7 +86,6 @@ using StreamWaitEvent = int(void* stream, void* event, unsigned flags);
 using EventCreateWithFlags = int(void** event, unsigned flags);
 using EventRecord = int(void* event, void* stream);
 using EventQuery = int(void* event);
-using EventDestroy = int(void* event);
 using MallocAsync = int(void** memory, size_t size, void* stream);
 using FreeAsync = int(void* memory, void* stream);
 using HostAlloc = int(void** memory, size_t size, unsigned flags);

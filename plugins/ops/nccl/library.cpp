@@ -140,7 +140,6 @@ Status find_runtime(const SharedLibrary& library, std::string_view prefix, NcclA
   find.need("EventCreateWithFlags", &api->event_create_with_flags);
   find.need("EventRecord", &api->event_record);
   find.need("EventQuery", &api->event_query);
-  find.need("EventDestroy", &api->event_destroy);
   find.need("MallocAsync", &api->malloc_async);
   find.need("FreeAsync", &api->free_async);
   find.need("MemcpyAsync", &api->memcpy_async);

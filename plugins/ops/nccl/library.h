@@ -49,7 +49,6 @@ struct NcclApi {
   abi::EventCreateWithFlags* event_create_with_flags;
   abi::EventRecord* event_record;
   abi::EventQuery* event_query;
-  abi::EventDestroy* event_destroy;
   abi::MallocAsync* malloc_async;
   abi::FreeAsync* free_async;
   abi::MemcpyAsync* memcpy_async;

@@ -253,7 +253,7 @@ Status NcclThread::open_library() {
 
 Status NcclThread::open_device() {
   if (!plan_.api.ok()) return plan_.api.error();
-  if (done_ != nullptr) return {};
+  if (ring_ != nullptr) return {};
   const NcclApi& api = *plan_.api;
   // While a program captures a graph, the default mode forbids calls of all threads, such as
   // EventQuery: they fail, and so does the capture.
@@ -270,8 +270,8 @@ Status NcclThread::open_device() {
                     "StreamCreate"));
   HVD_RETURN_IF_ERROR(api.of_device(
       api.stream_create_with_priority(&notices_, abi::kStreamNonBlocking, 0), "StreamCreate"));
-  return api.of_device(api.event_create_with_flags(&done_, abi::kEventDisableTiming),
-                       "EventCreate");
+  ring_ = plan_.memory.take_ring(api, device_);
+  return {};
 }
 
 // All members come here at the same batch, also those that have no usable GPU.
@@ -448,6 +448,7 @@ Status NcclThread::run(NcclBatch& batch, const hvd_batch& what) {
                        "some memory free, by a smaller batch or torch.cuda.empty_cache()")
                        .c_str());
   }
+  HVD_ASSIGN_OR_RETURN(done_, ring_->next(api));
   HVD_RETURN_IF_ERROR(api.of_device(api.event_record(done_, stream_), "EventRecord"));
   HVD_RETURN_IF_ERROR(api.of_device(api.stream_wait_event(notices_, done_, 0), "StreamWaitEvent"));
   auto notice = std::make_unique<std::shared_ptr<NcclBatch>>(batch.shared_from_this());
@@ -455,10 +456,7 @@ Status NcclThread::run(NcclBatch& batch, const hvd_batch& what) {
       api.of_device(api.launch_host_func(notices_, &on_reached, notice.get()), "LaunchHostFunc"));
   static_cast<void>(notice.release());
   if (!batch.is_ordered_) return {};
-  if (ring_ == nullptr) ring_ = plan_.memory.take_ring(api, device_);
-  HVD_ASSIGN_OR_RETURN(void* const event, ring_->next(api));
-  HVD_RETURN_IF_ERROR(api.of_device(api.event_record(event, stream_), "EventRecord"));
-  batch.event_.store(event, std::memory_order_release);
+  batch.event_.store(done_, std::memory_order_release);
   this->event()->ring();
   return {};
 }
@@ -491,7 +489,7 @@ void NcclThread::wait_for_idle_stream(const Deadline& limit) {
   if (api.launch_host_func(stream_, &Countdown::on_end, argument.get()) != 0) return;
   static_cast<void>(argument.release());
   while (!end->wait(kQuestion)) {
-    const int state = api.event_query(done_);
+    const int state = done_ == nullptr ? abi::kNotReady : api.event_query(done_);
     if (state != 0 && state != abi::kNotReady) return;
     if (!limit.passed()) continue;
     if (is_silent_.exchange(true)) return;  // end() has given the thread up
@@ -523,7 +521,6 @@ void NcclThread::close_library(bool failed, Batches) {
     api.stream_destroy(notices_);
   }
   if (stream_ != nullptr) api.stream_destroy(stream_);
-  if (done_ != nullptr) api.event_destroy(done_);
   if (ring_ != nullptr) plan_.memory.give_ring(ring_);
 }
 

@@ -114,9 +114,9 @@ class NcclThread : public LibraryThread {
   int device_ = -1;
   bool has_spilled_ = false;  // an output to host memory, and a line says so
   void* stream_ = nullptr;
-  void* done_ = nullptr;       // event
   void* notices_ = nullptr;    // stream
-  EventRing* ring_ = nullptr;  // for runtimes that ask when a batch is on the stream
+  EventRing* ring_ = nullptr;  // for the ends of batches
+  void* done_ = nullptr;       // event of the last one
   // The time limit of the communicator that the thread creates; max: it creates none.
   std::atomic<Clock::time_point> created_by_{Clock::time_point::max()};
   std::atomic<double> limit_seconds_{plan_.start_seconds};  // of it

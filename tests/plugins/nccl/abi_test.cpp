@@ -103,7 +103,6 @@ static_assert(agree<abi::StreamWaitEvent>(cudaStreamWaitEvent));
 static_assert(agree<abi::EventCreateWithFlags>(cudaEventCreateWithFlags));
 static_assert(agree<abi::EventRecord>(cudaEventRecord));
 static_assert(agree<abi::EventQuery>(cudaEventQuery));
-static_assert(agree<abi::EventDestroy>(cudaEventDestroy));
 static_assert(agree<abi::MallocAsync>(
     static_cast<cudaError_t (*)(void**, size_t, cudaStream_t)>(cudaMallocAsync)));
 static_assert(agree<abi::FreeAsync>(cudaFreeAsync));
