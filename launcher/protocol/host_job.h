@@ -1,5 +1,5 @@
 // The launcher's requests to one host's agent, and the agent's replies. Data only, shared by both
-// ends of the link. fields() are the members that are sent, in their order on the wire.
+// ends of the link. Members are sent in their order; HostJob lists those that are sent.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,6 @@ struct RankSpec {
   std::vector<std::pair<std::string, std::string>>
       environment;         // variables that this rank alone gets
   bool has_input = false;  // its standard input comes from the launcher
-  static auto fields(auto& spec) { return std::tie(spec.rank, spec.environment, spec.has_input); }
 };
 
 // The launcher's own package horovod with its library, as it can be sent to a host.
@@ -65,10 +64,6 @@ struct PackageOffer {
   uint64_t size = 0;  // bytes of its files
   // The file in it that runs in place of the job's program where the host has none; empty: none.
   std::string program{};
-  static auto fields(auto& offer) {
-    return std::tie(offer.name, offer.version, offer.machine, offer.glibc, offer.glibcxx,
-                    offer.size, offer.program);
-  }
 };
 
 // Which hosts get the launcher's package: none (--no-ship), those whose Python has none, or all (--ship).
@@ -136,7 +131,6 @@ struct MasterCandidates {
   std::array<std::byte, 32> nonce{};  // identifies the program that answers there
   // With the interface of each, the likeliest first, the loopback's last.
   std::vector<std::pair<std::string, std::string>> addresses;
-  static auto fields(auto& m) { return std::tie(m.port, m.nonce, m.addresses); }
 };
 
 // The candidate addresses that a host reaches, each with the host's own interface to it.
@@ -147,7 +141,6 @@ struct StartOrder {
   std::vector<std::pair<std::string, std::string>> environment;  // overrides all other variables
   // The network interface by which other hosts reach this host, for programs without a setting for it.
   std::string interface;
-  static auto fields(auto& m) { return std::tie(m.environment, m.interface); }
 };
 
 enum class OutputStream : uint8_t { kStdout = 1, kStderr = 2 };
@@ -168,10 +161,6 @@ struct RankExit {
   std::optional<uint32_t> master_port_user = {};
   // The seconds of RLIMIT_CPU, if the kernel has ended the rank because it had used them up; else 0.
   uint64_t cpu_seconds = 0;
-  static auto fields(auto& m) {
-    return std::tie(m.rank, m.code, m.signal, m.by_agent, m.after_grace, m.out_of_memory,
-                    m.master_port_user, m.cpu_seconds);
-  }
 };
 
 }  // namespace hvd::launcher

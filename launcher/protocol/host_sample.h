@@ -56,11 +56,6 @@ struct ProcessUsage {
   uint64_t threads = 0;
   uint64_t processes = 0;
   uint64_t gpu_bytes = 0;  // memory on GPUs, as nvidia-smi or rocm-smi shows it
-  static auto fields(auto& m) {
-    return std::tie(m.cpu_microseconds, m.run_delay_microseconds, m.minor_faults, m.major_faults,
-                    m.read_bytes, m.written_bytes, m.resident_bytes, m.threads, m.processes,
-                    m.gpu_bytes);
-  }
 };
 
 // The counts that a rank has made itself.
@@ -70,10 +65,6 @@ struct RankCounts {
   uint64_t bytes = 0;
   uint64_t waited_microseconds = 0;  // for other ranks to agree
   uint64_t pending = 0;
-  static auto fields(auto& m) {
-    return std::tie(m.steps, m.operations, m.failed_operations, m.bytes, m.waited_microseconds,
-                    m.pending);
-  }
 };
 RankCounts counts_of(const Metrics& metrics);
 
@@ -92,11 +83,6 @@ struct RankMetrics {
   uint64_t throttled_microseconds = 0;  // its cgroup, by a CPU quota; with kPressure
   RankCounts counts{};
   ProcessUsage usage{};
-  static auto fields(auto& m) {
-    return std::tie(m.rank, m.activity, m.has_joined, m.has_counters, m.gpu_percent, m.is_on_disk,
-                    m.pid, m.age_milliseconds, m.step_microseconds, m.waited_thousandths,
-                    m.throttled_microseconds, m.counts, m.usage);
-  }
 };
 
 // Counts of a host since its start.
@@ -105,9 +91,6 @@ struct HostPressure {
   uint64_t processors = 1;
   uint64_t swapped_in = 0;   // pages
   uint64_t retransmits = 0;  // TCP segments
-  static auto fields(auto& m) {
-    return std::tie(m.steal_microseconds, m.processors, m.swapped_in, m.retransmits);
-  }
 };
 
 // The sum of the counters of a host's ranks, and the metrics of each rank and its processes.
@@ -118,7 +101,6 @@ struct HostMetrics {
   HostPressure pressure{};  // with kPressure
   std::vector<RankMetrics> ranks{};
   std::string remark{};  // about what the agent cannot show, without the host's name; or empty
-  static auto fields(auto& m) { return std::tie(m.sum, m.step_age, m.pressure, m.ranks, m.remark); }
 };
 
 // Counts since the start of the processes of a rank. A rank moves when one changes.
@@ -135,11 +117,6 @@ struct RankSigns {
   uint64_t bytes = 0, calls = 0;  // of read(2), write(2) and similar system calls
   uint64_t storage_bytes = 0;     // read and written, also through mapped files
   uint64_t socket_bytes = 0;      // received and sent by TCP
-  static auto fields(auto& m) {
-    return std::tie(m.rank, m.is_excused, m.is_hidden, m.processes, m.main_microseconds,
-                    m.other_microseconds, m.other_delay_microseconds, m.bytes, m.calls,
-                    m.storage_bytes, m.socket_bytes);
-  }
 };
 
 // Where a rank is. Texts are not escaped, and have at most kMostPlaceText bytes each.
@@ -154,10 +131,6 @@ struct RankPlace {
   std::string state{};        // of the kernel: "sleeping in futex_wait (python3 train.py)"
   uint64_t frames = 0;        // a digest of its stack, or of `state`
   std::string no_stack{};     // why its Python stack could not be read, as a sentence
-  static auto fields(auto& m) {
-    return std::tie(m.rank, m.is_excused, m.is_collective, m.library, m.operation, m.function,
-                    m.line, m.state, m.frames, m.no_stack);
-  }
 };
 inline constexpr size_t kMostPlaceText = 400;
 
@@ -167,7 +140,6 @@ struct StepSample {
   // Both name the call that ended the step, as in StepLog. They are equal on all ranks.
   uint32_t ended_by = 0;
   uint32_t call = 0;
-  static auto fields(auto& m) { return std::tie(m.microseconds, m.waited, m.ended_by, m.call); }
 };
 
 // The last training steps of a rank.
@@ -181,10 +153,6 @@ struct RankSteps {
   // The operation with the longest waits in `last`, at most OperationNames::kMostText bytes, not escaped; or empty.
   std::string awaited{};
   uint64_t awaited_microseconds = 0;
-  static auto fields(auto& m) {
-    return std::tie(m.rank, m.world_size, m.ended, m.last, m.total, m.total_waited, m.awaited,
-                    m.awaited_microseconds);
-  }
 };
 // Steps in `last`: agents answer at different moments, and their windows of 50 steps must meet.
 constexpr size_t kMostStepSamples = 100;
@@ -197,7 +165,6 @@ struct RankAnnounced {
   int32_t world_size = 0;  // of the ranks that call each other
   uint64_t operations = 0;
   uint64_t joins = 0;
-  static auto fields(auto& m) { return std::tie(m.rank, m.world_size, m.operations, m.joins); }
 };
 
 struct HostSample {
@@ -206,9 +173,6 @@ struct HostSample {
   std::vector<RankPlace> places{};  // the answer to a question, not to TakeSample
   std::vector<RankSteps> steps{};
   std::vector<RankAnnounced> announced{};
-  static auto fields(auto& m) {
-    return std::tie(m.metrics, m.signs, m.places, m.steps, m.announced);
-  }
 };
 // False where an agent reports what cannot be, such as more steps than there are.
 bool is_possible(const HostSample& sample);

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -30,7 +29,7 @@ struct MessageType {
   Sender sender;
 };
 
-// Each message declares its type, its members, and as fields() the members in their order on the wire.
+// Each message declares its type and its members, which are sent in their order.
 
 // From the agent: its first message.
 struct AgentHello {
@@ -42,9 +41,6 @@ struct AgentHello {
   std::string machine;  // host_identity() of the agent; two hosts with equal ones are one machine
   uint32_t uid = 0;
   uint32_t cpus = 0;  // number of CPUs that the agent may use
-  static auto fields(auto& m) {
-    return std::tie(m.version, m.build, m.pid, m.hostname, m.machine, m.uid, m.cpus);
-  }
 };
 
 // From the launcher, before Prepare: a piece of the files that --stage copies to each host. After EnvironmentSource or
@@ -56,7 +52,6 @@ struct StagePart {
   uint32_t mode = 0;
   std::string path;   // within the copy
   std::string bytes;  // contents of the file; or the target of the link; or the digest of all parts
-  static auto fields(auto& m) { return std::tie(m.kind, m.mode, m.path, m.bytes); }
 };
 // Digest of a part and all parts before it.
 Digest next_digest(const Digest& before, const StagePart& part);
@@ -66,7 +61,6 @@ struct Prepare {
   HostJob job;
   uint32_t output_credit = 0;  // granted at once to each output stream
   uint32_t store_credit = 0;   // granted at once to each store connection
-  static auto fields(auto& m) { return std::tie(m.job, m.output_credit, m.store_credit); }
 };
 // The answer to EnvironmentWanted: the files of the environment. Answered by EnvironmentFilesWanted, or by Prepared if
 // the host has that environment.
@@ -76,7 +70,6 @@ struct EnvironmentOffer {
   uint64_t space = 0;  // bytes that files and environment take on the host
   std::string glibc;   // the oldest one with which it runs
   Digest key{};        // of the connections by which hosts pass the files on (part_stream.h)
-  static auto fields(auto& m) { return std::tie(m.list, m.space, m.glibc, m.key); }
 };
 // The first answer to EnvironmentFilesWanted: the host that has the files or gets them now, and passes them on. Without
 // a port: no such host, and StageParts follow.
@@ -84,33 +77,28 @@ struct EnvironmentSource {
   static constexpr MessageType kType{45, "the source of an environment", Sender::kLauncher};
   std::string host;
   MasterCandidates server;
-  static auto fields(auto& m) { return std::tie(m.host, m.server); }
 };
 // Start the ranks. Answered by Started.
 struct Start {
   static constexpr MessageType kType{4, "an order to start", Sender::kLauncher};
   StartOrder order;
-  static auto fields(auto& m) { return std::tie(m.order); }
 };
 // To the agents of other hosts: test which of these addresses of rank 0's host they reach. Answered by
 // ReachabilityTested.
 struct TestReachability {
   static constexpr MessageType kType{18, "an order to test reachability", Sender::kLauncher};
   MasterCandidates candidates;
-  static auto fields(auto& m) { return std::tie(m.candidates); }
 };
 // Send a signal to every rank's process group. RankExit::by_agent of a rank that then ends is false.
 struct Signal {
   static constexpr MessageType kType{8, "a signal", Sender::kLauncher};
   int32_t number = 0;
-  static auto fields(auto& m) { return std::tie(m.number); }
 };
 // Write bytes to a rank's standard input; empty bytes are end of file.
 struct Input {
   static constexpr MessageType kType{20, "a rank's input", Sender::kLauncher};
   int32_t rank = 0;
   std::string bytes;
-  static auto fields(auto& m) { return std::tie(m.rank, m.bytes); }
 };
 // End all ranks and their descendants: the job's end signal, and SIGKILL after the grace. A second one may shorten the
 // grace. Answered by Finished.
@@ -120,14 +108,12 @@ struct End {
   // SIGTERM or SIGHUP, which ended the launcher: ranks get it in place of the end signal, if they have not got it, and
   // the job's grace. Or 0.
   int32_t signal = 0;
-  static auto fields(auto& m) { return std::tie(m.grace_seconds, m.signal); }
 };
 // End one rank, as End does all. Exited follows, and the other ranks of the host continue.
 struct EndRank {
   static constexpr MessageType kType{38, "an order to end a rank", Sender::kLauncher};
   int32_t rank = 0;
   double grace_seconds = 0;
-  static auto fields(auto& m) { return std::tie(m.rank, m.grace_seconds); }
 };
 // How an agent describes a rank: its first process; also the processes below that, and their Python stacks; one line
 // about the busiest of them; as kStacks with the frames of libraries, for which py-spy briefly stops the process; or its
@@ -144,14 +130,12 @@ struct Inspect {
   static constexpr MessageType kType{22, "a question where ranks are", Sender::kLauncher};
   uint32_t number = 0;  // names the question in the answer
   InspectDetail detail = InspectDetail::kProcess;
-  static auto fields(auto& m) { return std::tie(m.number, m.detail); }
 };
 // Read these groups of values of the ranks. Answered by Sampled.
 struct TakeSample {
   static constexpr MessageType kType{72, "a question about values of ranks", Sender::kLauncher};
   uint32_t number = 0;  // names the question in the answer
   SampleGroups groups;
-  static auto fields(auto& m) { return std::tie(m.number, m.groups); }
 };
 // Describe where a late rank is while others wait for it. Answered by Sampled, with no place where none can be read in
 // time.
@@ -160,13 +144,11 @@ struct InspectLate {
   uint32_t number = 0;  // names the question in the answer
   int32_t rank = 0;
   uint32_t late_microseconds = 0;  // in a step
-  static auto fields(auto& m) { return std::tie(m.number, m.rank, m.late_microseconds); }
 };
 // How long the rank of the job that waits longest waits in a step, in the median of the last steps. For StepLog.
 struct LongestWait {
   static constexpr MessageType kType{71, "the longest wait of ranks", Sender::kLauncher};
   uint32_t microseconds = 0;  // 0: unknown
-  static auto fields(auto& m) { return std::tie(m.microseconds); }
 };
 // The launcher has this py-spy for hosts without one. Sent before the first Inspect that may need it.
 struct StackToolOffer {
@@ -174,7 +156,6 @@ struct StackToolOffer {
   PackageOffer
       offer;  // of a package with the file kPySpy alone; without a name: the launcher has none
   std::string path;  // on the launcher's machine
-  static auto fields(auto& m) { return std::tie(m.offer, m.path); }
 };
 inline constexpr const char* kPySpy = "py-spy";
 // Run a command beside a rank, in the rank's environment. Answered by OutputChunk and ExecResult.
@@ -185,7 +166,6 @@ struct Run {
   // From `horovodrun exec`, in place of `number` and `rank`: "0,3-5"; empty: the first rank of each host.
   std::string ranks;
   std::vector<std::string> command;
-  static auto fields(auto& m) { return std::tie(m.number, m.rank, m.ranks, m.command); }
 };
 // Number of output bytes of a command that its reader has consumed.
 struct OutputCredit {
@@ -193,13 +173,11 @@ struct OutputCredit {
                                      Sender::kLauncher};
   uint32_t number = 0;  // number in the order (Run)
   uint32_t size = 0;
-  static auto fields(auto& m) { return std::tie(m.number, m.size); }
 };
 // End the command of a Run, because its client has left.
 struct StopRun {
   static constexpr MessageType kType{31, "an order to stop a command", Sender::kLauncher};
   uint32_t number = 0;  // number in the order (Run)
-  static auto fields(auto& m) { return std::tie(m.number); }
 };
 // Renews the lease, and ends a suspension.
 struct Ping {
@@ -207,12 +185,10 @@ struct Ping {
   uint64_t number = 0;
   uint8_t continues_ranks =
       0;  // the host still counts: the agent continues ranks that it has stopped
-  static auto fields(auto& m) { return std::tie(m.number, m.continues_ranks); }
 };
 // Pause the lease until the next Ping. Answered by Suspended.
 struct Suspend {
   static constexpr MessageType kType{12, "a suspension", Sender::kLauncher};
-  static auto fields(auto&) { return std::tie(); }
 };
 
 // From the agent: how many bytes of the StageParts it has written, or why it cannot.
@@ -220,7 +196,6 @@ struct Staged {
   static constexpr MessageType kType{28, "an answer to a part of the code", Sender::kAgent};
   uint64_t taken = 0;
   Status status;
-  static auto fields(auto& m) { return std::tie(m.taken, m.status); }
 };
 // From the agent, as all messages down to Failed. The answer to Prepare: an ok status or one sentence.
 struct Prepared {
@@ -230,18 +205,15 @@ struct Prepared {
   std::vector<std::pair<std::string, std::string>>
       versions;          // versions of Python and its packages, for a Python program
   uint32_t threads = 0;  // OMP_NUM_THREADS of each rank, where the agent sets it
-  static auto fields(auto& m) { return std::tie(m.status, m.candidates, m.versions, m.threads); }
 };
 // During Prepare: the host's ranks need the launcher's package, HostJob::package, and the host has no copy.
 struct PackageWanted {
   static constexpr MessageType kType{41, "a request for the package", Sender::kAgent};
-  static auto fields(auto&) { return std::tie(); }
 };
 // During Prepare, with --stage-env: the Python of the host, for which the launcher chooses the files.
 struct EnvironmentWanted {
   static constexpr MessageType kType{42, "a request for an environment", Sender::kAgent};
   std::string python, machine, glibc;  // "3.11.2", "x86_64", "2.36"
-  static auto fields(auto& m) { return std::tie(m.python, m.machine, m.glibc); }
 };
 // Answered by EnvironmentSource. It comes again, once at most, when that host sends no more: StageParts answer it.
 struct EnvironmentFilesWanted {
@@ -250,24 +222,20 @@ struct EnvironmentFilesWanted {
   MasterCandidates server{};  // where this host passes them on; without a port: nowhere
   uint64_t first = 0;         // the index of the first file that it lacks
   std::string why{};          // it comes again for this reason
-  static auto fields(auto& m) { return std::tie(m.server, m.first, m.why); }
 };
 // After StackToolOffer: the agent needs the launcher's py-spy, and has no copy. StageParts follow, as after PackageWanted.
 struct StackToolWanted {
   static constexpr MessageType kType{60, "a request for py-spy", Sender::kAgent};
-  static auto fields(auto&) { return std::tie(); }
 };
 // The answer to Start.
 struct Started {
   static constexpr MessageType kType{5, "an answer about starting", Sender::kAgent};
   Status status;
-  static auto fields(auto& m) { return std::tie(m.status); }
 };
 // A rank has ended. Earlier output of it may still follow.
 struct Exited {
   static constexpr MessageType kType{6, "a rank's end", Sender::kAgent};
   RankExit exit;
-  static auto fields(auto& m) { return std::tie(m.exit); }
 };
 // A rank, or a process below it, has called hvd.init() and is this rank of a world of this size.
 struct Joined {
@@ -278,9 +246,6 @@ struct Joined {
   // As in rendezvous::WorldReport.
   std::string start, ranks;
   uint8_t has_met = 0;
-  static auto fields(auto& m) {
-    return std::tie(m.rank, m.world_rank, m.world_size, m.start, m.ranks, m.has_met);
-  }
 };
 // Libraries of programs whose processes mostly work together; Finished::is_independent counts from 2.
 inline constexpr std::array<std::string_view, 3> kParallelLibraries = {"PyTorch", "JAX", "MPI"};
@@ -291,28 +256,24 @@ struct Finished {
   // Whether ranks have given no sign that they know of each other. 0: they have, or may know. 1: a Python program
   // without a word of ranks. More: a program that has loaded this one of kParallelLibraries.
   uint8_t is_independent = 0;
-  static auto fields(auto& m) { return std::tie(m.left_behind, m.is_independent); }
 };
 // Number of input bytes that a rank has consumed.
 struct InputTaken {
   static constexpr MessageType kType{21, "an answer to input", Sender::kAgent};
   int32_t rank = 0;
   uint32_t size = 0;
-  static auto fields(auto& m) { return std::tie(m.rank, m.size); }
 };
 // An answer to Inspect: a paragraph for each rank.
 struct Inspected {
   static constexpr MessageType kType{23, "where ranks are", Sender::kAgent};
   uint32_t number = 0;
   std::string text;
-  static auto fields(auto& m) { return std::tie(m.number, m.text); }
 };
 // The answer to TakeSample, InspectLate and the question for places.
 struct Sampled {
   static constexpr MessageType kType{73, "values of ranks", Sender::kAgent};
   uint32_t number = 0;
   HostSample sample;
-  static auto fields(auto& m) { return std::tie(m.number, m.sample); }
 };
 // A piece of the output of a Run's command. At most kChunkWindow bytes wait for an OutputCredit.
 struct OutputChunk {
@@ -321,7 +282,6 @@ struct OutputChunk {
   int32_t rank = 0;
   uint8_t is_error = 0;  // the bytes are from standard error
   std::string bytes;
-  static auto fields(auto& m) { return std::tie(m.number, m.rank, m.is_error, m.bytes); }
 };
 // The end of a Run's command, after all of its output.
 struct ExecResult {
@@ -331,7 +291,6 @@ struct ExecResult {
   int32_t code = 0;
   int32_t signal = 0;  // signal that ended the command, or 0
   std::string why;     // one line: why the command could not run; or empty
-  static auto fields(auto& m) { return std::tie(m.number, m.rank, m.code, m.signal, m.why); }
 };
 // The answer to Ping. Before a Failed after the end of the lease, the agent sends one without a ping.
 struct Pong {
@@ -339,23 +298,19 @@ struct Pong {
   uint64_t number = 0;
   // The silence of the launcher for which the agent has stopped its ranks, or ends them next; 0: they run.
   double silent_seconds = 0;
-  static auto fields(auto& m) { return std::tie(m.number, m.silent_seconds); }
 };
 struct Suspended {
   static constexpr MessageType kType{13, "an answer to a suspension", Sender::kAgent};
-  static auto fields(auto&) { return std::tie(); }
 };
 // The answer to TestReachability.
 struct ReachabilityTested {
   static constexpr MessageType kType{19, "an answer about reachability", Sender::kAgent};
   Reached reached;
-  static auto fields(auto& m) { return std::tie(m.reached); }
 };
 // The ranks of this host got SIGUSR1 or SIGUSR2 from a process that is not the launcher.
 struct Signalled {
   static constexpr MessageType kType{33, "a signal that ranks got", Sender::kAgent};
   int32_t number = 0;
-  static auto fields(auto& m) { return std::tie(m.number); }
 };
 // A rank of this host has connected to PMIx, or has met the other ranks there; or PMIx has failed on this host.
 struct PmixReport {
@@ -364,28 +319,24 @@ struct PmixReport {
   std::string start;  // of MPI: a rank may run several programs of MPI, one after another
   uint8_t has_met = 0;
   std::string failure;  // the sentence; the rest is empty
-  static auto fields(auto& m) { return std::tie(m.rank, m.start, m.has_met, m.failure); }
 };
 // The agent leaves an elastic job, for this reason, and waits for End; after HostJob::leave_grace_seconds,
 // Ending follows.
 struct Leaving {
   static constexpr MessageType kType{39, "an agent's wish to leave", Sender::kAgent};
   std::string sentence;
-  static auto fields(auto& m) { return std::tie(m.sentence); }
 };
 // The agent ends everything, for this reason; what the ranks say until then, and Finished, follow.
 struct Ending {
   static constexpr MessageType kType{32, "an agent's end", Sender::kAgent};
   std::string sentence;
   uint8_t is_by_scheduler = 0;  // the scheduler ends its job there
-  static auto fields(auto& m) { return std::tie(m.sentence, m.is_by_scheduler); }
 };
 // The agent gives up, for this reason; it ends everything and closes the link. From the launcher: it
 // does not take this agent, which ends.
 struct Failed {
   static constexpr MessageType kType{14, "a failure", Sender::kAgent};
   std::string sentence;
-  static auto fields(auto& m) { return std::tie(m.sentence); }
 };
 
 // Only on a link that the agent dialled, before its hello: the launcher's challenge, the
@@ -394,7 +345,6 @@ struct Failed {
 struct Challenge {
   static constexpr MessageType kType{15, "a challenge", Sender::kOpening};
   Nonce nonce{};
-  static auto fields(auto& m) { return std::tie(m.nonce); }
 };
 struct Answer {
   static constexpr MessageType kType{16, "an answer to a challenge", Sender::kOpening};
@@ -402,12 +352,10 @@ struct Answer {
   std::string name;
   Proof proof{};
   std::string version;  // version of the agent
-  static auto fields(auto& m) { return std::tie(m.nonce, m.name, m.proof, m.version); }
 };
 struct Admission {
   static constexpr MessageType kType{17, "an admission", Sender::kOpening};
   Proof proof{};
-  static auto fields(auto& m) { return std::tie(m.proof); }
 };
 
 // The session of a link, which outlives its connections: see resumable_stream.h. These four travel in
@@ -421,14 +369,12 @@ struct OpenSession {
   // How long the agent waits after its connection has ended for a new agent process that hands it
   // another one. 0: not at all. An agent that dials does not wait, but dials again.
   double wait_seconds = 0;
-  static auto fields(auto& m) { return std::tie(m.key, m.wait_seconds); }
 };
 // From the launcher to a new agent process: hand your connection to the agent of this session.
 struct Reattach {
   static constexpr MessageType kType{35, "an order to hand over a connection", Sender::kOpening};
   SessionId session{};
   Nonce nonce{};
-  static auto fields(auto& m) { return std::tie(m.session, m.nonce); }
 };
 // From the agent, after Reattach, or in place of Answer: it offers to continue. `received`: bytes of
 // the launcher that it has.
@@ -438,14 +384,12 @@ struct Resume {
   Nonce nonce{};
   uint64_t received = 0;
   Proof proof{};
-  static auto fields(auto& m) { return std::tie(m.session, m.nonce, m.received, m.proof); }
 };
 // From the launcher: the link continues. Or it sends Failed.
 struct Resumed {
   static constexpr MessageType kType{37, "an answer to an offer to resume", Sender::kOpening};
   uint64_t received = 0;
   Proof proof{};
-  static auto fields(auto& m) { return std::tie(m.received, m.proof); }
 };
 
 using Message =

@@ -57,7 +57,7 @@ Result<std::vector<Bytes>> AgentStore::exchange(std::string_view name, const Par
   };
   HVD_ASSIGN_OR_RETURN(const UniqueFd socket, net::connect_for_packets(socket_name_));
   HVD_RETURN_IF_ERROR(
-      send(socket.get(), host_aggregation::RankRecord{std::string(name), party.index}, record));
+      send(socket.get(), host_aggregation::RankRecord{party.index, std::string(name)}, record));
   HVD_ASSIGN_OR_RETURN(AgentReply reply,
                        patiently([&](Deadline until) { return receive(socket.get(), until); }));
   if (const auto* request = std::get_if<host_aggregation::ForwardRequest>(&reply.message)) {

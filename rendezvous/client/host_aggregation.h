@@ -31,15 +31,13 @@ namespace host_aggregation {
 
 // From a rank: its record of this exchange, in the attached file.
 struct RankRecord {
-  std::string exchange;
   int32_t index = 0;
-  static auto fields(auto& m) { return std::tie(m.index, m.exchange); }
+  std::string exchange;
 };
 // To a rank: forward the host's record, in the attached file, to the store.
 struct ForwardRequest {
   int32_t host = 0;
   int32_t hosts = 1;
-  static auto fields(auto& m) { return std::tie(m.host, m.hosts); }
 };
 // From the forwarding rank, then to the other ranks: the records of all hosts, in the attached file.
 struct AggregationResult {};

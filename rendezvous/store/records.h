@@ -54,7 +54,6 @@ Result<ExchangeRecord> read_exchange(ByteView record);
 struct WorkerRecord {
   std::string worker;
   std::string host;
-  static auto fields(auto& one) { return std::tie(one.worker, one.host); }
 };
 Bytes write_workers(const std::vector<WorkerRecord>& workers);
 Result<std::vector<WorkerRecord>> read_workers(ByteView record);

@@ -8,21 +8,19 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <tuple>
 
 #include "base/bytes.h"
 #include "base/result.h"
 
 namespace hvd::rendezvous {
 
-// fields() are the members in their order on the wire.
+// Members are sent in their order.
 struct WorldReport {
   int32_t rank = 0;
   int32_t size = 1;
+  bool has_met = false;
   std::string start;  // equal on all ranks that start together; empty: unknown
   std::string ranks;  // "0,2": the ranks of the job that start together; empty: all
-  bool has_met = false;
-  static auto fields(auto& r) { return std::tie(r.rank, r.size, r.has_met, r.start, r.ranks); }
 };
 
 // Prefix of the names of all agents' sockets.

@@ -1,9 +1,10 @@
-// Encodes (put) and decodes (get) the values of messages: numbers, texts, lists, pairs, and structs that name their
-// fields by fields(). Pure.
+// Encodes (put) and decodes (get) the values of messages: numbers, texts, lists, pairs, and structs, whose members
+// travel in their order. A struct with other members than it sends lists these in fields(). Pure.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <boost/pfr.hpp>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -19,9 +20,23 @@ namespace hvd {
 template <typename T>
 concept Number = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 template <typename T>
-concept HasFields = requires(T& value) {
+concept ListsFields = requires(T& value) {
   T::fields(value);
 };
+// Not an array or pair, which have a size of their own.
+template <typename T>
+concept HasFields = ListsFields<T> ||
+                    (std::is_class_v<T> && std::is_aggregate_v<T> && !requires {
+                      std::tuple_size<T>::value;
+                    });
+template <HasFields T>
+auto fields_of(T& value) {
+  if constexpr (ListsFields<std::remove_const_t<T>>) {
+    return std::remove_const_t<T>::fields(value);
+  } else {
+    return boost::pfr::structure_tie(value);
+  }
+}
 
 void put(ByteWriter& to, const std::string& text);
 void put(ByteWriter& to, const Status& status);
@@ -56,13 +71,12 @@ void get(ByteReader& from, std::pair<A, B>& values);
 template <typename T>
 void get(ByteReader& from, std::vector<T>& values);
 
-void put(ByteWriter& to, const HasFields auto& value) {
-  std::apply([&](const auto&... field) { (put(to, field), ...); },
-             std::remove_cvref_t<decltype(value)>::fields(value));
+// Not inlined: g++ 12 would see an overflow of an empty writer's memory that is not there.
+[[gnu::noinline]] void put(ByteWriter& to, const HasFields auto& value) {
+  std::apply([&](const auto&... field) { (put(to, field), ...); }, fields_of(value));
 }
 void get(ByteReader& from, HasFields auto& value) {
-  std::apply([&](auto&... field) { (get(from, field), ...); },
-             std::remove_cvref_t<decltype(value)>::fields(value));
+  std::apply([&](auto&... field) { (get(from, field), ...); }, fields_of(value));
 }
 
 template <typename A, typename B>
@@ -84,7 +98,7 @@ constexpr size_t least_size() {
   } else if constexpr (HasFields<T>) {
     return []<typename... F>(std::type_identity<std::tuple<F&...>>) {
       return (size_t{0} + ... + least_size<F>());
-    }(std::type_identity<decltype(T::fields(std::declval<T&>()))>());
+    }(std::type_identity<decltype(fields_of(std::declval<T&>()))>());
   } else {
     return sizeof(uint32_t);
   }

@@ -151,7 +151,7 @@ Status with_evidence(const Status& error, const std::string& evidence) {
 hvd::rendezvous::WorldReport report_of(const hvd::runtime::Identity& identity,
                                        const hvd::runtime::RuntimeOptions& options) {
   constexpr size_t kMostListed = 256;
-  hvd::rendezvous::WorldReport report{identity.rank, identity.size, {}, {}, false};
+  hvd::rendezvous::WorldReport report{identity.rank, identity.size, false, {}, {}};
   if (options.ranks.size() <= kMostListed) {
     report.start = hvd::runtime::start_name(identity.generation, options.epoch);
   }

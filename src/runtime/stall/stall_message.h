@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "base/bytes.h"
@@ -20,11 +19,10 @@ namespace hvd::runtime {
 
 enum class StallMessageKind : uint8_t { kHello = 1, kWaiting = 2, kAsk = 3, kAnswer = 4 };
 
-// fields() are the members that are sent, in their order on the wire.
+// Members are sent in their order.
 struct StallHello {
   std::string host;
   int64_t pid = 0;
-  static auto fields(auto& m) { return std::tie(m.host, m.pid); }
 };
 
 // A name in a process set.
@@ -35,7 +33,6 @@ struct StallName {
   // set that is added or removed. Empty: all of the set.
   std::vector<int32_t> awaited = {};
   auto operator<=>(const StallName&) const = default;
-  static auto fields(auto& m) { return std::tie(m.process_set, m.name, m.awaited); }
   bool awaits(int32_t rank) const {
     return awaited.empty() || std::find(awaited.begin(), awaited.end(), rank) != awaited.end();
   }
@@ -46,16 +43,13 @@ struct StallWaiting {
     StallName name;
     int32_t op = 0;
     double seconds = 0;  // pending on this rank
-    static auto fields(auto& m) { return std::tie(m.name, m.op, m.seconds); }
   };
   std::vector<Entry> entries;
-  static auto fields(auto& m) { return std::tie(m.entries); }
 };
 
 struct StallAsk {
   uint32_t inquiry = 0;
   std::vector<StallName> names;
-  static auto fields(auto& m) { return std::tie(m.inquiry, m.names); }
 };
 
 enum class StallState : uint8_t {
@@ -77,10 +71,6 @@ struct StallAnswer {
   std::string stack;
   std::string note;
   std::string place;  // for a rank that waits: the user's line, as "train.py:88 in main"; or empty
-  static auto fields(auto& m) {
-    return std::tie(m.inquiry, m.states, m.last_name, m.last_op, m.last_seconds, m.last_program,
-                    m.stack, m.note, m.place);
-  }
 };
 
 Status peek_kind(ByteView message, StallMessageKind* kind);

@@ -151,7 +151,7 @@ TEST_CASE("when the forwarding rank ends, another forwards, and the rest get its
     ranks.push_back(*net::connect_for_packets(place));
     const auto file = host_aggregation::to_file(Hosts::record(rank));
     REQUIRE(net::send_packet(ranks.back().get(),
-                             host_aggregation::encode(host_aggregation::RankRecord{"a", rank}),
+                             host_aggregation::encode(host_aggregation::RankRecord{rank, "a"}),
                              {file->get()}, "the agent")
                 .ok());
   }
