@@ -9,9 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/machine_identity.h"
-#include "base/proc_file.h"
+#include "base/process/proc_stat.h"
 #include "base/text.h"
-#include "base/words.h"
 
 namespace hvd::launcher {
 namespace {
@@ -48,39 +47,23 @@ bool is_letter_of_name(char letter) {
          letter == '.';
 }
 
-constexpr size_t kState = 0;
-
-// The fields of /proc/PID/stat behind the program's name; empty: there is no such process.
-std::string fields_of(int64_t pid) {
-  std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
-  // The name, in brackets, may contain blanks and brackets.
-  const size_t name_end = stat.rfind(')');
-  if (name_end == std::string::npos) return {};
-  stat.erase(0, name_end + 1);
-  return stat;
-}
-
 }  // namespace
 
 int64_t start_of(int64_t pid) {
-  const std::string fields = fields_of(pid);
-  const auto words = words_of(fields);
-  constexpr size_t kStart = 19;
+  const auto stat = ProcStat::of(pid);
   // A zombie has ended.
-  if (words.size() <= kStart || words[kState] == "Z" || words[kState] == "X") return 0;
-  return parse_int(words[kStart]).value_or(0);
+  if (!stat || stat->state() == 'Z' || stat->state() == 'X') return 0;
+  return (*stat)[StatField::kStart];
 }
 
 int64_t parent_of(int64_t pid) {
-  const std::string fields = fields_of(pid);
-  const auto words = words_of(fields);
-  return words.size() > kState + 1 ? parse_int(words[kState + 1]).value_or(0) : 0;
+  const auto stat = ProcStat::of(pid);
+  return stat ? (*stat)[StatField::kParent] : 0;
 }
 
 bool is_stopped(int64_t pid) {
-  const std::string fields = fields_of(pid);
-  const auto words = words_of(fields);
-  return !words.empty() && (words[kState] == "T" || words[kState] == "t");
+  const auto stat = ProcStat::of(pid);
+  return stat && (stat->state() == 'T' || stat->state() == 't');
 }
 
 ProcessIdentity ProcessIdentity::own() {

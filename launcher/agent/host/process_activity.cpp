@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/proc_file.h"
+#include "base/process/proc_stat.h"
 #include "base/text.h"
 #include "launcher/agent/host/process_snapshot.h"
 
@@ -20,19 +20,11 @@ struct Times {
   uint64_t ticks = 0;
 };
 
-// Fields of /proc/PID/stat, counted from 0 behind the name, which may hold blanks and brackets.
-constexpr size_t kUserTicks = 11, kSystemTicks = 12, kStart = 19;
-
 std::optional<Times> times_of(pid_t pid) {
-  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
-  const size_t name_end = stat.rfind(") ");
-  if (name_end == std::string::npos) return {};
-  const std::vector<std::string> fields = split(std::string_view(stat).substr(name_end + 2), ' ');
-  if (fields.size() <= kStart || fields[0] == "Z") return {};
-  const auto number = [&](size_t field) {
-    return static_cast<uint64_t>(parse_int(fields[field]).value_or(0));
-  };
-  return Times{number(kStart), number(kUserTicks) + number(kSystemTicks)};
+  const auto stat = ProcStat::of(pid);
+  if (!stat || stat->state() == 'Z') return {};
+  const int64_t ticks = (*stat)[StatField::kUserTicks] + (*stat)[StatField::kSystemTicks];
+  return Times{static_cast<uint64_t>((*stat)[StatField::kStart]), static_cast<uint64_t>(ticks)};
 }
 
 double seconds_since_boot() {

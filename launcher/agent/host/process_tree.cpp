@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/proc_file.h"
+#include "base/process/proc_stat.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 
@@ -27,32 +28,17 @@ namespace {
 
 constexpr char kUninterruptible = 'D';  // as in /proc/PID/stat
 
-struct ProcessStat {
-  pid_t parent;
-  int64_t start;  // in ticks since the boot
-  char state;
-  std::string name;
-};
-
-std::optional<ProcessStat> read_stat(std::string_view pid) {
-  const std::string stat = read_proc_file(cat("/proc/", pid, "/stat"));
-  // The name stands in brackets and may contain any character, brackets included.
-  const size_t open = stat.find('('), close = stat.rfind(')');
-  if (open == std::string::npos || close == std::string::npos || stat.size() < close + 5) return {};
-  // The fields of proc(5) from the third on.
-  const std::vector<std::string> fields = split(std::string_view(stat).substr(close + 2), ' ');
-  constexpr size_t kParent = 4 - 3, kStart = 22 - 3;
-  if (fields.size() <= kStart) return {};
-  const auto parent = parse_int(fields[kParent]), start = parse_int(fields[kStart]);
-  if (!parent || !start) return {};
-  return ProcessStat{static_cast<pid_t>(*parent), *start, stat[close + 2],
-                     stat.substr(open + 1, close - open - 1)};
+std::optional<ProcessEntry> read_process(int64_t pid) {
+  const auto stat = ProcStat::of(pid);
+  if (!stat) return {};
+  return ProcessEntry{static_cast<pid_t>(pid), static_cast<pid_t>((*stat)[StatField::kParent]),
+                      (*stat)[StatField::kStart], stat->state(), stat->name()};
 }
 
 }  // namespace
 
 bool sees_its_processes() {
-  const auto self = read_stat(cat(::getpid()));
+  const auto self = read_process(::getpid());
   return self && self->parent == ::getppid();
 }
 
@@ -65,10 +51,8 @@ std::vector<ProcessEntry> processes_below(pid_t root) {
   while (const dirent* entry = ::readdir(directory)) {
     const auto pid = parse_int(entry->d_name);
     if (!pid) continue;
-    auto stat = read_stat(entry->d_name);
-    if (!stat) continue;
-    by_parent.emplace(stat->parent, ProcessEntry{static_cast<pid_t>(*pid), stat->parent,
-                                                 stat->start, stat->state, std::move(stat->name)});
+    auto process = read_process(*pid);
+    if (process) by_parent.emplace(process->parent, std::move(*process));
   }
   ::closedir(directory);
   std::vector<pid_t> parents = {root};
@@ -88,8 +72,8 @@ std::vector<ProcessEntry> processes_below(pid_t root) {
 // A pidfd names one process for good; the start time shows that it is the found one.
 void signal_process(const ProcessEntry& process, std::initializer_list<int> numbers) {
   const UniqueFd held(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
-  const auto stat = read_stat(cat(process.pid));
-  if (!stat || stat->start != process.start) return;
+  const auto now = read_process(process.pid);
+  if (!now || now->start != process.start) return;
   for (const int number : numbers) {
     if (held)
       ::syscall(SYS_pidfd_send_signal, held.get(), number, nullptr, 0);
@@ -152,13 +136,13 @@ std::vector<pid_t> descendants_of(pid_t pid) {
 }
 
 pid_t parent_of(pid_t pid) {
-  const auto stat = read_stat(cat(pid));
-  return stat ? stat->parent : 0;
+  const auto process = read_process(pid);
+  return process ? process->parent : 0;
 }
 
 std::optional<int64_t> start_of(pid_t pid) {
-  const auto stat = read_stat(cat(pid));
-  return stat ? std::optional(stat->start) : std::nullopt;
+  const auto process = read_process(pid);
+  return process ? std::optional(process->start) : std::nullopt;
 }
 
 bool handles_signal(std::string_view status, int number) {

@@ -9,52 +9,24 @@
 #include <string_view>
 
 #include "base/proc_file.h"
+#include "base/process/proc_stat.h"
 #include "base/text.h"
 #include "base/words.h"
 
 namespace hvd::launcher {
 namespace {
 
-// Fields of /proc/PID/stat, counted from 0 behind the name, which may hold blanks and brackets. The fields OfChildren
-// count the children that the process has waited for.
-enum class StatField : size_t {
-  kMinorFaults = 7,
-  kMinorFaultsOfChildren = 8,
-  kMajorFaults = 9,
-  kMajorFaultsOfChildren = 10,
-  kUserTicks = 11,
-  kSystemTicks = 12,
-  kUserTicksOfChildren = 13,
-  kSystemTicksOfChildren = 14,
-  kThreads = 17,
-  kResidentPages = 21,
-  kFields
-};
 constexpr uint64_t kMicroseconds = 1'000'000;
 // The run delay of this many threads counts, if a process has more.
 constexpr int kMostThreads = 256;
 
-uint64_t number_at(const std::vector<std::string>& fields, size_t field) {
-  return static_cast<uint64_t>(std::max<int64_t>(parse_int(fields[field]).value_or(0), 0));
+uint64_t count_of(const ProcStat& stat, StatField field) {
+  return static_cast<uint64_t>(std::max<int64_t>(stat[field], 0));
 }
 
-// The fields behind the name; empty when the process has ended.
-std::vector<std::string> read_fields(const std::string& folder) {
-  const std::string stat = read_proc_file(folder + "stat");
-  const size_t name_end = stat.rfind(") ");
-  if (name_end == std::string::npos) return {};
-  std::vector<std::string> fields = split(std::string_view(stat).substr(name_end + 2), ' ');
-  if (fields.size() < static_cast<size_t>(StatField::kFields)) fields.clear();
-  return fields;
-}
-
-uint64_t field_of(const std::vector<std::string>& fields, StatField field) {
-  return number_at(fields, static_cast<size_t>(field));
-}
-
-CpuTimes times_of(const std::vector<std::string>& fields) {
+CpuTimes times_of(const ProcStat& stat) {
   const auto microseconds = [&](StatField user, StatField system) {
-    return (field_of(fields, user) + field_of(fields, system)) * kMicroseconds /
+    return (count_of(stat, user) + count_of(stat, system)) * kMicroseconds /
            static_cast<uint64_t>(::sysconf(_SC_CLK_TCK));
   };
   return {microseconds(StatField::kUserTicks, StatField::kSystemTicks),
@@ -62,10 +34,10 @@ CpuTimes times_of(const std::vector<std::string>& fields) {
 }
 
 void add_stat(const std::string& folder, ProcessUsage& usage) {
-  const std::vector<std::string> fields = read_fields(folder);
-  if (fields.empty()) return;
-  const auto at = [&](StatField field) { return field_of(fields, field); };
-  const CpuTimes times = times_of(fields);
+  const auto stat = ProcStat::read(folder);
+  if (!stat) return;
+  const auto at = [&](StatField field) { return count_of(*stat, field); };
+  const CpuTimes times = times_of(*stat);
   usage.cpu_microseconds += times.own + times.of_children;
   usage.minor_faults += at(StatField::kMinorFaults) + at(StatField::kMinorFaultsOfChildren);
   usage.major_faults += at(StatField::kMajorFaults) + at(StatField::kMajorFaultsOfChildren);
@@ -101,7 +73,7 @@ void add_run_delay(const std::string& folder, ProcessUsage& usage) {
     // "<nanoseconds on a processor> <nanoseconds of delay> <times>"
     const std::vector<std::string> words =
         split(read_proc_file(cat(tasks, entry->d_name, "/schedstat")), ' ');
-    if (words.size() >= 2) nanoseconds += number_at(words, 1);
+    if (words.size() >= 2) nanoseconds += static_cast<uint64_t>(parse_int(words[1]).value_or(0));
   }
   usage.run_delay_microseconds += nanoseconds / 1000;
 }
@@ -109,8 +81,8 @@ void add_run_delay(const std::string& folder, ProcessUsage& usage) {
 }  // namespace
 
 CpuTimes cpu_times(const std::string& folder) {
-  const std::vector<std::string> fields = read_fields(folder);
-  return fields.empty() ? CpuTimes{} : times_of(fields);
+  const auto stat = ProcStat::read(folder);
+  return stat ? times_of(*stat) : CpuTimes{};
 }
 
 ProcessUsage usage_of(const std::vector<ProcessEntry>& processes) {

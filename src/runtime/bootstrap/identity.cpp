@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "base/check.h"
 #include "base/log/log.h"
 #include "base/machine_identity.h"
+#include "base/process/proc_stat.h"
 #include "base/secrets/hmac.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
@@ -59,15 +59,11 @@ std::string machine_name(const WorkerSettings& settings) {
 
 // A name of this process, equal in each of its calls of hvd_init, and different from that of all other processes.
 std::string process_name(const WorkerSettings& settings) {
-  std::string stat;
-  std::ifstream file("/proc/self/stat");
-  std::getline(file, stat, '\0');
-  // The start time is the twentieth word behind the name in parentheses, which may contain blanks; see proc(5).
-  const std::vector<std::string> words = split(stat.substr(stat.rfind(')') + 1), ' ');
+  const auto stat = ProcStat::read("/proc/self/");
   std::error_code error;
   const auto space = std::filesystem::read_symlink("/proc/self/ns/pid", error);
   const std::string name = cat(machine_name(settings), "/", space.string(), "/", ::getpid(), "/",
-                               words.size() > 20 ? words[20] : std::string());
+                               stat ? cat((*stat)[StatField::kStart]) : std::string());
   return to_hex(sha256(as_bytes(name))).substr(0, 32);
 }
 
