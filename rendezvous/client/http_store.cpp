@@ -1,19 +1,39 @@
 #include "rendezvous/client/http_store.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
 
 #include "base/fork_guard.h"
 #include "base/text.h"
 #include "rendezvous/client/agent_store.h"
-#include "rendezvous/client/http_store_call.h"
+#include "rendezvous/client/backoff.h"
 #include "rendezvous/store/exchange.h"
 #include "rendezvous/store/store_checks.h"
+#include "rendezvous/wire/http_status.h"
+#include "rendezvous/wire/signature.h"
 #include "rendezvous/wire/store_text.h"
+#include "rendezvous/wire/target.h"
 
 namespace hvd::rendezvous {
 namespace {
+
+// Time, in seconds, that an answer may need after the end of the wait.
+constexpr double kGrace = 2;
+// A server that runs answers a request that waits within this part of the time in which a call tries to reach
+// it, so that one that is stopped is known by its silence. An agent sees by itself whether its launcher runs.
+constexpr double kWaitsPerOutage = 3;
+constexpr std::chrono::seconds kGoodWhile{1};
+
+Deadline later(Deadline deadline, double seconds) {
+  return deadline.is_never() ? deadline
+                             : Deadline::after_seconds(deadline.seconds_left() + seconds);
+}
 
 Result<Place> parse_place(const Bytes& body) {
   const auto json = nlohmann::json::parse(as_text(body), nullptr, false);
@@ -36,6 +56,57 @@ Result<Place> parse_place(const Bytes& body) {
 }
 
 }  // namespace
+
+// One client in the view of the server: one numbered call at a time. The server recognises a repetition
+// on a new connection by the number. Threads that call at the same time use one of these each.
+struct HttpStore::PooledConnection {
+  std::string client = make_nonce();
+  uint64_t sequence = 0;
+  std::unique_ptr<HttpConnection> connection;
+};
+
+struct HttpStore::Call {
+  std::string_view method;
+  Target target;
+  ByteView body;
+  Deadline deadline = Deadline::never();
+  bool is_counted = false;
+  bool is_waiting = false;
+};
+
+// Limits the time that one call spends without a connection.
+class HttpStore::Outage {
+ public:
+  Outage(double seconds, Deadline deadline)
+      : seconds_(
+            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))),
+        deadline_(deadline),
+        limit_(deadline) {}
+
+  void begin(Clock::time_point since = Clock::now()) {
+    if (std::exchange(has_begun_, true)) return;
+    limit_ = earlier(deadline_, Deadline::at(since + seconds_));
+    is_first_ = true;
+    backoff_.begin_anew();
+  }
+  void end() { has_begun_ = false; }
+  Deadline limit() const { return limit_; }
+  Deadline deadline() const { return deadline_; }
+  // Pauses before the next attempt; the first attempt of an outage comes without a pause.
+  void rest(Deadline deadline) {
+    if (!std::exchange(is_first_, false)) backoff_.rest(earlier(limit_, deadline));
+  }
+
+ private:
+  static Deadline earlier(Deadline a, Deadline b) { return a.time() < b.time() ? a : b; }
+
+  const Clock::duration seconds_;
+  const Deadline deadline_;
+  Deadline limit_;
+  bool has_begun_ = false;
+  bool is_first_ = true;
+  Backoff backoff_{0.01, 1};  // seconds
+};
 
 HttpStore::HttpStore(net::Endpoint endpoint, Secret secret, HttpStoreOptions options)
     : endpoint_(std::move(endpoint)),
@@ -67,6 +138,137 @@ Result<std::unique_ptr<HttpStore>> HttpStore::open(std::string_view address, Sec
   }
   HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(endpoint_text));
   return std::make_unique<HttpStore>(std::move(endpoint), std::move(secret), options);
+}
+
+std::unique_ptr<HttpStore::PooledConnection> HttpStore::take_connection() {
+  MutexLock lock(mutex_);
+  if (process_ != process_after_forks()) {
+    // A forked child shares its parent's connections: it drops them and makes its own.
+    process_ = process_after_forks();
+    idle_.clear();
+  }
+  if (idle_.empty()) return std::make_unique<PooledConnection>();
+  auto pooled = std::move(idle_.back());
+  idle_.pop_back();
+  return pooled;
+}
+
+void HttpStore::return_connection(std::unique_ptr<PooledConnection> pooled) {
+  MutexLock lock(mutex_);
+  idle_.push_back(std::move(pooled));
+}
+
+void HttpStore::rest() {
+  MutexLock lock(mutex_);
+  if (process_ == process_after_forks()) idle_.clear();
+}
+
+void HttpStore::interrupt() {
+  MutexLock lock(mutex_);
+  is_interrupted_ = true;
+  idle_.clear();
+  for (const int fd : open_) ::shutdown(fd, SHUT_RDWR);
+}
+
+bool HttpStore::is_interrupted() const {
+  MutexLock lock(mutex_);
+  return is_interrupted_;
+}
+
+// From now on interrupt() may end what this thread waits for on the connection.
+Status HttpStore::note_connection(const PooledConnection& pooled) {
+  MutexLock lock(mutex_);
+  if (is_interrupted_) return aborted("interrupted");
+  open_.push_back(pooled.connection->fd());
+  return {};
+}
+
+void HttpStore::forget_connection(const PooledConnection& pooled) {
+  MutexLock lock(mutex_);
+  std::erase(open_, pooled.connection->fd());
+}
+
+Result<Bytes> HttpStore::call(Call call) {
+  std::unique_ptr<PooledConnection> pooled = take_connection();
+  if (call.is_counted) {
+    call.target.query["client"] = pooled->client;
+    call.target.query["sequence"] = std::to_string(++pooled->sequence);
+  }
+  auto result = call_on(*pooled, call);
+  return_connection(std::move(pooled));
+  return result;
+}
+
+Result<Bytes> HttpStore::call_on(PooledConnection& pooled, Call& call) {
+  Outage outage(options_.reconnect_seconds, later(call.deadline, kGrace));
+  for (;;) {
+    auto answer = try_once(pooled, call, outage);
+    if (answer.ok()) {
+      if (answer->status == 200) return std::move(answer->body);
+      const Code code = from_http(answer->status);
+      if (!call.is_waiting || code != Code::kDeadlineExceeded || call.deadline.passed()) {
+        const std::string words(as_text(answer->body));
+        return code == Code::kPermissionDenied ? explain({code, words}) : Status(code, words);
+      }
+      outage.end();  // the server waited for the longest time of one request: ask again
+      continue;
+    }
+    if (is_interrupted()) return aborted("interrupted");
+    // A step of the attempt was late, unless the call's own time is over.
+    Status failure = answer.status();
+    if (failure.code() == Code::kDeadlineExceeded && !call.deadline.passed())
+      failure = unavailable(failure.message());
+    if (failure.code() != Code::kUnavailable || outage.limit().passed() || call.deadline.passed()) {
+      return explain(failure);
+    }
+    outage.rest(call.deadline);
+  }
+}
+
+Result<HttpConnection::Answer> HttpStore::try_once(PooledConnection& pooled, Call& call,
+                                                   Outage& outage) {
+  if (!pooled.connection) {
+    outage.begin();
+    HVD_ASSIGN_OR_RETURN(pooled.connection,
+                         HttpConnection::open(endpoint_, secret_, outage.limit(), options_.tls));
+  }
+  Deadline deadline = outage.deadline();
+  if (call.is_waiting) {
+    double left = call.deadline.seconds_left();
+    const double longest = options_.reconnect_seconds / kWaitsPerOutage;
+    if (endpoint_.family == net::Endpoint::Family::kTcp && left > longest) {
+      left = longest;
+      deadline = Deadline::after_seconds(left + kGrace);
+    }
+    const double wait = std::min(left * 1000, static_cast<double>(kLongestWait - 1));
+    call.target.query["wait"] = std::to_string(static_cast<int64_t>(wait) + 1);
+  }
+  const auto start = Clock::now();
+  HVD_RETURN_IF_ERROR(note_connection(pooled));
+  auto answer =
+      pooled.connection->exchange(call.method, to_string(call.target), call.body, deadline);
+  forget_connection(pooled);
+  if (!answer.ok() || pooled.connection->is_closed()) pooled.connection.reset();
+  if (!answer.ok()) {
+    const bool was_silent = answer.status().code() == Code::kDeadlineExceeded;
+    // A connection that worked for kGoodWhile ended the last outage; this failure begins a new one.
+    if (Clock::now() - start > kGoodWhile) outage.end();
+    outage.begin(was_silent ? start : Clock::now());
+  }
+  return answer;
+}
+
+Status HttpStore::explain(const Status& failure) const {
+  std::string_view advice;
+  if (failure.code() == Code::kPermissionDenied) {
+    advice =
+        "; give the server and its workers the same secret (HOROVOD_JOB_SECRET), unless bytes were "
+        "changed on the way";
+  } else if (failure.code() == Code::kUnavailable || failure.code() == Code::kDeadlineExceeded) {
+    advice = "; check that the launcher or horovod-rendezvous still runs there";
+  }
+  return {failure.code(), cat("the rendezvous server at ", net::to_string(endpoint_), ": ",
+                              failure.message(), advice)};
 }
 
 Status HttpStore::set(std::string_view key, ByteView value, Deadline deadline) {

@@ -1,12 +1,15 @@
-// Credentials of a server for etcd: user, password and TLS certificates. They come from files, since
-// a command line is visible to other users. Without state; horovod-rendezvous calls read_files at its
-// start.
+// The address of an etcd cluster, and the credentials of a server for it: user, password and TLS certificates. They come
+// from files, since a command line is visible to other users. Without state; horovod-rendezvous calls both functions at
+// its start.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/result.h"
+#include "net/endpoint.h"
 #include "net/tls/tls_session.h"
 
 namespace hvd::rendezvous::etcd {
@@ -28,5 +31,14 @@ struct AccessFiles {
 // Adds the content of the files to `access`, whose `tls` parse_url has set. An error names the flag and
 // the file.
 Status read_files(const AccessFiles& files, Access& access);
+
+struct Url {
+  std::vector<net::Endpoint> endpoints;  // members of one cluster
+  std::string prefix;  // prefix of all keys, without a '/' at its end; empty: the default prefix
+  Access access = {};  // only `tls` is set, for etcds://
+};
+
+// Parses --backend: "etcd://host:2379,host2:2379/prefix", or "etcds://..." for TLS.
+Result<Url> parse_url(std::string_view text);
 
 }  // namespace hvd::rendezvous::etcd

@@ -6,7 +6,6 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
-#include "rendezvous/etcd/etcd_pieces.h"
 #include "rendezvous/etcd/etcd_text.h"
 
 namespace hvd::rendezvous::etcd {

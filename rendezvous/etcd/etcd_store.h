@@ -15,8 +15,8 @@
 
 #include "base/result.h"
 #include "base/secrets/secret.h"
+#include "rendezvous/etcd/etcd_access.h"
 #include "rendezvous/etcd/etcd_client.h"
-#include "rendezvous/etcd/etcd_url.h"
 #include "rendezvous/store/durable_store.h"
 
 namespace hvd::rendezvous::etcd {
