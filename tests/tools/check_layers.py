@@ -228,7 +228,7 @@ STATE_HOMES = (
     "launcher/output/terminal_end.cpp",  # for the handler of deadly signals
     "launcher/observe/views/full_screen.cpp",  # the same
     "launcher/output/report.cpp",  # colors and copies of the sentences that any function prints
-    "plugins/bootstrap/pmi/goodbye.cpp",
+    "plugins/bootstrap/pmi/pmi_bootstrap.cpp",
 )
 
 README_LINES = 25

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/machine_identity.h"
@@ -17,11 +18,45 @@
 #include "base/shared_library.h"
 #include "base/text.h"
 #include "bootstrap/bootstrap_plugin.h"
-#include "bootstrap/pmi/goodbye.h"
 #include "bootstrap/pmi/pmi_wire.h"
 
 namespace hvd::bootstrap {
+
 namespace {
+
+constexpr int kAnswerMs = 1000;
+
+// The goodbye message to a PMI server. hydra takes a connection that breaks off without it for a crash,
+// and kills the other ranks.
+struct Goodbye {
+  int fd = -1;
+  ino_t socket = 0;
+  pid_t process = 0;  // not its forked children
+
+  Goodbye() = default;
+  Goodbye(const Goodbye&) = delete;
+  Goodbye& operator=(const Goodbye&) = delete;
+  ~Goodbye() {
+    struct stat info {};
+    if (process != ::getpid() || ::fstat(fd, &info) != 0 || info.st_ino != socket) return;
+    constexpr std::string_view kWord = "cmd=finalize\n";
+    if (::send(fd, kWord.data(), kWord.size(), MSG_NOSIGNAL) < 0) return;
+    char answer[64];
+    pollfd readable{fd, POLLIN, 0};
+    if (::poll(&readable, 1, kAnswerMs) > 0) (void)!::read(fd, answer, sizeof answer);
+  }
+};
+
+// As this process ends in good order, "cmd=finalize" goes out on the server's descriptor, unless
+// that is closed by then, as MPI does when it has said so itself.
+void send_goodbye_at_exit(int fd) {
+  static Goodbye goodbye;
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return;
+  goodbye.fd = fd;
+  goodbye.socket = info.st_ino;
+  goodbye.process = ::getpid();
+}
 
 // Servers answer at once, but for a barrier.
 constexpr double kAnswerSeconds = 60;
@@ -231,6 +266,7 @@ struct Plugin {
 };
 
 }  // namespace
+
 }  // namespace hvd::bootstrap
 
 HVD_BOOTSTRAP_PLUGIN(hvd::bootstrap::Plugin)

@@ -1,14 +1,18 @@
 #include "ops/common/library_thread.h"
 
 #include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
-#include <string_view>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/text.h"
 #include "ops/common/blocked_sigpipe.h"
 
 namespace hvd::ops {
+
 namespace {
 
 // A broken connection is seldom the first cause: the controller may report a better one in this time.
@@ -201,6 +205,32 @@ void LibraryThread::fail() {
     changed_.wait(lock.native(),
                   [this]() HVD_REQUIRES(mutex_) { return closing_ || !orders_.empty(); });
   }
+}
+
+Result<std::shared_ptr<WakeEvent>> WakeEvent::make() {
+  UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!fd) {
+    return internal_error(cat("a backend cannot create the eventfd of its thread: ",
+                              std::strerror(errno), "; raise the limit of open files (ulimit -n)"));
+  }
+  return std::make_shared<WakeEvent>(std::move(fd));
+}
+
+void WakeEvent::ring() const {
+  const uint64_t one = 1;
+  static_cast<void>(::write(fd(), &one, sizeof one));
+}
+
+void WakeEvent::clear() const {
+  uint64_t count = 0;
+  static_cast<void>(::read(fd(), &count, sizeof count));
+}
+
+WakeWatch::WakeWatch(const hvd_plugin_host& host, std::shared_ptr<WakeEvent> event)
+    : host_(host), event_(std::move(event)) {
+  host_.watch(
+      host_.host, event_->fd(), [](void* event) { static_cast<WakeEvent*>(event)->clear(); },
+      event_.get());
 }
 
 }  // namespace hvd::ops

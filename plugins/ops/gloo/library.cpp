@@ -1,20 +1,104 @@
 #include "ops/gloo/library.h"
 
+#include <gloo/common/error.h>
 #include <gloo/transport/address.h>
 #include <gloo/transport/context.h>
 #include <gloo/transport/tcp/device.h>
 
 #include <cstdint>
+#include <memory>
 #include <numeric>
+#include <set>
+#include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "ops/common/blocked_sigpipe.h"
 #include "ops/gloo/addresses.h"
-#include "ops/gloo/interruptible_links.h"
 
 namespace hvd::ops::gloo_backend {
 namespace {
+
+using ::gloo::transport::UnboundBuffer;
+
+// The connections of a context of Gloo, whose calls this process can end, even while a member is silent:
+// Gloo's own close wakes calls of other members, but no call of this process.
+class InterruptibleLinks : public ::gloo::transport::Context {
+ public:
+  explicit InterruptibleLinks(std::shared_ptr<::gloo::transport::Context> links)
+      : Context(links->rank, links->size), links_(std::move(links)) {}
+  // For any thread: a call that waits throws, and so does each later one.
+  void interrupt();
+
+  std::unique_ptr<::gloo::transport::Pair>& getPair(int rank) override {
+    return links_->getPair(rank);
+  }
+  std::unique_ptr<::gloo::transport::Pair>& createPair(int rank) override {
+    return links_->createPair(rank);
+  }
+  std::unique_ptr<UnboundBuffer> createUnboundBuffer(void* memory, size_t size) override;
+
+ private:
+  class Buffer;
+  const std::shared_ptr<::gloo::transport::Context> links_;
+  Mutex mutex_;
+  bool is_interrupted_ HVD_GUARDED_BY(mutex_) = false;
+  std::set<UnboundBuffer*> buffers_ HVD_GUARDED_BY(mutex_);  // those in use
+};
+
+// Gloo's own buffer. The links know it until its end.
+class InterruptibleLinks::Buffer : public UnboundBuffer {
+ public:
+  Buffer(InterruptibleLinks& links, std::unique_ptr<UnboundBuffer> buffer)
+      : UnboundBuffer(buffer->ptr, buffer->size), links_(links), buffer_(std::move(buffer)) {
+    const MutexLock lock(links_.mutex_);
+    check(!links_.is_interrupted_);
+    links_.buffers_.insert(buffer_.get());
+  }
+  ~Buffer() override {
+    const MutexLock lock(links_.mutex_);
+    links_.buffers_.erase(buffer_.get());
+  }
+  bool waitRecv(int* rank, std::chrono::milliseconds timeout) override {
+    return check(buffer_->waitRecv(rank, timeout));
+  }
+  bool waitSend(int* rank, std::chrono::milliseconds timeout) override {
+    return check(buffer_->waitSend(rank, timeout));
+  }
+  void abortWaitRecv() override { buffer_->abortWaitRecv(); }
+  void abortWaitSend() override { buffer_->abortWaitSend(); }
+  void send(int to, uint64_t slot, size_t offset, size_t size) override {
+    buffer_->send(to, slot, offset, size);
+  }
+  void recv(int from, uint64_t slot, size_t offset, size_t size) override {
+    buffer_->recv(from, slot, offset, size);
+  }
+  void recv(std::vector<int> from, uint64_t slot, size_t offset, size_t size) override {
+    buffer_->recv(std::move(from), slot, offset, size);
+  }
+
+ private:
+  static bool check(bool has_completed) {
+    if (!has_completed) throw ::gloo::IoException("the job was aborted");
+    return true;
+  }
+  InterruptibleLinks& links_;
+  const std::unique_ptr<UnboundBuffer> buffer_;
+};
+
+std::unique_ptr<UnboundBuffer> InterruptibleLinks::createUnboundBuffer(void* memory, size_t size) {
+  return std::make_unique<Buffer>(*this, links_->createUnboundBuffer(memory, size));
+}
+
+void InterruptibleLinks::interrupt() {
+  const MutexLock lock(mutex_);
+  is_interrupted_ = true;
+  for (UnboundBuffer* buffer : buffers_) {
+    buffer->abortWaitRecv();
+    buffer->abortWaitSend();
+  }
+}
 
 constexpr size_t kLongest = ::gloo::transport::Address::kMaxByteSize;
 

@@ -1,8 +1,10 @@
 #include "ops/mpi/library.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/text.h"
+#include "collectives/kernels/reduce_kernels.h"
 #include "ops/mpi/communicator.h"
 
 namespace hvd::ops::mpi {
@@ -64,6 +66,66 @@ void World::give_back(std::shared_ptr<MpiComm> communicator) {
 void World::fail() {
   failed_ = true;
   hvd::mpi::abandon_mpi();
+}
+
+namespace {
+
+template <hvd_dtype Type, hvd_reduce_op Op>
+void reduce(void* in, void* in_out, int* count, MPI_Datatype*) {
+  const void* const inputs[] = {in, in_out};
+  collectives::reduce_function(Type, Op)(in_out, inputs, 2, static_cast<size_t>(*count), {}, {});
+}
+
+struct OwnOperation {
+  hvd_dtype dtype;
+  hvd_reduce_op op;
+  MPI_User_function* function;
+};
+template <hvd_dtype Type, hvd_reduce_op Op>
+constexpr OwnOperation own() {
+  return {Type, Op, &reduce<Type, Op>};
+}
+constexpr OwnOperation kOwn[] = {
+    own<HVD_FLOAT16, HVD_SUM>(),     own<HVD_FLOAT16, HVD_MIN>(),      own<HVD_FLOAT16, HVD_MAX>(),
+    own<HVD_FLOAT16, HVD_PRODUCT>(), own<HVD_BFLOAT16, HVD_SUM>(),     own<HVD_BFLOAT16, HVD_MIN>(),
+    own<HVD_BFLOAT16, HVD_MAX>(),    own<HVD_BFLOAT16, HVD_PRODUCT>(), own<HVD_FLOAT32, HVD_MIN>(),
+    own<HVD_FLOAT32, HVD_MAX>(),     own<HVD_FLOAT64, HVD_MIN>(),      own<HVD_FLOAT64, HVD_MAX>()};
+
+}  // namespace
+
+Result<Reductions> Reductions::make(const MpiApi& api) {
+  Reductions made;
+  std::copy(std::begin(api.handles.types), std::end(api.handles.types), made.types_);
+  int failed = MPI_SUCCESS;
+  for (const hvd_dtype dtype : {HVD_FLOAT16, HVD_BFLOAT16}) {
+    failed |= api.type_contiguous(2, api.handles.types[HVD_UINT8], &made.types_[dtype]);
+    failed |= api.type_commit(&made.types_[dtype]);
+  }
+  const int commutes = 1;
+  for (const OwnOperation& own : kOwn) {
+    failed |= api.op_create(own.function, commutes, &made.own_[own.dtype][own.op]);
+  }
+  if (failed != MPI_SUCCESS) return internal_error("MPI refuses user-defined types and operations");
+  made.plain_[HVD_SUM] = api.handles.sum;
+  made.plain_[HVD_MIN] = api.handles.min;
+  made.plain_[HVD_MAX] = api.handles.max;
+  made.plain_[HVD_PRODUCT] = api.handles.product;
+  return made;
+}
+
+void Reductions::give_back(const MpiApi& api) {
+  for (const hvd_dtype dtype : {HVD_FLOAT16, HVD_BFLOAT16}) api.type_free(&types_[dtype]);
+  for (const OwnOperation& own : kOwn) api.op_free(&own_[own.dtype][own.op]);
+}
+
+MPI_Op Reductions::operation(int32_t dtype, int32_t reduce_op) const {
+  for (const OwnOperation& own : kOwn) {
+    if (own.dtype == dtype && own.op == reduce_op) return own_[dtype][reduce_op];
+  }
+  // A bool is 0 or 1: any is the greatest, all the least.
+  if (dtype == HVD_BOOL && reduce_op == HVD_SUM) return plain_[HVD_MAX];
+  if (dtype == HVD_BOOL && reduce_op == HVD_PRODUCT) return plain_[HVD_MIN];
+  return plain_[reduce_op];
 }
 
 }  // namespace hvd::ops::mpi
