@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+import functools
+import inspect
+from typing import Any, Callable, Dict, List, Optional
 
 from horovod._compression import check_compression
 from horovod._frontend import choose_op
@@ -189,81 +191,38 @@ def functions_for(keras: Any) -> Dict[str, Any]:
     }
 
 
+# The last arguments of the optimizers of `horovod.keras`, in their order there, which is Horovod's.
+_LAST = {
+    "DistributedOptimizer": (
+        "num_groups groups backward_passes_per_step average_aggregated_gradients process_set scale_local_gradients"
+    ),
+    "PartialDistributedOptimizer": (
+        "groups process_set local_layers scale_local_gradients backward_passes_per_step average_aggregated_gradients "
+        "num_groups"
+    ),
+}
+
+
 def functions_of_keras(keras: Any) -> Dict[str, Any]:
     """Returns `functions_for` with the order of arguments of `horovod.keras`: after `op` it differs from
     that of `horovod.tensorflow.keras`."""
     made = functions_for(keras)
-    distribute_all, distribute_part = made["DistributedOptimizer"], made["PartialDistributedOptimizer"]
+    return {**made, **{name: _with_last(made[name], last.split()) for name, last in _LAST.items()}}
 
-    def DistributedOptimizer(
-        optimizer: Any,
-        name: Optional[str] = None,
-        device_dense: str = "",
-        device_sparse: str = "",
-        compression: Any = None,
-        sparse_as_dense: bool = False,
-        gradient_predivide_factor: float = 1.0,
-        op: int = Average,
-        num_groups: int = 0,
-        groups: Any = None,
-        backward_passes_per_step: int = 1,
-        average_aggregated_gradients: bool = False,
-        process_set: ProcessSet = global_process_set,
-        scale_local_gradients: bool = True,
-    ) -> Any:
-        return distribute_all(
-            optimizer,
-            name,
-            device_dense,
-            device_sparse,
-            compression,
-            sparse_as_dense,
-            gradient_predivide_factor,
-            op,
-            backward_passes_per_step,
-            average_aggregated_gradients,
-            num_groups,
-            groups,
-            process_set,
-            scale_local_gradients,
-        )
 
-    def PartialDistributedOptimizer(
-        optimizer: Any,
-        name: Optional[str] = None,
-        device_dense: str = "",
-        device_sparse: str = "",
-        compression: Any = None,
-        sparse_as_dense: bool = False,
-        gradient_predivide_factor: float = 1.0,
-        op: int = Average,
-        groups: Any = None,
-        process_set: ProcessSet = global_process_set,
-        local_layers: Any = None,
-        scale_local_gradients: bool = True,
-        backward_passes_per_step: int = 1,
-        average_aggregated_gradients: bool = False,
-        num_groups: int = 0,
-    ) -> Any:
-        return distribute_part(
-            optimizer,
-            name,
-            device_dense,
-            device_sparse,
-            compression,
-            sparse_as_dense,
-            gradient_predivide_factor,
-            op,
-            backward_passes_per_step,
-            average_aggregated_gradients,
-            num_groups,
-            groups,
-            process_set,
-            local_layers,
-            scale_local_gradients,
-        )
+def _with_last(function: Callable[..., Any], names: List[str]) -> Callable[..., Any]:
+    """Returns the function with these arguments behind all others."""
+    signature = inspect.signature(function)
+    first = [each for name, each in signature.parameters.items() if name not in names]
+    ordered = signature.replace(parameters=first + [signature.parameters[name] for name in names])
 
-    for function in (DistributedOptimizer, PartialDistributedOptimizer):
-        function.__doc__ = made[function.__name__].__doc__
-        made[function.__name__] = function
-    return made
+    @functools.wraps(function)
+    def call(*values: Any, **named: Any) -> Any:
+        try:
+            bound = ordered.bind(*values, **named)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}() {error}") from None
+        return function(**bound.arguments)
+
+    call.__signature__ = ordered  # type: ignore[attr-defined]
+    return call
