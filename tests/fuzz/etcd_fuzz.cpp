@@ -7,8 +7,8 @@
 #include "base/check.h"
 #include "base/json_text.h"
 #include "fuzz/target.h"
-#include "rendezvous/etcd/etcd_text.h"
 #include "rendezvous/etcd/etcd_access.h"
+#include "rendezvous/etcd/etcd_text.h"
 
 namespace {
 

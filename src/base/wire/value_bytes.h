@@ -23,12 +23,13 @@ template <typename T>
 concept ListsFields = requires(T& value) {
   T::fields(value);
 };
-// Not an array or pair, which have a size of their own.
+// Arrays and pairs.
 template <typename T>
-concept HasFields = ListsFields<T> ||
-                    (std::is_class_v<T> && std::is_aggregate_v<T> && !requires {
-                      std::tuple_size<T>::value;
-                    });
+concept HasTupleSize = requires {
+  std::tuple_size<T>::value;
+};
+template <typename T>
+concept HasFields = (std::is_aggregate_v<T> && !HasTupleSize<T>) || ListsFields<T>;
 template <HasFields T>
 auto fields_of(T& value) {
   if constexpr (ListsFields<std::remove_const_t<T>>) {
