@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "launcher/elastic/process_counts.h"
 #include "launcher/plan/rank_set.h"
 
 namespace hvd::launcher {
@@ -27,7 +28,7 @@ const char* further_slots(HostSource hosts) {
 // An agent that joined by itself starts no further processes.
 int Capacity::usable(const Host& host) const {
   if (pool_.is_excluded_for_ever(host.name)) return 0;
-  const int live = table_.live_processes(host.name);
+  const int live = live_processes(hosts_, host.name);
   return limits_.hosts_join() && live > 0 ? std::min(host.slots, live) : host.slots;
 }
 
@@ -49,12 +50,12 @@ int Capacity::named() const {
 
 bool Capacity::may_grow() const {
   if (limits_.finds_hosts()) return true;
-  const auto is_starting = [](const auto& one) {
-    return one.second.is_coming() || one.second.phase == ProcessPhase::kHeld;
+  const auto is_starting = [](const RankRun& one) {
+    return one.is_coming() || one.place_state() == PlaceState::kHeld;
   };
-  if (std::any_of(table_.processes.begin(), table_.processes.end(), is_starting)) return true;
+  if (std::ranges::any_of(hosts_.ranks(), is_starting)) return true;
   return std::any_of(pool_.offered().begin(), pool_.offered().end(), [this](const Host& host) {
-    return !pool_.is_excluded_for_ever(host.name) && table_.live_processes(host.name) < host.slots;
+    return !pool_.is_excluded_for_ever(host.name) && live_processes(hosts_, host.name) < host.slots;
   });
 }
 
@@ -62,16 +63,13 @@ std::string Capacity::awaited_hosts(Clock::time_point now) const {
   std::vector<std::string> places;
   for (const Host& host : pool_.offered()) {
     if (pool_.is_excluded_for_ever(host.name)) continue;
-    const bool is_starting =
-        std::any_of(table_.processes.begin(), table_.processes.end(), [&](const auto& one) {
-          const bool starts =
-              !table_.is_member(one.first) && one.second.phase != ProcessPhase::kGone;
-          return starts && table_.hosts.at(one.second.host).name() == host.name;
-        });
+    const bool is_starting = std::ranges::any_of(hosts_.ranks(), [&host](const RankRun& one) {
+      return !one.is_member() && !one.is_gone() && one.host().name() == host.name;
+    });
     const Clock::time_point when = pool_.usable_from(host.name);
     if (is_starting) {
       places.push_back(cat("host ", host.name, " (starting)"));
-    } else if (when > now && table_.live_processes(host.name) < host.slots) {
+    } else if (when > now && live_processes(hosts_, host.name) < host.slots) {
       places.push_back(cat("host ", host.name, " (tried again in ",
                            std::chrono::ceil<std::chrono::seconds>(when - now).count(), " s)"));
     }
@@ -82,26 +80,22 @@ std::string Capacity::awaited_hosts(Clock::time_point now) const {
   return join(places, ", ");
 }
 
-bool Capacity::has_place_for(const JobProcess& process) const {
-  const JobHost& state = table_.hosts.at(process.host);
-  const bool is_ready =
-      process.phase == ProcessPhase::kAsking || process.phase == ProcessPhase::kHeld;
-  if (!is_ready || state.use != HostUse::kUsed) return false;
-  if (limits_.most && table_.staying_members() >= *limits_.most) return false;
-  return std::any_of(pool_.offered().begin(), pool_.offered().end(), [&](const Host& host) {
-    return host.name == state.name() && table_.members_of(host.name) < host.slots;
+bool Capacity::has_place_for(const RankRun& process) const {
+  const PlaceState state = process.place_state();
+  const bool is_ready = state == PlaceState::kAsking || state == PlaceState::kHeld;
+  if (!is_ready || process.host().use() != HostUse::kUsed) return false;
+  if (limits_.most && staying_members(hosts_) >= *limits_.most) return false;
+  return std::ranges::any_of(pool_.offered(), [&](const Host& host) {
+    return host.name == process.host().name() && members_of(hosts_, host.name) < host.slots;
   });
 }
 
 bool Capacity::has_state_without(const std::set<std::string>& hosts) const {
-  if (!table_.current) return false;
-  const auto stays = [&](const Member& member) {
-    const int process = member.incarnation;
-    return !hosts.contains(member.host) && table_.is_live(process) && table_.has_met(process) &&
-           !table_.processes.at(process).is_removed &&
-           table_.host_of(process).use != HostUse::kLeaving;
-  };
-  return std::any_of(table_.current->members.begin(), table_.current->members.end(), stays);
+  return std::ranges::any_of(hosts_.members(), [&hosts](const RankRun* rank) {
+    const HostRun& host = rank->host();
+    return !hosts.contains(host.name()) && !rank->is_gone() && rank->has_met() &&
+           !rank->place().is_removed && !host.is_leaving();
+  });
 }
 
 Status Capacity::may_remove(const std::string& host, int slots, const std::string& what) const {

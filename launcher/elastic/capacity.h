@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "launcher/elastic/discovery/host_pool.h"
 #include "launcher/elastic/elastic_settings.h"
-#include "launcher/elastic/process_table.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/plan/hosts.h"
 
 namespace hvd::launcher {
@@ -17,8 +17,8 @@ namespace hvd::launcher {
 class Capacity {
  public:
   // The arguments outlive this object.
-  Capacity(const GenerationLimits& limits, const HostPool& pool, const ProcessTable& table)
-      : limits_(limits), pool_(pool), table_(table) {}
+  Capacity(const GenerationLimits& limits, const HostPool& pool, const HostTable& hosts)
+      : limits_(limits), pool_(pool), hosts_(hosts) {}
 
   // In slots: of the hosts that the job uses, and of these and those that a user has removed.
   int offered() const;
@@ -28,7 +28,7 @@ class Capacity {
   // Where the ranks may come from that a paused job lacks.
   std::string awaited_hosts(Clock::time_point now) const;
   // Whether the next generation would have this process, which is ready and no member.
-  bool has_place_for(const JobProcess& process) const;
+  bool has_place_for(const RankRun& process) const;
   // The same as offered(), without these hosts.
   int offered_without(const std::set<std::string>& hosts) const;
   // Whether a rank stays after the next commit if these hosts leave.
@@ -42,7 +42,7 @@ class Capacity {
 
   const GenerationLimits& limits_;
   const HostPool& pool_;
-  const ProcessTable& table_;
+  const HostTable& hosts_;
 };
 
 }  // namespace hvd::launcher

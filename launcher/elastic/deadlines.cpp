@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "launcher/elastic/process_counts.h"
 
 namespace hvd::launcher {
 namespace {
@@ -14,7 +15,7 @@ using std::chrono::seconds;
 }  // namespace
 
 void Deadlines::generation_began(Time now) {
-  if (!table_.current) {
+  if (!hosts_.has_members()) {
     first_start_ = now - begun_;
     first_began_ = now;
   }
@@ -25,7 +26,7 @@ void Deadlines::generation_began(Time now) {
 }
 
 void Deadlines::entered_elastic_run(Time now) {
-  if (table_.current) first_work_ = now - first_began_;
+  if (hosts_.has_members()) first_work_ = now - first_began_;
 }
 
 void Deadlines::asked(Time now) { asking_since_ = asking_since_.value_or(now); }
@@ -40,31 +41,32 @@ Deadlines::Time Deadlines::end_of_entry() const {
 }
 
 // The processes for which the next generation waits.
-std::vector<int> Deadlines::awaited() const {
-  std::vector<int> found;
-  for (const auto& [number, process] : table_.processes) {
-    const bool is_awaited =
-        process.phase == ProcessPhase::kMember || (!table_.current && process.is_coming());
-    if (is_awaited) found.push_back(number);
+std::vector<const RankRun*> Deadlines::awaited() const {
+  std::vector<const RankRun*> found;
+  for (const RankRun& process : hosts_.ranks()) {
+    const bool is_awaited = process.place_state() == PlaceState::kMember ||
+                            (!hosts_.has_members() && process.is_coming());
+    if (is_awaited) found.push_back(&process);
   }
   return found;
 }
 
 Deadlines::Finding Deadlines::silent(Time now) {
   Finding finding;
-  if (!asking_since_ || table_.all_have_asked()) return finding;
+  if (!asking_since_ || all_have_asked(hosts_)) return finding;
   Time since = *asking_since_;
-  const std::vector<int> silent = awaited();
-  for (const int process : silent) since = std::max(since, table_.processes.at(process).since);
+  const std::vector<const RankRun*> silent = awaited();
+  for (const RankRun* process : silent) since = std::max(since, process->place().since);
   // The first ranks may take as long to import and load as those of a job of constant size.
-  const double limit_seconds = table_.current ? limits_.return_seconds : limits_.init_seconds;
+  const double limit_seconds = hosts_.has_members() ? limits_.return_seconds : limits_.init_seconds;
   const Time limit = since + duration_of(limit_seconds);
   if (now >= limit) {
-    for (const int process : silent) {
+    for (const RankRun* process : silent) {
       finding.late.push_back(
-          {process,
-           cat(table_.whose(process), " has not called hvd.init within ", limit_seconds,
-               " s of the others (", table_.current ? "--start-timeout" : "--init-timeout", ")")});
+          {process->number(),
+           cat(process->describe(), " has not called hvd.init within ", limit_seconds,
+               " s of the others (", hosts_.has_members() ? "--start-timeout" : "--init-timeout",
+               ")")});
     }
     return finding;
   }
@@ -72,8 +74,8 @@ Deadlines::Finding Deadlines::silent(Time now) {
   if (now >= named && !std::exchange(has_named_silent_, true)) {
     std::vector<std::string> names;
     names.reserve(silent.size());
-    for (const int process : silent) names.push_back(table_.whose(process));
-    finding.reminders.push_back(cat(table_.current ? "the next" : "the first",
+    for (const RankRun* process : silent) names.push_back(process->describe());
+    finding.reminders.push_back(cat(hosts_.has_members() ? "the next" : "the first",
                                     " generation waits for ", join(names, ", "), ", up to ",
                                     limit_seconds, " s"));
   }
@@ -83,19 +85,21 @@ Deadlines::Finding Deadlines::silent(Time now) {
 
 Deadlines::Finding Deadlines::slow(Time now) {
   Finding finding;
-  if (!table_.current) return finding;
+  if (!hosts_.has_members()) return finding;
   std::erase_if(slow_, [this](const auto& one) {
-    return table_.processes.at(one.first).phase != ProcessPhase::kStarting;
+    return hosts_.rank(one.first).place_state() != PlaceState::kStarting;
   });
   // The first ranks have shown how long the program needs before it calls hvd.init.
   const Clock::duration limit = first_start_ + duration_of(limits_.return_seconds);
   const auto in_seconds = [](Clock::duration time) {
     return std::chrono::round<seconds>(time).count();
   };
-  for (const auto& [number, process] : table_.processes) {
-    if (process.phase != ProcessPhase::kStarting) continue;
-    const Time end = process.since + limit;
-    const std::string silence = cat(table_.whose(number), " has not called hvd.init within ");
+  for (const RankRun& process : hosts_.ranks()) {
+    if (process.place_state() != PlaceState::kStarting) continue;
+    const int number = process.number();
+    const Time since = process.place().since;
+    const Time end = since + limit;
+    const std::string silence = cat(process.describe(), " has not called hvd.init within ");
     if (now >= end) {
       const auto beyond = in_seconds(first_start_);
       finding.late.push_back({number, cat(silence, in_seconds(limit), " s of its start",
@@ -106,9 +110,9 @@ Deadlines::Finding Deadlines::slow(Time now) {
       continue;
     }
     Reminder& reminder = slow_[number];
-    reminder.start(process.since + Reminder::kInterval);
+    reminder.start(since + Reminder::kInterval);
     if (reminder.is_due(now)) {
-      finding.reminders.push_back(cat(silence, in_seconds(now - process.since),
+      finding.reminders.push_back(cat(silence, in_seconds(now - since),
                                       " s of its start; it will be ended after ", in_seconds(limit),
                                       " s"));
     }
@@ -124,17 +128,18 @@ Deadlines::Finding Deadlines::unprepared(Time now) {
   const auto in_words = cat(std::chrono::ceil<seconds>(limit).count(), " s");
   std::vector<std::string> names;
   Time first = Time::max();  // since when
-  for (const auto& [number, process] : table_.processes) {
-    if (process.phase != ProcessPhase::kPreparing) continue;
-    if (now >= process.since + limit) {
+  for (const RankRun& process : hosts_.ranks()) {
+    if (process.place_state() != PlaceState::kPreparing) continue;
+    if (now >= process.place().since + limit) {
       finding.late.push_back(
-          {number, cat(table_.whose(number),
-                       " has not entered hvd.elastic.run, nor called a collective, within ",
-                       in_words, " of its hvd.init (--start-timeout)")});
+          {process.number(),
+           cat(process.describe(),
+               " has not entered hvd.elastic.run, nor called a collective, within ", in_words,
+               " of its hvd.init (--start-timeout)")});
       continue;
     }
-    first = std::min(first, process.since);
-    names.push_back(table_.whose(number));
+    first = std::min(first, process.place().since);
+    names.push_back(process.describe());
   }
   if (names.empty()) {
     unprepared_.stop();
@@ -154,10 +159,10 @@ Deadlines::Finding Deadlines::unprepared(Time now) {
 
 Deadlines::Finding Deadlines::unaware(Time now, const std::string& failure) {
   Finding finding;
-  if (!lost_since_ || asking_since_ || !table_.current) return finding;
+  if (!lost_since_ || asking_since_ || !hosts_.has_members()) return finding;
   std::vector<std::string> names;
-  for (const int process : table_.members()) {
-    if (table_.is_live(process)) names.push_back(table_.whose(process));
+  for (const RankRun* rank : hosts_.members()) {
+    if (!rank->is_gone()) names.push_back(rank->describe());
   }
   // All of them may work for long without Horovod, or may be stopped.
   const Time end = *lost_since_ + duration_of(limits_.pause_seconds);

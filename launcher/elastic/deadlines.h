@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "launcher/elastic/elastic_settings.h"
-#include "launcher/elastic/process_table.h"
+#include "launcher/hosts/host_table.h"
 
 namespace hvd::launcher {
 
@@ -55,8 +55,8 @@ class Deadlines {
   };
 
   // The arguments outlive this object.
-  Deadlines(const GenerationLimits& limits, const ProcessTable& table)
-      : limits_(limits), table_(table) {}
+  Deadlines(const GenerationLimits& limits, const HostTable& hosts)
+      : limits_(limits), hosts_(hosts) {}
 
   void launch_began(Time now) { begun_ = now; }
   // The table does not have it yet.
@@ -85,10 +85,10 @@ class Deadlines {
   Finding unaware(Time now, const std::string& failure);
 
  private:
-  std::vector<int> awaited() const;
+  std::vector<const RankRun*> awaited() const;
 
   const GenerationLimits& limits_;
-  const ProcessTable& table_;
+  const HostTable& hosts_;
   Time begun_{};
   Clock::duration first_start_{};  // from begun_ until the first ranks had asked for their places
   Time first_began_{};             // the first generation

@@ -18,9 +18,19 @@ constexpr seconds kGathering{1};
 }  // namespace
 
 ElasticCore::ElasticCore(const GenerationLimits& given, GenerationActions& orders,
-                         JobHistory& of_job)
-    : limits(given), actions(orders), history(of_job), pool(of_job.pool) {
+                         JobHistory& of_job, HostTable& of_launch)
+    : limits(given), actions(orders), history(of_job), pool(of_job.pool), hosts(of_launch) {
   if (history.most) limits.most = history.most;
+  set_current({});
+}
+
+void ElasticCore::set_current(std::optional<Generation> generation) {
+  current = std::move(generation);
+  std::vector<int> members;
+  if (current) {
+    for (const Member& member : current->members) members.push_back(member.incarnation);
+  }
+  hosts.set_members(current ? current->number : history.generation - 1, members);
 }
 
 void ElasticCore::to(JobStage following) {
@@ -29,27 +39,22 @@ void ElasticCore::to(JobStage following) {
 }
 
 bool ElasticCore::restarts_program() const {
-  return limits.restarts_programs && table.current &&
+  return limits.restarts_programs && current &&
          (stage == JobStage::kAssumed || stage == JobStage::kAsking);
 }
 
-int32_t ElasticCore::generation() const {
-  return table.current ? table.current->number : history.generation - 1;
-}
-
-void ElasticCore::note_start(int host, Time now) {
-  for (const RankRun* rank : table.hosts.at(host).run.ranks()) {
-    table.processes.at(rank->number()).since = now;
-  }
+void ElasticCore::note_start(const HostRun& host, Time now) {
+  for (RankRun* rank : host.ranks()) rank->place().since = now;
 }
 
 void ElasticCore::start_hosts(Time now) {
   if (training_end.has_come()) return;
   for (const Host& host : pool.offered()) {
     if (!pool.may_start(host.name, now)) continue;
-    if (limits.hosts_join() && table.live_processes(host.name) > 0) continue;
-    int wanted = host.slots - table.live_processes(host.name);
-    if (limits.most) wanted = std::min(wanted, *limits.most - table.staying_processes());
+    const int live = live_processes(hosts, host.name);
+    if (limits.hosts_join() && live > 0) continue;
+    int wanted = host.slots - live;
+    if (limits.most) wanted = std::min(wanted, *limits.most - staying_processes(hosts));
     if (wanted <= 0) continue;
     note_start(actions.start_host(host, wanted), now);
   }
@@ -57,66 +62,59 @@ void ElasticCore::start_hosts(Time now) {
 }
 
 void ElasticCore::mark_leaving() {
-  for (auto& [number, host] : table.hosts) {
-    if (host.use == HostUse::kGone) continue;
-    const auto is_it = [&name = host.name()](const Host& one) { return one.name == name; };
-    host.use = std::ranges::any_of(pool.offered(), is_it) ? HostUse::kUsed : HostUse::kLeaving;
-    if (host.use == HostUse::kUsed) continue;
-    const bool has_member = std::ranges::any_of(host.run.ranks(), [this](const RankRun* rank) {
-      return table.is_live(rank->number()) && table.is_member(rank->number());
-    });
-    if (!has_member) drop_host(host);
+  for (HostRun& host : hosts.hosts()) {
+    if (host.is_gone()) continue;
+    const bool is_offered = std::ranges::any_of(
+        pool.offered(), [&host](const Host& one) { return one.name == host.name(); });
+    host.to(is_offered ? HostUse::kUsed : HostUse::kLeaving);
+    if (host.is_leaving() && !host.has_member()) drop_host(host);
   }
 }
 
 void ElasticCore::end_left_hosts() {
-  for (auto& [number, host] : table.hosts) {
-    if (host.use == HostUse::kLeaving && table.members_of(host.name()) == 0) drop_host(host);
+  for (HostRun& host : hosts.hosts()) {
+    if (host.is_leaving() && members_of(hosts, host.name()) == 0) drop_host(host);
   }
 }
 
-void ElasticCore::drop_host(JobHost& host) {
-  if (std::exchange(host.use, HostUse::kGone) == HostUse::kGone) return;
-  for (const RankRun* rank : host.run.ranks()) {
-    table.processes.at(rank->number()).phase = ProcessPhase::kGone;
-  }
-  actions.end_host(host.run.number());
+void ElasticCore::drop_host(HostRun& host) {
+  if (host.is_gone()) return;
+  host.to(HostUse::kGone);
+  for (RankRun* rank : host.ranks()) rank->go();
+  actions.end_host(host);
 }
 
-void ElasticCore::end_process(int process) {
-  if (std::exchange(table.processes.at(process).phase, ProcessPhase::kGone) == ProcessPhase::kGone)
-    return;
-  end_alone(process);
+void ElasticCore::end_process(RankRun& process) {
+  if (process.go()) end_alone(process);
 }
 
-void ElasticCore::end_alone(int process) {
-  JobHost& host = table.host_of(process);
-  if (host.use == HostUse::kGone) return;
-  if (table.has_live_process(host))
+void ElasticCore::end_alone(RankRun& process) {
+  HostRun& host = process.host();
+  if (host.is_gone()) return;
+  if (host.has_process())
     actions.end_process(process);
   else
     drop_host(host);
 }
 
 void ElasticCore::drop_surplus() {
-  if (!table.current) return;
-  for (auto last = table.processes.rbegin(); last != table.processes.rend(); ++last) {
-    const auto& [number, process] = *last;
-    if (process.phase == ProcessPhase::kGone || table.is_member(number)) continue;
-    const std::string& name = table.hosts.at(process.host).name();
-    const bool is_above_slots =
-        std::any_of(pool.offered().begin(), pool.offered().end(), [&](const Host& host) {
-          return host.name == name && table.live_processes(name) > host.slots;
-        });
-    if (is_above_slots || (limits.most && table.staying_processes() > *limits.most))
-      end_process(number);
+  if (!current) return;
+  for (auto process = hosts.ranks().rbegin(); process != hosts.ranks().rend(); ++process) {
+    if (process->is_gone() || process->is_member()) continue;
+    const std::string& name = process->host().name();
+    const bool is_above_slots = std::ranges::any_of(pool.offered(), [&](const Host& host) {
+      return host.name == name && live_processes(hosts, name) > host.slots;
+    });
+    if (is_above_slots || (limits.most && staying_processes(hosts) > *limits.most))
+      end_process(*process);
   }
 }
 
 void ElasticCore::end_slow(Time now) {
   const auto found = deadlines.slow(now);
-  for (const auto& [process, sentence] : found.late) {
-    const std::string& host = table.host_of(process).name();
+  for (const auto& [number, sentence] : found.late) {
+    RankRun& process = hosts.rank(number);
+    const std::string& host = process.host().name();
     actions.report(fmt::format("{}; {}", sentence, start_another_later(host, now)));
     end_process(process);
   }
@@ -125,23 +123,23 @@ void ElasticCore::end_slow(Time now) {
 }
 
 std::string ElasticCore::follow_up(const ProcessFailure& failed, bool is_host_sound, Time now) {
-  const bool was_member = table.is_member(failed.process);
+  const bool was_member = hosts.rank(failed.process).is_member();
   // A process that was no rank yet takes nothing from the others.
-  if (was_member || !table.current) {
+  if (was_member || !current) {
     failure.note(failed.exit_code, failed.sentence, failed.process);
   }
-  const std::string name = table.host_of(failed.process).name();
+  const std::string& name = hosts.rank(failed.process).host().name();
   const bool is_alone = std::all_of(pool.offered().begin(), pool.offered().end(),
                                     [&](const Host& other) { return other.name == name; });
   std::string after;
   if (limits.restarts_ranks || is_host_sound || (is_alone && !limits.hosts_join())) {
     const auto wait = pool.retry_later(name, seconds(1), seconds(60), now);
     after = fmt::format("it is started again in {} s", wait.count());
-  } else if (!was_member && table.members_of(name) > 0) {
+  } else if (!was_member && members_of(hosts, name) > 0) {
     after = start_another_later(name, now);
   } else {
     after = exclude(name, now);
-    for (auto& [number, host] : table.hosts) {
+    for (HostRun& host : hosts.hosts()) {
       if (host.name() == name) drop_host(host);
     }
   }
@@ -156,8 +154,8 @@ std::string ElasticCore::exclude(const std::string& name, Time now) {
   return exclusion ? about_exclusion(name, *exclusion) : "";
 }
 
-std::string ElasticCore::after_loss(const JobHost& host, Time now) {
-  const Time until = host.run.runs_until();
+std::string ElasticCore::after_loss(const HostRun& host, Time now) {
+  const Time until = host.runs_until();
   if (until == Time()) return exclude(host.name(), now);
   pool.retry_at(host.name(), until);
   if (limits.hosts_join()) {
@@ -192,24 +190,22 @@ bool ElasticCore::may_grow() const {
 }
 
 int32_t ElasticCore::departures() const {
-  const auto leaves = [](const auto& one) { return one.second.use == HostUse::kLeaving; };
   const auto has_fewer_slots = [this](const Host& host) {
-    return table.members_of(host.name) > host.slots;
+    return members_of(hosts, host.name) > host.slots;
   };
-  const auto is_removed = [this](int process) {
-    return table.is_live(process) && table.processes.at(process).is_removed;
+  const auto is_removed = [](const RankRun* rank) {
+    return !rank->is_gone() && rank->place().is_removed;
   };
-  const std::vector<int> members = table.members();
-  const bool any = std::any_of(table.hosts.begin(), table.hosts.end(), leaves) ||
-                   std::any_of(pool.offered().begin(), pool.offered().end(), has_fewer_slots) ||
-                   (limits.most && table.live_members() > *limits.most) ||
-                   std::any_of(members.begin(), members.end(), is_removed);
+  const bool any = std::ranges::any_of(hosts.hosts(), &HostRun::is_leaving) ||
+                   std::ranges::any_of(pool.offered(), has_fewer_slots) ||
+                   (limits.most && live_members(hosts) > *limits.most) ||
+                   std::ranges::any_of(hosts.members(), is_removed);
   return any ? rendezvous::kHostsRemoved : rendezvous::kHostsUnchanged;
 }
 
 void ElasticCore::notify_ranks(int32_t updates, Time now) {
   if (notice.set(updates, now)) {
-    actions.notify_updates(generation(), static_cast<rendezvous::HostUpdates>(updates));
+    actions.notify_updates(hosts.generation(), static_cast<rendezvous::HostUpdates>(updates));
   }
   if (deadlines.is_asked()) return;
   if (const auto reminder = notice.reminder(now)) actions.report(*reminder);
@@ -217,7 +213,7 @@ void ElasticCore::notify_ranks(int32_t updates, Time now) {
 }
 
 void ElasticCore::count_reset(const std::string& why, Time now) {
-  history.resets.count(generation() + 1, why, now);
+  history.resets.count(hosts.generation() + 1, why, now);
 }
 
 void ElasticCore::over(int exit_code, const std::string& sentence, int process) {

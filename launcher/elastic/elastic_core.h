@@ -1,5 +1,4 @@
-// State that the parts of Generations share: the stage of the job, its hosts and processes, the present generation and
-// the first failure in it. Starts and ends hosts and processes. Generations owns one. No I/O, no clock.
+// State that the parts of Generations share: the stage of the job, the present generation and the first failure in it. Starts and ends hosts and processes. Generations owns one. No I/O, no clock.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +15,7 @@
 #include "launcher/elastic/job_history.h"
 #include "launcher/elastic/job_stage.h"
 #include "launcher/elastic/joining_plan.h"
-#include "launcher/elastic/process_table.h"
+#include "launcher/elastic/process_counts.h"
 #include "launcher/elastic/program_policy.h"
 #include "launcher/elastic/training_end.h"
 #include "launcher/plan/hosts.h"
@@ -28,23 +27,22 @@ namespace hvd::launcher {
 class GenerationActions {
  public:
   virtual ~GenerationActions() = default;
-  // Start the agent of this host, for `slots` processes. prepared() or start_failed() follows, with the
-  // same number, which add() got. Returns that number.
-  virtual int start_host(const Host& host, int slots) = 0;
+  // Add this host to the table, and start its agent, for `slots` processes. prepared() or start_failed() follows.
+  virtual HostRun& start_host(const Host& host, int slots) = 0;
   // Start the processes of a host after prepared().
-  virtual void start_processes(int host) = 0;
+  virtual void start_processes(HostRun& host) = 0;
   // End all processes of a started host. Their exits do not count.
-  virtual void end_host(int host) = 0;
+  virtual void end_host(HostRun& host) = 0;
   // End one process; its host has others. Its exit does not count.
-  virtual void end_process(int process) = 0;
+  virtual void end_process(RankRun& process) = 0;
   // A generation begins. answer() follows for each of its processes.
   virtual void begin_generation(const rendezvous::Generation& generation) = 0;
-  // The place is provisional for a process that is not a rank yet.
-  virtual void answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) = 0;
+  // To the last request of the process. The place is provisional for a process that is not a rank yet.
+  virtual void answer(const RankRun& process, const rendezvous::PlaceAnswer& answer) = 0;
   virtual void notify_updates(int32_t generation, rendezvous::HostUpdates updates) = 0;
   virtual void notify_loss(int32_t generation, const std::string& sentence) = 0;
   // The agent of this host ends by itself after these seconds.
-  virtual void notify_leave(int host, double seconds) = 0;
+  virtual void notify_leave(const HostRun& host, double seconds) = 0;
   virtual void report(const std::string& sentence) = 0;
   // The job cannot go on. `process`: whose failure is the cause, or -1.
   virtual void end_job(int exit_code, const std::string& sentence, int process) = 0;
@@ -54,20 +52,21 @@ class GenerationActions {
 
 struct ElasticCore {
   using Time = Clock::time_point;
-  // `of_job` outlives this object.
-  ElasticCore(const GenerationLimits& given, GenerationActions& orders, JobHistory& of_job);
+  // The arguments but `given` outlive this object. The hosts that the table has are those that the job begins with.
+  ElasticCore(const GenerationLimits& given, GenerationActions& orders, JobHistory& of_job,
+              HostTable& of_launch);
   ElasticCore(const ElasticCore&) = delete;
 
   void to(JobStage following);
   bool is_over() const { return stage == JobStage::kOver; }
   // Whether the present ranks cannot live through a change, as far as the launcher knows.
   bool restarts_program() const;
-  // The number of the present generation, or of the last one of an earlier launch.
-  int32_t generation() const;
+  // From now on, or none.
+  void set_current(std::optional<Generation> generation);
 
   // Hosts and processes.
   // The processes of a host that has come later start now.
-  void note_start(int host, Time now);
+  static void note_start(const HostRun& host, Time now);
   // Starts the hosts that have free slots.
   void start_hosts(Time now);
   // Marks the hosts that are no longer offered, and ends those without ranks.
@@ -75,11 +74,11 @@ struct ElasticCore {
   // Ends the hosts that leave and have no rank left.
   void end_left_hosts();
   // Ends what still runs there.
-  void drop_host(JobHost& host);
+  void drop_host(HostRun& host);
   // Ends a process that has lost its place.
-  void end_process(int process);
+  void end_process(RankRun& process);
   // Ends a process that no longer counts, and its host if no other process runs there.
-  void end_alone(int process);
+  void end_alone(RankRun& process);
   // Ends processes that are not ranks and cannot become ranks: the last started ones.
   void drop_surplus();
   // Ends processes that do not call hvd.init while ranks work.
@@ -91,7 +90,7 @@ struct ElasticCore {
   // Returns what the user should know of a host after a failure there, or nothing.
   std::string exclude(const std::string& name, Time now);
   // As exclude(), after the loss of a host, which may only be out of reach.
-  std::string after_loss(const JobHost& host, Time now);
+  std::string after_loss(const HostRun& host, Time now);
   // A process has ended that has done no work yet, beside ranks that work.
   std::string start_another_later(const std::string& name, Time now);
 
@@ -121,15 +120,16 @@ struct ElasticCore {
   GenerationActions& actions;
   JobHistory& history;
   HostPool& pool;
+  HostTable& hosts;
   JobStage stage = JobStage::kUnknown;
-  ProcessTable table;
-  const Capacity capacity{limits, pool, table};
-  JoiningPlan joining{table};
-  Deadlines deadlines{limits, table};
+  std::optional<Generation> current;
+  const Capacity capacity{limits, pool, hosts};
+  JoiningPlan joining{hosts};
+  Deadlines deadlines{limits, hosts};
   ChangeNotice notice;
   RepeatedException repetition;
   FirstFailure failure;  // of the present generation
-  TrainingEnd training_end{table};
+  TrainingEnd training_end{hosts};
   std::optional<Time> ready_since;  // since then a process can become a member
   Time next = Time::max();          // at which the job is considered again
 };

@@ -12,25 +12,24 @@
 namespace hvd::launcher {
 
 void ElasticRun::failed(const ProcessFailure& failure, Time now) {
-  ProcessTable& table = core_.table;
-  JobProcess& process = table.processes.at(failure.process);
-  if (table.is_member(failure.process) && core_.stage != JobStage::kFinishing) {
+  RankRun& process = core_.hosts.rank(failure.process);
+  if (process.is_member() && core_.stage != JobStage::kFinishing) {
     core_.repetition.failed(failure.exception, failure.exit_code,
                             {.process = failure.process,
-                             .slot = process.slot,
-                             .generation = core_.generation(),
-                             .host = table.hosts.at(process.host).name(),
-                             .whose = table.whose(failure.process),
+                             .slot = process.slot().local_rank,
+                             .generation = core_.hosts.generation(),
+                             .host = process.host().name(),
+                             .whose = process.describe(),
                              .sentence = failure.sentence});
   }
-  process.phase = ProcessPhase::kGone;
+  process.go();
   settle(failure, now, now);
 }
 
 void ElasticRun::settle(const ProcessFailure& failure, Time, Time now) {
-  const bool was_member = core_.table.is_member(failure.process);
+  const bool was_member = core_.hosts.rank(failure.process).is_member();
   const std::string sentence = core_.follow_up(failure, false, now);
-  if (core_.table.live_processes() > 0 && core_.stage != JobStage::kFinishing) {
+  if (live_processes(core_.hosts) > 0 && core_.stage != JobStage::kFinishing) {
     core_.actions.report(sentence);
   }
   if (was_member) announce_loss(failure.sentence, now);
@@ -43,7 +42,7 @@ void ElasticRun::host_lost(const std::string& sentence, const std::string& conse
 
 void ElasticRun::announce_loss(const std::string& sentence, Time now) {
   core_.deadlines.rank_lost(now);
-  core_.actions.notify_loss(core_.generation(), sentence);
+  core_.actions.notify_loss(core_.hosts.generation(), sentence);
 }
 
 bool ElasticRun::decide(Time now) {
@@ -62,10 +61,11 @@ bool ElasticRun::decide(Time now) {
 void ElasticRun::check_unprepared(Time now) {
   if (core_.stage != JobStage::kElastic) return;
   const auto found = core_.deadlines.unprepared(now);
-  for (const auto& [process, sentence] : found.late) {
-    if (!core_.table.is_live(process)) continue;
+  for (const auto& [number, sentence] : found.late) {
+    RankRun& process = core_.hosts.rank(number);
+    if (process.is_gone()) continue;
     core_.end_process(process);
-    failed({.process = process, .exit_code = kExitLauncher, .sentence = sentence}, now);
+    failed({.process = number, .exit_code = kExitLauncher, .sentence = sentence}, now);
   }
   core_.report_all(found.reminders);
   core_.wake_at(found.next);
@@ -83,24 +83,23 @@ void ElasticRun::check_unaware(Time now) {
 
 // While ranks train, gathers the processes that ask to join them, and gives these the places that they will have.
 void ElasticRun::plan_newcomers(Time now) {
-  const ProcessTable& table = core_.table;
-  if (!table.has_survivor()) return;
+  if (!has_survivor(core_.hosts)) return;
   renew_plan();
   if (core_.joining.generation() == nullptr) {
     std::set<int> ready;
-    for (const auto& [number, process] : table.processes) {
-      if (!table.is_member(number) && core_.capacity.has_place_for(process)) ready.insert(number);
+    for (const RankRun& process : core_.hosts.ranks()) {
+      if (!process.is_member() && core_.capacity.has_place_for(process))
+        ready.insert(process.number());
     }
     if (ready.empty()) return core_.ready_since.reset();
-    const bool may_come = std::any_of(table.processes.begin(), table.processes.end(),
-                                      [](const auto& one) { return one.second.is_coming(); });
+    const bool may_come = std::ranges::any_of(core_.hosts.ranks(), &RankRun::is_coming);
     if (!core_.has_gathered(may_come, now)) return;
     core_.ready_since.reset();
     core_.deadlines.plan_made();
     core_.joining.set(with_newcomers(next_.plan_joining(ready)));
   }
   for (const auto& [process, answer] : core_.joining.answer_places(now)) {
-    core_.actions.answer(process, table.processes.at(process).request, answer);
+    core_.actions.answer(*process, answer);
     core_.wake_at(now + Deadlines::kUntilNamed);
   }
 }
@@ -117,7 +116,7 @@ void ElasticRun::renew_plan() {
 
 // The ranks ask for their next places at their next commit.
 void ElasticRun::announce_changes(Time now) {
-  if (!core_.table.current) return;
+  if (!core_.current) return;
   int32_t updates = core_.notice.updates() | core_.departures();
   if (core_.joining.is_prepared()) updates |= rendezvous::kHostsAdded;
   core_.notify_ranks(updates, now);

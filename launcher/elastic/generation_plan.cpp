@@ -28,17 +28,16 @@ MembershipPlan hand_over(MembershipChange change) {
 }
 
 // The slots of a host for which there are processes, and the processes that are not yet ranks with the state.
-UsableHost usable_host(const ProcessTable& table, const Host& host,
-                       const std::function<bool(int process)>& takes) {
+UsableHost usable_host(const HostTable& hosts, const Host& host,
+                       const std::function<bool(const RankRun& process)>& takes) {
   UsableHost usable{.host = host};
   int count = 0;
-  for (const auto& [number, process] : table.processes) {
-    const JobHost& state = table.hosts.at(process.host);
-    if (state.name() != host.name || state.use == HostUse::kLeaving) continue;
-    if (process.is_removed || !takes(number)) continue;
+  for (const RankRun& process : hosts.ranks()) {
+    if (process.host().name() != host.name || process.host().is_leaving()) continue;
+    if (process.place().is_removed || !takes(process)) continue;
     ++count;
-    if (!table.is_member(number) || !table.has_met(number)) {
-      usable.started.push_back({process.slot, number});
+    if (!process.is_member() || !process.has_met()) {
+      usable.started.push_back({process.slot().local_rank, process.number()});
     }
   }
   usable.host.slots = std::min(host.slots, count);
@@ -47,29 +46,28 @@ UsableHost usable_host(const ProcessTable& table, const Host& host,
 
 }  // namespace
 
-MembershipPlan plan_generation(const ProcessTable& table, const HostPool& pool,
-                               const GenerationRules& rules,
-                               const std::function<bool(int process)>& takes) {
+MembershipPlan plan_generation(const HostTable& hosts, const std::optional<Generation>& current,
+                               const HostPool& pool, const GenerationRules& rules,
+                               const std::function<bool(const RankRun& process)>& takes) {
   MembershipChange change;
   change.min = rules.least;
   change.max = rules.most;
   change.number = rules.number;
-  if (table.current) change.previous = *table.current;
+  if (current) change.previous = *current;
   // A member of a generation whose ranks never met has no state.
-  std::erase_if(change.previous.members, [&table](const Member& member) {
-    const int process = member.incarnation;
-    return table.is_live(process) && !table.has_met(process);
+  std::erase_if(change.previous.members, [&hosts](const Member& member) {
+    const RankRun& process = hosts.rank(member.incarnation);
+    return !process.is_gone() && !process.has_met();
   });
   for (const Member& member : change.previous.members) {
-    const int process = member.incarnation;
-    const JobProcess& one = table.processes.at(process);
-    if (!table.is_live(process))
-      change.ended.insert(process);
-    else if (one.is_removed || table.hosts.at(one.host).use == HostUse::kLeaving)
-      change.leaving.insert(process);
+    const RankRun& process = hosts.rank(member.incarnation);
+    if (process.is_gone())
+      change.ended.insert(process.number());
+    else if (process.place().is_removed || process.host().is_leaving())
+      change.leaving.insert(process.number());
   }
   for (const Host& host : pool.offered()) {
-    UsableHost usable = usable_host(table, host, takes);
+    UsableHost usable = usable_host(hosts, host, takes);
     if (usable.host.slots > 0) change.usable.push_back(std::move(usable));
   }
   const bool all_leave = !change.leaving.empty() &&

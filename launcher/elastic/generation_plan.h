@@ -7,7 +7,7 @@
 
 #include "launcher/elastic/discovery/host_pool.h"
 #include "launcher/elastic/membership.h"
-#include "launcher/elastic/process_table.h"
+#include "launcher/hosts/host_table.h"
 #include "rendezvous/wire/generation.h"
 
 namespace hvd::launcher {
@@ -18,10 +18,10 @@ struct GenerationRules {
   int32_t number = 0;  // the next generation has this one
 };
 
-// `takes`: whether the next generation may have this process.
-MembershipPlan plan_generation(const ProcessTable& table, const HostPool& pool,
-                               const GenerationRules& rules,
-                               const std::function<bool(int process)>& takes);
+// `current`: the present generation, or none. `takes`: whether the next one may have this process.
+MembershipPlan plan_generation(const HostTable& hosts, const std::optional<Generation>& current,
+                               const HostPool& pool, const GenerationRules& rules,
+                               const std::function<bool(const RankRun& process)>& takes);
 
 rendezvous::Generation record_of(const Generation& generation);
 std::map<int, rendezvous::PlaceAnswer> answers_by_process(const Generation& generation);

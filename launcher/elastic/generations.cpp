@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "base/text.h"
@@ -22,6 +23,7 @@ void Generations::discovered(std::vector<Host> hosts, Time now) {
   core_.pool.discovered(std::move(hosts));
   if (core_.stage == JobStage::kUnknown) {
     core_.deadlines.launch_began(now);
+    for (RankRun& rank : core_.hosts.ranks()) rank.to(PlaceState::kStarting);
     if (core_.limits.restarts_programs)
       restart_program_.assume_ranks();
     else
@@ -30,36 +32,21 @@ void Generations::discovered(std::vector<Host> hosts, Time now) {
   consider(now);
 }
 
-void Generations::add(const HostRun& host) {
-  const bool is_first = core_.stage == JobStage::kUnknown;
-  core_.table.hosts.emplace(host.number(), host);
-  for (const RankRun* rank : host.ranks()) {
-    core_.table.processes[rank->number()] = {
-        .host = host.number(),
-        .slot = rank->slot().local_rank,
-        .phase = is_first ? ProcessPhase::kStarting : ProcessPhase::kPlanned};
-  }
-}
-
-void Generations::prepared(int host, Time now) {
-  JobHost& state = core_.table.hosts.at(host);
-  if (state.use == HostUse::kGone) return;
+void Generations::prepared(HostRun& host, Time now) {
+  if (host.is_gone()) return;
   const bool is_held = core_.stage == JobStage::kAssumed;
-  for (const RankRun* rank : state.run.ranks()) {
-    ProcessPhase& phase = core_.table.processes.at(rank->number()).phase;
-    if (phase == ProcessPhase::kPlanned)
-      phase = is_held ? ProcessPhase::kHeld : ProcessPhase::kStarting;
+  for (RankRun* rank : host.ranks()) {
+    rank->advance(PlaceState::kPlanned, is_held ? PlaceState::kHeld : PlaceState::kStarting);
   }
-  core_.note_start(host, now);
+  ElasticCore::note_start(host, now);
   if (!is_held) core_.actions.start_processes(host);
   consider(now);
 }
 
-void Generations::start_failed(int host, const std::string& sentence, Time now) {
-  JobHost& state = core_.table.hosts.at(host);
-  if (state.use == HostUse::kGone) return;
-  core_.drop_host(state);
-  const auto wait = core_.pool.retry_later(state.name(), seconds(5), seconds(300), now).count();
+void Generations::start_failed(HostRun& host, const std::string& sentence, Time now) {
+  if (host.is_gone()) return;
+  core_.drop_host(host);
+  const auto wait = core_.pool.retry_later(host.name(), seconds(5), seconds(300), now).count();
   if (core_.limits.hosts_join()) {
     core_.actions.report(
         fmt::format("{}; the job goes on without it, and uses it again when an agent joins there, "
@@ -80,20 +67,24 @@ void Generations::takes_part(Time now) {
   consider(now);
 }
 
-void Generations::runs(int process, bool is_inside, bool has_raised) {
-  if (!core_.table.is_live(process)) return;
-  JobProcess& one = core_.table.processes.at(process);
-  one.is_in_run = is_inside;
-  one.has_returned = !is_inside && !has_raised;
+// Null for a number that is not in the table, and for a process that has not started or is gone.
+RankRun* Generations::started(int64_t process) {
+  if (!core_.hosts.has_rank(process)) return nullptr;
+  RankRun& run = core_.hosts.rank(static_cast<int>(process));
+  const bool has_started = may_move(run.place_state(), PlaceState::kAsking);
+  return has_started ? &run : nullptr;
 }
 
-void Generations::requested(int process, const rendezvous::PlaceRequest& request, Time now) {
-  ProcessTable& table = core_.table;
-  if (!table.is_live(process)) return;
-  JobProcess& one = table.processes.at(process);
-  if (request.number <= one.request) return;
+void Generations::runs(int64_t process, ElasticCall call) {
+  if (RankRun* const run = started(process)) run->place().call = call;
+}
+
+void Generations::requested(int64_t process, const rendezvous::PlaceRequest& request, Time now) {
+  RankRun* const run = started(process);
+  if (run == nullptr || request.number <= run->place().request) return;
   if (core_.stage == JobStage::kAssumed) restart_program_.drop_assumption(now);
-  one.phase = ProcessPhase::kAsking;
+  run->to(PlaceState::kAsking);
+  PlaceRecord& one = run->place();
   one.request = request.number;
   one.generation = request.generation;
   one.takes_any_place = request.from == rendezvous::PlaceRequestFrom::kElasticRun;
@@ -104,25 +95,25 @@ void Generations::requested(int process, const rendezvous::PlaceRequest& request
   if (request.commits > RepeatedException::kFewCommits &&
       request.commits < rendezvous::kUncountedCommits)
     core_.pool.forget_failures();
-  if (!table.current || table.is_member(process)) core_.deadlines.asked(now);
+  if (!core_.current || run->is_member()) core_.deadlines.asked(now);
   consider(now);
 }
 
 bool Generations::ended(int process, int exit_code, const std::string& sentence, Time now,
                         const std::string& exception) {
-  const ProcessTable& table = core_.table;
-  if (core_.is_over() || !table.is_live(process)) return true;
-  if (exit_code == 0 && table.processes.at(process).is_in_run) {
-    const std::string early =
-        fmt::format("{} exited with code 0 before it reported the end of hvd.elastic.run",
-                    table.whose(process));
+  RankRun& run = core_.hosts.rank(process);
+  if (core_.is_over() || run.is_gone()) return true;
+  if (exit_code == 0 && run.place().is_in_run()) {
+    const std::string early = fmt::format(
+        "{} exited with code 0 before it reported the end of hvd.elastic.run", run.describe());
     return ended(process, kExitLauncher, early, now);
   }
   if (exit_code == 0) {
-    finished(process, now);
-  } else if (table.is_member(process) && is_after_training({process})) {
-    ended_after_training(process, exit_code, sentence, now);
-  } else if (core_.stage == JobStage::kFinishing && table.is_member(process)) {
+    finished(run, now);
+  } else if (run.is_member() && is_after_training({&run})) {
+    run.go();
+    note_after_training({&run}, exit_code, sentence, now);
+  } else if (core_.stage == JobStage::kFinishing && run.is_member()) {
     core_.over(
         exit_code,
         fmt::format("{}; {} had exited with code 0", sentence, core_.training_end.finished()),
@@ -136,58 +127,50 @@ bool Generations::ended(int process, int exit_code, const std::string& sentence,
 }
 
 // A process has ended with exit code 0. One that was no rank yet has done no work.
-void Generations::finished(int process, Time now) {
-  ProcessTable& table = core_.table;
-  table.processes.at(process).phase = ProcessPhase::kGone;
-  if (!table.current || table.is_member(process)) {
+void Generations::finished(RankRun& process, Time now) {
+  process.go();
+  if (!core_.current || process.is_member()) {
     const bool is_running = core_.stage != JobStage::kFinishing;
     if (is_running && !restart_program_.has_suspect()) core_.to(JobStage::kFinishing);
     core_.training_end.finished(process, now);
   } else if (core_.stage != JobStage::kFinishing) {
-    const std::string& host = table.host_of(process).name();
     core_.actions.report(fmt::format("{} exited with code 0 before it was a rank; {}",
-                                     table.whose(process), core_.start_another_later(host, now)));
+                                     process.describe(),
+                                     core_.start_another_later(process.host().name(), now)));
   }
 }
 
-// No rank needs this one for training, and none is started for it.
-void Generations::ended_after_training(int process, int exit_code, const std::string& sentence,
-                                       Time now) {
-  JobProcess& one = core_.table.processes.at(process);
-  one.phase = ProcessPhase::kGone;
-  note_after_training({process}, exit_code, sentence, now);
-}
-
-void Generations::note_after_training(const std::vector<int>& ranks, int exit_code,
+// No rank needs these for training, and none is started for them.
+void Generations::note_after_training(const Ranks& ranks, int exit_code,
                                       const std::string& sentence, Time now) {
-  const auto returned = std::ranges::find_if(
-      ranks, [this](int rank) { return core_.table.processes.at(rank).has_returned; });
+  const auto returned =
+      std::ranges::find_if(ranks, [](const RankRun* rank) { return rank->place().has_returned(); });
   if (returned != ranks.end())
-    core_.training_end.failed(exit_code, sentence, *returned, now);
+    core_.training_end.failed(exit_code, sentence, (*returned)->number(), now);
   else
-    core_.failure.note(exit_code, sentence, ranks.front());
-  if (core_.table.live_members() == 0) return;
+    core_.failure.note(exit_code, sentence, ranks.front()->number());
+  if (live_members(core_.hosts) == 0) return;
   core_.actions.report(cat(sentence,
                            returned != ranks.end() ? " after training" : " at the end of training",
                            "; the other ranks go on"));
 }
 
-bool Generations::host_lost(int host, const std::string& sentence, Time now) {
-  ProcessTable& table = core_.table;
-  JobHost& state = table.hosts.at(host);
-  if (core_.is_over() || state.use == HostUse::kGone) return true;
-  if (!table.has_live_process(state)) {
-    state.use = HostUse::kGone;
+bool Generations::host_lost(HostRun& host, const std::string& sentence, Time now) {
+  if (core_.is_over() || host.is_gone()) return true;
+  if (!host.has_process()) {
+    host.to(HostUse::kGone);
     return true;
   }
-  const std::vector<int> ranks = table.live_members_of(state);
+  Ranks ranks;
+  std::ranges::copy_if(host.ranks(), std::back_inserter(ranks),
+                       [](const RankRun* rank) { return rank->is_member() && !rank->is_gone(); });
   const bool is_trained = is_after_training(ranks);
   const bool fails_job = !ranks.empty() && !is_trained && core_.stage == JobStage::kFinishing;
-  if (!is_trained && (!ranks.empty() || !table.current)) {
+  if (!is_trained && (!ranks.empty() || !core_.current)) {
     core_.failure.note(kExitLauncher, sentence, -1);
   }
-  core_.drop_host(state);
-  const std::string after = core_.after_loss(state, now);
+  core_.drop_host(host);
+  const std::string after = core_.after_loss(host, now);
   const std::string consequence = after.empty() ? sentence : fmt::format("{}; {}", sentence, after);
   if (is_trained)
     note_after_training(ranks, kExitLauncher, sentence, now);
@@ -201,11 +184,10 @@ bool Generations::host_lost(int host, const std::string& sentence, Time now) {
 
 // Whether the loss of these ranks costs the training nothing. After the end of a rank, a rank that trains cannot go on
 // in another generation.
-bool Generations::is_after_training(const std::vector<int>& ranks) const {
+bool Generations::is_after_training(const Ranks& ranks) const {
   if (core_.training_end.is_behind(ranks)) return true;
-  return core_.stage == JobStage::kFinishing && std::ranges::any_of(ranks, [this](int rank) {
-           return core_.table.processes.at(rank).is_in_run;
-         });
+  return core_.stage == JobStage::kFinishing &&
+         std::ranges::any_of(ranks, [](const RankRun* rank) { return rank->place().is_in_run(); });
 }
 
 void Generations::ranks_ended(const HostRun& host, Time now) {
@@ -216,7 +198,7 @@ void Generations::ranks_ended(const HostRun& host, Time now) {
 bool Generations::can_spare(const std::set<std::string>& hosts) const {
   // A rank that has finished training may save its model, and no other rank saves it.
   if (core_.stage == JobStage::kFinishing || core_.training_end.has_come()) return false;
-  const bool needs_state = core_.table.current && !core_.restarts_program();
+  const bool needs_state = core_.current && !core_.restarts_program();
   if (needs_state && !core_.capacity.has_state_without(hosts)) return false;
   return core_.capacity.offered_without(hosts) >= core_.limits.least;
 }
@@ -239,9 +221,9 @@ Result<std::string> Generations::remove_rank(int64_t rank, Time now) {
   return sentence;
 }
 
-void Generations::host_leaves(int host, const std::string& why, double seconds, Time now) {
+void Generations::host_leaves(HostRun& host, const std::string& why, double seconds, Time now) {
   const bool is_ending = core_.is_over() || core_.stage == JobStage::kFinishing;
-  if (is_ending || core_.table.hosts.at(host).use == HostUse::kGone) return;
+  if (is_ending || host.is_gone()) return;
   changes_.host_leaves(host, why, seconds, policy(), now);
   consider(now);
 }
@@ -288,10 +270,11 @@ bool Generations::decide(Time now) {
 // Ranks that do not ask for the next generation while others wait for it.
 void Generations::give_up_silent(Time now) {
   const auto found = core_.deadlines.silent(now);
-  for (const auto& [process, sentence] : found.late) {
+  for (const auto& [number, sentence] : found.late) {
     if (core_.is_over()) return;
-    if (!core_.table.is_live(process)) continue;
-    policy().failed({.process = process, .exit_code = kExitLauncher, .sentence = sentence}, now);
+    RankRun& process = core_.hosts.rank(number);
+    if (process.is_gone()) continue;
+    policy().failed({.process = number, .exit_code = kExitLauncher, .sentence = sentence}, now);
     core_.end_alone(process);
   }
   core_.report_all(found.reminders);
@@ -300,23 +283,20 @@ void Generations::give_up_silent(Time now) {
 
 // Whether there is a rank, or a process that may be one of the first.
 bool Generations::has_live_rank() const {
-  const ProcessTable& table = core_.table;
-  if (table.current && table.live_members() == 0) return false;
-  return table.live_processes() > 0 || table.processes.empty();
+  if (core_.current && live_members(core_.hosts) == 0) return false;
+  return live_processes(core_.hosts) > 0 || core_.hosts.size() == 0;
 }
 
 // A rank has ended its work: hosts without ranks end.
 void Generations::finish(Time now) {
   check_unfinished(now);
-  ProcessTable& table = core_.table;
-  for (auto& [number, host] : table.hosts) {
-    const bool works = std::ranges::any_of(host.run.ranks(), [&table](const RankRun* rank) {
-      const JobProcess& process = table.processes.at(rank->number());
-      return process.phase == ProcessPhase::kMember || (!table.current && process.is_coming());
+  for (HostRun& host : core_.hosts.hosts()) {
+    const bool works = std::ranges::any_of(host.ranks(), [this](const RankRun* rank) {
+      return rank->place_state() == PlaceState::kMember || (!core_.current && rank->is_coming());
     });
-    if (table.has_live_process(host) && !works) core_.drop_host(host);
+    if (host.has_process() && !works) core_.drop_host(host);
   }
-  if (table.live_members() > 0)
+  if (live_members(core_.hosts) > 0)
     remind_of_end(now);
   else
     fails_after_training();
@@ -337,13 +317,12 @@ bool Generations::fails_after_training() {
 
 // No generation begins for a rank that asks for one when others have ended their work.
 void Generations::check_unfinished(Time now) {
-  const ProcessTable& table = core_.table;
   std::vector<std::string> left;
-  std::vector<int> asking;
-  for (const int process : table.members()) {
-    if (!table.is_live(process) || !table.processes.at(process).is_in_run) continue;
-    left.push_back(table.whose(process));
-    if (table.processes.at(process).phase == ProcessPhase::kAsking) asking.push_back(process);
+  Ranks asking;
+  for (RankRun* rank : core_.hosts.members()) {
+    if (rank->is_gone() || !rank->place().is_in_run()) continue;
+    left.push_back(rank->describe());
+    if (rank->place_state() == PlaceState::kAsking) asking.push_back(rank);
   }
   if (asking.empty()) return;
   const std::string because = fmt::format(
@@ -353,7 +332,7 @@ void Generations::check_unfinished(Time now) {
       core_.training_end.finished(), join(left, ", "), left.size() == 1 ? "has" : "have");
   // Without a failure, the ranks have left hvd.elastic.run at different steps.
   if (!core_.failure.is_noted()) core_.training_end.failed(kExitLauncher, because, -1, now);
-  for (const int process : asking) core_.end_process(process);
+  for (RankRun* rank : asking) core_.end_process(*rank);
 }
 
 }  // namespace hvd::launcher

@@ -29,7 +29,6 @@
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/elastic/job_history.h"
 #include "launcher/elastic/next_generation.h"
-#include "launcher/elastic/process_table.h"
 #include "launcher/elastic/rank_changes.h"
 #include "launcher/elastic/restart_program.h"
 #include "launcher/hosts/host_run.h"
@@ -41,30 +40,28 @@ namespace hvd::launcher {
 class Generations {
  public:
   using Time = Clock::time_point;
-  // `history` outlives this object.
-  Generations(const GenerationLimits& limits, GenerationActions& actions, JobHistory& history)
-      : core_(limits, actions, history) {}
+  // The arguments but `limits` outlive this object. The job begins with the hosts that the table has at first.
+  Generations(const GenerationLimits& limits, GenerationActions& actions, JobHistory& history,
+              HostTable& hosts)
+      : core_(limits, actions, history, hosts) {}
   Generations(const Generations&) = delete;
 
   // The hosts that the job may use now, in their order.
   void discovered(std::vector<Host> hosts, Time now);
-  // The processes of this host, its ranks in the launch's table, are being started. For the hosts that the job begins
-  // with, and inside start_host(). `host` outlives this object.
-  void add(const HostRun& host);
-  void prepared(int host, Time now);
-  void start_failed(int host, const std::string& sentence, Time now);
+  void prepared(HostRun& host, Time now);
+  void start_failed(HostRun& host, const std::string& sentence, Time now);
   // A rank has entered hvd.elastic.run.
   void takes_part(Time now);
-  // A process is inside hvd.elastic.run, or has returned from it, or an exception has left it.
-  void runs(int process, bool is_inside, bool has_raised = false);
-  void requested(int process, const rendezvous::PlaceRequest& request, Time now);
+  // Reports of processes. A number that is not that of a started process changes nothing.
+  void runs(int64_t process, ElasticCall call);
+  void requested(int64_t process, const rendezvous::PlaceRequest& request, Time now);
   // A process has ended. Returns false when it failed while others, of a program without hvd.elastic.run, have done
   // their work: the job has failed.
   // `exception`: the line that names the one that ended it, or empty.
   bool ended(int process, int exit_code, const std::string& sentence, Time now,
              const std::string& exception = "");
   // All processes of a host are lost, or the host ends them by itself. As ended().
-  bool host_lost(int host, const std::string& sentence, Time now);
+  bool host_lost(HostRun& host, const std::string& sentence, Time now);
   // The ranks of a lost host, which was out of reach, have ended.
   void ranks_ended(const HostRun& host, Time now);
   // A user asks for this number of ranks, instead of the largest one so far. Returns a sentence about the
@@ -76,15 +73,13 @@ class Generations {
   Result<std::string> remove_rank(int64_t rank, Time now);
   // A host will be lost after these seconds: its ranks leave at their next commit, as if a user removed
   // it. If no other has the state, they go on until another one has it.
-  void host_leaves(int host, const std::string& why, double seconds, Time now);
+  void host_leaves(HostRun& host, const std::string& why, double seconds, Time now);
   void on_time(Time now) { consider(now); }
   // Time::max(): no event but the others can change anything.
   Time next_time() const { return core_.next; }
 
   // Whether the job goes on without these hosts: the others have slots enough, and the state.
   bool can_spare(const std::set<std::string>& hosts) const;
-  int32_t generation() const { return core_.generation(); }
-  const ProcessTable& table() const { return core_.table; }
 
  private:
   ProgramPolicy& policy();
@@ -92,11 +87,11 @@ class Generations {
   bool decide(Time now);
   void give_up_silent(Time now);
   bool has_live_rank() const;
-  void finished(int process, Time now);
-  void ended_after_training(int process, int exit_code, const std::string& sentence, Time now);
-  void note_after_training(const std::vector<int>& ranks, int exit_code,
-                           const std::string& sentence, Time now);
-  bool is_after_training(const std::vector<int>& ranks) const;
+  RankRun* started(int64_t process);
+  void finished(RankRun& process, Time now);
+  void note_after_training(const Ranks& ranks, int exit_code, const std::string& sentence,
+                           Time now);
+  bool is_after_training(const Ranks& ranks) const;
   void finish(Time now);
   void remind_of_end(Time now);
   bool fails_after_training();

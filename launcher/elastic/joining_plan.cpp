@@ -11,9 +11,8 @@ namespace hvd::launcher {
 
 bool JoiningPlan::is_prepared() const {
   return generation_ && std::ranges::all_of(generation_->members, [this](const Member& one) {
-           const int process = one.incarnation;
-           return table_.is_member(process) ||
-                  table_.processes.at(process).phase == ProcessPhase::kAsking;
+           const RankRun& process = hosts_.rank(one.incarnation);
+           return process.is_member() || process.place_state() == PlaceState::kAsking;
          });
 }
 
@@ -21,26 +20,27 @@ std::set<int> JoiningPlan::newcomers() const {
   std::set<int> processes;
   if (!generation_) return processes;
   for (const Member& member : generation_->members) {
-    const int process = member.incarnation;
-    if (table_.is_live(process) && !table_.is_member(process)) processes.insert(process);
+    const RankRun& process = hosts_.rank(member.incarnation);
+    if (!process.is_gone() && !process.is_member()) processes.insert(process.number());
   }
   return processes;
 }
 
-std::vector<std::pair<int, rendezvous::PlaceAnswer>> JoiningPlan::answer_places(
+std::vector<std::pair<RankRun*, rendezvous::PlaceAnswer>> JoiningPlan::answer_places(
     Clock::time_point now) {
-  std::vector<std::pair<int, rendezvous::PlaceAnswer>> answers;
+  std::vector<std::pair<RankRun*, rendezvous::PlaceAnswer>> answers;
   if (!generation_) return answers;
   for (auto& [number, answer] : answers_by_process(*generation_)) {
-    JobProcess& process = table_.processes.at(number);
-    if (table_.is_member(number) || process.phase != ProcessPhase::kAsking) continue;
-    if (process.provisional || process.takes_any_place) continue;
-    process.phase = ProcessPhase::kPreparing;
-    process.provisional = answer.place;
-    process.since = now;
+    RankRun& process = hosts_.rank(number);
+    if (process.is_member() || process.place_state() != PlaceState::kAsking) continue;
+    PlaceRecord& place = process.place();
+    if (place.provisional || place.takes_any_place) continue;
+    process.to(PlaceState::kPreparing);
+    place.provisional = answer.place;
+    place.since = now;
     answers.emplace_back(
-        number, rendezvous::PlaceAnswer{
-                    .place = answer.place, .has_new_members = true, .is_provisional = true});
+        &process, rendezvous::PlaceAnswer{
+                      .place = answer.place, .has_new_members = true, .is_provisional = true});
   }
   return answers;
 }
@@ -51,19 +51,20 @@ std::optional<Generation> with_newcomers(MembershipPlan plan) {
   return std::move(*generation);
 }
 
-std::vector<int> misplaced(const ProcessTable& table, const std::set<int>& processes,
-                           const Generation& generation) {
+std::vector<RankRun*> misplaced(HostTable& hosts, const std::set<int>& processes,
+                                const Generation& generation) {
   const std::map<int, rendezvous::PlaceAnswer> answers = answers_by_process(generation);
-  std::vector<int> found;
+  std::vector<RankRun*> found;
   for (const int number : processes) {
-    const JobProcess& process = table.processes.at(number);
-    if (!process.provisional || process.takes_any_place) continue;
+    RankRun& process = hosts.rank(number);
+    const PlaceRecord& record = process.place();
+    if (!record.provisional || record.takes_any_place) continue;
     if (const auto answer = answers.find(number); answer != answers.end()) {
       rendezvous::Place place = answer->second.place;
-      place.generation = process.provisional->generation;
-      if (place == *process.provisional) continue;
+      place.generation = record.provisional->generation;
+      if (place == *record.provisional) continue;
     }
-    found.push_back(number);
+    found.push_back(&process);
   }
   return found;
 }

@@ -10,14 +10,14 @@
 
 #include "base/clock.h"
 #include "launcher/elastic/membership.h"
-#include "launcher/elastic/process_table.h"
+#include "launcher/hosts/host_table.h"
 #include "rendezvous/wire/generation.h"
 
 namespace hvd::launcher {
 
 class JoiningPlan {
  public:
-  explicit JoiningPlan(ProcessTable& table) : table_(table) {}
+  explicit JoiningPlan(HostTable& hosts) : hosts_(hosts) {}
 
   // nullptr: there is no plan.
   const Generation* generation() const { return generation_ ? &*generation_ : nullptr; }
@@ -28,10 +28,10 @@ class JoiningPlan {
   void set(std::optional<Generation> generation) { generation_ = std::move(generation); }
   void drop() { generation_.reset(); }
   // The answers to new processes that have no place yet, which prepare from now on.
-  std::vector<std::pair<int, rendezvous::PlaceAnswer>> answer_places(Clock::time_point now);
+  std::vector<std::pair<RankRun*, rendezvous::PlaceAnswer>> answer_places(Clock::time_point now);
 
  private:
-  ProcessTable& table_;
+  HostTable& hosts_;
   std::optional<Generation> generation_;
 };
 
@@ -40,7 +40,7 @@ std::optional<Generation> with_newcomers(MembershipPlan plan);
 
 // Returns the processes to which this generation gives no place, or another place than hvd.init has returned. A program
 // can change its place within hvd.elastic.run only, so these processes must start again.
-std::vector<int> misplaced(const ProcessTable& table, const std::set<int>& processes,
-                           const Generation& generation);
+std::vector<RankRun*> misplaced(HostTable& hosts, const std::set<int>& processes,
+                                const Generation& generation);
 
 }  // namespace hvd::launcher

@@ -13,8 +13,8 @@
 namespace hvd::launcher {
 
 bool NextGeneration::form(Time now) {
-  if (!is_asked() || !core_.table.all_have_asked()) return false;
-  if (core_.table.has_ending_member()) return false;
+  if (!is_asked() || !all_have_asked(core_.hosts)) return false;
+  if (has_ending_member(core_.hosts)) return false;
   if (const auto verdict = core_.repetition.verdict()) {
     core_.over(verdict->exit_code, verdict->sentence, verdict->process);
     return false;
@@ -29,47 +29,46 @@ bool NextGeneration::form(Time now) {
     core_.over(kExitLauncher, kNoState);
     return false;
   }
-  if (core_.table.current && !core_.may_reset(now)) {
+  if (core_.current && !core_.may_reset(now)) {
     core_.end_by_reset_limit();
     return false;
   }
   for (const Member& member : generation->removed) {
-    core_.actions.answer(member.incarnation, core_.table.processes.at(member.incarnation).request,
-                         {.is_removed = true});
-    core_.end_process(member.incarnation);
+    RankRun& process = core_.hosts.rank(member.incarnation);
+    core_.actions.answer(process, {.is_removed = true});
+    core_.end_process(process);
   }
   // They may save at their end, and rank 0 of the next generation writes, too.
-  if (core_.table.has_ending_member()) return false;
+  if (has_ending_member(core_.hosts)) return false;
   begin(std::move(*generation), now);
   return true;
 }
 
 // Whether a process asks that the next generation waits for.
 bool NextGeneration::is_asked() const {
-  const ProcessTable& table = core_.table;
-  return std::any_of(table.processes.begin(), table.processes.end(), [&table](const auto& one) {
-    return one.second.phase == ProcessPhase::kAsking &&
-           (!table.current || table.is_member(one.first));
+  return std::ranges::any_of(core_.hosts.ranks(), [this](const RankRun& one) {
+    return one.place_state() == PlaceState::kAsking && (!core_.current || one.is_member());
   });
 }
 
 GenerationRules NextGeneration::rules() const {
-  return {.least = core_.limits.least, .most = core_.limits.most, .number = core_.generation() + 1};
+  return {.least = core_.limits.least,
+          .most = core_.limits.most,
+          .number = core_.hosts.generation() + 1};
 }
 
 // The members if the next generation began now: of those who have asked.
 MembershipPlan NextGeneration::plan() const {
-  const ProcessTable& table = core_.table;
-  const bool has_state = table.has_survivor();
+  const bool has_state = has_survivor(core_.hosts);
   if (has_state && core_.joining.is_prepared()) {
     Generation generation = *core_.joining.generation();
-    generation.number = core_.generation() + 1;
+    generation.number = core_.hosts.generation() + 1;
     return generation;
   }
-  return plan_generation(table, core_.pool, rules(), [&table, has_state](int process) {
-    return table.processes.at(process).phase == ProcessPhase::kAsking &&
-           (table.is_member(process) || !has_state);
-  });
+  return plan_generation(
+      core_.hosts, core_.current, core_.pool, rules(), [has_state](const RankRun& process) {
+        return process.place_state() == PlaceState::kAsking && (process.is_member() || !has_state);
+      });
 }
 
 // Also a process whose first generation was void may be given another place, and starts again.
@@ -85,26 +84,25 @@ MembershipPlan NextGeneration::plan_in_place() {
 }
 
 MembershipPlan NextGeneration::plan_joining(const std::set<int>& newcomers) const {
-  const ProcessTable& table = core_.table;
-  return plan_generation(table, core_.pool, rules(), [&table, &newcomers](int process) {
-    return table.is_member(process) ? table.is_live(process) : newcomers.contains(process);
-  });
+  return plan_generation(
+      core_.hosts, core_.current, core_.pool, rules(), [&newcomers](const RankRun& process) {
+        return process.is_member() ? !process.is_gone() : newcomers.contains(process.number());
+      });
 }
 
 bool NextGeneration::start_misplaced_again(const std::set<int>& processes,
                                            const Generation& generation) {
-  const ProcessTable& table = core_.table;
-  const std::vector<int> found = misplaced(table, processes, generation);
-  for (const int process : found) {
-    const std::string& host = table.host_of(process).name();
+  const std::vector<RankRun*> found = misplaced(core_.hosts, processes, generation);
+  for (RankRun* process : found) {
+    const std::string& host = process->host().name();
     const std::string after =
         core_.limits.hosts_join()
             ? fmt::format("host {} is used again when an agent joins there", host)
             : "another process starts";
     core_.actions.report(
         fmt::format("{} is ended, because the place that hvd.init gave it has changed; {}",
-                    table.whose(process), after));
-    core_.end_process(process);
+                    process->describe(), after));
+    core_.end_process(*process);
   }
   return !found.empty();
 }
@@ -112,9 +110,9 @@ bool NextGeneration::start_misplaced_again(const std::set<int>& processes,
 // `found`: slots of the processes that have asked; new ones may add theirs.
 void NextGeneration::pause(int found, Time now) {
   std::set<int> newcomers;
-  for (const auto& [number, process] : core_.table.processes) {
-    if (!core_.table.is_member(number) && process.phase == ProcessPhase::kAsking)
-      newcomers.insert(number);
+  for (const RankRun& process : core_.hosts.ranks()) {
+    if (!process.is_member() && process.place_state() == PlaceState::kAsking)
+      newcomers.insert(process.number());
   }
   const MembershipPlan with_new = plan_joining(newcomers);
   if (const auto* const few = std::get_if<TooFew>(&with_new)) found = few->slots;
@@ -146,8 +144,7 @@ void NextGeneration::pause(int found, Time now) {
 }
 
 void NextGeneration::begin(Generation generation, Time now) {
-  ProcessTable& table = core_.table;
-  if (table.current) core_.count_reset(why_it_resets(), now);
+  if (core_.current) core_.count_reset(why_it_resets(), now);
   core_.deadlines.generation_began(now);
   paused_since_.reset();
   pause_.stop();
@@ -155,22 +152,21 @@ void NextGeneration::begin(Generation generation, Time now) {
   core_.notice.clear();
   core_.failure.clear();
   core_.training_end.clear();
-  if (table.current) {
+  if (core_.current) {
     core_.actions.report(fmt::format("generation {}: {}{}", generation.number,
                                      count_of_ranks(std::ssize(generation.members)),
                                      core_.history.resets.left(core_.limits.resets)));
   }
   const rendezvous::Generation record = record_of(generation);
   core_.actions.begin_generation(record);
-  if (table.has_survivor() && core_.joining.is_prepared()) core_.joining.drop();  // this is it
-  table.current = std::move(generation);
+  if (has_survivor(core_.hosts) && core_.joining.is_prepared()) core_.joining.drop();  // this is it
+  core_.set_current(std::move(generation));
   const std::vector<rendezvous::PlaceAnswer> answers = answers_of(record);
   for (size_t rank = 0; rank < answers.size(); ++rank) {
-    const int number = record.members[rank].process;
-    JobProcess& process = table.processes.at(number);
-    core_.actions.answer(number, process.request, answers[rank]);
-    process.phase = ProcessPhase::kMember;
-    process.generation = record.number;
+    RankRun& process = *core_.hosts.members()[rank];
+    core_.actions.answer(process, answers[rank]);
+    process.to(PlaceState::kMember);
+    process.place().generation = record.number;
   }
 }
 

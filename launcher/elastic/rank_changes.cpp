@@ -17,7 +17,7 @@ Status RankChanges::may_change(Time now) {
   if (core_.is_over() || core_.stage == JobStage::kFinishing) {
     return failed_precondition("the job ends");
   }
-  if (!core_.table.current) return failed_precondition("the ranks of the job have not started yet");
+  if (!core_.current) return failed_precondition("the ranks of the job have not started yet");
   if (!core_.may_reset(now)) {
     return failed_precondition("the ranks of the job may not change again (--reset-limit)");
   }
@@ -45,16 +45,15 @@ Result<std::string> RankChanges::resize(int ranks, const ProgramPolicy& policy, 
 // All but the hosts whose agents end: these cannot be kept.
 void RankChanges::take_removed_back() {
   core_.pool.take_back([this](const std::string& name) {
-    return std::any_of(core_.table.hosts.begin(), core_.table.hosts.end(), [&](const auto& one) {
-      const JobHost& host = one.second;
-      return host.name() == name && !host.why_it_ends.empty() && host.use != HostUse::kGone;
+    return std::ranges::any_of(core_.hosts.hosts(), [&name](const HostRun& host) {
+      return host.name() == name && !host.why_it_ends().empty() && !host.is_gone();
     });
   });
-  for (auto& [number, process] : core_.table.processes) process.is_removed = false;
+  for (RankRun& process : core_.hosts.ranks()) process.place().is_removed = false;
 }
 
 std::string RankChanges::about_size(int ranks, const ProgramPolicy& policy, Time now) const {
-  const int members = core_.table.live_members();
+  const int members = live_members(core_.hosts);
   const int slots = core_.capacity.offered();
   if (ranks < members) {
     return fmt::format("the job goes from {} to {} {}", members, count_of_ranks(ranks),
@@ -89,7 +88,7 @@ Result<std::string> RankChanges::remove_host(const std::string& name, const Prog
         fmt::format("{} is not one of the hosts that the job uses: {}", what, join(names, ", ")));
   }
   HVD_RETURN_IF_ERROR(core_.capacity.may_remove(name, 0, what));
-  const bool has_ranks = core_.table.members_of(name) > 0;
+  const bool has_ranks = members_of(core_.hosts, name) > 0;
   core_.pool.remove(name, 0);
   if (!has_ranks) {
     return fmt::format("{} is not used by the job; its slots stay empty until {}", what,
@@ -113,62 +112,59 @@ std::string RankChanges::until_used_again() const {
 
 Result<std::string> RankChanges::remove_rank(int64_t rank, const ProgramPolicy& policy, Time now) {
   HVD_RETURN_IF_ERROR(may_change(now));
-  const Generation& current = *core_.table.current;
-  if (rank < 0 || rank >= current.size()) {
+  const auto members = core_.hosts.members();
+  if (rank < 0 || rank >= std::ssize(members)) {
     return not_found(
-        fmt::format("the job has no rank {}; its last one is {}", rank, current.size() - 1));
+        fmt::format("the job has no rank {}; its last one is {}", rank, members.size() - 1));
   }
-  const Member& member = current.members[static_cast<size_t>(rank)];
-  const int number = member.incarnation;
-  JobProcess& process = core_.table.processes.at(number);
-  if (!core_.table.is_live(number) || process.is_removed) {
+  RankRun& process = *members[static_cast<size_t>(rank)];
+  const std::string& host = process.host().name();
+  if (process.is_gone() || process.place().is_removed) {
     return failed_precondition(fmt::format("rank {} is already leaving the job", rank));
   }
-  process.is_removed = true;
-  const int left = core_.table.live_processes(member.host);
-  const Status status = core_.capacity.may_remove(member.host, left, fmt::format("rank {}", rank));
-  if (!status.ok() || left == 0) process.is_removed = false;
+  process.place().is_removed = true;
+  const int left = live_processes(core_.hosts, host);
+  const Status status = core_.capacity.may_remove(host, left, fmt::format("rank {}", rank));
+  if (!status.ok() || left == 0) process.place().is_removed = false;
   HVD_RETURN_IF_ERROR(status);
-  if (left == 0) return remove_host(member.host, policy, now);
-  core_.pool.remove(member.host, left);
-  return fmt::format("rank {} on host {} leaves the job {}; its slot stays empty{}", rank,
-                     member.host, policy.when_they_leave("the ranks", now),
+  if (left == 0) return remove_host(host, policy, now);
+  core_.pool.remove(host, left);
+  return fmt::format("rank {} on host {} leaves the job {}; its slot stays empty{}", rank, host,
+                     policy.when_they_leave("the ranks", now),
                      core_.limits.hosts_join() ? "" : " until horovodrun resize needs it");
 }
 
-void RankChanges::host_leaves(int host, const std::string& why, double seconds,
+void RankChanges::host_leaves(HostRun& host, const std::string& why, double seconds,
                               const ProgramPolicy& policy, Time now) {
-  JobHost& state = core_.table.hosts.at(host);
-  state.why_it_ends = fmt::format("host {} leaves the job: {}", state.name(), why);
-  state.ends_at = now + duration_of(seconds);
+  host.ends_at(now + duration_of(seconds),
+               fmt::format("host {} leaves the job: {}", host.name(), why));
   core_.actions.notify_leave(host, seconds);
-  if (core_.table.current && !core_.capacity.has_state_without({state.name()})) {
+  if (core_.current && !core_.capacity.has_state_without({host.name()})) {
     core_.actions.report(
         fmt::format("{}; no other host has the training state, and this one ends in {:g} s "
                     "(--leave-grace)",
-                    state.why_it_ends, seconds));
+                    host.why_it_ends(), seconds));
     return;
   }
-  release_host(state, policy, now);
+  release_host(host, policy, now);
 }
 
 void RankChanges::let_hosts_go(const ProgramPolicy& policy, Time now) {
-  for (const auto& [number, host] : core_.table.hosts) {
-    const std::string& name = host.name();  // clang 14 captures no structured binding
-    const bool is_offered = std::any_of(core_.pool.offered().begin(), core_.pool.offered().end(),
-                                        [&name](const Host& one) { return one.name == name; });
-    if (host.why_it_ends.empty() || host.use == HostUse::kGone || !is_offered) continue;
+  for (const HostRun& host : core_.hosts.hosts()) {
+    const bool is_offered = std::ranges::any_of(
+        core_.pool.offered(), [&host](const Host& one) { return one.name == host.name(); });
+    if (host.why_it_ends().empty() || host.is_gone() || !is_offered) continue;
     if (!core_.capacity.has_state_without({host.name()})) continue;
     release_host(host, policy, now);
   }
 }
 
 // Removes the host from the pool, so that its ranks leave the job.
-void RankChanges::release_host(const JobHost& host, const ProgramPolicy& policy, Time now) {
-  const auto left = std::chrono::round<std::chrono::seconds>(host.ends_at - now).count();
-  core_.actions.report(fmt::format("{}; {}", host.why_it_ends, policy.until_host_ends(left)));
-  if (core_.table.members_of(host.name()) > 0) {
-    core_.failure.note(kExitLauncher, host.why_it_ends, -1);
+void RankChanges::release_host(const HostRun& host, const ProgramPolicy& policy, Time now) {
+  const auto left = std::chrono::round<std::chrono::seconds>(host.ends_at() - now).count();
+  core_.actions.report(fmt::format("{}; {}", host.why_it_ends(), policy.until_host_ends(left)));
+  if (members_of(core_.hosts, host.name()) > 0) {
+    core_.failure.note(kExitLauncher, host.why_it_ends(), -1);
   }
   core_.pool.remove(host.name(), 0);
 }

@@ -20,8 +20,8 @@ class RankChanges {
   Result<std::string> resize(int ranks, const ProgramPolicy& policy, Time now);
   Result<std::string> remove_host(const std::string& name, const ProgramPolicy& policy, Time now);
   Result<std::string> remove_rank(int64_t rank, const ProgramPolicy& policy, Time now);
-  void host_leaves(int host, const std::string& why, double seconds, const ProgramPolicy& policy,
-                   Time now);
+  void host_leaves(HostRun& host, const std::string& why, double seconds,
+                   const ProgramPolicy& policy, Time now);
   // Hosts that end soon, and were the only ones with the state until now: their ranks leave as well.
   void let_hosts_go(const ProgramPolicy& policy, Time now);
 
@@ -30,7 +30,7 @@ class RankChanges {
   void take_removed_back();
   std::string about_size(int ranks, const ProgramPolicy& policy, Time now) const;
   std::string until_used_again() const;
-  void release_host(const JobHost& host, const ProgramPolicy& policy, Time now);
+  void release_host(const HostRun& host, const ProgramPolicy& policy, Time now);
 
   ElasticCore& core_;
 };

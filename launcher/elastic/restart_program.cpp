@@ -27,46 +27,45 @@ bool may_follow_another(int exit_code) {
 }  // namespace
 
 void RestartProgram::assume_ranks() {
-  ProcessTable& table = core_.table;
   Generation generation;
   generation.number = core_.history.generation;
-  for (auto& [number, process] : table.processes) {
-    generation.members.push_back({.host = table.hosts.at(process.host).name(),
-                                  .slot = process.slot,
-                                  .incarnation = number,
+  for (RankRun& process : core_.hosts.ranks()) {
+    generation.members.push_back({.host = process.host().name(),
+                                  .slot = process.slot().local_rank,
+                                  .incarnation = process.number(),
                                   .is_new = true});
-    process.phase = ProcessPhase::kMember;
-    process.generation = core_.history.generation;
+    process.to(PlaceState::kMember);
+    process.place().generation = generation.number;
   }
-  table.current = std::move(generation);
+  core_.set_current(std::move(generation));
   core_.to(JobStage::kAssumed);
 }
 
 void RestartProgram::drop_assumption(Time now) {
-  ProcessTable& table = core_.table;
   core_.to(JobStage::kAsking);
-  table.current.reset();
+  core_.set_current({});
   std::set<int> held;
-  for (auto& [number, process] : table.processes) {
-    if (process.phase == ProcessPhase::kHeld)
-      held.insert(process.host);
-    else if (process.phase != ProcessPhase::kMember)
+  for (RankRun& process : core_.hosts.ranks()) {
+    if (process.place_state() == PlaceState::kHeld)
+      held.insert(process.host().number());
+    else if (process.place_state() != PlaceState::kMember)
       continue;
-    process.phase = ProcessPhase::kStarting;
-    process.generation = -1;
+    process.to(PlaceState::kStarting);
+    process.place().generation = -1;
   }
-  for (const int host : held) {
-    core_.note_start(host, now);
+  for (const int number : held) {
+    HostRun& host = core_.hosts.host(number);
+    ElasticCore::note_start(host, now);
     core_.actions.start_processes(host);
   }
 }
 
 void RestartProgram::failed(const ProcessFailure& failure, Time now) {
-  ProcessTable& table = core_.table;
-  table.processes.at(failure.process).phase = ProcessPhase::kGone;
-  if (!table.is_member(failure.process)) {
+  RankRun& process = core_.hosts.rank(failure.process);
+  process.go();
+  if (!process.is_member()) {
     const std::string sentence = core_.follow_up(failure, false, now);
-    if (table.live_processes() > 0) core_.actions.report(sentence);
+    if (live_processes(core_.hosts) > 0) core_.actions.report(sentence);
     return;
   }
   if (!may_follow_another(failure.exit_code)) {
@@ -82,9 +81,12 @@ void RestartProgram::failed(const ProcessFailure& failure, Time now) {
 
 bool RestartProgram::awaits_cause(Time now) {
   if (!suspect_) return false;
-  const int host = core_.table.processes.at(suspect_->failure.process).host;
+  const HostRun& host = core_.hosts.rank(suspect_->failure.process).host();
+  const bool has_others = std::ranges::any_of(core_.hosts.members(), [&host](const RankRun* rank) {
+    return &rank->host() != &host && !rank->is_gone();
+  });
   const Time when = suspect_->since + duration_of(core_.limits.cause_seconds);
-  if (now >= when || !core_.table.has_live_member_beside(host)) return false;
+  if (now >= when || !has_others) return false;
   core_.wake_at(when);
   return true;
 }
@@ -145,11 +147,11 @@ void RestartProgram::restart(const std::string& why, Time now) {
   core_.count_reset(
       failure.is_noted() ? failure.sentence() : "the program started again with other ranks", now);
   JobHistory& history = core_.history;
-  history.generation = core_.generation() + 1;
+  history.generation = core_.hosts.generation() + 1;
   history.failure = failure.sentence();
   history.failure_code = failure.is_noted() ? failure.exit_code() : 0;
   history.hosts.clear();
-  for (const Member& member : core_.table.current->members) history.hosts.push_back(member.host);
+  for (const RankRun* rank : core_.hosts.members()) history.hosts.push_back(rank->host().name());
   core_.actions.report(why);
   core_.to(JobStage::kOver);
   core_.actions.restart();
@@ -165,17 +167,14 @@ bool RestartProgram::decide(Time now) {
 
 // Whether processes are ready that would be ranks of the next start.
 bool RestartProgram::has_new_slots(Time now) {
-  const ProcessTable& table = core_.table;
-  const auto is_ready = [this, &table](const auto& one) {
-    return !table.is_member(one.first) && core_.capacity.has_place_for(one.second);
+  const auto is_ready = [this](const RankRun& one) {
+    return !one.is_member() && core_.capacity.has_place_for(one);
   };
-  const auto may_come = [](const auto& one) { return one.second.is_coming(); };
-  if (std::none_of(table.processes.begin(), table.processes.end(), is_ready)) {
+  if (std::ranges::none_of(core_.hosts.ranks(), is_ready)) {
     core_.ready_since.reset();
     return false;
   }
-  return core_.has_gathered(std::any_of(table.processes.begin(), table.processes.end(), may_come),
-                            now);
+  return core_.has_gathered(std::ranges::any_of(core_.hosts.ranks(), &RankRun::is_coming), now);
 }
 
 // The program starts again with other ranks, as soon as its ranks had time to enter hvd.elastic.run.

@@ -8,18 +8,17 @@
 
 namespace hvd::launcher {
 
-bool TrainingEnd::is_behind(const std::vector<int>& ranks) const {
-  const auto has_returned = [this](int rank) { return table_.processes.at(rank).has_returned; };
-  const auto has_entered = [this](int rank) {
-    const JobProcess& process = table_.processes.at(rank);
-    return process.is_in_run || process.has_returned;
+bool TrainingEnd::is_behind(const Ranks& ranks) const {
+  const auto has_returned = [](const RankRun* rank) { return rank->place().has_returned(); };
+  const auto has_entered = [](const RankRun* rank) {
+    return rank->place().is_in_run() || rank->place().has_returned();
   };
   if (ranks.empty() || !std::ranges::all_of(ranks, has_entered)) return false;
   if (std::ranges::all_of(ranks, has_returned)) return true;
   bool has_others = !finished_.empty();
-  for (const int other : table_.members()) {
+  for (RankRun* other : hosts_.members()) {
     const bool is_one = std::ranges::find(ranks, other) != ranks.end();
-    if (is_one || !table_.is_live(other)) continue;
+    if (is_one || other->is_gone()) continue;
     if (!has_returned(other)) return false;
     has_others = true;
   }
@@ -28,17 +27,16 @@ bool TrainingEnd::is_behind(const std::vector<int>& ranks) const {
 
 bool TrainingEnd::has_come() const {
   bool has_returned = false;
-  for (const int rank : table_.members()) {
-    const JobProcess& process = table_.processes.at(rank);
-    if (table_.is_live(rank) && process.is_in_run) return false;
-    has_returned |= process.has_returned;
+  for (const RankRun* rank : hosts_.members()) {
+    if (!rank->is_gone() && rank->place().is_in_run()) return false;
+    has_returned |= rank->place().has_returned();
   }
   return has_returned;
 }
 
-void TrainingEnd::finished(int process, Clock::time_point now) {
+void TrainingEnd::finished(const RankRun& process, Clock::time_point now) {
   if (!finished_.empty()) finished_ += ", ";
-  finished_ += table_.whose(process);
+  finished_ += process.describe();
   reminder_.start(now + Reminder::kInterval);
 }
 
@@ -63,8 +61,8 @@ std::string TrainingEnd::sentence() const {
 std::optional<std::string> TrainingEnd::reminder(Clock::time_point now) {
   if (!reminder_.is_due(now)) return {};
   std::vector<std::string> names;
-  for (const int process : table_.members()) {
-    if (table_.is_live(process)) names.push_back(table_.whose(process));
+  for (const RankRun* rank : hosts_.members()) {
+    if (!rank->is_gone()) names.push_back(rank->describe());
   }
   if (names.empty()) return {};
   return cat("training is over, and the job waits for ", join(names, ", "));

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "launcher/elastic/deadlines.h"
-#include "launcher/elastic/process_table.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/plan/exit_codes.h"
 
 namespace hvd::launcher {
@@ -46,17 +46,19 @@ class FirstFailure {
   int process_ = -1;
 };
 
+using Ranks = std::vector<RankRun*>;
+
 class TrainingEnd {
  public:
-  // `table` outlives this object.
-  explicit TrainingEnd(const ProcessTable& table) : table_(table) {}
+  // `hosts` outlives this object.
+  explicit TrainingEnd(const HostTable& hosts) : hosts_(hosts) {}
 
   // Whether the loss of these ranks costs the training nothing: they have returned from hvd.elastic.run, or all others
   // have.
-  bool is_behind(const std::vector<int>& ranks) const;
+  bool is_behind(const Ranks& ranks) const;
   // Whether ranks have returned, and none is left that trains: no other rank is started.
   bool has_come() const;
-  void finished(int process, Clock::time_point now);
+  void finished(const RankRun& process, Clock::time_point now);
   // A rank that had returned from hvd.elastic.run has failed; -1: the job has. Later failures do not count.
   void failed(int exit_code, const std::string& sentence, int process, Clock::time_point now);
   // Another generation begins: it was no end.
@@ -73,7 +75,7 @@ class TrainingEnd {
   Clock::time_point next() const { return reminder_.next(); }
 
  private:
-  const ProcessTable& table_;
+  const HostTable& hosts_;
   std::string finished_;
   FirstFailure failure_;
   Reminder reminder_;

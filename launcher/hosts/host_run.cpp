@@ -1,5 +1,6 @@
 #include "launcher/hosts/host_run.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -64,6 +65,25 @@ void HostRun::to(HostState next, HostCause cause, Deadline deadline) {
   state_ = next;
   cause_ = cause;
   deadline_ = deadline;
+}
+
+void HostRun::to(HostUse next) {
+  HVD_CHECK(!is_gone());
+  use_ = next;
+}
+
+void HostRun::ends_at(Clock::time_point time, std::string sentence) {
+  ends_at_ = time;
+  why_it_ends_ = std::move(sentence);
+}
+
+bool HostRun::has_process() const {
+  return std::ranges::any_of(ranks_, [](const RankRun* rank) { return !rank->is_gone(); });
+}
+
+bool HostRun::has_member() const {
+  return std::ranges::any_of(
+      ranks_, [](const RankRun* rank) { return rank->is_member() && !rank->is_gone(); });
 }
 
 void HostRun::enter(SpawnStage stage, Deadline deadline) {

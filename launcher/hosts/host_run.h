@@ -77,6 +77,13 @@ enum class HostCause : uint8_t {
   kLost
 };
 
+// Whether an elastic job uses the host: used <---> leaving, and both ---> gone.
+enum class HostUse : uint8_t {
+  kUsed,
+  kLeaving,  // no longer among the discovered ones; may be used again
+  kGone      // it is lost, or its end was ordered
+};
+
 // Whether the drawing has this move.
 bool may_move(HostState from, HostState to, HostCause cause);
 std::string_view to_string(HostState state);  // "planned", "connecting", ...
@@ -146,6 +153,22 @@ class HostRun {
   void set_independence(uint8_t independence) { independence_ = independence; }
   // As in the agent's last message.
   uint8_t independence() const { return independence_; }
+  // In an elastic job.
+  HostUse use() const { return use_; }
+  bool is_leaving() const { return use_ == HostUse::kLeaving; }
+  // It may be gone before its state is ending.
+  bool is_gone() const { return use_ == HostUse::kGone; }
+  // A host that is gone stays so: another move ends the launcher.
+  void to(HostUse next);
+  // Its agent ends by itself at this time, for the reason that the sentence names.
+  void ends_at(Clock::time_point time, std::string sentence);
+  const std::string& why_it_ends() const { return why_it_ends_; }  // empty: it does not
+  Clock::time_point ends_at() const { return ends_at_; }
+  // Whether a process here is not gone.
+  bool has_process() const;
+  // Whether one of them is a rank.
+  bool has_member() const;
+
   // A rank has called hvd.init(), or the ranks of its start have met: one rank of each host reports it.
   void joined(const Joined& report);
   // Data that the ranks get when they start.
@@ -163,6 +186,9 @@ class HostRun {
   HostCause cause_ = HostCause::kReach;
   uint8_t independence_ = 0;
   bool is_taken_away_ = false;
+  HostUse use_ = HostUse::kUsed;
+  std::string why_it_ends_;
+  Clock::time_point ends_at_{};
   SpawnStage stage_ = SpawnStage::kResolve;
   Clock::time_point since_ = Clock::now();
   Deadline deadline_ = Deadline::never();

@@ -11,7 +11,7 @@ HostTable::HostTable(SlotPlan plan) : plan_(std::move(plan)) {
   for (const Host& host : plan_.hosts) hosts_.emplace_back(static_cast<int>(hosts_.size()), host);
   for (const Slot& slot : plan_.slots) {
     HostRun& host = this->host(slot.host);
-    host.ranks_.push_back(&ranks_.emplace_back(host, slot));
+    members_.push_back(host.ranks_.emplace_back(&ranks_.emplace_back(host, slot)));
   }
 }
 
@@ -21,9 +21,20 @@ HostRun& HostTable::add(Host host, std::vector<Slot> slots) {
   for (const Slot& slot : slots) {
     HVD_CHECK(slot.rank == size() && slot.host == added.number());
     added.ranks_.push_back(&ranks_.emplace_back(added, plan_.slots.emplace_back(slot)));
+    ranks_.back().rank_ = -1;
   }
   if (added_) added_(added);
   return added;
+}
+
+void HostTable::set_members(int32_t generation, std::span<const int> numbers) {
+  for (RankRun& rank : ranks_) rank.rank_ = -1;
+  generation_ = generation;
+  members_.clear();
+  for (const int number : numbers) {
+    rank(number).rank_ = static_cast<int>(members_.size());
+    members_.push_back(&rank(number));
+  }
 }
 
 std::vector<std::string> HostTable::host_names() const {

@@ -3,8 +3,10 @@
 // loop.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,7 +21,7 @@ class HostTable {
   explicit HostTable(SlotPlan plan);
   HostTable(const HostTable&) = delete;
 
-  // Adds a host with its ranks, whose numbers follow the last one's. Calls on_added().
+  // Adds a host with its ranks, whose numbers follow the last one's, and which are no members yet. Calls on_added().
   HostRun& add(Host host, std::vector<Slot> slots);
   void on_added(std::function<void(HostRun&)> callback) { added_ = std::move(callback); }
 
@@ -34,7 +36,21 @@ class HostTable {
   RankRun& rank(int number) { return ranks_[static_cast<size_t>(number)]; }
   const RankRun& rank(int number) const { return ranks_[static_cast<size_t>(number)]; }
   int size() const { return plan_.size(); }  // ranks
-  bool has_rank(int number) const { return number >= 0 && number < size(); }
+  // `number` may be any, also of another program.
+  bool has_rank(int64_t number) const { return number >= 0 && number < size(); }
+
+  // An elastic job: the numbers of the table are processes, and only the members of a generation are ranks: `numbers`,
+  // by rank. Empty: there is no generation now, and `generation` is the last one of an earlier launch, or -1.
+  void set_members(int32_t generation, std::span<const int> numbers);
+  // -1: there was none.
+  int32_t generation() const { return generation_; }
+  bool has_members() const { return !members_.empty(); }
+  // The rank that a process has now, or -1; of any number, as has_rank().
+  int rank_of(int64_t number) const {
+    return has_rank(number) ? rank(static_cast<int>(number)).rank() : -1;
+  }
+  // By rank of the job; of an elastic job also those that have ended since.
+  std::span<RankRun* const> members() const { return members_; }
 
   // By rank of the table.
   std::vector<std::string> host_names() const;
@@ -47,6 +63,8 @@ class HostTable {
   SlotPlan plan_;
   std::deque<HostRun> hosts_;
   std::deque<RankRun> ranks_;
+  int32_t generation_ = -1;
+  std::vector<RankRun*> members_;
   std::function<void(HostRun&)> added_;
 };
 

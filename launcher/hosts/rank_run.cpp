@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/states/moves.h"
 #include "base/text.h"
+#include "launcher/hosts/host_run.h"
 
 namespace hvd::launcher {
 
@@ -34,6 +35,46 @@ std::string_view to_string(RankCause cause) {
   constexpr std::string_view kNames[] = {"order", "started", "init", "met", "end", "exit", "kill"};
   static_assert(std::size(kNames) == static_cast<size_t>(RankCause::kKill) + 1);
   return kNames[static_cast<size_t>(cause)];
+}
+
+bool may_move(PlaceState from, PlaceState to) {
+  using S = PlaceState;
+  static constexpr Move<S> kMoves[] = {
+      {{S::kPlanned}, S::kHeld},
+      {{S::kPlanned, S::kHeld, S::kMember}, S::kStarting},
+      {{S::kStarting, S::kAsking, S::kPreparing, S::kMember}, S::kAsking},
+      {{S::kAsking}, S::kPreparing},
+      {{S::kStarting, S::kAsking}, S::kMember},
+      {{S::kPlanned, S::kHeld, S::kStarting, S::kAsking, S::kPreparing, S::kMember}, S::kGone},
+  };
+  return is_legal(kMoves, from, to);
+}
+
+std::string_view to_string(PlaceState state) {
+  constexpr std::string_view kNames[] = {"planned",   "held",   "starting", "asking",
+                                         "preparing", "member", "gone"};
+  static_assert(std::size(kNames) == static_cast<size_t>(PlaceState::kGone) + 1);
+  return kNames[static_cast<size_t>(state)];
+}
+
+std::string RankRun::describe() const {
+  return cat(is_member() ? cat("rank ", rank_) : cat("process ", number()), " on host ",
+             host_.name());
+}
+
+void RankRun::to(PlaceState next) {
+  if (!may_move(place_state_, next)) {
+    const std::string move = cat("the place of process ", number(), ": ", to_string(place_state_),
+                                 " -> ", to_string(next));
+    check_failed(__FILE__, __LINE__, move.c_str());
+  }
+  place_state_ = next;
+}
+
+bool RankRun::go() {
+  if (is_gone()) return false;
+  to(PlaceState::kGone);
+  return true;
 }
 
 void RankRun::to(RankState next, RankCause cause) {

@@ -81,7 +81,8 @@ ElasticJob::ElasticJob(PolicyLaunch& launch, const LaunchSettings& settings, Joi
       settings_(settings),
       join_queue_(join_queue),
       history_(history),
-      generations_(generation_limits(settings, join_queue != nullptr), *this, history),
+      generations_(generation_limits(settings, join_queue != nullptr), *this, history,
+                   launch.hosts()),
       timer_(launch.executor()) {
   if (!settings.elastic.host_discovery_script.has_value()) return;
   discovery_ = std::make_unique<ScriptDiscovery>(
@@ -108,12 +109,11 @@ void ElasticJob::begin() {
     const auto process = parse_int(std::string_view(key).substr(rendezvous::kElasticRuns.size()));
     const auto value = launch_.store().value(key);
     if (is_stopped_ || !process || !value) return;
-    generations_.runs(static_cast<int>(*process), as_text(*value) == rendezvous::kInsideRun,
-                      as_text(*value) == rendezvous::kRaisedInRun);
+    generations_.runs(*process, as_text(*value) == rendezvous::kInsideRun ? ElasticCall::kInside
+                                : as_text(*value) == rendezvous::kRaisedInRun
+                                    ? ElasticCall::kRaised
+                                    : ElasticCall::kReturned);
   });
-  for (const HostRun& host : launch_.hosts().hosts()) {
-    generations_.add(host);
-  }
   generations_.discovered(join_queue_ != nullptr ? join_queue_->hosts() : history_.pool.named(),
                           now);
   arm();
@@ -163,10 +163,10 @@ bool ElasticJob::survives(int rank, int host, int exit_code, const std::string& 
     const bool may_raise = exit_code > 0 && exit_code < kExitSignal;
     goes_on = generations_.ended(rank, exit_code, sentence, now,
                                  may_raise ? launch_.last_exception(rank) : "");
-  } else if (launch_.hosts().host(host).had_ranks()) {
-    goes_on = generations_.host_lost(host, sentence, now);
+  } else if (HostRun& run = launch_.hosts().host(host); run.had_ranks()) {
+    goes_on = generations_.host_lost(run, sentence, now);
   } else {
-    generations_.start_failed(host, sentence, now);
+    generations_.start_failed(run, sentence, now);
   }
   host_gone();
   return goes_on;
@@ -226,14 +226,14 @@ Result<std::string> ElasticJob::change(const std::vector<std::string>& words) {
 
 void ElasticJob::host_leaves(HostRun& host, const std::string& why) {
   if (is_stopped_ || host.state() >= HostState::kEnding) return;
-  generations_.host_leaves(host.number(), why, settings_.elastic.leave_grace, Clock::now());
+  generations_.host_leaves(host, why, settings_.elastic.leave_grace, Clock::now());
   arm();
 }
 
 void ElasticJob::take_request(const std::string& key) {
   const auto process = parse_int(std::string_view(key).substr(rendezvous::kPlaceRequests.size()));
   const auto value = launch_.store().value(key);
-  if (is_stopped_ || !process || !value) return;
+  if (is_stopped_ || !process || !launch_.hosts().has_rank(*process) || !value) return;
   const auto request = rendezvous::decode_place_request(*value);
   if (!request.ok()) {
     log::warning(cat("a process asks for its rank in a way that this launcher does not know: ",
@@ -242,7 +242,7 @@ void ElasticJob::take_request(const std::string& key) {
   }
   launch_.store().remove_all(
       rendezvous::place_answer_key(static_cast<int>(*process), request->number - 1));
-  generations_.requested(static_cast<int>(*process), *request, Clock::now());
+  generations_.requested(*process, *request, Clock::now());
   arm();
 }
 
@@ -260,41 +260,37 @@ void ElasticJob::arm() {
   });
 }
 
-int ElasticJob::start_host(const Host& host, int slots) {
+HostRun& ElasticJob::start_host(const Host& host, int slots) {
   HostTable& hosts = launch_.hosts();
   Host used = host;
   used.slots = slots;
-  std::vector<Slot> places = generations_.table().places_on(
-      host.name, static_cast<int>(hosts.hosts().size()), hosts.size(), slots);
-  HostRun& run = hosts.add(std::move(used), std::move(places));
-  generations_.add(run);
+  HostRun& run = hosts.add(std::move(used), places_on(hosts, host.name, slots));
   launch_.reach(run);
-  return run.number();
+  return run;
 }
 
 void ElasticJob::held(HostRun& host) {
   if (is_stopped_) return;
-  generations_.prepared(host.number(), Clock::now());
+  generations_.prepared(host, Clock::now());
   arm();
 }
 
 // Later: this is called in the midst of a decision.
-void ElasticJob::start_processes(int host) {
-  net::asio::post(launch_.executor(), [this, &run = launch_.hosts().host(host)] {
-    if (!is_stopped_ && run.state() == HostState::kHeld) launch_.start(run);
+void ElasticJob::start_processes(HostRun& host) {
+  net::asio::post(launch_.executor(), [this, &host] {
+    if (!is_stopped_ && host.state() == HostState::kHeld) launch_.start(host);
   });
 }
 
-void ElasticJob::end_host(int host) {
-  HostRun& run = launch_.hosts().host(host);
+void ElasticJob::end_host(HostRun& host) {
   if (join_queue_ != nullptr) {
     // Later: this is called in the midst of a decision.
-    net::asio::post(launch_.executor(), [this, name = run.name()] { leave_queue(name); });
+    net::asio::post(launch_.executor(), [this, name = host.name()] { leave_queue(name); });
   }
-  launch_.end(run);
+  launch_.end(host);
 }
 
-void ElasticJob::end_process(int process) { launch_.end(launch_.hosts().rank(process)); }
+void ElasticJob::end_process(RankRun& process) { launch_.end(process); }
 
 void ElasticJob::set(const std::string& key, ByteView value) {
   const Status status = launch_.store().set(key, value);
@@ -308,8 +304,8 @@ void ElasticJob::begin_generation(const rendezvous::Generation& generation) {
   }
 }
 
-void ElasticJob::answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) {
-  set(rendezvous::place_answer_key(process, request), encode(answer));
+void ElasticJob::answer(const RankRun& process, const rendezvous::PlaceAnswer& answer) {
+  set(rendezvous::place_answer_key(process.number(), process.place().request), encode(answer));
 }
 
 void ElasticJob::notify_updates(int32_t generation, rendezvous::HostUpdates updates) {
@@ -321,13 +317,11 @@ void ElasticJob::notify_loss(int32_t generation, const std::string& sentence) {
   set(std::string(rendezvous::kLostNews), encode(rendezvous::GenerationNews{generation, sentence}));
 }
 
-void ElasticJob::notify_leave(int host, double seconds) {
+void ElasticJob::notify_leave(const HostRun& host, double seconds) {
   rendezvous::LeaveNews news;
   news.seconds = static_cast<int32_t>(seconds);
-  for (const Slot& slot : launch_.hosts().plan().slots) {
-    if (slot.host == host) news.processes.push_back(slot.rank);
-  }
-  set(cat(rendezvous::kLeaveNews, host), encode(news));
+  for (const RankRun* rank : host.ranks()) news.processes.push_back(rank->number());
+  set(cat(rendezvous::kLeaveNews, host.number()), encode(news));
 }
 
 void ElasticJob::report(const std::string& sentence) { launch_.print(sentence); }

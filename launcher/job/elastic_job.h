@@ -34,23 +34,20 @@ class ElasticJob : public JobPolicy, private GenerationActions {
   void host_gone() override;
   void host_leaves(HostRun& host, const std::string& why) override;
   Result<std::string> change(const std::vector<std::string>& words) override;
-  int32_t generation() const override { return generations_.generation(); }
-  std::vector<int> members() const override { return generations_.table().members(); }
-  int rank_of(int number) const override { return generations_.table().rank_of(number); }
   void stop() override;
   net::Task<void> end() override;
   bool wants_restart() const override { return wants_restart_; }
 
  private:
-  int start_host(const Host& host, int slots) override;
-  void start_processes(int host) override;
-  void end_host(int host) override;
-  void end_process(int process) override;
+  HostRun& start_host(const Host& host, int slots) override;
+  void start_processes(HostRun& host) override;
+  void end_host(HostRun& host) override;
+  void end_process(RankRun& process) override;
   void begin_generation(const rendezvous::Generation& generation) override;
-  void answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) override;
+  void answer(const RankRun& process, const rendezvous::PlaceAnswer& answer) override;
   void notify_updates(int32_t generation, rendezvous::HostUpdates updates) override;
   void notify_loss(int32_t generation, const std::string& sentence) override;
-  void notify_leave(int host, double seconds) override;
+  void notify_leave(const HostRun& host, double seconds) override;
   void report(const std::string& sentence) override;
   void end_job(int exit_code, const std::string& sentence, int process) override;
   void restart() override;

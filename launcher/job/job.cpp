@@ -105,7 +105,6 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   JobOutput& output() override { return *output_; }
   InitWaits& init_waits() override { return waits_; }
   InitWaits& mpi_waits() override { return mpi_waits_; }
-  int rank_of(int number) const override { return policy_->rank_of(number); }
   void run(std::shared_ptr<JobPart> part, net::Task<void> task) override {
     parts_->run(std::move(part), std::move(task));
   }

@@ -55,7 +55,7 @@ JobInspector::JobInspector(const net::asio::any_io_executor& executor, const Opt
             return true;
           },
           [this](size_t host, const HostAnswer& answer) { metrics_.take_late(host, answer); }),
-      commands_(executor, hosts.plan(),
+      commands_(executor, hosts,
                 [this](int rank, const Message& order) -> std::string {
                   const HostRun& host = hosts_.rank(rank).host();
                   if (host.is_over()) return "the rank has ended\n";
@@ -99,7 +99,6 @@ void JobInspector::on_silence(int host, double seconds) {
 
 void JobInspector::open(JobPolicy& policy) {
   policy_ = &policy;
-  commands_.set_members([&policy] { return policy.members(); });
   auto server =
       InspectionServer::open(executor_, [this](std::string request, net::StreamSocket& caller) {
         return answer(std::move(request), caller);
@@ -128,12 +127,7 @@ net::Task<void> JobInspector::change(const std::vector<std::string>& words,
   co_await send_record(caller, last);
 }
 
-JobStates JobInspector::job_states() const {
-  return {.generation = policy_->generation(),
-          .rank_of = [this](int number) { return policy_->rank_of(number); }};
-}
-
-std::string JobInspector::states() const { return hosts_as_json(hosts_, job_states()); }
+std::string JobInspector::states() const { return hosts_as_json(hosts_); }
 
 // Whether a later entry of the table is the same host.
 bool JobInspector::has_begun_again(const HostRun& host) const {
@@ -193,11 +187,11 @@ void JobInspector::take_announced(const std::vector<HostAnswer>& answers) {
   for (size_t host = 0; host < answers.size(); ++host) {
     const std::vector<RankAnnounced>& announced = answers[host].sample.announced;
     for (const RankRun* run : hosts_.host(static_cast<int>(host)).ranks()) {
-      const int rank = policy_->rank_of(run->number());
       const auto found = std::ranges::find(announced, run->number(), &RankAnnounced::rank);
-      if (run->state() != RankState::kInJob || rank < 0 || found == announced.end()) continue;
+      const bool is_in_job = run->state() == RankState::kInJob && run->is_member();
+      if (!is_in_job || found == announced.end()) continue;
       ranks.push_back({.number = run->number(),
-                       .rank = rank,
+                       .rank = run->rank(),
                        .start = run->start(),
                        .world_size = found->world_size,
                        .operations = found->operations,
@@ -216,18 +210,16 @@ JobCounts JobInspector::known_counts() const {
   const std::chrono::duration<double> seconds = Clock::now() - began_;
   JobCounts state{.job = {.seconds = seconds.count()}, .read_at = read_at_.value_or(began_)};
   const std::optional<SlowestRank> slowest = this->slowest();
-  for (const RankRun& rank : hosts_.ranks()) {
-    const int number = policy_->rank_of(rank.number());
-    if (number < 0) continue;
+  for (const RankRun* rank : hosts_.members()) {
     ++state.job.size;
-    const RankMetrics* const metrics = metrics_.rank(rank.number());
+    const RankMetrics* const metrics = metrics_.rank(rank->number());
     if (metrics == nullptr) continue;
-    if (metrics->activity == RankActivity::kRuns && !rank.is_over()) ++state.job.up;
+    if (metrics->activity == RankActivity::kRuns && !rank->is_over()) ++state.job.up;
     state.counts.steps = std::max(state.counts.steps, metrics->counts.steps);
     state.counts.bytes += metrics->counts.bytes;
     ++state.counts.ranks;
-    if (slowest && slowest->rank == number)
-      state.job.slowest = {number, rank.host().name(), slowest->late_seconds};
+    if (slowest && slowest->rank == rank->rank())
+      state.job.slowest = {rank->rank(), rank->host().name(), slowest->late_seconds};
   }
   return state;
 }
@@ -236,11 +228,10 @@ JobCounts JobInspector::known_counts() const {
 std::optional<SlowestRank> JobInspector::slowest() const {
   std::optional<SlowestRank> slowest;
   if (!metrics_.is_stepping()) return slowest;
-  for (const RankRun& run : hosts_.ranks()) {
-    const int rank = policy_->rank_of(run.number());
-    if (rank < 0 || !run.waits() || !run.waits()->is_straggler) continue;
-    const double late = run.waits()->late_now;
-    if (!slowest || late > slowest->late_seconds) slowest = {rank, late};
+  for (const RankRun* run : hosts_.members()) {
+    if (!run->waits() || !run->waits()->is_straggler) continue;
+    const double late = run->waits()->late_now;
+    if (!slowest || late > slowest->late_seconds) slowest = {run->rank(), late};
   }
   return slowest;
 }
@@ -270,16 +261,15 @@ std::string JobInspector::known_job() const {
           },
       .operation_wait = [this](int rank) { return operation_waits_.of(rank); },
       .silence = [](const HostRun& host) { return host.silence(); }};
-  return launcher::job_as_json(hosts_, job_states(), figures);
+  return launcher::job_as_json(hosts_, figures);
 }
 
 net::Task<std::string> JobInspector::metrics(MetricsLevel level) {
   metrics_.take(co_await sample(SampleGroup::kMetrics | SampleGroup::kGpus, kMetricsTime));
   read_at_ = Clock::now();
-  const JobStates states = job_states();
-  const std::string sentence = metrics_.about_unread(hosts_, states);
+  const std::string sentence = metrics_.about_unread(hosts_);
   if (!sentence.empty()) remark_(sentence);
-  co_return metrics_.text(hosts_, states, level) + metrics_.waits_text(hosts_, states, level);
+  co_return metrics_.text(hosts_, level) + metrics_.waits_text(hosts_, level);
 }
 
 // `digits`: a link's message, in hexadecimal digits.
@@ -298,13 +288,10 @@ net::Task<void> JobInspector::run_command(std::string_view digits, net::StreamSo
 net::Task<std::string> JobInspector::describe(InspectDetail detail) {
   std::vector<HostAnswer> hosts = co_await ask(detail);
   std::string text = cat("horovodrun, pid ", ::getpid(), ", ");
-  if (policy_->generation() >= 0) {
-    text += cat("generation ", policy_->generation(), ", ",
-                count_of_ranks(std::ssize(policy_->members())));
-    for (HostAnswer& host : hosts) {
-      host.text =
-          with_present_ranks(host.text, [this](int process) { return policy_->rank_of(process); });
-    }
+  if (hosts_.generation() >= 0) {
+    text +=
+        cat("generation ", hosts_.generation(), ", ", count_of_ranks(std::ssize(hosts_.members())));
+    for (HostAnswer& host : hosts) host.text = with_present_ranks(host.text, hosts_);
   } else {
     text += count_of_ranks(hosts_.size());
   }

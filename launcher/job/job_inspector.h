@@ -76,7 +76,6 @@ class JobInspector {
   std::string known_job() const;
   JobCounts known_counts() const;
   std::string describe(const HostRun& host, const std::string& ranks) const;
-  JobStates job_states() const;
   std::optional<SlowestRank> slowest() const;
   bool has_begun_again(const HostRun& host) const;
   net::Task<void> change(const std::vector<std::string>& words, net::StreamSocket& caller);

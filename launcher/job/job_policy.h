@@ -3,7 +3,6 @@
 // and carries out what it asks for. Lives on the launch's loop.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,12 +56,6 @@ class JobPolicy {
   virtual void host_leaves(HostRun& host, const std::string& why) = 0;
   // `horovodrun resize N` or `remove HOST|RANK`, as words. Returns a sentence about the consequence.
   virtual Result<std::string> change(const std::vector<std::string>& words) = 0;
-  // The number of the present generation; -1: there is none.
-  virtual int32_t generation() const = 0;
-  // By rank: the number that each present rank has in the table. Empty: as in the table.
-  virtual std::vector<int> members() const = 0;
-  // The present rank of a rank of the table, or -1.
-  virtual int rank_of(int number) const = 0;
   // No further host is started: the job ends.
   virtual void stop() = 0;
   // Returns when nothing of the policy runs.
@@ -82,9 +75,6 @@ class ConstantSize : public JobPolicy {
   void host_gone() override {}
   void host_leaves(HostRun&, const std::string&) override {}
   Result<std::string> change(const std::vector<std::string>& words) override;
-  int32_t generation() const override { return -1; }
-  std::vector<int> members() const override { return {}; }
-  int rank_of(int number) const override { return number; }
   void stop() override {}
   net::Task<void> end() override;
   bool wants_restart() const override { return false; }

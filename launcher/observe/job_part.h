@@ -108,8 +108,6 @@ class PartLaunch {
   virtual JobOutput& output() = 0;
   virtual InitWaits& init_waits() = 0;  // in hvd.init()
   virtual InitWaits& mpi_waits() = 0;   // in MPI_Init
-  // The present rank of a rank of the table, or -1.
-  virtual int rank_of(int number) const = 0;
   // Runs a task that shares the part: the loop may outlive the launch.
   virtual void run(std::shared_ptr<JobPart> part, net::Task<void> task) = 0;
 

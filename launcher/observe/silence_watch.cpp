@@ -41,8 +41,7 @@ void SilenceWatch::on(const JobEvent& event) {
 std::vector<int> SilenceWatch::ranks_of(int host) const {
   std::vector<int> ranks;
   for (const RankRun* run : launch_.hosts().host(host).ranks()) {
-    const int rank = launch_.rank_of(run->number());
-    if (rank >= 0) ranks.push_back(rank);
+    if (run->is_member()) ranks.push_back(run->rank());
   }
   return ranks;
 }

@@ -57,7 +57,6 @@ class StragglerWatch : public JobPart {
  private:
   net::Task<void> watch();
   std::vector<std::string> host_names() const;
-  int members() const;
   net::Task<void> pause(double seconds);
   std::vector<StepWindow> take(std::vector<HostAnswer> answers);
   void take_pressures(const std::vector<HostAnswer>& answers);
@@ -139,31 +138,19 @@ double StragglerWatch::seconds_to_window() const {
 // By present rank.
 std::vector<std::string> StragglerWatch::host_names() const {
   std::vector<std::string> names;
-  for (const RankRun& run : launch_.hosts().ranks()) {
-    const int rank = launch_.rank_of(run.number());
-    if (rank < 0) continue;
-    names.resize(std::max(names.size(), static_cast<size_t>(rank) + 1));
-    names[static_cast<size_t>(rank)] = run.host().name();
-  }
+  for (const RankRun* run : launch_.hosts().members()) names.push_back(run->host().name());
   return names;
-}
-
-// The ranks that the job has now.
-int StragglerWatch::members() const {
-  return static_cast<int>(std::ranges::count_if(
-      launch_.hosts().ranks(),
-      [this](const RankRun& run) { return launch_.rank_of(run.number()) >= 0; }));
 }
 
 // Returns the windows that are new.
 std::vector<StepWindow> StragglerWatch::take(std::vector<HostAnswer> answers) {
   std::map<int, StepAlignment::Rank> ranks;
   for (auto& [number, steps] : of_running_ranks(launch_.hosts(), answers, &HostSample::steps)) {
-    const int rank = launch_.rank_of(number);
+    const int rank = launch_.hosts().rank_of(number);
     if (rank >= 0) ranks[rank] = {launch_.hosts().rank(number).host().number(), std::move(steps)};
   }
   // A host that does not answer may be suspended.
-  if (static_cast<int>(ranks.size()) != members()) ranks.clear();
+  if (ranks.size() != launch_.hosts().members().size()) ranks.clear();
   std::vector<StepWindow> windows = alignment_.take(ranks);
   const bool is_before = step_seconds_ == 0 && ++looks_before_ < kLooksBefore;
   idle_ = alignment_.has_moved()
@@ -229,7 +216,7 @@ void StragglerWatch::take_pressures(const std::vector<HostAnswer>& answers) {
   for (const HostAnswer& answer : answers) {
     for (const HostMetrics& host : answer.sample.metrics) {
       for (const RankMetrics& each : host.ranks) {
-        const int rank = each.pid == 0 ? -1 : launch_.rank_of(each.rank);
+        const int rank = each.pid == 0 ? -1 : launch_.hosts().rank_of(each.rank);
         if (rank >= 0) pressures[rank] = {each, host.pressure};
       }
     }
@@ -238,10 +225,10 @@ void StragglerWatch::take_pressures(const std::vector<HostAnswer>& answers) {
 }
 
 int StragglerWatch::number_of(int rank) const {
-  const auto found = std::ranges::find_if(launch_.hosts().ranks(), [&](const RankRun& run) {
-    return !run.is_over() && launch_.rank_of(run.number()) == rank;
-  });
-  return found == launch_.hosts().ranks().end() ? -1 : found->number();
+  const auto members = launch_.hosts().members();
+  if (rank < 0 || rank >= std::ssize(members)) return -1;
+  const RankRun& run = *members[static_cast<size_t>(rank)];
+  return run.is_over() ? -1 : run.number();
 }
 
 // Asks about the suspected rank that is latest.
@@ -315,7 +302,7 @@ void StragglerWatch::show_waits() {
     waits[rank.rank].late_now = rank.late_seconds;
   }
   for (RankRun& run : launch_.hosts().ranks()) {
-    const auto found = waits.find(launch_.rank_of(run.number()));
+    const auto found = waits.find(run.rank());
     run.set_waits(found == waits.end() ? std::nullopt : std::optional(found->second));
   }
 }

@@ -210,8 +210,7 @@ std::string JobMetrics::about_job(const HostTable& hosts, const std::string& job
   return text;
 }
 
-std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
-                             MetricsLevel level) const {
+std::string JobMetrics::text(const HostTable& hosts, MetricsLevel level) const {
   const std::string job = cat("job_id=\"", job_, "\"");
   Metrics sum;
   const int64_t step_age = this->step_age();
@@ -230,7 +229,7 @@ std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
     for (const RankMetrics& rank : host.last->ranks) {
       all.add(rank);
       of_host.add(rank);
-      const int number = states.rank_of(rank.rank);
+      const int number = hosts.rank_of(rank.rank);
       if (number < 0) continue;
       Part of_rank{.labels = cat(name, ",rank=\"", number, "\"")};
       of_rank.is_up = host.has_answered && rank.activity == RankActivity::kRuns;
@@ -255,12 +254,10 @@ std::string JobMetrics::text(const HostTable& hosts, const JobStates& states,
   return text;
 }
 
-std::string JobMetrics::waits_text(const HostTable& hosts, const JobStates& states,
-                                   MetricsLevel level) const {
+std::string JobMetrics::waits_text(const HostTable& hosts, MetricsLevel level) const {
   std::map<int, const RankRun*> ranks;
   for (const RankRun& run : hosts.ranks()) {
-    const int rank = run.waits() ? states.rank_of(run.number()) : -1;
-    if (rank >= 0) ranks[rank] = &run;
+    if (run.waits() && run.is_member()) ranks[run.rank()] = &run;
   }
   if (ranks.empty()) return {};
   const std::string job = cat("job_id=\"", job_, "\"");
@@ -288,7 +285,7 @@ std::string JobMetrics::waits_text(const HostTable& hosts, const JobStates& stat
   return text;
 }
 
-std::string JobMetrics::about_unread(const HostTable& hosts, const JobStates& states) {
+std::string JobMetrics::about_unread(const HostTable& hosts) {
   for (size_t i = 0; i < hosts_.size() && !has_notified_; ++i) {
     if (!hosts_[i].last) continue;
     if (const std::string& remark = hosts_[i].last->remark; !remark.empty()) {
@@ -296,7 +293,7 @@ std::string JobMetrics::about_unread(const HostTable& hosts, const JobStates& st
       return cat("host ", hosts.host(static_cast<int>(i)).name(), ": ", printable(remark));
     }
     for (const RankMetrics& rank : hosts_[i].last->ranks) {
-      const int number = states.rank_of(rank.rank);
+      const int number = hosts.rank_of(rank.rank);
       if (number < 0 || rank.has_joined == 0 || rank.has_counters != 0) continue;
       has_notified_ = true;
       return cat("rank ", number, " on host ", hosts.host(static_cast<int>(i)).name(),

@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "launcher/hosts/host_table.h"
-#include "launcher/observe/views/job_states.h"
 #include "launcher/protocol/host_sample.h"
 
 namespace hvd::launcher {
@@ -38,11 +37,11 @@ class JobMetrics {
   int64_t step_age() const;
   // Whether a training step of any rank has ended within the time of a few steps.
   bool is_stepping() const;
-  std::string text(const HostTable& hosts, const JobStates& states, MetricsLevel level) const;
+  std::string text(const HostTable& hosts, MetricsLevel level) const;
   // The waits of ranks for each other; empty where they are unknown.
-  std::string waits_text(const HostTable& hosts, const JobStates& states, MetricsLevel level) const;
+  std::string waits_text(const HostTable& hosts, MetricsLevel level) const;
   // Something that an agent cannot read, such as the counts of a rank: a sentence about it, the first time; else empty.
-  std::string about_unread(const HostTable& hosts, const JobStates& states);
+  std::string about_unread(const HostTable& hosts);
 
  private:
   struct Host {

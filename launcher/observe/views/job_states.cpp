@@ -22,7 +22,7 @@ double seconds_of(uint64_t microseconds) { return static_cast<double>(microsecon
 // Adds to the states of ranks what `ps` and `top` show.
 class Figures {
  public:
-  Figures(const JobStates& job, const JobFigures& figures) : job_(job), figures_(figures) {}
+  Figures(const HostTable& hosts, const JobFigures& figures) : hosts_(hosts), figures_(figures) {}
 
   void add(const RankRun& rank, Json& entry) {
     const RankMetrics* const metrics = figures_.rank(rank.number());
@@ -55,8 +55,8 @@ class Figures {
   std::string wait_of(const RankRun& rank, const RankMetrics* metrics) {
     if (rank.state() == RankState::kInInit) return init_wait_of(rank);
     if (metrics == nullptr) return "";
-    const int number = job_.rank_of(rank.number());
-    std::string ranks = rank.state() == RankState::kInJob ? figures_.operation_wait(number) : "";
+    std::string ranks =
+        rank.state() == RankState::kInJob ? figures_.operation_wait(rank.rank()) : "";
     return ranks.empty() && metrics->is_on_disk != 0 ? "disk" : ranks;
   }
 
@@ -65,24 +65,23 @@ class Figures {
     if (!is_new) return found->second;
     std::vector<int> missing;
     for (const int number : figures_.init_wait(rank.number())) {
-      if (const int present = job_.rank_of(number); present >= 0) missing.push_back(present);
+      if (const int present = hosts_.rank_of(number); present >= 0) missing.push_back(present);
     }
     found->second =
         missing.empty() ? "hvd.init()" : cat(name_of_ranks(missing), " to call hvd.init()");
     return found->second;
   }
 
-  const JobStates& job_;
+  const HostTable& hosts_;
   const JobFigures& figures_;
   // The waits of ranks that start together, by the name of their start.
   std::map<std::string, std::string> init_waits_;
 };
 
-Json rank_as_json(const RankRun& rank, const JobStates& job) {
+Json rank_as_json(const RankRun& rank, bool has_generation) {
   Json entry = Json::object();
-  const int number = job.rank_of(rank.number());
-  if (job.generation >= 0 || number < 0) entry["process"] = rank.number();
-  if (number >= 0) entry["rank"] = number;
+  if (has_generation || !rank.is_member()) entry["process"] = rank.number();
+  if (rank.is_member()) entry["rank"] = rank.rank();
   entry["state"] = to_string(rank.state());
   if (!rank.is_over()) return entry;
   if (rank.exit().signal != 0)
@@ -93,8 +92,8 @@ Json rank_as_json(const RankRun& rank, const JobStates& job) {
 }
 
 // `figures`: null for states alone.
-Json all_as_json(const HostTable& hosts, const JobStates& job, const JobFigures* figures) {
-  const auto more = figures != nullptr ? std::make_unique<Figures>(job, *figures) : nullptr;
+Json all_as_json(const HostTable& hosts, const JobFigures* figures) {
+  const auto more = figures != nullptr ? std::make_unique<Figures>(hosts, *figures) : nullptr;
   Json all = Json::array();
   for (const HostRun& host : hosts.hosts()) {
     const std::chrono::duration<double> seconds = Clock::now() - host.since();
@@ -105,7 +104,7 @@ Json all_as_json(const HostTable& hosts, const JobStates& job, const JobFigures*
     if (silence > 0) entry["silence"] = tenths(silence);
     Json ranks = Json::array();
     for (const RankRun* rank : host.ranks()) {
-      ranks.push_back(rank_as_json(*rank, job));
+      ranks.push_back(rank_as_json(*rank, hosts.generation() >= 0));
       if (more && !rank->is_over()) more->add(*rank, ranks.back());
     }
     entry["ranks"] = std::move(ranks);
@@ -120,25 +119,22 @@ std::string text_of(const Json& json) {
 
 }  // namespace
 
-std::string hosts_as_json(const HostTable& hosts, const JobStates& job) {
-  return text_of(all_as_json(hosts, job, nullptr));
-}
+std::string hosts_as_json(const HostTable& hosts) { return text_of(all_as_json(hosts, nullptr)); }
 
-std::string job_as_json(const HostTable& hosts, const JobStates& job, const JobFigures& figures) {
+std::string job_as_json(const HostTable& hosts, const JobFigures& figures) {
   Json text = {{"pid", figures.pid}};
   if (!figures.name.empty()) text["name"] = figures.name;
-  if (job.generation >= 0) text["generation"] = job.generation;
+  if (hosts.generation() >= 0) text["generation"] = hosts.generation();
   text["command"] = figures.command;
   text["seconds"] = tenths(figures.seconds);
-  text["size"] = std::ranges::count_if(
-      hosts.ranks(), [&job](const RankRun& rank) { return job.rank_of(rank.number()) >= 0; });
+  text["size"] = hosts.members().size();
   if (figures.read_at >= 0) text["read_at"] = std::round(figures.read_at * 1000) / 1000;
   if (figures.step_age >= 0) text["step_age"] = tenths(figures.step_age);
   if (figures.slowest) {
     text["slowest"] = {{"rank", figures.slowest->rank},
                        {"late_seconds", figures.slowest->late_seconds}};
   }
-  text["hosts"] = all_as_json(hosts, job, &figures);
+  text["hosts"] = all_as_json(hosts, &figures);
   return text_of(text) + "\n";
 }
 

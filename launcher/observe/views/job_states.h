@@ -12,15 +12,6 @@
 
 namespace hvd::launcher {
 
-// The states are the names of HostState and RankState; `seconds` is the time in a state, or in its stage while the
-// host connects. In a job with a generation, each rank of the table is a process with a number of its own, and
-// `rank` is absent for a process that is no rank.
-struct JobStates {
-  int32_t generation = -1;  // -1: the numbers of the table are the ranks
-  // The present rank of a rank of the table, or -1.
-  std::function<int(int number)> rank_of;
-};
-
 // The rank that the others wait for most, and how long in a training step.
 struct SlowestRank {
   int rank = 0;
@@ -46,11 +37,15 @@ struct JobFigures {
   std::function<double(const HostRun& host)> silence{};
 };
 
+// The states are the names of HostState and RankState; `seconds` is the time in a state, or in its stage while the
+// host connects. In a job with a generation, each rank of the table is a process with a number of its own, and
+// `rank` is absent for a process that is not a rank.
+//
 // [{"host":"a","state":"running","seconds":12.3,"ranks":[{"rank":0,"state":"in_job"},
 //   {"rank":1,"state":"ended","code":3}]}]
-std::string hosts_as_json(const HostTable& hosts, const JobStates& job);
+std::string hosts_as_json(const HostTable& hosts);
 // {"pid":4711,"generation":2,"command":["python3","train.py"],"seconds":131.2,"size":4,"hosts":[...]} in one line.
 // docs/inspection.md describes the members.
-std::string job_as_json(const HostTable& hosts, const JobStates& job, const JobFigures& figures);
+std::string job_as_json(const HostTable& hosts, const JobFigures& figures);
 
 }  // namespace hvd::launcher

@@ -61,12 +61,10 @@ struct RankCommands::Pending {
 
 std::vector<RankCommands::Place> RankCommands::places() const {
   std::vector<Place> places;
-  if (members_) {
-    for (const int process : members_())
-      places.push_back({static_cast<int>(places.size()), process});
-  }
+  for (const RankRun* run : hosts_.members()) places.push_back({run->rank(), run->number()});
   if (!places.empty()) return places;
-  for (const Slot& slot : plan_.slots) places.push_back({slot.rank, slot.rank});
+  // An elastic job before its first generation.
+  for (const RankRun& run : hosts_.ranks()) places.push_back({run.number(), run.number()});
   return places;
 }
 
@@ -75,8 +73,7 @@ std::vector<RankCommands::Place> RankCommands::places_of(const Run& wish, Status
   if (wish.ranks.empty()) {
     std::set<std::string_view> hosts;
     std::erase_if(all, [&](const Place& place) {
-      const int host = plan_.slots[static_cast<size_t>(place.process)].host;
-      return !hosts.insert(plan_.hosts[static_cast<size_t>(host)].name).second;
+      return !hosts.insert(hosts_.rank(place.process).host().name()).second;
     });
     return all;
   }
@@ -191,7 +188,7 @@ void RankCommands::on_exec_result(const ExecResult& ran) {
 }
 
 bool RankCommands::is_on(const Beside& beside, int host) const {
-  return plan_.slots[static_cast<size_t>(beside.process)].host == host;
+  return hosts_.rank(beside.process).host().number() == host;
 }
 
 void RankCommands::on_answer(int host) {

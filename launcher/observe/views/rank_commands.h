@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/plan/slot_plan.h"
+#include "launcher/hosts/host_table.h"
 #include "launcher/protocol/protocol.h"
 #include "net/asio.h"
 
@@ -20,13 +20,9 @@ class RankCommands {
   // `send` hands a Run, OutputCredit or StopRun to the host of a rank. Returns a line with the reason when
   // that host does not take it; else an empty string.
   using Send = std::function<std::string(int rank, const Message& order)>;
-  RankCommands(net::asio::any_io_executor executor, const SlotPlan& plan, Send send)
-      : executor_(std::move(executor)), plan_(plan), send_(std::move(send)) {}
-
-  // For an elastic job: returns, by rank, the number that each present rank's process has in the plan. Empty before
-  // the first rank begins.
-  using Members = std::function<std::vector<int>()>;
-  void set_members(Members members) { members_ = std::move(members); }
+  // `hosts` outlives this object.
+  RankCommands(net::asio::any_io_executor executor, const HostTable& hosts, Send send)
+      : executor_(std::move(executor)), hosts_(hosts), send_(std::move(send)) {}
 
   // Runs the command beside each wished rank. Returns when all have ended, or when the caller closes its socket,
   // which ends them. Sends the caller their output in records (inspection.h), with a tag of the rank before each
@@ -47,7 +43,7 @@ class RankCommands {
 
   struct Place {
     int rank = 0;     // the rank's number now, for the user
-    int process = 0;  // its number in the plan and at the agents
+    int process = 0;  // its number in the table and at the agents
   };
 
   std::vector<Place> places() const;
@@ -58,9 +54,8 @@ class RankCommands {
   bool is_on(const Beside& beside, int host) const;
 
   net::asio::any_io_executor executor_;
-  const SlotPlan& plan_;
+  const HostTable& hosts_;
   const Send send_;
-  Members members_;
   std::vector<Pending*> pending_;
   uint32_t last_ = 0;  // number of the latest order
 };

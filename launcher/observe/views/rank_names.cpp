@@ -5,15 +5,14 @@
 
 namespace hvd::launcher {
 
-std::string with_present_ranks(std::string_view text,
-                               const std::function<int(int process)>& rank_of) {
+std::string with_present_ranks(std::string_view text, const HostTable& hosts) {
   constexpr std::string_view kHead = "rank ";
   std::string named;
   while (!text.empty()) {
     const std::string_view line = take_line(text);
     const auto process =
         line.starts_with(kHead) ? parse_int(line.substr(kHead.size())) : std::nullopt;
-    const int rank = process ? rank_of(static_cast<int>(*process)) : -1;
+    const int rank = process ? hosts.rank_of(*process) : -1;
     if (!process)
       named += line;
     else if (rank < 0)

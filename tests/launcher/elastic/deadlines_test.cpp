@@ -78,7 +78,7 @@ TEST_CASE("a new process that never asks for a place is given up and started aga
   job.ask({0, 1});
   job.generations.discovered(kTwoHosts, job.now());
   job.wait(100);  // the agent of host b starts
-  job.generations.prepared(1, job.now());
+  job.generations.prepared(job.hosts.host(1), job.now());
   job.ask({2});
   job.wait(59);
   CHECK(job.said.empty());
@@ -132,7 +132,7 @@ TEST_CASE("a process that is started anew before the first generation has its ti
   CHECK(job.ended_processes == std::vector<int>{1});
   job.wait(1);
   REQUIRE(job.started == std::vector<std::string>{"a:1"});
-  job.generations.prepared(1, job.now());
+  job.generations.prepared(job.hosts.host(1), job.now());
   job.wait(29);
   CHECK(job.ended_processes.size() == 1);
   job.ask({2});

@@ -40,7 +40,7 @@ TEST_CASE("a rank that exits with 0 inside hvd.elastic.run has failed, and the o
   RecordedJob job;
   job.begin(kTwoHosts);
   job.ask({0, 1, 2, 3});
-  for (const int process : {0, 1, 2, 3}) job.generations.runs(process, true);
+  for (const int process : {0, 1, 2, 3}) job.generations.runs(process, ElasticCall::kInside);
   CHECK(job.generations.ended(1, 0, "", job.now()));
   CHECK(job.ended == std::vector<int>{0});
   CHECK(
@@ -51,11 +51,11 @@ TEST_CASE("a rank that exits with 0 inside hvd.elastic.run has failed, and the o
       "rank 1 on host a exited with code 0 before it reported the end of hvd.elastic.run; "));
   job.ask({2, 3});
   CHECK(job.ranks() == "2 3");
-  job.generations.runs(2, false);
+  job.generations.runs(2, ElasticCall::kReturned);
   CHECK(job.generations.ended(2, 0, "", job.now()));
   CHECK_FALSE(job.exit_code);
   SUBCASE("the last one too") {
-    job.generations.runs(3, false);
+    job.generations.runs(3, ElasticCall::kReturned);
     CHECK(job.generations.ended(3, 0, "", job.now()));
     CHECK_FALSE(job.exit_code);
   }
@@ -69,7 +69,7 @@ TEST_CASE("a job whose ranks all exit with 0 inside hvd.elastic.run ends with co
   RecordedJob job;
   job.begin({kTwoHosts[0]});
   job.ask({0, 1});
-  for (const int process : {0, 1}) job.generations.runs(process, true);
+  for (const int process : {0, 1}) job.generations.runs(process, ElasticCall::kInside);
   CHECK(job.generations.ended(0, 0, "", job.now()));
   CHECK(job.generations.ended(1, 0, "", job.now()));
   CHECK(job.exit_code == 1);
@@ -81,8 +81,8 @@ TEST_CASE(
   RecordedJob job;
   job.begin(kTwoHosts);
   job.ask({0, 1, 2, 3});
-  for (const int process : {0, 1, 2, 3}) job.generations.runs(process, true);
-  for (const int process : {1, 3}) job.generations.runs(process, false);
+  for (const int process : {0, 1, 2, 3}) job.generations.runs(process, ElasticCall::kInside);
+  for (const int process : {1, 3}) job.generations.runs(process, ElasticCall::kReturned);
   CHECK(job.generations.ended(1, 0, "", job.now()));
   CHECK_FALSE(job.exit_code);
   job.ask({0, 2});
@@ -104,8 +104,8 @@ void train(RecordedJob& job, std::initializer_list<int> returned) {
   job.begin({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}});
   job.ask({0, 1, 2});
   job.generations.takes_part(job.now());
-  for (const int process : {0, 1, 2}) job.generations.runs(process, true);
-  for (const int process : returned) job.generations.runs(process, false);
+  for (const int process : {0, 1, 2}) job.generations.runs(process, ElasticCall::kInside);
+  for (const int process : returned) job.generations.runs(process, ElasticCall::kReturned);
 }
 
 TEST_CASE("a rank that an exception has led out of hvd.elastic.run has failed in training") {
@@ -113,7 +113,7 @@ TEST_CASE("a rank that an exception has led out of hvd.elastic.run has failed in
     CAPTURE(exit_code);
     RecordedJob job;
     train(job, {});
-    job.generations.runs(2, false, true);
+    job.generations.runs(2, ElasticCall::kRaised);
     CHECK(job.generations.ended(2, exit_code, "rank 2 on host c exited", job.now()));
     CHECK(job.losses.empty() == (exit_code == 0));
     CHECK_FALSE(job.exit_code);
@@ -149,7 +149,7 @@ TEST_CASE("a host that is lost after training ends no other rank, and fails the 
   RecordedJob job;
   train(job, {0, 1, 2});
   CHECK_FALSE(job.generations.can_spare({"c"}));
-  CHECK(job.generations.host_lost(2, "host c was lost: it burns", job.now()));
+  CHECK(job.generations.host_lost(job.hosts.host(2), "host c was lost: it burns", job.now()));
   CHECK(job.generations.ended(1, 0, "", job.now()));
   CHECK(job.generations.ended(0, 0, "", job.now()));
   CHECK(job.exit_code == 1);
@@ -190,10 +190,10 @@ TEST_CASE("a program that trains twice goes on after a failure between its train
   RecordedJob job;
   train(job, {0, 1, 2});
   CHECK(job.generations.ended(2, 1, "rank 2 on host c failed", job.now()));
-  for (const int process : {0, 1}) job.generations.runs(process, true);
+  for (const int process : {0, 1}) job.generations.runs(process, ElasticCall::kInside);
   job.ask({0, 1});
   CHECK(job.ranks() == "0 1");
-  for (const int process : {0, 1}) job.generations.runs(process, false);
+  for (const int process : {0, 1}) job.generations.runs(process, ElasticCall::kReturned);
   CHECK(job.generations.ended(0, 0, "", job.now()));
   CHECK(job.generations.ended(1, 0, "", job.now()));
   CHECK_FALSE(job.exit_code);
@@ -206,7 +206,8 @@ TEST_CASE("a silent host is used again when its ranks have ended, and is exclude
   CHECK(job.generations.can_spare({"b"}));
   CHECK_FALSE(job.generations.can_spare({"a", "b"}));
   job.hosts.host(1).may_run_until(job.now() + std::chrono::seconds(44));
-  job.generations.host_lost(1, "host b was lost: the host did not answer for 3 s", job.now());
+  job.generations.host_lost(job.hosts.host(1), "host b was lost: the host did not answer for 3 s",
+                            job.now());
   CHECK(job.said.back() ==
         "host b was lost: the host did not answer for 3 s; host b is used again when its agent "
         "confirms the end of its ranks, or in 44 s");
@@ -224,7 +225,7 @@ TEST_CASE("a new host that fails costs the ranks nothing, and is tried again") {
   job.begin({kTwoHosts[0]});
   job.ask({0, 1});
   job.generations.discovered(kTwoHosts, job.now());
-  job.generations.start_failed(1, "host b: connect: refused", job.now());
+  job.generations.start_failed(job.hosts.host(1), "host b: connect: refused", job.now());
   CHECK(job.updates.empty());
   CHECK(job.losses.empty());
   job.wait(4);
@@ -313,7 +314,7 @@ TEST_CASE("the failure of a new process is not the cause of the job's end") {
   job.generations.discovered({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}}, job.now());
   REQUIRE(job.started.size() == 2);
   job.generations.ended(1, 3, "process 1 on host b exited with code 3", job.now());
-  job.generations.host_lost(2, "host c was lost", job.now());
+  job.generations.host_lost(job.hosts.host(2), "host c was lost", job.now());
   CHECK_FALSE(job.exit_code);
   job.generations.ended(0, 9, "rank 0 on host a exited with code 9", job.now());
   CHECK(job.exit_code == 9);
@@ -545,7 +546,7 @@ TEST_CASE("the ranks learn of a lost host and the cause") {
   RecordedJob job;
   job.begin(kTwoHosts);
   job.ask({0, 1, 2, 3});
-  job.generations.host_lost(0, "host a was lost: it did not answer", job.now());
+  job.generations.host_lost(job.hosts.host(0), "host a was lost: it did not answer", job.now());
   REQUIRE(job.losses.size() == 1);
   CHECK(job.losses[0] == "0: host a was lost: it did not answer");
   job.ask({2, 3});

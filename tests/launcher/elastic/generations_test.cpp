@@ -371,7 +371,7 @@ TEST_CASE("the sentence of a pause has its cause and the hosts that may come") {
   job.begin({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}});
   job.ask({0, 1, 2});
   job.generations.discovered({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}, {"d", "", 1}}, job.now());
-  job.generations.start_failed(3, "host d: connect: refused", job.now());
+  job.generations.start_failed(job.hosts.host(3), "host d: connect: refused", job.now());
   job.generations.ended(1, 1, "rank 1 on host b failed", job.now());
   job.generations.discovered({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}, {"d", "", 1}, {"e", "", 1}},
                              job.now());
@@ -382,6 +382,25 @@ TEST_CASE("the sentence of a pause has its cause and the hosts that may come") {
         "host b (tried again in 20 s), host c (tried again in 20 s), host d (tried again in 5 s), "
         "host e (starting), "
         "more hosts from the discovery script");
+}
+
+TEST_CASE(
+    "the number of a process beyond 32 bits, or of one that has not started, changes nothing") {
+  RecordedJob job(of_script());
+  job.begin(kTwoHosts);
+  job.ask({0, 1, 2, 3});
+  job.generations.discovered({{"a", "", 2}, {"b", "", 2}, {"c", "", 1}}, job.now());
+  REQUIRE(job.hosts.rank(4).place_state() == PlaceState::kPlanned);
+  const std::string ranks = job.ranks();
+  for (const int64_t number : {int64_t{1} << 32, int64_t{-1}, int64_t{4}, int64_t{5}}) {
+    job.generations.requested(number, {.number = 9, .generation = 0}, job.now());
+    job.generations.runs(number, ElasticCall::kInside);
+  }
+  CHECK(job.hosts.rank(0).place_state() == PlaceState::kMember);
+  CHECK(job.hosts.rank(4).place_state() == PlaceState::kPlanned);
+  for (const RankRun& rank : job.hosts.ranks()) CHECK_FALSE(rank.place().is_in_run());
+  CHECK(job.ranks() == ranks);
+  CHECK(job.hosts.generation() == 0);
 }
 
 }  // namespace

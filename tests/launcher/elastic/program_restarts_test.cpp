@@ -29,7 +29,7 @@ TEST_CASE("a program that never calls hvd.init is started again after a failure"
   // The next launch, which has host a alone.
   RecordedJob next(of_program(), job.history);
   next.begin({kTwoHosts[0]});
-  CHECK(next.generations.generation() == 1);
+  CHECK(next.hosts.generation() == 1);
   next.generations.ended(0, 7, "rank 0 exited with code 7", next.now());
   CHECK(next.restarts == 0);
   CHECK(next.exit_code == 7);
@@ -69,7 +69,7 @@ TEST_CASE("a failure that is known later is the cause of the exits before it") {
   lost.generations.ended(1, 134, "rank 1 was aborted", lost.now());
   lost.wait(3);
   CHECK(lost.restarts == 0);
-  CHECK(lost.generations.host_lost(1, "host b was lost", lost.now()));
+  CHECK(lost.generations.host_lost(lost.hosts.host(1), "host b was lost", lost.now()));
   CHECK(lost.restarts == 1);
   CHECK(lost.history.restarts == 0);
   CHECK(lost.history.pool.may_start("a", lost.now()));
@@ -101,7 +101,7 @@ TEST_CASE("a new process that fails does not hide the failure of a rank") {
   job.begin(kTwoHosts);
   job.ask({0, 1, 2, 3});
   job.generations.discovered({kTwoHosts[0], kTwoHosts[1], {"c", "", 1}}, job.now());
-  job.generations.prepared(2, job.now());
+  job.generations.prepared(job.hosts.host(2), job.now());
   job.generations.ended(0, 1, "rank 0 exited with code 1", job.now());
   job.generations.ended(4, 1, "process 4 exited with code 1", job.now());
   CHECK(job.restarts == 0);
@@ -129,7 +129,7 @@ TEST_CASE("a rank that asks for its place after another one has done its work st
   job.begin(kTwoHosts);
   CHECK(job.generations.ended(0, 0, "", job.now()));
   job.ask({1});
-  CHECK(job.generations.generation() == 0);
+  CHECK(job.hosts.generation() == 0);
   CHECK_FALSE(job.generations.ended(2, 7, "rank 2 exited with code 7", job.now()));
   CHECK(job.exit_code == 7);
 }
@@ -138,14 +138,14 @@ TEST_CASE("a host that is lost after a rank has done its work fails the job") {
   RecordedJob job(of_program());
   job.begin(kTwoHosts);
   CHECK(job.generations.ended(0, 0, "", job.now()));
-  CHECK_FALSE(job.generations.host_lost(1, "host b was lost", job.now()));
+  CHECK_FALSE(job.generations.host_lost(job.hosts.host(1), "host b was lost", job.now()));
   CHECK(job.restarts == 0);
 }
 
 TEST_CASE("a lost host starts a program again, and does not count as its failure") {
   RecordedJob job(of_program());
   job.begin(kTwoHosts);
-  job.generations.host_lost(1, "host b was lost", job.now());
+  job.generations.host_lost(job.hosts.host(1), "host b was lost", job.now());
   CHECK(job.restarts == 1);
   CHECK(job.history.restarts == 0);
 }
@@ -156,7 +156,7 @@ TEST_CASE(
   job.begin({kTwoHosts[0]});
   job.generations.discovered(kTwoHosts, job.now());
   CHECK(job.started == std::vector<std::string>{"b:2"});
-  job.generations.prepared(1, job.now());
+  job.generations.prepared(job.hosts.host(1), job.now());
   CHECK(job.begun.empty());  // its processes would not wait
   job.wait(29);
   CHECK(job.restarts == 0);
@@ -170,7 +170,7 @@ TEST_CASE("a new host that cannot be prepared does not start a program again") {
   job.begin({kTwoHosts[0]});
   job.wait(60);
   job.generations.discovered(kTwoHosts, job.now());
-  job.generations.start_failed(1, "host b: connect: refused", job.now());
+  job.generations.start_failed(job.hosts.host(1), "host b: connect: refused", job.now());
   CHECK(job.restarts == 0);
 }
 
@@ -214,7 +214,8 @@ TEST_CASE("a user learns that ranks that do not commit leave by a new start of a
   RecordedJob leaving(of_program());
   leaving.begin(kTwoHosts);
   leaving.wait(60);
-  leaving.generations.host_leaves(1, "its agent got signal 15", 30, leaving.now());
+  leaving.generations.host_leaves(leaving.hosts.host(1), "its agent got signal 15", 30,
+                                  leaving.now());
   CHECK(leaving.said.front() ==
         "host b leaves the job: its agent got signal 15; it ends in 30 s at the latest "
         "(--leave-grace)");
@@ -233,9 +234,10 @@ TEST_CASE("a held host that is lost costs the ranks of a program nothing") {
   RecordedJob job(of_program());
   job.begin({kTwoHosts[0]});
   job.generations.discovered(kTwoHosts, job.now());
-  job.generations.prepared(1, job.now());
+  job.generations.prepared(job.hosts.host(1), job.now());
   job.wait(10);
-  job.generations.start_failed(1, "host b was lost: its agent was killed", job.now());
+  job.generations.start_failed(job.hosts.host(1), "host b was lost: its agent was killed",
+                               job.now());
   CHECK(job.said.back().find("the job goes on without it, and tries it again in 5 s") !=
         std::string::npos);
   job.wait(19);  // past the time at which the ranks would have started again
@@ -256,7 +258,7 @@ TEST_CASE("a rank that has entered elastic.run keeps all processes") {
   RecordedJob job(of_program());
   job.begin({kTwoHosts[0]});
   job.generations.discovered(kTwoHosts, job.now());
-  job.generations.prepared(1, job.now());
+  job.generations.prepared(job.hosts.host(1), job.now());
   job.ask({0, 1});
   CHECK(job.begun == std::vector<int>{1});
   job.ask({2, 3});

@@ -22,7 +22,7 @@ TEST_CASE("a host whose agent ends is not taken back by a resize") {
   RecordedJob job;
   job.begin(kTwoHosts);
   job.ask({0, 1, 2, 3});
-  job.generations.host_leaves(1, "its agent got SIGTERM", 30, job.now());
+  job.generations.host_leaves(job.hosts.host(1), "its agent got SIGTERM", 30, job.now());
   static_cast<void>(job.generations.resize(4, job.now()));
   job.ask({0, 1, 2, 3});
   CHECK(job.ranks() == "0 1");
@@ -256,7 +256,7 @@ TEST_CASE("a host whose agent is about to end leaves at the next commit, and not
   RecordedJob job;
   job.begin(kTwoHosts);
   job.ask({0, 1, 2, 3});
-  job.generations.host_leaves(0, "its agent got signal 15", 30, job.now());
+  job.generations.host_leaves(job.hosts.host(0), "its agent got signal 15", 30, job.now());
   REQUIRE(job.said.size() == 1);
   CHECK(job.said[0] ==
         "host a leaves the job: its agent got signal 15; its ranks have 30 s for their next commit "
@@ -275,8 +275,8 @@ TEST_CASE("a host that leaves and does not commit in time is lost") {
   RecordedJob job;
   job.begin(kTwoHosts);
   job.ask({0, 1, 2, 3});
-  job.generations.host_leaves(0, "its agent got signal 15", 30, job.now());
-  job.generations.host_lost(0, "host a was lost: no commit", job.now());
+  job.generations.host_leaves(job.hosts.host(0), "its agent got signal 15", 30, job.now());
+  job.generations.host_lost(job.hosts.host(0), "host a was lost: no commit", job.now());
   CHECK(job.losses == std::vector<std::string>{"0: host a was lost: no commit"});
   job.ask({2, 3});
   CHECK(job.ranks() == "2 3");
@@ -290,7 +290,7 @@ TEST_CASE("a host that leaves may take the job below its minimum, which names th
   }());
   job.begin(kTwoHosts);
   job.ask({0, 1, 2, 3});
-  job.generations.host_leaves(0, "its agent got signal 15", 30, job.now());
+  job.generations.host_leaves(job.hosts.host(0), "its agent got signal 15", 30, job.now());
   job.ask({0, 1, 2, 3});
   CHECK(job.exit_code == 1);
   CHECK(job.end ==
@@ -302,7 +302,7 @@ TEST_CASE("the only host with the state goes on until its agent ends") {
   RecordedJob job;
   job.begin({kTwoHosts[0]});
   job.ask({0, 1});
-  job.generations.host_leaves(0, "its agent got signal 15", 30, job.now());
+  job.generations.host_leaves(job.hosts.host(0), "its agent got signal 15", 30, job.now());
   REQUIRE(job.said.size() == 1);
   CHECK(job.said[0].find("no other host has the training state") != std::string::npos);
   CHECK(job.updates.empty());
@@ -313,9 +313,9 @@ TEST_CASE("the only host with the state leaves once another host has got the sta
   RecordedJob job;
   job.begin({kTwoHosts[0]});
   job.ask({0, 1});
-  job.generations.host_leaves(0, "its agent got signal 15", 30, job.now());
+  job.generations.host_leaves(job.hosts.host(0), "its agent got signal 15", 30, job.now());
   job.generations.discovered(kTwoHosts, job.now());
-  job.generations.prepared(1, job.now());
+  job.generations.prepared(job.hosts.host(1), job.now());
   job.wait(10);
   job.ask({2, 3});
   CHECK(job.updates == std::vector<std::string>{"0:2"});

@@ -22,27 +22,28 @@ using Time = Generations::Time;
 struct RecordedJob : GenerationActions {
   explicit RecordedJob(GenerationLimits limits = {}, std::optional<CooldownRange> cooldown = {})
       : history(HostPool({.hosts = limits.hosts, .cooldown = cooldown}, [] { return 0.0; })),
-        generations(limits, *this, history) {}
+        generations(limits, *this, history, hosts) {}
   // Goes on after a restart.
   RecordedJob(GenerationLimits limits, const JobHistory& before)
-      : history(before), generations(limits, *this, history) {}
+      : history(before), generations(limits, *this, history, hosts) {}
 
   Time now() const {
     return Time() +
            std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time));
   }
 
-  int start_host(const Host& host, int slots) override {
+  HostRun& start_host(const Host& host, int slots) override {
     started.push_back(cat(host.name, ":", slots));
     return add({host.name, "", slots});
   }
-  void start_processes(int host) override { begun.push_back(host); }
+  void start_processes(HostRun& host) override { begun.push_back(host.number()); }
   void restart() override { ++restarts; }
-  void end_host(int host) override { ended.push_back(host); }
-  void end_process(int process) override { ended_processes.push_back(process); }
+  void end_host(HostRun& host) override { ended.push_back(host.number()); }
+  void end_process(RankRun& process) override { ended_processes.push_back(process.number()); }
   void begin_generation(const rendezvous::Generation& generation) override { record = generation; }
-  void answer(int process, int64_t request, const rendezvous::PlaceAnswer& answer) override {
-    CHECK(request == requests[process]);
+  void answer(const RankRun& run, const rendezvous::PlaceAnswer& answer) override {
+    const int process = run.number();
+    CHECK(run.place().request == requests[process]);
     if (answer.is_removed) return;
     if (answer.is_provisional) {
       provisional[process] = cat(answer.place.rank, "/", answer.place.size);
@@ -58,8 +59,8 @@ struct RecordedJob : GenerationActions {
   void notify_loss(int32_t generation, const std::string& sentence) override {
     losses.push_back(cat(generation, ": ", sentence));
   }
-  void notify_leave(int host, double seconds) override {
-    leaves.push_back(cat(host, ": ", seconds));
+  void notify_leave(const HostRun& host, double seconds) override {
+    leaves.push_back(cat(host.number(), ": ", seconds));
   }
   void report(const std::string& sentence) override { said.push_back(sentence); }
   void end_job(int code, const std::string& sentence, int) override {
@@ -75,6 +76,8 @@ struct RecordedJob : GenerationActions {
   }
   void ask(std::initializer_list<int> who) {
     for (const int process : who) {
+      // Its agent has started it.
+      hosts.rank(process).advance(PlaceState::kPlanned, PlaceState::kStarting);
       const auto place = places.find(process);
       generations.requested(
           process,
@@ -105,12 +108,8 @@ struct RecordedJob : GenerationActions {
     enter_all();
   }
 
-  int add(const Host& host) {
-    const auto number = static_cast<int>(hosts.hosts().size());
-    const HostRun& run =
-        hosts.add(host, generations.table().places_on(host.name, number, hosts.size(), host.slots));
-    generations.add(run);
-    return number;
+  HostRun& add(const Host& host) {
+    return hosts.add(host, places_on(hosts, host.name, host.slots));
   }
 
   JobHistory history;

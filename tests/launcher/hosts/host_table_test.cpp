@@ -294,6 +294,50 @@ TEST_CASE("a table grows by hosts without moving those it has") {
   CHECK(table.living_ranks() == 0);
 }
 
+TEST_CASE("the place of a process makes the moves of its drawing and no others") {
+  std::string moves;
+  for (int from = 0; from <= static_cast<int>(PlaceState::kGone); ++from) {
+    moves += cat(to_string(PlaceState(from)), ":");
+    for (int to = 0; to <= static_cast<int>(PlaceState::kGone); ++to) {
+      if (may_move(PlaceState(from), PlaceState(to))) moves += cat(" ", to_string(PlaceState(to)));
+    }
+    moves += "\n";
+  }
+  CHECK(moves ==
+        "planned: held starting gone\nheld: starting gone\nstarting: asking member gone\n"
+        "asking: asking preparing member gone\npreparing: asking gone\n"
+        "member: starting asking gone\ngone:\n");
+  HostTable table(kPlan);
+  CHECK(table.rank(0).go());
+  CHECK_FALSE(table.rank(0).go());
+  CHECK(ends_the_process([&] { table.rank(0).to(PlaceState::kAsking); }));
+  CHECK(ends_the_process([&] { table.rank(1).to(PlaceState::kMember); }));
+  table.host(0).to(HostUse::kLeaving);
+  table.host(0).to(HostUse::kUsed);
+  table.host(0).to(HostUse::kGone);
+  CHECK(ends_the_process([&] { table.host(0).to(HostUse::kUsed); }));
+}
+
+TEST_CASE("a generation gives ranks to processes, and the numbers of others are none") {
+  HostTable table(kPlan);
+  CHECK(table.generation() == -1);
+  CHECK(table.members().size() == 4);
+  CHECK(table.rank_of(3) == 3);
+  const int members[] = {3, 1};
+  table.set_members(2, members);
+  CHECK(table.generation() == 2);
+  CHECK(table.rank(3).describe() == "rank 0 on host b");
+  CHECK(table.rank(0).describe() == "process 0 on host a");
+  CHECK(table.members()[1] == &table.rank(1));
+  CHECK(table.rank_of(int64_t{1} << 32 | 1) == -1);
+  CHECK(table.rank_of(-1) == -1);
+  table.add({"c", "", 1}, {{.rank = 4, .host = 2}});
+  CHECK_FALSE(table.rank(4).is_member());
+  table.set_members(-1, {});
+  CHECK_FALSE(table.has_members());
+  CHECK(table.rank_of(1) == -1);
+}
+
 TEST_CASE("each state has its name") {
   std::string hosts, ranks;
   for (const HostState state : kAllHostStates) hosts += cat(to_string(state), " ");

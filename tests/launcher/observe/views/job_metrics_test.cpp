@@ -9,8 +9,6 @@
 namespace hvd::launcher {
 namespace {
 
-const JobStates kConstant{.rank_of = [](int number) { return number; }};
-
 HostAnswer answer_of(HostMetrics host) { return {.sample = {.metrics = {std::move(host)}}}; }
 
 HostMetrics host_of(std::vector<RankMetrics> ranks, uint64_t operations) {
@@ -45,13 +43,13 @@ size_t count(std::string_view text, std::string_view part) {
 TEST_CASE("waits of ranks for each other are counted by rank, and stragglers in the summary") {
   HostTable hosts(*plan_slots({{"a", "", 1}, {"b", "", 1}}, {}));
   const JobMetrics metrics("00ff", "", 0);
-  CHECK(metrics.waits_text(hosts, kConstant, MetricsLevel::kRanks).empty());
+  CHECK(metrics.waits_text(hosts, MetricsLevel::kRanks).empty());
   hosts.rank(0).set_waits(RankWaits{.waited_seconds = 1.5});
   hosts.rank(1).set_waits(RankWaits{.late_seconds = 1.25, .is_straggler = true});
-  const std::string summary = metrics.waits_text(hosts, kConstant, MetricsLevel::kHosts);
+  const std::string summary = metrics.waits_text(hosts, MetricsLevel::kHosts);
   CHECK(has_sample(summary, "horovod_stragglers{job_id=\"00ff\"} 1"));
   CHECK(summary.find("rank=") == std::string::npos);
-  const std::string all = metrics.waits_text(hosts, kConstant, MetricsLevel::kRanks);
+  const std::string all = metrics.waits_text(hosts, MetricsLevel::kRanks);
   const std::string labels = "{job_id=\"00ff\",host=\"b\",rank=\"1\"}";
   CHECK(has_sample(all, cat("horovod_straggler", labels, " 1")));
   CHECK(has_sample(all, cat("horovod_late_seconds_total", labels, " 1.25")));
@@ -64,7 +62,7 @@ TEST_CASE("each level adds samples of hosts and ranks, and the sums are the same
   metrics.take(
       {answer_of(host_of({rank_of(0, 1'000'000), rank_of(1, 500'000, RankActivity::kStopped)}, 4)),
        answer_of(host_of({rank_of(2, 250'000)}, 3))});
-  const std::string summary = metrics.text(hosts, kConstant, MetricsLevel::kSummary);
+  const std::string summary = metrics.text(hosts, MetricsLevel::kSummary);
   CHECK(has_sample(summary, "horovod_operations_total{job_id=\"00ff\",operation=\"allreduce\"} 7"));
   CHECK(has_sample(summary, "horovod_job_cpu_seconds_total{job_id=\"00ff\"} 1.75"));
   CHECK(has_sample(summary, "horovod_job_restarts_total{job_id=\"00ff\"} 2"));
@@ -75,13 +73,13 @@ TEST_CASE("each level adds samples of hosts and ranks, and the sums are the same
   CHECK(summary.find("host=") == std::string::npos);
   CHECK(count(summary, "\nhorovod_") <= 250);
 
-  const std::string by_host = metrics.text(hosts, kConstant, MetricsLevel::kHosts);
+  const std::string by_host = metrics.text(hosts, MetricsLevel::kHosts);
   CHECK(by_host.starts_with(summary));
   CHECK(has_sample(by_host, "horovod_host_cpu_seconds_total{job_id=\"00ff\",host=\"a\"} 1.5"));
   CHECK(has_sample(by_host, "horovod_host_steps_total{job_id=\"00ff\",host=\"a\"} 10"));
   CHECK(by_host.find("rank=") == std::string::npos);
 
-  const std::string by_rank = metrics.text(hosts, kConstant, MetricsLevel::kRanks);
+  const std::string by_rank = metrics.text(hosts, MetricsLevel::kRanks);
   CHECK(by_rank.starts_with(by_host));
   CHECK(has_sample(by_rank, "horovod_rank_up{job_id=\"00ff\",host=\"a\",rank=\"0\"} 1"));
   CHECK(has_sample(by_rank, "horovod_rank_up{job_id=\"00ff\",host=\"a\",rank=\"1\"} 0"));
@@ -96,7 +94,7 @@ TEST_CASE("a host that does not answer keeps its counts, and its ranks are not u
   const auto now = Clock::now();
   metrics.take({a, answer_of(host_of({rank_of(1, 1'000'000)}, 4))}, now);
   metrics.take({a, {}}, now + std::chrono::milliseconds(2500));
-  const std::string text = metrics.text(hosts, kConstant, MetricsLevel::kRanks);
+  const std::string text = metrics.text(hosts, MetricsLevel::kRanks);
   CHECK(has_sample(text, "horovod_operations_total{job_id=\"1\",operation=\"allreduce\"} 8"));
   CHECK(has_sample(text, "horovod_host_up{job_id=\"1\",host=\"b\"} 0"));
   CHECK(has_sample(text, "horovod_rank_up{job_id=\"1\",host=\"b\",rank=\"1\"} 0"));
@@ -104,7 +102,7 @@ TEST_CASE("a host that does not answer keeps its counts, and its ranks are not u
   // The age of a step, and memory, are of the present.
   CHECK(has_sample(text, "horovod_step_age_seconds{job_id=\"1\"} 1.5"));
   metrics.take({{}, {}}, now + std::chrono::milliseconds(5000));
-  const std::string none = metrics.text(hosts, kConstant, MetricsLevel::kSummary);
+  const std::string none = metrics.text(hosts, MetricsLevel::kSummary);
   CHECK(none.find("step_age") == std::string::npos);
   CHECK(has_sample(none, "horovod_job_resident_bytes{job_id=\"1\"} 0"));
 }
@@ -137,20 +135,20 @@ TEST_CASE("a host that answers late is up, by its last answer") {
   metrics.take({a, {}}, now + milliseconds(1000));
   REQUIRE(metrics.rank(1) != nullptr);
   CHECK(metrics.rank(1)->counts.steps == 10);
-  CHECK(has_sample(metrics.text(hosts, kConstant, MetricsLevel::kSummary),
-                   "horovod_ranks_up{job_id=\"1\"} 2"));
+  CHECK(
+      has_sample(metrics.text(hosts, MetricsLevel::kSummary), "horovod_ranks_up{job_id=\"1\"} 2"));
   metrics.take({a, {}}, now + milliseconds(3000));
   CHECK(metrics.rank(1) == nullptr);
 }
 
 TEST_CASE("metrics of a host that came back are those of one host, and only ranks have a rank") {
   HostTable hosts(*plan_slots({{"a", "", 1}, {"a", "", 1}}, {}));
-  const JobStates elastic{.generation = 1,
-                          .rank_of = [](int number) { return number == 1 ? 0 : -1; }};
+  const int members[] = {1};
+  hosts.set_members(1, members);
   JobMetrics metrics("1", "", 0);
   metrics.take({answer_of(host_of({rank_of(0, 1'000'000, RankActivity::kEnded)}, 1)),
                 answer_of(host_of({rank_of(1, 2'000'000)}, 1))});
-  const std::string text = metrics.text(hosts, elastic, MetricsLevel::kRanks);
+  const std::string text = metrics.text(hosts, MetricsLevel::kRanks);
   CHECK(has_sample(text, "horovod_host_cpu_seconds_total{job_id=\"1\",host=\"a\"} 3"));
   CHECK(count(text, "\nhorovod_host_up{") == 1);
   CHECK(has_sample(text, "horovod_rank_cpu_seconds_total{job_id=\"1\",host=\"a\",rank=\"0\"} 2"));
@@ -165,18 +163,18 @@ TEST_CASE("One sentence names the first rank that counts where nobody reads") {
   RankMetrics unread = foreign;
   unread.rank = 1;
   metrics.take({answer_of(host_of({foreign, unread}, 0))});
-  CHECK(metrics.about_unread(hosts, kConstant).empty());
+  CHECK(metrics.about_unread(hosts).empty());
   unread.has_joined = 1;
   metrics.take({answer_of(host_of({foreign, unread}, 0))});
-  CHECK(metrics.about_unread(hosts, kConstant).starts_with("rank 1 on host a counts where "));
-  CHECK(metrics.about_unread(hosts, kConstant).empty());
+  CHECK(metrics.about_unread(hosts).starts_with("rank 1 on host a counts where "));
+  CHECK(metrics.about_unread(hosts).empty());
 }
 
 TEST_CASE("an answer without metrics counts as none, and levels have names") {
   HostTable hosts(*plan_slots({{"a", "", 1}}, {}));
   JobMetrics metrics("1", "", 0);
   metrics.take({{}});
-  const std::string text = metrics.text(hosts, kConstant, MetricsLevel::kHosts);
+  const std::string text = metrics.text(hosts, MetricsLevel::kHosts);
   CHECK(has_sample(text, "horovod_host_up{job_id=\"1\",host=\"a\"} 0"));
   CHECK(!parse_metrics_level("ranks"));
   CHECK(parse_metrics_level("rank") == MetricsLevel::kRanks);

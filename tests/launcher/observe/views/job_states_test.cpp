@@ -44,8 +44,7 @@ TEST_CASE("the states of hosts and ranks are printed by their names") {
   for (RankRun* rank : first.ranks()) rank->to(RankState::kStarting, RankCause::kOrder);
   hosts.rank(0).enter_job();
   hosts.rank(1).ended({.rank = 1, .signal = 9});
-  const JobStates constant{.rank_of = [](int number) { return number; }};
-  Json json = Json::parse(hosts_as_json(hosts, constant));
+  Json json = Json::parse(hosts_as_json(hosts));
   for (Json& host : json) {
     CHECK(host.at("seconds").get<double>() >= 0);
     host.erase("seconds");
@@ -55,7 +54,7 @@ TEST_CASE("the states of hosts and ranks are printed by their names") {
      "ranks": [{"rank": 0, "state": "in_job"}, {"rank": 1, "state": "ended", "signal": 9}]},
     {"host": "b", "state": "connecting", "stage": "authenticate",
      "ranks": [{"rank": 2, "state": "planned"}]}])"));
-  const std::string line = job_as_json(hosts, constant, figures_of({}));
+  const std::string line = job_as_json(hosts, figures_of({}));
   CHECK(line.ends_with("}\n"));
   CHECK(line.find('\n') == line.size() - 1);
   CHECK(line.starts_with(
@@ -82,8 +81,7 @@ TEST_CASE("figures of ranks stand beside their states, and name the ranks that o
   JobFigures figures = figures_of({ahead, behind});
   figures.init_wait = [](int) { return std::vector<int>{1}; };
   figures.operation_wait = [](int rank) { return rank == 0 ? "rank 1" : ""; };
-  const JobStates constant{.rank_of = [](int number) { return number; }};
-  const auto job = read_job(job_as_json(hosts, constant, figures));
+  const auto job = read_job(job_as_json(hosts, figures));
   REQUIRE(job.ok());
   const std::vector<RankView>& ranks = job->hosts.at(0).ranks;
   CHECK(job->read_at == 1.234);
@@ -200,9 +198,9 @@ TEST_CASE("wide characters take two columns, and combining ones none") {
 
 TEST_CASE("a process of an elastic job is named beside its rank, if it has one") {
   HostTable hosts(*plan_slots({{"a", "", 2}}, {}));
-  const JobStates elastic{.generation = 3,
-                          .rank_of = [](int number) { return number == 1 ? 0 : -1; }};
-  const Json json = Json::parse(job_as_json(hosts, elastic, figures_of({})));
+  const int members[] = {1};
+  hosts.set_members(3, members);
+  const Json json = Json::parse(job_as_json(hosts, figures_of({})));
   CHECK(json.at("generation") == 3);
   CHECK(json.at("hosts")[0].at("ranks") == Json::parse(R"([{"process": 0, "state": "planned"},
                         {"process": 1, "rank": 0, "state": "planned"}])"));
