@@ -53,7 +53,7 @@ std::string find_python_with(const std::string& module, const std::string& other
 }
 
 RankContext context_of(int rank, std::string_view words, const Options& options,
-                       const HostTable& hosts, const HostJobs& host_jobs) {
+                       const HostTable& hosts) {
   const std::string folder = executable_folder();
   RankContext context{.package_folder = find_python_package(folder),
                       .package_python = find_python(folder)};
@@ -69,9 +69,8 @@ RankContext context_of(int rank, std::string_view words, const Options& options,
   context.has_environment = !options.settings.job.stage_env.empty();
   context.has_package = options.settings.job.ship.value_or(false);
   context.may_be_original = options.settings.launchers.insecure_compat;
-  const bool is_read = std::ranges::any_of(
-      hosts.plan().slots, [&](const Slot& slot) { return host_jobs.reads_input(slot.rank); });
-  context.lacks_input = is_read && !host_jobs.reads_input(rank);
+  const std::vector<int> readers = input_readers(options.settings, hosts.size());
+  context.lacks_input = !readers.empty() && !std::ranges::binary_search(readers, rank);
   return context;
 }
 
@@ -108,7 +107,7 @@ void print_end(const Options& options, const HostTable& hosts, const HostJobs& h
   if (report.empty()) return warn_independence(options, hosts, has_met, output);
   const int rank = supervisor.failed_rank();
   const std::string words = rank < 0 ? "" : output.last_errors(rank);
-  if (rank >= 0) report += advice_on(words, context_of(rank, words, options, hosts, host_jobs));
+  if (rank >= 0) report += advice_on(words, context_of(rank, words, options, hosts));
   const std::string killed = supervisor.killed_ranks();
   if (!killed.empty() && host_jobs.grace() > 0) {
     report += cat("; ", killed, " did not end within ", host_jobs.grace(), " s (--kill-grace) of ",

@@ -229,6 +229,7 @@ HostJob HostJobs::job_of(int host, bool is_local) {
   job.is_staged = code_ != nullptr;
   if (code_) job.staged_path = code_->path;
   job.environment = environment_of(shared, is_local);
+  const std::vector<int> readers = input_readers(options_.settings, plan_.size());
   for (const Slot& slot : plan_.slots) {
     if (slot.host != host) continue;
     Environment own = place_of(slot);
@@ -240,7 +241,8 @@ HostJob HostJobs::job_of(int host, bool is_local) {
     if (options_.settings.job.store_fd.has_value()) {
       own.emplace_back("HOROVOD_RESULT_KEY", result_key(results_secret_, slot.rank));
     }
-    job.ranks.push_back({slot.rank, std::move(own), reads_input(slot.rank)});
+    job.ranks.push_back(
+        {slot.rank, std::move(own), std::ranges::binary_search(readers, slot.rank)});
   }
   job.remote_init = options_.settings.job.remote_init;
   job.is_compared = plan_.hosts.size() > 1;
@@ -266,15 +268,5 @@ double HostJobs::host_timeout(int host) const {
 }
 
 double HostJobs::silent_ranks_end_after() const { return lease_seconds() + kToKill; }
-
-bool HostJobs::reads_input(int rank) const {
-  const LaunchSettings& settings = options_.settings;
-  // The host list may have come from standard input.
-  if (settings.hosts.hostfile.value_or("") == "-") return false;
-  const std::string readers = to_lower(settings.output.stdin_ranks.value);
-  if (readers == "none" || readers == "all") return readers == "all";
-  const auto ranks = parse_ranks(readers, std::max(plan_.size(), rank + 1));
-  return ranks.ok() && (*ranks)[static_cast<size_t>(rank)];
-}
 
 }  // namespace hvd::launcher

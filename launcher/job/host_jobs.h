@@ -52,8 +52,6 @@ class HostJobs {
   const EnvironmentChoice& environment_choice() const { return environment_; }
   // A sentence for the user about another launcher in the command, or empty.
   const std::string& remark() const { return remark_; }
-  // Whether the launcher forwards its standard input to this rank.
-  bool reads_input(int rank) const;
   // The parent process of --store-fd gets it. Each rank gets only its own key, made from this secret, and
   // proves by the key that the rank itself stored its result.
   const Secret& results_secret() const { return results_secret_; }

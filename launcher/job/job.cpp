@@ -40,7 +40,6 @@
 #include "launcher/observe/rules/silent_hosts.h"
 #include "launcher/output/output.h"
 #include "launcher/output/report.h"
-#include "launcher/output/standard_input.h"
 #include "launcher/plan/host_remarks.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/worker_env.h"
@@ -127,6 +126,7 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
     return has_spare_ && has_spare_(host.number());
   }
   void replace(const HostRun& host, const std::string& sentence) override;
+  void redraw() override { report(TerminalChanged{}); }
 
   void report(const JobEvent& event) {
     if (parts_) parts_->report(event);
@@ -135,8 +135,6 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   void on_late(HostRun& host);
 
   void explain_interrupt();
-  void start_input();
-  std::vector<int> input_readers() const;
   std::string meanwhile(const RankExit& exit) const;
   std::optional<rendezvous::ScopeSizes> original_scopes() const;
   void on_end_signal(int number);
@@ -185,7 +183,6 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   std::string end_cause_;               // why the launch ended, or empty
   bool has_met_ = false;                // a rank has joined a world, or used the store
   bool is_ended_by_scheduler_ = false;  // one whose job ends on a host
-  std::unique_ptr<StandardInput> input_;
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
   std::optional<HostShutdown> shutdown_;  // once the ranks are about to start
@@ -213,9 +210,7 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on(const Sampled& answer) {
     job.inspector_.on_answer(host, answer.number, {.sample = answer.sample});
   }
-  void on(const InputTaken& taken) {
-    if (job.input_) job.input_->taken(taken.rank, taken.size);
-  }
+  void on(const InputTaken& taken) { job.report(taken); }
   void on(const Exited& exited) {
     const RankExit& exit = exited.exit;
     const bool is_success = exit.code == 0 && exit.signal == 0;
@@ -507,32 +502,6 @@ std::string JobLaunch::meanwhile(const RankExit& exit) const {
              " had not called hvd.init()");
 }
 
-// Once all ranks run.
-void JobLaunch::start_input() {
-  if (!is_question(options_)) report(AllStarted{});
-  if (events_.on_running) events_.on_running(hosts_.size());
-  std::vector<int> readers = input_readers();
-  if (readers.empty()) return;
-  input_ = std::make_unique<StandardInput>(
-      loop_.get_executor(), STDIN_FILENO, readers, [this](int rank, ByteView bytes) {
-        if (as_text(bytes).ends_with('\n') && ::isatty(STDIN_FILENO) == 1) {
-          output_->terminal().line_was_typed();
-          report(TerminalChanged{});
-        }
-        hosts_.rank(rank).host().link()->send(Input{rank, std::string(as_text(bytes))});
-      });
-  input_->start();
-}
-
-// The ranks that get the standard input of the launcher.
-std::vector<int> JobLaunch::input_readers() const {
-  std::vector<int> readers;
-  for (const Slot& slot : plan_.slots) {
-    if (host_jobs_.reads_input(slot.rank)) readers.push_back(slot.rank);
-  }
-  return readers;
-}
-
 Status JobLaunch::find_places() {
   HVD_RETURN_IF_ERROR(host_jobs_.read());
   const LaunchSettings& settings = options_.settings;
@@ -540,10 +509,8 @@ Status JobLaunch::find_places() {
     HVD_ASSIGN_OR_RETURN(parent_process_,
                          ParentProcess::take(static_cast<int>(settings.job.store_fd.value_or(0))));
   }
-  const std::vector<int> readers = input_readers();
   HVD_ASSIGN_OR_RETURN(OutputStyle style,
-                       output_style(settings, plan_.size(), generation_, history_ != nullptr,
-                                    readers.empty() ? -1 : readers.front()));
+                       output_style(settings, plan_.size(), generation_, history_ != nullptr));
   style.log = events_.output;
   style.is_shown_by_log = settings.job.detach && style.log != nullptr;
   HVD_ASSIGN_OR_RETURN(output_, JobOutput::open(loop_.get_executor(), plan_, std::move(style)));
@@ -678,7 +645,8 @@ void JobLaunch::started(HostRun& host, const Status& status) {
     return;
   if (phase_.now() == JobState::kStart) phase_.move(JobState::kRun);
   explain("all ranks are started");
-  start_input();
+  if (!is_question(options_)) report(AllStarted{});
+  if (events_.on_running) events_.on_running(hosts_.size());
 }
 
 void JobLaunch::on_end_signal(int number) {

@@ -66,8 +66,9 @@ struct TerminalChanged {};
 // All ranks are being ended.
 struct JobEnding {};
 
-using JobEvent = std::variant<Starting, AllStarted, RankWrote, RankExited, RankJoined, RankInMpi,
-                              HostSilent, HostAnswered, HostGone, TerminalChanged, JobEnding>;
+using JobEvent =
+    std::variant<Starting, AllStarted, RankWrote, RankExited, RankJoined, RankInMpi, HostSilent,
+                 HostAnswered, HostGone, TerminalChanged, InputTaken, JobEnding>;
 
 class JobPart : public std::enable_shared_from_this<JobPart> {
  public:
@@ -133,6 +134,8 @@ class PartLaunch {
   virtual bool has_spare(const HostRun& host) const = 0;
   // The job ends, to start again without this host.
   virtual void replace(const HostRun& host, const std::string& sentence) = 0;
+  // The user has typed a line: reports TerminalChanged.
+  virtual void redraw() = 0;
 };
 
 // The values of a group that each agent reports about the ranks of its own host that run, by rank of the table. `answers`:

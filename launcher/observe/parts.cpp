@@ -16,6 +16,7 @@ std::vector<std::shared_ptr<JobPart>> parts_of(PartLaunch& launch) {
            metrics_server,
            time_limit,
            loop_watch,
+           input_relay,
        }) {
     parts.push_back(make(launch));
   }

@@ -12,6 +12,7 @@ namespace hvd::launcher {
 // `launch` outlives the part.
 std::shared_ptr<JobPart> awaited_ranks(PartLaunch& launch);
 std::shared_ptr<JobPart> hang_watch(PartLaunch& launch);
+std::shared_ptr<JobPart> input_relay(PartLaunch& launch);
 std::shared_ptr<JobPart> loop_watch(PartLaunch& launch);
 std::shared_ptr<JobPart> metrics_file(PartLaunch& launch);
 std::shared_ptr<JobPart> metrics_server(PartLaunch& launch);

@@ -58,7 +58,9 @@ void StatusLine::on(const JobEvent& event) {
   if (const auto* joined = std::get_if<RankJoined>(&event))
     has_written_ |= joined->report.has_met != 0;
   // The launcher may be in the foreground again.
-  const bool is_due = wrote == nullptr ? !std::holds_alternative<HostSilent>(event) : is_asleep_;
+  const bool is_quiet =
+      std::holds_alternative<HostSilent>(event) || std::holds_alternative<InputTaken>(event);
+  const bool is_due = wrote == nullptr ? !is_quiet : is_asleep_;
   if (began_ && is_due) next_ = Clock::now();
 }
 

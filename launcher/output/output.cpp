@@ -53,7 +53,7 @@ std::string padded_rank(int rank, int size) {
 }
 
 Result<OutputStyle> output_style(const LaunchSettings& settings, int size, uint32_t generation,
-                                 bool is_elastic, int asking_rank) {
+                                 bool is_elastic) {
   OutputStyle style;
   style.directory = settings.output.output_filename.value_or("");
   style.is_continued = generation > 0;
@@ -73,7 +73,8 @@ Result<OutputStyle> output_style(const LaunchSettings& settings, int size, uint3
     if (!shown.ok()) return shown.status().with_context("--only-rank");
     style.is_shown = *std::move(shown);
   }
-  style.asking_rank = asking_rank;
+  const std::vector<int> readers = input_readers(settings, size);
+  if (!readers.empty()) style.asking_rank = readers.front();
   return style;
 }
 

@@ -42,7 +42,7 @@ struct OutputStyle : LineStyle {
 
 // By the settings of a launch, without a log. `size`: of the job. An error names the flag.
 Result<OutputStyle> output_style(const LaunchSettings& settings, int size, uint32_t generation,
-                                 bool is_elastic, int asking_rank);
+                                 bool is_elastic);
 
 class JobOutput : LineSinks, TerminalPort {
  public:

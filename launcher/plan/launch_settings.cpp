@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/text.h"
+#include "launcher/plan/rank_set.h"
 
 namespace hvd::launcher {
 
@@ -104,6 +106,19 @@ LaunchSettings LaunchSettings::with(const char* key, std::string_view value) con
   Settings changed = table_;
   HVD_CHECK(changed.set(key, value).ok());
   return LaunchSettings(std::move(changed));
+}
+
+std::vector<int> input_readers(const LaunchSettings& settings, int size) {
+  std::vector<int> readers;
+  const std::string wanted = to_lower(settings.output.stdin_ranks.value);
+  // The host list may have come from standard input.
+  if (wanted == "none" || settings.hosts.hostfile.value_or("") == "-") return readers;
+  const auto ranks = parse_ranks(wanted, size);
+  for (int rank = 0; rank < size; ++rank) {
+    if (wanted == "all" || (ranks.ok() && (*ranks)[static_cast<size_t>(rank)]))
+      readers.push_back(rank);
+  }
+  return readers;
 }
 
 }  // namespace hvd::launcher
