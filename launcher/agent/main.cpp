@@ -1,6 +1,5 @@
 // horovod-agent: started on each host of a job, by the launcher, or by hand with --join.
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/limits/last_resort.h"
+#include "base/secrets/random_number.h"
 #include "base/secrets/token_file.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -179,10 +179,8 @@ Result<OpenedLink> make_link(const Options& options, const OpenSession* session)
 // Returns an unused path, in memory if possible. The name is short enough for socket names below
 // it.
 std::string job_folder() {
-  uint64_t number = 0;
-  [[maybe_unused]] const ssize_t size = ::getrandom(&number, sizeof number, 0);
   const char* const where = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-  return cat(where, "/", kJobFolder, number % 1'000'000'000'000);
+  return cat(where, "/", kJobFolder, random_number() % 1'000'000'000'000);
 }
 
 int run_agent(const Options& options, const OpenSession* session, std::string build,

@@ -1,20 +1,10 @@
 #include "launcher/plan/job_identity.h"
 
-#include <span>
-
+#include "base/secrets/random_number.h"
 #include "base/text.h"
 #include "launcher/plan/worker_env.h"
 
 namespace hvd::launcher {
-namespace {
-
-uint64_t random_number() {
-  uint64_t number = 0;
-  while (number == 0) fill_random(std::as_writable_bytes(std::span(&number, 1)));
-  return number;
-}
-
-}  // namespace
 
 JobIdentity random_job() { return {random_number(), Secret::random()}; }
 

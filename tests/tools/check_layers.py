@@ -215,6 +215,7 @@ SYSTEM = re.compile(
 
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
 ENVIRONMENT_HOME = "src/base/settings.cpp"
+OF_NEWER_GLIBC = re.compile(r"\brandom_device\b")
 CONDITIONAL = re.compile(r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b(?!.*__cplusplus)")
 # Users compile these headers with other compilers than ours.
 CONDITIONAL_HOME = re.compile(r"src/base/platform_.*|include/horovod/.*")
@@ -426,6 +427,8 @@ def check_file(root, file, seen):
             yield number, "#if belongs in src/base/platform_*; a feature is a folder"
         if file != ENVIRONMENT_HOME and ENVIRONMENT.search(code):
             yield number, f"the environment is read in {ENVIRONMENT_HOME} only"
+        if OF_NEWER_GLIBC.search(code):
+            yield number, "std::random_device asks for glibc 2.36: call random_number() of base/secrets/random_number.h"
     if file not in STATE_HOMES:
         for number in mutable_state(text):
             yield number, "state that outlives a call: construct it in main and pass it down"

@@ -149,6 +149,9 @@ class CheckLayers(unittest.TestCase):
         self.finds("src/net/a.cpp", 'auto x = std::getenv("A");\n', "settings.cpp only")
         self.finds("launcher/a.cpp", "f(environ);\n", "settings.cpp only")
 
+    def test_random_numbers_come_from_the_kernel(self):
+        self.finds("launcher/a.cpp", "std::random_device random;\n", "asks for glibc 2.36")
+
     def test_comments_and_strings_are_no_code(self):
         text = '// getenv(1)\n/* #if 0\nenviron */\nauto f() { return "getenv("; }\n'
         self.assertEqual(self.problems({"src/net/a.cpp": text}), [])

@@ -2,7 +2,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <cerrno>
 
 #include "base/check.h"
+#include "base/secrets/secret.h"
 #include "base/text.h"
 #include "horovod/version.h"
 #include "launcher/agent/link/link.h"
@@ -213,10 +213,7 @@ Status not_admitted(const std::string& name) {
 Status prove_each_other(Wire& wire, ByteView token, const std::string& name, bool is_keyed) {
   HVD_ASSIGN_OR_RETURN(const Challenge challenge, wire.receive<Challenge>());
   Answer answer{.name = name, .version = HVD_VERSION};
-  if (::getrandom(answer.nonce.data(), answer.nonce.size(), 0) !=
-      static_cast<ssize_t>(answer.nonce.size())) {
-    return system_error("cannot get random bytes", errno);
-  }
+  fill_random(answer.nonce);
   answer.proof = prove_agent(token, challenge.nonce, answer.nonce, name);
   HVD_RETURN_IF_ERROR(wire.send(answer));
   const auto admission = wire.receive<Admission>();

@@ -1,7 +1,6 @@
 #include "launcher/agent/link/join.h"
 
 #include <poll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "base/check.h"
 #include "base/cores.h"
 #include "base/process/spawn.h"
+#include "base/secrets/random_number.h"
 #include "base/text.h"
 #include "launcher/protocol/token_proof.h"
 #include "net/dns_label.h"
@@ -117,9 +117,7 @@ class Interruptible {
 
 // Varies a delay between half and one and a half times, so that many hosts do not call at once.
 void rest(double seconds) {
-  unsigned char random = 128;
-  (void)!::getrandom(&random, 1, 0);
-  ::poll(nullptr, 0, static_cast<int>(seconds * (500 + random * 1000.0 / 255)));
+  ::poll(nullptr, 0, static_cast<int>(seconds * 1000 * (0.5 + random_fraction())));
 }
 
 }  // namespace

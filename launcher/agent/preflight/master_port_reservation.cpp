@@ -1,7 +1,6 @@
 #include "launcher/agent/preflight/master_port_reservation.h"
 
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <optional>
 
 #include "base/proc_file.h"
+#include "base/secrets/random_number.h"
 #include "base/text.h"
 #include "net/abstract_names.h"
 #include "net/packet_socket.h"
@@ -40,8 +40,7 @@ net::PortRange ephemeral_ports() {
 uint16_t random_port(const net::PortRange& ephemeral) {
   const int below = std::max(0, ephemeral.first - kLowest);
   const int above = 65535 - ephemeral.last;
-  uint32_t number = 0;
-  if (::getrandom(&number, sizeof number, 0) != sizeof number) number = ::getpid();
+  const auto number = static_cast<uint32_t>(random_number());
   if (below + above == 0) return static_cast<uint16_t>(kLowest + number % (65536 - kLowest));
   const int chosen = static_cast<int>(number % static_cast<uint32_t>(below + above));
   return static_cast<uint16_t>(chosen < below ? kLowest + chosen
@@ -98,10 +97,7 @@ Status MasterPortReservation::open(const net::PortRange& ports,
     return status.with_context(cat("no port is free to be the job's MASTER_PORT",
                                    ports.is_any() ? "" : ", give another --port-range"));
   }
-  if (::getrandom(candidates_.nonce.data(), candidates_.nonce.size(), 0) !=
-      static_cast<ssize_t>(candidates_.nonce.size())) {
-    return system_error("cannot get random bytes", errno);
-  }
+  fill_random(candidates_.nonce);
   for (const net::TcpListener& listener : listeners_) {
     const auto take = [this, &listener](uint32_t) { accept(listener); };
     if (!loop_.watch(listener.socket.get(), EPOLLIN, take)) {

@@ -1,13 +1,13 @@
 #include "launcher/agent/ranks/staging.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
 
+#include "base/secrets/secret.h"
 #include "base/settings.h"
 #include "base/text.h"
 
@@ -31,14 +31,7 @@ std::string joined(const std::string& directory, const std::string& path) {
 
 std::string staging_directory() {
   const std::string named = environment_variable("TMPDIR").value_or("");
-  unsigned char random[16] = {};
-  (void)!::getrandom(random, sizeof random, 0);
-  std::string name;
-  for (const unsigned char byte : random) {
-    name += "0123456789abcdef"[byte >> 4];
-    name += "0123456789abcdef"[byte & 15];
-  }
-  return cat(named.starts_with('/') ? named : "/tmp", "/horovod-stage-", name);
+  return cat(named.starts_with('/') ? named : "/tmp", "/horovod-stage-", random_hex(16));
 }
 
 void remove_staging(const std::string& directory) {

@@ -1,10 +1,10 @@
 #include "launcher/spawn/ssh/hang_up.h"
 
 #include <algorithm>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "base/secrets/random_number.h"
 #include "base/text.h"
 
 namespace hvd::launcher {
@@ -40,9 +40,7 @@ Status explain_hang_up(const Status& status) {
 
 net::Task<bool> Retries::wait() {
   if (waits_++ == kMost) co_return false;
-  std::random_device random;
-  std::uniform_real_distribution<double> half_to_three_halves(0.5, 1.5);
-  const std::chrono::duration<double, std::milli> delay = next_ * half_to_three_halves(random);
+  const std::chrono::duration<double, std::milli> delay = next_ * (0.5 + random_fraction());
   next_ *= 2;
   net::asio::steady_timer timer(co_await net::asio::this_coro::executor,
                                 std::chrono::duration_cast<std::chrono::milliseconds>(delay));

@@ -4,6 +4,10 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include <algorithm>
+
+#include "base/secrets/random_number.h"
+
 namespace hvd {
 
 TEST_CASE("HMAC-SHA256 gives the value of RFC 4231, test case 2") {
@@ -53,6 +57,19 @@ TEST_CASE("a malformed secret is refused without being shown") {
   REQUIRE_FALSE(secret.ok());
   CHECK(secret.status().message().find("topsecret") == std::string::npos);
   CHECK_FALSE(Secret::from_hex("").ok());
+}
+
+TEST_CASE("a random fraction lies between 0 and 1, and varies in all its bits") {
+  double least = 1, most = 0, last_bits = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const double fraction = random_fraction();
+    REQUIRE((fraction >= 0 && fraction < 1));
+    least = std::min(least, fraction), most = std::max(most, fraction);
+    last_bits +=
+        fraction * 0x1p53 - 2 * static_cast<double>(static_cast<uint64_t>(fraction * 0x1p52));
+  }
+  CHECK((least < 0.1 && most > 0.9));
+  CHECK((last_bits > 300 && last_bits < 700));
 }
 
 TEST_CASE("constant-time comparison tells equal from different") {
