@@ -58,6 +58,30 @@ class BlocksTest(unittest.TestCase):
         ]
         self.assertEqual(faults, [])
 
+    def test_the_first_screen_of_the_readme_says_why(self):
+        screen, *others = re.split(r"(?m)^## ", (ROOT / "README.md").read_text("utf-8"))
+        reasons = re.findall(r"(?m)^- \*\*[^*]+\.\*\* (.+(?:\n  .+)*)", screen)
+        self.assertEqual(len(reasons), 3, screen)
+        for reason in reasons:
+            self.assertRegex(reason, r"\d")
+        self.assertLess(len(screen.splitlines()), 45)
+        self.assertEqual([each.partition("\n")[0] for each in others[:3]], ["Install", "Try it", "Use"])
+
+    def test_the_page_of_containers_begins_with_the_user_s_image(self):
+        _, first, *_ = re.split(r"(?m)^## ", (ROOT / "docs/tutorials/containers.md").read_text("utf-8"))
+        (block,) = re.findall(r"(?ms)^```dockerfile\n(.*?)^```", first)
+        self.assertTrue(first.startswith("Your image and our wheel\n"), first)
+        self.assertEqual([line.split()[0] for line in block.splitlines()], ["FROM", "COPY", "RUN", "COPY"])
+        self.assertIn("pip install /tmp/horovodrun-*.whl", block)
+
+    def test_each_library_of_hugging_face_has_a_command_and_its_output(self):
+        page = (ROOT / "docs/tutorials/huggingface.md").read_text("utf-8")
+        self.assertIn("| `accelerate launch ", page)
+        sections = dict(re.findall(r"(?ms)^## ([^\n]+)\n(.*?)(?=^## |\Z)", page))
+        for name in ("Accelerate", "Trainer", "Lightning"):
+            run = r"(?s)```sh run python=\w+\n[^`]*horovodrun -np 2 .*?```\n\n```text unordered\n[^`]*test accuracy 0.9"
+            self.assertRegex(sections[name], run, name)
+
     def fault(self, text):
         blocks, faults = blocks_of(pathlib.Path("page.md"), text)
         self.assertEqual(len(faults), 1, faults)
