@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <optional>
 
 #include "base/cores.h"
@@ -243,8 +244,14 @@ void Agent::finish_when_over() {
 // Staged code may be many files.
 bool Agent::is_removing_staged_code() {
   if (removal_.is_running() || host_preparation_.is_removing()) return true;
-  std::string folder = staging_.release();
-  return !folder.empty() && removal_.start([=] { remove_staging(folder); }, [] {});
+  const std::string folder = staging_.release();
+  if (folder.empty()) return false;
+  const auto written = std::make_shared<std::string>();
+  const auto remove = [folder, written, since = staging_.whole_since()] {
+    *written = describe_written_files(folder, since);
+    remove_staging(folder);
+  };
+  return removal_.start(remove, [this, written] { written_files_ = *written; });
 }
 
 void Agent::finish(bool is_given_up) {
@@ -254,13 +261,14 @@ void Agent::finish(bool is_given_up) {
   const bool may_be_alone = (!state_.is_ending() || has_run_to_its_end_) && !pmix_.was_used();
   const uint8_t is_independent = may_be_alone ? independence_.verdict() : uint8_t{0};
   // The message must not overtake output, so it has the same urgency.
-  std::string left_behind;
+  std::string left_behind = written_files_;
   if (is_given_up && !is_childless()) {
     left_behind =
         cat("could not end ", describe_descendants([&](pid_t pid) { return ranks_.rank_of(pid); }),
             are_stuck_in_kernel({pmix_.pid()})
                 ? "; SIGKILL takes effect when the disk, file system or device answers"
-                : "");
+                : "",
+            left_behind.empty() ? "" : "; ", left_behind);
   }
   outbox_.put(Finished{.left_behind = std::move(left_behind), .is_independent = is_independent},
               net::Urgency::kOutput);

@@ -128,7 +128,8 @@ class Agent {
   Independence independence_;
   bool has_run_to_its_end_ = false;  // the ranks have ended by themselves, and left processes
   Staging staging_;
-  BlockingCall removal_;  // of staging_
+  BlockingCall removal_;       // of staging_
+  std::string written_files_;  // describe_written_files() of it
   net::FrameParser parser_;
   UniqueFd signals_;
   OutsideSignals outside_signals_;

@@ -252,7 +252,8 @@ inline constexpr std::array<std::string_view, 3> kParallelLibraries = {"PyTorch"
 // The agent's last message: all ranks have ended, all output has been sent, and nothing of the job is left on the host.
 struct Finished {
   static constexpr MessageType kType{7, "the job's end", Sender::kAgent};
-  std::string left_behind;  // a sentence about processes that could not be ended; or empty
+  // A sentence about processes that could not be ended and files that went with a staged copy; or empty.
+  std::string left_behind;
   // Whether ranks have given no sign that they know of each other. 0: they have, or may know. 1: a Python program
   // without a word of ranks. More: a program that has loaded this one of kParallelLibraries.
   uint8_t is_independent = 0;

@@ -83,6 +83,41 @@ def test_much_code_takes_little_memory_here():
     job.leaves_nothing()
 
 
+SAVES = """import os, pathlib, sys
+import lib.answer
+if os.environ["HOROVOD_RANK"] != "1" or sys.argv[1] == "reads":
+    sys.exit(pathlib.Path("log.txt").read_text() != "before")
+pathlib.Path("log.txt").write_text("after")
+pathlib.Path("models/step 1").mkdir(parents=True)
+for name in ("step 1/b.pt", "step 1/a.pt", "last.pt"):
+    pathlib.Path("models", name).write_text("weights")
+pathlib.Path("models/best.pt").symlink_to("last.pt")
+sys.exit(int(sys.argv[2]))
+"""
+
+
+@world("a b", "--private-tmp")
+def test_a_warning_names_what_the_program_wrote_into_the_copy():
+    folder = project()
+    (folder / "log.txt").write_text("before")
+    (folder / "train.py").write_text(SAVES)
+    run = ("-np", 2, "-H", "a:1,b:1", "--stage", ".", PYTHON, "train.py")
+    job = Job(*run, "reads", cwd=folder)
+    job.ends_with(0)
+    expect("--stage" not in job.err, job.describe())
+    for code in (0, 3):
+        job = Job(*run, "saves", code, cwd=folder)
+        job.ends_with(code)
+        said = (
+            "host b: the copy of the code (--stage) is removed with 5 files that the program wrote there: log.txt, "
+            "models/best.pt, models/last.pt and 2 more; write to a folder that all hosts share, or to another "
+            "absolute path\n"
+        )
+        expect(job.err.count(said) == job.err.count("--stage") == 1, job.describe())
+        job.leaves_nothing()
+    expect((folder / "log.txt").read_text() == "before", "a copy")
+
+
 @world("a b", "--private-tmp")
 def test_the_copy_goes_when_launcher_or_agent_is_killed():
     folder = project()

@@ -6,6 +6,10 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
+#include <set>
+#include <tuple>
+#include <vector>
 
 #include "base/secrets/secret.h"
 #include "base/settings.h"
@@ -39,6 +43,35 @@ void remove_staging(const std::string& directory) {
   std::filesystem::remove_all(directory, ignored);
 }
 
+std::string describe_written_files(const std::string& directory, const timespec& since) {
+  constexpr size_t kMostNames = 3;
+  namespace fs = std::filesystem;
+  size_t count = 0;
+  std::set<std::string> first;
+  std::error_code error;
+  fs::recursive_directory_iterator each(directory, fs::directory_options::skip_permission_denied,
+                                        error);
+  for (; !error && each != fs::recursive_directory_iterator(); each.increment(error)) {
+    struct stat info {};
+    if (::lstat(each->path().c_str(), &info) != 0) continue;
+    if (S_ISDIR(info.st_mode) && each->path().filename() == "__pycache__")
+      each.disable_recursion_pending();
+    const auto changed = std::tie(info.st_ctim.tv_sec, info.st_ctim.tv_nsec);
+    const bool is_file = S_ISREG(info.st_mode) || S_ISLNK(info.st_mode);
+    if (!is_file || changed <= std::tie(since.tv_sec, since.tv_nsec)) continue;
+    ++count;
+    first.insert(each->path().string().substr(directory.size() + 1));
+    if (first.size() > kMostNames) first.erase(std::prev(first.end()));
+  }
+  if (count == 0) return {};
+  const size_t others = count - first.size();
+  return cat("the copy of the code (--stage) is removed with ", count,
+             count == 1 ? " file" : " files", " that the program wrote there: ",
+             join(std::vector<std::string>(first.begin(), first.end()), ", "),
+             others == 0 ? "" : cat(" and ", others, " more"),
+             "; write to a folder that all hosts share, or to another absolute path");
+}
+
 Status Staging::failed_at(const std::string& path, int error) const {
   const Status status = system_error(cat("cannot write ", path), error);
   return {status.code(), cat(status.message(), "; ", advice_)};
@@ -58,6 +91,10 @@ Status Staging::add(const StagePart& part) {
   HVD_RETURN_IF_ERROR(make_directory());
   file_.reset();
   is_whole_ = part.bytes == as_text(digest_);
+  struct stat info {};
+  // A change of the directory's mode takes the time of the file system, which the files that ranks write have, too.
+  ::chmod(directory_.c_str(), 0700);
+  if (::stat(directory_.c_str(), &info) == 0) whole_since_ = info.st_ctim;
   return is_whole_ ? Status()
                    : internal_error(
                          "the staged files differ from the launcher's list: a file may have "

@@ -2,6 +2,7 @@
 // is removed with the job. The agent's main chooses its name before the fork, so that the guardian can remove it too.
 #pragma once
 
+#include <ctime>
 #include <string>
 
 #include "base/result.h"
@@ -16,6 +17,9 @@ namespace hvd::launcher {
 std::string staging_directory();
 // Removes the directory, if it exists.
 void remove_staging(const std::string& directory);
+// A sentence about the files that the job has written or changed in the copy since that time of its file system; or
+// empty. Python's own folders __pycache__ do not count.
+std::string describe_written_files(const std::string& directory, const timespec& since);
 
 // For the errors of a Staging: the user chooses the directory by a variable of that host.
 inline constexpr const char* kChooseByTmpdir =
@@ -42,6 +46,8 @@ class Staging {
   void remove();
   // Leaves the removal to the caller. Returns the directory, or nothing where none was made.
   std::string release();
+  // When the copy was whole, by the clock of its file system.
+  const timespec& whole_since() const { return whole_since_; }
 
  private:
   Status add(const StagePart& part);
@@ -52,6 +58,7 @@ class Staging {
   std::string advice_;
   bool is_there_ = false;
   bool is_whole_ = false;
+  timespec whole_since_{};
   std::string path_;
   UniqueFd file_;  // at that path, is being written
   uint64_t taken_ = 0;
