@@ -123,9 +123,10 @@ constexpr char kBashHosts[] = R"(_horovodrun_hosts() {
 }
 )";
 
-// Prints the names of jobs, and the ids of those without one.
+// Prints the names of jobs, the ids of those without one, and Slurm's numbers.
 constexpr char kJobNames[] =
-    R"(horovodrun ps -a 2>/dev/null | awk 'NR > 1 && /^[^ ]/ { print ($2 == "-" ? $1 : $2) }' | sort -u)";
+    R"(horovodrun ps -a 2>/dev/null | awk 'NR == 1 { slurm = $3 == "SLURM" }
+    NR > 1 && /^[^ ]/ { print ($2 == "-" ? $1 : $2); if (slurm && $3 != "-") print $3 }' | sort -u)";
 
 // The commands that take the name of a job, separated.
 std::string commands_of_jobs(const char* separator) {

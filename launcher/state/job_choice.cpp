@@ -62,6 +62,11 @@ bool is_meant(const JobRecord& record, const std::string& word, const ProcessIde
          word == cat(record.launcher.host, ":", record.launcher.pid);
 }
 
+// As squeue prints them.
+bool is_meant_by_slurm(const JobRecord& record, const std::string& word) {
+  return !word.empty() && (record.allocation == word || record.allocation_name == word);
+}
+
 }  // namespace
 
 std::string row_of(const JobRecord& record, const StateView& view) {
@@ -78,11 +83,18 @@ Result<JobRecord> choose_job(const StateView& view, const std::string& word,
                              const std::string& command) {
   std::vector<const JobRecord*> running;
   const JobRecord* newest = nullptr;
-  for (const JobRecord& record : view.records) {
-    if (!is_meant(record, word, view.observer)) continue;
-    newest = &record;
-    if (view.life_of(record) == JobLife::kRuns) running.push_back(&record);
-  }
+  const auto consider = [&](const auto& is_it) {
+    if (!running.empty()) return;
+    const JobRecord* last = nullptr;
+    for (const JobRecord& record : view.records) {
+      if (!is_it(record)) continue;
+      last = &record;
+      if (view.life_of(record) == JobLife::kRuns) running.push_back(&record);
+    }
+    if (newest == nullptr) newest = last;
+  };
+  consider([&](const JobRecord& record) { return is_meant(record, word, view.observer); });
+  consider([&](const JobRecord& record) { return is_meant_by_slurm(record, word); });
   if (running.size() > 1) {
     std::string rows;
     for (const JobRecord* record : running) rows += row_of(*record, view);
@@ -101,17 +113,21 @@ std::string described(const JobRecord& record, const StateView& view) {
 }
 
 Result<std::string> launcher_here(const std::string& word, std::span<const std::string> arguments) {
-  if (word.empty() || parse_int(word)) return word;
-  HVD_ASSIGN_OR_RETURN(const StateView view, view_state());
-  HVD_ASSIGN_OR_RETURN(const JobRecord record, choose_job(view, word, arguments[0]));
-  const JobLife life = view.life_of(record);
-  const bool is_here = record.launcher.is_beside(view.observer);
+  if (word.empty()) return word;
+  const auto view = view_state();
+  const auto chosen = view.ok() ? choose_job(*view, word, arguments[0]) : view.status();
+  const bool is_pid = chosen.ok() ? word == id_of(*chosen, view->observer)
+                                  : chosen.status().code() == Code::kNotFound;
+  if (parse_int(word) && (is_pid || !view.ok())) return word;
+  HVD_ASSIGN_OR_RETURN(const JobRecord record, chosen);
+  const JobLife life = view->life_of(record);
+  const bool is_here = record.launcher.is_beside(view->observer);
   if (is_here && life == JobLife::kRuns) return cat(record.launcher.pid);
   // A launcher elsewhere that gives no sign may run: its clock may be behind.
   if (!is_here && life != JobLife::kEnded)
-    return run_there(record, view, {arguments.begin(), arguments.end()});
+    return run_there(record, *view, {arguments.begin(), arguments.end()});
   return not_found(
-      cat(described(record, view), " does not run; horovodrun ps -a shows how it has ended"));
+      cat(described(record, *view), " does not run; horovodrun ps -a shows how it has ended"));
 }
 
 Status go_to_running_job(std::span<const std::string> arguments) {

@@ -1,4 +1,5 @@
-// Finds the job that a user means in the state directory: by a name, a pid, or HOST:PID. Runs a command of horovodrun on
+// Finds the job that a user means in the state directory: by a name, a pid, HOST:PID, or Slurm's number or name of the
+// allocation in which it runs. Runs a command of horovodrun on
 // the machine of a job's launcher: there alone its process can be reached.
 #pragma once
 
@@ -39,14 +40,15 @@ std::string row_of(const JobRecord& record, const StateView& view);
 // For a command that needs one job. `more`: what stands behind its id on the command line.
 Status several_run(const std::string& command, const std::string& more, const std::string& rows);
 
-// The job that runs by this name, or else the newest one. An empty word means all jobs. `command`: for errors, "stop".
+// The job that runs by this name or id, or else in this allocation of Slurm, or else the newest of these. An empty word
+// means all jobs. `command`: for errors, "stop".
 Result<JobRecord> choose_job(const StateView& view, const std::string& word,
                              const std::string& command);
 
 // Whether a word of a command may mean a job, and is no flag.
 inline bool may_be_job(const std::string& word) { return !word.empty() && word[0] != '-'; }
-// The pid of the launcher beside this process that a word means: itself if it is a number or empty, else that of the
-// job with this name or id. An error: the job has ended. For a job of another machine, the command
+// The pid of the launcher beside this process that a word means: itself if it is empty or a number that no record
+// knows, else that of the job that choose_job() finds. An error: the job has ended. For a job of another machine, the command
 // `arguments` replaces this process there (run_there).
 Result<std::string> launcher_here(const std::string& word, std::span<const std::string> arguments);
 // For a command without a word, where no launcher runs beside this process: replaces this process by the command on the

@@ -173,23 +173,30 @@ Result<JobRecord> await_end(const StateView& view, JobRecord record) {
 }  // namespace
 
 std::string jobs_as_table(const StateView& view) {
-  std::vector<std::array<std::string, 6>> rows = {
-      {"ID", "NAME", "BEGAN", "TOOK", "RANKS", "COMMAND"}};
+  // cli/manual.cpp completes the first three.
+  constexpr size_t kSlurm = 2;
+  const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : printable(text); };
+  std::vector<std::array<std::string, 7>> rows = {
+      {"ID", "NAME", "SLURM", "BEGAN", "TOOK", "RANKS", "COMMAND"}};
   for (const JobRecord& record : view.records) {
-    rows.push_back(
-        {id_of(record, view.observer), record.name.empty() ? "-" : printable(record.name),
-         minute_text(record.began), duration_text(lasted(view, record)),
-         record.ranks == 0 ? "-" : cat(record.ranks), printable(join(record.command, " "))});
+    rows.push_back({id_of(record, view.observer), or_dash(record.name), or_dash(record.allocation),
+                    minute_text(record.began), duration_text(lasted(view, record)),
+                    record.ranks == 0 ? "-" : cat(record.ranks),
+                    printable(join(record.command, " "))});
   }
-  std::array<size_t, 5> widths{};
+  const bool has_slurm = std::ranges::any_of(
+      view.records, [](const JobRecord& record) { return !record.allocation.empty(); });
+  std::array<size_t, 6> widths{};
   for (const auto& row : rows) {
     for (size_t column = 0; column < widths.size(); ++column)
       widths[column] = std::max(widths[column], row[column].size());
   }
   std::string text;
   for (size_t i = 0; i < rows.size(); ++i) {
-    for (size_t column = 0; column < widths.size(); ++column)
-      text += fmt::format("{:<{}}  ", rows[i][column], widths[column]);
+    for (size_t column = 0; column < widths.size(); ++column) {
+      if (column != kSlurm || has_slurm)
+        text += fmt::format("{:<{}}  ", rows[i][column], widths[column]);
+    }
     text += rows[i].back() + "\n";
     if (i > 0) text += cat("  ", state_text(view, view.records[i - 1]), "\n");
   }
@@ -216,6 +223,7 @@ std::string jobs_as_json(const StateView& view) {
       object["cause"] = record.cause;
     }
     if (!record.metrics.empty() && life == JobLife::kRuns) object["metrics"] = record.metrics;
+    if (!record.allocation.empty()) object["slurm_job"] = record.allocation;
     object["command"] = record.command;
     object["directory"] = record.directory;
     text += object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

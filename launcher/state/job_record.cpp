@@ -95,6 +95,7 @@ std::string to_json(const JobRecord& record) {
                        {"command", record.command},
                        {"directory", record.directory},
                        {"allocation", record.allocation},
+                       {"allocation_name", record.allocation_name},
                        {"node", record.node},
                        {"state", record.state},
                        {"began", record.began},
@@ -132,6 +133,7 @@ Result<JobRecord> parse_job_record(std::string_view text) {
   }
   record.directory = text_of(object, "directory");
   record.allocation = text_of(object, "allocation");
+  record.allocation_name = text_of(object, "allocation_name");
   record.node = text_of(object, "node");
   record.state = text_of(object, "state");
   record.began = time_of(object, "began");

@@ -32,6 +32,7 @@ struct JobRecord {
   std::vector<std::string> command;
   std::string directory;           // the launcher's working directory
   std::string allocation;          // SLURM_JOB_ID, or empty
+  std::string allocation_name;     // SLURM_JOB_NAME, or empty
   std::string node;                // SLURMD_NODENAME, or empty: the launcher is on no node of it
   std::string state = "starting";  // "starting", "running" or "ended"
   int64_t began = 0;               // times: seconds since 1970

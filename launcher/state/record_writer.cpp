@@ -372,6 +372,7 @@ JobRecord new_record(const LaunchSettings& settings, std::span<const std::string
   std::array<char, 4096> folder;
   if (::getcwd(folder.data(), folder.size()) != nullptr) record.directory = folder.data();
   record.allocation = environment_variable("SLURM_JOB_ID").value_or("");
+  record.allocation_name = environment_variable("SLURM_JOB_NAME").value_or("");
   record.node = environment_variable("SLURMD_NODENAME").value_or("");
   record.began = record.written = now();
   record.is_constant = !is_elastic(settings);

@@ -521,7 +521,7 @@ def test_commands_of_a_login_node_reach_a_job_in_an_allocation(cluster):
     waits = f"{PYTHON} -c 'import time, horovod.numpy as hvd; hvd.init(); time.sleep(600)'"
     script = scratch("/etc") / "far.sh"
     script.write_text(f"#!/bin/bash\nexec {LAUNCHER} --name far {waits}\n")
-    submits = ["/usr/bin/sbatch", "-N2", "--ntasks-per-node=1", "-o", "/dev/null", script]
+    submits = ["/usr/bin/sbatch", "-J", "queued", "-N2", "--ntasks-per-node=1", "-o", "/dev/null", script]
     subprocess.run(submits, env=environment, check=True, stdout=subprocess.DEVNULL)
 
     def say(*words, code=0):
@@ -533,7 +533,9 @@ def test_commands_of_a_login_node_reach_a_job_in_an_allocation(cluster):
     far = json.loads(ask("ps", "-a", "--json").stdout)["id"]
     expect(re.fullmatch(r"a:\d+", far), far)
     wait_until(lambda: say("ps").out.count("in_job") == 2, 60, lambda: say("ps").describe())
-    for word in ("far", far):
+    number = listed(cluster, "-n", "queued")
+    expect(re.search(rf"^{far} +far +{number} ", ask("ps", "-a").stdout, re.M), lambda: ask("ps", "-a"))
+    for word in ("far", far, number):
         expect(json.loads(say("ps", "--json", word).out)["name"] == "far", word)
         expect(say("stack", word).out.count("in <module>") == 2, lambda: say("stack", word).describe())
         expect("\n2/2 ranks" in say("top", "--once", word).out, word)
@@ -545,7 +547,8 @@ def test_commands_of_a_login_node_reach_a_job_in_an_allocation(cluster):
     top.sees(r"^2/2 ranks")
     top.type("q")
     expect(top.end() == 0, top.text)
-    say("stop", "far")
+    expect(json.loads(say("ps", "--json", "queued").out)["name"] == "far", "the name that squeue prints")
+    say("stop", number)
     ended = say("stack", "far", code=2)
     expect(rf"job far ({far}) does not run; horovodrun ps -a shows how it has ended" in ended.err, ended.describe())
     before.wait_for_ends()

@@ -52,8 +52,11 @@ std::vector<RunningLauncher> running_launchers(const std::string& pid) {
 
 Result<std::vector<RunningLauncher>> choose_launchers(const std::string& job,
                                                       std::span<const std::string> arguments) {
+  std::vector<RunningLauncher> launchers;
+  if (parse_int(job)) launchers = running_launchers(job);  // records may be out of reach
+  if (!launchers.empty()) return launchers;
   HVD_ASSIGN_OR_RETURN(const std::string pid, launcher_here(job, arguments));
-  std::vector<RunningLauncher> launchers = running_launchers(pid);
+  launchers = running_launchers(pid);
   if (!launchers.empty()) return launchers;
   if (pid.empty()) {
     HVD_RETURN_IF_ERROR(go_to_running_job(arguments));

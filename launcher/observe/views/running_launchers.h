@@ -21,7 +21,7 @@ struct RunningLauncher {
 
 // One entry for each socket that listens. `pid`: of one launcher, or empty for all.
 std::vector<RunningLauncher> running_launchers(const std::string& pid = "");
-// The running launchers, or that of this job: a pid, a name or an id. For a job of another machine, the command
+// The running launchers, or that of this job: a pid, or what choose_job() takes. For a job of another machine, the command
 // `arguments` replaces this process there.
 Result<std::vector<RunningLauncher>> choose_launchers(const std::string& job,
                                                       std::span<const std::string> arguments);

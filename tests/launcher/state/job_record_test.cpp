@@ -15,6 +15,7 @@ JobRecord some_record() {
   record.command = {"python3", "train.py", "--text", "a\nb\x1b[31m"};
   record.directory = "/home/me";
   record.allocation = "4711";
+  record.allocation_name = "train";
   record.state = "ended";
   record.began = 1'700'000'000;
   record.written = record.ended = 1'700'000'100;
