@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
   color_messages(form.color);
   if (!options.ok()) return refuse(options.status());
   if (is_question(*options)) return answer(*options);
+  notify_of_unread_config(*options);
   if (is_started_by_mpi(*options)) return run_by_mpi(*options);
   const Launch launch = [&options](const DetachedEvents& events) {
     return record_job(options->settings, options->command, events,

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "base/settings.h"
 #include "base/text.h"
 #include "launcher/allocation/host_choice.h"
@@ -31,6 +33,17 @@ int show_known_hosts() {
                           names.empty() ? "localhost" : printable(names.front()), "\n"));
 }
 
+// The only script of the present directory, or else the name that the pages use.
+std::string find_script() {
+  std::vector<std::string> scripts;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(".", error), end; !error && at != end;
+       at.increment(error)) {
+    if (at->path().extension() == ".py") scripts.push_back(at->path().filename().string());
+  }
+  return scripts.size() == 1 ? scripts.front() : "train.py";
+}
+
 // The exit code, after a line for each host.
 int test_hosts(const Options& options) {
   const auto hosts = ask_hosts(options);
@@ -56,8 +69,9 @@ int test_hosts(const Options& options) {
                 "; install the same version on all hosts\n");
   } else {
     const bool is_here = hosts->size() == 1 && hosts->front().host == "localhost";
-    text += cat("ready: horovodrun --config-file ", kFile, " python3 train.py\n",
-                is_here ? "" : "With `--stage .` it runs without a shared disk.\n");
+    text += cat(is_here ? "" : "Without a shared disk, add --stage . to the command.\n",
+                "ready: horovodrun --config-file ", kFile, " python3 ", shell_quote(find_script()),
+                "\n");
   }
   const int printed = print_answer(text);
   const bool is_ready = silent.empty() && without_python.empty() && differing.empty();
@@ -65,6 +79,11 @@ int test_hosts(const Options& options) {
 }
 
 }  // namespace
+
+void notify_of_unread_config(const Options& options) {
+  if (options.settings.table().is_set("config_file") || ::access(kFile, F_OK) != 0) return;
+  print_message(cat(kFile, " in this directory is not read; --config-file ", kFile, " reads it"));
+}
 
 bool asks_for_config(std::span<const std::string> arguments) {
   return !arguments.empty() && arguments[0] == "init";

@@ -4,6 +4,8 @@
 #include <span>
 #include <string>
 
+#include "launcher/cli/options.h"
+
 namespace hvd::launcher {
 
 // True when the arguments begin with "init".
@@ -12,5 +14,7 @@ bool asks_for_config(std::span<const std::string> arguments);
 // machines in production, or ask for passwords. An existing file stays as it is. The exit code: 0 if all hosts are
 // ready.
 int make_config(std::span<const std::string> arguments);
+// Notifies the user of such a file in the present directory that no flag names.
+void notify_of_unread_config(const Options& options);
 
 }  // namespace hvd::launcher

@@ -46,9 +46,14 @@ class Questions(unittest.TestCase):
             self.assertIn(b"init takes hosts alone", result.stderr)
             result = run("init", "localhost:2", **job)
             self.assertEqual((result.returncode, result.stderr), (0, b"horovodrun: wrote horovodrun.yaml\n"))
-            self.assertRegex(result.stdout.decode(), r"\Alocalhost: Python .*\nready: .*\n\Z")
-            result = run("--config-file", "horovodrun.yaml", "--tag", "none", "sh", "-c", "echo $HOROVOD_RANK", **job)
-            self.assertEqual((result.returncode, lines(result.stdout)), (0, ["0", "1"]))
+            ready = "ready: horovodrun --config-file horovodrun.yaml python3 train.py"
+            self.assertRegex(result.stdout.decode(), rf"\Alocalhost: Python .*\n{ready}\n\Z")
+            words = ("--tag", "none", "sh", "-c", "echo $HOROVOD_RANK")
+            result = run("--config-file", "horovodrun.yaml", *words, **job)
+            self.assertEqual((result.returncode, lines(result.stdout), result.stderr), (0, ["0", "1"], b""))
+            result = run("-np", "1", *words, **job)
+            said = "horovodrun.yaml in this directory is not read; --config-file horovodrun.yaml reads it"
+            self.assertEqual((lines(result.stdout), result.stderr.decode()), (["0"], f"horovodrun: {said}\n"))
             with open(f"{folder}/horovodrun.yaml", encoding="utf-8") as config:
                 written = config.read()
             result = run("init", "localhost", **job)
