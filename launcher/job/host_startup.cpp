@@ -11,6 +11,7 @@
 #include "launcher/output/launch_progress.h"
 #include "launcher/output/terminal_text.h"
 #include "launcher/plan/host_remarks.h"
+#include "launcher/plan/installation.h"
 
 namespace hvd::launcher {
 namespace {
@@ -146,6 +147,7 @@ void HostStartup::report_copies(const std::vector<const HostRun*>& hosts) const 
   if (!package) return;
   const PackageUse use{.copies = copies_of(hosts, kPackageCopy),
                        .version = package->offer.version,
+                       .folder = find_python_package(executable_folder()),
                        .is_everywhere = options_.settings.job.ship.value_or(false),
                        .bytes_sent = archive_.packed_size()};
   if (!use.copies.hosts.empty()) output_->print(describe_package_use(use));

@@ -50,7 +50,8 @@ std::string describe_package_use(const PackageUse& use) {
   const std::vector<std::string>& holders = use.copies.hosts;
   const bool is_one = holders.size() == 1;
   const std::string hosts = cat(is_one ? "host " : "hosts ", first_names(holders));
-  const std::string whose = cat("this horovodrun's horovod ", use.version);
+  const std::string whose =
+      cat("this horovodrun's horovod ", use.version, " (", printable(use.folder), " here)");
   const std::string sent = how_sent(use.copies, use.bytes_sent);
   if (use.is_everywhere) return cat("the ranks on ", hosts, " use ", whose, sent);
   return cat(hosts, is_one ? " has" : " have",

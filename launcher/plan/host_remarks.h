@@ -27,6 +27,7 @@ struct CopyHolders {
 struct PackageUse {
   CopyHolders copies{};
   std::string version{};
+  std::string folder{};        // of the package, on this machine
   bool is_everywhere = false;  // --ship
   uint64_t bytes_sent = 0;     // to each receiver
 };

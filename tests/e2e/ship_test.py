@@ -63,14 +63,17 @@ def test_hosts_without_horovod_train_from_the_launcher_alone():
     folder = project()
     job = start(folder)
     trains(job, 2)
-    one_sentence(job, f"^hosts a, b {LACKS}[0-9.]+, sent there now \\([0-9.]+ MB\\); --no-ship refuses such hosts$")
+    one_sentence(
+        job,
+        f"^hosts a, b {LACKS}[0-9.]+ \\(/\\S+ here\\), sent there now \\([0-9.]+ MB\\); --no-ship refuses such hosts$",
+    )
     job.leaves_nothing()
     expect(len(copies("a")) == 1 and copies("a") == copies("b"), f"{copies('a')} {copies('b')}")
     # The next job sends nothing, by whatever way it reaches the hosts.
     for flags in ((), ("--launch-agent", "ssh -q {host}")):
         job = start(folder, *flags)
         trains(job, 2)
-        one_sentence(job, f"^hosts a, b {LACKS}[0-9.]+, which an earlier job has sent there; ")
+        one_sentence(job, f"^hosts a, b {LACKS}[0-9.]+ \\(/\\S+ here\\), which an earlier job has sent there; ")
     # On this machine the package of the launcher itself is used.
     job = start(folder, hosts="localhost:2")
     job.ends_with(0)

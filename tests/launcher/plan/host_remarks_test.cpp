@@ -41,23 +41,23 @@ TEST_CASE("the first of two different versions is the measure; a host may lack h
 }
 
 TEST_CASE("one sentence says which hosts use a copy of the launcher's package") {
-  PackageUse use{.copies = {{"a", "b"}, {"a", "b"}}, .version = "1.2.3"};
+  PackageUse use{.copies = {{"a", "b"}, {"a", "b"}}, .version = "1.2.3", .folder = "/opt/site"};
   use.bytes_sent = 8'040'000;
   CHECK(describe_package_use(use) ==
         "hosts a, b have no horovod for this program: their ranks use this horovodrun's horovod "
-        "1.2.3, sent there now (8 MB); --no-ship refuses such hosts");
+        "1.2.3 (/opt/site here), sent there now (8 MB); --no-ship refuses such hosts");
   use.copies.receivers = {"b"};
-  CHECK(describe_package_use(use).find("1.2.3, sent to b now (8 MB); ") != std::string::npos);
+  CHECK(describe_package_use(use).find("here), sent to b now (8 MB); ") != std::string::npos);
   use.copies.receivers.clear();
   use.copies.hosts = {"a"};
   CHECK(describe_package_use(use) ==
-        "host a has no horovod for this program: its ranks use this horovodrun's horovod 1.2.3, "
-        "which an earlier job has sent there; --no-ship refuses such hosts");
+        "host a has no horovod for this program: its ranks use this horovodrun's horovod 1.2.3 "
+        "(/opt/site here), which an earlier job has sent there; --no-ship refuses such hosts");
   use.copies.hosts = {"a", "b", "c", "d", "e", "f"};
   use.is_everywhere = true;
   CHECK(describe_package_use(use) ==
-        "the ranks on hosts a, b, c, d and 2 others use this horovodrun's horovod 1.2.3, which an "
-        "earlier job has sent there");
+        "the ranks on hosts a, b, c, d and 2 others use this horovodrun's horovod 1.2.3 (/opt/site "
+        "here), which an earlier job has sent there");
 }
 
 TEST_CASE("one sentence says which hosts use an environment") {
