@@ -33,18 +33,30 @@ def test_no_way_to_be_busy_is_called_a_hang_at_three_limits():
     check_busy([kind for kind in BUSY + MORE_BUSY if kind not in of_jax], 2, 6)
 
 
-def test_a_hang_is_reported_without_py_spy_by_what_proc_shows():
+def check_report_by_proc(start, reason):
     worker = [python_of("torch"), WORKERS / "hanging_rank.py", "--library", "torch", "--kind", "skip"]
-    job = without_py_spy("--hang-warning", 2, "--on-hang", "stop", *worker)
+    job = start("--hang-warning", 2, "--on-hang", "stop", *worker)
     job.wait_for("hangs", 2, 240)
     at = r"\(\S*python\S* \S*hanging_rank\.py [^)]*\)"
     hang = rf"the job may hang: no rank has moved for \d+ s: rank 0 on \S+ is sleeping in futex\w+ {at}; rank 1 on "
     wait_until(lambda: re.search(hang + rf"\S+ is sleeping in \w*nanosleep\w* {at}\n", job.err), 20, job.describe)
-    wait_until(lambda: "no Python stack of ranks 0-1 on " in job.err, 5, job.describe)
-    expect(job.err.count("need py-spy") == 1 and "pip install" in job.err, job.describe())
+    said = rf"no Python stack of ranks 0-1 on \S+: .*{reason}"
+    wait_until(lambda: re.search(said, job.err), 5, job.describe)
+    expect(len(re.findall(said, job.err)) == 1, job.describe())
     time.sleep(4)  # two limits: nothing proves a hang, and the job goes on
     expect(job.process.poll() is None and job.err.count("may hang") == 1, job.describe())
     end(job)
+
+
+def test_a_hang_is_reported_without_py_spy_by_what_proc_shows():
+    check_report_by_proc(without_py_spy, "need py-spy.*pip install")
+
+
+def test_a_hang_is_reported_where_the_kernel_refuses_py_spy():
+    def start(*arguments):
+        return with_py_spy("-x", f"PATH={refused_py_spy()}:/usr/bin:/bin", *arguments)
+
+    check_report_by_proc(start, r"the kernel refuses process_vm_readv.*--cap-add SYS_PTRACE")
 
 
 def test_ranks_without_py_spy_that_wait_for_one_that_works_do_not_hang():

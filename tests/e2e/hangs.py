@@ -85,6 +85,30 @@ BUSY = [
 MORE_BUSY = ["read_a_terminal", "log", "fork"]
 
 
+# In place of py-spy: the same one, for which the kernel refuses process_vm_readv, and lseek in /proc/PID/mem, which
+# py-spy tries next (x86_64 and 64-bit ARM).
+REFUSED = """#!/usr/bin/python3
+import ctypes, os, struct, sys
+read, seek = {"x86_64": (310, 8), "aarch64": (270, 62)}[os.uname().machine]
+rules = [(0x20, 0, 0, 0), (0x15, 1, 0, read), (0x15, 0, 1, seek), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
+program = struct.pack("HxxxxxxP", len(rules), ctypes.addressof(code))
+libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl(38, 1, 0, 0, 0)
+if libc.prctl(22, 2, ctypes.c_char_p(program), 0, 0) != 0:
+    sys.exit("no seccomp: %%s" %% os.strerror(ctypes.get_errno()))
+os.execv(%r, sys.argv)
+"""
+
+
+def refused_py_spy():
+    """A folder with that program."""
+    double = scratch() / "py-spy"
+    double.write_text(REFUSED % str(PY_SPY))
+    double.chmod(0o755)
+    return double.parent
+
+
 def python_of(library):
     """The interpreter that has the library, or Skip."""
     python = {"jax": JAX, "deepspeed": DEEPSPEED}.get(library, pathlib.Path(PYTHON))

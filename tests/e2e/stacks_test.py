@@ -3,6 +3,8 @@
 
 from harness import *
 
+from hangs import refused_py_spy
+
 PY_SPY = BUILD / "venv-py-spy/bin/py-spy"
 
 SLEEPING = """
@@ -36,21 +38,6 @@ if MPI.COMM_WORLD.Get_rank() == 1:
     load_shard()
 print("ready", flush=True)
 MPI.COMM_WORLD.bcast(None, root=1)
-"""
-
-# In place of py-spy: the same one, for which the kernel refuses process_vm_readv, and lseek in /proc/PID/mem, which
-# py-spy tries next (x86_64 and 64-bit ARM).
-REFUSED = """#!/usr/bin/python3
-import ctypes, os, struct, sys
-read, seek = {"x86_64": (310, 8), "aarch64": (270, 62)}[os.uname().machine]
-rules = [(0x20, 0, 0, 0), (0x15, 1, 0, read), (0x15, 0, 1, seek), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
-code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
-program = struct.pack("HxxxxxxP", len(rules), ctypes.addressof(code))
-libc = ctypes.CDLL(None, use_errno=True)
-libc.prctl(38, 1, 0, 0, 0)
-if libc.prctl(22, 2, ctypes.c_char_p(program), 0, 0) != 0:
-    sys.exit("no seccomp: %%s" %% os.strerror(ctypes.get_errno()))
-os.execv(%r, sys.argv)
 """
 
 
@@ -123,11 +110,7 @@ def test_a_rank_that_waits_in_mpi4py_is_named_by_its_line():
 
 
 def test_a_kernel_that_refuses_to_read_memory_is_named():
-    folder = scratch()
-    double = folder / "py-spy"
-    double.write_text(REFUSED % str(PY_SPY))
-    double.chmod(0o755)
-    job = with_py_spy("-x", f"PATH={folder}:/usr/bin:/bin", PYTHON, "-c", SLEEPING)
+    job = with_py_spy("-x", f"PATH={refused_py_spy()}:/usr/bin:/bin", PYTHON, "-c", SLEEPING)
     job.wait_for("ready", 2)
     text = stacks_of(job, "no Python stack: ")
     expect(
