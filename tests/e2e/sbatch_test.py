@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
 """Scripts of sbatch on nodes with GPUs, of root and of an ordinary user: the one of examples/slurm
-(docs/schedulers.md), which the ordinary user submits, and jobs that end before their time."""
+(docs/schedulers.md), which the ordinary user submits, the line of README.md, and jobs that end before their time."""
 
 import contextlib
 import shlex
@@ -126,6 +126,7 @@ def test_the_script_of_the_examples():
 def test_every_form_of_a_script():
     if shutil.which("mpirun") is None:
         raise Skip("there is no mpirun: packaging/packages-test.txt names its package")
+    (of_readme,) = re.findall(r"(?m)^sbatch (.* --wrap .*)$", (ROOT / "README.md").read_text())
     lines = "".join(f"echo form: {form}\n{form} python3 train.py\n" for form in FORMS)
     with cluster() as made:
         before = Inventory()
@@ -140,6 +141,10 @@ def test_every_form_of_a_script():
             for form, part in zip(FORMS, parts):
                 ranks = sorted(re.findall(r"rank (\d) of 6 on ([ab]), sum 21\b", part))
                 expect(ranks == [(str(rank), "aaabbb"[rank]) for rank in range(6)], f"{user}: {form}\n{printed(user)}")
+            environment = f"PYTHONPATH={BUILD}/python PATH={LAUNCHER.parent}:$PATH"
+            said = shell(made, user, f"{environment} sbatch --wait -o readme.out {of_readme}", SLOW)
+            ranks = sorted(re.findall(r"rank (\d) of 4 on ([ab]), sum 10\b", (place / "readme.out").read_text()))
+            expect(ranks == [(str(rank), "aabb"[rank]) for rank in range(4)], f"{said}\n{printed(user)}")
         before.wait_for_ends(60)
 
 

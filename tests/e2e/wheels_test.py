@@ -271,6 +271,17 @@ def test_pip_installs_ours_over_the_original_and_names_what_its_removal_takes():
     over_the_original(pip_of_debian())
 
 
+def test_the_extra_accepts_the_torch_of_debian_12():
+    environment, folder = Environment(pip_of_debian()), scratch()
+    about = "Metadata-Version: 2.1\nName: {}\nVersion: {}\n"
+    for name, number in (("torch", "1.13.0a0"), ("numpy", "1.24.2")):
+        wheel_files.write_wheel(folder, name, number, "py3-none-any", {}, about.format(name, number))
+    environment.pip("install", "--quiet", "--no-index", *folder.glob("*.whl"))
+    environment.install(f"horovod[pytorch]=={version()}")
+    environment.pip("check")
+    expect(re.search(r"(?m)^torch +1\.13\.0a0$", environment.pip("list")), "another torch")
+
+
 def test_pip_installs_and_removes_in_each_order():
     for order in ORDERS[1:]:
         order(pip_of_debian())
