@@ -23,7 +23,7 @@ DATA = Path(__file__).resolve().parent / "data"
 
 
 def load_digits(part):
-    """Images in [0, 1] and digits of the data set `part`, "train" or "t10k"."""
+    """Returns the images in [0, 1] and digits of the data set `part`, "train" or "t10k"."""
 
     def read(kind, ndim):
         data = gzip.open(DATA / f"{part}-{kind}-idx{ndim}-ubyte.gz").read()
@@ -43,7 +43,7 @@ args = parser.parse_args()
 # Horovod: find the other processes.
 hvd.init()
 
-# Horovod: each process takes the GPU of its number, where there are any.
+# Horovod: each process takes the GPU with its local rank, if the host has GPUs.
 gpus = tf.config.experimental.list_physical_devices("GPU")
 for gpu in gpus:
     tf.config.experimental.set_memory_growth(gpu, True)

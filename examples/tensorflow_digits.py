@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Trains a small network on handwritten digits in a loop of one's own, with TensorFlow, on as many
-processes as Horovod started.
+"""Trains a small network on handwritten digits in a custom loop, with TensorFlow, on as many processes as Horovod
+started.
 
     horovodrun -np 2 python3 examples/tensorflow_digits.py
     horovodrun -np 4 -H a:2,b:2 python3 examples/tensorflow_digits.py --checkpoint digits/model
@@ -21,7 +21,7 @@ DATA = Path(__file__).resolve().parent / "data"
 
 
 def load_digits(part):
-    """Images in [0, 1], flat, and digits of the data set `part`, "train" or "t10k"."""
+    """Returns the images in [0, 1], flat, and digits of the data set `part`, "train" or "t10k"."""
 
     def read(kind, ndim):
         data = gzip.open(DATA / f"{part}-{kind}-idx{ndim}-ubyte.gz").read()
@@ -65,7 +65,7 @@ checkpoint = tf.train.Checkpoint(model=model)
 def training_step(images, labels, first_batch):
     with tf.GradientTape() as tape:
         loss_value = loss(labels, model(images, training=True))
-    # Horovod: gradients are those of all processes.
+    # Horovod: gradients are averaged over all processes.
     tape = hvd.DistributedGradientTape(tape)
     grads = tape.gradient(loss_value, model.trainable_variables)
     opt.apply_gradients(zip(grads, model.trainable_variables))
@@ -74,7 +74,7 @@ def training_step(images, labels, first_batch):
 
 for batch, (images, labels) in enumerate(dataset.take(args.steps // hvd.size())):
     loss_value = training_step(images, labels, batch == 0)
-    # Horovod: all go on from what rank 0 has, once the first step has made all variables.
+    # Horovod: all processes continue with rank 0's values, once the first step has created all variables.
     if batch == 0:
         hvd.broadcast_variables(model.variables, root_rank=0)
         variables = opt.variables

@@ -51,7 +51,7 @@ def read_idx(path):
 
 
 def load_digits(part, dtype=torch.float32):
-    """The data set `part`, "train" or "t10k", as images in [0, 1] and digits."""
+    """Returns the data set `part`, "train" or "t10k", as images in [0, 1] and digits."""
     images = read_idx(DATA / f"{part}-images-idx3-ubyte.gz").to(dtype).unsqueeze(1) / 16
     digits = read_idx(DATA / f"{part}-labels-idx1-ubyte.gz").long()
     return TensorDataset(images, digits)
@@ -93,7 +93,7 @@ def train_epoch(epoch, model, optimizer, loader, args):
 
 @torch.no_grad()
 def test(model, dataset):
-    """The share of right answers on all of `dataset`; each process looks at a part of it."""
+    """Returns the share of right answers on all of `dataset`; each process tests a part of it."""
     model.eval()
     images, digits = dataset[hvd.rank() :: hvd.size()]
     right = (model(images).argmax(dim=1) == digits).sum()
@@ -134,7 +134,7 @@ def main():
         # Horovod: a metric of one process's share says little; average it.
         loss = hvd.allreduce(torch.tensor(loss), name="loss").item()
         accuracy = test(model, test_set)
-        if hvd.rank() == 0:  # Horovod: one process speaks and writes files for all.
+        if hvd.rank() == 0:  # Horovod: one process prints and writes files for all.
             print(
                 f"epoch {epoch + 1}/{args.epochs}: loss {loss:.4f}, "
                 f"test accuracy {accuracy:.4f}, {time.time() - epoch_started:.2f} s",

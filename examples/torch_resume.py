@@ -1,4 +1,4 @@
-"""Trains on handwritten digits with PyTorch, and goes on from its checkpoint.
+"""Trains on handwritten digits with PyTorch, and continues from its checkpoint.
 
 horovodrun -np 4 python3 examples/torch_resume.py --epochs 4
 """
@@ -30,7 +30,7 @@ data = TensorDataset(*map(torch.from_numpy, load("train")))
 sampler = DistributedSampler(data, num_replicas=hvd.size(), rank=hvd.rank())
 loader = DataLoader(data, batch_size=32, sampler=sampler)
 
-# Checkpoint: rank 0 reads the file, and the other ranks get its state.
+# Checkpoint: rank 0 reads the file, and the other ranks receive its state.
 first = 0
 if hvd.rank() == 0 and options.checkpoint.exists():
     saved = torch.load(options.checkpoint)

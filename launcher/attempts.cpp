@@ -22,7 +22,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Whether the other hosts of an elastic job have slots enough, where some could not be prepared.
+// Returns whether the other hosts of an elastic job have enough slots if some hosts could not be prepared.
 bool others_suffice(const LaunchSettings& settings, const HostPool& pool, const SlotPlan& plan,
                     const std::vector<int>& failed) {
   int slots = 0;
@@ -35,27 +35,27 @@ bool others_suffice(const LaunchSettings& settings, const HostPool& pool, const 
   return slots >= rank_limits(settings).min;
 }
 
-// Another launch of the job, or the end of the command.
+// The next launch of the job, or the end of the command.
 struct Next {
   std::optional<SlotPlan> plan{};
-  int exit_code = 0;  // without a plan
+  int exit_code = 0;  // if there is no plan
 };
 
-// The launches of one job, one after the other.
+// The launches of one job, one after another.
 class Launches {
  public:
   virtual ~Launches() = default;
-  // The first launch.
+  // Returns the first launch.
   virtual Next first() = 0;
   virtual Next after(const JobEnd& end) = 0;
   virtual uint32_t generation() const = 0;
-  // As run_job() takes it, from the first launch on.
+  // The job's history since the first launch, for run_job().
   virtual JobHistory* history() = 0;
-  // Whether a spare can take the place of this host of the plan.
+  // Returns whether a spare can replace this host of the plan.
   virtual bool has_spare(int host) const = 0;
 };
 
-// Returns the signal that ends the job meanwhile, or 0.
+// Sleeps until `time`. Returns the signal that ends the job before, or 0.
 int sleep_until(Clock::time_point time) {
   net::asio::io_context loop(1);
   net::asio::signal_set signals(loop, SIGINT, SIGTERM);
@@ -71,7 +71,7 @@ int sleep_until(Clock::time_point time) {
   return signal;
 }
 
-// A job of constant size, which --max-restarts starts again, on spare hosts, or on the same.
+// A job of constant size. --max-restarts restarts it, on spare hosts or on the same hosts.
 class ConstantLaunches : public Launches {
  public:
   explicit ConstantLaunches(const Options& options)
@@ -111,11 +111,11 @@ class ConstantLaunches : public Launches {
   }
 
  private:
-  // A host that was lost is used again: its programs may start, or it cannot be reached yet.
+  // Returns whether to use a lost host again: its programs may start, or it may be reachable later.
   bool may_use_again(const JobEnd& end) const {
     return !end.is_by_scheduler && (end.has_started || Clock::now() < reach_until_);
   }
-  // Each host is replaced for this reason once in a job: a spare that is slow, too, stays.
+  // Replaces each slow host at most once per job: a slow spare stays.
   Next without_slow(int host) {
     const Replacement replaced = replace_hosts(plan_, {host}, spares_);
     for (const std::string& sentence : replaced.sentences) print_message(sentence);
@@ -125,7 +125,7 @@ class ConstantLaunches : public Launches {
     return again();
   }
 
-  // The failure of the previous attempt says more than the failed restart.
+  // Keeps the exit code of the previous attempt, which is more useful than that of the failed restart.
   void note_exit_code(const JobEnd& end) {
     if (generation_ == 0 || end.has_started || end.exit_code > kExitSignal)
       exit_code_ = end.exit_code;
@@ -151,7 +151,7 @@ class ConstantLaunches : public Launches {
     return replaced;
   }
 
-  // Says when the next launch is, and waits for it. Returns the signal that ends the job, or 0.
+  // Announces the time of the next launch, and waits for it. Returns the signal that ends the job, or 0.
   int wait_for(const JobEnd& end, const Replacement& replaced) {
     const auto now = Clock::now();
     auto next = now + take_pause();
@@ -178,7 +178,7 @@ class ConstantLaunches : public Launches {
     return {.plan = plan_};
   }
 
-  // Launches that end soon come at growing intervals, from the second one on.
+  // From the second consecutive short launch on, the pauses between launches grow.
   std::chrono::seconds take_pause() {
     if (Clock::now() - launched_ > start_limit_) short_launches_ = 0;
     const int doublings = std::min(short_launches_++, kMostDoublings + 1) - 1;
@@ -191,18 +191,18 @@ class ConstantLaunches : public Launches {
   const int most_;
   const std::chrono::duration<double> start_limit_;
   Clock::time_point launched_{};
-  int short_launches_ = 0;           // one after the other
-  Clock::time_point reach_until_{};  // until then a host that was lost may fail to be reached
+  int short_launches_ = 0;           // consecutive short launches
+  Clock::time_point reach_until_{};  // until then a lost host may be unreachable
   SlotPlan plan_;
   std::vector<Host> spares_;
-  std::set<std::string> slow_;  // the spares in place of slow hosts
+  std::set<std::string> slow_;  // spares that replaced slow hosts
   bool has_spares_ = false;     // at the beginning
   int restarts_ = 0;
   uint32_t generation_ = 0;
   int exit_code_ = 0;
 };
 
-// An elastic job, which begins again when its ranks change and the program cannot live through that.
+// An elastic job. It is launched again when its ranks change and the program must restart for this.
 class ElasticLaunches : public Launches {
  public:
   explicit ElasticLaunches(const Options& options) : options_(options) {}
@@ -219,7 +219,7 @@ class ElasticLaunches : public Launches {
   }
 
   Next after(const JobEnd& end) override {
-    // A host that was there and cannot be prepared again is one that has failed.
+    // A host that was running before but cannot be prepared again has failed.
     const bool lacks_hosts =
         end.exit_code == kExitBadInput && !end.has_started && !end.failed_hosts.empty() &&
         (launched_ > 0 ||
@@ -262,10 +262,10 @@ class ElasticLaunches : public Launches {
   }
 
   const Options& options_;
-  std::vector<Host> hosts_;  // the first ones
+  std::vector<Host> hosts_;  // the initial hosts
   SlotPlan plan_;
   std::optional<JobHistory> history_;  // since the first launch
-  uint32_t launched_ = 0;              // the generation with which the launch began
+  uint32_t launched_ = 0;              // the first generation of the launch
 };
 
 }  // namespace
@@ -282,7 +282,7 @@ int run_attempts(const Options& options, const LaunchEvents& events) {
   prepare_process(options);
   const auto folder = take_output_folder(options.settings);
   if (!folder.ok()) return refuse(folder.status());
-  ResolvedEnvironment environment;  // each launch gets the same files
+  ResolvedEnvironment environment;  // equal for all launches
   while (next.plan) {
     JobHistory* const history = launches->history();
     next = launches->after(run_job(options, *next.plan, launches->generation(), environment,

@@ -1,5 +1,5 @@
-// Runs the launches of a job: again after a failure, on spare hosts in place of failed ones (--spares), and from the
-// beginning (--max-restarts); an elastic job also again when its ranks change. The launcher's main calls it.
+// Runs the launches of a job: again after a failure, on spare hosts instead of failed ones (--spares), and from
+// the beginning (--max-restarts); an elastic job also when its ranks change. The launcher's main calls it.
 #pragma once
 
 #include "launcher/cli/options.h"
@@ -7,7 +7,7 @@
 
 namespace hvd::launcher {
 
-// Plans and runs; returns horovodrun's exit code, after the sentences that explain it.
+// Plans and runs the job. Prints messages about the result, and returns horovodrun's exit code.
 int run_attempts(const Options& options, const LaunchEvents& events);
 
 }  // namespace hvd::launcher

@@ -16,10 +16,10 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/tree"
-# The packages hold documentation and examples as they are; all else comes from the build.
+# The packages contain documentation and examples unchanged; all other files come from the build.
 cp -a --parents debian docs examples README.md CHANGELOG.md packaging/kubernetes/base "$scratch/tree"
 find "$scratch/tree" -name __pycache__ -prune -exec rm -rf {} +
 cd "$scratch/tree"
-# -d: nothing is compiled, so that the compiler's packages may be absent.
+# -d: nothing is compiled, so the compiler's packages may be missing.
 HVD_BUILD_DIR=$build DEB_BUILD_OPTIONS=noautodbgsym dpkg-buildpackage -b -d -us -uc
 mv ../*.deb ../*.changes ../*.buildinfo "$output"

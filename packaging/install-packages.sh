@@ -3,8 +3,8 @@
 #
 # usage: install-packages.sh LIST...
 #
-# As root or by sudo. Without either it names what is missing and fails; where nothing is missing
-# it needs neither. It starts no service, now or at the next boot.
+# Needs root or sudo. Without them it lists the missing packages and fails; if no package is missing, it needs neither.
+# The script starts no service, now or at the next boot.
 set -euo pipefail
 
 missing=()
@@ -24,9 +24,9 @@ if [[ $EUID -ne 0 ]]; then
   as_root=(sudo)
 fi
 
-# The lists may be absent, or older than what the mirror still has.
+# The lists may be missing, or list versions that the mirror no longer has.
 update() { "${as_root[@]}" apt-get update -qq </dev/null; }
-# plan FLAG: what apt-get says of the installation, which needs no root.
+# plan FLAG: prints apt-get's simulation of the installation, which needs no root.
 plan() { apt-get install "$1" -y -qq --no-install-recommends "${missing[@]}" 2>/dev/null; }
 to_load=$(plan --print-uris || { update && plan --print-uris; } || true)
 megabytes=$(awk '{ bytes += $3 } END { printf "%.0f", bytes / 1e6 }' <<<"$to_load")
@@ -46,7 +46,7 @@ clean_up() {
 }
 trap clean_up EXIT
 if [[ ! -e $policy ]]; then
-  # With this file in place the packages' scripts start nothing.
+  # While this file exists, the packages' scripts start no service.
   policy_is_ours=1
   printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
   "${as_root[@]}" chmod +x "$policy"
@@ -56,7 +56,7 @@ install() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
     --no-install-recommends "${missing[@]}" </dev/null
 }
-# count: how far apt-get is, each 10 seconds.
+# count: the progress of apt-get, printed every 10 seconds.
 count() {
   local pause
   exec {pause}<> <(:)
@@ -75,7 +75,7 @@ if ! install >"$log" 2>&1; then
   fi
 fi
 
-# A machine that had none of these services does not get one at its next boot either.
+# Disable the new services, so that the next boot does not start them either.
 for pair in openssh-server:ssh.service openssh-server:ssh.socket munge:munge.service \
             slurmctld:slurmctld.service slurmd:slurmd.service etcd-server:etcd.service; do
   if [[ " ${missing[*]} " == *" ${pair%:*} "* ]] && command -v systemctl >/dev/null; then

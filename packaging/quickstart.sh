@@ -28,13 +28,13 @@ else
 fi
 echo "all there"
 
-# python3-torch belongs to Debian's own interpreter, which need not be the first on PATH.
+# python3-torch belongs to Debian's own interpreter, which may not be the first on PATH.
 python=build/venv-quickstart/bin/python3
 if [[ ! -x $python ]]; then
   say "a virtual environment over Debian's /usr/bin/python3, to which python3-torch belongs"
   /usr/bin/python3 -m venv --system-site-packages build/venv-quickstart
 fi
-# It shows where a rank hangs.
+# py-spy shows where a rank hangs.
 if [[ ! -e build/venv-quickstart/bin/py-spy ]]; then
   said=build/quickstart-pip.txt
   timeout 60 build/venv-quickstart/bin/pip install --quiet --disable-pip-version-check py-spy >"$said" 2>&1 ||
@@ -48,7 +48,7 @@ if [[ $wheel ]]; then
 else
   say "building into build/"
   if [[ -f build/build.ninja ]]; then
-    cmake build >/dev/null  # looks again for headers that were missing
+    cmake build >/dev/null  # searches again for headers that were missing
   else
     cmake --preset release -DBUILD_TESTING=OFF
   fi

@@ -37,10 +37,10 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 version=$(sed -n 's/^project(horovod VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 given_build=$build
 build=${build:-${BUILD_DIR:-$PWD/build-release}}
-# Dates inside the files are that of the commit.
+# All dates inside the files are the date of the commit.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
-# ccache passes relative paths to the compiler, which -ffile-prefix-map does not find: the bytes would be others.
+# ccache passes relative paths to the compiler, which -ffile-prefix-map does not match: the bytes would differ.
 export CCACHE_DISABLE=1
 
 refuse() { echo "release.sh: $*" >&2; exit 1; }
@@ -97,7 +97,7 @@ step_debian() {
     packaging/debian.sh "$build" "$scratch/debian" >"$scratch/debian.log" 2>&1 ||
       { cat "$scratch/debian.log"; refuse "no Debian packages"; }
   else
-    # Builds the commit in a folder of its own: dpkg-buildpackage writes next to it.
+    # Builds the commit in a separate folder: dpkg-buildpackage writes next to it.
     mkdir -p "$scratch/debian/horovod"
     git archive HEAD | tar -x -C "$scratch/debian/horovod"
     (cd "$scratch/debian/horovod" && dpkg-buildpackage -b -us -uc) >"$scratch/debian.log" 2>&1 ||
@@ -105,10 +105,10 @@ step_debian() {
   fi
   # shellcheck disable=SC2054 # the list of levels is one word
   local flags=(--fail-on error,warning)
-  # A build that is not for Debian has its libraries in lib.
+  # A build outside of Debian has its libraries in lib.
   [[ -z $given_build ]] || flags+=(--suppress-tags arch-dependent-file-not-in-arch-specific-directory
     --suppress-tags pkg-config-unavailable-for-cross-compilation)
-  # A tag in debian/*.lintian-overrides, each with its reason, does not count.
+  # Tags in debian/*.lintian-overrides, each with its reason, do not count.
   lintian "${flags[@]}" "$scratch"/debian/*.changes ||
     refuse "lintian finds faults in the packages: correct them, or write an override with its reason"
   mv "$scratch"/debian/*.deb "$output"
@@ -168,7 +168,7 @@ step_sbom() {
 }
 
 # The types and functions of the headers, from the library of the Debian packages, whose debug information is in
-# -dbgsym; of a library without it the names alone.
+# -dbgsym; for a library without it, only the names.
 step_abi() {
   needs abidw abigail-tools
   local dump=$output/libhorovod-$version.abi code=0 old library=$build/lib/libhorovod.so.1 debug=()
@@ -244,7 +244,7 @@ step_sums() {
   cat "$output/SHA256SUMS"
 }
 
-# The tests take each file from the folder, whose sums hold.
+# The tests take each file from the folder and verify its checksum.
 step_install() {
   (cd "$output" && sha256sum --check --quiet SHA256SUMS)
   if [[ -n $given_build ]]; then
@@ -272,7 +272,7 @@ trap 'rm -rf "$scratch"' EXIT
 for step in ${only//,/ }; do
   declare -F "step_$step" >/dev/null || refuse "there is no step '$step'"
 done
-# Hosts that the tests make have a /tmp of their own.
+# Hosts created by the tests have their own /tmp.
 [[ ,$only, != *,install,* || -n $given_build || $output/ != /tmp/* ]] ||
   refuse "tests cannot read $output: name a folder outside of /tmp, or leave out the step 'install'"
 for step in tree docs build tarball debian wheel aarch64 image recipes sbom abi notes sums install; do

@@ -28,7 +28,7 @@ LICENCES = {
     "spdlog": "MIT",
     "yaml-cpp": "MIT",
 }
-# Declarations alone come of these: their libraries are opened, or linked, at run time.
+# Only declarations come from these packages: programs open or link their libraries at run time.
 RUN_TIME = {
     "linux",
     "glibc",
@@ -50,7 +50,7 @@ def run(*command):
 
 
 def installed_files(build):
-    """The programs and libraries that `cmake --install` would copy, by their names in ninja."""
+    """Returns the programs and libraries that `cmake --install` would copy, by their names in ninja."""
     names = set()
     for script in build.rglob("cmake_install.cmake"):
         for path in re.findall(r'"(/[^"]+)"', script.read_text()):
@@ -81,7 +81,7 @@ class Build:
                 self.headers[lines[0].split(":")[0]] = [line.strip() for line in lines[1:]]
 
     def parts(self, output):
-        """All objects and archives below a file, and the flags with which it is linked."""
+        """Returns all objects and archives in a file, and its link flags."""
         found, left = set(), [output]
         while left:
             name = left.pop()
@@ -95,7 +95,7 @@ class Build:
 
 
 def packages_of(paths):
-    """Debian's packages of files."""
+    """Returns the Debian packages of files."""
     paths = sorted({str(pathlib.Path(path).resolve()) for path in paths})
     found = set()
     for at in range(0, len(paths), 500):
@@ -109,7 +109,7 @@ def library_file(name):
 
 
 def components(build):
-    """Package: (source, version, the files of the build that hold it)."""
+    """Returns a dict of package: (source, version, files of the build that contain it)."""
     found = {}
     for output in sorted(installed_files(build.folder)):
         if output not in build.links:

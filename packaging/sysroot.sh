@@ -1,11 +1,10 @@
 #!/bin/bash
-# Unpacks Debian packages for another processor, and all that these need, into a folder of their own.
+# Unpacks Debian packages for another processor, and their dependencies, into a separate folder.
 #
 # usage: sysroot.sh ARCHITECTURE FOLDER LIST...
 #
-# The machine's own packages stay as they are, and root is not needed: apt works on a database next to
-# the folder, in which nothing is installed. Where the folder was made from the same lists before,
-# nothing is done.
+# Does not change the machine's own packages, and needs no root: apt uses an empty database next to the folder. If the
+# folder was already made from the same lists, the script does nothing.
 set -euo pipefail
 if [[ $# -lt 3 ]]; then
   sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"
@@ -36,12 +35,12 @@ all=$(apt-get install -s -qq --no-install-recommends $wanted | awk '/^Inst/ {pri
 echo "unpacking $(wc -w <<<"$all") packages for $architecture into $folder"
 # shellcheck disable=SC2086
 (cd "$apt/cache/archives" && apt-get download -qq $all)
-# As on Debian itself: /lib is /usr/lib.
+# As on Debian itself, /lib is /usr/lib.
 for name in bin sbin lib; do ln -s "usr/$name" "$folder/$name"; done
 for package in "$apt"/cache/archives/*.deb; do
   dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink --no-same-owner -C "$folder"
 done
-# The packages' own scripts would choose these, and are not run.
+# Link the alternatives that the packages' own scripts would choose; these scripts do not run.
 for library in blas lapack; do
   for folder_of in "$folder"/usr/lib/*/"$library"; do
     if [[ -d $folder_of ]]; then ln -s "$library/lib$library.so.3" "$folder_of/.."; fi

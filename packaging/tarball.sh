@@ -18,11 +18,11 @@ trap 'rm -rf "$scratch"' EXIT
 cmake --install "$build" --prefix "$scratch/$name" --strip >/dev/null
 mkdir -p "$scratch/$name/share/doc/horovod"
 cp -a LICENSE CHANGELOG.md docs/third-party-licenses.md examples "$scratch/$name/share/doc/horovod"
-# Guides of Horovod name this file so.
+# Horovod's guides use this file name.
 mkdir "$scratch/$name/share/doc/horovod/k8s"
 cp packaging/kubernetes/base/horovod-job.yaml "$scratch/$name/share/doc/horovod/k8s"
 find "$scratch/$name" -name __pycache__ -prune -exec rm -rf {} +
-# The same build makes the same bytes, whenever and by whom the script is run.
+# The same build produces the same bytes, at any time and for any user.
 tar -C "$scratch" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
   --mtime="${SOURCE_DATE_EPOCH:+@}${SOURCE_DATE_EPOCH:-2026-01-01}" -c "$name" | gzip -n >"$output/$name.tar.gz"
 echo "$output/$name.tar.gz"

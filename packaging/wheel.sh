@@ -21,7 +21,7 @@ python=${2:-python3}
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 glibc=2_34
 tag=manylinux_${glibc}_$processor
-# ccache passes relative paths to the compiler, which -ffile-prefix-map does not find: the bytes would be others.
+# ccache passes relative paths to the compiler, which -ffile-prefix-map does not match: the bytes would differ.
 export CCACHE_DISABLE=1
 build=${BUILD_DIR:-}
 flags=(-C cmake.define.HVD_WERROR=ON -C cmake.define.HVD_PORTABLE=ON -C cmake.define.HVD_STATIC_AGENT=ON)
@@ -36,7 +36,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 "$python" -m build --wheel --no-isolation --outdir "$scratch" "${flags[@]}" . >"$scratch/log" ||
   { cat "$scratch/log"; exit 1; }
-# auditwheel checks that the files need no more than the tag says. No library is copied into the wheel.
+# auditwheel checks that the files need no newer system than the tag states. The wheel contains no copied libraries.
 "$python" -m wheel tags --remove --platform-tag "$tag" "$scratch"/*.whl >/dev/null
 wheel=$(ls "$scratch"/horovodrun-*.whl)
 "$python" -m auditwheel show "$wheel" | tee "$scratch/shown"
@@ -45,8 +45,8 @@ grep -q "\"$tag\"" "$scratch/shown" || {
   exit 1
 }
 "$python" -m abi3audit --assume-minimum-abi3 3.8 "$wheel"
-"$python" -m check_wheel_contents --ignore W002 "$wheel"  # modules with no more than the same docstring
-if [[ $processor != "$(uname -m)" ]]; then  # the wheel horovod and the sdist are the same for all processors
+"$python" -m check_wheel_contents --ignore W002 "$wheel"  # modules with only the same docstring
+if [[ $processor != "$(uname -m)" ]]; then  # the wheel horovod and the sdist are equal for all processors
   "$python" -m twine check --strict "$wheel"
   mv "$wheel" "$output"
   ls "$output"

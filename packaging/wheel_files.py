@@ -31,7 +31,7 @@ launcher. It is another project than Horovod 0.28 of the public index.
 
 
 def write_wheel(folder, name, version, tag, files, metadata, level=zipfile.ZIP_DEFLATED):
-    """Writes a wheel and returns its path. `files`: for each name its bytes and its mode."""
+    """Writes a wheel and returns its path. `files`: maps each name to its bytes and its mode."""
     info = f"{name}-{version}.dist-info"
     about = (
         f"Wheel-Version: 1.0\nGenerator: wheel_files.py\nRoot-Is-Purelib: {str(tag.endswith('-any')).lower()}\n"
@@ -64,13 +64,13 @@ def mode_of(path):
 
 
 def project_of_horovodrun():
-    import tomllib  # of Python 3.11; the other kind of wheel does not need it
+    import tomllib  # requires Python 3.11; the other kind of wheel does not need it
 
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def metadata_of_horovodrun(project, version):
-    """The fields of pyproject.toml."""
+    """Returns the fields from pyproject.toml."""
     lines = [
         "Metadata-Version: 2.1",
         f"Name: {project['name']}",
@@ -87,7 +87,7 @@ def metadata_of_horovodrun(project, version):
 
 
 def entry_points_of(project):
-    """The file entry_points.txt."""
+    """Returns the file entry_points.txt."""
     return "".join(
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
         for group, entries in project["entry-points"].items()
@@ -95,7 +95,7 @@ def entry_points_of(project):
 
 
 def of_build(build, output, system, level=zipfile.ZIP_DEFLATED):
-    """The wheel of horovodrun, of the component that pip installs."""
+    """Makes the wheel of horovodrun from the component that pip installs."""
     project = project_of_horovodrun()
     version = re.search(r"^project\(horovod VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.M)[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -122,7 +122,7 @@ def of_build(build, output, system, level=zipfile.ZIP_DEFLATED):
 
 
 def of_wheel(wheel, output):
-    """The wheel of horovod, for the version, extras and commands of a wheel of horovodrun."""
+    """Makes the wheel of horovod, with the version, extras and commands of a wheel of horovodrun."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (each for each in archive.namelist() if re.fullmatch(r"[^/]*\.dist-info/METADATA", each))
         about = email.message_from_bytes(archive.read(name))

@@ -1,8 +1,8 @@
 """Registers the backend ``horovod`` of torch.distributed, in every program that imports torch.
 
-The entry point ``torch.backends`` runs `load` at the end of ``import torch`` (torch 2.5 and later). An exception
-there ends the import, so this module imports nothing but torch.distributed, and lets none out. The backend
-itself, `horovod.torch.distributed`, is imported with the first group.
+The entry point ``torch.backends`` runs `load` at the end of ``import torch`` (torch 2.5 and later). An exception in
+`load` would end the import, so this module imports only torch.distributed, and raises no exception. The first group
+imports the backend itself, `horovod.torch.distributed`.
 """
 
 import functools
@@ -23,7 +23,7 @@ def load():
 
 
 def register(dist):
-    """Adds the backend to torch.distributed, once. Does nothing where torch has no torch.distributed."""
+    """Adds the backend to torch.distributed, once. Does nothing if torch lacks torch.distributed."""
     if not dist.is_available() or hasattr(dist.Backend, NAME.upper()):
         return
     if hasattr(dist.Backend, "backend_capability"):  # torch 2.0
@@ -61,7 +61,7 @@ def register(dist):
 
 
 def stands_for_gloo():
-    """Returns whether groups of the backend gloo are groups of this backend."""
+    """Returns whether this backend replaces gloo for new groups."""
     return os.environ.get("HOROVOD_TORCH_BACKEND", "").strip().lower() == NAME
 
 

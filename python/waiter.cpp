@@ -9,8 +9,8 @@ namespace hvd::python {
 
 namespace {
 
-// Seconds that the thread waits for the oldest work before it polls the others. This bounds the
-// delay of their completion: short for a training step, and long enough to cost little.
+// Seconds that the thread waits for the oldest work before it polls the other work. This bounds the delay of its
+// completion: short for a training step, and long enough to cost little.
 constexpr double kFirstSlice = 0.002;
 constexpr double kLongestSlice = 0.005;
 
@@ -55,8 +55,7 @@ void Waiter::take_arrivals() {
   arrived_.clear();
 }
 
-// Polls all work, since ranks may have submitted newer work first. Returns whether any was
-// complete.
+// Polls all work, because ranks may have submitted newer work first. Returns whether any work was complete.
 bool Waiter::complete_others(char* error) {
   bool any = false;
   for (auto at = open_.begin(); at != open_.end();) {

@@ -1,5 +1,5 @@
-// The program horovod-rendezvous: a rendezvous server without a launcher. One thread; it ends by SIGINT
-// or SIGTERM.
+// The program horovod-rendezvous: a rendezvous server without a launcher. One thread; it ends on
+// SIGINT or SIGTERM.
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
@@ -48,7 +48,7 @@ int fail(const std::string& message, int code) {
   return code;
 }
 
-// Reads the command line. Returns the exit code if the program ends here, as after --help.
+// Parses the command line. Returns the exit code if the program ends here, for example after --help.
 std::optional<int> parse(int argc, char** argv, Options& options) {
   constexpr size_t kHelpColumn = 34;
   CLI::App app(
@@ -132,7 +132,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
                "root, on other hosts all that reach the port.");
   app.add_flag("--show-monitor-token", options.show_monitor_token,
                "Print the bearer token for /metrics and /status,\nand exit.");
-  // Users of launchers write -np, which CLI11 would read as -n -p.
+  // Users of launchers write -np, which CLI11 would parse as -n -p.
   std::vector<std::string> arguments;
   for (int i = argc - 1; i > 0; --i) {
     const std::string_view argument = argv[i];
@@ -147,7 +147,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   return {};
 }
 
-// A login sends the password to etcd as it is. Within this host it crosses no network.
+// A login sends the password to etcd unencrypted. Within this host it crosses no network.
 void warn_of_clear_password(const etcd::AccessFiles& files, const etcd::Url& url) {
   if (files.user.empty() || url.access.tls) return;
   for (const net::Endpoint& endpoint : url.endpoints) {

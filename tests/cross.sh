@@ -7,9 +7,9 @@
 #   --filter REGEX  only tests whose names match
 #   --junit FILE    where the verdicts are written to
 #
-# It names what it does not build, and what tests/not_emulated.txt leaves out. An emulated processor
-# that runs on another one keeps that one's order of memory: what a weaker order would break is not
-# found here.
+# It names parts that it does not build, and tests that tests/not_emulated.txt leaves out. An emulated
+# processor has the memory order of the machine's processor: the tests cannot find bugs that only a
+# weaker order reveals.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
@@ -23,7 +23,7 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 
-# step WORDS: how long it took so far, and what comes.
+# step WORDS: prints the elapsed time and the next step.
 step() { printf '== %d:%02d %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }
 
 build=$PWD/build-aarch64
@@ -33,7 +33,7 @@ mkdir -p "$build"
 packaging/sysroot.sh arm64 "$build/sysroot" packaging/packages-aarch64.txt
 
 step "build"
-# Those of this machine are tested elsewhere.
+# Other tests cover this machine's own tools.
 unset HVD_TEST_TENSORFLOWS HVD_TEST_JAX HVD_TEST_MXNET
 export HVD_TEST_PYTHONS=$build/sysroot/usr/bin/python3
 cmake --preset aarch64 -DBUILD_TESTING=ON | tee "$build/configured.txt"

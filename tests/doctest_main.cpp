@@ -1,6 +1,6 @@
-// The main of all doctest programs. A case that cannot run here says MESSAGE("SKIP: why"): then
-// the program, unless it failed, ends with the code that ctest counts as skipped. Which cases are left
-// out says a file that HVD_TEST_LEAVES_OUT names, such as not_emulated.txt.
+// The main of all doctest programs. A case that cannot run here prints MESSAGE("SKIP: why"): then
+// the program, unless it failed, exits with ctest's code for skipped tests. The file that
+// HVD_TEST_LEAVES_OUT names, for example not_emulated.txt, lists cases to leave out.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -74,7 +74,7 @@ void leave_out(doctest::Context& context, const std::string& program) {
 REGISTER_LISTENER("skips", 1, SkipListener);
 
 int main(int argc, char** argv) {
-  // The output of a thread is flushed, even when the exception of that thread ends the program.
+  // Flushes a thread's output, even when the thread's exception ends the program.
   std::set_terminate([] {
     std::cout.flush();
     std::abort();

@@ -1,16 +1,16 @@
 #!/bin/bash
-# Runs a command where programs for 64-bit ARM start like others, by qemu-user: also those that other
-# programs start, by whatever path or descriptor, with whatever environment.
+# Runs a command in an environment that starts programs for 64-bit ARM by qemu-user, also programs
+# that other programs start, by any path or descriptor, with any environment.
 #
 # usage: emulate.sh SYSROOT COMMAND...
 #
-# The emulator is registered in a user namespace of its own (Linux 6.7), so nothing of the machine
-# changes. Where that cannot be, it says so and fails with 77. For root all users are there, as sshd
-# wants it.
+# The emulator is registered in a new user namespace (Linux 6.7), so the machine stays unchanged. If
+# that is not possible, the script prints the reason and exits with 77. Root gets all users, as sshd
+# requires.
 set -euo pipefail
 
-# Debian's qemu looks for the programs' libraries in /etc/qemu-binfmt, whoever starts it: /etc becomes
-# a folder in which everything lies as before, and that besides.
+# Debian's qemu always looks for the programs' libraries in /etc/qemu-binfmt: make /etc a folder with its earlier
+# content and this entry.
 prepare() {
   local sysroot=$1 etc name
   etc=$(mktemp -d)
@@ -31,14 +31,14 @@ prepare() {
   umount -l "$etc"
   rmdir "$etc"
   mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
-  # ELF for EM_AARCH64 (0xb7), executable or shared. P hands the first argument on, O the open file;
-  # F keeps qemu at hand in another root.
+  # ELF for EM_AARCH64 (0xb7), executable or shared. P passes the first argument, O the open file; F keeps qemu
+  # available in another root.
   printf '%s' ':hvd-aarch64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00' \
     ':\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff' \
     ":$(command -v qemu-aarch64-static):POF" >/proc/sys/fs/binfmt_misc/register
 }
 
-# map_users PID OURS: once that process has left our user namespace.
+# map_users PID OURS: maps users once that process has left this user namespace.
 map_users() {
   local kind
   while [[ $(readlink "/proc/$1/ns/user") == "$2" ]]; do sleep 0.01; done
@@ -47,7 +47,7 @@ map_users() {
 
 if [[ ${1:-} == --inside ]]; then
   until [[ $(id -u):$(id -g) == 0:0 ]]; do sleep 0.01; done
-  exec "$0" --mapped "${@:2}"  # a program that root starts may do what root may
+  exec "$0" --mapped "${@:2}"  # programs that root starts keep root's rights
 elif [[ ${1:-} == --mapped ]]; then
   prepare "$2"
   exec "${@:3}"

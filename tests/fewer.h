@@ -1,4 +1,4 @@
-// Sanitized programs are ten times as slow: they run the first few of many cases that are alike.
+// Sanitized programs are ten times slower: they run only the first few of many similar cases.
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@
 
 namespace hvd::test {
 
-// While it lives, no file of this process grows beyond so many bytes: as on a disk that is full.
+// While it lives, no file of this process can grow beyond this size, as on a full disk.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t size) {

@@ -7,21 +7,21 @@
 #   BUILD_FOLDER      default: build, built with BUILD_TESTING=ON
 #   --logs FOLDER     gets the output of each test, and after each wave summary.txt; default: BUILD_FOLDER/gpu
 #   --double          with the test library of tests/plugins/nccl in place of CUDA and NCCL, and PyTorch on the CPU:
-#                     shows that each test runs, and nothing of a GPU; at most 40 minutes
+#                     shows that each test runs, but tests no GPU; at most 40 minutes
 #   --bundle          writes all that this script needs on a machine with GPUs, less than 64 MiB. There, PyTorch
 #                     with CUDA and `bash tests/gpu.sh` suffice
 #
 #   HVD_GPU_PYTHON          a Python whose torch has CUDA; default python3
-#   HOROVOD_NCCL_LIBRARY,   paths of libnccl.so.2 and libcudart.so; without them the tests search as a job does, and
-#   HOROVOD_CUDA_LIBRARY    only the programs without torch get those of torch
+#   HOROVOD_NCCL_LIBRARY,   paths of libnccl.so.2 and libcudart.so; without them the tests search like a job, and
+#   HOROVOD_CUDA_LIBRARY    only programs without torch get torch's libraries
 #
-# The tests run in waves: those of one rank beside each other, then two ranks by NCCL, then host memory, then times, which
-# need the machine for themselves. Two ranks share a GPU where there is only one: NCCL takes them for two hosts
-# (NCCL_HOSTID). Where NCCL does not run so, the tests of several ranks by NCCL are skipped.
+# The tests run in waves: tests of one rank in parallel, then two ranks by NCCL, then host memory, then times, which
+# need the whole machine. With a single GPU, two ranks share it: NCCL takes them for two hosts
+# (NCCL_HOSTID). If NCCL does not support that, the tests of several ranks by NCCL are skipped.
 #
 # The last line counts: N passed, N failed, N skipped. Exit code 0: all that this machine's GPUs allow
-# passed; 1: a test failed, or found no time left; 2: something is missing; 77: this machine has no NVIDIA GPU, and the
-# tests that it would run are named.
+# passed; 1: a test failed, or the time was over; 2: a requirement is missing; 77: this machine has no NVIDIA GPU, and
+# the script names the tests that it would run.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
@@ -48,12 +48,12 @@ programs=(bin/horovodrun bin/horovod-agent bin/horovod-rendezvous tests/backend_
 tests=(tests/python/gpu_test.py tests/python/gpu_hazards_test.py tests/python/gpu_speed.py
   tests/python/gpu_sharing.py tests/python/gpu_probes.py)
 
-# make_bundle TARGET: this folder as far as the tests need it, with a build folder in it.
+# make_bundle TARGET: copies the parts of this folder that the tests need, with a build folder.
 make_bundle() {
   local target=$1 folder size
   [[ ! -e $target ]] || refuse 2 "$target exists already"
   folder=$(mktemp -d)
-  # shellcheck disable=SC2064 # the folder of now
+  # shellcheck disable=SC2064 # expand the folder now
   trap "rm -rf '$folder'" EXIT
   mkdir -p "$folder"/{build/{bin,lib/horovod/ops,tests,libraries},tests/python}
   cp tests/gpu.sh "$folder/tests/"
@@ -64,7 +64,7 @@ make_bundle() {
   done
   cp -a "$build"/lib/libhorovod.so* "$folder/build/lib/"
   cp -a "$build/python" "$folder/build/"
-  # The libraries that a machine may lack, beside those of the C and C++ compilers. It uses its own first.
+  # Libraries that a machine may lack, besides those of the C and C++ compilers. The machine's own libraries come first.
   { for file in "${programs[@]}" lib/libhorovod.so; do ldd "$build/$file" 2>/dev/null || true; done; } |
     awk '$3 ~ "^/" && $1 !~ "^lib(c|m|dl|rt|pthread|stdc\\+\\+|gcc_s)\\.so" { print $3 }' | sort -u |
     xargs -r cp -L --target-directory "$folder/build/libraries"
@@ -97,9 +97,9 @@ else
   ((gpus > 0)) || dry=yes
 fi
 seconds=480
-[[ -z $double ]] || seconds=2400  # on a few cores, beside other work
+[[ -z $double ]] || seconds=2400  # on a few cores, next to other work
 
-# A library of the bundle is used only where this machine has none of its name.
+# Use a library of the bundle only if this machine has none with its name.
 bring_libraries() {
   local file missing
   for file in "${programs[@]}"; do
@@ -115,7 +115,7 @@ bring_libraries() {
   fi
 }
 
-# library NAME: the file of this name that torch loads.
+# library NAME: prints the path of the file with this name that torch loads.
 library() {
   "$python" - "$1" <<'PY'
 import sys
@@ -156,7 +156,7 @@ end=$((SECONDS + seconds)) passed=0 failed=0 skipped=0
 names=()  # tests of this wave
 cores=$(nproc)
 
-# run_test NAME SECONDS COMMAND...: leaves the output in NAME.txt, and exit code and time in NAME.code.
+# run_test NAME SECONDS COMMAND...: writes the output to NAME.txt, and exit code and time to NAME.code.
 run_test() {
   local name=$1 limit=$2 code=0 begin=$SECONDS left=$((end - SECONDS))
   shift 2
@@ -170,7 +170,7 @@ run_test() {
   echo "$code $((SECONDS - begin))" >"$logs/$name.code"
 }
 
-# try NAME SECONDS COMMAND...: one test of the wave, beside its others where there are cores for them.
+# try NAME SECONDS COMMAND...: runs one test of the wave, in parallel if enough cores are free.
 try() {
   if [[ -n $dry ]]; then
     echo "  $1, at most $2 s"
@@ -184,7 +184,7 @@ try() {
   run_test "$name" "$limit" "$@" &
 }
 
-# alone NAME SECONDS COMMAND...: a test, when those before it are over.
+# alone NAME SECONDS COMMAND...: runs a test after the end of all tests before it.
 alone() {
   wait
   try "$@"
@@ -219,7 +219,7 @@ wave() {
   [[ $# == 0 ]] || echo "-- $1"
 }
 
-# Words before the command of one or more ranks. Each rank has a GPU of its own, or all use the first one.
+# Words before the command of one or more ranks. Each rank has its own GPU, or all use the first GPU.
 one=("$python")
 many=$((gpus > 2 ? gpus : 2))
 several=("$build/bin/horovodrun" -np "$many")
@@ -241,7 +241,7 @@ share() {
 }
 export -f share
 
-# lose COMMAND...: a job that loses a rank, whose exit code is that of the lost rank.
+# lose COMMAND...: runs a job that loses a rank, and expects the lost rank's exit code.
 lose() {
   local words
   words=$(mktemp)
@@ -250,7 +250,7 @@ lose() {
 }
 export -f lose
 
-# conform RANKS: the suite of the NCCL plugin, with a GPU for each rank.
+# conform RANKS: runs the suite of the NCCL plugin, with a GPU for each rank.
 conform() {
   local folder rank pid code=0 pids=()
   if [[ -z $HOROVOD_CUDA_LIBRARY ]]; then
@@ -270,7 +270,7 @@ conform() {
 }
 export -f conform
 
-# memcheck: a test of streams and memory under compute-sanitizer.
+# memcheck: runs a test of streams and memory under compute-sanitizer.
 memcheck() {
   if ! command -v compute-sanitizer >/dev/null || [[ $* == *libnccl_double.so* ]]; then
     echo "SKIP: compute-sanitizer is not installed, or sees no GPU"
@@ -281,7 +281,7 @@ memcheck() {
 }
 export -f memcheck
 
-# by_nccl NAME SECONDS COMMAND...: a test of several ranks, alone. Skipped where NCCL does not let them share a GPU.
+# by_nccl NAME SECONDS COMMAND...: runs a test of several ranks alone; skips it if NCCL cannot share a GPU.
 by_nccl() {
   if [[ -z $dry && $many -gt $gpus && ! -e $logs/shares_gpu ]]; then
     alone "$1" 10 sh -c "echo 'SKIP: NCCL does not run $many ranks on one GPU here ($logs/sharing.txt)'; exit 77"

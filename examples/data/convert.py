@@ -3,8 +3,7 @@
 
     python3 convert.py optdigits.tes[.gz]
 
-Each line of the CSV file is 64 grey levels and the digit. The result does not depend on the day
-or the machine.
+Each line of the CSV file contains 64 grey levels and the digit. The result is the same on every day and machine.
 """
 
 import gzip
@@ -19,7 +18,7 @@ UBYTE = 0x08  # IDX's code for unsigned bytes
 def write_idx(path, dimensions, values):
     """Writes one gzipped IDX file: magic number, extents (big endian), then the bytes."""
     header = struct.pack(f">BBBB{len(dimensions)}I", 0, 0, UBYTE, len(dimensions), *dimensions)
-    # Without a name and with time 0 the same input makes the same bytes.
+    # Without a name and with time 0, the same input produces the same bytes.
     with open(path, "wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
         packed.write(header + bytes(values))
 
@@ -34,7 +33,7 @@ def main():
     seen = [0] * 10
     for row in rows:
         digit = row[-1]
-        # Counted for each digit, because long parts of the file repeat the digits in order.
+        # Count each digit separately, because long parts of the file repeat the digits in order.
         parts["t10k" if seen[digit] % 5 == 0 else "train"].append(row)
         seen[digit] += 1
     folder = Path(__file__).resolve().parent

@@ -1,4 +1,4 @@
-"""Trains a small network on handwritten digits with JAX, while hosts come and go.
+"""Trains a small network on handwritten digits with JAX, while hosts join and leave.
 
 horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 jax_digits.py
 """

@@ -1,4 +1,4 @@
-"""Trains a small network on handwritten digits with Model.fit of Keras, while hosts come and go.
+"""Trains a small network on handwritten digits with Model.fit of Keras, while hosts join and leave.
 
 horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 keras_digits.py
 """
@@ -17,7 +17,7 @@ import horovod.tensorflow.keras as hvd
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tutorials"))
 from digits import load
 
-BATCH = 32  # samples of a rank
+BATCH = 32  # samples per batch of a rank
 options = argparse.ArgumentParser()
 options.add_argument("--epochs", type=int, default=10)
 options.add_argument("--pause", type=float, default=0, help="seconds between batches")
@@ -43,7 +43,8 @@ class Pause(tf.keras.callbacks.Callback):
 @hvd.elastic.run
 def train(state):
     print(f"rank {hvd.rank()} of {hvd.size()} begins in epoch {state.epoch}", flush=True)
-    # Ranks that have changed divide the epoch into other batches: no sample of it comes a second time.
+    # After a change of the ranks, the new ranks divide the epoch into other batches: no sample of the epoch is
+    # repeated.
     state.batch = -(-state.batch * state.ranks // hvd.size())
     state.ranks = hvd.size()
     steps = len(images) // (BATCH * hvd.size())

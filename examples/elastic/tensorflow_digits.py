@@ -1,4 +1,4 @@
-"""Trains a small network on handwritten digits with TensorFlow, while hosts come and go.
+"""Trains a small network on handwritten digits with TensorFlow, while hosts join and leave.
 
 horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 tensorflow_digits.py
 """

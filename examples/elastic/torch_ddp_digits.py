@@ -1,6 +1,6 @@
-"""Trains a small network on handwritten digits with DistributedDataParallel. The program does not use
-Horovod: the launcher starts it again, with another number of ranks, when hosts come or go. Each start
-continues from the checkpoint.
+"""Trains a small network on handwritten digits with DistributedDataParallel. The program does not use Horovod: the
+launcher starts it again, with another number of ranks, when hosts join or leave. Each start continues from the
+checkpoint.
 
     horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 torch_ddp_digits.py --checkpoint /shared/digits.pt
 """

@@ -1,4 +1,4 @@
-"""Trains a small network on handwritten digits with PyTorch, while hosts come and go.
+"""Trains a small network on handwritten digits with PyTorch, while hosts join and leave.
 
 horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 torch_digits.py
 """

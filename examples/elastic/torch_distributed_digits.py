@@ -1,5 +1,5 @@
-"""Trains a small network on handwritten digits with DistributedDataParallel, while hosts come and go. The processes
-that are left go on: the group of torch.distributed is of the backend horovod, and each generation of ranks makes it
+"""Trains a small network on handwritten digits with DistributedDataParallel, while hosts join and leave. The remaining
+processes continue: the group of torch.distributed uses the backend horovod, and each generation of ranks creates it
 again.
 
 horovodrun -np 2 --min-np 1 -H a:1,b:1 python3 torch_distributed_digits.py

@@ -14,7 +14,7 @@ struct Point {
   double x, y;
 };
 
-// Points on y = 3 x - 2 with some noise, different on every rank.
+// Returns points on y = 3 x - 2 with some noise, different on every rank.
 std::vector<Point> points_of(int rank) {
   std::mt19937 random(static_cast<unsigned>(rank) + 1);
   std::uniform_real_distribution<double> x(-1, 1);
@@ -27,7 +27,7 @@ std::vector<Point> points_of(int rank) {
   return points;
 }
 
-// The gradient of the mean squared error with respect to slope and intercept.
+// Returns the gradient of the mean squared error with respect to slope and intercept.
 std::array<double, 2> gradient_of(const std::vector<Point>& points,
                                   const std::array<double, 2>& line) {
   std::array<double, 2> gradient{};
@@ -45,7 +45,7 @@ int main() try {
   const horovod::Job job;
   const std::vector<Point> points = points_of(horovod::rank());
 
-  // Ranks may begin anywhere: rank 0's parameters are everybody's.
+  // Ranks may begin with any parameters: all ranks receive rank 0's.
   std::array<double, 2> line{static_cast<double>(horovod::rank()), 0};
   horovod::broadcast(line, 0, "line");
   for (int step = 0; step < 200; ++step) {

@@ -6,6 +6,6 @@
 #SBATCH hetjob
 #SBATCH --nodes=1 --ntasks-per-node=2 --gpus-per-node=2
 
-# Two components, each with nodes and resources of its own: one job of three ranks.
+# Two components, each with its own nodes and resources, form one job of three ranks.
 #   sbatch heterogeneous.sh
 horovodrun python3 "$SLURM_SUBMIT_DIR/../torch_digits.py" --epochs 2

@@ -8,8 +8,8 @@
 ##SBATCH --gpus-per-node=2
 
 # From this folder: sbatch mnist_slurm.sh
-# python3 is that of the shell which submits the script. It needs PyTorch, and horovod, or a module that has horovod: in a
-# login shell that knows modules, `module use $PWD/modulefiles` offers the one of this folder.
+# The script uses the python3 of the submitting shell. It needs PyTorch and horovod, which a module may provide: in a
+# login shell with modules, `module use $PWD/modulefiles` adds the module of this folder.
 echo "mnist on $SLURM_JOB_NUM_NODES nodes: $SLURM_JOB_NODELIST"
 
 if [[ $(type -t module) == function ]] && module is-avail Horovod 2>/dev/null; then

@@ -6,8 +6,8 @@
 #SBATCH --time=00:30:00
 #SBATCH -o %x-%j.out
 
-# The form of scripts for torchrun, which starts the processes of a node itself: with -np, so does horovodrun, one
-# rank for each GPU.
+# Like a script for torchrun, which starts the processes of a node itself: with -np, horovodrun also does, one rank per
+# GPU.
 #   sbatch one_task_per_node.sh
 ranks=$((SLURM_NNODES * $(wc -w <<<"${SLURM_JOB_GPUS//,/ }")))
 horovodrun -np "$ranks" python3 "$SLURM_SUBMIT_DIR/../torch_digits.py" --epochs 2

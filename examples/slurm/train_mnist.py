@@ -22,7 +22,7 @@ def main():
     torch.manual_seed(1)
     torch.set_num_threads(1)
     device = torch.device("cpu")
-    if torch.cuda.is_available():  # Slurm says which GPUs of the node are the job's.
+    if torch.cuda.is_available():  # Slurm sets which GPUs of the node belong to the job.
         device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
 
     train_set = load_digits("train")

@@ -9,7 +9,7 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 
 
 def load(part):
-    """Images, n x 64 numbers from 0 to 1, and their digits, of the data set "train" or "t10k"."""
+    """Returns the images (n x 64 numbers from 0 to 1) and digits of the data set "train" or "t10k"."""
 
     def read(kind, ndim):
         data = gzip.open(DATA / f"{part}-{kind}-idx{ndim}-ubyte.gz").read()

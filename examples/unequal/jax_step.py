@@ -7,7 +7,7 @@ import horovod.jax as hvd
 
 
 def make_step(apply, optimizer):
-    """`optimizer`: of hvd.DistributedOptimizer."""
+    """`optimizer`: made by hvd.DistributedOptimizer."""
 
     def loss_of(weights, x, y, factor):
         return ((apply(weights, x) - y) ** 2).sum() * factor

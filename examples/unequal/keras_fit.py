@@ -1,4 +1,4 @@
-"""Weights of samples for `fit` of Keras where each rank has others (docs/unequal-work.md)."""
+"""Sample weights for `fit` of Keras if the ranks have different weights (docs/unequal-work.md)."""
 
 import numpy
 

@@ -7,7 +7,7 @@ import horovod.torch as hvd
 
 
 def step(model, optimizer, x, y):
-    """Any batches, such as the last ones of an epoch: a rank may have no rows."""
+    """Takes a step with any batch, such as the last one of an epoch: a rank may have no rows."""
     total = hvd.total(y.numel())
     optimizer.zero_grad()
     loss_sum = F.mse_loss(model(x), y, reduction="sum")
@@ -16,7 +16,8 @@ def step(model, optimizer, x, y):
 
 
 def epoch_until_all_have_joined(model, optimizer, batches):
-    """Each rank has another number of batches. A rank that has joined takes no steps, so it gets the weights."""
+    """Takes the steps of an epoch in which the ranks have different numbers of batches. A rank that has joined takes no
+    steps, so it gets the weights at the end."""
     for x, y in batches:
         step(model, optimizer, x, y)
     last = hvd.join()
@@ -25,7 +26,7 @@ def epoch_until_all_have_joined(model, optimizer, batches):
 
 
 def accumulating_step(model, optimizer, parts):
-    """`parts`: the batches of as many passes as `backward_passes_per_step`."""
+    """`parts`: one batch for each of the `backward_passes_per_step` passes."""
     total = hvd.total(sum(y.numel() for _, y in parts))
     optimizer.zero_grad()
     for x, y in parts:
@@ -35,7 +36,7 @@ def accumulating_step(model, optimizer, parts):
 
 
 def language_model_step(model, optimizer, tokens, labels):
-    """Labels of -100 are padding. Returns the mean loss of a token over all ranks."""
+    """Takes a step; labels of -100 are padding. Returns the mean loss of a token over all ranks."""
     total = hvd.total((labels != -100).sum())
     optimizer.zero_grad()
     scores = model(tokens).flatten(0, 1)
@@ -47,7 +48,8 @@ def language_model_step(model, optimizer, tokens, labels):
 
 
 def sequences_step(rnn, head, optimizer, sequences, targets):
-    """Sequences of any length, and a target for each of their elements; a rank may have no sequence."""
+    """Takes a step on sequences of any length, with a target for each of their elements; a rank may have no
+    sequence."""
     total = hvd.total(sum(target.numel() for target in targets))
     optimizer.zero_grad()
     if sequences:
@@ -59,11 +61,11 @@ def sequences_step(rnn, head, optimizer, sequences, targets):
 
 
 def contrastive_step(model, optimizer, left, right):
-    """Each row of `left` has its match in `right`, among the rows of all ranks."""
+    """Takes a step; each row of `left` has its match in `right`, among the rows of all ranks."""
     total = hvd.total(len(left))
     optimizer.zero_grad()
     mine = F.normalize(model(right))
-    # The gradient of allgather is the mean over the ranks, of which each has a part of the loss.
+    # The gradient of allgather is the mean over the ranks, each of which has a part of the loss.
     mine.register_hook(lambda gradient: gradient * hvd.size())
     lengths = hvd.allgather(torch.tensor([len(right)]))
     matches = lengths[: hvd.rank()].sum() + torch.arange(len(left))
@@ -74,7 +76,7 @@ def contrastive_step(model, optimizer, left, right):
 
 
 def ddp_step(module, optimizer, x, y):
-    """A module of DistributedDataParallel and a plain optimizer: DDP averages over the ranks too."""
+    """Takes a step with a module of DistributedDataParallel and a plain optimizer: DDP averages over the ranks too."""
     total = hvd.total(y.numel())
     optimizer.zero_grad()
     loss_sum = F.mse_loss(module(x), y, reduction="sum")
@@ -84,7 +86,7 @@ def ddp_step(module, optimizer, x, y):
 
 @torch.no_grad()
 def accuracy(model, batches):
-    """The accuracy over the rows of all ranks."""
+    """Returns the accuracy over the rows of all ranks."""
     right = rows = 0
     for x, y in batches:
         right += (model(x).argmax(1) == y).sum()

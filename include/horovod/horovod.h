@@ -7,8 +7,8 @@
  *     hvd_release.
  *  3. The first field of a struct is its size in the caller's build (sizeof). Structs grow only at
  *     the tail. Fields beyond the caller's size read as zero.
- *  4. Any thread may call any function unless its comment says otherwise. No function calls back but
- *     hvd_init_options.joined.
+ *  4. Any thread may call any function unless its comment says otherwise. No function calls back,
+ *     except for hvd_init_options.joined.
  *  5. Strings are NUL-terminated UTF-8. The library uses a pointer argument only during the call
  *     unless the comment says otherwise.
  */
@@ -36,8 +36,8 @@ HVD_API const char* hvd_version(void);
 
 typedef struct hvd_init_options {
   size_t struct_size;
-  /* Seconds to wait for the other ranks; 0: HOROVOD_INIT_TIMEOUT until all have called hvd_init, and then
-   * HOROVOD_START_TIMEOUT until all are connected, or their defaults. */
+  /* Seconds to wait for the other ranks; 0: HOROVOD_INIT_TIMEOUT until all have called hvd_init,
+   * and then HOROVOD_START_TIMEOUT until all are connected (or the defaults). */
   double timeout_seconds;
   /* Process sets to add during the start, the same on every rank. Set i has process_set_sizes[i]
    * ranks. process_set_ranks lists the ranks of all sets, one set after another. The ids of the sets
@@ -45,34 +45,34 @@ typedef struct hvd_init_options {
   uint32_t process_set_count;
   const uint32_t* process_set_sizes;
   const int32_t* process_set_ranks;
-  /* The ranks that form a job of their own: the same list on each of them, and with this rank. The new job
-   * numbers them from 0 in the order of the list. rank_count 0: all ranks. */
+  /* The ranks that form a separate job: an equal list on each of them, which contains this rank.
+   * The new job numbers them from 0 in the order of the list. rank_count 0: all ranks. */
   uint32_t rank_count;
   const int32_t* ranks;
-  /* NULL, or called once when this process has joined ranks that trained before, on the thread and
-   * within the call that waited for it (hvd_is_provisional). It may call any function of the library. */
+  /* NULL, or called once when this process has joined ranks that were already training, on the thread and
+   * within the call that waited for this (hvd_is_provisional). It may call any function of the library. */
   void (*joined)(void);
-  /* NULL, or the caller's own way to find the other ranks, in place of the environment's: this process is
+  /* NULL, or the caller's own way to find the other ranks, instead of the environment's: this process is
    * `rank` of `size`. Called once within hvd_init on its thread. Copies a text of at most `room` bytes from
-   * rank 0, where *length is its size, to all other ranks, where *length becomes its size; returns 0, or
-   * something else where it fails. The text has the job's secret: only ranks of the job may see it. */
+   * rank 0, where *length is its size, to all other ranks, where *length becomes its size. Returns 0, or
+   * another value on failure. The text contains the job's secret: only ranks of the job may see it. */
   int32_t rank, size;
   int (*share)(void* context, char* text, size_t* length, size_t room);
   void* context;
 } hvd_init_options;
 
-/* Joins the job that the environment describes, or a job of one rank when it describes none.
- * `options` may be NULL. Blocks until every rank has joined, but in an elastic job whose ranks train
- * already: there the place is provisional. While initialised, a second call returns HVD_OK and changes nothing. After
- * hvd_shutdown, a call joins again. HVD_LEFT: this process has left the elastic job, and must end. */
+/* Joins the job that the environment describes, or a single-process job if it describes none. `options` may
+ * be NULL. Blocks until every rank has joined; but if the ranks of an elastic job are already training,
+ * returns with a provisional place. While initialised, a second call returns HVD_OK and changes nothing.
+ * After hvd_shutdown, a call joins again. HVD_LEFT: this process has left the elastic job, and must end. */
 HVD_API int hvd_init(const hvd_init_options* options, char* error, size_t error_size);
 
-/* Leaves the job. The process sets with this rank end, the set of all ranks among them: their pending work
- * fails with HVD_ABORTED on all ranks. Blocks until all other ranks know that this rank leaves, and until
- * each process set without it has ended too: by hvd_shutdown of a member. Without hvd_init, returns HVD_OK and
- * does nothing. */
+/* Leaves the job. The process sets with this rank end, including the set of all ranks: their
+ * pending work fails with HVD_ABORTED on all ranks. Blocks until all other ranks know that this
+ * rank leaves, and until each process set without it has ended too, by hvd_shutdown of a member.
+ * Without hvd_init, returns HVD_OK and does nothing. */
 HVD_API int hvd_shutdown(char* error, size_t error_size);
-/* As hvd_shutdown, at the end of a program that has failed: process sets without this rank fail, too. */
+/* Like hvd_shutdown, at the end of a failed program: process sets without this rank also fail. */
 HVD_API int hvd_shutdown_failed(char* error, size_t error_size);
 
 /* 1 between a successful hvd_init and hvd_shutdown, else 0. */
@@ -94,31 +94,31 @@ HVD_API int32_t hvd_is_homogeneous(void);
  * the next generation: hvd_shutdown and hvd_init lead from one to the next. When the launcher finds that
  * a process or host is lost, pending work fails with HVD_ABORTED and that cause. */
 
-/* 1 between hvd_init and the time at which the other ranks take this process in, else 0. They train meanwhile. The
- * functions of identity and hvd_alloc work; hvd_complete_init, hvd_submit and all others that need the job block until
- * the ranks have finished a step and take all new processes in. */
+/* 1 between hvd_init and the time at which the other ranks, which are training, admit this process,
+ * else 0. The identity functions and hvd_alloc work; hvd_complete_init, hvd_submit and all others
+ * that need the job block until the ranks have finished a step and admit all new processes. */
 HVD_API int32_t hvd_is_provisional(void);
-/* Waits until the ranks take this process in, if they have not yet. With takes_any_place 1, another rank and size may be
- * the result: the caller asks anew for what it knows of them. */
+/* Waits until the ranks admit this process, if they have not yet. With takes_any_place 1, rank
+ * and size may change: the caller must read them again. */
 HVD_API int hvd_complete_init(int32_t takes_any_place, char* error, size_t error_size);
-/* Number of the generation, from 0; -1 when not initialised. */
+/* Number of the generation, from 0; -1 if not initialised. */
 HVD_API int32_t hvd_generation(void);
-/* 1 when a rank of an elastic job was not in the generation before, else 0. The same on all ranks. */
+/* 1 if a rank of an elastic job was not in the previous generation, else 0. Equal on all ranks. */
 HVD_API int32_t hvd_has_new_ranks(void);
-/* Changes that the launcher has announced for the next generation: the sum of 1 (hosts removed) and
- * 2 (hosts added), or 0. Ranks may learn of a change at different times. The first call tells the launcher
- * that this program leads its ranks from one generation to the next. If no rank has called, the launcher
- * ends all ranks and starts them again when the ranks change. */
+/* Changes that the launcher has announced for the next generation: the sum of 1 (hosts removed)
+ * and 2 (hosts added), or 0. Ranks may see a change at different times. The first call notifies
+ * the launcher that this program moves its ranks from one generation to the next. If no rank has
+ * called, the launcher ends and restarts all ranks when the ranks change. */
 HVD_API int32_t hvd_host_updates(void);
-/* Seconds until the host of this process is to leave the job, as after SIGTERM to its agent; -1 while nothing of the kind
- * is known. */
+/* Seconds until the host of this process must leave the job, for example after SIGTERM to its
+ * agent; -1 if unknown. */
 HVD_API int32_t hvd_leave_seconds(void);
-/* The program has saved its state on this rank. When the same error ends a second process and no rank has
- * called this since the first one, the launcher of an elastic job ends the job. */
+/* The program has saved its state on this rank. If one error ends a second process and no rank
+ * has called this since the first one, the launcher of an elastic job ends the job. */
 HVD_API void hvd_state_committed(void);
-/* The program begins, or has ended, the work that it repeats when the ranks change; or an exception has left that work. A
- * process that ends between the first two has failed, also with exit code 0: the other ranks go on without it. After an
- * exception, it has failed in that work unless its exit code is 0. Nothing outside of elastic jobs. */
+/* The program begins or has ended the work that it repeats when the ranks change, or an exception has left this
+ * work. A process that ends between the first two has failed, even with exit code 0: the others continue without
+ * it. After an exception, it has failed there unless its exit code is 0. No effect outside elastic jobs. */
 HVD_API void hvd_elastic_run_entered(void);
 HVD_API void hvd_elastic_run_returned(void);
 HVD_API void hvd_elastic_run_raised(void);
@@ -131,15 +131,15 @@ typedef uint64_t hvd_handle;
  * same order. Only members submit work to a set. Sets may overlap, and their work runs in parallel.
  * The library reuses the ids of removed sets, the oldest first. */
 
-/* Adds a set of `count` ranks, in any order. Waits for no other rank: the set exists when the handle
- * is complete, and hvd_get_output(handle, 0) then has its id. The handle completes with
- * HVD_INVALID_ARGUMENT on every rank when ranks add different sets, and with HVD_ALREADY_EXISTS when
+/* Adds a set of `count` ranks, in any order. Waits for no other rank: the set exists when the
+ * handle is complete, and hvd_get_output(handle, 0) then has its id. The handle completes with
+ * HVD_INVALID_ARGUMENT on every rank if ranks add different sets, and with HVD_ALREADY_EXISTS if
  * a set has these ranks already. */
 HVD_API int hvd_add_process_set(const int32_t* ranks, uint32_t count, hvd_handle* handle,
                                 char* error, size_t error_size);
-/* As hvd_add_process_set, for a set that its members alone add and remove, in any order among other sets.
- * Another set may have the same ranks under another name, also all ranks of the job. HVD_INVALID_ARGUMENT:
- * this rank is not among `ranks`. */
+/* Like hvd_add_process_set, for a set that only its members add and remove, in any order
+ * relative to other sets. Another set may have the same ranks under another name, also all ranks
+ * of the job. HVD_INVALID_ARGUMENT: `ranks` does not contain this rank. */
 HVD_API int hvd_add_named_process_set(const char* name, const int32_t* ranks, uint32_t count,
                                       hvd_handle* handle, char* error, size_t error_size);
 /* Removes a set. Waits for no other rank: the set is removed when the handle is complete. Work that
@@ -150,13 +150,13 @@ HVD_API int hvd_remove_process_set(int32_t process_set, hvd_handle* handle, char
 /* Sets *rank to this rank's index in the set. HVD_INVALID_ARGUMENT: this rank is not a member. */
 HVD_API int hvd_process_set_rank(int32_t process_set, int32_t* rank, char* error,
                                  size_t error_size);
-/* Sets *size to the number of ranks in the set. Here and below, HVD_NOT_FOUND: no such set exists. */
+/* Sets *size to the number of ranks in the set. Here and below, HVD_NOT_FOUND: the set does not exist. */
 HVD_API int hvd_process_set_size(int32_t process_set, int32_t* size, char* error,
                                  size_t error_size);
-/* Sets *included to 1 when this rank is a member, else to 0. */
+/* Sets *included to 1 if this rank is a member, else to 0. */
 HVD_API int hvd_process_set_included(int32_t process_set, int32_t* included, char* error,
                                      size_t error_size);
-/* Sets *count to the number of sets, with set 0. */
+/* Sets *count to the number of sets, including set 0. */
 HVD_API int hvd_process_set_count(int32_t* count, char* error, size_t error_size);
 /* Writes the ids of the sets, ascending, at most `room` of them. Sets *count to their number. */
 HVD_API int hvd_process_set_ids(int32_t* ids, uint32_t room, uint32_t* count, char* error,
@@ -258,11 +258,11 @@ typedef struct hvd_submission {
 HVD_API int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error,
                        size_t error_size);
 
-/* Begins work that was submitted with HVD_AWAITS_START: the inputs may be read and the outputs written from
- * now on. Until then other ranks see the work as not submitted. Submit HVD_JOIN, remove a process set and
- * call hvd_shutdown only after this call for the work before them. Waits for nothing: a host function of CUDA
- * may call it. HVD_OK and without effect where the work has begun or failed; HVD_NOT_FOUND: no such handle
- * exists. */
+/* Starts work that was submitted with HVD_AWAITS_START: from now on the inputs may be read and
+ * the outputs written. Until then other ranks see the work as not submitted. Submit HVD_JOIN,
+ * remove a process set and call hvd_shutdown only after this call for all earlier work. Never
+ * waits: a CUDA host function may call it. HVD_OK without effect if the work has started or
+ * failed; HVD_NOT_FOUND: the handle does not exist. */
 HVD_API int hvd_start(hvd_handle handle, char* error, size_t error_size);
 
 /* Sets *runs to 0 when the job has no backend that runs such work on device memory: the caller must copy
@@ -284,11 +284,11 @@ HVD_API int hvd_poll(hvd_handle handle, int32_t* done, char* error, size_t error
  * thread makes progress on all work of this rank. */
 HVD_API int hvd_wait(hvd_handle handle, double timeout_seconds, char* error, size_t error_size);
 
-/* As hvd_wait, but returns HVD_OK once work with HVD_STREAM_ORDERED is on its device's stream, and makes `stream` of
- * the current device, the caller's, wait for its end: outputs, and what hvd_get_output returns, may then be used in
- * the order of `stream`. The inputs and outputs must exist, and the handle must not be released, until hvd_poll says
- * that the work is complete; hvd_wait then returns an error that came later. ends_process: whether such an error
- * ends the process, with a line in its log, because the program goes on with the result. */
+/* Like hvd_wait, but returns HVD_OK when work with HVD_STREAM_ORDERED is on its device's stream, and makes the
+ * caller's `stream` of the current device wait for the work's end: outputs, and results of hvd_get_output, may
+ * then be used in the order of `stream`. The inputs and outputs must exist, and the handle must not be released,
+ * until hvd_poll reports completion; hvd_wait then returns a later error. ends_process: whether such an error
+ * ends the process, with a line in its log, because the program has used the result. */
 HVD_API int hvd_wait_on_stream(hvd_handle handle, void* stream, int32_t ends_process,
                                double timeout_seconds, char* error, size_t error_size);
 
@@ -307,9 +307,9 @@ typedef struct hvd_output {
   int32_t source_rank;      /* hvd_recv: the sender's rank of the job, else -1 */
 } hvd_output;
 
-/* Describes an output of complete work. `index` is below tensor_count; it is 0 for join and for adding
- * or removing a process set. For allreduce, broadcast, and a reducescatter with an output, it is the
- * caller's own memory. */
+/* Describes an output of complete work. `index` is below tensor_count, or 0 for join and for
+ * adding or removing a process set. For allreduce, broadcast, and a reducescatter with an
+ * output, it is the caller's own memory. */
 HVD_API int hvd_get_output(hvd_handle handle, uint32_t index, hvd_output* output, char* error,
                            size_t error_size);
 
@@ -345,14 +345,14 @@ typedef struct hvd_message {
   int64_t count;       /* elements */
   /* In host memory. hvd_send only reads it; memory in flight as for hvd_submit. May be NULL when count is 0. */
   void* data;
-  /* Seconds until the work fails with HVD_DEADLINE_EXCEEDED and gives its memory back, unless the other rank
-   * has its counterpart by then; 0: no limit. Does not end the job. */
+  /* Seconds until the work fails with HVD_DEADLINE_EXCEEDED and releases its memory, unless the
+   * other rank has submitted its counterpart by then; 0: no limit. Does not end the job. */
   double timeout_seconds;
   const char* program; /* as in hvd_submission */
 } hvd_message;
 
-/* Sends a message. Waits for no other rank; may be complete when it returns. HVD_ALREADY_EXISTS, also of hvd_recv:
- * the memory of other work in flight is in the way. */
+/* Sends a message. Waits for no other rank; may be complete when it returns. HVD_ALREADY_EXISTS,
+ * also of hvd_recv: other work in flight uses the memory. */
 HVD_API int hvd_send(const hvd_message* message, hvd_handle* handle, char* error,
                      size_t error_size);
 /* Receives a message into the caller's memory. hvd_get_output(handle, 0) has the sender's rank. */
@@ -368,16 +368,16 @@ HVD_API int hvd_recv(const hvd_message* message, hvd_handle* handle, char* error
  * sentence that has both, and the next call is in step. Calls of one group run one after another; those of
  * several groups, also of the same ranks, and those of hvd_submit run side by side, in any order. */
 
-/* Makes a group of `count` ranks of the job, ascending, with this rank. Waits for no other rank. All members make
- * their groups of the same ranks in the same order. `name`, for messages, may be NULL.
- * HVD_UNIMPLEMENTED: a job without the built-in links. */
+/* Creates a group of `count` ranks of the job, ascending, which contains this rank. Waits for no
+ * other rank. All members must create groups of equal ranks in the same order. `name`, for
+ * messages, may be NULL. HVD_UNIMPLEMENTED: a job without the built-in links. */
 HVD_API int hvd_group_create(const int32_t* ranks, uint32_t count, const char* name, int32_t* group,
                              char* error, size_t error_size);
-/* Ends a group on this rank. Calls that are not complete fail with HVD_ABORTED, and so do those of the other members,
- * at once. Calls that are complete here become complete on all members. */
+/* Ends a group on this rank. Its incomplete calls fail with HVD_ABORTED at once, and so do those
+ * of the other members. Calls that are complete here become complete on all members. */
 HVD_API int hvd_group_destroy(int32_t group, char* error, size_t error_size);
 
-/* Operations of groups alone, beside those of hvd_op_kind. */
+/* Operations that only groups have, in addition to hvd_op_kind. */
 typedef enum hvd_group_op {
   HVD_GROUP_REDUCE = 64, /* an allreduce whose output the root alone has */
   HVD_GROUP_GATHER = 65,
@@ -392,9 +392,9 @@ typedef struct hvd_group_call {
   int32_t dtype;
   int32_t root_rank; /* broadcast, reduce, gather, scatter: a rank of the job */
   int32_t tag;       /* a meaning of the caller's, which the members compare; 0: none */
-  /* Elements: allreduce, reduce, broadcast: of both memories; allgather, gather: of the input, the output has as
-   * many of each member; reducescatter, scatter: of the output, the input has as many for each member; alltoall,
-   * barrier: 0. */
+  /* Elements: allreduce, reduce, broadcast: of both memories; allgather, gather: of the input,
+   * while the output has as many for each member; reducescatter, scatter: of the output, while
+   * the input has as many for each member; alltoall, barrier: 0. */
   int64_t count;
   /* In host memory. allreduce, reduce, broadcast: may be the output; allgather, gather: may be the member's own part of
    * it. NULL where the member has none: the output of a reduce or gather that is not the root, the input of a scatter. */
@@ -405,36 +405,36 @@ typedef struct hvd_group_call {
   const int64_t*
       recv_counts;     /* alltoall: elements from each member: what that member sends to this one */
   const char* program; /* as in hvd_submission */
-  /* 1: a training step begins with this call, which counts the one before; else 0. For frameworks whose tensors have no
-   * names that come again. */
+  /* 1: a training step begins with this call, which counts the previous step; else 0. For
+   * frameworks whose tensors have no recurring names. */
   int32_t begins_step;
 } hvd_group_call;
 
-/* Calls a collective of a group. Handles are those of hvd_submit; the call may be complete at once.
- * HVD_ALREADY_EXISTS: the memory of other work in flight is in the way. Such a call is not counted: wait, and call
- * again. */
+/* Calls a collective of a group. Handles are those of hvd_submit; the call may be complete at
+ * once. HVD_ALREADY_EXISTS: other work in flight uses the memory. Such a call is not counted:
+ * wait, and call again. */
 HVD_API int hvd_group_submit(const hvd_group_call* call, hvd_handle* handle, char* error,
                              size_t error_size);
 
 /* ---- Stacks of the main thread ---------------------------------------------------------------- */
 
-/* For interpreters: lets the report of a stall show the stack of the main thread of a missing rank.
- * The process has a handler for `signal_number` that writes the stack of the thread that gets the
- * signal, without waiting, into a pipe. `fd` is the read end of the pipe. The stack is text with a
- * header line that ends in "(most recent call first):", as Python's faulthandler writes it. Handler
- * and pipe must exist until the process ends; signal 0 withdraws the offer. The runtime sends the
- * signal to the main thread, and never while another handler is installed. Takes effect at the next
- * hvd_init. */
+/* For interpreters: lets a stall report show the main thread's stack of a missing rank. The
+ * process has a handler for `signal_number` that writes the receiving thread's stack, without
+ * waiting, into a pipe. `fd` is the read end of the pipe. The stack is text with a header line
+ * that ends in "(most recent call first):", as written by Python's faulthandler. Handler and
+ * pipe must exist until the process ends; signal 0 withdraws the offer. The runtime sends the
+ * signal to the main thread, and never while another handler is installed. Takes effect at the
+ * next hvd_init. */
 HVD_API int hvd_offer_stack(int32_t signal_number, int32_t fd, char* error, size_t error_size);
 
 /* ---- Observation ---------------------------------------------------------------------------- */
 
-/* Starts a timeline of all ranks: a Chrome trace in one file, which rank 0 writes. A relative path is
- * relative to rank 0's working directory. `mark_cycles`: 1 marks each batching window, else 0.
- * Returns when this rank records. All other ranks record before the next negotiation ends. Any rank
- * may call it, also several ranks with the same path. Only one timeline runs at a time.
- * HVD_UNAVAILABLE: a timeline with another path runs, or the file cannot be written; the job
- * continues. */
+/* Starts a timeline of all ranks: a Chrome trace in one file, which rank 0 writes. A relative
+ * path is relative to rank 0's working directory. `mark_cycles`: 1 marks each batching window,
+ * else 0. Returns when this rank records. All other ranks record before the next negotiation
+ * ends. Any rank may call it, also several ranks with an equal path. Only one timeline runs at a
+ * time. HVD_UNAVAILABLE: a timeline with another path runs, or the file cannot be written; the
+ * job continues. */
 HVD_API int hvd_start_timeline(const char* path, int32_t mark_cycles, char* error,
                                size_t error_size);
 
@@ -448,9 +448,9 @@ typedef enum hvd_metrics_scope {
   HVD_METRICS_STEP = 2  /* of the last training steps of this rank: gauges */
 } hvd_metrics_scope;
 
-/* Writes counters and histograms since hvd_init in Prometheus's text format (docs/metrics.md). Sets
- * *needed to the size of the text with the closing NUL. Leaves `buffer` unchanged when the text does
- * not fit into `size` bytes. The text may grow between two calls: add some spare bytes. */
+/* Writes counters and histograms since hvd_init in Prometheus's text format (docs/metrics.md).
+ * Sets *needed to the size of the text including the NUL. Leaves `buffer` unchanged if the text
+ * does not fit into `size` bytes. The text may grow between two calls: add some spare bytes. */
 HVD_API int hvd_metrics(int32_t scope, char* buffer, size_t size, size_t* needed, char* error,
                         size_t error_size);
 
@@ -471,8 +471,8 @@ HVD_API int hvd_alloc(size_t size, void** memory, char* error, size_t error_size
 /* Frees memory of hvd_alloc. NULL is HVD_OK. No unfinished work may use the memory. */
 HVD_API int hvd_free(void* memory, char* error, size_t error_size);
 
-/* Returns a number by which ranks compare their copies of data: it differs, but for one in 2^64, where bytes, their
- * order or their count differ. `seed`: the digest of the data before, or 0. Any thread may call it, also before hvd_init. */
+/* Returns a number for comparing copies of data: it differs, except for one case in 2^64, if bytes, their order
+ * or count differ. `seed`: the digest of preceding data, or 0. Any thread may call it, also before hvd_init. */
 HVD_API uint64_t hvd_digest(const void* data, size_t size, uint64_t seed);
 
 /* ---- Keys that the ranks share --------------------------------------------------------------- */

@@ -7,10 +7,10 @@
 //   work.wait();
 //   auto rows = horovod::allgather(gradient, "all"); // rows.data() is a std::span
 //
-// A function that fails throws horovod::Error with the runtime's sentence. Destructors never throw.
-// All ranks submit the same names, and a name may be in flight only once. The memory of an operation
-// must exist until its work is complete; the destructor of Work waits for that. Any thread may call any
-// function, and one object may be used by one thread at a time.
+// A function that fails throws horovod::Error with the runtime's message. Destructors never throw.
+// All ranks submit equal names, and a name may be in flight only once. The memory of an operation
+// must exist until its work is complete; the destructor of Work waits for this. Any thread may call
+// any function, but only one thread at a time may use an object.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ namespace horovod {
 class Error : public std::runtime_error {
  public:
   Error(int status, const char* sentence) : std::runtime_error(sentence), status_(status) {}
-  // An hvd_status: HVD_ABORTED when a peer is lost, HVD_INVALID_ARGUMENT when ranks disagree, ...
+  // An hvd_status: HVD_ABORTED if a peer is lost, HVD_INVALID_ARGUMENT if ranks disagree, ...
   int status() const noexcept { return status_; }
 
  private:
@@ -59,7 +59,7 @@ inline int32_t known(int32_t number) {
 // Joins the job that the environment describes, and leaves it in the destructor. One object at a time.
 class Job {
  public:
-  // Waits for all ranks; 0: as long as HOROVOD_INIT_TIMEOUT and HOROVOD_START_TIMEOUT allow.
+  // Waits for all ranks; 0: limited by HOROVOD_INIT_TIMEOUT and HOROVOD_START_TIMEOUT.
   explicit Job(double timeout_seconds = 0) {
     hvd_init_options options{};
     options.struct_size = sizeof options;
@@ -71,7 +71,7 @@ class Job {
   Job& operator=(const Job&) = delete;
 };
 
-// These throw Error without a Job.
+// These functions throw Error without a Job.
 inline int32_t rank() { return detail::known(hvd_rank()); }
 inline int32_t size() { return detail::known(hvd_size()); }
 inline int32_t local_rank() { return detail::known(hvd_local_rank()); }
@@ -103,7 +103,7 @@ inline constexpr int kDtype<Float16> = HVD_FLOAT16;
 template <>
 inline constexpr int kDtype<BFloat16> = HVD_BFLOAT16;
 
-// Maps an integer type by its size and sign, since several C++ types may have the same.
+// Maps an integer type by its size and sign, since several C++ types may have equal ones.
 constexpr int dtype_of_integer(size_t size, bool is_signed) {
   if (size == 1) return is_signed ? HVD_INT8 : HVD_UINT8;
   if (size == 2) return is_signed ? HVD_INT16 : HVD_UINT16;
@@ -176,15 +176,15 @@ class Work {
     return *this;
   }
 
-  // Whether the work is complete or has failed. Never waits.
+  // Returns whether the work is complete or has failed. Never waits.
   bool done() const {
     int32_t done = 0;
     detail::call(hvd_poll, handle_, &done);
     return done != 0;
   }
-  // Waits until the work is complete. Each call throws Error when the work failed.
+  // Waits until the work is complete. Each call throws Error if the work failed.
   void wait() const { detail::call(hvd_wait, handle_, -1.0); }
-  // Waits at most `seconds`. Returns false when the time has passed first.
+  // Waits at most `seconds`. Returns false if the time has passed first.
   bool wait_for(double seconds) const {
     char error[1024] = "";
     const int status = hvd_wait(handle_, seconds < 0 ? 0 : seconds, error, sizeof error);
@@ -305,7 +305,7 @@ void allreduce(Values&& values, const std::string& name, const Options& options 
   allreduce_async(values, name, options).wait();
 }
 
-// Replaces the values on every rank by those of `root`, a rank of the job.
+// Replaces the values on every rank by those of rank `root` of the job.
 template <typename Values>
 Work broadcast_async(Values&& values, int32_t root, const std::string& name,
                      const Options& options = {}) {
@@ -330,8 +330,8 @@ auto allgather(Values&& values, const std::string& name, const Options& options 
   return detail::waited(allgather_async(values, name, options));
 }
 
-// Sends splits[r] rows to rank r, in order; empty splits: the same number to each. Returns the rows
-// from all ranks.
+// Sends splits[r] rows to rank r, in order; empty splits: equally many to each rank. Returns the
+// rows from all ranks.
 template <typename Values>
 auto alltoall_async(Values&& values, std::span<const int32_t> splits, const std::string& name,
                     const Options& options = {}) {
@@ -357,7 +357,7 @@ auto reducescatter(Values&& values, const std::string& name, const Options& opti
   return detail::waited(reducescatter_async(values, name, options));
 }
 
-// Takes part in the allreduces of other ranks, without data of its own, until all ranks have joined.
+// Takes part in the allreduces of other ranks, without its own data, until all ranks have joined.
 // Returns the last rank that joined.
 inline int32_t join() {
   const Work work(detail::terms_of(HVD_JOIN, nullptr, {}));
@@ -416,7 +416,7 @@ template <typename Values>
 Work recv_async(Values&& values, int32_t from, const MessageOptions& options = {}) {
   return detail::message(hvd_recv, from, as_tensor(values), options);
 }
-// The rank that sent what a complete receive has.
+// Returns the sender's rank of a complete receive.
 inline int32_t source_of(const Work& receive) { return detail::output_of(receive).source_rank; }
 // Returns the sender's rank.
 template <typename Values>
@@ -426,8 +426,8 @@ int32_t recv(Values&& values, int32_t from, const MessageOptions& options = {}) 
   return source_of(work);
 }
 
-// A group of ranks with its own collectives: set Options::process_set to its id. Every rank of the job,
-// member or not, makes and removes the same sets in the same order. The destructor does not remove it.
+// A group of ranks with its own collectives: set Options::process_set to its id. Every rank of the job, member
+// or not, must create and remove the same sets in the same order. The destructor does not remove the set.
 class ProcessSet {
  public:
   explicit ProcessSet(std::span<const int32_t> ranks) {

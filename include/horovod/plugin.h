@@ -39,15 +39,15 @@ typedef struct hvd_plugin_host {
   void* host;
   /* level: 0 trace, 1 debug, 2 info, 3 warning, 4 error. */
   void (*log)(void* host, int level, const char* message);
-  /* Returns the value of a setting by the name of its variable, or NULL when it is not set. Valid
-   * until close. */
+  /* Returns the value of a setting by the name of its variable, or NULL if unset. Valid until
+   * close. */
   const char* (*setting)(void* host, const char* variable);
   /* The job's key-value store. Both return an hvd_status. store_get sets *size (unless it is NULL) to
    * the value's size and copies at most `capacity` bytes. It waits up to timeout_seconds for the key. */
   int (*store_set)(void* host, const char* key, const void* value, size_t size);
   int (*store_get)(void* host, const char* key, void* value, size_t capacity, size_t* size,
                    double timeout_seconds);
-  /* Calls callback(argument) once on the progress thread, soon. */
+  /* Soon calls callback(argument) once, on the progress thread. */
   void (*post)(void* host, void (*callback)(void* argument), void* argument);
   /* Calls callback(argument) on the progress thread whenever fd is readable, until unwatch. */
   int (*watch)(void* host, int fd, void (*callback)(void* argument), void* argument);
@@ -78,7 +78,7 @@ typedef struct hvd_plugin_host {
 typedef struct hvd_plugin_config {
   size_t struct_size;
   int32_t rank, size, local_rank, local_size, cross_rank, cross_size;
-  /* 1: an op for devices that no setting names: trials choose it for each process set (hvd_batch.is_trial). */
+  /* 1: an op for devices that no setting names, and that trials select for each process set (hvd_batch.is_trial). */
   int32_t is_tried;
 } hvd_plugin_config;
 
@@ -89,13 +89,13 @@ typedef struct hvd_plugin {
   const char* name; /* "cpu", "mpi", "nccl": lower case */
   int32_t priority; /* among plugins that can run, the highest is used */
   uint32_t threads; /* hvd_plugin_threads */
-  int32_t reserved; /* 0; nothing reads it */
-  /* Returns 1 when the plugin works on this machine, else 0 with the reason in `why`. Must not crash,
-   * hang or print. NULL: it works everywhere. */
+  int32_t reserved; /* 0; reserved */
+  /* Returns 1 if the plugin works on this machine, else 0 with the reason in `why`. Must not
+   * crash, hang or print. NULL: it works everywhere. */
   int (*probe)(char* why, size_t why_size);
   /* Creates *context, the first argument of all later calls. Returns an hvd_status. An op plugin that
-   * this job does not use (because its controller is not in use) returns HVD_FAILED_PRECONDITION on
-   * all ranks, and the runtime skips it. Any other error fails hvd_init. */
+   * this job does not use (because its controller is not in use) returns HVD_FAILED_PRECONDITION on all
+   * ranks, and the runtime skips the plugin. Any other error fails hvd_init. */
   int (*open)(const hvd_plugin_host* host, const hvd_plugin_config* config, void** context,
               char* error, size_t error_size);
   void (*close)(void* context);
@@ -124,11 +124,11 @@ typedef struct hvd_bootstrap_v1 {
              double timeout_seconds, char* error, size_t error_size);
   /* Returns when every rank of the job has called it and all their values are readable. */
   int (*fence)(void* context, double timeout_seconds, char* error, size_t error_size);
-  /* Reads the job's secret, the same on all ranks. *size in: capacity, out: bytes. NULL when the
+  /* Reads the job's secret, equal on all ranks. *size in: capacity, out: bytes. NULL if the
    * bootstrap has none: rank 0 then generates a secret and puts it. */
   int (*secret)(void* context, void* secret, size_t* size, char* error, size_t error_size);
-  /* As get, of a value that `rank` has put or will put, without a fence: some ranks of the job start without the
-   * others. NULL: all ranks must start. */
+  /* Like get, for a value that `rank` has put or will put, without a fence: some ranks of the
+   * job can start without the others. NULL: all ranks must start. */
   int (*get_from)(void* context, int32_t rank, const char* key, void* value, size_t capacity,
                   size_t* size, double timeout_seconds, char* error, size_t error_size);
 } hvd_bootstrap_v1;

@@ -13,15 +13,15 @@ typedef struct hvd_controller_v1 {
   /* Copies a message and queues it for a rank. Never waits. Messages from one rank to another arrive
    * complete, once and in order. */
   int (*send)(void* context, int32_t rank, const void* message, size_t size);
-  /* Sends and receives bytes, and calls on_message for each message that arrived, on the calling
-   * thread. Never waits. Sets *progressed to 1 when it sent or received any byte. */
+  /* Sends and receives bytes, and calls on_message for each received message on the calling
+   * thread. Never waits. Sets *progressed to 1 if it sent or received any byte. */
   int (*poll)(void* context,
               void (*on_message)(void* argument, int32_t rank, const void* message, size_t size),
               void* argument, int32_t* progressed, char* error, size_t error_size);
   /* Fails every link, so that no peer waits for this rank. */
   void (*abort)(void* context, const char* cause);
-  /* Returns the machine of each rank: one entry per rank. Machines are numbered from 0 in the order of
-   * their lowest ranks, and found by a test instead of by host names. Valid until close. */
+  /* Returns the machine of each rank: one entry per rank. Machines are numbered from 0 in the
+   * order of their lowest ranks, and detected by a test, not by host names. Valid until close. */
   const int32_t* (*hosts)(void* context);
   /* Called before the progress thread blocks on the watched descriptors. Returns 1 when the thread may
    * sleep: any later arrival makes a watched descriptor readable. Returns 0 when it must poll first. */
@@ -31,11 +31,11 @@ typedef struct hvd_controller_v1 {
    * send. */
   int (*send_parts)(void* context, int32_t rank, const void* first, size_t first_size,
                     const void* second, size_t second_size);
-  /* Returns the rank whose loss made poll fail; -1 when poll failed for another reason, or has not
+  /* Returns the rank whose loss made poll fail; -1 if poll failed for another reason, or has not
    * failed. NULL (the function): -1. */
   int32_t (*lost_rank)(void* context);
-  /* Like abort, when the cause is the loss of a rank: lost_rank then names that rank on every rank.
-   * NULL: the runtime calls abort. */
+  /* Like abort, if the cause is the loss of a rank: lost_rank then returns this rank on every
+   * rank. NULL: the runtime calls abort. */
   void (*abort_lost)(void* context, const char* cause, int32_t lost_rank);
 } hvd_controller_v1;
 

@@ -12,10 +12,10 @@ extern "C" {
 
 typedef struct hvd_framework_v1 {
   size_t struct_size;
-  /* Records an event after the work that `stream` has now. The caller of is_ready releases *event. */
+  /* Records an event after the current work of `stream`. The caller of is_ready releases *event. */
   int (*record_ready)(void* context, int32_t device, void* stream, void** event);
   int (*is_ready)(void* context, void* event); /* returns 1 or 0; never waits */
-  /* `stream` is one of the current device, which is `device`. Returns an hvd_status. */
+  /* `stream` is a stream of `device`, the current device. Returns an hvd_status. */
   int (*make_stream_wait)(void* context, int32_t device, void* stream, void* event);
   void (*release_event)(void* context, void* event);
   void* (*allocate)(void* context, int32_t device, size_t size);
@@ -23,10 +23,10 @@ typedef struct hvd_framework_v1 {
   void* (*current_stream)(void* context, int32_t device);
 } hvd_framework_v1;
 
-/* A plugin publishes this record by hvd_plugin_host.publish under HVD_FRAMEWORK_OF_DEVICES. `release`
- * is required: any thread calls it, until the process ends, because outputs may outlive their job. The
- * device no longer uses memory that it gets. The other functions may be NULL; make_stream_wait is not, where the op
- * calls hvd_batch.on_stream. */
+/* A plugin publishes this record with hvd_plugin_host.publish under HVD_FRAMEWORK_OF_DEVICES.
+ * `release` is required: any thread may call it until the process ends, because outputs may
+ * outlive their job. The device must not use the passed memory any longer. The other functions
+ * may be NULL, except for make_stream_wait if the op calls hvd_batch.on_stream. */
 typedef struct hvd_framework {
   const hvd_framework_v1* vtable;
   void* context;

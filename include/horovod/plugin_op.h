@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* One tensor of a batch. Counts are elements. The output may be the input itself on some members and not
- * on others. */
+/* One tensor of a batch. Counts are in elements. The output may be the input itself on some
+ * members but not on others. */
 typedef struct hvd_batch_tensor {
   const void* input; /* NULL on a joined rank, which contributes the neutral element */
   void* output;      /* as large as this rank's result */
@@ -19,9 +19,9 @@ typedef struct hvd_batch_tensor {
   const int64_t* from_rows; /* alltoall: rows from each; else NULL */
 } hvd_batch_tensor;
 
-/* Parameters of a batch, the same on all members of its process set. In every field 0 means the op's
- * own default. An op ignores fields that it does not know. Grows only at the tail. Limits are bytes of
- * a whole batch on one rank; -1 disables the algorithm of a limit. */
+/* Parameters of a batch, equal on all members of its process set. In every field, 0 means the
+ * op's own default. An op ignores unknown fields. The struct grows only at the tail. Limits are
+ * bytes of a complete batch on one rank; -1 disables the limit's algorithm. */
 typedef struct hvd_tuning {
   size_t struct_size;
   /* For at most direct_hosts hosts: one-shot (each host gets every other host's data) while the size
@@ -47,8 +47,8 @@ typedef struct hvd_batch {
   int32_t
       reduce_op; /* HVD_AVERAGE arrives as HVD_SUM with the division in postscale, see divisor */
   int32_t dtype;
-  /* HVD_CPU, or the ordinal of this rank's device that holds all tensors. On a rank that has joined: the
-   * device of its earlier tensors, or HVD_UNKNOWN_DEVICE. */
+  /* HVD_CPU, or the ordinal of this rank's device with all tensors. On a joined rank: the device
+   * of its earlier tensors, or HVD_UNKNOWN_DEVICE. */
   int32_t device;
   int32_t process_set;
   int32_t root; /* for a broadcast: the root's index among the members */
@@ -60,24 +60,24 @@ typedef struct hvd_batch {
   /* On a device, one entry for each tensor: the event after which its input may be read, or NULL when
    * it may be read now. */
   void* const* ready_events;
-  /* On a device, for the tensors of an allgather, alltoall or reducescatter without an output: the op
-   * allocates the outputs and stores them here, one entry for each tensor, before it calls done. The
-   * entry of an empty output is NULL. The hvd_framework that the op has published releases them. */
+  /* On a device, for the tensors of an allgather, alltoall or reducescatter without an output: the
+   * op allocates the outputs and stores them here, one entry for each tensor, before it calls done.
+   * The entry of an empty output is NULL. The hvd_framework published by the op releases them. */
   void** made_outputs;
-  /* 1: when done gets HVD_TENSORS_IN_USE, the tensors exist until the process ends. 0: when done is
-   * called, the op must have finished with their memory. Members may differ in it. */
+  /* 1: if done gets HVD_TENSORS_IN_USE, the tensors exist until the process ends. 0: the op must
+   * have stopped using their memory when it calls done. Members may have different values. */
   int32_t keeps_tensors;
-  /* An average: the number of members, and postscale is 1 / divisor, rounded. An op that divides the sum
-   * by it gives correctly rounded quotients, and exact ones of integers. 0: postscale is a factor. */
+  /* An average: the number of members; postscale is 1 / divisor, rounded. An op that divides the sum
+   * by it gives correctly rounded quotients, and exact ones for integers. 0: postscale is a factor. */
   int32_t divisor;
-  /* 1: a broadcast of bytes on a device, whose tensor lies in host memory. The op does not send it. The op
-   * prepares itself for the batches of the process set, together with the other members, in a limited time. It
-   * writes to the output why it cannot, as zero-terminated text, and calls done with HVD_OK in any case: the job
-   * goes on. No other batch of the set is on a device before. */
+  /* 1: a broadcast of bytes on a device, whose tensor lies in host memory. The op does not send the
+   * tensor. The op prepares itself for the batches of the process set, together with the other members,
+   * in a limited time. If it cannot, it writes the reason to the output as zero-terminated text. It
+   * calls done with HVD_OK in any case: the job continues. No earlier batch of the set is on a device. */
   int32_t is_trial;
-  /* NULL, or for a batch on a device: the op may call it once before done, from run or poll, when the whole batch is
-   * on the device's stream and made_outputs is complete. `event` is for make_stream_wait of the hvd_framework that
-   * the op has published: it is reached at the end of this batch, or of a later one of the same stream. */
+  /* NULL, or for a batch on a device: the op may call it once before done, from run or poll, when the
+   * complete batch is on the device's stream and made_outputs is complete. `event` is for make_stream_wait
+   * of the op's hvd_framework, and is reached at the end of this batch, or of a later batch of the stream. */
   void (*on_stream)(void* argument, void* event);
   /* NULL, or for a batch on a device: the op calls it for one of its batches, from run or poll, when its library has
    * failed and kernels may still run. The runtime sends the error to the other ranks, and then calls abort, because
@@ -85,10 +85,10 @@ typedef struct hvd_batch {
   void (*fails)(void* argument, int status, const char* error);
 } hvd_batch;
 
-/* The device of a batch on a rank that has no tensor in it, and had none on any device before. */
+/* The device of a batch on a rank that has no tensor in it, and had no earlier tensor on a device. */
 #define HVD_UNKNOWN_DEVICE (-2)
 
-/* A bit that an op adds to the status of a batch that has failed: a library may still read and write the
+/* A bit that an op adds to the status of a failed batch: a library may still read and write the
  * tensors. Only for a batch with keeps_tensors. */
 #define HVD_TENSORS_IN_USE 0x100
 
@@ -97,31 +97,31 @@ typedef void (*hvd_batch_done)(void* argument, int status, const char* error);
 
 typedef struct hvd_op_v1 {
   size_t struct_size;
-  /* Returns 0 when the op cannot run the batch, else a priority: the highest op runs it. Must return
-   * the same value on all members. */
+  /* Returns 0 if the op cannot run the batch, else a priority: the op with the highest one runs
+   * it. Must return an equal value on all members. */
   int32_t (*supports)(void* context, const hvd_batch* batch);
   /* Starts a batch and returns at once. The op calls done(argument, status, error) once, from run or
    * poll. The batch is valid until then. */
   int (*run)(void* context, const hvd_batch* batch, hvd_batch_done done, void* argument);
-  /* Advances the running batches. Never waits. Sets *progressed to 1 when any made progress. */
+  /* Advances the running batches. Never waits. Sets *progressed to 1 if any made progress. */
   int (*poll)(void* context, int32_t* progressed);
-  /* Adds and removes a process set of this rank. members: ascending ranks of the job, with this rank.
-   * Either function may be NULL when the op does not need it. */
+  /* Adds and removes a process set of this rank. members: ascending ranks of the job, including
+   * this rank. Either function may be NULL if the op does not need it. */
   int (*new_set)(void* context, int32_t process_set, const int32_t* members, int32_t count);
   int (*drop_set)(void* context, int32_t process_set);
   /* Fails all batches with `cause`: the job has failed. */
   void (*abort)(void* context, const char* cause);
-  /* Returns the timeline's name of a running batch, such as "NCCL_ALLREDUCE": static storage, the same
-   * pointer for the same name. NULL (the function or its result): the plugin's name. */
+  /* Returns the timeline's name of a running batch, for example "NCCL_ALLREDUCE": static storage, an
+   * equal pointer for an equal name. NULL (the function or its result): the plugin's name. */
   const char* (*activity)(void* context, const hvd_batch* batch);
-  /* Called before the progress thread sleeps. Returns 1 when running batches make a watched descriptor
-   * readable, or post, as soon as poll has something to do. Returns 0 when the thread must keep
+  /* Called before the progress thread sleeps. Returns 1 if running batches make a watched
+   * descriptor readable, or post, as soon as poll has work. Returns 0 if the thread must keep
    * polling. NULL: 1. */
   int (*before_sleep)(void* context);
   /* Reduces an allreduce whose inputs of all members are already in this rank's memory. inputs[i] is
    * the input of member i: its tensors one after another, not scaled, aligned to 16 bytes; NULL for
    * this rank, whose tensors are in the batch. Writes the outputs before it returns. The result must
-   * be the same on all members. NULL (the function): the runtime gives this op no such batch. */
+   * be equal on all members. NULL (the function): the runtime gives this op no such batch. */
   int (*reduce_wholes)(void* context, const hvd_batch* batch, const void* const* inputs);
 } hvd_op_v1;
 

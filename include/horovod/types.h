@@ -67,10 +67,10 @@ typedef enum hvd_op_kind {
 /* Devices: HVD_CPU, or the ordinal of an accelerator. */
 #define HVD_CPU (-1)
 
-/* The sender of a message that hvd_recv takes from any rank of the process set. */
+/* The sender of a message that hvd_recv accepts from any rank of the process set. */
 #define HVD_ANY_RANK (-1)
 
-/* The results of the functions of horovod.h. */
+/* The result codes of the functions in horovod.h. */
 typedef enum hvd_status {
   HVD_OK = 0,
   HVD_INVALID_ARGUMENT = 1,    /* a bad value from the caller, or ranks that disagree */

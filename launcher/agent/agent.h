@@ -1,7 +1,6 @@
-// The agent of one host. On the orders of its launcher, it prepares the host, starts and watches
-// ranks, and relays their output. It ends all its descendants when the launcher orders that, when
-// the launcher is silent for longer than the lease, or when the link is lost. The agent's main runs
-// it. One thread.
+// The agent of one host. On the orders of its launcher, it prepares the host, starts and watches ranks, and relays
+// their output. It ends all its descendants when the launcher orders it, when the launcher is silent for longer than
+// the lease, or when the link is lost. The agent's main runs it. One thread.
 #pragma once
 
 #include <optional>

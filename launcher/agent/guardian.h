@@ -1,7 +1,6 @@
-// The guardian process, the parent of the agent. The guardian only waits. When the agent has ended
-// for any reason, the guardian kills all remaining descendants of the agent and ends. It kills an agent that
-// hangs or is stopped for longer than its lease. The agent detects the end of its guardian. The agent's
-// main starts the guardian.
+// The guardian process, the parent of the agent. The guardian only waits. When the agent has ended for any reason, the
+// guardian kills all remaining descendants of the agent and ends. The guardian also kills an agent that hangs or is
+// stopped for longer than its lease. The agent detects the end of its guardian. The agent's main starts the guardian.
 #pragma once
 
 #include <csignal>

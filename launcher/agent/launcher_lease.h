@@ -1,5 +1,4 @@
-// How long the launcher may be silent. Agent owns it, and gives up the job when the deadline has passed. One
-// thread.
+// The longest silence of the launcher. Agent owns it, and abandons the job when the deadline has passed. One thread.
 #pragma once
 
 #include "base/clock.h"

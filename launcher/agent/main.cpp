@@ -1,4 +1,4 @@
-// horovod-agent: started on each host of a job, by the launcher, or by hand with --join.
+// horovod-agent: the launcher starts it on each host of a job, or a user with --join.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -88,7 +88,7 @@ constexpr char kHelp[] =
 constexpr std::array<std::string_view, 6> kFlags = {"--join",  "--name",       "--ca",
                                                     "--slots", "--token-file", "--token-fd"};
 
-// The token is never an argument, since every user of the host can read those.
+// The token is never an argument, because every user of the host can read the arguments of a process.
 struct TokenPlace {
   std::string file;
   std::optional<int> fd;

@@ -1,6 +1,5 @@
-// Memory that the agent and its guardian share: the agent writes there how soon it runs again, and the guardian
-// detects by that an agent that hangs or is stopped. The agent's main makes it before the fork. Needs no
-// lock.
+// Memory that the agent and its guardian share: the agent stores the time within which it runs again, from which the
+// guardian detects that the agent hangs or is stopped. The agent's main creates it before the fork. Needs no lock.
 #pragma once
 
 #include <atomic>

@@ -32,7 +32,7 @@ class AllocationFinder {
   Found kubernetes() const;
 
  private:
-  // Empty when it is unset.
+  // Empty if it is unset.
   std::string variable(std::string_view name) const {
     return std::string(trim(sources_.variable(name).value_or("")));
   }
@@ -43,10 +43,10 @@ class AllocationFinder {
   std::vector<int> slurm_cpus(const std::string& suffix, size_t count) const;
   bool are_tasks_asked(const std::string& suffix) const;
   Host slurm_host(const std::string& name, int tasks, bool are_asked, int gpus, int cpus) const;
-  // How a file says the number of a host's slots: the host is named once for each slot, the number is the
-  // second word of the line, or the file does not say it.
+  // The form in which a file gives a host's slots: one line per slot, a number as the line's second
+  // word, or not at all.
   enum class Count { kByLines, kBySecondWord, kNone };
-  // `has_id`: the scheduler always sets the variable beside a job's id.
+  // `has_id`: the scheduler always sets the variable together with a job's id.
   Found from_file(std::string source, const std::string& variable_name, Count count,
                   bool has_id) const;
 
@@ -67,7 +67,7 @@ Found found(std::string source, HostList& hosts) {
   return std::optional(Allocation{.source = std::move(source), .hosts = *std::move(all)});
 }
 
-// A job whose hosts no variable names: ranks run here, which may be a login node.
+// A job whose hosts no variable names: ranks run on this machine, which may be a login node.
 Found without_hosts(const std::string& source, const std::string& why) {
   return std::optional(
       Allocation{.source = source,
@@ -81,7 +81,7 @@ Status add_named(HostList& hosts, std::string_view name, int slots) {
   return hosts.add({std::string(name), "", slots});
 }
 
-// The tasks of each node. Where the variables do not say them: an error if slots need them, else 1.
+// The tasks of each node. If the variables lack them: an error if slots need them, else 1.
 Result<std::vector<int>> AllocationFinder::slurm_tasks(const std::string& suffix, size_t count,
                                                        bool are_needed) const {
   const std::string name = "SLURM_TASKS_PER_NODE" + suffix;
@@ -101,7 +101,7 @@ Result<std::vector<int>> AllocationFinder::slurm_tasks(const std::string& suffix
   auto slots = parse_repeated_counts(value);
   if (!slots.ok()) return slots.status().with_context(name);
   if (slots->size() == count) return slots;
-  // Within a step the variable speaks of the step's hosts, the list of hosts of the job's.
+  // Within a step, this variable describes the step's hosts, but the host list is the job's.
   if (const std::string each = variable("SLURM_NTASKS_PER_NODE" + suffix); !each.empty()) {
     auto number = parse_slots(each);
     if (!number.ok()) return number.status().with_context("SLURM_NTASKS_PER_NODE" + suffix);
@@ -113,7 +113,7 @@ Result<std::vector<int>> AllocationFinder::slurm_tasks(const std::string& suffix
                               ": start horovodrun outside of srun, or name hosts with -H"));
 }
 
-// The CPUs of the job on each node, divided by those of a task; 0 where they are unknown.
+// The job's CPUs on each node, divided by the CPUs of a task; 0 if unknown.
 std::vector<int> AllocationFinder::slurm_cpus(const std::string& suffix, size_t count) const {
   auto cpus = parse_repeated_counts(variable("SLURM_JOB_CPUS_PER_NODE" + suffix));
   if (!cpus.ok() || cpus->size() != count) return std::vector<int>(count, 0);
@@ -126,8 +126,8 @@ std::vector<int> AllocationFinder::slurm_cpus(const std::string& suffix, size_t 
   return *cpus;
 }
 
-// Whether the user asks for a number of tasks. A step's own number, of which a shell or a launcher is one task, and
-// Slurm's default, which is SLURM_TASKS_PER_NODE alone, are no such wish.
+// Returns whether the user requested a number of tasks. A step's number, where a shell or a launcher is one of
+// the tasks, is not such a request, and neither is Slurm's default, which sets only SLURM_TASKS_PER_NODE.
 bool AllocationFinder::are_tasks_asked(const std::string& suffix) const {
   if (is_in_plain_step(sources_.variable)) {
     return parse_int(variable("SLURM_NTASKS_PER_NODE" + suffix)).value_or(1) > 1;
@@ -138,8 +138,8 @@ bool AllocationFinder::are_tasks_asked(const std::string& suffix) const {
   return false;
 }
 
-// Without -np, a node has the tasks that the user asks for, else its GPUs, else Slurm's tasks. An explicit
-// -np may use all that the node has.
+// Without -np, a node's slots are the requested tasks, else its GPUs, else Slurm's tasks. An
+// explicit -np may use all resources of the node.
 Host AllocationFinder::slurm_host(const std::string& name, int tasks, bool are_asked, int gpus,
                                   int cpus) const {
   Host host{name, "", tasks};
@@ -205,7 +205,7 @@ Found AllocationFinder::slurm() const {
   return slurm;
 }
 
-// The variables have the number of a job and no list of hosts, as with SLURM_JOB_ID=10 on a login node.
+// The variables have a job number but no host list, for example SLURM_JOB_ID=10 on a login node.
 Found AllocationFinder::slurm_by_number() const {
   const std::string job = variable("SLURM_JOB_ID");
   if (job.empty()) return std::optional<Allocation>();
@@ -228,7 +228,7 @@ Found AllocationFinder::lsf() const {
   if (job.empty()) return std::optional<Allocation>();
   const std::string source = cat("LSF job ", printable(job));
   HostList hosts;
-  // Where CSM gives out the compute hosts, the first host is the one that runs the job's script.
+  // If CSM assigns the compute hosts, the first host is the one that runs the job's script.
   bool skip_first = !variable("CSM_ALLOCATION_ID").empty();
   const auto add = [&](std::string_view name, int slots) {
     if (std::exchange(skip_first, false)) return Status();
@@ -288,7 +288,7 @@ Found AllocationFinder::pbs() const {
 Found AllocationFinder::sge() const {
   const std::string job = variable("JOB_ID");
   const std::string source = cat("SGE job ", printable(job));
-  // Other programs set JOB_ID too. A job on one host needs no list.
+  // Other programs set JOB_ID too. A job on one host needs no host list.
   const bool is_number_alone =
       parse_int(job) && !variable("SGE_ROOT").empty() && variable("NHOSTS") != "1";
   if (!variable("PE_HOSTFILE").empty() || !is_number_alone)
@@ -309,12 +309,12 @@ Found AllocationFinder::cobalt() const {
                    !job.empty());
 }
 
-// Volcano's plugin `svc` gives each pod of a job the variable VC_TASK_HOSTS for each task, and its
-// plugin `env` gives the number of the pod in its task.
+// Volcano's plugin `svc` gives each pod of a job a variable VC_TASK_HOSTS for each task; its plugin
+// `env` gives the pod's number in its task.
 Found AllocationFinder::volcano() const {
   std::map<std::string, std::vector<std::string>> tasks;  // hosts by variable
   const std::string self = variable("HOSTNAME");
-  std::string own;  // the variable of the task of this pod
+  std::string own;  // the variable of this pod's task
   for (const auto& [name, value] : sources_.variables()) {
     if (!names_hosts_of_task(name)) continue;
     auto& hosts = tasks[name];
@@ -333,7 +333,7 @@ Found AllocationFinder::volcano() const {
         ": each pod of this Volcano task starts horovodrun; "
         "start it in the pod with index 0 alone, and sshd in the others, or name hosts with -H"));
   }
-  // The task of this pod starts the job; where there are others, they run it.
+  // This pod's task starts the job; if other tasks exist, they run it.
   if (tasks.size() > 1) tasks.erase(own);
   HostList hosts;
   for (const auto& [name, names] : tasks) {
@@ -355,7 +355,7 @@ Found AllocationFinder::kubernetes() const {
       .source = "the MPI Operator", .hosts = std::move(file.hosts), .warnings = file.warnings});
 }
 
-// A launcher that starts several copies of a program, and the variables by which a copy knows it.
+// A launcher that starts several copies of a program, and the variables by which a copy detects it.
 struct CopyCommand {
   const char *name, *rank, *size, *once;
 };
@@ -365,8 +365,8 @@ constexpr CopyCommand kCopiers[] = {
     {"mpirun", "PMI_RANK", "PMI_SIZE", "horovodrun --mpi"},
 };
 
-// srun --pty: the terminal is its first task's, and a shell there the only one that runs programs. Its
-// PMI is that of srun --mpi=pmi2, unless a hydra has been started there.
+// srun --pty: the terminal belongs to the first task, and only a shell in it runs programs. Its PMI
+// is that of srun --mpi=pmi2, unless a hydra was started there.
 bool is_of_shell(const CopyCommand& copy_command, const Variables& variable) {
   if (!variable("SLURM_PTY_PORT") || variable("SLURM_PROCID") != "0") return false;
   const std::string_view rank(copy_command.rank);

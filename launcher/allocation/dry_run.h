@@ -8,10 +8,10 @@
 
 namespace hvd::launcher {
 
-// {"size":8,"ranks":[{"rank":0,"host":"a",...,"env":{...}},...]} and a newline. env is what the
-// launcher sets for that slot, by flags too, and knows before a job exists: no job, no secret.
+// {"size":8,"ranks":[{"rank":0,"host":"a",...,"env":{...}},...]} and a newline. env has the slot's
+// variables that are known before a job exists, including those set by flags: no job, no secret.
 std::string plan_as_json(const SlotPlan& plan, const LaunchSettings& settings);
-// A line for each host, for people: its ranks, and how its agent is started.
+// One line per host for people: its ranks, and the start method of its agent.
 std::string plan_as_table(const SlotPlan& plan, const LaunchSettings& settings);
 
 }  // namespace hvd::launcher

@@ -80,7 +80,7 @@ Result<std::optional<Allocation>> allocation(const LaunchSettings& settings) {
   return find_allocation(sources);
 }
 
-// Flux names the hosts of a job by a command, in no variable.
+// Flux names the hosts of a job only by a command, not in a variable.
 void warn_about_flux(const LaunchSettings& settings) {
   if (settings.identity.job.has_value() || !environment_variable("FLUX_URI")) return;
   if (!environment_variable("FLUX_JOB_ID") && !environment_variable("FLUX_ENCLOSING_ID")) return;
@@ -150,7 +150,7 @@ Result<std::vector<Host>> all_hosts(const LaunchSettings& settings) {
   return this_host(settings);
 }
 
-// A command reaches each host at a port of its own by {port} alone.
+// A command needs {port} to reach each host at its own port.
 Status check_ports(const std::vector<Host>& hosts, const LaunchSettings& settings) {
   for (const auto& [key, flag] :
        {std::pair("launch_agent", "--launch-agent"), std::pair("ssh_command", "--ssh-command")}) {

@@ -11,17 +11,17 @@
 
 namespace hvd::launcher {
 
-// Parses what `qstat -f -ne -s r -xml` prints: the slots of this job in each queue. Pure. An error says why there are none.
+// Parses qstat's XML (-f -ne -s r -xml): this job's slots in each queue. Pure. Without slots, returns an error.
 Result<std::vector<Host>> parse_sge_hosts(std::string_view text, std::string_view job);
 
-// Asks qstat about this job of the user. An error says why there is no answer.
+// Runs qstat for this job of the user. An error has the reason of a failure.
 Result<std::vector<Host>> read_sge_hosts(const std::string& job);
 
-// -H or -hostfile; else what a scheduler has given; else this machine with -np slots, as also
-// within a rank of another job, whose scheduler's hosts are not this one's.
+// The hosts of -H or -hostfile; else a scheduler's hosts; else this machine with -np slots. Within
+// a rank of another job it ignores the scheduler, whose hosts belong to that job.
 Result<std::vector<Host>> choose_hosts(const LaunchSettings& settings);
 
-// Whether a scheduler has given hosts to this process, also where they cannot be read.
+// Returns whether a scheduler has assigned hosts to this process, even if they cannot be read.
 bool has_allocation(const LaunchSettings& settings);
 
 }  // namespace hvd::launcher

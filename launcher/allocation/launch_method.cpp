@@ -17,15 +17,15 @@
 namespace hvd::launcher {
 namespace {
 
-// Slurm itself takes half a minute to see that a node is gone, and its own network carries the link.
+// Slurm itself takes half a minute to detect a lost node, and Slurm's network carries the link.
 constexpr double kInStep = 12;
-// An elastic job goes on without a lost host, so it waits less for one.
+// An elastic job continues without a lost host, so it waits for less time.
 constexpr double kInElasticJob = 3;
 
 double host_timeout(const LaunchSettings& settings, bool is_step) {
   if (settings.end.host_timeout.is_set) return settings.end.host_timeout.value;
   if (is_elastic(settings)) return kInElasticJob;
-  // A lease alone has always set both.
+  // For compatibility, --lease alone sets both limits.
   if (settings.end.lease.is_set) return settings.end.lease.value;
   return is_step ? kInStep : settings.end.host_timeout.value;
 }
@@ -39,8 +39,8 @@ SilenceLimits silence_limits(const LaunchSettings& settings, bool is_step) {
 
 namespace {
 
-// Variables by which srun finds the job, and those of SPANK's plugins. Every other one of Slurm is a request
-// of the job or of the site, which would change the step.
+// Variables by which srun finds the job, and SPANK plugins' variables. Any other Slurm variable is
+// a request of the job or of the site, which would change the step.
 constexpr std::string_view kOfTheJob[] = {
     "SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTER_NAME", "SLURM_WORKING_CLUSTER",
     "SLURM_JWT",  "SLURM_NETWORK",     "SLURM_NODE_ALIASES", "SLURM_JOB_ID",
@@ -52,8 +52,8 @@ bool is_request(std::string_view name) {
   return std::find(std::begin(kOfTheJob), std::end(kOfTheJob), name) == std::end(kOfTheJob);
 }
 
-// In the step, before the agent: keeps of the step's own variables what describes the node. Ranks get the
-// launcher's variables for everything else. Without single quotes.
+// Runs in the step before the agent: keeps only the step's variables that describe the node. Ranks
+// get the launcher's variables for everything else. Without single quotes.
 constexpr std::string_view kKeepsOfTheNode =
     "for hv in $(env | sed -n \"s/^\\(SLURMD*_[A-Za-z0-9_]*\\)=.*/\\1/p\"); do case $hv in "
     "(SLURM_STEP_GPUS|SLURM_GPUS_ON_NODE|SLURM_SHARDS_ON_NODE|SLURM_CPUS_ON_NODE|"
@@ -68,10 +68,10 @@ bool is_on_path(const char* program) {
   return false;
 }
 
-// The MPI Operator's script, whose kubectl passes no standard input on.
+// The MPI Operator's script, whose kubectl does not forward standard input.
 constexpr std::string_view kKubexec = "/kubexec.sh";
 
-// The command, with the operator's script run as if it said `kubectl exec -i`.
+// Returns the command; the operator's script then runs `kubectl exec -i`.
 std::string with_input(const std::string& command) {
   const std::string script = command.substr(0, command.find(' '));
   if (!script.ends_with(kKubexec)) return command;
@@ -93,7 +93,7 @@ std::string command_of(const LaunchSettings& settings) {
   return script.ends_with(kKubexec) ? with_input(script) : "";
 }
 
-// Whether nothing names hosts: those of a job of Slurm then come from scontrol.
+// Returns whether no flag names hosts: those of a Slurm job then come from scontrol.
 bool names_no_hosts(const LaunchSettings& settings) {
   for (const char* name : {"SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_HET_SIZE"}) {
     if (environment_variable(name)) return false;
@@ -112,7 +112,7 @@ std::string job_with_steps(const LaunchSettings& settings) {
 
 std::string_view first_label(std::string_view name) { return name.substr(0, name.find('.')); }
 
-// One form for each spelling of an address; an IPv4 address that is mapped into IPv6 is itself. Nothing for a name.
+// Returns one form for each spelling of an address, and IPv4 for an IPv4-mapped IPv6 address. Empty for a name.
 std::optional<std::string> address_in(const std::string& text) {
   net::error_code error;
   const auto address = net::asio::ip::make_address(text, error);
@@ -121,7 +121,7 @@ std::optional<std::string> address_in(const std::string& text) {
   return net::asio::ip::make_address_v4(net::asio::ip::v4_mapped, address.to_v6()).to_string();
 }
 
-// Adds the addresses of this machine's interfaces: a machine's own name may resolve to a loopback address alone.
+// Adds the addresses of this machine's interfaces: a machine's own name may resolve only to a loopback address.
 void add_own_addresses(size_t node, std::map<std::string, size_t>& addresses) {
   const auto own = net::interface_addresses();
   if (!own.ok()) return;
@@ -131,7 +131,7 @@ void add_own_addresses(size_t node, std::map<std::string, size_t>& addresses) {
   }
 }
 
-// The node of each address; those of a node that cannot be looked up are missing.
+// Returns the node of each address; omits nodes that cannot be resolved.
 std::map<std::string, size_t> addresses_of(const std::vector<SlurmNode>& nodes) {
   std::map<std::string, size_t> addresses;
   const std::string own_node = environment_variable("SLURMD_NODENAME").value_or("");
@@ -181,7 +181,7 @@ LaunchMethods::LaunchMethods(const LaunchSettings& settings, bool is_in_step)
     nodes_ = *std::move(nodes);
     return;
   }
-  if (names_no_hosts(settings)) {  // choose_hosts() has said why, and takes this machine
+  if (names_no_hosts(settings)) {  // choose_hosts() explains this, and uses this machine
     job_.clear();
     return;
   }
@@ -210,7 +210,7 @@ LaunchMethod LaunchMethods::of(const Host& host) const {
   if (node == nullptr) return method;
   method.command = step_on(*node);
   method.is_step = true;
-  // A step sees its own GPUs, and ranks on other nodes all GPUs of the job there.
+  // A step sees only its own GPUs, while ranks on other nodes see all GPUs of the job there.
   method.may_be_local = !is_in_step_;
   method.silence = silence_limits(settings_, true);
   return method;
@@ -234,7 +234,7 @@ bool LaunchMethods::may_be_node(const Host& host) const {
   return !job_.empty() && host.port == 0 && is_own_user(host.user);
 }
 
-// By the node's name, the first label of its name, or one of its addresses.
+// Finds a node by its name, by the first label of its name, or by one of its addresses.
 const SlurmNode* LaunchMethods::node_of(const Host& host) const {
   if (!may_be_node(host)) return nullptr;
   for (const SlurmNode& node : nodes_) {

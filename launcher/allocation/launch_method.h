@@ -1,5 +1,5 @@
-// How the launcher starts the agent of each host: by a step of Slurm, by a command, or by ssh. Read once
-// for each job; HostJobs and --dry-run ask it.
+// The way the launcher starts each host's agent: by a step of Slurm, by a command, or by ssh. Read
+// once per job; used by HostJobs and --dry-run.
 #pragma once
 
 #include <map>
@@ -18,34 +18,34 @@ struct SilenceLimits {
   double lease_seconds = 0;         // --lease
 };
 
-// `is_step`: the host is reached by a step of Slurm.
+// `is_step`: a Slurm step starts the host's agent.
 SilenceLimits silence_limits(const LaunchSettings& settings, bool is_step);
 
 struct LaunchMethod {
-  std::string command;   // gives a stream to the host, for CommandSpawner; empty: ssh
-  bool is_step = false;  // of Slurm
+  std::string command;   // connects a stream to the host, for CommandSpawner; empty: ssh
+  bool is_step = false;  // a step of Slurm
   bool may_be_local =
-      true;  // the launcher's own host may have an agent that is a child of the launcher
+      true;  // the launcher's own host may have an agent that is the launcher's child
   SilenceLimits silence;
 };
 
 class LaunchMethods {
  public:
-  // The settings outlive this object. In a job of Slurm, asks scontrol for its nodes.
+  // The settings must outlive this object. In a Slurm job, runs scontrol to find the nodes.
   LaunchMethods(const LaunchSettings& settings, bool is_in_step);
-  // For tests: in a job of Slurm with these nodes.
+  // For tests: a Slurm job with these nodes.
   LaunchMethods(const LaunchSettings& settings, std::string job, std::vector<SlurmNode> nodes,
                 std::vector<std::string> variables, bool is_in_step);
 
   LaunchMethod of(const Host& host) const;
-  // Whether hosts may be reached by steps of Slurm.
+  // Returns whether hosts may be reached by steps of Slurm.
   bool has_steps() const { return !job_.empty(); }
   // The shortest limits of any host.
   SilenceLimits silence() const;
-  // A shell command that prints the nodes of the job, if this host may be a node that has joined the job since;
-  // empty otherwise.
+  // A shell command that prints the job's nodes, if this host may have joined the job since;
+  // otherwise empty.
   std::string question_about(const Host& host) const;
-  // Takes what that command prints. Text without a node changes nothing.
+  // Parses the output of that command. Text without a node changes nothing.
   void take_answer(std::string_view text);
 
  private:
@@ -54,12 +54,12 @@ class LaunchMethods {
   std::string step_on(const SlurmNode& node) const;
 
   const LaunchSettings& settings_;
-  std::string command_;  // of --launch-agent, of --ssh-command, or of the MPI Operator
-  std::string job_;      // of Slurm; empty: no host is reached by a step
+  std::string command_;  // --launch-agent, --ssh-command, or the MPI Operator's
+  std::string job_;      // Slurm's job id; empty: no host uses a step
   std::vector<SlurmNode> nodes_;
-  // The node of each address. Looked up once, when the first host is named by an address.
+  // The node of each address. Resolved once, when an address first names a host.
   mutable std::optional<std::map<std::string, size_t>> addresses_;
-  std::vector<std::string> removed_variables_;  // of the step's srun
+  std::vector<std::string> removed_variables_;  // removed from the environment of the step's srun
   bool is_in_step_ = false;
 };
 

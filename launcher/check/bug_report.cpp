@@ -28,7 +28,7 @@ namespace {
 
 constexpr const char* kDefaultFile = "horovod-report.txt";
 
-// The variables that a report has; it has no others.
+// The only variables in a report.
 constexpr std::string_view kShown[] = {"HOROVOD_",
                                        "_HOROVOD_",
                                        "SLURM_",
@@ -70,7 +70,7 @@ bool is_shown(std::string_view name) {
   return false;
 }
 
-// A variable of the user's own may hold anything.
+// Returns whether the variable is known: any other one may hold private data.
 bool is_known(std::string_view name) {
   if (!name.starts_with("HOROVOD_") && !name.starts_with("_HOROVOD_")) return true;
   for (const Setting& setting : all_settings()) {
@@ -82,7 +82,7 @@ bool is_known(std::string_view name) {
   return false;
 }
 
-// The value of a line such as "MemTotal:  16 kB" or NAME="value".
+// Returns the value of a line "MemTotal:  16 kB" or NAME="value".
 std::string field_of(const std::string& text, std::string_view name, char separator) {
   for (const std::string& line : split(text, '\n')) {
     const size_t at = line.find(separator);
@@ -149,7 +149,7 @@ std::string describe_settings(const LaunchSettings& settings, const Redactor& re
   for (const Setting& entry : all_settings()) {
     const std::string_view key = entry.key;
     if (!settings.table().is_set(key) || key == "check_build" || key == "verbose") continue;
-    if (key == "remote_init") {  // a command of the user's own may hold anything
+    if (key == "remote_init") {  // a user's command may hold private data
       text += cat(entry.key, ": <redacted: ", settings.table().text(entry.key).size(), " bytes>\n");
       continue;
     }
@@ -188,7 +188,7 @@ int write_report(std::span<const std::string> arguments) {
     return refuse(failed_precondition(cat("cannot write the report ", printable(path),
                                           ": the file exists; remove or rename it")));
   }
-  // A value in the environment that no launcher accepts may be what the report is about.
+  // The problem to report may be an environment value that no launcher accepts: use fixed flags then.
   std::vector<std::string> flags = {"--check-build", "--verbose"};
   flags.insert(flags.end(), arguments.begin(), arguments.end());
   const auto parsed = parse_options(flags);

@@ -6,10 +6,10 @@
 
 namespace hvd::launcher {
 
-// True when the arguments begin with "report".
+// Returns true if the first argument is "report".
 bool asks_for_report(std::span<const std::string> arguments);
-// Tries what --check-build tries and writes the file, which only this user can read. An existing file
-// stays as it is. The exit code.
+// Runs the tests of --check-build and writes the file, which only this user can read. Never
+// overwrites a file. Returns the exit code.
 int write_report(std::span<const std::string> arguments);
 
 }  // namespace hvd::launcher

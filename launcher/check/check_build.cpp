@@ -23,7 +23,7 @@ constexpr char kOperations[] = "Available Tensor Operations";
 struct Feature {
   std::string section, name;
   bool is_framework;
-  std::function<bool(const CheckProbes&)> has_part;  // as remedy() takes it
+  std::function<bool(const CheckProbes&)> has_part;  // as in remedy()
   std::function<Probe(const CheckProbes&)> start;
 };
 
@@ -45,7 +45,7 @@ Feature other(const char* section, const char* name, bool has_part,
   return {section, name, false, [=](const CheckProbes&) { return has_part; }, std::move(start)};
 }
 
-// In the original's order, then the others. The frameworks come up first: they take longest.
+// In the original's order, followed by further rows. The frameworks come first because they take longest.
 std::vector<Feature> all_features() {
   using P = CheckProbes;
   const auto has = [](const char* plugin) {
@@ -75,7 +75,7 @@ std::vector<Feature> all_features() {
   };
 }
 
-// Why a probe failed, or ended with success but without a result.
+// The reason why a probe failed, or succeeded without a result.
 std::string why_not(const Feature& feature, const ProbeOutcome& outcome) {
   const char* what = feature.is_framework ? "its import" : "its test";
   if (outcome.is_late) return cat(what, " did not end within ", kProbeSeconds, " seconds");
@@ -132,13 +132,13 @@ Status check_names(const LaunchSettings& settings) {
 CheckAnswer check_build(const Options& options) {
   const LaunchSettings& settings = options.settings;
   if (const Status known = check_names(settings); !known.ok()) return {"", refuse(known)};
-  // A directory that is missing here does not matter: --check-build -H names the launcher's.
+  // Ignores a missing directory: --check-build -H passes the launcher's directory.
   std::error_code ignored;
   if (settings.job.wdir.has_value())
     std::filesystem::current_path(settings.job.wdir.value_or(""), ignored);
   const std::string python = choose_interpreter(options);
   const CheckTable rows = try_everything(settings, python);
-  // The plain layout is the original's, without a row for it.
+  // The plain layout equals the original's, which has no row for it.
   const bool is_plain = !settings.questions.json && !settings.job.verbose;
   if (is_plain) print_message(about_interpreter(python));
   for (const CheckRow& row : rows) {

@@ -11,13 +11,13 @@
 
 namespace hvd::launcher {
 
-// Tries every row, the frameworks by the interpreter `python`; takes as long as the slowest.
+// Tests every row, the frameworks with the interpreter `python`; takes as long as the slowest test.
 CheckTable try_everything(const LaunchSettings& settings, const std::string& python);
 
 struct CheckAnswer {
   std::string text;
-  // 0; 1 if a row that --require names does not work, or a host of -H gave no answer; 2 if --require names an unknown
-  // row. An error about it was printed before.
+  // 0; 1 if a row in --require does not work, or if a host of -H gave no answer; 2 if --require
+  // names an unknown row. The error has already been printed.
   int exit_code = 0;
 };
 // Returns an error if --require names an unknown row.

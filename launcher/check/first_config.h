@@ -1,4 +1,4 @@
-// The texts of `horovodrun init`: the config file that it writes, and what it says about hosts. Pure.
+// The texts of `horovodrun init`: its config file, and its messages about hosts. Pure.
 #pragma once
 
 #include <span>
@@ -10,18 +10,18 @@
 
 namespace hvd::launcher {
 
-// A config file for --config-file with these hosts (as -H takes them); other settings stand in comments.
+// A config file for --config-file with these hosts (in the form of -H); other settings are comments.
 std::string first_config(std::string_view hosts);
 
-// The names behind Host in a file of ssh, in their order, without patterns. Files that it includes are not read.
+// The Host names in an ssh config file, in order, without patterns. Ignores included files.
 std::vector<std::string> names_in_ssh_config(std::string_view text);
 
-// "Python 3.11.2 (/usr/bin/python3), PyTorch 2.13.0", or why there is no answer.
+// "Python 3.11.2 (/usr/bin/python3), PyTorch 2.13.0", or the reason why the host did not answer.
 std::string host_summary(const HostCheck& host);
-// False also of a host without an answer.
+// Also false for a host without an answer.
 bool has_python(const HostCheck& host);
 
-// Rows of Python and of frameworks in which hosts that answered differ: "PyTorch (on a: 2.13.0; on b: 1.13.1)".
+// The rows of Python and frameworks that differ between answering hosts: "PyTorch (on a: 2.13.0; on b: 1.13.1)".
 std::vector<std::string> differing_software(std::span<const HostCheck> hosts);
 
 }  // namespace hvd::launcher

@@ -12,14 +12,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// "2.13.0, /usr/lib/..." of what works, else why not.
+// "2.13.0, /usr/lib/..." if the row works, else the reason.
 std::string found(const CheckRow& row) {
   if (!row.works) return row.why;
   if (row.version.empty() || row.path.empty()) return row.version + row.path;
   return cat(row.version, ", ", row.path);
 }
 
-// The text after a row's name, with the fix below it when the row does not work.
+// The text after a row's name, followed by the fix if the row does not work.
 std::string described(const CheckRow& row, const std::string& words) {
   std::string line = words.empty() ? "" : cat(": ", words);
   if (!row.works && !row.fix.empty()) line += cat("\n            fix: ", row.fix);
@@ -72,7 +72,7 @@ const CheckRow* find_row(const CheckTable& rows, const CheckRow& like) {
   return nullptr;
 }
 
-// `find` returns the row of a host, or null.
+// `find` returns a host's row, or null.
 std::string difference_by(std::span<const HostCheck> hosts, const auto& find) {
   std::vector<std::pair<std::string, std::vector<std::string>>> answers;
   for (const HostCheck& host : hosts) {
@@ -93,7 +93,7 @@ std::string difference_by(std::span<const HostCheck> hosts, const auto& find) {
   return join(parts, "; ");
 }
 
-// The table of all hosts together: a row works when it works on every host.
+// The combined table of all hosts: a row works if it works on every host.
 CheckTable common_rows(std::span<const HostCheck> hosts) {
   CheckTable common;
   for (const HostCheck& host : hosts) {

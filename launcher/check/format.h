@@ -1,5 +1,5 @@
 // Formats the rows of --check-build for people, for programs, and for several hosts, and evaluates
-// --require. The plain layout is the original's, because scripts search it. Pure.
+// --require. The plain layout equals the original's, because scripts search it. Pure.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace hvd::launcher {
 
-// The section of the rows that the original lacks.
+// The section of rows that the original lacks.
 constexpr char kOtherRows[] = "Also Looked For";
 
 struct CheckRow {
@@ -22,42 +22,42 @@ struct CheckRow {
   std::string why{};      // why the part does not work
   std::string version{};  // version of a part that works, if it has one
   std::string path{};     // path of a part that works, if it is a file
-  std::string fix{};      // remedy for a part that does not work: a command, or why there is none
-  // A row that Horovod's own table lacks: shown only with --verbose or as JSON.
+  std::string fix{};      // the fix of a part that does not work: a command, or why none exists
+  // The original's table lacks this row: shown only with --verbose or in JSON.
   bool is_extra = false;
-  std::string note{};  // a sentence on a version that works
+  std::string note{};  // a remark on a version that works
 };
 
 using CheckTable = std::vector<CheckRow>;
 
-// The original's rows; verbose adds the others, and to each what was found.
+// Formats the original's rows; verbose adds further rows, and details to each row.
 std::string format_check(std::span<const CheckRow> rows, bool verbose);
 
 // One line: {"version": ..., "rows": [{"section", "name", "works", "why", "version", "path",
-// "fix"}, ...]}, with all rows; texts that do not apply are left out.
+// "fix"}, ...]}, with all rows; omits texts that do not apply.
 std::string check_as_json(std::span<const CheckRow> rows);
 Result<CheckTable> check_from_json(std::string_view text);
 
-// The answer of one host: its rows, or why there are none.
+// A host's answer: its rows, or an error.
 struct HostCheck {
   std::string host;
   Result<CheckTable> rows;
 };
-// Parses the output of a one-rank job on a host, one JSON object per line: the rank's answer, else
-// an error with the reason.
+// Parses the output of a one-rank job on a host, one JSON object per line: returns the rank's
+// answer, or an error with the reason.
 Result<CheckTable> check_from_job(std::string_view host, std::string_view text);
-// The table of what works on all hosts, with a sentence beside each row in which they differ.
+// The combined table of all hosts, with a remark at each row that differs between hosts.
 std::string compare_checks(std::span<const HostCheck> hosts, bool verbose);
-// The sentence beside the plain table, whose rows have neither reason nor remedy.
+// The remark next to the plain table, whose rows have neither reasons nor fixes.
 std::string about_interpreter(std::string_view interpreter);
-// "/usr/bin/python3 on a, b; /opt/python3 on c": those that the hosts' rows of Python name.
+// "/usr/bin/python3 on a, b; /opt/python3 on c": the interpreters in the hosts' Python rows.
 std::string interpreters_of(std::span<const HostCheck> hosts);
-// "on a, b: 2.13.0; on c: 1.13.1" for the row of this name, or empty when all hosts that answered say the same.
+// "on a, b: 2.13.0; on c: 1.13.1" for the row of this name; empty if all answers are equal.
 std::string difference(std::span<const HostCheck> hosts, std::string_view name);
-// {"version": ..., "hosts": {NAME: what check_as_json gives, or {"error": ...}}}
+// {"version": ..., "hosts": {NAME: the object of check_as_json, or {"error": ...}}}
 std::string comparison_as_json(std::span<const HostCheck> hosts);
 
-// Every row of each name in the list works; an error names those that do not, or are no row.
+// Checks that every row in the list works; an error names the rows that do not work or do not exist.
 Status check_required(std::string_view names, std::span<const CheckRow> rows);
 
 }  // namespace hvd::launcher

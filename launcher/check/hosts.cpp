@@ -22,8 +22,8 @@
 namespace hvd::launcher {
 namespace {
 
-// A job of one rank, each of whose lines is an object. It needs no directory of the user, so it begins in / and
-// enters the present one where the host has it. A directory that the user names is one that ranks need.
+// A job of one rank whose output lines are objects. It needs no user directory, so it starts in /
+// and enters the current directory if the host has it. A directory that the user names must exist.
 Options asking_job(const Options& options) {
   Options job{options.settings, {executable_folder() + "/horovodrun", "--check-build", "--json"}};
   if (!options.settings.job.wdir.has_value() && !options.settings.job.stage.has_value()) {
@@ -40,7 +40,7 @@ Options asking_job(const Options& options) {
   return job;
 }
 
-// One process with a job on one host, so that a host which cannot be reached keeps no other's answer.
+// A process that runs a job on one host, so that an unreachable host does not delay other hosts' answers.
 class HostCheckProcess {
  public:
   HostCheckProcess(const Options& job, const Host& host) : host_(host.name) {
@@ -79,7 +79,7 @@ class HostCheckProcess {
 
  private:
   static int run(const Options& job, const Host& host, int output, pid_t parent) {
-    // SIGTERM at the end of this program makes its jobs end in an orderly way.
+    // SIGTERM at the end of this program ends its jobs in an orderly way.
     ::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
     if (::getppid() != parent) return kExitLauncher;
     ::dup2(output, STDOUT_FILENO);
@@ -97,7 +97,7 @@ class HostCheckProcess {
   Status why_not_;
 };
 
-// The exit code, after a sentence for each host that lacks something.
+// Prints a sentence for each host that lacks something. Returns the exit code.
 int check_all_required(std::string_view names, std::span<const HostCheck> hosts) {
   int exit_code = 0;
   for (const HostCheck& host : hosts) {

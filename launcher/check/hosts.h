@@ -1,5 +1,5 @@
-// --check-build -H a,b: runs this program with --check-build on every host, by a job of one rank on
-// each, and compares the results. horovodrun init asks the hosts in the same way. For a process with one thread.
+// --check-build -H a,b: runs --check-build on every host, as a job with one rank per host, and
+// compares the results. horovodrun init uses the same way. For a process with one thread.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 namespace hvd::launcher {
 
 bool asks_hosts(const LaunchSettings& settings);
-// The answers of the hosts of -H or of the hostfile, all asked at the same time.
+// The answers of the hosts of -H or of the hostfile, which are tested concurrently.
 Result<std::vector<HostCheck>> ask_hosts(const Options& options);
 CheckAnswer check_hosts(const Options& options);
 

@@ -18,7 +18,7 @@ std::string folder_of(const Options& options) {
                                                : fs::current_path(error).string();
 }
 
-// Empty: the command is of no Python. An error: there is no such program.
+// Empty: the command does not run Python. An error: the program does not exist.
 Result<std::string> interpreter_of_command(const Options& options, const std::string& search_path) {
   if (options.command.empty()) return std::string();
   const std::string& program = options.command[0];
@@ -32,11 +32,11 @@ Result<std::string> interpreter_of_command(const Options& options, const std::st
   }
   const auto found = find_program(program, folder, search_path);
   if (found.ok()) return python_of(*found, folder, search_path);
-  if (is_python(program)) return program;  // its rows say that it cannot be run
+  if (is_python(program)) return program;  // its rows report that it cannot run
   return found.status();
 }
 
-// Empty: none is active, by its own variable or as the first in PATH.
+// The active environment's Python, by its variable or as the first in PATH; may be empty.
 std::string active_environment(const std::string& first_in_path) {
   std::error_code error;
   for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {

@@ -9,12 +9,12 @@
 
 namespace hvd::launcher {
 
-// Refuses a command whose program is not on this machine, unless --verbose or --json shows that of a Python.
+// Refuses a command whose program is not on this machine, unless --verbose or --json shows this program's Python.
 Status check_named_program(const Options& options);
 
-// Returns the path of the first of these: the Python of the command; the Python of the active environment of venv or
-// conda; the Python of the environment that has this executable, or for which pip installed it; python3 in PATH.
-// Without any, returns that name.
+// Returns the path of the first that exists: the command's Python; the Python of the active venv or
+// conda environment; the Python of the environment that contains this executable, or for which pip
+// installed it; python3 in PATH. If none exists, returns the name python3.
 std::string choose_interpreter(const Options& options);
 
 }  // namespace hvd::launcher

@@ -19,7 +19,7 @@ std::string version_of_file(const std::string& path) {
   return at == std::string::npos ? "" : path.substr(at + 4);
 }
 
-// "Open MPI v4.1.4", "MPICH 4.0.2": an MPI says it before it starts. Empty: it does not.
+// "Open MPI v4.1.4" or "MPICH 4.0.2": an MPI reports this before it is initialised. Empty if it does not.
 std::string version_of_mpi(const SharedLibrary& library) {
   constexpr size_t kRoomForAny = 16 * 1024;
   auto* version_function = library.symbol("MPI_Get_library_version");
@@ -37,7 +37,7 @@ std::string version_of_mpi(const SharedLibrary& library) {
   return text;
 }
 
-// With the name of another that is here besides: which one ranks use follows who starts them.
+// Also names another installed MPI: ranks use the MPI of the program that starts them.
 ProbeFacts find_mpi() {
   std::string path = mapped_file("libmpi.so");
   if (path.empty()) path = mapped_file("libmpich.so");
@@ -57,7 +57,7 @@ ProbeFacts find_mpi() {
   return {version, path};
 }
 
-// Version that the library itself reports, more exact than its file name: "2.18.5" for 21805.
+// The version that the library reports, which is more exact than its file name: "2.18.5" for 21805.
 std::string version_of_nccl(const std::string& path) {
   const auto library = SharedLibrary::open(path);
   auto* version_function = library.ok() ? library->symbol("ncclGetVersion") : nullptr;
@@ -108,7 +108,7 @@ std::string mapped_file(std::string_view start) {
 ProbeFacts find_backend(const std::string& name) {
   if (name == "nccl") {
     std::string path(trim(environment_variable("HOROVOD_NCCL_LIBRARY").value_or("")));
-    // A torch may have NCCL linked into it.
+    // torch may contain a statically linked NCCL.
     for (const char* start : {"libnccl.so", "librccl.so", "libtorch_cuda.so"}) {
       if (path.empty()) path = mapped_file(start);
     }

@@ -10,17 +10,17 @@ namespace hvd::launcher {
 // Facts about a component that was found.
 struct ProbeFacts {
   std::string version, path;
-  std::string note{};  // a sentence, about a version that is newer than those tests have run
+  std::string note{};  // a remark if the version is newer than the tested ones
 };
 
-// The path of the first library mapped into this process whose file name starts with `start`. Symbolic links are
-// resolved, since the name of the final file carries the version.
+// The path of the first library mapped into this process whose file name starts with `start`.
+// Resolves symbolic links, since the final file's name has the version.
 std::string mapped_file(std::string_view start);
 
 // The version that libssh reports; empty if it cannot be loaded.
 std::string version_of_libssh();
 
-// Facts of the library that the plugin of this name has opened; empty if it opens none.
+// Facts about the library that the plugin of this name has opened; empty if it opens none.
 ProbeFacts find_backend(const std::string& name);
 
 }  // namespace hvd::launcher

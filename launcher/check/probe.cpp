@@ -57,8 +57,8 @@ bool read_more(int fd, std::string* text) {
   return true;
 }
 
-// All that the child says until its end, which the pipe's need not be: it may have left somebody there.
-// False: it had not ended by the deadline.
+// Reads the child's output until the child ends; other processes may still hold the pipe open then.
+// Returns false if the child had not ended by the deadline.
 bool read_until_end(int fd, pid_t child, Deadline deadline, std::string* text) {
   const UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   for (bool has_ended = false;;) {
@@ -109,7 +109,7 @@ ProbeOutcome Probe::wait(Deadline deadline) {
   if (!read_until_end(error_fd_, pid_, deadline, &text)) {
     return {false, "it did not answer in time", text, true};
   }
-  // WNOWAIT does not reap the process: its id, which is the id of the group too, stays in use until kill().
+  // WNOWAIT does not reap the process: its id, which is also the group's id, stays in use until kill().
   siginfo_t info{};
   ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
   ::kill(-pid_, SIGKILL);

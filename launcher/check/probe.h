@@ -13,16 +13,16 @@ namespace hvd::launcher {
 
 struct ProbeOutcome {
   bool works = false;
-  std::string why;  // not: the last line that the child wrote to standard error, or how it ended
-  std::string output{};  // all of that, or the last of it
-  bool is_late = false;  // it was ended at the deadline
+  std::string why;  // of a failure: the child's last line on standard error, or how the child ended
+  std::string output{};  // all of standard error, or its last part
+  bool is_late = false;  // it was killed at the deadline
 };
 
-// It ends with this process, with what it has started in its process group.
+// Its destructor kills the child's process group.
 class Probe {
  public:
-  // Starts the child at once. `body` may replace it by a program; what it returns is why it does
-  // not work, empty when it does.
+  // Starts the child at once. `body` may replace it by a program; it returns why the part does not
+  // work, or an empty string if the part works.
   explicit Probe(const std::function<std::string()>& body);
   Probe(Probe&& other) noexcept;
   ~Probe();
@@ -35,7 +35,7 @@ class Probe {
   std::string start_error_;
 };
 
-// For a body: becomes the program (found on PATH), with these variables on top; returns why not.
+// For a body: executes the program (found on PATH) with these additional variables; returns the error.
 std::string become(const std::vector<std::string>& command,
                    const std::vector<std::pair<std::string, std::string>>& environment);
 

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the framework lies is said first: its import may end the process, or not end.
+// Prints the framework's location before importing it, since the import may end the process, or never end.
 constexpr char kImport[] =
     "import importlib.util, os, sys\n"
     "spec = importlib.util.find_spec(sys.argv[2])\n"
@@ -44,7 +44,7 @@ constexpr char kInterpreter[] =
 constexpr std::string_view kFound = "horovod-found\t";
 constexpr std::string_view kPlace = "horovod-place\t";
 
-// The text after the mark on the last line that begins with it.
+// The text after the mark on the last line that begins with the mark.
 std::optional<std::string> marked(const std::string& text, std::string_view mark) {
   std::optional<std::string> found;
   for (const std::string& line : split(text, '\n')) {
@@ -53,14 +53,14 @@ std::optional<std::string> marked(const std::string& text, std::string_view mark
   return found;
 }
 
-// A child must not take itself for a rank of a job that this launcher runs in.
+// A child must not act as a rank of a job in which this launcher may be running.
 void forget_identity() {
   for (const auto& [name, value] : environment()) {
     if (host_environment({{name, value}}, true).empty()) forget_environment_variable(name);
   }
 }
 
-// Two floats that the first GPU and the host see alike, by the runtime that a plugin has opened.
+// Two floats that both the first GPU and the host can access, allocated by the runtime that a plugin has opened.
 float* managed_floats() {
   const std::string wanted(trim(environment_variable("HOROVOD_CUDA_LIBRARY").value_or("")));
   for (const auto& [start, function] : {std::pair{"libcudart.so", "cudaMallocManaged"},
@@ -78,8 +78,8 @@ float* managed_floats() {
   return nullptr;
 }
 
-// The first of the names that opens, if it has these functions. None: why the first does not, or the
-// one that is there and cannot be opened.
+// Opens the first of the libraries that has these functions. If none can be used, returns the error
+// of the first library, or of one that exists but cannot be opened.
 std::string try_library(std::span<const char* const> names,
                         std::initializer_list<const char*> symbols,
                         const std::function<std::string(const SharedLibrary&)>& body) {
@@ -103,7 +103,7 @@ std::string try_library(std::span<const char* const> names,
 constexpr const char* kPmixLibraries[] = {"libpmix.so.2"};
 constexpr const char* kSshLibraries[] = {"libssh.so.4"};
 constexpr const char* kCudaDrivers[] = {"libcuda.so.1"};  // the other name may be a stub
-// ROCm 7, 6 and 5, and what a development package names.
+// The names for ROCm 7, 6 and 5, and the name in a development package.
 constexpr const char* kHipRuntimes[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
                                         "libamdhip64.so"};
 
@@ -177,7 +177,7 @@ Probe CheckProbes::built_in(bool with_sum) const {
   });
 }
 
-// Empty: the library is there, and can do this.
+// Empty: the library exists, and has the capability.
 std::string CheckProbes::lacks(const std::string& capability) const {
   if (library_.empty()) return cat("libhorovod.so is not at ", looked_for_);
   return ask_capability(library_, capability);

@@ -14,34 +14,34 @@ namespace hvd::launcher {
 
 class CheckProbes {
  public:
-  // `python`: the interpreter that is asked for frameworks.
+  // `python`: the interpreter with which frameworks are tested.
   CheckProbes(const LaunchSettings& settings, std::string python);
 
-  // Imports horovod.<name> and the framework's own `module`; the version, path and place are those of `module`.
+  // Imports horovod.<name> and the framework's `module`; reports the version, path and place of `module`.
   Probe framework(const std::string& name, const std::string& module) const;
   // Runs the interpreter, and reports its version and path.
   Probe interpreter() const;
   // Tests the built-in links and collectives: an initialisation and, `with_sum`, a sum over one rank.
   Probe built_in(bool with_sum) const;
-  // Loads the plugins of this name (a name of hvd_capability). Then, unless `variable` is empty, sets it to `name`
-  // and tests an initialisation and, `with_sum`, a sum over one rank.
+  // Loads the plugins of this name (a name of hvd_capability). Unless `variable` is empty, then
+  // sets that variable to `name` and tests an initialisation and, `with_sum`, a sum over one rank.
   Probe backend(const std::string& name, const std::string& variable, bool with_sum) const;
-  // Like backend(), for a backend of GPUs: the sum is in the memory of the first GPU.
+  // Like backend(), for a GPU backend: the sum is in the first GPU's memory.
   Probe gpu_backend(const std::string& name) const;
-  // Tests a transport of the library itself: "tcp", "shared-memory".
+  // Tests a built-in transport: "tcp", "shared-memory".
   Probe own(const std::string& name) const;
   Probe pmix() const;
   Probe libssh() const;
   Probe cuda() const;
   Probe rocm() const;
 
-  // Whether this build has a binding of that name, or a plugin of one of the kinds.
+  // Returns whether this build has a binding of that name, or a plugin of one of the kinds.
   bool has_binding(const std::string& name) const;
   bool has_plugin(const std::string& name) const;
 
  private:
   std::string lacks(const std::string& capability) const;
-  // Body of backend and gpu_backend in the child; the test returns why it failed, or an empty
+  // The child's body of backend() and gpu_backend(); the test returns why it failed, or an empty
   // string.
   std::string try_backend(const std::string& name, const std::function<std::string()>& test) const;
 

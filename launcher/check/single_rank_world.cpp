@@ -9,7 +9,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The functions of libhorovod.so that are tried here.
+// The functions of libhorovod.so that the tests call.
 struct Library {
   decltype(&hvd_init) init;
   decltype(&hvd_shutdown) shutdown;
@@ -18,7 +18,7 @@ struct Library {
   decltype(&hvd_release) release;
   decltype(&hvd_capability) capability;
 
-  // Returns why it cannot be opened.
+  // Returns the reason of a failure, else empty.
   std::string open(const std::string& path);
 };
 
@@ -35,7 +35,7 @@ std::string Library::open(const std::string& path) {
   return found ? "" : cat(path, " is not a libhorovod.so of this version");
 }
 
-// Sums one number over a world of one rank.
+// Sums one number over a single-process job.
 std::string try_allreduce(const Library& library, const ProbeMemory& memory, char* error,
                           size_t error_size) {
   const int64_t shape[] = {1};

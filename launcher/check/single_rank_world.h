@@ -1,5 +1,5 @@
-// Starts and ends a job of one rank with the libhorovod.so at a path, to test that its features work.
-// For a child process that ends afterwards.
+// Starts and ends a single-process job with the libhorovod.so at a path, to test that its features
+// work. For a child process that ends afterwards.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace hvd::launcher {
 
-// Longer than anything may take that works.
+// Longer than any successful test takes.
 constexpr double kProbeSeconds = 60;
 
-// The memory in which the test's sum is computed.
+// The memory in which the test computes its sum.
 struct ProbeMemory {
   int32_t device = -1;           // HVD_CPU, or a GPU
-  std::function<float*()> take;  // room for two, which the host can write and read; none: any
+  std::function<float*()> take;  // memory for two floats that the host can access; empty: any
 };
 
-// Why not; empty when it works. With a sum: of one number, over the one rank.
+// Returns the error; empty on success. With a sum: of one number, over one rank.
 std::string try_single_rank_world(const std::string& library, bool with_sum,
                                   const ProbeMemory& memory = {});
 
-// Why hvd_capability denies it; empty when it does not.
+// Returns why hvd_capability denies it; empty if available.
 std::string ask_capability(const std::string& library, const std::string& name);
 
 }  // namespace hvd::launcher

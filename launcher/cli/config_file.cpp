@@ -30,7 +30,7 @@ Status unknown_key(const std::string& key) {
     if (const std::string each = config_key(setting); !each.empty()) known.push_back(each);
   }
   std::string near = nearest(key, known);
-  // No key is spelled alike: suggest a key with the same name in another section.
+  // If no key has a similar spelling, suggest a key with the same name in another section.
   const auto last = [](const std::string& text) { return text.substr(text.rfind('.') + 1); };
   for (const std::string& each : known) {
     if (near.empty() && last(each) == last(key)) near = each;
@@ -40,7 +40,7 @@ Status unknown_key(const std::string& key) {
           near.empty() ? "docs/settings.md lists all" : cat("did you mean ", near, "?")));
 }
 
-// The variables of `env`, which may also be a list of NAME=VALUE.
+// Sets the variables of `env`, which may also be a list of NAME=VALUE.
 Status set_variables(const Setting& setting, const YAML::Node& variables, Settings& settings) {
   for (const auto& entry : variables) {
     const YAML::Node& name = entry.first;
@@ -76,7 +76,7 @@ Status set_value(const Setting& setting, const YAML::Node& value, Settings& sett
   return settings.set(setting.key, *flag ? "0" : "1");
 }
 
-// The setting whose flag is spelt like the key: "np" and "min-np" for -np and --min-np. Null if there is none.
+// Returns the setting whose flag is spelled like the key: "np" and "min-np" for -np and --min-np. Null if no flag is.
 const Setting* find_spelling(const std::string& key) {
   const auto is_spelt = [&](const std::string& spelling) {
     std::string name = spelling.substr(std::min(spelling.find_first_not_of('-'), spelling.size()));
@@ -138,7 +138,7 @@ class ConfigReader {
 
   std::string_view path_;
   Settings& settings_;
-  std::map<std::string_view, int> lines_;  // by the setting's key
+  std::map<std::string_view, int> lines_;  // line numbers by the setting's key
 };
 
 }  // namespace

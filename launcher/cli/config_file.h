@@ -1,6 +1,6 @@
-// Reads a config file (--config-file): YAML with the keys of the table in base/settings. Keys of the
-// original Horovod stand in the original's sections ("params: {cycle_time_ms: 5}"), other keys at the
-// top level. parse_options calls it. Pure.
+// Reads a config file (--config-file): YAML with the keys of the table in base/settings. Keys of the original Horovod
+// are in the original's sections ("params: {cycle_time_ms: 5}"), other keys at the top level. parse_options calls it.
+// Pure.
 #pragma once
 
 #include <string_view>
@@ -14,7 +14,7 @@ namespace hvd::launcher {
 // most similar known key.
 Status apply_config(std::string_view text, std::string_view path, Settings& settings);
 
-// The key of a setting in a config file, or empty when it has none.
+// Returns the key of a setting in a config file, or empty if it has no key.
 std::string config_key(const Setting& setting);
 
 }  // namespace hvd::launcher

@@ -177,7 +177,7 @@ std::string flag_of_beginning(std::string_view name) {
 
 std::string nearest_flag(const std::vector<Flag>& flags, std::string_view name) {
   if (name == "-?") return "--help";
-  std::vector<std::string> spellings;  // without one-letter flags, which are similar to any letter
+  std::vector<std::string> spellings;  // without one-letter flags, which resemble every letter
   for (const Flag& flag : flags) {
     for (const std::string& spelling : flag.spellings) {
       if (name.size() == 2 && to_lower(spelling) == to_lower(name)) return flag.spellings.back();

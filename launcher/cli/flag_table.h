@@ -1,5 +1,5 @@
-// The command-line flags of horovodrun: the spellings of the settings in base/settings, and the flags of
-// other launchers with the answer to each. `options` parses with this table; `manual` prints it. Pure.
+// The command-line flags of horovodrun: the spellings of the settings in base/settings, and the flags of other
+// launchers, each with an answer. `options` parses with this table; `manual` prints it. Pure.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@
 namespace hvd::launcher {
 
 struct Flag {
-  std::vector<std::string> spellings;  // "-np", "--num-proc"; the last is long; empty: in no list
+  std::vector<std::string> spellings;  // "-np", "--num-proc"; the last is long; empty: not listed
   std::vector<std::string> aliases;    // accepted, but not in --help
   const Setting* setting = nullptr;
   bool is_off = false;  // sets the setting to 0; not in --help
 
   bool takes_value() const { return setting->type != SettingType::kFlag; }
-  // How many words follow it: 2 for "LO HI".
+  // Number of words that follow it: 2 for "LO HI".
   size_t values() const;
 };
 
@@ -30,10 +30,10 @@ std::vector<std::string> all_topics();
 // The values of a setting that accepts a fixed list; else empty.
 std::vector<std::string> choices_of(const Setting& setting);
 
-// Sets what the flag, or the key of the config file, says. A number of slots may be a device: gpu, auto or cpu.
+// Sets the value of the flag, or of the key of the config file. A number of slots may be a device: gpu, auto or cpu.
 Status set_given(const Setting& setting, std::string_view value, Settings& settings);
 
-// A flag of mpirun or torchrun, or a flag of the original Horovod that this build does not have.
+// A flag of mpirun or torchrun, or a flag of the original Horovod that this build lacks.
 struct ForeignFlag {
   const char* spellings;  // separated by commas
   int values;             // the number of words that follow the flag
@@ -42,11 +42,11 @@ struct ForeignFlag {
 };
 const ForeignFlag* find_foreign_flag(std::string_view name);
 
-// The long flag of the original Horovod of which alone `name` is the beginning, as the original's parser takes it: of two
-// letters or more. Else empty.
+// Returns the original Horovod's long flag of which `name`, of two letters or more, is an unambiguous beginning, as in
+// the original's parser. Else empty.
 std::string flag_of_beginning(std::string_view name);
 
-// The flag most similar to a misspelt one, or empty.
+// Returns the flag most similar to a misspelled one, or empty.
 std::string nearest_flag(const std::vector<Flag>& flags, std::string_view name);
 
 }  // namespace hvd::launcher

@@ -23,7 +23,7 @@ constexpr char kExamples[] =
     "  horovodrun -H a:4,b:4 python3 train.py  two hosts, by ssh\n"
     "  horovodrun init a:4 b:4                 set up these hosts\n";
 
-// The date of the last change of the text of the man pages.
+// The date of the last change to the text of the man pages.
 constexpr const char* kManualDate = "2026-11-26";
 
 std::string command_names() {
@@ -32,7 +32,7 @@ std::string command_names() {
   return join(names, " ");
 }
 
-// A setting of programs that start this launcher, which no list names.
+// A setting for programs that start this launcher; lists omit it.
 bool is_internal(const Setting& setting) {
   return setting.flags[0] == '\0' && setting.variable[0] == '\0';
 }
@@ -77,7 +77,7 @@ std::string help_of(const Setting& setting) {
   return fmt::format("{} [{}]", text, join(brackets, "; "));
 }
 
-// Adds the default value, and leaves the variable out.
+// Appends the default value, without the variable.
 std::string short_help_of(const Setting& setting) {
   const std::string value = default_of_flag(setting);
   if (setting.type == SettingType::kFlag || value.empty()) return setting.help;
@@ -128,7 +128,7 @@ constexpr char kJobNames[] =
     R"(horovodrun ps -a 2>/dev/null | awk 'NR == 1 { slurm = $3 == "SLURM" }
     NR > 1 && /^[^ ]/ { print ($2 == "-" ? $1 : $2); if (slurm && $3 != "-") print $3 }' | sort -u)";
 
-// The commands that take the name of a job, separated.
+// Returns the commands that accept the name of a job, joined by a separator.
 std::string commands_of_jobs(const char* separator) {
   std::vector<std::string> names;
   for (const Command& command : all_commands()) {
@@ -138,7 +138,7 @@ std::string commands_of_jobs(const char* separator) {
   return join(names, separator);
 }
 
-// A branch for each flag whose values are known.
+// Formats a branch for each flag with known values.
 std::string bash_choices() {
   std::string branches;
   for (const Flag& flag : all_flags()) {
@@ -213,7 +213,7 @@ std::string single_quoted(std::string_view text, std::string_view quote) {
   return "'" + quoted + "'";
 }
 
-// Brackets and colons end a description of _arguments.
+// Brackets and colons would end a description of _arguments.
 std::string zsh_description(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
@@ -223,7 +223,8 @@ std::string zsh_description(std::string_view text) {
   return escaped;
 }
 
-// Returns the action that completes a value. An action of one blank shows only what the value is, and completes nothing.
+// Returns the action that completes a value. An action of one blank only shows the kind of value, and completes
+// nothing.
 std::string zsh_action(const Flag& flag) {
   const std::string_view value = flag.setting->value;
   if (value.ends_with("DIR")) return "_files -/";
@@ -288,7 +289,7 @@ std::string fish_completion() {
 
 std::string in_code(const std::string& text) { return text.empty() ? "" : cat("`", text, "`"); }
 
-// A table's cells end at '|'.
+// '|' would end a table's cell.
 std::string cell(std::string text) {
   for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
     text.insert(at, "\\");
@@ -300,7 +301,7 @@ std::string default_in_table(const Setting& setting) {
   return cat(default_of_flag(setting), " (variable: ", setting.default_value, ")");
 }
 
-// The target of links to a row: "num-proc", or the name of a variable without a flag.
+// Returns the target of links to a row: "num-proc", or the name of a variable without a flag.
 std::string anchor(const Setting& setting) {
   for (const std::string& flag : split(setting.flags, ',')) {
     if (flag.starts_with("--")) return cat("<a id=\"", flag.substr(2), "\"></a>");
@@ -484,16 +485,16 @@ std::string environment_page() {
          ".SH SEE ALSO\n.BR horovodrun (1),\n.BR horovod\\-config (5)\n";
 }
 
-// A name and its help, beside each other where the name is short.
+// Formats a name and its help, side by side if the name is short.
 std::string entry(const std::string& what, std::string_view help, size_t width) {
-  const size_t column = width < 78 ? 8 : 34;  // the longest variable's name fits behind it
+  const size_t column = width < 78 ? 8 : 34;  // the longest variable's name fits after it
   const std::string name = "  " + what;
   const std::string lines = indented(help, column, width);
   return name.size() + 2 <= column ? name + lines.substr(name.size()) : cat(name, "\n", lines);
 }
 
-// The settings of one topic below its name; empty if it has none. `is_short`: only the common ones,
-// without their variables.
+// Formats the settings of one topic under its name; empty if it has none. `is_short`: only common settings, without
+// their variables.
 std::string topic_text(std::string_view topic, size_t width, bool is_short) {
   std::string text;
   for (const Setting& setting : all_settings()) {

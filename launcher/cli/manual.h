@@ -1,5 +1,5 @@
-// Formats the table of settings as --help, shell completion, man page and docs/settings.md. The
-// launcher's command calls it. Pure.
+// Formats the table of settings as --help, shell completion, man pages and docs/settings.md. The launcher's command
+// calls it. Pure.
 #pragma once
 
 #include <string>

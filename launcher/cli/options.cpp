@@ -103,16 +103,16 @@ struct Given {
 struct CommandLine {
   std::vector<Given> flags;
   std::vector<std::string> command;
-  bool has_separator = false;          // "--" stands before the command
-  bool ends_with_help = false;         // -h stands directly before the command
-  std::vector<std::string> shortened;  // sentences about flags of which only the beginning is given
+  bool has_separator = false;          // "--" precedes the command
+  bool ends_with_help = false;         // -h directly precedes the command
+  std::vector<std::string> shortened;  // sentences about abbreviated flags
 };
 
 bool has_value_after(std::span<const std::string> arguments, size_t at) {
   return at + 1 < arguments.size() && !looks_like_flag(arguments[at + 1]);
 }
 
-// Reads the values of the flag at arguments[at], and moves `at` to the last word that belongs to it.
+// Reads the values of the flag at arguments[at], and moves `at` to the flag's last word.
 Result<std::string> read_value(FlagWord word, std::span<const std::string> arguments, size_t& at) {
   if (!word.value && has_value_after(arguments, at)) word.value = arguments[++at];
   // "LO HI", also as one word: "LO,HI".
@@ -126,7 +126,7 @@ Result<std::string> read_value(FlagWord word, std::span<const std::string> argum
   return invalid_argument(cat(word.spelling, " needs ", needed));
 }
 
-// Sets `misread` to the first error, and goes on with the words after it.
+// Sets `misread` to the first error, and continues with the next words.
 CommandLine read_words(const std::vector<Flag>& flags, std::span<const std::string> arguments,
                        Status& misread) {
   CommandLine line;
@@ -164,7 +164,7 @@ CommandLine read_words(const std::vector<Flag>& flags, std::span<const std::stri
   return line;
 }
 
-// The name of a setting in the user's spelling, if that is known.
+// Returns the name of a setting in the user's spelling, if known.
 std::string name_of(const CommandLine& line, std::string_view key) {
   for (const Given& given : line.flags) {
     if (given.flag->setting->key == key) return given.spelling;
@@ -174,7 +174,7 @@ std::string name_of(const CommandLine& line, std::string_view key) {
   return split(setting(key).flags, ',').front();
 }
 
-// A detached launcher reads no standard input, and is the launcher of its ranks.
+// A detached launcher does not read standard input, and is the launcher of its ranks.
 Status check_detached(const LaunchSettings& settings, const CommandLine& line) {
   if (!settings.job.detach) return {};
   const std::string readers = to_lower(settings.output.stdin_ranks.value);
@@ -220,7 +220,7 @@ Status check_stage_dir(const LaunchSettings& settings, const CommandLine& line) 
 // The placeholders that launcher/spawn/command_spawner replaces.
 constexpr std::string_view kOfLaunchAgent[] = {"host", "user", "port"};
 
-// The values of each setting by itself.
+// Checks the value of each setting separately.
 Status check_rows(const LaunchSettings& settings, const CommandLine& line) {
   HVD_RETURN_IF_ERROR(
       settings.table().check_ranges([&](std::string_view key) { return name_of(line, key); }));
@@ -270,7 +270,7 @@ bool has_join_token(const LaunchSettings& settings) {
   return settings.join.token_file.has_value() || settings.join.token_fd.has_value();
 }
 
-// Hosts that join, and what admits them.
+// Checks the settings for hosts that join, and for their admission.
 Status check_joining(const LaunchSettings& settings) {
   const bool listens = takes_hosts_that_join(settings);
   const bool has_token = has_join_token(settings);
@@ -306,7 +306,7 @@ Status check_tried_again(const LaunchSettings& settings) {
   return {};
 }
 
-// --json, --fold and the streams of ranks.
+// Checks --json, --fold and the streams of ranks.
 Status check_streams(const LaunchSettings& settings, const CommandLine& line) {
   const bool checks = settings.questions.check_build || settings.questions.require.has_value();
   if (settings.questions.json && !checks && !settings.job.dry_run) {
@@ -323,7 +323,7 @@ Status check_streams(const LaunchSettings& settings, const CommandLine& line) {
   return check_tag(settings.output.tag);
 }
 
-// Slots that are the number of devices, which is counted before the job starts.
+// Checks slots given as the number of devices, which is counted before the job starts.
 Status check_counted_slots(const LaunchSettings& settings, const CommandLine& line) {
   if (settings.hosts.slots_by.empty()) return {};
   const std::string given = cat(name_of(line, "slots_per_host"), " ", settings.hosts.slots_by);
@@ -341,8 +341,8 @@ Status check_counted_slots(const LaunchSettings& settings, const CommandLine& li
   return {};
 }
 
-// A flag that may be given only once. If the last value replaced the earlier values, their hosts, ranks, variables or
-// commands would be lost without an error.
+// A flag that may be given only once: a second value would silently replace the hosts, ranks, variables or commands of
+// the first.
 struct RepeatedFlag {
   std::string_view key;
   const char* separator;  // null: the values cannot be joined on the command line
@@ -411,7 +411,7 @@ Status apply(const CommandLine& line, Settings& settings) {
   return {};
 }
 
-// -h is easily written for -H.
+// -h is a common mistake for -H.
 Status check_help(const Options& options, const CommandLine& line) {
   if (!line.ends_with_help || options.command.empty()) return {};
   const std::string& word = options.command.front();
@@ -423,7 +423,7 @@ Status check_help(const Options& options, const CommandLine& line) {
                               " for hosts"));
 }
 
-// A command of one word after --help is a topic.
+// After --help, a single word is a topic.
 Status check_topic(const Options& options) {
   if (!options.settings.questions.help || options.command.size() != 1) return {};
   const auto topics = all_topics();
@@ -444,7 +444,8 @@ Status check_complete(const Options& options) {
       "horovodrun -np 4 python3 train.py");
 }
 
-// mpirun starts several programs, which ":" separates; to one program, the words after it are arguments.
+// mpirun starts several programs, separated by ":"; horovodrun would pass the words after ":" to one program as
+// arguments.
 Status check_contexts(const std::vector<std::string>& command) {
   constexpr std::string_view kFlags[] = {"-np", "--np", "-n", "-H", "-host", "--host", "-x"};
   for (size_t i = 1; i + 1 < command.size(); ++i) {
@@ -459,7 +460,7 @@ Status check_contexts(const std::vector<std::string>& command) {
   return {};
 }
 
-// A job is meant where the user says how many ranks to start, or where, or writes "--".
+// The user means a job if the command line gives a number of ranks, or hosts, or "--".
 Status check_command(const Options& options, bool has_separator) {
   if (options.command.empty() || has_separator || is_question(options)) return {};
   HVD_RETURN_IF_ERROR(check_contexts(options.command));

@@ -1,6 +1,6 @@
-// Reads the settings of horovodrun. The command line overrides the config file, which overrides the
-// environment, which overrides the defaults. Flags, their types and their help come from the table in
-// base/settings. The launcher's main calls it. Pure, but for reading the config file.
+// Reads the settings of horovodrun. The command line overrides the config file, which overrides the environment, which
+// overrides the defaults. Flags, their types and their help come from the table in base/settings. The launcher's main
+// calls it. Pure, except for reading the config file.
 #pragma once
 
 #include <optional>
@@ -16,17 +16,16 @@ namespace hvd::launcher {
 
 struct Options {
   LaunchSettings settings;
-  std::vector<std::string> command;  // all words from the first that is not a flag
-  // The launcher runs in a step of Slurm that has a part of the job's resources. Read at the start, since the
-  // job removes the step's variables from this process.
+  std::vector<std::string> command;  // all words from the first one that is not a flag
+  // The launcher runs in a Slurm step with a part of the job's resources. Read at the start, because the job removes
+  // the step's variables from this process.
   bool is_in_slurm_step = false;
-  std::vector<std::string> shortened =
-      {};  // sentences about flags that are given by their beginnings, for --verbose
-  // The script at whose end a scheduler ends a detached job.
+  std::vector<std::string> shortened = {};  // sentences about abbreviated flags, for --verbose
+  // The script with whose end a scheduler ends a detached job.
   std::optional<EndingScript> script = {};
 };
 
-// The form of errors that the user asks for, as far as arguments and config file are readable.
+// The error format that the user requests, as far as arguments and config file are readable.
 struct MessageForm {
   bool is_json = false;
   std::string color = "auto";  // the value of --color
@@ -35,9 +34,9 @@ struct MessageForm {
 // `arguments`: without the program's name. An error is one sentence.
 Result<Options> parse_options(std::span<const std::string> arguments, MessageForm* form = nullptr);
 
-// True for --help, --version and other flags that print an answer and start no job.
+// Returns true for --help, --version and other flags that print an answer and start no job.
 bool is_question(const Options& options);
-// --detach, for a job that starts.
+// Returns true for --detach, if a job starts.
 bool is_detached(const Options& options);
 
 }  // namespace hvd::launcher

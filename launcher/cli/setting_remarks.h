@@ -1,4 +1,4 @@
-// Sentences about settings and variables of the user that have no effect, or less than the user may expect.
+// Sentences about the user's settings and variables that have no effect, or less effect than expected.
 #pragma once
 
 #include <string>

@@ -11,8 +11,8 @@ namespace {
 
 struct Synonym {
   const char* words;   // separated by commas
-  const char* answer;  // behind "no command 'WORD'; "
-  bool is_program;     // a program of this name is common: an allocation's hosts may run it
+  const char* answer;  // follows "no command 'WORD'; "
+  bool is_program;     // a common program has this name: an allocation's hosts may run it
 };
 
 constexpr char kPs[] = "did you mean horovodrun ps?";
@@ -50,7 +50,7 @@ bool have_same_letters(std::string_view one, std::string_view other) {
   return std::is_permutation(one.begin(), one.end(), other.begin(), other.end());
 }
 
-// A misspelt command: one letter off, or two in a long word, or its letters in another order.
+// Matches a misspelled command: one letter differs, or two in a long word, or the letters are in another order.
 std::string nearest_command(std::string_view word) {
   size_t most = word.size() > 4 ? 2 : 1;
   std::string nearest;
@@ -59,7 +59,7 @@ std::string nearest_command(std::string_view word) {
     const size_t distance = is_swapped ? 1 : edit_distance(word, command.name);
     if (word.size() < 3 || distance > most) continue;
     nearest = command.name;
-    most = distance - 1;  // the next one has to be nearer
+    most = distance - 1;  // a later match must be nearer
   }
   return nearest;
 }

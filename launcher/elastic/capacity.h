@@ -1,5 +1,5 @@
-// How many ranks the hosts of an elastic job have slots for, and which of its ranks and hosts it can do without.
-// Generations asks it before it starts, ends or refuses something. Pure.
+// Computes the number of ranks for which the hosts of an elastic job have slots, and the ranks and hosts that the job
+// can lose. Generations calls it before it starts, ends or refuses hosts and ranks. Pure.
 #pragma once
 
 #include <set>

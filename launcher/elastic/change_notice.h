@@ -1,5 +1,5 @@
-// The changes of which the ranks of an elastic job have been notified, and for which they ask for their next places at
-// their next commit. ElasticCore owns one and notifies the ranks. No I/O, no clock.
+// The changes of which the ranks of an elastic job have been notified. After a notice, the ranks request their next
+// places at their next commit. ElasticCore owns one and notifies the ranks. No I/O, no clock.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// How long an elastic job waits for processes that do not call hvd.init, do not enter hvd.elastic.run or do not notice
-// a loss, and the sentences for the user in the meantime. ElasticCore owns one; Generations and the policies pass it
-// the events and give up the processes that it names. No I/O, no clock.
+// The time limits of an elastic job for processes that do not call hvd.init, do not enter hvd.elastic.run or do not
+// notice a loss, and the messages to the user meanwhile. ElasticCore owns one; Generations and the policies pass it the
+// events, and abandon the processes that it returns. No I/O, no clock.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace hvd::launcher {
 
-// When a sentence about a wait is printed: first at a given time, and each minute from then on. No I/O, no clock.
+// The times at which a sentence about a wait is printed: first at a given time, then every minute. No I/O, no clock.
 class Reminder {
  public:
   static constexpr std::chrono::seconds kInterval{60};

@@ -1,6 +1,6 @@
-// The policy for programs that use hvd.elastic.run: after a loss, or when hosts come or go, the ranks ask for their next
-// places and keep their processes. Before the first generation it serves all programs. Generations owns one. No I/O,
-// no clock.
+// The policy for programs that use hvd.elastic.run: after a loss, or when hosts join or leave, the ranks request their
+// next places and keep their processes. Before the first generation it applies to all programs. Generations owns one.
+// No I/O, no clock.
 #pragma once
 
 #include <string>

@@ -1,5 +1,4 @@
-// Reads the settings of an elastic job, one whose hosts come and go, and checks that they fit together.
-// Pure.
+// Reads the settings of an elastic job, whose hosts may join and leave, and checks their consistency. Pure.
 #pragma once
 
 #include <chrono>
@@ -17,7 +16,7 @@
 
 namespace hvd::launcher {
 
-// The number of ranks of the first generation, of every later one, and the largest one.
+// The number of ranks of the first generation, and the minimum and maximum of later generations.
 struct RankLimits {
   int start = 1;           // -np; default --min-np
   int min = 1;             // --min-np; default -np
@@ -29,7 +28,7 @@ RankLimits rank_limits(const LaunchSettings& settings);
 // Seconds that a job waits for enough slots: --elastic-timeout, where 0 means the default.
 double elastic_timeout(const LaunchSettings& settings);
 
-// --reset-limit N or N/SECONDS: how often the membership may change, in all or in a time.
+// --reset-limit N or N/SECONDS: the maximum number of membership changes, in total or within a time.
 struct ResetLimit {
   int64_t resets = 0;
   std::optional<double> seconds;
@@ -52,7 +51,7 @@ std::optional<CooldownRange> cooldown_range(const LaunchSettings& settings);
 Status check_elastic(const LaunchSettings& settings,
                      const std::function<std::string(std::string_view key)>& name_of);
 
-// The limits for the generations of an elastic job. All parts of Generations decide by them.
+// The limits for the generations of an elastic job. All parts of Generations use these limits.
 struct GenerationLimits {
   int least = 1;                     // ranks; below, the job pauses
   std::optional<int> most;           // ranks

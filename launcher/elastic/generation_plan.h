@@ -1,4 +1,4 @@
-// The next generation of an elastic job, from the processes that take part and the hosts that may be used. Pure.
+// The next generation of an elastic job, computed from the participating processes and the usable hosts. Pure.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
 // Decides the generations of an elastic job: which processes are its ranks, when the next generation begins, which
-// hosts are started and ended, and when the job cannot go on. How the ranks change is decided by the policy of the
-// program (program_policy.h). No I/O, no clock, no thread of its own: each event carries its time, and the owner calls
-// on_time() at next_time(). ElasticJob owns one.
+// hosts are started and ended, and when the job cannot continue. The policy of the program (program_policy.h) decides
+// how the ranks change. No I/O, no clock, no thread: each event carries its time, and the owner calls on_time() at
+// next_time(). ElasticJob owns one.
 //
 //   an event ---> note it in ElasticCore ---> consider(now), which all events end with:
 //                                               |  a process that did not answer in time has failed; the job may be over
@@ -12,9 +12,9 @@
 //        ^                                                                        | when all have asked
 //        '------- NextGeneration numbers them, ranks with the state first --------'
 //
-// Invariants: consider() goes on until nothing more can begin, and next_time() is then all that the owner has to wait for.
-// A generation begins when all processes that it waits for have asked for a place. A lost host is used again only when
-// its old ranks have ended, or can no longer run. After kOver (job_stage.h) nothing is ordered but ends.
+// Invariants: consider() repeats until nothing more can begin; then the owner has to wait only for next_time(). A
+// generation begins when all awaited processes have requested a place. A lost host is used again only when its old
+// ranks have ended, or can no longer run. After kOver (job_stage.h) the only orders are ends.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The part of an elastic job that outlives its launch: a program without elastic.run is launched again.
+// The part of an elastic job that outlives its launch: needed because a program without elastic.run is launched again.
 #pragma once
 
 #include <cstdint>

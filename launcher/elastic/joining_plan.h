@@ -1,6 +1,6 @@
-// The next generation with the processes that are ready to join it, while the ranks train. Each of them knows its
-// place and prepares, and the ranks are interrupted when all have asked again. The plan is void when ranks or
-// newcomers end or are to leave. ElasticCore owns one. No I/O, no clock.
+// The next generation with the processes that are ready to join it, while the ranks train. Each joining process knows
+// its place and prepares, and the ranks are interrupted when all joining processes have requested again. The plan is
+// void when ranks or joining processes end or must leave. ElasticCore owns one. No I/O, no clock.
 #pragma once
 
 #include <optional>

@@ -63,7 +63,7 @@ void share_slots(HostPlans& hosts, int places) {
   }
 }
 
-// The slots of one host while they are filled. An empty one has no incarnation.
+// The slots of one host during their assignment. An empty slot has no incarnation.
 class Slots {
  public:
   explicit Slots(int size) : slots_(static_cast<size_t>(size)) {}

@@ -35,7 +35,7 @@ struct Generation {
   bool has_new() const;
 };
 
-// A process that runs and was no member yet.
+// A process that runs and was not a member yet.
 struct StartedProcess {
   int slot = 0;  // the one for which it was started
   Incarnation incarnation = 0;
@@ -60,13 +60,13 @@ struct MembershipChange {
   std::set<Incarnation> leaving;  // members of `previous` that run, and must have no place
 };
 
-// The job pauses: there are not enough slots.
+// The job pauses, because the hosts have too few slots.
 struct TooFew {
   int slots = 0;
   int min = 0;
   friend bool operator==(const TooFew&, const TooFew&) = default;
 };
-// The job ends: no process has its state.
+// The job ends, because no process has its state.
 struct NoSurvivor {
   friend bool operator==(const NoSurvivor&, const NoSurvivor&) = default;
 };

@@ -1,5 +1,5 @@
-// Forms the next generation from the processes that ask for places, and gives them the places; the job pauses while
-// there are too few. Generations owns one. No I/O, no clock.
+// Forms the next generation from the processes that request places, and assigns the places; the job pauses while too
+// few processes are available. Generations owns one. No I/O, no clock.
 #pragma once
 
 #include <optional>

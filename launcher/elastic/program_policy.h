@@ -1,6 +1,6 @@
-// How the ranks of a program change: an interface with two implementations. ElasticRun: the processes stay and ask for
-// their next places. RestartProgram: all of them end, and the program starts again. Generations chooses between them
-// for each event.
+// The policy for changes of a program's ranks: an interface with two implementations. ElasticRun: the processes stay
+// and request their next places. RestartProgram: all processes end, and the program starts again. Generations chooses
+// between them for each event.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Changes of the ranks that a user orders (horovodrun resize and remove), and hosts whose agents announce their end.
-// Checks them and removes the hosts from the pool; ProgramPolicy changes the ranks. Generations owns one. No I/O, no clock.
+// Changes of the ranks that a user orders (horovodrun resize and remove), and hosts whose agents announce that they
+// will end. Checks them and removes the hosts from the pool; ProgramPolicy changes the ranks. Generations owns one. No
+// I/O, no clock.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The policy for programs whose ranks have not entered hvd.elastic.run: they cannot live through a change, as far as the
-// launcher knows, so that all of them end and the program starts again with other ranks. Until a process asks for its
+// The policy for programs whose ranks have not entered hvd.elastic.run: as far as the launcher knows, they cannot
+// survive a change, so all of them end and the program starts again with other ranks. Until a process requests its
 // place, the ranks are those with which the launch began. Generations owns one. No I/O, no clock.
 //
 // A rank that fails:

@@ -1,6 +1,6 @@
-// The end of the training of an elastic job: which ranks have ended with exit code 0, which rank failed after it had
-// returned from hvd.elastic.run, and when the user is reminded of those that still work. Such a failure ends no other
-// rank, and is the job's when all have ended. ElasticCore owns one. No I/O, no clock.
+// The end of the training of an elastic job: the ranks that have ended with exit code 0, a rank that failed after its
+// return from hvd.elastic.run, and the time of the next reminder about ranks that still run. Such a failure ends no
+// other rank, and becomes the job's failure when all ranks have ended. ElasticCore owns one. No I/O, no clock.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace hvd::launcher {
 
-// The first failure since the present generation of an elastic job began: why the job ends if no rank is left.
-// ElasticCore owns one.
+// The first failure since the present generation of an elastic job began: the reason for the job's end if no rank is
+// left. ElasticCore owns one.
 class FirstFailure {
  public:
   // Later failures do not count. `process`: which failed, or -1.
@@ -81,7 +81,7 @@ class TrainingEnd {
   Reminder reminder_;
 };
 
-// Recognises an exception that ends ranks on host after host: the program or its data is the cause then, not a host.
+// Recognises an exception that ends ranks on host after host: the cause is then the program or its data, not a host.
 // ElasticCore owns one. Pure.
 class RepeatedException {
  public:

@@ -1,5 +1,5 @@
-// The hosts and ranks of a launch. Their addresses are stable: all parts of a launch refer to them. An elastic job
-// adds hosts; none is removed, and a host that comes back is another entry. JobLaunch owns it. Lives on the launch's
+// The hosts and ranks of a launch. Their addresses are stable: all parts of a launch refer to them. An elastic job adds
+// hosts; the table removes no host, and a returning host gets a new entry. JobLaunch owns it. Lives on the launch's
 // loop.
 #pragma once
 

@@ -17,7 +17,7 @@
 namespace hvd::launcher {
 namespace {
 
-// A host without ranks has no events.
+// Receives the events of a host without ranks, which has none.
 class NoEvents : public AgentEvents {
   void on_output(int, OutputStream, ByteView) override {}
   void on_output_end(int, OutputStream) override {}

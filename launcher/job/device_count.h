@@ -1,5 +1,5 @@
-// Asks the agents of hosts for their GPUs and cores, before there is a plan, for --slots-per-host gpu. Starts no rank.
-// The launcher's command calls it. Blocks until all have answered.
+// Queries the agents of hosts for their GPUs and cores before the plan is made, for --slots-per-host gpu. Starts no
+// rank. The launcher's command calls it. Blocks until all agents have answered.
 #pragma once
 
 #include <vector>

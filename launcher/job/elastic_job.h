@@ -1,6 +1,6 @@
-// The policy of an elastic job: asks Generations what to do, adds hosts to the table and ends others while the
-// job runs, and exchanges records with the processes through the job's store. Owns the generations and their
-// timer. JobLaunch owns and calls it. Lives on the launch's loop.
+// The policy of an elastic job: carries out the orders of Generations, adds and ends hosts while the job runs, and
+// exchanges records with the processes through the job's store. Owns the generations and their timer. JobLaunch owns
+// and calls it. Lives on the launch's loop.
 #pragma once
 
 #include <cstdint>

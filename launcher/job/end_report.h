@@ -1,5 +1,5 @@
-// Prints the end of a job: the first failure with advice and the last lines of its rank, or that the ranks did not know
-// of each other.
+// Prints the end of a job: the first failure, with advice and the rank's last lines, or a warning that the ranks ran
+// independently.
 #pragma once
 
 #include "launcher/cli/options.h"

@@ -1,5 +1,5 @@
-// Ends hosts: orders their agents to end the ranks, gives up the hosts that do not confirm this in time, and closes the
-// links when the job is over. Owns the timer of these limits. JobLaunch owns and calls it. Lives on the launch's loop.
+// Ends hosts: orders their agents to end the ranks, abandons hosts that do not confirm in time, and closes the links
+// when the job is over. Owns the timer of these limits. JobLaunch owns and calls it. Lives on the launch's loop.
 #pragma once
 
 #include <functional>

@@ -17,7 +17,7 @@ namespace hvd::launcher {
 
 class JoinQueue;
 
-// The result of a launch. run_job has printed the sentence that explains it.
+// The result of a launch. run_job has printed the sentence that explains the result.
 struct JobEnd {
   int exit_code = 0;  // exit code of horovodrun
   bool has_started = false;

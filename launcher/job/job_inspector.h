@@ -1,7 +1,7 @@
-// Answers `horovodrun ps`, `stack`, `metrics`, `exec`, `resize` and `remove`, which a user runs in another terminal. Owns the
-// socket to which these connect, the open queries to the agents, and the commands that run beside ranks.
-// Passes orders that change a job on to its policy. JobLaunch owns it and forwards the agents' events to
-// it. Lives on the launch's loop.
+// Answers `horovodrun ps`, `stack`, `metrics`, `exec`, `resize` and `remove`, which a user runs in another terminal.
+// Owns the socket to which these commands connect, the open queries to the agents, and the commands that run beside
+// ranks. Passes orders that change a job on to its policy. JobLaunch owns it and forwards the agents' events to it.
+// Lives on the launch's loop.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// Decides when the hosts and ranks of a launch change, and whether the job goes on without one. A job of constant
-// size has ConstantSize; an elastic job has ElasticJob. JobLaunch owns the policy, passes it the events of the job
-// and carries out what it asks for. Lives on the launch's loop.
+// Decides when the hosts and ranks of a launch change, and whether the job continues without one of them. A job of
+// constant size has ConstantSize; an elastic job has ElasticJob. JobLaunch owns the policy, passes it the events of the
+// job, and carries out its orders. Lives on the launch's loop.
 #pragma once
 
 #include <string>

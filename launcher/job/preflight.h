@@ -1,5 +1,5 @@
 // Brings the agents of hosts up, from planned to held. Each agent checks its host's part of the job. Starts no rank.
-// HostStartup owns and calls it. Lives on the launch's loop, and must outlive the loop's run, as the hosts must.
+// HostStartup owns and calls it. Lives on the launch's loop. It and the hosts must outlive the loop's run.
 #pragma once
 
 #include <functional>

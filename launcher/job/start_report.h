@@ -1,4 +1,4 @@
-// The sentences about hosts and their ranks before these start.
+// Formats the sentences about hosts and their ranks before the ranks start.
 #pragma once
 
 #include "launcher/cli/options.h"

@@ -1,6 +1,6 @@
-// Decides how a running job ends. Takes the events of the job, moves its hosts and ranks to the states in which
-// they end, returns the next action for each event, and holds the exit code and the sentence for the user.
-// JobLaunch owns it, passes it the events and carries out the actions. No I/O, no thread of its own.
+// Decides how a running job ends. Takes the events of the job, moves its hosts and ranks to the states in which they
+// end, returns the next action for each event, and holds the exit code and the sentence for the user. JobLaunch owns
+// it, passes it the events and carries out the actions. Does no I/O and has no thread.
 #pragma once
 
 #include <functional>

@@ -22,14 +22,15 @@ struct AdmittedAgent {
   std::unique_ptr<Duplex> duplex;
 };
 
-// An agent that has been admitted before, and whose link broke: it offers to resume.
+// A previously admitted agent whose link broke: it offers to resume.
 struct ReturnedAgent {
   Resume offer;
   Nonce challenge{};  // to which it answers
   std::unique_ptr<Duplex> duplex;
 };
 
-// Logs why callers are refused. Anyone who reaches the port can call: only the first refusals are logged.
+// Logs the reasons for refusing callers. Any process that reaches the port can connect, so only the first refusals are
+// logged.
 class RefusedCallers {
  public:
   void report(const std::string& why);

@@ -49,7 +49,7 @@ using AgentAnswers =
 template <typename T>
 concept AgentAnswer = AgentAnswers::kHas<T>;
 
-// The events of a host that was given up: nobody is interested in its ranks.
+// Ignores the events of an abandoned host, whose ranks no longer matter.
 class GivenUpHost : public AgentEvents {
  public:
   using Consumed = std::function<void(int rank, OutputStream stream, size_t size)>;

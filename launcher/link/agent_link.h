@@ -45,7 +45,7 @@ class AgentEvents {
 // Returns the next piece of files, or nullopt after the last.
 using NextPart = std::function<Result<std::optional<StagePart>>()>;
 
-// The environment of --stage-env for one host. The link owns it while the host gets the environment.
+// The environment of --stage-env for one host. The link owns it while the host receives the environment.
 class EnvironmentFeed {
  public:
   virtual ~EnvironmentFeed() = default;

@@ -1,8 +1,7 @@
-// The queue of agents that connect to the launcher (horovod-agent --join), on hosts that the launcher
-// cannot reach. An agent connects to the launcher's rendezvous server, proves that it holds the token,
-// and waits here until the job has the hosts that it needs. Owns the server and the waiting connections.
-// `horovodrun --listen` creates it, owns it and waits on it; HostStartup uses it as a spawner.
-// Lives on the launcher's loop.
+// The queue of agents that connect to the launcher (horovod-agent --join), on hosts that the launcher cannot reach. An
+// agent connects to the launcher's rendezvous server, proves that it holds the token, and waits here until the job has
+// enough hosts. Owns the server and the waiting connections. `horovodrun --listen` creates it, owns it and waits on it;
+// HostStartup uses it as a spawner. Lives on the launcher's loop.
 #pragma once
 
 #include <deque>

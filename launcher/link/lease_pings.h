@@ -1,5 +1,5 @@
-// Renews an agent's lease by pings, and detects a silent agent by those that it does not answer. Owns the
-// timer and the count. Calls back AgentLink, which owns it. Lives on the launcher's loop.
+// Renews an agent's lease by pings, and detects a silent agent by unanswered pings. Owns the timer and the count. Calls
+// back AgentLink, which owns it. Lives on the launcher's loop.
 #pragma once
 
 #include <cstdint>

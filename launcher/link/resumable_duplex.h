@@ -1,5 +1,6 @@
-// The stream to one agent, over one connection after another. Owns the connections and the key of the session; the first
-// bytes to the agent begin the session. SessionSpawner makes it, AgentLink owns it. Lives on the launcher's loop.
+// The stream to one agent, over one connection after another. Owns the connections and the key of the session; the
+// first bytes to the agent begin the session. SessionSpawner creates it, and AgentLink owns it. Lives on the launcher's
+// loop.
 //
 //   carried --- the connection breaks ------> waiting --- survive() seconds, a refusal ---> failed: read and write say why
 //      |  ^                                      |
@@ -8,12 +9,11 @@
 //      '--- on_silence(): respawn opens one beside the present connection; where the agent dials, that one is closed, so
 //           that the agent notices. The first connection on which the agent answers stays.
 //
-// ResumableStream numbers the bytes of both directions, and keeps what the other end has not confirmed: a new connection
-// begins with what each end has received. Invariants: no byte is lost, or taken twice, by any order of breaks; one
-// connection at most carries the stream, so that a task which awaited something on an older one compares it with
-// `connection_`, or its number with `losses_` and `offers_`, before it goes on. After close() or a failure no attempt goes
-// on. While a host may be cut off, the lease decides and not the time of the stream: its agent waits as long as the
-// launcher pings it.
+// ResumableStream numbers the bytes of both directions, and keeps unconfirmed bytes: a new connection begins with the
+// numbers that each end has received. Invariants: no order of breaks loses or duplicates a byte. At most one connection
+// carries the stream: a task that awaited an event on an older connection first compares that one with `connection_`,
+// or its number with `losses_` and `offers_`. After close() or a failure no attempt continues. While a host may be cut
+// off, the lease decides instead of the stream's time limit: its agent waits as long as the launcher pings it.
 #pragma once
 
 #include <functional>

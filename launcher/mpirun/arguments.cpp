@@ -105,7 +105,7 @@ Result<Arguments> binding_arguments(MpiFlavour flavour, const LaunchSettings& se
   return Arguments{};
 }
 
-// Arguments that only this flavour has.
+// The arguments that only this MPI has.
 Result<Arguments> own_arguments(MpiFlavour flavour, const LaunchSettings& settings, size_t hosts) {
   Arguments words;
   if (flavour == MpiFlavour::kOpenMpi) words = {"-mca", "pml", "ob1", "-mca", "btl", "^openib"};
@@ -131,7 +131,7 @@ Arguments ssh_arguments(MpiFlavour flavour, const LaunchSettings& settings) {
   return {"-mca", "plm_rsh_args", join(ssh, " ")};
 }
 
-// Exclusions and beginnings of names are for the ranks alone, which find them in their environment.
+// Exclusions and name prefixes only apply to the ranks, which read them from their environment.
 Result<Arguments> network_arguments(MpiFlavour flavour, const LaunchSettings& settings) {
   const std::string given = settings.network.network_interfaces;
   if (given.empty() || given.find_first_of("^*") != std::string::npos) return Arguments{};
@@ -206,7 +206,7 @@ Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Opti
                    settings.output.output_filename.value_or("")});
   }
   if (settings.job.wdir.has_value()) append(words, {"-wdir", settings.job.wdir.value_or("")});
-  if (!is_hydra(flavour)) {  // the others hand on all of mpirun's environment
+  if (!is_hydra(flavour)) {  // the others pass on all of mpirun's environment
     for (const std::string& name : exported) append(words, {"-x", name});
   }
   HVD_ASSIGN_OR_RETURN(const Arguments extra, words_of_flag(settings, "mpi_args"));
@@ -220,7 +220,7 @@ Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Opti
 
 namespace {
 
-// Whether the text begins with a backslash that protects the next character. `quote`: the open one, or 0.
+// Returns whether the text begins with a backslash that escapes the next character. `quote`: the open quote, or 0.
 bool is_escape(std::string_view text, char quote) {
   if (text.size() < 2 || text[0] != '\\' || quote == '\'') return false;
   return quote == '\0' || text[1] == '"' || text[1] == '\\';

@@ -15,32 +15,32 @@ namespace hvd::launcher {
 
 enum class MpiFlavour { kOpenMpi, kSpectrum, kMpich, kIntel };
 
-// By the output of `mpirun --version`; nothing for one that is not known.
+// Detects it by the output of `mpirun --version`; empty if unknown.
 std::optional<MpiFlavour> flavour_of(std::string_view version_output);
 
 // "Open MPI".
 const char* name_of(MpiFlavour flavour);
 
-// From how many hosts on Open MPI's ssh connections are made all at once, and not as a tree.
+// From this number of hosts on, Open MPI's ssh connections are made all at once, not as a tree.
 constexpr size_t kManyHosts = 64;
 
-// `exported`: the names of the variables that ranks on other hosts get. An error is a sentence that
-// names a flag, or a host, of which this mpirun makes nothing.
+// `exported`: the names of the variables for ranks on other hosts. An error names a flag or host
+// that this mpirun does not support.
 Result<std::vector<std::string>> mpirun_arguments(MpiFlavour flavour, const Options& options,
                                                   const SlotPlan& plan,
                                                   const std::vector<std::string>& exported);
 
-// Open MPI's way to many hosts; Spectrum MPI and its jsrun have it, too.
+// Open MPI's arguments for many hosts, also for Spectrum MPI and its jsrun.
 std::vector<std::string> many_hosts_arguments(size_t hosts);
 
-// An error names a flag that only this launcher's own agents understand.
+// An error names a flag that only this launcher's agents support.
 Status check_flags_without_agents(const LaunchSettings& settings);
 
-// A flag's value as words.
+// Splits a flag's value into words.
 Result<std::vector<std::string>> words_of_flag(const LaunchSettings& settings, const char* key);
 
-// Splits text into words as /bin/sh does, with blanks, quotes and backslashes, and expands nothing.
-// An error says which quote is not closed.
+// Splits text into words as /bin/sh does, with blanks, quotes and backslashes, without expansions.
+// An error names the unclosed quote.
 Result<std::vector<std::string>> shell_words(std::string_view text);
 
 }  // namespace hvd::launcher

@@ -19,16 +19,16 @@ struct LsfNode {
   int gpus = 0;
 };
 
-// From what csm_allocation_query, csm_node_attributes_query and lscpu say. An error names the
-// program and what it does not say.
+// Parses the output of csm_allocation_query, csm_node_attributes_query and lscpu. An error names
+// the program and the missing value.
 Result<LsfNode> parse_lsf_node(std::string_view allocation, std::string_view attributes,
                                std::string_view lscpu);
 
 // jsrun's "explicit resource file": each rank gets its GPU's share of the processors. An error
-// names a host that has more slots than GPUs.
+// names a host with more slots than GPUs.
 Result<std::string> rankfile(const SlotPlan& plan, const LsfNode& node);
 
-// Where --binding-args is not given, `rankfile_path` says where that file is. `hosts`: how many.
+// If --binding-args is not given, `rankfile_path` is the path of that file. `hosts`: their number.
 Result<std::vector<std::string>> jsrun_arguments(const Options& options, size_t hosts,
                                                  const std::string& rankfile_path);
 

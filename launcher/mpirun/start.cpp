@@ -41,7 +41,7 @@ std::string shown(const Arguments& command) {
   return join(quoted, " ");
 }
 
-// Variables of the called program and of ranks on this machine.
+// Variables of the called program, and of ranks on this machine.
 struct Variables {
   Environment all;
   Arguments exported;
@@ -129,7 +129,7 @@ Result<LsfNode> look_at_node(const std::string& host, Deadline deadline) {
   return parse_lsf_node(*allocation, attributes, lscpu);
 }
 
-// A file in the folder for such files, which goes with this.
+// A file in the folder for temporary files; removed by the destructor.
 class TemporaryFile {
  public:
   ~TemporaryFile() {
@@ -151,7 +151,7 @@ class TemporaryFile {
   std::string path_;
 };
 
-// Nothing when --binding-args says where ranks run.
+// Empty if --binding-args places the ranks.
 Result<std::string> make_rankfile(const LaunchSettings& settings, std::vector<Host> hosts,
                                   Deadline deadline) {
   if (settings.launchers.binding_args.has_value()) return std::string();
@@ -192,7 +192,7 @@ int start_jsrun(const Options& options, Deadline deadline) {
 
 namespace {
 
-// No agent looks for the Python of a script on the other hosts: they get the path of this host's.
+// No agent finds Python on the other hosts: a script is run with this host's Python path.
 Status put_python_before(Options& options) {
   if (options.command.empty() || !options.command[0].ends_with(".py")) return {};
   const Environment all = environment();

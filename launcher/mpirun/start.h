@@ -6,13 +6,13 @@
 
 namespace hvd::launcher {
 
-// The names of the variables that ranks on other hosts get of this environment, sorted: none that is
-// for one machine only, or holds a secret of a job.
+// The sorted names of this environment's variables that ranks on other hosts get: without variables
+// for one machine, and without secrets of a job.
 std::vector<std::string> exported_names(const Environment& environment);
 
 bool is_started_by_mpi(const Options& options);
 
-// Becomes mpirun: returns only an exit code of jsrun's, of --dry-run, or of what went wrong.
+// Executes mpirun. Returns only jsrun's exit code, or that of --dry-run or of an error.
 int run_by_mpi(const Options& options);
 
 }  // namespace hvd::launcher

@@ -1,5 +1,5 @@
-// Ends the job when a rank has ended for which others wait in hvd.init() or MPI_Init: it never comes. Keeps the waits up to
-// date, which the parts behind it read. In jobs of constant size: ranks of an elastic job come and go.
+// Ends the job when other ranks wait in hvd.init() or MPI_Init for a rank that has ended. Updates the waits that later
+// parts read. Active only in jobs of constant size, because ranks of an elastic job join and leave.
 
 #include <utility>
 

@@ -1,7 +1,7 @@
-// Finds out whether the ranks of a job hang, and prints a sentence about it (--hang-warning, --on-hang). Asks the
-// agents for counters that are cheap to read, and for the stacks of the ranks when no counter grows.
-// rules/hang_rule.h decides, rules/hang_report.h writes the sentence. Only for ranks that never call hvd.init(): ranks
-// that call it report a stall themselves (src/runtime/stall).
+// Finds out whether the ranks of a job hang, and prints a sentence about it (--hang-warning, --on-hang). Queries the
+// agents for counters that are cheap to read, and for the stacks of the ranks if no counter grows. rules/hang_rule.h
+// decides, rules/hang_report.h writes the sentence. Used only for ranks that never call hvd.init(): ranks that call it
+// report a stall themselves (src/runtime/stall).
 
 #include <algorithm>
 #include <array>
@@ -59,7 +59,7 @@ HangWatch::HangWatch(PartLaunch& launch)
       reaction_(parse_hang_reaction(launch.settings().end.on_hang).value_or(HangReaction::kWarn)),
       rule_(launch.settings().end.hang_warning, reaction_ == HangReaction::kStop) {}
 
-// An elastic job is not watched: its ranks come and go.
+// Elastic jobs are not watched, because their ranks join and leave.
 bool HangWatch::is_wanted() const {
   const LaunchSettings& settings = launch_.settings();
   return settings.end.hang_warning != 0 && !settings.environment.independent &&

@@ -16,7 +16,7 @@ struct JobParts::State {
 
   std::vector<std::shared_ptr<JobPart>> parts;
   net::asio::steady_timer timer;
-  Clock::time_point due = Clock::time_point::max();  // the timer's
+  Clock::time_point due = Clock::time_point::max();  // deadline of the timer
   bool is_over = false;
 };
 
@@ -26,7 +26,7 @@ JobParts::JobParts(net::asio::any_io_executor executor, std::vector<std::shared_
 JobParts::~JobParts() {
   state_->is_over = true;
   state_->timer.cancel();
-  // A cancelled timer or task may keep the state for as long as the loop stands still.
+  // A cancelled timer or task may keep the state alive until the loop runs again.
   state_->parts.clear();
 }
 

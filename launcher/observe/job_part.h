@@ -4,9 +4,9 @@
 //                                  ^                            |
 //                                  '------- PartLaunch ---------'   asks hosts, prints, ends the job
 //
-// A part receives events, and is called at the time that its deadline() returns: no tick wakes a job in which nothing
-// is due. Parts never call each other: a part stores its results in RankRun, HostRun or InitWaits, where other parts
-// read them. JobParts owns the parts. They live on the launch's loop.
+// A part receives events, and is called at the time that its deadline() returns: no periodic tick wakes an idle job.
+// Parts never call each other: a part stores its results in RankRun, HostRun or InitWaits, where other parts read them.
+// JobParts owns the parts. They live on the launch's loop.
 #pragma once
 
 #include <map>
@@ -31,9 +31,9 @@ namespace hvd::launcher {
 
 // The ranks are about to start.
 struct Starting {};
-// All ranks with which the launch begins run.
+// All ranks of this launch's start run.
 struct AllStarted {};
-// A rank has written something, or will write no more.
+// A rank has written output, or has closed its output.
 struct RankWrote {
   int rank;
   bool is_end = false;
@@ -41,15 +41,15 @@ struct RankWrote {
 struct RankExited {
   const RankExit& exit;
 };
-// A rank is about to join a world, or has joined it. The states of the ranks (RankRun) are updated before this event.
+// A rank is about to join a world, or has joined one. The states of the ranks (RankRun) are updated before this event.
 struct RankJoined {
   const Joined& report;
 };
-// A rank has called MPI_Init, or has met the others there.
+// A rank has called MPI_Init, or has met the other ranks there.
 struct RankInMpi {
   const Joined& report;
 };
-// The host has not answered for so long; beyond the limit it is lost. Repeated every second at most.
+// The host has not answered for this time; beyond the limit it is lost. Repeated at most once a second.
 struct HostSilent {
   const HostRun& host;
   double seconds, limit_seconds;
@@ -61,9 +61,9 @@ struct HostAnswered {
 struct HostGone {
   const HostRun& host;
 };
-// The launcher goes on after it was stopped, or the user has typed a line.
+// The launcher continues after a stop, or the user has typed a line.
 struct TerminalChanged {};
-// All ranks are being ended.
+// The launch is ending all ranks.
 struct JobEnding {};
 
 using JobEvent =
@@ -74,25 +74,25 @@ class JobPart : public std::enable_shared_from_this<JobPart> {
  public:
   virtual ~JobPart() = default;
   virtual void on(const JobEvent&) {}
-  // When on_deadline() is due. Read after each event and each task of PartLaunch::run().
+  // The time at which on_deadline() is due. Read after each event and each task of PartLaunch::run().
   virtual Clock::time_point deadline() const { return Clock::time_point::max(); }
   virtual void on_deadline() {}
-  // The job is over: ends what runs. Neither events nor deadlines follow.
+  // The job is over: ends running work. Neither events nor deadlines follow.
   virtual net::Task<void> end() {
     is_over_ = true;
     co_return;
   }
 
  protected:
-  // True after end(). A task that still runs then uses no object but the part.
+  // True after end(). A task that still runs may then use only the part itself.
   bool is_over_ = false;
 };
 
-// The progress of a job, as of the last sample of its ranks.
+// The progress of a job, from the last sample of its ranks.
 struct JobCounts {
-  JobProgress job{};  // without rates
+  JobProgress job{};  // progress without rates
   ProgressRates::Counts counts{};
-  Clock::time_point read_at{};  // the counts
+  Clock::time_point read_at{};  // time of the read
 };
 
 // The launch as its parts use it. JobLaunch implements it.
@@ -104,7 +104,7 @@ class PartLaunch {
   virtual const LaunchEvents& events() const = 0;
   virtual bool is_elastic() const = 0;
   virtual double lease_seconds() const = 0;
-  virtual Clock::time_point began() const = 0;  // the first launch of the job
+  virtual Clock::time_point began() const = 0;  // start of the job's first launch
   virtual HostTable& hosts() = 0;
   virtual JobOutput& output() = 0;
   virtual InitWaits& init_waits() = 0;  // in hvd.init()
@@ -112,34 +112,34 @@ class PartLaunch {
   // Runs a task that shares the part: the loop may outlive the launch.
   virtual void run(std::shared_ptr<JobPart> part, net::Task<void> task) = 0;
 
-  // Asks the agents, by host.
+  // Queries the agents, by host.
   virtual net::Task<std::vector<HostAnswer>> ask(InspectDetail detail) = 0;
   virtual net::Task<std::vector<HostAnswer>> sample(SampleGroups groups) = 0;
-  // Where a rank of the table is while others wait for it.
+  // Returns the stack position of a rank of the table while other ranks wait for it.
   virtual net::Task<std::vector<RankPlace>> ask_place(int number, uint32_t late_microseconds) = 0;
   virtual net::Task<JobCounts> counts() = 0;
-  // The metrics in Prometheus's format, at the level of --metrics-level.
+  // Returns the metrics in Prometheus's format, at the level of --metrics-level.
   virtual net::Task<std::string> metrics() = 0;
-  // Prints where all ranks are.
+  // Prints the stack positions of all ranks.
   virtual net::Task<void> show_stacks() = 0;
 
   virtual bool is_ending() const = 0;
-  // Whether the failure of a rank waits for hosts that are silent: it will end the job.
+  // Returns whether the failure of a rank waits for silent hosts, and will end the job.
   virtual bool is_holding() const = 0;
-  // The job cannot go on. `rank`: whose failure is the cause, or -1.
+  // Ends the job, which cannot continue. `rank`: the rank whose failure is the cause, or -1.
   virtual void end_job(int exit_code, const std::string& sentence, int rank) = 0;
-  // A rank has ended, and others wait for it in `call`.
+  // A rank has ended while other ranks wait for it in `call`.
   virtual void end_wait(int rank, const std::vector<int>& waiting, const char* call) = 0;
-  // Whether a spare host can take the place of this one.
+  // Returns whether a spare host can replace this host.
   virtual bool has_spare(const HostRun& host) const = 0;
-  // The job ends, to start again without this host.
+  // Ends the job, to restart it without this host.
   virtual void replace(const HostRun& host, const std::string& sentence) = 0;
   // The user has typed a line: reports TerminalChanged.
   virtual void redraw() = 0;
 };
 
-// The values of a group that each agent reports about the ranks of its own host that run, by rank of the table. `answers`:
-// to sample() or ask(); its values are moved from.
+// Returns the values of a group, by rank of the table, that each agent reports about its host's running ranks.
+// `answers`: the answers to sample() or ask(), whose values are moved.
 template <typename Each>
 std::map<int, Each> of_running_ranks(const HostTable& hosts, std::vector<HostAnswer>& answers,
                                      std::vector<Each> HostSample::*group) {
@@ -154,7 +154,7 @@ std::map<int, Each> of_running_ranks(const HostTable& hosts, std::vector<HostAns
   return found;
 }
 
-// The parts of a launch, with the one timer of their deadlines. JobLaunch owns it.
+// The parts of a launch, with a single timer for their deadlines. JobLaunch owns it.
 class JobParts {
  public:
   JobParts(net::asio::any_io_executor executor, std::vector<std::shared_ptr<JobPart>> parts);
@@ -162,7 +162,7 @@ class JobParts {
   JobParts(const JobParts&) = delete;
 
   void report(const JobEvent& event);
-  // As PartLaunch::run().
+  // Same as PartLaunch::run().
   void run(std::shared_ptr<JobPart> part, net::Task<void> task);
   net::Task<void> end();
 
@@ -170,7 +170,7 @@ class JobParts {
   struct State;
   static void arm(const std::shared_ptr<State>& state);
 
-  // The timer and the tasks share it: the loop may outlive the launch.
+  // The timer and the tasks share it, because the loop may outlive the launch.
   const std::shared_ptr<State> state_;
 };
 

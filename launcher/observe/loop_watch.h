@@ -1,5 +1,5 @@
-// Reports that the launch's loop is blocked, before the lease ends and agents end their ranks. A thread
-// watches whether the loop runs what is posted to it.
+// Reports that the launch's loop is blocked, before the lease ends and agents end their ranks. A thread checks whether
+// the loop runs posted functions.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@ class LoopWatch : public JobPart {
  public:
   // Reports on standard error. `launch` outlives this constructor.
   explicit LoopWatch(PartLaunch& launch);
-  // The thread calls `report` once for each time that the loop is blocked for two thirds of the lease.
-  // `report` must own all that it uses. A lease of 0 needs no watch.
+  // The thread calls `report` once for each blockage of the loop that lasts two thirds of the lease. `report` must own
+  // all objects that it uses. A lease of 0 needs no watch.
   LoopWatch(net::asio::any_io_executor loop, double lease_seconds,
             std::function<void(const std::string& sentence)> report);
   // Does not wait for the thread.

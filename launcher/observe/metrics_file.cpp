@@ -1,6 +1,6 @@
 // Writes the metrics of the job to a file (--metrics-file), every 15 seconds and whole by rename, as the textfile
-// collector of node_exporter needs it. Removes the file at the end of the job: its values would last forever. A file
-// system that does not answer holds up neither the job nor its end.
+// collector of node_exporter requires. Removes the file at the end of the job, because Prometheus would keep reading
+// its values. An unresponsive file system delays neither the job nor its end.
 
 #include <chrono>
 #include <cstring>

@@ -55,7 +55,7 @@ void MetricsServer::on(const JobEvent& event) {
 }
 
 void MetricsServer::open() {
-  // The next launch listens at the same socket.
+  // The next launch listens on the same socket.
   UniqueFd listener(::fcntl(port_->listener().get(), F_DUPFD_CLOEXEC, 0));
   const auto local = net::local_address(port_->listener().get());
   net::error_code error;
@@ -80,7 +80,7 @@ net::Task<void> MetricsServer::accept(std::shared_ptr<MetricsServer> self) {
         if (const auto server = weak.lock()) server->take(std::move(accepted));
       });
     } else if (self->acceptor_.is_open()) {
-      // For example while the process has no descriptor left.
+      // For example while the process has no free descriptor.
       self->pause_.expires_after(kPause);
       co_await self->pause_.async_wait(net::use_tuple);
     }
@@ -115,7 +115,7 @@ net::Task<void> MetricsServer::serve(std::shared_ptr<MetricsServer> self,
                            reply->text.size());
     const std::string_view body = reply->has_body ? std::string_view(reply->text) : "";
     co_await connection->socket.write(asio::buffer(head), asio::buffer(body));
-    // Closing at once would reset the connection where the client has sent more, and the reply would be lost.
+    // If the client has sent more data, closing at once would reset the connection and lose the reply.
     connection->socket.shutdown_send();
     for (std::array<std::byte, 1024> rest; !self->is_over_;) {
       const auto [error, size] = co_await connection->socket.read_some(asio::buffer(rest));
@@ -127,7 +127,7 @@ net::Task<void> MetricsServer::serve(std::shared_ptr<MetricsServer> self,
   if (self->is_over_) self->pause_.cancel();  // end() waits
 }
 
-// Nothing where the client goes before it has asked.
+// Returns nothing if the client disconnects before its request.
 net::Task<std::optional<MetricsServer::Reply>> MetricsServer::answer(Connection& connection) {
   const auto request = net::make_request_parser({.head_bytes = kMostHead, .body_bytes = 0});
   std::array<std::byte, kMostHead> input;
@@ -156,7 +156,7 @@ net::Task<MetricsServer::Reply> MetricsServer::reply_to(const net::HttpRequestPa
   if (!port_->answers_to(request.field("Host")))
     co_return Reply{421, "this port is asked for by localhost or 127.0.0.1\n"};
   const std::string_view path = request.target().substr(0, request.target().find('?'));
-  // It needs no token: that the job runs is no secret.
+  // It needs no token: the existence of the job is not secret.
   if (path == "/healthz") co_return Reply{200, "ok\n"};
   if (port_->is_protected()) {
     const std::string wanted = cat("Bearer ", port_->token());

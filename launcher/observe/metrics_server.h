@@ -1,6 +1,5 @@
 // Answers GET and HEAD of /metrics and /healthz at the port of --metrics-port, one request per connection. Bounds the
-// number of connections and the time of each, and asks for the metrics once a second at most, however many clients
-// there are.
+// number of connections and the time of each, and reads the metrics at most once a second, for any number of clients.
 #pragma once
 
 #include <chrono>
@@ -23,7 +22,7 @@
 namespace hvd::launcher {
 
 struct MetricsServerLimits {
-  // One more connection ends the oldest.
+  // One more connection closes the oldest.
   size_t connections = 64;
   std::chrono::milliseconds connection{10'000};
 };
@@ -33,12 +32,13 @@ class MetricsServer : public JobPart {
   // `launch` outlives this object.
   explicit MetricsServer(PartLaunch& launch);
   using Text = std::function<net::Task<std::string>()>;
-  // `port`: null: nothing is served; it outlives this object. `text`: the metrics in Prometheus's format.
+  // `port`: null if metrics are not served; must outlive this object. `text`: returns the metrics in Prometheus's
+  // format.
   MetricsServer(net::asio::any_io_executor executor, const MetricsPort* port, Text text,
                 MetricsServerLimits limits = {});
 
   void on(const JobEvent& event) override;
-  // No call of `text` runs afterwards.
+  // `text` is not called after this.
   net::Task<void> end() override;
 
  private:
@@ -70,10 +70,10 @@ class MetricsServer : public JobPart {
   Acceptor acceptor_;
   net::asio::steady_timer pause_;
   net::Notification changed_;
-  std::deque<std::weak_ptr<Connection>> connections_;  // in the order of their begin
+  std::deque<std::weak_ptr<Connection>> connections_;  // in order of acceptance
   std::string recent_;
   Clock::time_point valid_until_ = Clock::time_point::min();
-  size_t running_ = 0;  // coroutines that serve
+  size_t running_ = 0;  // number of serving coroutines
   bool is_asking_ = false;
 };
 

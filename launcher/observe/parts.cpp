@@ -2,7 +2,7 @@
 
 namespace hvd::launcher {
 
-// Returns all parts. Each event goes to them in this order.
+// Returns all parts. Each event goes to the parts in this order.
 std::vector<std::shared_ptr<JobPart>> parts_of(PartLaunch& launch) {
   std::vector<std::shared_ptr<JobPart>> parts;
   for (const auto make : {

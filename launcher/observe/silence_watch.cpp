@@ -1,5 +1,5 @@
-// Prints a sentence about hosts that do not answer for 15 s, one when they answer again, and shows a line on the terminal in
-// between, in place of the status line.
+// Prints a sentence about hosts that do not answer for 15 s, and one when they answer again. In between, replaces the
+// status line on a terminal.
 
 #include "launcher/observe/parts.h"
 #include "launcher/observe/rules/silent_hosts.h"
@@ -33,11 +33,11 @@ void SilenceWatch::on(const JobEvent& event) {
   else if (!std::holds_alternative<JobEnding>(event))
     return;
   while (const auto news = hosts_.take_news()) launch_.output().print(*news);
-  // The end has limits of its own, and a host that does not answer is no news then.
+  // The end of a job has its own limits, and a silent host is then expected.
   launch_.output().terminal().show_alarm(launch_.is_ending() ? "" : hosts_.status_line());
 }
 
-// The present ones.
+// Returns the present ranks of the host.
 std::vector<int> SilenceWatch::ranks_of(int host) const {
   std::vector<int> ranks;
   for (const RankRun* run : launch_.hosts().host(host).ranks()) {

@@ -1,5 +1,5 @@
-// Prints, while ranks wait in hvd.init() for others, a sentence at intervals that names these and what their processes do:
-// each 10 s on a terminal, each 60 s elsewhere.
+// While ranks wait in hvd.init() for other ranks, prints a sentence with the missing ranks and their processes'
+// activity: every 10 s on a terminal, otherwise every 60 s.
 
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ namespace {
 constexpr std::chrono::seconds kOnTerminal{10};
 constexpr std::chrono::seconds kElsewhere{60};
 
-// The paragraph of one rank in the answers of the agents.
+// Returns the paragraph about one rank in the answers of the agents.
 std::string activity_of(int rank, const std::vector<HostAnswer>& answers) {
   const std::string head = cat("rank ", rank, "\n  ");
   for (const auto& [text, sample] : answers) {
@@ -44,7 +44,7 @@ class StartWatch : public JobPart {
   PartLaunch& launch_;
   const Clock::duration interval_;
   bool has_begun_ = false;        // all ranks run
-  Clock::time_point reported_{};  // the last sentence, or the beginning of the wait
+  Clock::time_point reported_{};  // time of the last sentence, or start of the wait
   Clock::time_point next_ = Clock::time_point::max();
 };
 

@@ -1,6 +1,6 @@
-// Follows a job on a terminal from the start of its ranks to its end, in one line below their output: which ranks start,
-// then how many run, and how fast. Asks the agents once a second, for as long as the terminal shows the line, and looks
-// at the terminal as often else.
+// Follows a job on a terminal from the start of its ranks to its end, in one line below their output: first the
+// starting ranks, then the number of running ranks and their speed. Queries the agents once a second while the terminal
+// shows the line; otherwise checks the terminal once a second.
 
 #include <unistd.h>
 
@@ -17,10 +17,10 @@
 namespace hvd::launcher {
 namespace {
 
-// Most starts end before it.
+// Most starts end before this time.
 constexpr std::chrono::milliseconds kFirst{700};
 constexpr std::chrono::milliseconds kEach{1000};
-// A program that has written nothing and has called no hvd.init() is no longer at its start.
+// After this time, a program without output and hvd.init() no longer counts as starting.
 constexpr std::chrono::seconds kStartsFor{10};
 
 class StatusLine : public JobPart {
@@ -40,8 +40,8 @@ class StatusLine : public JobPart {
 
   PartLaunch& launch_;
   ProgressRates rates_;
-  std::optional<Clock::time_point> began_;  // all ranks run, and there is a terminal
-  bool has_written_ = false;                // a rank, or the ranks have met
+  std::optional<Clock::time_point> began_;  // when all ranks ran, on a terminal
+  bool has_written_ = false;                // a rank has written output, or the ranks have met
   bool is_asleep_ = false;                  // the line is not shown
   bool is_drawing_ = false;
   Clock::time_point next_ = Clock::time_point::max();
@@ -66,14 +66,14 @@ void StatusLine::on(const JobEvent& event) {
 
 void StatusLine::on_deadline() {
   is_asleep_ = !launch_.output().terminal().has_status();
-  // Also while it is not shown: no signal comes when a shell's fg gives it the terminal.
+  // Also runs while the line is hidden: a shell's fg gives it the terminal without a signal.
   next_ = Clock::now() + kEach;
   if (is_asleep_) return launch_.output().terminal().end_hidden_bars();
   is_drawing_ = true;
   launch_.run(shared_from_this(), draw());
 }
 
-// Empty once the ranks are beyond their start.
+// Empty once the ranks have finished their start.
 std::string StatusLine::start(size_t columns) const {
   const auto wait = launch_.init_waits().longest();
   const std::chrono::duration<double> seconds = Clock::now() - *began_;

@@ -1,7 +1,6 @@
-// Looks for ranks of a running job that are late (--on-straggler): asks the agents for the last training steps of their
-// ranks, once for each window of steps, and for what disturbs them while a rank is suspected. Asks seldom while no step
-// ends. Begins when a rank calls hvd.init(). Stores its results in RankRun::waits(), and sends the longest wait to each
-// agent.
+// Detects late ranks of a running job (--on-straggler). Queries the agents for the last training steps of their ranks,
+// once per window of steps, and for disturbances while a rank is suspected. Queries seldom while no step ends. Begins
+// when a rank calls hvd.init(). Stores its results in RankRun::waits(), and sends the longest wait to each agent.
 
 #include <algorithm>
 #include <array>
@@ -26,18 +25,18 @@
 namespace hvd::launcher {
 namespace {
 
-// A job whose steps are shorter than a second in 50 is seen in part.
+// If the steps of a job are shorter than a second in 50, only some of them are observed.
 constexpr double kShortestPause = 1, kLongestPause = 60;
-// While no step ends.
+// The interval while no step ends.
 constexpr double kLongestIdle = 15;
-// Before the first step, in the first minutes: many ranks start slowly.
+// The interval before the first step, in the first minutes: many ranks start slowly.
 constexpr double kLongestBefore = 2;
 constexpr int kLooksBefore = 150;
-// Behind the end of a window, which the agents see at different moments.
+// The delay after the end of a window, which the agents see at different moments.
 constexpr double kMargin = 0.05;
 constexpr int kLooksAtCauses = 20, kLooksAtPressure = 5;
 constexpr double kShortestLook = 0.1;
-// py-spy needs some 15 ms to read a stack: of a rank that is less late, it reads another line.
+// py-spy needs about 15 ms to read a stack, too long for a rank that is less late: the rank has moved on.
 constexpr double kLeastForSamples = 0.02;
 
 double now_seconds() {
@@ -63,7 +62,7 @@ class StragglerWatch : public JobPart {
   net::Task<void> look();
   net::Task<void> look_at_causes();
   net::Task<void> look_at_place();
-  // The number in the table of a present rank, or -1.
+  // Returns the number in the table of a present rank, or -1.
   int number_of(int rank) const;
   void forget_ranks();
   net::Task<void> report(StragglerFinding finding, std::vector<std::string> host_of);
@@ -81,9 +80,9 @@ class StragglerWatch : public JobPart {
   PressureRecord pressures_;
   LatePlaces places_;
   std::vector<std::string> known_names_;  // hosts by rank, at the last look
-  double step_seconds_ = 0;               // of a step with its waits
+  double step_seconds_ = 0;               // duration of a step with its waits
   double idle_ = 0;                       // seconds of the last pause without a step
-  int looks_before_ = 0;                  // the first step
+  int looks_before_ = 0;                  // looks before the first step
   net::asio::steady_timer timer_;
 };
 
@@ -135,7 +134,7 @@ double StragglerWatch::seconds_to_window() const {
   return std::clamp(steps * step_seconds_ + kMargin, kShortestPause, kLongestPause);
 }
 
-// By present rank.
+// Indexed by present rank.
 std::vector<std::string> StragglerWatch::host_names() const {
   std::vector<std::string> names;
   for (const RankRun* run : launch_.hosts().members()) names.push_back(run->host().name());
@@ -195,7 +194,7 @@ net::Task<void> StragglerWatch::look_at_causes() {
   const int looks =
       std::max(1, std::min(kLooksAtCauses, static_cast<int>(seconds / kShortestLook)));
   for (int i = 0; i <= looks; ++i) {
-    // A look reads all threads of the ranks: that of each place would delay them.
+    // Reading the positions of all threads at each look would delay the ranks.
     if (i == looks || i % std::max(1, looks / kLooksAtPressure) == 0) {
       const std::vector<HostAnswer> answers =
           co_await launch_.sample(SampleGroup::kMetrics | SampleGroup::kPressure);
@@ -231,7 +230,7 @@ int StragglerWatch::number_of(int rank) const {
   return run.is_over() ? -1 : run.number();
 }
 
-// Asks about the suspected rank that is latest.
+// Queries the position of the suspected rank that is latest.
 net::Task<void> StragglerWatch::look_at_place() {
   const StragglerRule::Lateness* latest = nullptr;
   for (const StragglerRule::Lateness& each : rule_.latest()) {
@@ -249,7 +248,7 @@ net::Task<void> StragglerWatch::look_at_place() {
   for (const RankPlace& place : places) places_.take(rank, place);
 }
 
-// Called when the numbers of ranks mean other processes than before.
+// Called when rank numbers begin to mean other processes.
 void StragglerWatch::forget_ranks() {
   rule_ = {};
   tally_.forget_ranks();
@@ -278,10 +277,10 @@ net::Task<void> StragglerWatch::report(StragglerFinding finding, std::vector<std
   if (reaction_ == StragglerReaction::kRestart) react(finding, cause.is_of_host);
 }
 
-// A spare takes the place of a slow host.
+// Replaces a slow host by a spare host.
 void StragglerWatch::react(const StragglerFinding& finding, bool is_of_host) {
   if (finding.ranks.empty() || launch_.is_elastic()) return;
-  // Another host cures neither a program that gives one rank more to do, nor one of two hosts without a cause.
+  // Another host helps neither if the program gives one rank more work, nor for one of two hosts without a known cause.
   const HostRun& host = launch_.hosts().rank(finding.ranks.front()).host();
   const bool is_whole = finding.ranks.size() == host.ranks().size();
   const bool is_constant = finding.kind == StragglerKind::kHost ||
@@ -307,7 +306,7 @@ void StragglerWatch::show_waits() {
   }
 }
 
-// An agent that knows the longest wait of any rank sees which of its own ranks are late.
+// Sends the longest wait of any rank, from which an agent determines which of its own ranks are late.
 void StragglerWatch::show_longest_wait() {
   double longest = 0;
   for (const StragglerRule::Lateness& rank : rule_.latest())

@@ -24,7 +24,7 @@ struct HostProgress {
 std::string progress_line(std::vector<HostProgress> hosts, size_t columns);
 
 struct JobProgress {
-  int64_t up = 0;    // ranks that run, are not stopped, and whose host answers
+  int64_t up = 0;    // ranks that run, are not stopped, and whose host responds
   int64_t size = 0;  // ranks of the job
   std::optional<double> steps_per_second{}, bytes_per_second{};
   struct Slowest {
@@ -36,8 +36,8 @@ struct JobProgress {
   double seconds = 0;  // since the job began
 };
 
-// "4/4 ranks · 12.4 steps/s · 1.1 GB/s · slowest rank 3 (b) +38 ms · 00:02:11", without the parts that are not known,
-// and without those that `columns` has no room for. `is_utf8`: of the terminal. `has_color`: the slowest rank has one.
+// "4/4 ranks · 12.4 steps/s · 1.1 GB/s · slowest rank 3 (b) +38 ms · 00:02:11", without unknown parts, and without
+// parts that do not fit into `columns`. `is_utf8`: the terminal's. `has_color`: colors the slowest rank.
 std::string job_line(const JobProgress& job, size_t columns, bool is_utf8, bool has_color = false);
 
 // "1.1 GB/s"
@@ -45,21 +45,21 @@ std::string byte_rate(double bytes_per_second);
 // "12.4 steps/s"
 std::string step_rate(double steps_per_second);
 
-// The rates at which a job makes progress, from the counts of its ranks at several times. The status line and
-// `horovodrun top` use it. Pure.
+// The rates of a job's progress, computed from its ranks' counts at several times. The status line
+// and `horovodrun top` use it. Pure.
 class ProgressRates {
  public:
   struct Counts {
-    uint64_t steps = 0;  // of the rank with the most
-    uint64_t bytes = 0;  // of all ranks together
-    int64_t ranks = 0;   // that have counts: those of a host that does not answer are missing
+    uint64_t steps = 0;  // of the rank with the most steps
+    uint64_t bytes = 0;  // of all ranks
+    int64_t ranks = 0;   // ranks with counts: those of an unresponsive host are missing
   };
-  // Rates begin anew with counts that fall, since the ranks did, and with another number of ranks: of fewer when they are
-  // missing for longer than a moment.
-  // `time`: when they were read. Counts of the same time are the same ones.
+  // Rates begin anew if counts fall, since the ranks were restarted, or if the number of ranks
+  // changes; missing ranks count only after a moment. `time`: when the counts were read. Ignores
+  // further counts of the same time.
   void add(Clock::time_point time, const Counts& counts);
 
-  // Over the last seconds, or nothing where that is not known, as before the first step.
+  // The mean over the last seconds; empty if unknown, for example before the first step.
   std::optional<double> steps_per_second() const;
   std::optional<double> bytes_per_second() const;
 

@@ -1,5 +1,5 @@
-// Holds lines for a short time, and combines equal lines of several ranks into one (--fold). Keeps the
-// order of each rank's lines, and drops none. LineRouter owns it. Pure.
+// Holds lines for a short time, and combines equal lines of several ranks into one (--fold). Keeps
+// the order of each rank's lines, and drops none. LineRouter owns it. Pure.
 #pragma once
 
 #include <chrono>
@@ -13,15 +13,15 @@
 
 namespace hvd::launcher {
 
-// How long a line waits for others that say the same.
+// The time that a line waits for equal lines.
 constexpr std::chrono::milliseconds kFoldFor{100};
-// More than so many bytes never wait.
+// The most bytes that wait.
 constexpr size_t kMaxFolded = 1 << 20;
 
 struct FoldedLine {
-  std::string line;                              // with its end
+  std::string line;                              // with its line end
   std::vector<int> ranks;                        // ascending
-  std::vector<std::pair<int, size_t>> consumed;  // lines that count as shown with it, by rank
+  std::vector<std::pair<int, size_t>> consumed;  // by rank: lines that count as shown with it
   Clock::time_point since;
 };
 
@@ -30,17 +30,17 @@ class LineFolder {
   explicit LineFolder(int size)
       : last_(static_cast<size_t>(size)), cut_(static_cast<size_t>(size)) {}
 
-  // There are more ranks.
+  // The job has more ranks now.
   void grow(int size) {
     last_.resize(static_cast<size_t>(size));
     cut_.resize(static_cast<size_t>(size));
   }
-  // A line that ends with "\r" waits for a moment: the rank's next one may be the "\n" that belongs
-  // to it.
+  // A line that ends with "\r" waits for a moment: the rank's next byte may be the "\n" that
+  // belongs to the line.
   void add(int rank, std::string_view line, Clock::time_point now);
-  // The bytes count as shown when the rank's last line is. False: it is no longer held.
+  // The bytes count as shown when the rank's last line is shown. Returns false if that line is no longer held.
   bool consume(int rank, size_t size);
-  // The first line when it has waited enough, everybody has said it, or too much is held.
+  // Takes the first line if it has waited long enough, if all ranks have printed it, or if too much is held.
   bool take(Clock::time_point now, bool all, FoldedLine& out);
   bool is_empty() const { return lines_.empty() && cuts_ == 0; }
 
@@ -60,9 +60,9 @@ class LineFolder {
 
   std::deque<FoldedLine> lines_;
   Number first_ = 1;                                   // number of lines_.front()
-  std::map<std::string, Number, std::less<>> latest_;  // newest line of each text that is held
+  std::map<std::string, Number, std::less<>> latest_;  // newest held line of each text
   std::vector<Number> last_;                           // by rank: its newest line
-  std::vector<Cut> cut_;  // by rank: the unfinished line behind all of its lines
+  std::vector<Cut> cut_;  // by rank: the unfinished line after all its lines
   size_t cuts_ = 0;       // elements of cut_ that hold a line
   size_t held_ = 0;
 };

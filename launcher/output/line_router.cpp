@@ -14,10 +14,10 @@
 namespace hvd::launcher {
 namespace {
 
-// Ends of many ranks that come at about the same time are looked at together.
+// Ends of many ranks that arrive at about the same time are handled together.
 constexpr std::chrono::milliseconds kSettledAfter{20};
 
-// In a report beside objects.
+// The tag in a report if the output has JSON objects.
 std::string plain_tag(int rank) { return cat("[", rank, "]<stderr>:"); }
 
 void replace_all(std::string& text, std::string_view word, std::string_view value) {
@@ -83,7 +83,7 @@ bool LineRouter::is_shown(int rank) const {
 }
 
 std::string LineRouter::shown_tag(const std::vector<int>& ranks, OutputStream stream) const {
-  // Red is for errors, and black or white is the background.
+  // Not red, which is for errors, and neither black nor white, the background.
   constexpr int kColors[] = {36, 33, 32, 35, 34};
   std::string tag = line_tag(plan_, ranks, stream, style_);
   const bool has_color =
@@ -141,7 +141,7 @@ void LineRouter::write(int rank, OutputStream stream, ByteView bytes, const Mome
   } else {
     lines.clear();
   }
-  // The bytes held of an unfinished line are bounded by the limit of a line.
+  // The limit of a line also limits the held bytes of an unfinished line.
   sinks_.show({rank, stream, prefix, std::move(lines), {{rank, bytes.size()}}});
 }
 
@@ -166,11 +166,11 @@ void LineRouter::end(int rank, OutputStream stream, const Moment& now) {
 
 void LineRouter::keep(int rank, OutputStream stream, std::string_view lines, ByteView bytes) {
   Channel& channel = this->channel(rank, stream);
-  constexpr size_t kRecent = 16 * 1024;  // a traceback through a framework
+  constexpr size_t kRecent = 16 * 1024;  // enough for a traceback through a framework
   if (!lines.empty()) sinks_.keep(rank, stream, lines, channel.tag.ends_with(kColorEnd));
   if (stream != OutputStream::kStderr) return;
   std::string text;
-  if (style_.format == LineFormat::kJson) {  // within a sentence no objects are wanted
+  if (style_.format == LineFormat::kJson) {  // a sentence must not contain objects
     if (bytes.empty())
       channel.plain.finish(text);
     else

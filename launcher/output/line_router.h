@@ -1,6 +1,6 @@
-// Decides where the output of the ranks goes: cuts and tags lines, combines equal ones (--fold), holds back tracebacks,
-// and keeps the newest lines for the report. Passes what it made to LineSinks. Knows no terminal, descriptor or clock:
-// its calls have the time, and its owner, JobOutput, calls on_time() when due() has come. Pure.
+// Routes the output of the ranks: cuts and tags lines, combines equal ones (--fold), holds back tracebacks,
+// and keeps the newest lines for the report. Passes the results to LineSinks. Uses no terminal, descriptor
+// or clock: its calls have the time, and its owner, JobOutput, calls on_time() at due(). Pure.
 #pragma once
 
 #include <chrono>
@@ -25,44 +25,44 @@ struct LineStyle {
   std::string tag{};  // value of --tag; empty: "[0]<stdout>:"
   bool has_timestamps = false;
   LineFormat format = LineFormat::kText;
-  bool folds = false;  // equal lines of many ranks are shown once
-  // Tracebacks that the failure of another rank has caused are shown as one sentence (traceback_folder.h).
+  bool folds = false;  // shows equal lines of many ranks once
+  // Shows a traceback that another rank's failure caused as one sentence (traceback_folder.h).
   bool folds_tracebacks = false;
-  std::vector<bool> is_shown{};                       // by rank; empty: all are
-  bool colors_stdout = false, colors_stderr = false;  // the tags there have colors
+  std::vector<bool> is_shown{};                       // by rank; empty: all are shown
+  bool colors_stdout = false, colors_stderr = false;  // colored tags on this stream
 };
 
 // Lines for the user.
 struct ShownLines {
-  int rank;  // -1: several ranks have written them
+  int rank;  // -1: written by several ranks
   OutputStream stream;
-  std::string_view prefix;  // of the first line, a part of which may be shown already
-  std::string text;         // whole lines; or empty
-  std::vector<std::pair<int, size_t>> consumed{};  // bytes that count as shown with them, by rank
+  std::string_view prefix;  // of the first line, which may be shown in part already
+  std::string text;         // complete lines; may be empty
+  std::vector<std::pair<int, size_t>> consumed{};  // by rank: bytes that count as shown with them
 };
 
-// Receives what the router makes of the output.
+// Receives the router's results.
 class LineSinks {
  public:
   virtual ~LineSinks() = default;
-  // Whole lines for the file and the log, also of ranks that are not shown. `is_colored`: their tags are.
+  // Complete lines for the file and the log, also of ranks that are not shown. `is_colored`: with colored tags.
   virtual void keep(int rank, OutputStream stream, std::string_view lines, bool is_colored) = 0;
-  // Returns the lines without the progress bars that the terminal shows in another place.
+  // Returns the lines without the progress bars that the terminal shows separately.
   virtual std::string take_bars(int rank, OutputStream stream, std::string_view prefix,
                                 std::string lines) = 0;
-  // Whether the beginning of the unfinished line is shown already.
+  // Returns whether the beginning of the unfinished line is already shown.
   virtual bool has_begun(int rank, OutputStream stream) = 0;
   virtual void show(const ShownLines& lines) = 0;
-  // As show(), for the last line, which has no line end. `held`: its text.
+  // Like show(), for the last line, which has no line end. `held`: its text.
   virtual void show_last(const ShownLines& lines, std::string_view held) = 0;
-  // A sentence of the launcher.
+  // Prints a sentence of the launcher.
   virtual void print(std::string_view sentence) = 0;
   virtual void wake_by(Clock::time_point time) = 0;
 };
 
 struct Moment {
   Clock::time_point time{};
-  std::chrono::system_clock::time_point wall{};  // for --prefix-timestamp, {time} and objects
+  std::chrono::system_clock::time_point wall{};  // for --prefix-timestamp, {time} and JSON objects
 };
 
 class LineRouter {
@@ -70,63 +70,63 @@ class LineRouter {
   // The plan and the sinks must outlive it.
   LineRouter(const SlotPlan& plan, LineStyle style, LineSinks& sinks);
 
-  // The plan has got more ranks.
+  // The plan has more ranks now.
   void grow();
   void write(int rank, OutputStream stream, ByteView bytes, const Moment& now);
-  // The rank will write no more.
+  // The rank will write nothing further.
   void end(int rank, OutputStream stream, const Moment& now);
-  // The rank has ended. Its output may come later.
+  // The rank has ended. Its output may arrive later.
   void rank_ended(int rank, TracebackFolder::End how, Clock::time_point now);
-  // Passes on the tracebacks that are held back. `all`: the job has ended.
+  // Passes on held tracebacks. `all`: the job has ended.
   void settle_tracebacks(bool all, const Moment& now);
-  // Passes on the folded lines; `all`: also those that may still be said by others.
+  // Passes on folded lines. `all`: also lines that other ranks may still print.
   void unfold(OutputStream stream, bool all, const Moment& now);
-  // When on_time() is to be called, which does what is due first.
+  // The next time at which on_time() must be called, which does the due work.
   Clock::time_point due() const;
   void on_time(const Moment& now);
 
   bool is_shown(int rank) const;
-  // Has the unfinished line. Stays where it is.
+  // Has the unfinished line. Its address is stable.
   const LineTagger& tagger(int rank, OutputStream stream) const {
     return channels_[place(rank, stream)].tagger;
   }
-  // An unfinished line does not come before the lines that are held back.
+  // An unfinished line must not precede the lines that are held back.
   bool is_holding_back(int rank, OutputStream stream) const;
-  // As JobOutput::last_errors() and last_exception().
+  // For JobOutput::last_errors() and last_exception().
   std::string last_errors(int rank) const;
   std::string last_exception(int rank) const;
 
  private:
   struct Channel {
     Channel(std::string tag, LineFormat format) : tag(tag), tagger(std::move(tag), format) {}
-    std::string tag;  // behind the time
+    std::string tag;  // follows the time
     LineTagger tagger;
-    std::string recent;    // newest bytes, kept for standard error only
-    LineTagger plain{""};  // cuts lines for folding, and for the report beside objects
+    std::string recent;    // newest bytes; only for standard error
+    LineTagger plain{""};  // cuts lines for folding, and for reports if output has JSON objects
   };
   struct Folding {
-    std::unique_ptr<LineFolder> lines;  // null: none are folded
+    std::unique_ptr<LineFolder> lines;  // null: no folding
     Clock::time_point due = Clock::time_point::max();
   };
 
-  // Among the channels.
+  // The index in `channels_`.
   size_t place(int rank, OutputStream stream) const;
   Channel& channel(int rank, OutputStream stream) { return channels_[place(rank, stream)]; }
   Folding& folding(OutputStream stream) {
     return folding_[stream == OutputStream::kStdout ? 0 : 1];
   }
-  // The tag, with the color of the first rank where a terminal shows it.
+  // The tag, with the first rank's color if a terminal shows it.
   std::string shown_tag(const std::vector<int>& ranks, OutputStream stream) const;
   std::string stamped(const std::string& tag, const Moment& now) const;
-  // The time of the lines that come now, before their tag.
+  // Sets the time before the tag of the next lines.
   void stamp(Channel& channel, const Moment& now);
   // The length of the tag of each line in `recent`.
   size_t tag_size(int rank) const;
-  // Lines that these bytes or, without any, the end have made whole.
+  // Handles lines completed by these bytes or, without bytes, by the end.
   void keep(int rank, OutputStream stream, std::string_view lines, ByteView bytes);
   void fold(int rank, OutputStream stream, ByteView bytes, const Moment& now);
   void fold_lines(int rank, OutputStream stream, std::string_view lines, Clock::time_point now);
-  // The lines without those that are held back as a traceback.
+  // Returns the lines without lines that are held back as a traceback.
   std::string pass(int rank, OutputStream stream, std::string lines, bool is_begun,
                    Clock::time_point now);
   void settle_by(Clock::time_point time);
@@ -134,14 +134,14 @@ class LineRouter {
   const SlotPlan& plan_;
   const LineStyle style_;
   LineSinks& sinks_;
-  std::deque<Channel> channels_;  // two a rank
+  std::deque<Channel> channels_;  // two per rank
   Folding folding_[2];
-  std::unique_ptr<TracebackFolder> tracebacks_;  // null: none are held back
+  std::unique_ptr<TracebackFolder> tracebacks_;  // null: tracebacks are not held back
   Clock::time_point settled_by_ = Clock::time_point::max();
 };
 
-// By the style, for the ranks that said a line: "[0-3]<stdout>:", "a/3: ", or the members of an
-// object behind its time.
+// The tag of lines of these ranks in the style's format: "[0-3]<stdout>:", "a/3: ", or the members
+// of a JSON object after its time.
 std::string line_tag(const SlotPlan& plan, const std::vector<int>& ranks, OutputStream stream,
                      const LineStyle& style);
 

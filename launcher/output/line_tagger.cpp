@@ -10,11 +10,11 @@
 namespace hvd::launcher {
 namespace {
 
-// In text, where a line is longer than may be held.
+// Marks a text line that exceeds the limit.
 constexpr std::string_view kContinues = " [continues]";
 constexpr std::string_view kContinued = "[continued] ";
 
-// Bytes at the end that may begin a character of several.
+// The number of bytes at the end that may be an incomplete character.
 size_t begun_character(std::string_view text) {
   for (size_t size = 1; size <= std::min<size_t>(3, text.size()); ++size) {
     const auto byte = static_cast<unsigned char>(text[text.size() - size]);
@@ -28,10 +28,10 @@ size_t begun_character(std::string_view text) {
 }  // namespace
 
 void LineTagger::feed(std::string_view bytes, std::string& out) {
-  // Searched for each by itself: memchr takes many bytes at once, find_first_of one.
+  // Two searches by memchr, which handles many bytes at once, instead of one by find_first_of.
   if (bytes.empty()) return;
   size_t begin = 0;
-  // The end of the line before was cut in two.
+  // The end of the previous line was split.
   if (std::exchange(has_returned_, false) && bytes[0] == '\n') {
     if (format_ == LineFormat::kText) out += '\n';
     begin = 1;
@@ -41,7 +41,7 @@ void LineTagger::feed(std::string_view bytes, std::string& out) {
   while (begin < bytes.size()) {
     const size_t end = std::min(newline, carriage_return);
     if (end == std::string_view::npos) return hold(bytes.substr(begin), out);
-    // A progress bar's lone '\r' is shown at once: nobody waits for a '\n' that may never come.
+    // A progress bar's lone '\r' is shown at once, since a '\n' may never follow.
     const bool both = end + 1 == newline;
     std::string_view line = bytes.substr(begin, end - begin);
     const std::string_view line_end = bytes.substr(end, both ? 2 : 1);
@@ -76,7 +76,7 @@ void LineTagger::finish(std::string& out) {
 
 std::string LineTagger::prefix() const { return is_continued_ ? cat(tag_, kContinued) : tag_; }
 
-// The held text, `line`, and the end that the rank wrote, or ours where the line continues.
+// Appends the held text, `line`, and the rank's line end, or ours if the line continues.
 void LineTagger::append(std::string_view line, std::string_view end, std::string& out,
                         bool continues) {
   if (format_ == LineFormat::kText) {

@@ -1,5 +1,5 @@
-// Splits the output of a rank into lines, and puts a tag before each line or makes a JSON object of
-// it. Accepts any bytes. LineRouter owns one per stream. Pure.
+// Splits the output of a rank into lines, and puts a tag before each line or makes it a JSON
+// object. Accepts any bytes. LineRouter owns one per stream. Pure.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace hvd::launcher {
 
-// A line that is longer is cut into several, each ended with a newline. All but the last end with
-// " [continues]", all but the first begin with "[continued] " behind the tag; as objects, all but the last
-// have "continues":true. No character of UTF-8 is cut.
+// A longer line is cut into several, each with a newline. As text, all but the last end with "
+// [continues]", and all but the first begin with "[continued] " after the tag; as JSON objects, all
+// but the last have "continues":true. No UTF-8 character is cut.
 constexpr size_t kMaxLine = 256 * 1024;
 
 enum class LineFormat {
   kText,  // tag and line
-  kJson,  // the tag, which begins an object, and the line as its last member
+  kJson,  // the tag begins a JSON object, and the line is its last member
 };
 
 class LineTagger {
@@ -24,15 +24,15 @@ class LineTagger {
   explicit LineTagger(std::string tag, LineFormat format = LineFormat::kText)
       : tag_(std::move(tag)), format_(format) {}
 
-  // For the lines that are complete from now on.
+  // Applies to lines that are completed from now on.
   void set_tag(std::string tag) { tag_ = std::move(tag); }
 
-  // Appends the lines that are complete now. A line ends with "\n", "\r" or "\r\n", which it keeps.
+  // Appends the lines that are now complete. A line keeps its end: "\n", "\r" or "\r\n".
   void feed(std::string_view bytes, std::string& out);
   // Ends an unfinished line with a newline.
   void finish(std::string& out);
 
-  // A line without an end: the tag before it, and its text.
+  // The tag and the text of a line without an end.
   std::string prefix() const;
   const std::string& held() const { return held_; }
 
@@ -43,17 +43,17 @@ class LineTagger {
 
   std::string tag_;
   LineFormat format_;
-  std::string held_;           // a line that has no end yet
+  std::string held_;           // a line without an end so far
   bool has_returned_ = false;  // the last byte was a '\r' that ended a line
-  bool is_continued_ = false;  // it is the rest of a longer one
+  bool is_continued_ = false;  // it is the rest of a longer line
 };
 
-// The first of whole lines, with its end: "\n", "\r\n", or '\r' behind a bar. Removes it.
+// Removes and returns the first line with its end: "\n", "\r\n", or '\r' after a bar.
 std::string_view take_row(std::string_view& lines);
 // Removes the color of the tag, its first two escape sequences, from each line. Lines keep their own colors.
 std::string without_tag_colors(std::string_view lines);
 
-// Whether every {word} in the tag of --tag is one that has a meaning.
+// Checks that every {word} in the tag of --tag is known.
 Status check_tag(std::string_view tag);
 
 }  // namespace hvd::launcher

@@ -1,6 +1,6 @@
-// Passes the output of a job on to the process that writes its log, over a SOCK_SEQPACKET socket: each packet is a
-// record (protocol/record.h) of OutputChunk. Never blocks: what the process does not take waits here, beyond a limit the
-// oldest is lost, and the log says so. RecordWriter owns it, over all launches of the job; one thread uses it.
+// Passes the output of a job to the process that writes its log, over a SOCK_SEQPACKET socket: each packet is a
+// record (protocol/record.h) of OutputChunk. Never blocks: unsent data waits here; beyond a limit the oldest is
+// dropped, and the log has a notice of it. RecordWriter owns it for all launches of the job; one thread uses it.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@ class LogQueue {
   explicit LogQueue(UniqueFd socket) : socket_(std::move(socket)) {}
 
   int socket() const { return socket_.get(); }
-  // Whole lines. `rank`: -1 for lines of the launcher.
+  // Complete lines. `rank`: -1 for lines of the launcher.
   void write(int rank, bool is_error, std::string_view lines);
-  // Loses the oldest of what waits, but for `most` bytes.
+  // Drops the oldest waiting data except `most` bytes.
   void keep_newest(size_t most);
-  // Sends what the socket takes. Returns whether nothing waits.
+  // Sends as much as the socket accepts. Returns whether nothing waits.
   bool flush();
-  // The bytes that wait, or are lost and not yet in a notice.
+  // The bytes that wait, or were dropped without a notice so far.
   size_t missing() const { return waiting_bytes_ + lost_; }
 
  private:
@@ -36,7 +36,7 @@ class LogQueue {
   UniqueFd socket_;
   std::deque<Packet> waiting_;
   size_t waiting_bytes_ = 0;
-  size_t lost_ = 0;         // before all that waits
+  size_t lost_ = 0;         // dropped bytes, before all that wait
   bool is_broken_ = false;  // the process has ended
 };
 

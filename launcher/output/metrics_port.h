@@ -1,5 +1,5 @@
-// The port at which a job's metrics are served (--metrics-port). Listens from before the first launch to the end of the
-// job, so that it stays the same over all launches; a MetricsServer answers while one runs. `record_job` owns it.
+// The port for a job's metrics (--metrics-port). Listens from before the first launch to the end of the job, so
+// it stays the same over all launches; a MetricsServer answers while a launch runs. `record_job` owns it.
 #pragma once
 
 #include <memory>
@@ -16,24 +16,24 @@
 
 namespace hvd::launcher {
 
-// Refuses an address that is none, and one that other machines reach where nothing protects it.
+// Refuses an invalid address, and an unprotected address that other machines can reach.
 Status check_metrics_port(const LaunchSettings& settings);
 
 class MetricsPort {
  public:
-  // Null without the flag, and where nothing can listen there: a sentence says so, and the job runs without it.
+  // Null without the flag, and if the port cannot be opened: a message is printed, and the job runs without the port.
   static std::unique_ptr<MetricsPort> open(const LaunchSettings& settings);
 
-  // Where Prometheus on this machine finds it, such as "127.0.0.1:9400".
+  // The address for Prometheus on this machine, for example "127.0.0.1:9400".
   const std::string& target() const { return target_; }
   const UniqueFd& listener() const { return listener_; }
-  // Whether only clients by TLS and with a token are answered.
+  // Returns whether clients need TLS and a token.
   bool is_protected() const { return tls_.has_value(); }
   const std::optional<net::TlsFront>& tls() const { return tls_; }
-  // Whether a request with this Host field may be answered. A port of this machine alone is asked for by an address or
-  // localhost: a page in a browser here can ask by a name of its own (DNS rebinding).
+  // Returns whether to answer a request with this Host field. A port for this machine only is addressed
+  // by an address or localhost: a web page here could use its own host name (DNS rebinding).
   bool answers_to(std::string_view host) const;
-  // Empty until it is known: nobody is answered before, where the port is protected.
+  // Empty until it is known: a protected port answers no request before.
   const std::string& token() const { return token_; }
   void set_token(std::string token) { token_ = std::move(token); }
 

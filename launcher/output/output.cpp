@@ -20,7 +20,7 @@
 namespace hvd::launcher {
 namespace {
 
-// As many bytes may wait for files before the ranks' output is no longer read.
+// If more bytes wait for files, the ranks' output is not read.
 constexpr size_t kUnfiledLimit = 1 << 20;
 
 bool are_one_terminal() {
@@ -62,7 +62,7 @@ Result<OutputStyle> output_style(const LaunchSettings& settings, int size, uint3
   style.colors = color_rule(settings.output.color);
   style.may_show_status = is_smart && !settings.output.no_progress;
   style.folds = settings.output.fold;
-  // Programs read objects, and the ranks of an elastic job have other numbers in later generations.
+  // Programs read JSON objects, and ranks of an elastic job have other numbers in later generations.
   style.folds_tracebacks =
       !settings.job.verbose && !is_elastic && to_lower(settings.output.log_format) != "json";
   style.has_timestamps = settings.output.prefix_timestamp;
@@ -97,7 +97,7 @@ JobOutput::JobOutput(net::asio::any_io_executor executor, const SlotPlan& plan, 
     if (copy && !error) static_cast<void>(copy.release());
   }
   add_streams(0);
-  // A stalled standard error does not matter to other threads.
+  // A stalled standard error must not block other threads.
   log::set_writer([this, thread = std::this_thread::get_id()](std::string_view line) {
     if (std::this_thread::get_id() != thread) {
       if (const std::string erased = terminal_.area_on_terminal()->interrupt(); !erased.empty())
@@ -140,7 +140,7 @@ void JobOutput::add_streams(int rank) {
 
 Status JobOutput::open_files(int rank, bool waits) {
   if (style_.directory.empty()) return {};
-  // Later ranks leave the names of the earlier ones as they are.
+  // Later ranks do not rename the files of earlier ones.
   const int size = waits ? plan_.size() : rank + 1;
   const auto folder =
       std::filesystem::path(style_.directory) / cat("rank.", padded_rank(rank, size));
@@ -156,7 +156,7 @@ Status JobOutput::open_files(int rank, bool waits) {
     const int how = style_.is_continued ? O_APPEND : O_TRUNC;
     if (waits) {
       HVD_ASSIGN_OR_RETURN(const UniqueFd file, open_own_file_in(own_folder, name, how, path));
-      // The sink needs a descriptor of its own, since `file` closes.
+      // The sink needs its own descriptor, since `file` closes.
       const UniqueFd second(::fcntl(file.get(), F_DUPFD_CLOEXEC, 3));
       if (!second) return system_error(cat("cannot write to ", path), errno);
       files_.push_back(std::make_unique<Sink>(executor_, file.get(), thread_));

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr char kLock[] = ".horovodrun.lock";
 
-// The text that the owner of the lock has written, for the message of another job.
+// Reads the text of the lock's owner, for another job's message.
 std::string owner_of(int lock) {
   char text[300];
   const ssize_t size = ::pread(lock, text, sizeof text, 0);
@@ -34,11 +34,11 @@ void write_owner(int lock) {
   ::gethostname(host, sizeof host - 1);
   const std::string owner = cat("the job of horovodrun with pid ", ::getpid(), " on ", host, "\n");
   if (::ftruncate(lock, 0) != 0) return;
-  // Only messages of other jobs read it.
+  // Best effort: only messages of other jobs read it.
   [[maybe_unused]] const ssize_t written = ::pwrite(lock, owner.data(), owner.size(), 0);
 }
 
-// File systems without locks: NFS without its lock service, Lustre without -o flock.
+// Errors of file systems without locks: NFS without its lock service, Lustre without -o flock.
 bool lacks_locks(int error) {
   return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == EINVAL;
 }
@@ -52,7 +52,7 @@ Result<std::string> move_aside(const fs::path& folder) {
   }
   if (error) return system_error(cat("cannot list ", folder.string()), error.value());
   if (ranks.empty()) return std::string();
-  // Without colons, which rsync and scp take for the end of a host's name.
+  // Without colons, which rsync and scp would parse as the end of a host name.
   const std::string name = time_text("before-%Y-%m-%dT%H.%M.%S", TimeZone::kLocal);
   fs::path aside = folder / name;
   for (int number = 2; !fs::create_directory(aside, error); ++number) {

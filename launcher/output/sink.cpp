@@ -42,7 +42,7 @@ int write_all(int file, std::string_view bytes) {
 struct WriterThread::Job {
   File file;
   std::string bytes;
-  Step step;  // in place of a write
+  Step step;  // replaces a write
   std::vector<Done> done;
 
   int run() const { return step ? step(*file) : write_all(file->get(), bytes); }
@@ -55,7 +55,7 @@ struct WriterThread::State {
   Mutex mutex;
   std::condition_variable changed;
   std::deque<Job> jobs HVD_GUARDED_BY(mutex);
-  // The callbacks of the running job. The thread does not own them: they may refer to the loop.
+  // Callbacks of the running job. The thread does not own them, since they may refer to the loop.
   std::vector<Done> running HVD_GUARDED_BY(mutex);
   bool is_over HVD_GUARDED_BY(mutex) = false;
 };
@@ -85,7 +85,7 @@ void WriterThread::open(const File& file, const std::string& path, int flags, Do
     if (error) return error.value();
     const auto own = open_own_folder(folder);
     if (!own.ok()) return errno;
-    // A FIFO without a reader is an error, and does not hold up the other files.
+    // A FIFO without a reader is an error, and does not block the other files.
     auto file = open_own_file_in(*own, std::filesystem::path(path).filename(), flags, path);
     if (!file.ok()) return errno;
     target = *std::move(file);
@@ -97,7 +97,7 @@ void WriterThread::open(const File& file, const std::string& path, int flags, Do
 void WriterThread::replace(const std::string& path, std::string_view bytes, Done done) {
   const auto step = [path, bytes = std::string(bytes)](UniqueFd& file) {
     const std::string next = cat(path, ".", ::getpid(), ".tmp");
-    ::unlink(next.c_str());  // of an earlier process with this pid
+    ::unlink(next.c_str());  // left by an earlier process with this pid
     file.reset(::open(next.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
     if (!file) return errno;
     int error = write_all(file.get(), bytes);
@@ -138,9 +138,9 @@ void WriterThread::add(Job job) {
 }
 
 void WriterThread::start() {
-  const AllSignalsBlocked blocked;  // they are for the loop's thread
+  const AllSignalsBlocked blocked;  // signals are for the loop's thread
   try {
-    // Detached, since no one waits for a file system that does not answer.
+    // Detached, since no one waits for an unresponsive file system.
     std::thread([state = state_] { work(state); }).detach();
     is_started_ = true;
   } catch (const std::system_error&) {
@@ -158,7 +158,7 @@ void WriterThread::work(const std::shared_ptr<State>& state) {
     state->running = std::move(job.done);
     lock.unlock();
     const int error = job.run();
-    job.file.reset();  // may close it
+    job.file.reset();  // may close the file
     lock.lock();
     if (state->is_over) return;
     net::asio::post(state->executor, [done = std::exchange(state->running, {}), error] {
@@ -169,15 +169,15 @@ void WriterThread::work(const std::shared_ptr<State>& state) {
 
 namespace {
 
-// The time after which a write to a file is seen as stuck.
+// The time after which a write to a file counts as stuck.
 constexpr std::chrono::seconds kStuckAfter{1};
 
-// How a descriptor is written without blocking.
+// The descriptor and the way to write it without blocking.
 struct SinkTarget {
-  std::shared_ptr<UniqueFd> fd = std::make_shared<UniqueFd>();  // a write of the thread shares it
+  std::shared_ptr<UniqueFd> fd = std::make_shared<UniqueFd>();  // shared with a write of the thread
   bool is_socket = false;
   bool is_file = false;
-  int flags_to_restore = -1;  // flags of the open file, which other processes share; -1: unchanged
+  int flags_to_restore = -1;  // flags of the open file, shared with other processes; -1: unchanged
 };
 
 SinkTarget open_target(int fd) {
@@ -185,7 +185,7 @@ SinkTarget open_target(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return target;
   if (S_ISFIFO(status.st_mode) || (S_ISCHR(status.st_mode) && ::isatty(fd) == 1)) {
-    // An open file of our own, so that O_NONBLOCK is ours alone.
+    // A separate open file, so that O_NONBLOCK does not affect other processes.
     const std::string path = cat("/proc/self/fd/", fd);
     target.fd->reset(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (*target.fd) return target;
@@ -213,7 +213,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
         drained_(executor) {
     drained_.expires_at(Clock::time_point::max());
     if (target_.is_file) return;
-    // Asio would set O_NONBLOCK on what it watches, so it watches an epoll of ours instead.
+    // Asio would set O_NONBLOCK on the descriptor, so it watches an epoll instead.
     UniqueFd watch(::epoll_create1(EPOLL_CLOEXEC));
     epoll_event event{.events = EPOLLOUT | EPOLLONESHOT, .data = {}};
     can_wait_ = watch && *target_.fd &&
@@ -267,7 +267,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     is_discarded_ = true;
     waiting_ = false;
     is_closing_ = false;
-    // The thread may still write what it has.
+    // The thread may still write its data.
     if (target_.is_file) total_written_ = total_queued_;
     settle();
     flush();
@@ -288,7 +288,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
 
   void flush() {
     const auto self = shared_from_this();
-    if (flushing_) return;  // called from a mark; the loop below goes on
+    if (flushing_) return;  // called from a callback; the loop below continues
     flushing_ = true;
     while (!is_written() && !waiting_) {
       if (position_ == current_.size()) {
@@ -310,7 +310,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     if (is_empty()) drained_.cancel();
   }
 
-  // Passes the bytes on at once: lines of two sinks with one file stay in their order.
+  // Passes the bytes on at once: lines of two sinks with one file keep their order.
   void write_to_file(std::string_view bytes) {
     if (broken_) return on_written(bytes.size(), 0);
     thread_.write(target_.fd, bytes, [self = shared_from_this(), size = bytes.size()](int error) {
@@ -331,7 +331,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
     ::fcntl(target_.fd->get(), F_SETFL, std::exchange(target_.flags_to_restore, -1));
   }
 
-  // The file system may write only now, and say only now that it is full.
+  // The file system may write only at close, and only then report that it is full.
   void close_target() {
     if (!target_.is_file) {
       error_code ignored;
@@ -383,7 +383,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
                          [self = shared_from_this()](const error_code& error) {
                            if (error) return;
                            self->waiting_ = false;
-                           // Takes the event, so that the next wait begins anew.
+                           // takes the event, so that the next wait starts fresh
                            epoll_event taken;
                            ::epoll_wait(self->writable_.native_handle(), &taken, 1, 0);
                            self->flush();
@@ -398,7 +398,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
   using error_code = net::error_code;
 
   SinkTarget target_;
-  const int fd_;  // the caller's, which may block, where the process has no descriptor left
+  const int fd_;  // the caller's, which may block, if descriptors have run out
   WriterThread& thread_;
   bool can_wait_ = false;
   net::asio::posix::stream_descriptor writable_;  // the epoll that watches target_
@@ -409,7 +409,7 @@ class Sink::Impl : public std::enable_shared_from_this<Impl> {
   std::deque<Mark> marks_;
   bool waiting_ = false, flushing_ = false, broken_ = false;
   bool is_ended_ = false, is_closing_ = false, is_closed_ = false, is_discarded_ = false;
-  Clock::time_point progress_;  // when a file last took bytes
+  Clock::time_point progress_;  // when a file last accepted bytes
   std::function<void(int)> on_broken_;
 };
 

@@ -1,5 +1,5 @@
 // Writes to a terminal, pipe, socket or file that may be stalled, without blocking the loop, and
-// without changing flags that other processes see on the open file. A write to a file blocks where its
+// without changing flags that other processes see on the open file. A write to a file blocks if its
 // file system stalls, so a thread does it. JobOutput owns it. Lives on the launch's loop.
 #pragma once
 
@@ -14,28 +14,28 @@
 
 namespace hvd::launcher {
 
-// Opens, writes and closes files on a thread of its own, in the order of the calls: a file system that stalls, such
-// as NFS, blocks its writer. Does not bound what waits: JobOutput does. JobOutput owns it; its sinks call
+// Opens, writes and closes files on a separate thread, in the order of the calls: a stalled file
+// system like NFS blocks its writer. JobOutput limits the waiting data, and owns it; its sinks call
 // it. Calls and results are on the launch's loop.
 class WriterThread {
  public:
   using File = std::shared_ptr<UniqueFd>;
-  // Gets 0 or an errno, on the executor.
+  // Called with 0 or an errno, on the executor.
   using Done = std::function<void(int error_number)>;
 
   // The thread starts with the first call.
   explicit WriterThread(net::asio::any_io_executor executor);
-  // Does not wait for a write that blocks. Results that are not delivered yet are dropped.
+  // Does not wait for a blocked write. Drops results that are not delivered yet.
   ~WriterThread();
   WriterThread(const WriterThread&) = delete;
 
-  // Opens the path for writing, with its missing folders and these flags of open(2).
+  // Opens the path for writing with these flags of open(2), and creates missing folders.
   void open(const File& file, const std::string& path, int flags, Done done);
   void write(const File& file, std::string_view bytes, Done done);
-  // Replaces the file by one with these bytes, so that a reader sees one of them whole. All users may read it.
+  // Replaces the file atomically: a reader sees the old or the new bytes. All users may read it.
   void replace(const std::string& path, std::string_view bytes, Done done);
   void remove(const std::string& path, Done done);
-  // Closes it, which may block as a write, and may show that an earlier write failed.
+  // Closes the file, which may block like a write, and may report that an earlier write failed.
   void close(const File& file, Done done);
 
  private:
@@ -52,7 +52,7 @@ class WriterThread {
 
 class Sink {
  public:
-  // `fd` stays the caller's. `thread` outlives the sink.
+  // `fd` stays the caller's. `thread` must outlive the sink.
   Sink(net::asio::any_io_executor executor, int fd, WriterThread& thread);
   // A file that the thread opens (WriterThread::open), which may stall. A failure breaks the sink.
   Sink(net::asio::any_io_executor executor, const std::string& path, int flags,
@@ -60,20 +60,20 @@ class Sink {
   ~Sink();
   Sink(const Sink&) = delete;
 
-  // Queues the bytes. `written` is called once, when they are written or, on a broken sink, thrown
-  // away; it may be called before write returns.
+  // Queues the bytes. `written` is called once, when they are written or, on a broken sink,
+  // dropped; possibly before write() returns.
   void write(std::string_view bytes, std::function<void()> written = {});
-  // The caller writes no more: closes its copy of the descriptor when all is written.
+  // The caller writes nothing further: closes its copy of the descriptor when all is written.
   void end();
-  // Returns when nothing is queued and, after end(), the copy is closed.
+  // Returns when the queue is empty and, after end(), the copy is closed.
   net::Task<void> drain();
-  // Throws away what is queued and all that follows.
+  // Drops queued and further bytes.
   void discard();
 
-  bool is_stalled() const;  // something is queued
-  // Returns whether the queue stands still. A file takes a while even where nothing stalls.
+  bool is_stalled() const;  // bytes are queued
+  // Returns whether the queue is not moving. A file needs some time even without a stall.
   bool is_stuck() const;
-  // Called once, when the far side is gone or full. From then on everything is thrown away.
+  // Called once, when the other end is gone or full. Afterwards all bytes are dropped.
   void on_broken(std::function<void(int error_number)> callback);
 
  private:

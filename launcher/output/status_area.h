@@ -1,5 +1,5 @@
-// The lines below the output of ranks on a terminal: the progress bars of ranks, and the status line. Composes what
-// shows and erases them, and knows what the terminal shows. Terminal owns one. Pure.
+// The lines below the output of ranks on a terminal: the progress bars of ranks, and the status line.
+// Composes the bytes that show and erase them, and tracks what the terminal shows. Terminal owns one. Pure.
 #pragma once
 
 #include <atomic>
@@ -13,36 +13,36 @@
 
 namespace hvd::launcher {
 
-// More ranks with a progress bar are counted.
+// Further ranks with a progress bar are only counted.
 inline constexpr size_t kMostBars = 4;
 
 class StatusArea {
  public:
-  // The columns of a row. Behind a line that fills the last one, the cursor may be in the next row, as it may be behind
-  // the echo of ^C.
+  // The usable columns of a row. After a line that fills the last column, or after the echo of ^C,
+  // the cursor may be in the next row.
   static size_t room(size_t columns);
-  // Empty: no line.
+  // Empty removes the line.
   void set_line(std::string_view line) { line_ = line; }
-  // `key`: of the stream that shows the bar; `text`: with the prefix, without its '\r'.
+  // `key`: the stream of the bar; `text`: with the prefix, without its '\r'.
   void set_bar(size_t key, std::string_view text) { bars_[key] = text; }
   bool has_bar(size_t key) const { return bars_.contains(key); }
-  // Ends a bar. Returns its text, or an empty one.
+  // Ends a bar. Returns its text, which may be empty.
   std::string take_bar(size_t key);
-  // Ends all bars: lines with their newlines.
+  // Ends all bars. Returns them as lines with newlines.
   std::string take_bars();
 
-  // Whether there is anything to show.
+  // Returns whether it has no content.
   bool is_empty() const { return line_.empty() && bars_.empty(); }
-  // Whether the terminal shows it.
+  // Returns whether the terminal shows it.
   bool is_shown() const { return rows() > 0; }
   // The rows that the terminal shows.
   size_t rows() const { return widths_.size(); }
-  // The bytes that replace what is shown, or an empty text if it is up to date. `size`: of the terminal.
+  // Returns the bytes that replace the shown rows, or empty if they are up to date. `size`: the terminal's.
   std::string show(TerminalSize size);
-  // The bytes that erase it, and leave the cursor where the next line of output begins. `columns`: of the terminal now;
-  // `below`: lines that the user has ended below it.
+  // Returns the bytes that erase it, and leave the cursor at the start of the next output line.
+  // `columns`: the terminal's now; `below`: lines that the user has ended below it.
   std::string erase(size_t columns, size_t below = 0);
-  // The terminal has other lines below it: they stay.
+  // Other lines follow it on the terminal: its rows stay.
   void forget() { widths_.clear(); }
 
  private:
@@ -51,11 +51,11 @@ class StatusArea {
   std::string line_;
   std::map<size_t, std::string> bars_;
   std::string shown_;
-  std::vector<size_t> widths_;  // of the rows that the terminal shows
-  TerminalSize size_{};         // of the terminal then
+  std::vector<size_t> widths_;  // of the shown rows
+  TerminalSize size_{};         // of the terminal at that time
 };
 
-// Whether the terminal shows the area, for threads that write to the terminal without its owner.
+// Tracks whether the terminal shows the area, for threads that write to the terminal without its owner.
 class AreaOnTerminal {
  public:
   void set_shown(bool is_shown) { state_ = is_shown ? State::kShown : State::kErased; }
@@ -71,12 +71,12 @@ class AreaOnTerminal {
   std::atomic<State> state_ = State::kErased;
 };
 
-// Whether a text that ends in '\r' can be moved to another line: it has no control characters but colors and the
-// sequence that erases the rest of its line.
+// Returns whether a text that ends in '\r' may move to another line: its only control characters
+// are colors and the sequence that erases the rest of its line.
 bool is_movable_bar(std::string_view text);
-// Whether a text, without its prefix, is how a program clears its bar: spaces, sequences that erase, and colors.
+// Returns whether a text, without its prefix, clears a program's bar: spaces, erase sequences, and colors.
 bool is_cleared_bar(std::string_view text);
-// Whether a text is empty, or has only sequences for colors: a bar stays as it is.
+// Returns whether a text is empty, or has only color sequences: a bar then stays unchanged.
 bool is_of_colors(std::string_view text);
 // Returns the escape sequences for colors in a movable bar.
 std::string colors_in(std::string_view text);

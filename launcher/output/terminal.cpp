@@ -10,14 +10,14 @@
 namespace hvd::launcher {
 namespace {
 
-// How long a line without an end waits for the rest of it.
+// The time that a line without an end waits for its rest.
 constexpr std::chrono::milliseconds kShownAfter{100};
-// Between two drawings of the status line and of progress bars.
+// The interval between two drawings of the status line and of progress bars.
 constexpr std::chrono::milliseconds kDrawnEach{250};
-// Lines that come together are written before it is drawn below them.
+// Lines that arrive together are written before the area is drawn below them.
 constexpr std::chrono::milliseconds kDrawnAfter{20};
 
-// The last line of a text that ends in '\r', without that.
+// The last line of a text that ends in '\r', without the '\r'.
 std::string_view last_row(std::string_view lines) {
   lines.remove_suffix(1);
   return lines.substr(lines.find_last_of("\r\n") + 1);
@@ -86,7 +86,7 @@ void Terminal::show(size_t stream, std::string_view prefix, std::string_view lin
   std::string rest;
   if (const size_t shown = std::exchange(from.shown, 0); shown > 0) {
     lines.remove_prefix(prefix.size() + shown);
-    // Another line has ended this one already.
+    // Another line has already ended this one.
     if (!goes_on && lines.starts_with('\n'))
       lines.remove_prefix(1);
     else if (!goes_on)
@@ -161,7 +161,7 @@ void Terminal::line_was_typed() {
 }
 
 void Terminal::end_typed_line() {
-  if (cursor_ == CursorState::kArea) return begin_line();  // it stands behind the line
+  if (cursor_ == CursorState::kArea) return begin_line();  // the cursor is behind the line
   if (cursor_ == CursorState::kOpenLine) return leave_row(Leave::kStays);
   port_.put(OutputStream::kStderr, "\n", {});
 }
@@ -178,7 +178,7 @@ std::string Terminal::take_bars(size_t stream, std::string_view prefix, std::str
     const bool is_bar = line.ends_with('\r');
     if (!is_bar || !is_movable_bar(line.substr(0, line.size() - 1))) {
       const std::string bar = area_.take_bar(stream);  // this line replaces it
-      // A lone newline came after the '\r' before it: both end one line.
+      // A lone newline follows the previous '\r': both end one line.
       others += is_first && line == "\n" ? cat(bar, line) : std::string(line);
     } else {
       if (is_first && has_begun(stream)) take_back(stream, prefix.size() + streams_[stream].shown);
@@ -235,7 +235,7 @@ void Terminal::take_back(size_t stream, size_t width) {
   leave_row(width < port_.size().columns ? Leave::kTakenBack : Leave::kStays);
 }
 
-// The bar is written once, as it was last.
+// Writes the bar once, in its last state.
 void Terminal::end_bar(size_t stream) {
   const std::string text = area_.take_bar(stream);
   if (!text.empty()) show(stream, "", text + "\n");
@@ -279,7 +279,7 @@ void Terminal::draw_area() {
   }
   const Clock::time_point next = drawn_ + kDrawnEach;
   if (next > port_.now()) return draw_by(next);
-  // A terminal that takes no output gets the newest state afterwards.
+  // A terminal that accepts no output gets the newest state afterwards.
   if (port_.has_waiting_bytes() || !port_.is_in_foreground()) return;
   if (area_state_->was_interrupted()) area_.forget();
   const std::string bytes = area_.show(port_.size());

@@ -1,5 +1,5 @@
-// The launcher's terminal: the lines of ranks, a question that a rank asks, and below them the area with progress bars
-// and the status line. Knows at any time what stands in the row of the cursor:
+// The launcher's terminal: the lines of ranks, a rank's question, and below them the area with
+// progress bars and the status line. Tracks the state of the cursor's row:
 //
 //   kLineStart  nothing
 //   kQuestion   nothing; above it stands a question that the user has not answered, so that the area waits
@@ -38,21 +38,21 @@ namespace hvd::launcher {
 
 enum class CursorState : uint8_t { kLineStart, kQuestion, kOpenLine, kBar, kArea };
 enum class Leave : uint8_t { kForLine, kGoesOn, kTakenBack, kStays };
-// The bytes of the table above, but for the area's.
+// The bytes of the table above, except the area's.
 std::string_view bytes_to_leave(CursorState cursor, Leave how);
 
 // The terminal's output, size and time.
 class TerminalPort {
  public:
   virtual ~TerminalPort() = default;
-  // `written` is called once the bytes are written; it may be empty.
+  // `written` is called when the bytes are written; it may be empty.
   virtual void put(OutputStream stream, std::string_view bytes, std::function<void()> written) = 0;
   virtual TerminalSize size() const = 0;
-  // Whether the launcher is in its foreground.
+  // Returns whether the launcher is in the terminal's foreground.
   virtual bool is_in_foreground() const = 0;
-  // It has not taken all bytes yet.
+  // Returns whether bytes are still waiting for the terminal.
   virtual bool has_waiting_bytes() const = 0;
-  // Whether lines of the stream are held back, which come before its unfinished one.
+  // Returns whether lines of the stream are held back, which must precede its unfinished line.
   virtual bool is_holding_back(size_t stream) const = 0;
   virtual Clock::time_point now() const = 0;
   virtual void wake_by(Clock::time_point time) = 0;
@@ -60,54 +60,54 @@ class TerminalPort {
 
 class Terminal {
  public:
-  // `has_area`: both streams are this one terminal, and may have an area. The port outlives it.
+  // `has_area`: both streams are this one terminal, and may have an area. The port must outlive it.
   Terminal(TerminalPort& port, bool has_area) : port_(port), has_area_(has_area) {}
 
-  // The next stream of a rank. `tagger` has its unfinished line, and outlives it. `asks`: the line may be a question.
+  // Adds a rank's stream. `tagger` has its unfinished line, and must outlive it. `asks`: the line may be a question.
   void add(OutputStream stream, const LineTagger& tagger, bool asks);
   size_t streams() const { return streams_.size(); }
   CursorState cursor() const { return cursor_; }
   bool has_area() const { return has_area_; }
-  // Whether the area is seen: the launcher is in the foreground, and nothing stands in the area's place.
+  // Returns whether the area is visible: the launcher is in the foreground, and nothing else occupies the area's place.
   bool has_status() const;
   // For another thread that writes to the terminal while the loop is blocked.
   std::shared_ptr<AreaOnTerminal> area_on_terminal() const { return area_state_; }
 
-  // Removes from whole lines the progress bars that the area shows, and returns the others.
+  // Removes progress bars that the area shows from complete lines, and returns the other lines.
   std::string take_bars(size_t stream, std::string_view prefix, std::string lines);
-  // Whether a part of its unfinished line is shown.
+  // Returns whether a part of its unfinished line is shown.
   bool has_begun(size_t stream) const { return streams_[stream].shown > 0; }
-  // Whole lines of a stream, of which the first may stand on the terminal in part: behind its prefix.
+  // Shows complete lines of a stream; the terminal may already show a part of the first line, after its prefix.
   void show(size_t stream, std::string_view prefix, std::string_view lines,
             std::function<void()> written = {});
-  // As show(), for the last line, which has no line end. `held`: its text. Colors, and the blanks that clear a progress
-  // bar, are no line.
+  // Like show(), for the last line, which has no line end. `held`: its text. Colors, and blanks
+  // that clear a progress bar, do not count as a line.
   void show_last(size_t stream, std::string_view prefix, std::string_view lines,
                  std::string_view held);
   // Shows a line that several ranks have written.
   void show_folded(OutputStream stream, std::string_view line, std::function<void()> written);
-  // Shows its unfinished line after a pause, if it asks: a question does not wait for the end of its line.
+  // Shows its unfinished line after a pause, if the line may be a question, since a question has no line end.
   void await_end(size_t stream);
-  // The stream writes no more; its bar stays as a line.
+  // The stream has ended; its bar stays as a line.
   void leave(size_t stream);
 
-  // Empties the row of the cursor for a line that is no rank's.
+  // Clears the cursor's row for a line that is not a rank's.
   void begin_line() { begin(Leave::kForLine); }
-  // The user has ended a line on the terminal, which stands behind the question.
+  // The user has ended a line on the terminal, after the question.
   void line_was_typed();
-  // The terminal has shown ^C, without an end of the line, on standard error.
+  // The terminal has echoed ^C on standard error, without a line end.
   void end_typed_line();
-  // The line below the output; empty: none. A line of show_alarm() takes its place.
+  // Sets the line below the output; empty: none. A line of show_alarm() replaces it.
   void show_status(std::string_view line);
   void show_alarm(std::string_view line);
-  // Ends the progress bars of ranks, as lines, if the launcher is not in the foreground: nothing would show them.
+  // Ends the progress bars of ranks as lines if the launcher is not in the foreground, where they are invisible.
   void end_hidden_bars();
   // The launcher stops, and another program gets the terminal.
   void withdraw_area();
-  // Leaves the terminal without area.
+  // Leaves the terminal without an area.
   void finish();
 
-  // When on_time() is to be called, which does what is due first.
+  // The next time at which on_time() must be called, which does the due work.
   Clock::time_point due() const;
   void on_time();
 
@@ -116,47 +116,47 @@ class Terminal {
     OutputStream to;
     const LineTagger* tagger;
     bool asks;
-    size_t shown = 0;          // bytes of the tagger's unfinished line that were shown
+    size_t shown = 0;          // shown bytes of the tagger's unfinished line
     bool has_cleared = false;  // its last text has cleared its bar
-    Clock::time_point due = Clock::time_point::max();  // shows its unfinished line
+    Clock::time_point due = Clock::time_point::max();  // time to show its unfinished line
   };
 
   CursorState at_start() const { return asker_ ? CursorState::kQuestion : CursorState::kLineStart; }
-  // Empties the row of the cursor. `below`: lines that the user has ended below the area.
+  // Clears the cursor's row. `below`: lines that the user has ended below the area.
   void leave_row(Leave how, size_t below = 0);
-  // As leave_row(), before other output, below which the area is drawn again soon.
+  // Like leave_row(), before other output, below which the area is drawn again soon.
   void begin(Leave how, size_t below = 0);
   void forget_question(size_t stream);
   void show_unfinished(size_t stream);
-  // Makes room for the bars of this stream. Without a place for them, those in the area become lines.
+  // Reserves space for the bars of this stream. If the area has none, its bars become lines.
   bool is_area_visible(size_t stream);
-  // The text behind the '\r' of a bar is its next state, unless a newline comes.
+  // The text after a bar's '\r' is its next state, unless a newline follows.
   void set_held_bar(size_t stream, std::string_view prefix);
   // `text`: with the prefix.
   void set_bar(size_t stream, std::string_view prefix, std::string_view text);
-  // Writes the sequences for colors in a text that the terminal does not show.
+  // Writes the color sequences in a text that the terminal does not show.
   void write_colors(std::string_view text);
-  // Removes the beginning of a bar from the terminal, where it was shown like a question. `width`: its bytes, which are
-  // at least its columns.
+  // Removes the beginning of a bar that was shown like a question from the terminal. `width`: its
+  // bytes, at least as many as its columns.
   void take_back(size_t stream, size_t width);
   void end_bar(size_t stream);
   void end_bars();
   void draw_by(Clock::time_point time);
-  // Writes what the area shows now, at most four times a second, unless something stands in its way.
+  // Draws the area's current state, at most four times a second, unless other output occupies its place.
   void draw_area();
 
   TerminalPort& port_;
   const bool has_area_;
   std::vector<Stream> streams_;
-  std::vector<size_t> askers_;  // those that ask
+  std::vector<size_t> askers_;  // streams that may show questions
   CursorState cursor_ = CursorState::kLineStart;
-  std::optional<size_t> owner_;  // of the row of the cursor in kOpenLine; in kBar also none
-  bool is_bar_movable_ = false;  // in kBar: it was written while the launcher was in the background
+  std::optional<size_t> owner_;  // of the cursor's row in kOpenLine; in kBar possibly none
+  bool is_bar_movable_ = false;  // in kBar: written while the launcher was in the background
   std::optional<size_t> asker_;  // the stream of a question that the user has not answered
   StatusArea area_;
   std::string status_, alarm_;
   const std::shared_ptr<AreaOnTerminal> area_state_ = std::make_shared<AreaOnTerminal>();
-  Clock::time_point drawn_{};  // the area, the last time
+  Clock::time_point drawn_{};  // last drawing of the area
   Clock::time_point draws_at_ = Clock::time_point::max();
 };
 

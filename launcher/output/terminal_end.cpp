@@ -15,10 +15,10 @@ namespace {
 
 constexpr int kDeadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGQUIT, SIGSYS, SIGTRAP};
 
-// For the handler.
+// For the signal handler.
 std::atomic<void (*)()> restore_now = nullptr;
 
-// The default action has come back (SA_RESETHAND).
+// SA_RESETHAND has restored the default action.
 void restore_and_die(int number) {
   if (const auto restore = restore_now.exchange(nullptr)) restore();
   ::raise(number);
@@ -55,7 +55,7 @@ void restore_at_death(void (*restore)()) {
   action.sa_flags = SA_RESETHAND;
   for (const int number : kDeadly) {
     struct sigaction before {};
-    // Leave a signal that is ignored or that has a handler of a sanitizer.
+    // Leaves a signal that is ignored or has a sanitizer's handler.
     if (::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_DFL)
       ::sigaction(number, &action, nullptr);
   }

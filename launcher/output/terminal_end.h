@@ -1,13 +1,13 @@
-// Restores a terminal when the process dies of a signal that it can catch, of a defect, or for want of memory.
+// Restores a terminal when the process dies of a catchable signal, of a defect, or of a lack of memory.
 #pragma once
 
 #include <cstddef>
 
 namespace hvd::launcher {
 
-// Calls `restore`, which is async-signal-safe, before the process dies. The last call holds; null: nothing is restored.
+// Calls `restore`, which must be async-signal-safe, before the process dies. The last call counts; null: no call.
 void restore_at_death(void (*restore)());
-// As many rows of a terminal that is standard error, of which the cursor is in the last, are erased then.
+// Erases this many terminal rows then, if standard error is the terminal; the cursor is in the last row.
 void erase_at_death(size_t rows);
 
 }  // namespace hvd::launcher

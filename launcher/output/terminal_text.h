@@ -11,18 +11,18 @@ struct TerminalSize {
   size_t columns = 80, rows = 24;
   bool operator==(const TerminalSize&) const = default;
 };
-// The size of the terminal that the descriptor is; 80 times 24 of anything else.
+// The size of the descriptor's terminal; 80 by 24 if it is not a terminal.
 TerminalSize terminal_size(int fd);
-// Columns of the terminal that the descriptor is; 80 of anything else.
+// The columns of the descriptor's terminal; 80 if it is not a terminal.
 size_t terminal_width(int fd);
-// COLUMNS, where the user has set it, else the terminal's.
+// COLUMNS if the user has set it, else the terminal's columns.
 size_t text_width(int fd);
-// By LC_ALL, LC_CTYPE or LANG.
+// From LC_ALL, LC_CTYPE or LANG.
 bool is_utf8_locale();
 
 constexpr std::string_view kBold = "\x1b[1m", kBoldRed = "\x1b[1;31m";
 constexpr std::string_view kRed = "\x1b[31m", kYellow = "\x1b[33m";
-// Ends each of them.
+// Ends any color.
 constexpr std::string_view kColorEnd = "\x1b[0m";
 
 struct ColorRule {
@@ -35,7 +35,7 @@ struct ColorRule {
 // `when`: the value of --color. With "auto", NO_COLOR and TERM=dumb turn colors off.
 ColorRule color_rule(std::string_view when = "auto");
 
-// The text in this color. An empty color changes nothing.
+// Returns the text in this color; an empty color changes nothing.
 std::string colored(std::string_view text, std::string_view color);
 
 // "00:02:11", "3 d 04:00:00"; "-" below 0
@@ -44,12 +44,12 @@ std::string time_span(double seconds);
 std::string percent(double share);
 // "1.2G", "512K"; "-" below 0
 std::string size_text(double bytes);
-// Columns that a text takes on a terminal, without escape sequences: characters may take none, one or two.
+// The columns of a text on a terminal, without escape sequences: a character takes none, one or two.
 size_t width_of(std::string_view text);
 // Returns the first characters of the text, at most `columns` wide.
 std::string_view cut(std::string_view text, size_t columns);
-// As width_of() and cut(), for a text with escape sequences for colors, which take no columns. cut_colored() resets the
-// color at the end.
+// Like width_of() and cut(), for a text with color sequences, which take no columns. cut_colored()
+// resets the color at the end.
 size_t colored_width_of(std::string_view text);
 std::string cut_colored(std::string_view text, size_t columns);
 

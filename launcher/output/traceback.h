@@ -1,4 +1,4 @@
-// Finds the tracebacks of Python in lines that a rank wrote to its standard error. Pure.
+// Finds Python tracebacks in a rank's standard error. Pure.
 #pragma once
 
 #include <cstddef>
@@ -8,37 +8,37 @@
 
 namespace hvd::launcher {
 
-// The lines of a text, without the bytes that end them.
+// The lines of a text, without their line ends.
 std::vector<std::string_view> lines_of(std::string_view text);
 
-// The line without "[rank0]: ", which PyTorch prints before each line of the traceback that ends a rank of a process
-// group.
+// Returns the line without "[rank0]: ", which PyTorch prints before each line of the final
+// traceback of a rank in a process group.
 std::string_view without_rank_of_torch(std::string_view line);
-// Whether the line stands between two tracebacks of which the second was raised while the first was handled.
+// Returns whether the line links two tracebacks, of which the second was raised while the first was handled.
 bool links_tracebacks(std::string_view line);
 
 struct Traceback {
-  size_t begin = 0;  // its first line
-  size_t name = 0;   // the line that names its exception; `end`: there is none yet
-  // The same line, or the innermost where the message holds the traceback of another process (a worker of PyTorch's
-  // DataLoader) or of a graph of TensorFlow.
+  size_t begin = 0;  // first line
+  size_t name = 0;   // line with the exception's name; `end` if none so far
+  // Equals `name`, or is the innermost such line if the message contains the traceback of another
+  // process (a worker of PyTorch's DataLoader) or of a TensorFlow graph.
   size_t exception = 0;
-  size_t end = 0;           // behind that line
-  bool is_chained = false;  // raised while the exception of the one before was handled
-  // Python went on after it: it is that of a destructor, a thread, a handler at the exit or another process.
+  size_t end = 0;           // after that line
+  bool is_chained = false;  // raised while the previous exception was handled
+  // Python continued after it: a traceback of a destructor, a thread, an exit handler or another process.
   bool is_survived = false;
 };
 
-// `tag` bytes at the start of each line are no part of it. A traceback begins at that column.
+// Each line begins with `tag` bytes to ignore. A traceback begins at that column.
 std::vector<Traceback> tracebacks_of(const std::vector<std::string_view>& lines, size_t tag);
-// The one with which the program may have ended: the last that Python has not survived; or null.
+// The last traceback that Python did not survive, which may have ended the program; or null.
 const Traceback* last_fatal(const std::vector<Traceback>& tracebacks);
 
 // The exception's line without the margin of an ExceptionGroup.
 std::string exception_name(std::string_view line);
 
-// One frame of a traceback: a line that names the file, and the lines of source behind it. TensorFlow
-// writes an empty line in their place.
+// One frame of a traceback: a line with the file's name, and the source lines after it, which
+// TensorFlow replaces by an empty line.
 struct TracebackFrame {
   size_t begin;
   size_t end;
@@ -48,9 +48,9 @@ struct TracebackFrame {
 };
 
 std::vector<TracebackFrame> frames_of(const std::vector<std::string_view>& lines);
-// Whether it is one of the package of this project, wherever that is installed.
+// Returns whether the frame belongs to this project's package, independent of its location.
 bool is_of_horovod(const TracebackFrame& frame);
-// The innermost frame of the user's code; the first frame if none looks like it. `frames` is not empty.
+// The innermost frame of the user's code, or the first frame if none is the user's. `frames` is not empty.
 const TracebackFrame& users_frame(const std::vector<TracebackFrame>& frames);
 
 }  // namespace hvd::launcher

@@ -16,21 +16,21 @@ std::string_view content(std::string_view line, size_t tag) {
   return trim(without_rank_of_torch(line.substr(std::min(tag, line.size()))));
 }
 
-// The classes by which frameworks raise errors of Horovod, whose messages have several lines.
+// The exception classes in which frameworks raise Horovod's errors; their messages have several lines.
 bool is_of_framework(std::string_view exception) {
   const std::string_view name = exception.substr(0, exception.find(':'));
   return name.find("errors_impl.") != std::string_view::npos || name.ends_with("JaxRuntimeError") ||
          name.ends_with("XlaRuntimeError");
 }
 
-// Whether an exception is that of one of Horovod's operations, with Horovod's message.
+// Returns whether the exception is from a Horovod operation, with Horovod's message.
 bool is_of_horovod(std::string_view exception, std::string_view message) {
   const std::string_view name = exception.substr(0, exception.find(':'));
   if (name.ends_with("HorovodInternalError")) return true;
   return is_of_framework(exception) && message.find("Horovod") != std::string_view::npos;
 }
 
-// JAX and TensorFlow print such lines behind the message.
+// JAX and TensorFlow print such lines after the message.
 bool is_note(std::string_view line) {
   return line.starts_with("[[{{node ") || line.starts_with("For simplicity, JAX has removed") ||
          line == "--------------------";
@@ -81,7 +81,7 @@ std::string TracebackFolder::add(int number, std::string_view lines, size_t tag,
   return shown;
 }
 
-// Returns what is to be shown now.
+// Returns the text to show now.
 std::string TracebackFolder::take_line(int number, Rank& rank, std::string_view line, size_t tag,
                                        Clock::time_point now) {
   const std::string_view raw = line.substr(std::min(tag, line.size()));
@@ -89,7 +89,7 @@ std::string TracebackFolder::take_line(int number, Rank& rank, std::string_view 
       without_rank_of_torch(raw.substr(0, raw.find_last_not_of("\r\n") + 1));
   std::string shown;
   if (!rank.held.empty() && !may_belong(rank, text)) {
-    if (rank.is_consequence) return std::string(line);  // the traceback may still be left out
+    if (rank.is_consequence) return std::string(line);  // the traceback may still be omitted
     shown = release(rank, {});
   }
   const bool begins = text.starts_with("Traceback (most recent call last):") ||
@@ -104,13 +104,13 @@ std::string TracebackFolder::take_line(int number, Rank& rank, std::string_view 
   return shown;
 }
 
-// Whether the line may be one of the held traceback, or of one that is raised while it is handled.
+// Returns whether the line may belong to the held traceback, or to one raised while it is handled.
 bool TracebackFolder::may_belong(const Rank& rank, std::string_view text) {
   if (trim(text).empty() || links_tracebacks(text) || is_note(trim(text))) return true;
   const size_t tag = rank.held.front().tag;
   const std::vector<std::string_view> lines = views_of(rank.held);
   const std::vector<Traceback> all = tracebacks_of(lines, tag);
-  if (all.empty() || all.back().name == lines.size()) return true;  // it has no exception yet
+  if (all.empty() || all.back().name == lines.size()) return true;  // no exception so far
   if (links_tracebacks(content(lines.back(), tag))) return true;
   for (size_t at = all.back().end; at < lines.size(); ++at) {
     if (links_tracebacks(content(lines[at], tag))) return true;
@@ -118,7 +118,7 @@ bool TracebackFolder::may_belong(const Rank& rank, std::string_view text) {
   return !rank.is_consequence && is_of_framework(content(lines[all.back().name], tag));
 }
 
-// Whether the traceback that the rank has written accuses another rank.
+// Returns whether the rank's traceback accuses another rank.
 bool TracebackFolder::is_complete(int number, Rank& rank) {
   rank.is_judged = false;
   rank.accused.reset();
@@ -127,7 +127,7 @@ bool TracebackFolder::is_complete(int number, Rank& rank) {
   return rank.accused.has_value();
 }
 
-// Whether the rank has written an exception of its own, with which it may end.
+// Returns whether the rank has written its own exception, which may end it.
 bool TracebackFolder::raises(const Rank& rank) {
   if (rank.held.empty() || rank.is_consequence) return false;
   const std::vector<std::string_view> lines = views_of(rank.held);
@@ -151,7 +151,7 @@ bool TracebackFolder::is_holding(int number) const {
   return found != ranks_.end() && !found->second.held.empty();
 }
 
-// Finds the traceback that ends the rank, and the rank that it accuses.
+// Finds the traceback that ends the rank, and the rank that the traceback accuses.
 void TracebackFolder::judge(int number, Rank& rank) {
   const bool is_survived = rank.end && rank.end->is_success;
   if (rank.held.empty() || is_survived || std::exchange(rank.is_judged, true)) return;
@@ -163,7 +163,7 @@ void TracebackFolder::judge(int number, Rank& rank) {
   const Traceback* first = fatal;
   while (first->is_chained && first != all.data()) --first;
   std::optional<int> accused;
-  // An error of the user's among those of a chain is no consequence.
+  // If a chain contains the user's own error, it is not a consequence.
   for (const Traceback* each = first; each <= fatal; ++each) {
     if (each->name == each->end) return;
     const std::string_view message = content(lines[each->exception], tag);
@@ -186,22 +186,22 @@ TracebackFolder::Verdict TracebackFolder::verdict_on(int number, bool may_wait) 
   std::set<int> path = {number};
   for (std::optional<int> cause = rank.accused; cause;) {
     if (const auto root = root_of_.find(*cause); root != root_of_.end()) cause = root->second;
-    if (*cause == number) return Verdict::kShow;             // they accuse each other
-    if (!path.insert(*cause).second) return Verdict::kWait;  // others do
+    if (*cause == number) return Verdict::kShow;             // both ranks accuse each other
+    if (!path.insert(*cause).second) return Verdict::kWait;  // other ranks accuse each other
     if (const auto verdict = verdict_by(number, *cause, may_wait && !has_ended)) return *verdict;
     cause = ranks_[*cause].accused;
   }
   return Verdict::kShow;
 }
 
-// By what the accused rank has written; nothing: that one accuses another rank.
+// Decides by the accused rank's output; empty if that rank accuses another rank.
 std::optional<TracebackFolder::Verdict> TracebackFolder::verdict_by(int number, int cause,
                                                                     bool may_wait) {
   const auto found = ranks_.find(cause);
   if (found == ranks_.end()) return Verdict::kWait;
   Rank& other = found->second;
   if (!other.end && !other.is_consequence) {
-    // It ends soon: others have noticed that, and it has printed the reason.
+    // The accused rank ends soon: others have noticed its failure, and it has printed the reason.
     if (!other.has_raised && !raises(other)) return Verdict::kWait;
     root_of_[number] = cause;
     return Verdict::kFold;
@@ -213,8 +213,8 @@ std::optional<TracebackFolder::Verdict> TracebackFolder::verdict_by(int number, 
   return {};
 }
 
-// The rank ends because of another one, which accuses none. Where its traceback is the one to show, it may wait for the
-// rank's end, without which frames of Horovod stay.
+// The rank ends because of another rank, which accuses none. If its traceback is to be shown, this
+// may wait for the rank's end, since before the end Horovod's frames are shown too.
 TracebackFolder::Verdict TracebackFolder::verdict_about(int number, int cause, bool may_wait) {
   const Rank& other = ranks_[cause];
   const bool has_reason = other.has_written && !(other.end && other.end->is_mute);
@@ -245,14 +245,14 @@ std::vector<TracebackFolder::Shown> TracebackFolder::take(Clock::time_point now,
     }
     return has_changed;
   };
-  // A traceback that is shown or folded may settle another traceback.
+  // A traceback that is shown or folded may decide another one.
   do {
     while (pass(false)) continue;
   } while (pass(true));
   return shown;
 }
 
-// Tracebacks that were left out, of ranks that go on.
+// Shows omitted tracebacks of ranks that continue.
 void TracebackFolder::take_caught(Clock::time_point now, bool all, std::vector<Shown>& shown) {
   for (auto& [number, rank] : ranks_) {
     if (rank.left_out.empty()) continue;
@@ -263,7 +263,7 @@ void TracebackFolder::take_caught(Clock::time_point now, bool all, std::vector<S
   }
 }
 
-// Returns what is shown of the held lines. Frames of Horovod stay where the traceback may not be the rank's end.
+// Returns the held lines to show. Keeps Horovod's frames if the traceback may not be the rank's end.
 std::string TracebackFolder::settle(int number, Rank& rank, Verdict verdict,
                                     Clock::time_point now) {
   std::vector<bool> is_shown(rank.held.size(), true);
@@ -321,7 +321,7 @@ Deadline TracebackFolder::deadline() const {
   return next;
 }
 
-// Returns the held lines of which `is_shown` is true, all if it is empty, and holds nothing.
+// Returns the held lines for which `is_shown` is true (all if it is empty), and clears the held lines.
 std::string TracebackFolder::release(Rank& rank, const std::vector<bool>& is_shown) {
   std::string text;
   for (size_t at = 0; at < rank.held.size(); ++at) {

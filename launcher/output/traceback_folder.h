@@ -1,8 +1,8 @@
-// Holds back the traceback with which a rank ends. Where its exception is Horovod's and names another rank that has
-// failed as the cause, one sentence for all such ranks takes its place. Drops no other line, and no traceback of the
-// first failure. Holds no other line than those of tracebacks, none for longer than kHeldFor, and at most kMaxHeldLines
-// of a rank. A rank that goes on after a traceback that was left out has caught it: it is shown after kCaughtAfter.
-// LineRouter owns it, and passes the time. Pure.
+// Holds back the traceback with which a rank ends. If its exception is Horovod's and names another
+// failed rank as the cause, one sentence for all such ranks replaces it. Drops no other line, and no
+// traceback of the first failure. Holds only traceback lines, for at most kHeldFor, and at most
+// kMaxHeldLines per rank. If a rank continues after an omitted traceback, it has caught the exception:
+// the traceback is shown after kCaughtAfter. LineRouter owns it, and passes the time. Pure.
 #pragma once
 
 #include <chrono>
@@ -22,21 +22,21 @@ constexpr std::chrono::seconds kCaughtAfter{10};
 constexpr size_t kMaxHeldLines = 200;
 constexpr size_t kMaxHeldBytes = 64 << 10;
 
-// The rank that a message of Horovod's names as lost or ended, or nothing.
+// The rank that a Horovod message names as lost or ended; may be empty.
 std::optional<int> accused_by(std::string_view message);
 
 class TracebackFolder {
  public:
-  // Whole lines of the rank's standard error, each behind a tag of `tag` bytes. Returns those to show now. The first
-  // one is never held if `is_begun`: a part of it was shown.
+  // Adds complete lines of the rank's standard error, each with a tag of `tag` bytes. Returns the
+  // lines to show now. If `is_begun`, the first line was shown in part and is never held.
   std::string add(int rank, std::string_view lines, size_t tag, bool is_begun,
                   Clock::time_point now);
-  // The rank writes no more.
+  // The rank will write nothing further.
   void output_ended(int rank);
   struct End {
     bool is_success = false;
-    bool is_failure = false;  // of its own, and not by its agent on the launcher's order
-    bool is_mute = false;     // by a signal, or with its host: the rank could not print a reason
+    bool is_failure = false;  // its own failure, not an end on the launcher's order
+    bool is_mute = false;     // ended by a signal, or with its host, so it printed no reason
   };
   void ended(int rank, End end);
 
@@ -44,12 +44,12 @@ class TracebackFolder {
     int rank;
     std::string lines;
   };
-  // Returns the lines that are no longer held. `all`: the job has ended.
+  // Returns the lines that need not be held longer. `all`: the job has ended.
   std::vector<Shown> take(Clock::time_point now, bool all);
-  // A sentence about the ranks whose tracebacks were left out, each once: after kHeldFor, or for `all`. Empty: none.
+  // A sentence about ranks with omitted tracebacks, each rank once: after kHeldFor, or with `all`. May be empty.
   std::string take_sentence(Clock::time_point now, bool all);
   bool is_holding(int rank) const;
-  // When to take again.
+  // The next time at which to call take().
   Deadline deadline() const;
 
  private:
@@ -63,13 +63,13 @@ class TracebackFolder {
     Clock::time_point since;
     std::optional<End> end;
     bool is_consequence = false;  // the traceback is complete, and accuses another rank
-    bool has_raised = false;      // it has written one that accuses none
-    std::string left_out;         // of a traceback, until the rank has ended
+    bool has_raised = false;      // it has written a traceback that accuses no rank
+    std::string left_out;         // lines of a traceback, until the rank has ended
     Clock::time_point left_out_at;
     bool has_written = false;
     bool is_output_ended = false;
-    std::optional<int> accused;           // by the traceback that has ended the rank
-    size_t fold_begin = 0, fold_end = 0;  // lines of it
+    std::optional<int> accused;           // by the traceback that ended the rank
+    size_t fold_begin = 0, fold_end = 0;  // lines of that traceback
     bool is_judged = false;               // `accused` is known
   };
   enum class Verdict { kWait, kShow, kFold };
@@ -88,9 +88,9 @@ class TracebackFolder {
   static std::string release(Rank& rank, const std::vector<bool>& is_shown);
 
   std::map<int, Rank> ranks_;
-  std::set<int> explained_;  // causes without a reason of their own, for which a peer's was shown
+  std::set<int> explained_;                 // causes without their own reason; a peer's was shown
   std::map<int, int> root_of_;              // of folded ranks: the cause
-  std::map<int, std::vector<int>> folded_;  // by cause: not yet said
+  std::map<int, std::vector<int>> folded_;  // by cause: ranks without a sentence so far
   std::optional<Clock::time_point> folded_since_;
 };
 

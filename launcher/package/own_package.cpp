@@ -22,12 +22,12 @@ namespace fs = std::filesystem;
 
 class PackageFiles {
  public:
-  // Adds the files below a folder of this machine whose name the caller accepts, in the order of their names.
+  // Adds the files below a folder of this machine whose names the caller accepts, in the order of their names.
   Status add_folder(const fs::path& from, const fs::path& to,
                     const std::function<bool(const fs::path&)>& accepts) {
     std::vector<fs::path> found;
     std::error_code error;
-    // One folder is open at a time: the launcher may have few descriptors.
+    // Opens one folder at a time: the launcher may have few descriptors.
     for (std::vector<fs::path> folders = {from}; !folders.empty();) {
       const fs::path folder = std::move(folders.back());
       folders.pop_back();
@@ -61,7 +61,7 @@ class PackageFiles {
     return {};
   }
 
-  // The module that adds the backend horovod to torch.distributed, and the files by which `import torch` finds it.
+  // The module that adds the backend horovod to torch.distributed, and the files with which `import torch` finds it.
   Status add_torch_backend(const fs::path& python) {
     const fs::path to(kPackagePython), module("horovod_torch_backend.py");
     const fs::path info(cat("horovod_torch_backend-", HVD_VERSION, ".dist-info"));
@@ -78,7 +78,7 @@ class PackageFiles {
     return {};
   }
 
-  // `program`: the file that runs in place of the job's program where the host has none.
+  // `program`: the file that runs instead of the job's program on a host without the program.
   std::shared_ptr<const OwnPackage> finish(const std::string& program = {}) {
     package_->offer.program = program;
     package_->list = format_package_list(list_);
@@ -115,7 +115,7 @@ Result<std::shared_ptr<const OwnPackage>> read_own_package(const std::string& fo
   PackageFiles files;
   const fs::path package = fs::path(python) / "horovod";
   const fs::path plugins = library.parent_path() / "horovod";
-  // A wheel has the library and its plugins in the package.
+  // A wheel contains the library and its plugins in the package.
   const auto is_apart = [&](const fs::path& path) {
     return path == library || !path.lexically_relative(plugins).native().starts_with("..");
   };
@@ -149,11 +149,11 @@ constexpr auto kMostTime = std::chrono::seconds(60);
 
 }  // namespace
 
-// The fastest level: its result is 8 percent larger than that of the default, which takes three times as long.
+// The fastest level: its result is 8 percent larger than the default's, which takes three times as long.
 net::Task<void> PackageArchive::pack(std::shared_ptr<const OwnPackage> package) {
   std::string files;
   for (const std::string& file : package->files) files += cat(" ", shell_quote(file));
-  // Words of a shell or of gzip that end well are warnings. The status of a pipe is that of gzip alone.
+  // If the command succeeds, output of the shell or of gzip is only warnings. The status of a pipe is gzip's.
   const std::string command = cat("if command -v gzip >/dev/null 2>&1; then { cat", files,
                                   " || kill $$; } | gzip -1; else cat", files, "; fi");
   auto run = ScriptRun::start(executor_, command, {.time = kMostTime, .output = kMostPacked},
@@ -182,7 +182,7 @@ net::Task<void> PackageArchive::pack(std::shared_ptr<const OwnPackage> package) 
 
 net::Task<Result<AgentLink::NextPart>> PackageArchive::parts(
     std::shared_ptr<const OwnPackage> package) {
-  // Apart from the host that wants it first, which may be given up meanwhile.
+  // Runs independently of the first host that needs it, since that host may be abandoned meanwhile.
   if (!std::exchange(is_packing_, true)) {
     net::asio::co_spawn(executor_, pack(package), net::asio::detached);
   }

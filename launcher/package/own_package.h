@@ -1,5 +1,5 @@
-// The Python package horovod of this build or installation with its library and plugins, as it can be sent to hosts:
-// python/horovod, lib/libhorovod.so.1 and lib/horovod, which find each other as in a build. Reads files of this machine.
+// This installation's Python package horovod with its library and plugins, in a form for other hosts: python/horovod,
+// lib/libhorovod.so.1 and lib/horovod, which find each other as in a build. Reads files of this machine.
 #pragma once
 
 #include <cstdint>
@@ -23,25 +23,25 @@ struct OwnPackage {
   std::vector<std::string> files;  // on this machine, in the order of the list
 };
 
-// `folder`: of the launcher's program. Null where the package or the library is not beside it. `has_program`: with
-// bin/horovodrun, for a job that runs it.
+// `folder`: of the launcher's program. Null if the package or the library is not next to it.
+// `has_program`: includes bin/horovodrun, for a job that runs it.
 Result<std::shared_ptr<const OwnPackage>> read_own_package(const std::string& folder,
                                                            bool has_program = false);
 
-// One program of this machine, as the only file of a package, under this name.
+// A package that contains only one program of this machine, with this name.
 Result<std::shared_ptr<const OwnPackage>> read_program_package(const std::string& path,
                                                                const std::string& name);
 
-// The package as the hosts get it: packed by gzip at the first host that wants it, and kept for the others.
-// HostStartup owns it. Lives on the launch's loop, which it never blocks.
+// The package in the form sent to hosts: packed by gzip when the first host needs it, and kept for
+// the others. HostStartup owns it. Lives on the launch's loop, and never blocks the loop.
 class PackageArchive {
  public:
   explicit PackageArchive(const net::asio::any_io_executor& executor)
       : executor_(executor), is_packed_(executor) {}
 
-  // The parts for one host. They must not outlive this object.
+  // The parts for one host. Must not outlive this object.
   net::Task<Result<AgentLink::NextPart>> parts(std::shared_ptr<const OwnPackage> package);
-  // Bytes that a host gets; 0 before the first one does.
+  // The bytes sent to each host; 0 before the first host.
   uint64_t packed_size() const { return packed_ && packed_->ok() ? (*packed_)->size() : 0; }
 
  private:
@@ -51,7 +51,7 @@ class PackageArchive {
   net::Notification is_packed_;
   bool is_packing_ = false;
   std::optional<Result<std::string>> packed_;
-  std::shared_ptr<const OwnPackage> package_;  // once it is packed, as the next one
+  std::shared_ptr<const OwnPackage> package_;  // set when it is packed, like packed_
   std::vector<StagedEntry> files_;             // refer to both
 };
 

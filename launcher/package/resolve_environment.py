@@ -23,10 +23,10 @@ import time
 import urllib.request
 import zipfile
 
-# Options of a file of requirements that name where packages are.
+# Options of a requirements file that name package sources.
 SOURCES = ("-i", "--index-url", "--pypi-url", "--extra-index-url", "-f", "--find-links", "--no-index", "--trusted-host")
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-# As uv names pip's variables.
+# uv's names of pip's variables.
 VARIABLES = {
     "UV_INDEX_URL": "PIP_INDEX_URL",
     "UV_DEFAULT_INDEX": "PIP_INDEX_URL",
@@ -34,12 +34,12 @@ VARIABLES = {
     "UV_INDEX": "PIP_EXTRA_INDEX_URL",
     "UV_FIND_LINKS": "PIP_FIND_LINKS",
 }
-# The newest version of glibc that uv has a platform for.
+# The newest version of glibc for which uv has a platform.
 NEWEST_OF_UV = 40
 OLDEST_OF_UV = (17, 28, 31)
-# The option of a hash in a line of requirements, before the digits.
+# The hash option in a requirements line, up to its digits.
 HASH = r"""--hash[=\s]\s*["']?(\w+):"""
-# Prints the version of a Python and its arguments for pip: its own, or the one that it would give to a new environment.
+# Prints the version of a Python and its pip command: its own, or that of a new environment.
 FIND_PIP = """
 import glob, os, sys
 try:
@@ -67,9 +67,9 @@ def environment():
     }
     for name, theirs in VARIABLES.items():
         if name in kept:
-            # uv lets an address have a name before it.
+            # uv allows a name before an address.
             kept.setdefault(theirs, re.sub(r"(^|\s)[\w.-]+=(?=\w+://)", r"\1", kept[name]))
-    # Wheels that are built again have the same bytes, and hosts need not install them again.
+    # Rebuilt wheels then have the same bytes, so hosts need not install them again.
     kept.setdefault("SOURCE_DATE_EPOCH", "315532800")
     kept.update(PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1", PIP_QUIET="0")
     return {**kept, "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
@@ -157,7 +157,7 @@ def text_of(path):
         with urllib.request.urlopen(path, timeout=60) as answer:
             return answer.read().decode("utf-8-sig")
     except (OSError, ValueError, http.client.HTTPException) as error:
-        # The text of the error may have the password.
+        # The error's text may contain the password.
         raise Refused(
             f"{without_passwords(path)} cannot be read ({type(error).__name__}): name a file of this machine"
         ) from None
@@ -248,8 +248,8 @@ def is_source(line):
     return bool(is_repository or (is_path and not re.search(r"\.(whl|zip|tar\.\w+|tgz)$", place)))
 
 
-# A file of requirements, words for pip, options that say where packages are, the chosen packages if they are known, and
-# the first one that must be built.
+# A requirements file, words for pip, options for package sources, the chosen packages if known, and
+# the first package that must be built.
 Part = collections.namedtuple("Part", "path words places pins source")
 
 
@@ -278,9 +278,9 @@ class Environment:
         self.uv = shutil.which("uv")
         self.name = os.path.basename(source)
         self.is_kept = True
-        self.hashes = {}  # of each package for which the file has some
+        self.hashes = {}  # hashes by package, if the file has any
         self.needs_hashes = False
-        self.at_addresses = set()  # packages of which an index may have other files
+        self.at_addresses = set()  # packages for which an index may have other files
         self.first_source = ""  # the first line that must be built
         texts, self.sources = [], []
         if self.name.endswith(".txt") or self.name.endswith(".in"):
@@ -291,7 +291,7 @@ class Environment:
                 self.take_hashes(line)
                 self.at_addresses.add(package_at_address(line))
                 self.is_kept = self.is_kept and not is_of_this_folder(line) and not is_source(line)
-                # pip decides about one with a marker.
+                # pip decides on lines with a marker.
                 must_build = is_source(line) and not is_constraint and ";" not in line
                 self.first_source = self.first_source or (line if must_build else "")
                 place = source_of(folder, line)
@@ -301,7 +301,7 @@ class Environment:
             with open(source, encoding="utf-8") as file:
                 texts.append(file.read())
         settings = [f"{name}={os.environ[name]}" for name in sorted(os.environ) if name.startswith(("PIP_", "UV_"))]
-        # Files of one text name other packages in another folder.
+        # Files with equal text refer to other packages in another folder.
         places = self.sources if self.name.endswith((".txt", ".in")) else [self.folder]
         text = "\n".join([str(target), str(may_build), str(bool(self.uv)), *texts, *places, *settings])
         self.key = hashlib.sha256(text.encode()).hexdigest()
@@ -310,7 +310,7 @@ class Environment:
         found = hashes_of(line)
         is_option = line.startswith("-") and not line.startswith(("-e", "--editable"))
         self.needs_hashes = self.needs_hashes or (is_option and "--require-hashes" in line.split())
-        # uv would take the package without its hash.
+        # uv would accept the package without its hash.
         parsed = re.findall(rf"{HASH}[0-9a-fA-F]+(?![^\s\"'])", line)
         if line.count("--hash") != (0 if is_option else len(parsed)):
             raise Refused(
@@ -321,7 +321,7 @@ class Environment:
             package = package_of(line)
             if package:
                 self.hashes.setdefault(package, set()).update(found)
-            elif self.uv:  # which checks no hashes, as pip does
+            elif self.uv:  # unlike pip, uv checks no hashes
                 raise Refused(
                     f"{self.name} has a hash without a name of its package: write NAME @ {without_passwords(line)}"
                 )
@@ -334,7 +334,7 @@ class Environment:
             if self.needs_hashes:
                 raise Refused(f"{self.name} has no hash of {without_passwords(chosen)}, and --require-hashes wants one")
             return line
-        # pip also takes those of an address, and no others of md5.
+        # pip also accepts a hash in the address, but not an md5.
         return " ".join([chosen, *(f"--hash={each}" for each in sorted(own - hashes_of(chosen)))])
 
     def check_hashes(self, output):
@@ -353,7 +353,7 @@ class Environment:
         )
         remedy = "; --allow-build builds a package without a wheel on this machine" if lacks_wheel else ""
         sentence = f"{self.name} cannot be resolved for {self.target}: {cause}{'' if self.may_build else remedy}"
-        # The index that uv prefers has the package, in other versions: pip would take those of any index.
+        # uv's preferred index has other versions of the package: pip would use any index.
         raise Refused(sentence, "" if "--index-strategy" in output else cause)
 
     def pip(self):
@@ -392,7 +392,7 @@ class Environment:
         words += ["--generate-hashes", *self.target.for_uv(), "--output-file", locked]
         if self.name.endswith(".toml"):  # the project's indexes, for pip
             words += ["--emit-index-url", "--emit-find-links"]
-        if self.name == "uv.lock":  # its hashes choose, and not the order of its indexes
+        if self.name == "uv.lock":  # its hashes choose, not the order of its indexes
             words += ["--index-strategy", "unsafe-best-match"]
         if not self.may_build:
             words += ["--only-binary", ":all:"]
@@ -485,7 +485,7 @@ class Environment:
         others = [name for name in os.listdir(files) if not name.endswith(".whl")]
         if done.returncode != 0:
             return done.stderr or "error: pip fails"
-        # pip saves nothing of a directory.
+        # pip stores nothing for a directory.
         names = {package_of(name.split("-")[0]) for name in os.listdir(files)}
         said = re.search(r"^Successfully downloaded (.*)", done.stdout, re.MULTILINE)
         others += [name for name in (said[1].split() if said else ()) if package_of(name) not in names]
@@ -553,7 +553,7 @@ class Environment:
             digest, packed, _, name = line.split(" ", 3)
             with zipfile.ZipFile(os.path.join(cache, digest)) as wheel:
                 size += int(packed) + sum(each.file_size + 4096 for each in wheel.infolist())
-                # The tag of a wheel that was built for its own machine says nothing.
+                # The tag of a wheel that was built for this machine has no meaning elsewhere.
                 is_own = re.search(r"[-.]linux_", name)
                 glibc = max(glibc, glibc_of_libraries(wheel) if is_own else needed_glibc(name))
         return f"needs {size} 2.{glibc}"
@@ -629,7 +629,7 @@ class Archive:
         self.has_copies = os.path.isdir(source)
         about = hashlib.sha256()
         for path in self.paths():
-            # The file that is sent: also where a link leads. Another link to a file of a directory changes its ctime.
+            # The sent file is the target of a link. Another link to a directory's file changes its ctime.
             status = os.lstat(path) if self.has_copies else os.stat(path)
             changed = status.st_mtime_ns if self.has_copies else status.st_ctime_ns
             about.update(f"{path} {status.st_size} {status.st_mtime_ns} {changed} {status.st_mode}\n".encode())
@@ -748,7 +748,7 @@ def remove_unused(cache, wheels):
     for path in paths:
         try:
             about = os.lstat(path)
-            if about.st_mtime < oldest or stat.S_ISLNK(about.st_mode):  # a link of an earlier version
+            if about.st_mtime < oldest or stat.S_ISLNK(about.st_mode):  # an old version's link
                 os.unlink(path)
         except FileNotFoundError:
             pass
@@ -757,7 +757,7 @@ def remove_unused(cache, wheels):
 def answer(source, target, cache, may_build):
     make_cache(cache)
     environment = choose(source, target, may_build)
-    # One of several jobs fetches, and the others find the files.
+    # One of several jobs downloads, and the others find the files.
     lock = open(os.path.join(cache, "lock"), "w", encoding="utf-8")
     fcntl.flock(lock, fcntl.LOCK_EX)
     wheels = os.path.join(cache, "wheels")

@@ -12,7 +12,7 @@
 namespace hvd::launcher {
 namespace {
 
-// pip puts it beside the horovodrun that it installs.
+// pip installs py-spy next to horovodrun.
 std::string find_py_spy() {
   const std::string folder = executable_folder();
   const std::string search =

@@ -1,6 +1,6 @@
-// The py-spy of this machine, which agents use for the Python stacks of ranks that offer none, or copy to their hosts.
-// Reads it at the first question that needs it, and offers it once to each host. JobInspector owns it. Lives on the
-// launch's loop.
+// This machine's py-spy. Agents use it for Python stacks of ranks that offer none, or copy it to
+// their hosts. Reads it at the first request that needs it, and offers it once to each host.
+// JobInspector owns it. Lives on the launch's loop.
 #pragma once
 
 #include <memory>
@@ -24,9 +24,9 @@ class StackTool {
 
   PackageArchive archive_;
   bool is_read_ = false;
-  std::shared_ptr<const OwnPackage> package_;  // null where this machine has no py-spy
+  std::shared_ptr<const OwnPackage> package_;  // null if this machine has no py-spy
   StackToolOffer offer_;
-  std::set<int> hosts_;  // that have the offer
+  std::set<int> hosts_;  // hosts that received the offer
 };
 
 }  // namespace hvd::launcher

@@ -32,7 +32,7 @@ std::string cache_folder() {
   return environment_variable("HOME").value_or("/tmp") + "/.cache/horovod";
 }
 
-// Whether an agent may have found this: the words reach a command line and the resolver.
+// Checks an agent's values, which are passed to a command line and the resolver.
 bool is_plausible(const EnvironmentWanted& wanted) {
   const auto has_only = [](std::string_view text, std::string_view letters) {
     return text.find_first_not_of(letters) == std::string_view::npos;
@@ -45,10 +45,10 @@ bool is_plausible(const EnvironmentWanted& wanted) {
 
 }  // namespace
 
-// The files, and the host that passes them on.
+// The files of the environment, and the host that passes them on.
 class EnvironmentFiles {
  public:
-  // `place`: the folder that has each file under its hash; or, if `is_file`, the only file.
+  // `place`: a folder in which each file's name is its hash; or, if `is_file`, the only file.
   EnvironmentFiles(EnvironmentOffer offer, const std::vector<PackageFile>& listed,
                    const fs::path& place, bool is_file)
       : offer_(std::move(offer)), bytes_(size_of_package(listed)) {
@@ -68,7 +68,7 @@ class EnvironmentFiles {
   const EnvironmentOffer& offer() const { return offer_; }
   uint64_t bytes() const { return bytes_; }
   const std::vector<StagedEntry>& files() const { return files_; }
-  // `host` serves the files at `server` from now on. Returns the host that did so last.
+  // From now on, `host` serves the files at `server`. Returns the previous serving host.
   EnvironmentSource join(const std::string& host, const MasterCandidates& server) {
     EnvironmentSource source = last_;
     if (server.port != 0) last_ = {host, server};
@@ -119,7 +119,7 @@ StagedEnvironment::StagedEnvironment(const net::asio::any_io_executor& executor,
       job_(job),
       is_resolved_(executor) {
   if (!job_.files) {
-    job_ = {};  // a launch that failed before has left it half made
+    job_ = {};  // an earlier failed launch has left it incomplete
     return;
   }
   is_resolving_ = true;
@@ -152,7 +152,7 @@ std::string StagedEnvironment::failure() const {
 
 std::string StagedEnvironment::describe(const EnvironmentWanted& wanted) const {
   std::error_code error;
-  // As ARCHIVES of resolve_environment.py.
+  // Equal to ARCHIVES of resolve_environment.py.
   constexpr std::string_view kArchives[] = {".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz"};
   const bool is_archive =
       fs::is_directory(file_, error) ||
@@ -171,7 +171,7 @@ net::Task<Result<std::unique_ptr<EnvironmentFeed>>> StagedEnvironment::offer(
   co_return std::move(feed);
 }
 
-// Begins to resolve the file when all hosts have asked.
+// Starts resolving the file when all hosts have asked.
 Status StagedEnvironment::check(const std::string& host, const EnvironmentWanted& wanted) {
   if (!is_plausible(wanted)) {
     return failed_precondition("its agent has named no Python and no platform");
@@ -196,7 +196,7 @@ Status StagedEnvironment::check(const std::string& host, const EnvironmentWanted
     job_.oldest_host = job_.first_host;
   }
   is_resolving_ = ++asked_ >= expected_;
-  // Apart from this host, which may be given up meanwhile.
+  // Runs independently of this host, which may be abandoned meanwhile.
   if (is_resolving_) net::asio::co_spawn(executor_, resolve(), net::asio::detached);
   return {};
 }
@@ -233,7 +233,7 @@ net::Task<void> StagedEnvironment::resolve() {
   is_resolved_.notify();
 }
 
-// The lines that resolve_environment.py prints.
+// Parses the output lines of resolve_environment.py.
 Result<std::shared_ptr<EnvironmentFiles>> StagedEnvironment::parse(
     const std::string& answer) const {
   constexpr std::string_view kRefused = "refused ", kFolder = "folder ", kFile = "file ",

@@ -1,7 +1,7 @@
-// The environment of --stage-env: resolved once, for the oldest Python and glibc of the hosts, and sent to all. A
-// restart and a host that joins later get the same files. Hosts get them from each other, in the order in which they
-// want them. HostStartup owns it for one launch; ResolvedEnvironment belongs to the job. Lives on the launch's loop,
-// which it never blocks.
+// The environment of --stage-env: resolved once, for the hosts' oldest Python and glibc, and sent
+// to all hosts. A restart and a host that joins later get the same files. Each host gets the files
+// from the previous one, in the order of their requests. HostStartup owns it for one launch;
+// ResolvedEnvironment belongs to the job. Lives on the launch's loop, and never blocks the loop.
 #pragma once
 
 #include <cstdint>
@@ -20,36 +20,36 @@ namespace hvd::launcher {
 
 class EnvironmentFiles;
 
-// The files of --stage-env that a launch of the job has resolved, and for which hosts.
+// The files of --stage-env that a launch of the job has resolved, and the hosts for which it did.
 struct ResolvedEnvironment {
   std::string first_host{};
-  EnvironmentWanted first{};  // of that host, with the oldest Python and glibc of all
+  EnvironmentWanted first{};  // that host's, with the oldest Python and glibc of all
   std::string oldest_host{};  // empty: all have the same glibc
-  std::shared_ptr<EnvironmentFiles> files{};  // null: none are resolved
+  std::shared_ptr<EnvironmentFiles> files{};  // null: nothing is resolved
 };
 
 class StagedEnvironment {
  public:
-  // `job`: of earlier launches; outlives this object.
+  // `job`: from earlier launches; must outlive this object.
   StagedEnvironment(const net::asio::any_io_executor& executor, const LaunchSettings& settings,
                     ResolvedEnvironment& job);
 
-  // The number of hosts that will ask. The file is resolved when all have asked, and only once.
+  // Sets the number of hosts that will ask. The file is resolved once, when all have asked.
   void expect(size_t hosts) {
     expected_ = hosts;
     asked_ = 0;
   }
-  // The environment for a host with this Python.
+  // Returns the environment for a host with this Python.
   net::Task<Result<std::unique_ptr<EnvironmentFeed>>> offer(std::string host,
                                                             EnvironmentWanted wanted);
-  // The hosts stop passing the files on: one that joins later gets them from the launcher.
+  // Hosts stop passing the files on: a host that joins later gets them from the launcher.
   void end_chain();
-  // The last part of the file's name.
+  // The last component of the file's path.
   std::string name() const;
-  // After offer(): wheels, and the bytes of all files.
+  // After offer(): the number of wheels, and the bytes of all files.
   size_t packages() const;
   uint64_t bytes() const;
-  // Why the file cannot be resolved, or nothing.
+  // Why the file cannot be resolved; may be empty.
   std::string failure() const;
 
  private:
@@ -58,15 +58,15 @@ class StagedEnvironment {
   Status check(const std::string& host, const EnvironmentWanted& wanted);
   Result<std::unique_ptr<EnvironmentFeed>> feed_of(const std::string& host,
                                                    const Status& status) const;
-  // "Python 3.11 on x86_64"; an archive brings its own Python, or names it.
+  // "Python 3.11 on x86_64"; an archive contains its own Python, or names one.
   std::string describe(const EnvironmentWanted& wanted) const;
   Result<std::shared_ptr<EnvironmentFiles>> parse(const std::string& answer) const;
 
   net::asio::any_io_executor executor_;
-  const std::string file_;  // as --stage-env names it, or empty
+  const std::string file_;  // the value of --stage-env; may be empty
   const bool may_build_;    // --allow-build
   const bool
-      may_chain_;  // hosts pass the files on, in clear; with --encrypt each host has them from the launcher
+      may_chain_;  // hosts pass the files on unencrypted; with --encrypt the launcher sends them
   ResolvedEnvironment& job_;
   size_t expected_ = 0, asked_ = 0;
   bool is_resolving_ = false;  // or resolved

@@ -16,8 +16,8 @@ namespace {
 
 constexpr char kHashSeed[] = "PYTHONHASHSEED";
 
-// One for all ranks of this launcher, in each restart: Python's sets of strings then have one order on all of them. From
-// 1, since 0 turns the random hashes off. Never shown: who knows it can make many strings of one hash.
+// One seed for all ranks of this launcher and its restarts, so that Python's string sets have one order on all ranks.
+// From 1, since 0 disables random hashes. Never shown: with the seed, anyone can make many strings of one hash.
 uint32_t hash_seed() {
   static const uint32_t seed = [] {
     uint32_t drawn = 0;
@@ -42,7 +42,7 @@ Status add(std::string_view text, EnvironmentChoice& choice) {
   const std::string_view name = text.substr(0, equals);
   HVD_RETURN_IF_ERROR(check_name(name));
   if (equals == std::string_view::npos) {
-    // The file's value comes first, and a flag wins.
+    // The file's value comes first, and a flag overrides it.
     const auto first =
         std::stable_partition(choice.values.begin(), choice.values.end(),
                               [&](const auto& variable) { return !fits(variable.first, name); });
@@ -84,7 +84,7 @@ Status parse_env_file(std::string_view text, std::string_view path, EnvironmentC
       status = add(cat(name, "=", unquoted(trim(line.substr(equals + 1)))), choice);
     }
     if (status.ok()) continue;
-    // The line may hold a secret.
+    // The line may contain a secret.
     return invalid_argument(cat("env file ", path, ", line ", number,
                                 " is neither NAME=VALUE, NAME, a pattern such as NAME* nor a "
                                 "comment; correct it (its text is not shown, since it may be a "
@@ -122,7 +122,7 @@ Environment chosen_environment(const Environment& inherited, const Environment& 
   }
   chosen = overlay(overlay(std::move(chosen), flags), choice.values);
   const bool has_own = std::ranges::any_of(chosen, [](const auto& variable) {
-    return variable.first == kHashSeed && !variable.second.empty();  // Python takes empty for none
+    return variable.first == kHashSeed && !variable.second.empty();  // Python ignores an empty one
   });
   if (has_own) return chosen;
   return overlay(std::move(chosen), {{kHashSeed, cat(hash_seed())}});

@@ -3,9 +3,9 @@
 
 namespace hvd::launcher {
 
-constexpr int kExitLauncher = 1;   // a host was lost, or the launcher itself could not go on
+constexpr int kExitLauncher = 1;   // a lost host, or an error of the launcher
 constexpr int kExitBadInput = 2;   // nothing was started
-constexpr int kExitTimeout = 124;  // the job took longer than it may
-constexpr int kExitSignal = 128;   // and the signal's number
+constexpr int kExitTimeout = 124;  // the job exceeded its time limit
+constexpr int kExitSignal = 128;   // plus the signal's number
 
 }  // namespace hvd::launcher

@@ -76,7 +76,7 @@ std::vector<std::string> describe_differences(const std::vector<std::string>& ho
     std::vector<size_t> asked;
     std::map<std::string, size_t> counts;
     for (size_t host = 0; host < hosts.size(); ++host) {
-      if (version_of(versions[host], kPython).empty()) continue;  // not asked
+      if (version_of(versions[host], kPython).empty()) continue;  // was not tested
       asked.push_back(host);
       ++counts[std::string(release_of(version_of(versions[host], what)))];
     }
@@ -84,7 +84,7 @@ std::vector<std::string> describe_differences(const std::vector<std::string>& ho
     const auto count_of = [&](size_t host) {
       return counts.at(std::string(release_of(version_of(versions[host], what))));
     };
-    // The first of those that most have.
+    // The first of the most frequent versions.
     const size_t usual = *std::max_element(
         asked.begin(), asked.end(), [&](size_t a, size_t b) { return count_of(a) < count_of(b); });
     const std::string wanted = version_of(versions[usual], what);

@@ -16,7 +16,7 @@ namespace {
 using Words = std::span<const std::string_view>;
 using Attributes = std::vector<std::pair<std::string, std::string>>;
 
-// The words after the host: "slots=4", also as "slots = 4".
+// The words after the host: "slots=4" or "slots = 4".
 Result<Attributes> parse_attributes(Words rest) {
   Attributes attributes;
   for (size_t i = 0; i < rest.size(); ++i) {
@@ -37,7 +37,7 @@ Result<Attributes> parse_attributes(Words rest) {
 
 enum class WordKind { kSlots, kLimit, kUser, kPort, kIgnored };
 
-// Keys with '_' for '-'. The ignored ones say nothing about slots: those of hydra and of Intel MPI.
+// Keys with '-' replaced by '_'. The ignored keys, of hydra and Intel MPI, do not affect slots.
 constexpr std::pair<std::string_view, WordKind> kWords[] = {
     {"slots", WordKind::kSlots},     {"cpu", WordKind::kSlots},
     {"count", WordKind::kSlots},     {"slots_max", WordKind::kLimit},
@@ -80,7 +80,7 @@ Result<int> parse_port(std::string_view text) {
   return invalid_argument(cat("'", printable(text), "' is not a port, which is 1 to ", kLargest));
 }
 
-// Removes comments from a line, where `is_open` says whether it begins, and whether it ends, within one.
+// Removes comments from a line. `is_open`: whether the line begins, and afterwards ends, within a comment.
 std::string without_comments(std::string_view line, bool& is_open) {
   std::string content;
   while (!line.empty()) {

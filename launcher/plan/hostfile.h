@@ -1,5 +1,5 @@
-// Parses hostfiles in the formats of the original Horovod, Open MPI, MPICH and DeepSpeed. Called
-// for --hostfile, for the hostfile of the MPI Operator, and for discovery scripts. Pure.
+// Parses hostfiles in the formats of the original Horovod, Open MPI, MPICH and DeepSpeed. Used for
+// --hostfile, for the hostfile of the MPI Operator, and for discovery scripts. Pure.
 #pragma once
 
 #include <set>
@@ -13,8 +13,8 @@
 
 namespace hvd::launcher {
 
-// The lines of a hostfile that name hosts, without comments (#, //, and /* */ over several lines) and
-// without a byte order mark. Refers to `text`.
+// The lines of a hostfile that name hosts, without comments (#, //, and multi-line /* */) and byte
+// order mark. Refers to `text`.
 class HostfileLines {
  public:
   explicit HostfileLines(std::string_view text);
@@ -23,7 +23,7 @@ class HostfileLines {
   bool next();
   const std::string& content() const { return content_; }
   size_t number() const { return number_; }
-  // The line in which a comment begins that has no end; 0: no comment is open.
+  // The line in which an unterminated comment begins; 0: no open comment.
   size_t open_comment() const { return open_comment_; }
 
  private:
@@ -33,11 +33,11 @@ class HostfileLines {
   size_t open_comment_ = 0;
 };
 
-// The words of one line, at least one: "a", "a:4" or "n[01-16]", then key=value words. The slots are
-// "slots", "cpu" or "count", their limit is "max_slots" and the like, which also is their number where
-// no other is given, the login is "user", "username" or "user_name", and sshd's port is "port"; '-' counts
-// as '_'. Source of the words: what Open MPI 4.1 accepts. An unknown word is an error on a line without a
-// number of slots, since it may mean one, and added to `unknown` elsewhere.
+// Parses the words of a line, at least one: "a", "a:4" or "n[01-16]", then key=value words. Slots
+// are "slots", "cpu" or "count"; their limit is "max_slots" or a synonym, which also sets the
+// number if no other word does; the login is "user", "username" or "user_name"; sshd's port is
+// "port". '-' counts as '_'. The words are those of Open MPI 4.1. An unknown word is an error on a
+// line without a slot count, since it may be one; otherwise it is added to `unknown`.
 Result<HostItem> parse_host_words(std::span<const std::string_view> words,
                                   std::set<std::string>& unknown);
 
@@ -46,8 +46,8 @@ struct Hostfile {
   std::vector<std::string> warnings;  // a sentence for each unknown word
 };
 
-// One host a line: "a slots=4 max_slots=8", "a:4 user=me", "n[01-16] slots=4" or "a", which has
-// `slots_alone`. `path` is for messages, which name it and the line.
+// One host per line: "a slots=4 max_slots=8", "a:4 user=me", "n[01-16] slots=4" or "a", which has
+// `slots_alone`. Errors name `path` and the line.
 Result<Hostfile> parse_hostfile(std::string_view text, std::string_view path, int slots_alone = 1);
 
 }  // namespace hvd::launcher

@@ -23,7 +23,7 @@ bool only(std::string_view text, std::string_view more) {
   });
 }
 
-// A leading '-' would be an option to ssh.
+// ssh would parse a leading '-' as an option.
 bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= 255 && text.front() != '-' && only(text, "._-");
 }
@@ -39,7 +39,7 @@ bool is_ipv6(std::string_view text) {
          ::inet_pton(AF_INET6, std::string(text.substr(0, zone)).c_str(), bytes) == 1;
 }
 
-// "[address]" and what may follow it.
+// Parses "[address]", and leaves the text after it.
 Result<std::string_view> take_address(std::string_view& text) {
   const size_t end = text.find(']');
   if (end == std::string_view::npos) return invalid_argument("the ']' is missing");

@@ -1,5 +1,5 @@
-// Parses the value of -H. Hostfiles and allocations share the grammar of its items. Pure: reads no
-// file, resolves no name.
+// Parses the value of -H. Hostfiles and allocations use the same item syntax. Pure: reads no file,
+// resolves no name.
 #pragma once
 
 #include <map>
@@ -12,15 +12,15 @@
 namespace hvd::launcher {
 
 constexpr int kMaxSlotsPerHost = 65536;
-constexpr int kUnknownSlots = 0;    // of a host whose agent is still to count its GPUs or cores
-constexpr int kMaxSlots = 1 << 24;  // limit for all hosts together
+constexpr int kUnknownSlots = 0;    // the host's agent must first count its GPUs or cores
+constexpr int kMaxSlots = 1 << 24;  // limit of the sum over all hosts
 
 struct Host {
   std::string name;  // a name or an address, IPv6 without brackets
   std::string user;  // from "user@host"; empty: ssh's own default
   int slots = 1;
-  int port = 0;              // of sshd; 0: that of -p, else ssh's own default
-  int max_slots = 0;         // an explicit -np may use up to these; 0: no more than `slots`
+  int port = 0;              // of sshd; 0: the port of -p, else ssh's own default
+  int max_slots = 0;         // limit for an explicit -np; 0: `slots`
   std::string offered = {};  // by the scheduler, for messages: "1 task, 4 GPUs"; may be empty
 
   friend bool operator==(const Host&, const Host&) = default;
@@ -30,18 +30,18 @@ struct Host {
 struct HostItem {
   std::vector<std::string> names;
   std::string user;
-  int slots = 0;  // 0: not said
-  int port = 0;   // 0: not said
+  int slots = 0;  // 0: not given
+  int port = 0;   // 0: not given
 };
 
-// Hosts in the order of their first mention; a host given again adds its slots.
+// Hosts in the order of their first mention. Repeating a host adds its slots.
 class HostList {
  public:
   Status add(Host host);
-  // Each name of the item, with `slots_alone` slots where the item says no number.
+  // Adds each name of the item, with `slots_alone` slots if the item has no number.
   Status add(const HostItem& item, int slots_alone);
   bool has(std::string_view name) const { return index_.find(name) != index_.end(); }
-  // An error when there are too many slots in all.
+  // An error if the sum of slots is too large.
   Result<std::vector<Host>> take();
 
  private:
@@ -54,12 +54,12 @@ Result<HostItem> parse_host_item(std::string_view text);
 
 Result<int> parse_slots(std::string_view text);
 
-// A name that a scheduler gave.
+// Checks a name from a scheduler.
 Status check_host_name(std::string_view name);
 
-// "a:4, user@b:2, [fd00::1]:4, n[01-16]:8, c": commas and white space separate items, and empty items
-// count for nothing. A name alone has `slots_alone`, a host given twice has the sum. An error names the
-// item.
+// Parses "a:4, user@b:2, [fd00::1]:4, n[01-16]:8, c": commas and white space separate items, and
+// empty items are ignored. A name alone has `slots_alone` slots; a repeated host has the sum. An
+// error names the item.
 Result<std::vector<Host>> parse_hosts(std::string_view list, int slots_alone = 1);
 
 }  // namespace hvd::launcher

@@ -15,10 +15,10 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// A program that runs the command behind its own words.
+// A program that runs the command after its own words.
 struct Wrapper {
   const char* name;
-  const char* flags;  // those whose values are words of their own, separated by commas
+  const char* flags;  // flags whose value is a separate word, separated by commas
   int operands;       // the number of its other words
 };
 constexpr Wrapper kWrappers[] = {
@@ -31,12 +31,12 @@ constexpr Wrapper kWrappers[] = {
 
 struct Launcher {
   const char* name;
-  const char* word;       // behind the name
-  const char* processes;  // flags of its number of processes
-  const char* counts;     // flags of its number of hosts
-  const char* nodes;      // flags that name hosts, or a place where they meet
-  const char* alone;      // other flags that say how hosts are connected, or that they are not
-  const char* values;     // other flags with a value, where the list is whole
+  const char* word;       // after the name
+  const char* processes;  // flags for its number of processes
+  const char* counts;     // flags for its number of hosts
+  const char* nodes;      // flags for hosts or a rendezvous endpoint
+  const char* alone;      // other flags that connect hosts, or disable this
+  const char* values;     // other flags with a value, if the list is complete
   const char* switches;   // flags without a value
 };
 constexpr char kTorchrun[] = "torchrun";
@@ -59,7 +59,7 @@ constexpr Launcher kLaunchers[] = {
     {"deepspeed", "", "--num-gpus,--num-accelerators", "--num-nodes",
      "-H,--hostfile,-i,--include,-e,--exclude,--node-rank", "", "",
      "-m,--module,--no-python,--no-local-rank,--force-multi,--no-ssh,--bind-cores-to-rank"},
-    // The table of settings knows its other flags.
+    // The table of settings has its other flags.
     {kHorovodrun, "", "-np,--num-proc,-n,--n,--np", "--nnodes",
      "-H,--hosts,--host,-host,-hosts,-hostfile,--hostfile,--host-discovery-script,--listen,"
      "--independent",
@@ -70,10 +70,10 @@ constexpr Launcher kLaunchers[] = {
 struct Inner {
   const Launcher* launcher = nullptr;
   std::string processes;      // "2", "gpu"; empty: not given
-  bool names_nodes = false;   // several hosts, or where they meet
-  bool is_connected = false;  // by the user, or to no other host
-  std::string backend;        // of torchrun's rendezvous; empty: not given
-  Words program;              // its own command
+  bool names_nodes = false;   // several hosts, or a rendezvous endpoint
+  bool is_connected = false;  // by the user, or not to other hosts
+  std::string backend;        // torchrun's rendezvous backend; empty: not given
+  Words program;              // the command that it runs
 };
 
 bool has(const char* list, const std::string& word) {
@@ -82,7 +82,7 @@ bool has(const char* list, const std::string& word) {
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// The number of words before the program that wrappers run. Adds the assignments of env.
+// The number of words before the program that the wrappers run. Also collects env's assignments.
 size_t words_of_wrappers(const Words& command, Environment& environment) {
   size_t at = 0;
   while (at < command.size()) {
@@ -105,7 +105,7 @@ size_t words_of_wrappers(const Words& command, Environment& environment) {
   return std::min(at, command.size());
 }
 
-// The name of the program at `at`, with `at` behind it: of a Python, that of its module or script.
+// Returns the name of the program at `at`, and moves `at` after it. For a Python, the name of its module or script.
 std::string take_program(const Words& command, size_t& at) {
   if (at >= command.size()) return {};
   const std::string name = file_name(command[at++]);
@@ -131,7 +131,7 @@ bool is_known(const Launcher& launcher, const std::string& flag) {
   return false;
 }
 
-// The row of a flag of horovodrun.
+// Finds the settings row of a horovodrun flag.
 const Setting* setting_of(const Launcher& launcher, const std::string& flag) {
   if (launcher.name != std::string_view(kHorovodrun)) return nullptr;
   const auto row = std::ranges::find_if(all_settings(), [&](const Setting& each) {
@@ -140,7 +140,7 @@ const Setting* setting_of(const Launcher& launcher, const std::string& flag) {
   return row == all_settings().end() ? nullptr : &*row;
 }
 
-// Whether the word behind a flag that is no switch is its value. Behind an unknown flag, it may be the program.
+// Returns whether the word after a flag with a value is the flag's value. After an unknown flag, it may be the program.
 bool is_value(const std::string& word, bool is_listed, bool needs_python) {
   if (word.starts_with('-') || word.ends_with(".py")) return false;
   if (is_listed) return true;
@@ -150,7 +150,7 @@ bool is_value(const std::string& word, bool is_listed, bool needs_python) {
          std::ranges::find(kLaunchers, name, &Launcher::name) == std::end(kLaunchers);
 }
 
-// The flag at `at`, in its spelling with "-" for "_", and its value; `at` is then at its last word.
+// Returns the flag at `at`, with "-" for "_", and its value; moves `at` to its last word.
 std::pair<std::string, std::string> take_flag(const Launcher& launcher, const Words& command,
                                               size_t& at, bool needs_python) {
   const size_t equals = command[at].find('=');
@@ -167,7 +167,7 @@ std::pair<std::string, std::string> take_flag(const Launcher& launcher, const Wo
   return {name, command[++at]};
 }
 
-// Reads the launcher's flags and its program, which `python` runs.
+// Parses the launcher's flags and its program, which `python` runs.
 void read_flags(const Words& command, size_t at, const std::string& python, Inner& inner) {
   const Launcher& launcher = *inner.launcher;
   bool is_module = false, needs_python = launcher.name != std::string_view(kHorovodrun);
@@ -187,7 +187,7 @@ void read_flags(const Words& command, size_t at, const std::string& python, Inne
                        command.end());
 }
 
-// Accelerate reads the numbers of processes and hosts there.
+// Accelerate reads the numbers of processes and hosts from this file.
 bool has_accelerate_file(const Environment& environment) {
   std::string cache(value_of(environment, "XDG_CACHE_HOME"));
   if (cache.empty()) cache = cat(environment_variable("HOME").value_or(""), "/.cache");
@@ -202,7 +202,7 @@ bool allows_separate_runs(const Environment& environment) {
   return to_lower(value_of(environment, "HOROVOD_BOOTSTRAP")) == "none";
 }
 
-// Reads what the variables of the ranks say of processes and hosts; flags win.
+// Reads the numbers of processes and hosts from the ranks' variables; flags override them.
 void read_variables(const Environment& environment, Inner& inner) {
   const std::string_view name = inner.launcher->name;
   const std::string_view nodes = value_of(environment, "PET_NNODES");
@@ -240,14 +240,14 @@ Inner find_inner(const Words& command, Environment environment) {
   return inner;
 }
 
-// The number of processes that the launcher is asked for; 0: one for each device.
+// The number of processes that the launcher will start; 0: one for each device.
 int64_t processes_of(const Inner& inner) {
   if (has("gpu,auto,cpu", inner.processes)) return 0;
   const int64_t number = parse_int(inner.processes).value_or(1);
   return number < 1 || number > (1 << 16) ? 1 : number;
 }
 
-// The flags of a job with these numbers of ranks on the hosts of the plan; 0: one rank for each GPU.
+// The flags of a job with these numbers of ranks on the plan's hosts; 0: one rank for each GPU.
 std::string flags_for(const SlotPlan& plan, const std::vector<int64_t>& ranks) {
   constexpr size_t kMostHosts = 4;
   const bool by_gpu = ranks[0] == 0;
@@ -263,13 +263,13 @@ std::string flags_for(const SlotPlan& plan, const std::vector<int64_t>& ranks) {
   return by_gpu ? list + number : list;
 }
 
-// One torchrun on each host, and nothing says how they are connected.
+// Returns whether each host runs one torchrun and nothing connects them.
 bool is_unconnected_torchrun(const Inner& inner, const SlotPlan& plan) {
   return inner.launcher != nullptr && inner.launcher->name == std::string_view(kTorchrun) &&
          !inner.is_connected && plan.slots.size() == plan.hosts.size();
 }
 
-// PET_MASTER_ADDR is for this one; the others need an endpoint.
+// Only the static backend uses PET_MASTER_ADDR; other backends need an endpoint.
 bool is_static(const Inner& inner) { return inner.backend.empty() || inner.backend == "static"; }
 
 std::string processes_text(const Inner& inner, int64_t each) {
@@ -295,7 +295,7 @@ Status check_inner_launcher(const Words& command, const Environment& environment
   const std::vector<int64_t> one_each(plan.hosts.size(), 1);
   std::vector<int64_t> wanted(plan.hosts.size());
   for (const Slot& slot : plan.slots) wanted[static_cast<size_t>(slot.host)] += each;
-  std::string kept;  // how torchrun may stay
+  std::string kept;  // a way to keep torchrun
   if (lacks_endpoint) {
     kept = cat("; or leave the backend ", printable(inner.backend),
                " out (--rdzv-backend, PET_RDZV_BACKEND), or say where they meet: --nnodes ",

@@ -1,7 +1,7 @@
-// Recognises another launcher in the words of the ranks' command: torchrun, accelerate, deepspeed, horovodrun, or one of
-// MPI or Slurm. Each rank would start one, and each of these a job of its own. Pure, but for accelerate's default file.
-// `environment`: what the ranks get. `hindrance`: the flags of this job by which torchruns do not get PET_NNODES and the
-// like; empty: they get them.
+// Recognises another launcher in the ranks' command: torchrun, accelerate, deepspeed, horovodrun,
+// or a launcher of MPI or Slurm. Each rank would start one, and each of them its own job. Pure,
+// except for reading accelerate's default file. `environment`: of the ranks. `hindrance`: the flags
+// of this job that prevent PET_NNODES and the like from reaching torchrun; may be empty.
 #pragma once
 
 #include <string>
@@ -16,18 +16,18 @@ namespace hvd::launcher {
 inline constexpr char kByMpi[] = "--mpi";
 inline constexpr char kElastic[] = "--min-np and --host-discovery-script";
 
-// Refuses a command that trains in several worlds where the user most likely means one: several ranks start a launcher of
-// two or more processes each, and neither its flags nor the environment name more hosts. One torchrun on each host passes
-// if PET_NNODES and the like can connect them. The error says what to type.
+// Refuses a command that would train in several worlds, though the user most likely wants one: several ranks
+// start a launcher of two or more processes each, and neither its flags nor the environment name more hosts.
+// Accepts one torchrun per host if PET_NNODES and the like can connect them. The error has the right command.
 Status check_inner_launcher(const std::vector<std::string>& command, const Environment& environment,
                             const SlotPlan& plan, const std::string& hindrance = {});
 
-// Whether the command is one torchrun on each of several hosts that become one world by PET_NNODES and the like.
+// Returns whether each of several hosts runs one torchrun, and PET_NNODES and the like connect them to one world.
 bool joins_torchruns(const std::vector<std::string>& command, const Environment& environment,
                      const SlotPlan& plan);
 
-// A sentence about mpirun, mpiexec or srun in each of several ranks, or about torchruns of one process on several hosts
-// that nothing connects; else empty.
+// A sentence about mpirun, mpiexec or srun in each of several ranks, or about unconnected torchruns
+// of one process on several hosts; else empty.
 std::string describe_inner_launcher(const std::vector<std::string>& command,
                                     const Environment& environment, const SlotPlan& plan,
                                     const std::string& hindrance = {});

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The library of the wheel that has the executable in `folder`, or empty.
+// The library in the wheel that contains the executable in `folder`, or empty.
 std::string find_in_wheel(const std::string& folder) {
   return first_existing({cat(folder, "/../site/horovod/libhorovod.so")});
 }
@@ -74,7 +74,7 @@ std::string installation_prefix(const std::string& folder) {
       packages.filename().string().ends_with("-packages") &&
       packages.parent_path().filename().string().starts_with("python3") &&
       packages.parent_path().parent_path().filename().string().starts_with("lib");
-  // The folder of pip install --target has the commands in TARGET/bin.
+  // `pip install --target` puts the commands into TARGET/bin.
   if (!is_of_python) return packages.string();
   return packages.parent_path().parent_path().parent_path().string();
 }
@@ -138,7 +138,7 @@ bool has_python(const fs::path& folder) {
   return is_present(folder / "python3") || is_present(folder / "python");
 }
 
-// The environment that is active, or that uv would choose for a project in the working directory; else empty.
+// The active environment, or the one that uv would choose for a project in the working directory; may be empty.
 std::string project_environment(const fs::path& tool) {
   const std::string named = environment_variable("VIRTUAL_ENV").value_or("");
   if (!named.empty() && !is_same(named, tool) && has_python(fs::path(named) / "bin")) return named;
@@ -151,7 +151,7 @@ std::string project_environment(const fs::path& tool) {
 
 bool is_tool_environment(const std::string& prefix) {
   const fs::path at(prefix);
-  // uvx has its environments in archive-v0 of its cache.
+  // uvx creates its environments in archive-v0 of its cache.
   const bool is_in_cache_of_uv = at.parent_path().filename().string().starts_with("archive-v") &&
                                  is_present(at.parent_path().parent_path() / "CACHEDIR.TAG");
   const bool is_of_tool = is_in_cache_of_uv || is_present(at / "uv-receipt.toml") ||

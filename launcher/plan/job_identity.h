@@ -1,4 +1,4 @@
-// The number of one job, and the secret that its ranks share. Values only.
+// The number of a job, and the secret of its ranks. Values only.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ struct JobIdentity {
 };
 
 JobIdentity random_job();
-// A job whose hosts join with this token. The secret comes from the token, the random number and the
-// generation: the ranks of a job never learn the token, by which hosts join other jobs.
+// A job whose hosts join with this token. The secret is derived from the token, the random number
+// and the generation: the ranks of a job never get the token, with which hosts join other jobs.
 JobIdentity joined_job(const Secret& token, uint32_t generation);
 
 }  // namespace hvd::launcher

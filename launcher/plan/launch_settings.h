@@ -1,5 +1,5 @@
-// The settings of the launcher, from its command line, config file and environment: a field for each setting that it
-// reads, by the topic of --help. The table of settings (src/base/settings_table.cpp) says what each one means.
+// The settings of the launcher, from its command line, config file and environment: a field for each setting that
+// it reads, by the topic of --help. The table of settings (src/base/settings_table.cpp) defines their meanings.
 #pragma once
 
 #include <optional>
@@ -162,9 +162,9 @@ struct LaunchSettings {
   QuestionOptions questions;
   IdentityOptions identity;
 
-  // For code that goes through all settings, or names those that do not fit together.
+  // For code that iterates over all settings, or names incompatible ones.
   const Settings& table() const { return table_; }
-  // These settings with another value.
+  // Returns these settings with one changed value.
   [[nodiscard]] LaunchSettings with(const char* key, std::string_view value) const;
 
  private:

@@ -1,4 +1,4 @@
-// Replaces words in braces in a flag's value, such as {host} in --tag. Pure.
+// Replaces words in braces in a flag's value, for example {host} in --tag. Pure.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-// An error names the flag and those of `known`. A shell's ${name} is no placeholder.
+// An error names the flag and the `known` words. A shell's ${name} is not a placeholder.
 Status check_placeholders(std::string_view flag, std::string_view text,
                           std::span<const std::string_view> known);
 

@@ -1,4 +1,4 @@
-// Parses a set of ranks, such as "0,3-5", and names and counts ranks in words. Pure.
+// Parses a set of ranks ("0,3-5"), and formats names and counts of ranks. Pure.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::string_view kHidden = "<redacted>";
-// A shorter one, such as "1", would be hidden in each number.
+// A shorter secret, for example "1", would hide parts of many numbers.
 constexpr size_t kLeastSecret = 6;
 constexpr size_t kHexOfSecret = 32;
 
@@ -27,7 +27,7 @@ constexpr std::string_view kSecretWords[] = {"secret",
                                              "bearer",
                                              "precondition_transports"};
 
-// Empty: the name holds none.
+// Empty: the name means no secret.
 std::string_view secret_word(std::string_view name) {
   const std::string lower = to_lower(name);
   for (const std::string_view word : kSecretWords) {
@@ -36,7 +36,7 @@ std::string_view secret_word(std::string_view name) {
   return {};
 }
 
-// The value of SSH_AUTH_SOCK or TOKEN_FILE. A slash proves no path: base64 has slashes too.
+// Returns whether it is a path (SSH_AUTH_SOCK, TOKEN_FILE). A slash alone is no proof: base64 has slashes too.
 bool is_path(std::string_view value) {
   constexpr std::string_view kBegins = "/~.";
   return !value.empty() && kBegins.find(value.front()) != std::string_view::npos &&
@@ -60,14 +60,14 @@ void hide_users_of_urls(std::string& text) {
   }
 }
 
-// "--api-key X", "TOKEN=X", "Authorization: X": the rest of the line, since X may hold blanks.
+// "--api-key X", "TOKEN=X", "Authorization: X": hides the rest of the line, since X may contain blanks.
 void hide_after_names(std::string& text) {
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find_first_of(" \t=:", begin), text.size());
     const std::string_view name = std::string_view(text).substr(begin, end - begin);
     const std::string_view word = secret_word(name);
     const char behind = end < text.size() ? text[end] : '\0';
-    // "KeyError: ..." is what users look for.
+    // Keeps "KeyError: ...", which users look for.
     const bool has_value = behind == '=' || (behind == ':' && word != "key") ||
                            (behind == ' ' && name.starts_with('-')) || word == "bearer";
     if (!word.empty() && has_value && end < text.size()) {
@@ -117,7 +117,7 @@ std::vector<std::string> Redactor::redact_command(std::span<const std::string> w
   shown.reserve(words.size());
   bool is_value = false;
   for (const std::string& word : words) {
-    std::vector<std::string> lines = split(word, '\n');  // a script may have several
+    std::vector<std::string> lines = split(word, '\n');  // a script may have several lines
     for (std::string& line : lines) line = redact(line);
     shown.push_back(is_value && !word.starts_with('-') ? std::string(kHidden) : join(lines, "\n"));
     is_value = word.starts_with('-') && word.find('=') == std::string::npos && is_secret_name(word);

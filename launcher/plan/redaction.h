@@ -1,5 +1,5 @@
-// Removes secrets from text that a user attaches to a public report, and from commands that are kept. In doubt it
-// removes. Pure.
+// Removes secrets from text that a user attaches to a public report, and from stored commands. If
+// in doubt, it removes. Pure.
 #pragma once
 
 #include <span>
@@ -10,20 +10,20 @@
 
 namespace hvd::launcher {
 
-// True for names such as SLURM_JWT, HOROVOD_JOB_SECRET, tls_key, --password.
+// Returns whether the name means a secret: SLURM_JWT, HOROVOD_JOB_SECRET, tls_key, --password.
 bool is_secret_name(std::string_view name);
 
 class Redactor {
  public:
-  // `environment`: the values of its variables with secret names are hidden wherever they occur.
+  // `environment`: hides the values of its variables with secret names in any text.
   explicit Redactor(std::span<const std::pair<std::string, std::string>> environment);
 
-  // One line in, one line out, without those values, the user and password of a URL, what follows a
-  // secret name and "=", ":" or a blank, and 32 or more hexadecimal digits in a row.
+  // Returns one line without those values, a URL's user and password, the text after a secret name
+  // and "=", ":" or a blank, and runs of 32 or more hexadecimal digits.
   std::string redact(std::string_view line) const;
-  // The words of a command, where a flag with a secret name stands before its value.
+  // Redacts the words of a command; the value after a flag with a secret name is hidden.
   std::vector<std::string> redact_command(std::span<const std::string> words) const;
-  // The value of a variable or setting of this name.
+  // Redacts the value of a variable or setting of this name.
   std::string redact(std::string_view name, std::string_view value) const;
 
  private:

@@ -17,8 +17,8 @@ int total_of(const std::vector<Host>& hosts, int (*slots)(const Host&)) {
                          [&](int sum, const Host& host) { return sum + slots(host); });
 }
 
-// The ranks of each host: its slots in the order of hosts; above their sum equally many on each host, as far
-// as its most slots allow.
+// The ranks of each host: its slots, in host order; above the sum of slots, equally many on each
+// host within its limit.
 std::vector<int> divide(const std::vector<Host>& hosts, int size) {
   const bool is_above = size > total_of(hosts, [](const Host& host) { return host.slots; });
   int level = 0;
@@ -37,7 +37,7 @@ std::vector<int> divide(const std::vector<Host>& hosts, int size) {
   return ranks;
 }
 
-// The remedy for too few slots.
+// Advice on too few slots.
 std::string advice(const std::vector<Host>& hosts, int size) {
   if (!hosts.empty() && !hosts.front().offered.empty())
     return "lower -np, request more (sbatch --ntasks-per-node=N), or write --slots-per-host N";
@@ -50,7 +50,7 @@ std::string advice(const std::vector<Host>& hosts, int size) {
              (size + count - 1) / count);
 }
 
-// A line for each host, below a heading; each begins on a new line.
+// A line for each host, after a heading; each begins on a new line.
 std::string slot_table(const std::vector<Host>& hosts) {
   constexpr size_t kMaxShown = 32;
   constexpr std::string_view kHeading = "host";

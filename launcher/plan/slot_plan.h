@@ -15,20 +15,20 @@ struct Slot {
   int host = 0;        // index in the plan's hosts
   int local_rank = 0;  // among the ranks of its host
   int local_size = 0;
-  int cross_rank = 0;  // index of its host among those that have a rank with this local_rank
-  int cross_size = 0;  // how many those are
+  int cross_rank = 0;  // index of its host among the hosts with this local_rank
+  int cross_size = 0;  // number of such hosts
 };
 
-// Addresses stay as hosts and slots are added.
+// Addresses of hosts and slots stay valid when others are added.
 struct SlotPlan {
-  std::deque<Host> hosts;  // those that have a rank, in the order given
+  std::deque<Host> hosts;  // hosts with ranks, in the given order
   std::deque<Slot> slots;  // by rank; the ranks of a host are consecutive
 
   int size() const { return static_cast<int>(slots.size()); }
 };
 
-// Fills the hosts in their order, up to num_proc ranks, or all slots when it is not given. More
-// ranks than slots is an error with a table of the hosts and their slots.
+// Fills the hosts in order, up to num_proc ranks, or all slots without num_proc. Too few slots are
+// an error with a table of the hosts and their slots.
 Result<SlotPlan> plan_slots(const std::vector<Host>& hosts, std::optional<int> num_proc);
 
 }  // namespace hvd::launcher

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// More than that is data.
+// A larger amount is data, not code.
 constexpr uint64_t kMost = uint64_t{1} << 30;
 
 uint32_t mode_of(const fs::path& path) {
@@ -26,8 +26,8 @@ bool is_environment(const fs::path& directory) {
          fs::exists(directory / "conda-meta", ignored);
 }
 
-// Whether other programs have made this directory for this machine. An environment of Python, which may have GBs, does
-// not run at another path.
+// Returns whether another program created this directory for this machine only. A Python
+// environment, which may have GBs, does not work at another path.
 bool is_left_out(const fs::directory_entry& entry) {
   std::error_code ignored;
   if (!entry.is_directory(ignored)) return false;
@@ -45,7 +45,7 @@ class Collector {
   explicit Collector(StagedCode& code)
       : entries_(code.entries), left_out_(code.left_out), special_(code.special) {}
 
-  // The file or directory `from` of the user, which is `to` in the copy.
+  // Adds the user's file or directory `from`, which is `to` in the copy.
   Status add_all(const fs::path& from, const fs::path& to) {
     root_ = from;
     return add(from, to);
@@ -96,17 +96,17 @@ class Collector {
   std::vector<StagedCode::LeftOut>& left_out_;
   std::vector<std::string>& special_;
   fs::path root_;
-  std::string part_;                       // the file or directory in root_ that is read now
-  std::map<std::string, uint64_t> parts_;  // bytes of each
+  std::string part_;                       // the file or directory in root_ that is being read
+  std::map<std::string, uint64_t> parts_;  // bytes of each part
   uint64_t size_ = 0;
 };
 
-// A path of --stage.
+// A path in --stage.
 struct StagedSource {
   fs::path from;
   bool is_directory = false;
-  fs::path within;  // the ranks' directory, if it lies in this directory
-  fs::path below;   // this path, if it lies in the ranks' directory
+  fs::path within;  // the ranks' directory, if this directory contains it
+  fs::path below;   // this path, if the ranks' directory contains it
 };
 
 Result<StagedSource> find_source(const fs::path& what, const fs::path& here) {
@@ -133,7 +133,7 @@ void add_parents(const fs::path& path, std::vector<StagedEntry>& entries) {
   }
 }
 
-// Keeps the first of the entries with the same path: a directory, or a file that was named twice.
+// Keeps the first entry of each path: directories and files may be named twice.
 Status merge(std::vector<StagedEntry>& entries) {
   std::map<std::string, const StagedEntry*> first;
   std::vector<StagedEntry> kept;
@@ -198,7 +198,7 @@ std::string describe_special(const StagedCode& code) {
 
 Status check_words(const StagedCode& code, const std::vector<std::string>& command) {
   for (const std::string& word : command) {
-    // An absolute path leads out of the copy.
+    // An absolute path is outside the copy.
     const fs::path path = (fs::path(code.working_directory) / word).lexically_normal();
     if (path.is_absolute()) continue;
     if (std::ranges::find(code.special, path.string()) != code.special.end()) {

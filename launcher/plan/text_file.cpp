@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxSize = 64 << 20;
 constexpr int kQuietMilliseconds = 2000;
 
-// Waits until a FIFO, pipe or terminal has bytes or has ended, and says that it waits.
+// Waits until a FIFO, pipe or terminal has bytes or has ended, and prints that it waits.
 void wait_for_first_bytes(const UniqueFd& file, const std::string& path, std::string_view what) {
   pollfd readable{.fd = file.get(), .events = POLLIN, .revents = 0};
   if (::poll(&readable, 1, kQuietMilliseconds) != 0) return;

@@ -1,4 +1,4 @@
-// Reads and makes small text files that the user named. Errors are one sentence.
+// Reads and creates small text files that the user named. An error is one sentence.
 #pragma once
 
 #include <sys/types.h>
@@ -10,11 +10,11 @@
 
 namespace hvd::launcher {
 
-// `what` is for messages: "hostfile". The path "-" is standard input. More than 64 MiB are an error.
+// `what` is for messages: "hostfile". The path "-" is standard input. More than 64 MiB is an error.
 Result<std::string> read_text_file(const std::string& path, std::string_view what);
 
-// Makes a file with these permissions, lowered by the umask. `what` is for messages: "the report". A file or link of
-// that name stays as it is, and is an error.
+// Creates a file with these permissions, reduced by the umask. `what` is for messages: "the
+// report". An existing file or link stays unchanged, and is an error.
 Status create_text_file(const std::string& path, std::string_view what, std::string_view text,
                         mode_t mode);
 

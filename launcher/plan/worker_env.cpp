@@ -15,7 +15,7 @@ namespace {
 
 using Patterns = std::span<const std::string_view>;
 
-// Set for each rank by the launcher or its agent.
+// Set by the launcher or its agent for each rank.
 constexpr std::array<std::string_view, 31> kOwn = {"HOROVOD_RANK",
                                                    "HOROVOD_SIZE",
                                                    "HOROVOD_LOCAL_RANK",
@@ -52,7 +52,7 @@ constexpr std::array<std::string_view, 7> kTorch = {
     "RANK",       "WORLD_SIZE",  "LOCAL_RANK", "LOCAL_WORLD_SIZE",
     "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"};
 
-// Means something else on another machine, or nothing.
+// Has another meaning, or none, on another machine.
 constexpr std::array<std::string_view, 41> kLocalOnly = {"HOME",
                                                          "USER",
                                                          "LOGNAME",
@@ -117,7 +117,7 @@ Environment host_environment(const Environment& inherited, bool is_local) {
   });
   for (const auto& [name, value] : inherited) {
     if (matches(name, kOwn) || is_of_other_launcher(name)) continue;
-    // The user's value stays, but not a value that an outer job found for its own hosts.
+    // Keeps the user's value, but not a value that an outer job found for its own hosts.
     const bool is_hint = name == "GLOO_SOCKET_IFNAME" || name == "TP_SOCKET_IFNAME";
     if (is_hint && outer != inherited.end() && value == outer->second) continue;
     if (!is_local && is_local_only(name)) continue;
@@ -134,7 +134,7 @@ Environment slot_environment(const SlotPlan& plan, const Slot& slot) {
           {"HOROVOD_CROSS_RANK", cat(slot.cross_rank)},
           {"HOROVOD_CROSS_SIZE", cat(slot.cross_size)},
           {"HOROVOD_HOSTNAME", plan.hosts[static_cast<size_t>(slot.host)].name},
-          // For programs of torchrun, DeepSpeed and JAX. Where they meet is found at the start.
+          // For torchrun, DeepSpeed and JAX programs. Their endpoint is found at the start.
           {"RANK", cat(slot.rank)},
           {"WORLD_SIZE", cat(plan.size())},
           {"LOCAL_RANK", cat(slot.local_rank)},
@@ -146,7 +146,7 @@ Environment slot_environment(const SlotPlan& plan, const Slot& slot) {
 
 namespace {
 
-// As Slurm writes them: "2(x3),1".
+// In Slurm's format: "2(x3),1".
 std::string tasks_per_node(const std::vector<int>& tasks) {
   std::string text;
   for (size_t i = 0, next = 0; i < tasks.size(); i = next) {
@@ -204,7 +204,7 @@ Environment flag_environment(const LaunchSettings& settings) {
     const std::string_view variable = setting.variable;
     if (setting.flags[0] == '\0' || variable.empty() || matches(variable, kOwn)) continue;
     if (!settings.table().is_set(setting.key)) continue;
-    // Every reader of a flag's variable accepts 1 and 0.
+    // All readers of a flag's variable accept 1 and 0.
     environment.emplace_back(variable, setting.type == SettingType::kFlag
                                            ? (settings.table().flag(setting.key) ? "1" : "0")
                                            : settings.table().text(setting.key));

@@ -1,5 +1,5 @@
-// Fences between the PMIx helpers of all hosts. Each helper contributes the data that its ranks have
-// put, and gets the data of all. One thread may call `next`. Any thread may call the others; `run` blocks.
+// Fences between the PMIx helpers of all hosts. Each helper contributes the data of its ranks, and receives
+// the data of all. Only one thread may call next(). Any thread may call the other functions; run() blocks.
 #pragma once
 
 #include <map>
@@ -19,16 +19,16 @@ class PmixFences {
 
   struct Fence {
     std::string name;
-    std::vector<size_t> hosts;  // hosts that take part, ascending
+    std::vector<size_t> hosts;  // participating hosts, ascending
     size_t place = 0;           // index of this host in `hosts`
   };
-  // The next one of these ranks (of all, when there are none). Every host that takes part counts
-  // the fences of each set alike.
+  // The next fence of these ranks (of all ranks if empty). Every participating host counts the
+  // fences of each set equally.
   Fence next(std::vector<int> ranks);
-  // The one of all hosts with this name, for one use.
+  // The fence of all hosts with this name, for one use.
   Fence of_all(std::string name) const;
 
-  // The data of all participants, one after another. `store` may be null when this host is alone.
+  // Returns the concatenated data of all participants. `store` may be null if only this host participates.
   Result<std::string> run(const Fence& fence, const std::string& data, rendezvous::Store* store,
                           Deadline deadline) const;
 

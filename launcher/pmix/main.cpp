@@ -21,7 +21,7 @@ int fail(const Status& status) {
   return 1;
 }
 
-// Nothing at the end of the input.
+// Empty at the end of the input.
 std::optional<PmixTexts> receive() {
   std::string bytes;
   char buffer[4096];
@@ -50,12 +50,12 @@ int main(int argc, char** argv) {
   if (argc != 2) {
     return fail(invalid_argument("horovod-agent starts this program for the ranks of a job"));
   }
-  // The ranks go first; this ends when the agent closes its input.
+  // Ignores signals: ranks end first, and this process ends when the agent closes its input.
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGXFSZ})
     ::signal(number, SIG_IGN);
   ::prctl(PR_SET_NAME, "horovod-pmix");
   const Status status = serve(argv[1]);
-  // Threads of abandoned fences end with the process.
+  // Exits without waiting for threads of abandoned fences.
   std::fflush(nullptr);
   ::_exit(status.ok() ? 0 : fail(status));
 }

@@ -7,10 +7,10 @@
 namespace hvd::launcher {
 namespace {
 
-// Limits of one line, and of a command of several lines, which only a spawn is.
+// Limits of a line, and of a command of several lines, which only spawn uses.
 constexpr size_t kMaxLine = 4096;
 constexpr size_t kMaxLines = 64 * 1024;
-// An answer with a value fits into the 1,024 bytes of a client's line.
+// A reply with a value must fit into the 1,024 bytes of a client's line.
 constexpr size_t kMaxMapping = 900;
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Serves PMI-1 to the ranks of one host: MPICH uses it. Values that ranks have put cross to other hosts at a barrier, by
-// the fences of PMIx. A client that ends before it finalizes ends its program of MPI: barriers fail on all hosts.
-// Listens at a Unix socket, to which the agent relays connections of the job's user: PMI-1 itself proves nothing.
-// pmix_server makes the only one and never destroys it. Each connection has a thread, which may block.
+// Serves PMI-1, which MPICH uses, to the ranks of one host. Ranks' values are sent to other hosts at a barrier, by
+// PMIx's fences. If a client ends before it finalizes, its MPI program fails: barriers fail on all hosts. Listens
+// at a Unix socket, to which the agent relays connections of the job's user, since PMI-1 has no authentication.
+// pmix_server creates a single one and never destroys it. Each connection has a thread, which may block.
 #pragma once
 
 #include <functional>
@@ -22,42 +22,42 @@ namespace hvd::launcher {
 class PmiServer {
  public:
   struct Events {
-    std::function<int(int rank)> on_init;  // returns how often this rank has begun to use MPI
-    std::function<void()> on_met;          // all ranks have met in a barrier
+    std::function<int(int rank)> on_init;  // returns how many times this rank has initialised MPI
+    std::function<void()> on_met;          // all ranks have entered a barrier
     std::function<void(const std::string& sentence)> on_failure;  // of a barrier or a connection
   };
 
-  // `store` may be null when this host is alone, and outlives the server.
+  // `store` may be null if this is the only host, and must outlive the server.
   PmiServer(const PmixOrder& order, rendezvous::Store* store, Events events)
       : order_(order), fences_(order), store_(store), events_(std::move(events)) {}
 
-  // Serves from here on. Returns the abstract name of the socket.
+  // Starts to serve. Returns the abstract name of the socket.
   Result<std::string> listen();
 
  private:
   using Socket = std::shared_ptr<const UniqueFd>;
-  // The ranks' n-th programs of MPI, one for each n: a rank may run several, one after another. Guarded by mutex_.
+  // The ranks' n-th MPI programs: a rank may run several, one after another. Guarded by mutex_.
   struct Program {
     std::map<std::string, std::string> values;
-    std::string unshared;         // put on this host since the last barrier: "key=value\n"
+    std::string unshared;         // values since the last barrier on this host: "key=value\n"
     std::vector<Socket> waiting;  // in a barrier
-    bool is_exchanging = false;   // all of this host wait for other hosts
-    size_t ended = 0;             // clients that have finalized or closed
-    uint64_t barriers = 0;        // that are over
-    std::string failure;          // of a barrier: later ones fail, too
+    bool is_exchanging = false;   // this host's ranks wait for other hosts
+    size_t ended = 0;             // clients that have finalized or disconnected
+    uint64_t barriers = 0;        // completed barriers
+    std::string failure;          // of a barrier: later barriers fail too
     bool is_failure_reported = false;
   };
   struct Client {
     Socket socket;
     int rank = -1;   // before initack
-    int number = 0;  // of its program
+    int number = 0;  // number of its program
     std::shared_ptr<Program> program = {};
     bool has_ended = false;  // counted in Program::ended
   };
 
   void accept(const UniqueFd& listener);
   void serve(Socket socket);
-  // An error ends the connection.
+  // Serves one client. An error ends the connection.
   Status converse(Client& client);
   Result<std::string> answer(Client& client, const PmiCommand& command);
   Result<std::string> admit(Client& client, const PmiCommand& command);

@@ -40,7 +40,7 @@ std::optional<std::string> find_on_path(std::string_view program,
   return {};
 }
 
-// Finds a file of that name on PATH without execute permission, for the error message.
+// Finds a file of that name on PATH without execute permission, for the error.
 std::optional<std::string> search_unrunnable(std::string_view program,
                                              const std::string& working_directory,
                                              std::string_view search_path) {
@@ -52,7 +52,7 @@ std::optional<std::string> search_unrunnable(std::string_view program,
   return {};
 }
 
-// Returns an error when the word is probably not meant as a program: a variable, or a quoted command.
+// Returns an error if the word is probably not a program: a variable, or a quoted command.
 Status misread(const std::string& program, const std::string& working_directory,
                std::string_view search_path) {
   const std::string sentence = cat("program '", printable(program), "' was not found; ");
@@ -97,7 +97,7 @@ Status not_on_path(const std::string& program, const std::string& working_direct
   return not_found(std::move(sentence));
 }
 
-// The text after "#!" in a script's first line, or empty when the file is not a script.
+// The text after "#!" in a script's first line; empty if the file is not a script.
 std::string interpreter_text(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   char buffer[256];
@@ -107,7 +107,7 @@ std::string interpreter_text(const std::string& path) {
   return std::string(text.substr(2, text.find('\n') - 2));
 }
 
-// The words of that line. `env -S` divides its argument as this function does.
+// The words of that line, split as `env -S` would split them.
 std::vector<std::string> interpreter_line(const std::string& path) {
   std::vector<std::string> words;
   for (const std::string& word : split(interpreter_text(path), ' ')) {

@@ -1,4 +1,4 @@
-// A message as a frame by itself, on a connection that has no queue of frames. Pure.
+// A message as a single frame, for a connection without a queue of frames. Pure.
 #pragma once
 
 #include "base/bytes.h"

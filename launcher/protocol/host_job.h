@@ -14,37 +14,37 @@
 
 namespace hvd::launcher {
 
-// The key, among the versions that an agent reports, of the path of the Python that runs the program.
+// The key, in an agent's versions, for the path of the Python that runs the program.
 inline constexpr const char* kInterpreter = "interpreter";
 
-// The keys of a host whose ranks use a copy of the launcher's package, or the environment of --stage-env, and their
-// values: sent now, or by an earlier job.
+// The keys for a host whose ranks use a copy of the launcher's package or the environment of
+// --stage-env, and their values: sent now, or by an earlier job.
 inline constexpr const char* kPackageCopy = "copy";
 inline constexpr const char* kEnvironmentCopy = "environment";
 inline constexpr const char* kCopySent = "sent";
 inline constexpr const char* kCopyKept = "kept";
 
-// The key of a host that can serve PMIx.
+// The key for a host that can serve PMIx.
 inline constexpr const char* kPmix = "PMIx";
 
-// The keys of the numbers of GPUs, and of usable cores, of the host.
+// The keys for the host's numbers of GPUs and of usable cores.
 inline constexpr const char* kGpus = "GPUs";
 inline constexpr const char* kCores = "cores";
-// "1 of 8", where the affinity mask leaves fewer cores than ranks, and the cpuset has more.
+// "1 of 8", if the affinity mask allows fewer cores than ranks, and the cpuset allows more.
 inline constexpr const char* kBinding = "bound cores";
 
-// How long a link of a job without a lease (lease_seconds is 0) survives without a connection. Both ends wait as
-// long: an agent that gave up first would end ranks whose launcher still redials.
+// The time that a link of a job without a heartbeat timeout (lease_seconds is 0) survives without a connection.
+// Both ends wait equally long: an agent that gave up first would end ranks while its launcher still reconnects.
 inline constexpr double kSurviveSeconds = 60;
 
-// After so long without a byte from the other end, a link gets another connection, and uses the present one until
-// then: after a cut of the network, TCP may send nothing for as long as the cut has lasted.
-// `limit_seconds`: the silence after which this end gives up the other one.
+// After this time without a byte from the other end, a link opens another connection, and uses the
+// present one until then: after a network outage, TCP may send nothing for as long as the outage
+// lasted. `limit_seconds`: the silence after which this end gives up.
 inline double replace_link_after(double limit_seconds) {
   return std::clamp(limit_seconds / 3, 2.0, 15.0);
 }
-// A link that breaks after so long a silence, as by ssh's ServerAliveInterval, may be whole at the other end, which
-// then does not look for another connection.
+// If a link breaks after this much silence, for example by ssh's ServerAliveInterval, the other end
+// may not have noticed, and does not expect another connection.
 inline constexpr double kUnnoticedSeconds = 5;
 
 struct RankSpec {
@@ -54,19 +54,19 @@ struct RankSpec {
   bool has_input = false;  // its standard input comes from the launcher
 };
 
-// The launcher's own package horovod with its library, as it can be sent to a host.
+// The launcher's own package horovod with its library, as an offer to a host.
 struct PackageOffer {
-  std::string name;     // package_name() of its list; empty: there is none
+  std::string name;     // package_name() of its list; empty: no package
   std::string version;  // of the package
   std::string machine;  // as uname -m prints it
-  // The oldest versions of glibc and of the symbols of libstdc++ with which it runs; empty: any.
+  // The oldest versions of glibc and of libstdc++'s symbols with which it runs; empty: any.
   std::string glibc, glibcxx;
   uint64_t size = 0;  // bytes of its files
-  // The file in it that runs in place of the job's program where the host has none; empty: none.
+  // The file in it that runs instead of the job's program on hosts without that program; may be empty.
   std::string program{};
 };
 
-// Which hosts get the launcher's package: none (--no-ship), those whose Python has none, or all (--ship).
+// The hosts that get the launcher's package: none (--no-ship), hosts whose Python lacks it, or all (--ship).
 enum class Shipping : uint8_t { kNever = 0, kWhereMissing = 1, kEverywhere = 2 };
 
 struct HostJob {
@@ -74,35 +74,35 @@ struct HostJob {
   uint32_t generation = 0;
   uint32_t host = 0;      // index of the host in the plan
   uint32_t hosts = 1;     // number of hosts in the plan
-  std::string host_name;  // as in the plan
+  std::string host_name;  // the name in the plan
   std::vector<std::string> command;
-  // The Python of the environment that horovodrun is installed in, for a script without an active environment.
+  // The Python of the environment in which horovodrun is installed, for a script without an active environment.
   std::string python;
-  // The folder of the launcher's own package horovod, for an interpreter without one; empty: none.
+  // The folder of the launcher's own package horovod, for an interpreter without it; may be empty.
   std::string package_folder;
   PackageOffer package;
   Shipping shipping = Shipping::kWhereMissing;
   std::string agent_dir;         // HOROVOD_AGENT_DIR, or empty
-  bool has_environment = false;  // --stage-env: the agent asks for the files of an environment
+  bool has_environment = false;  // --stage-env: the agent requests an environment's files
   std::string environment_dir;   // --stage-dir, or empty
   std::string working_directory;
-  // Variables of all ranks of the host. They are laid over the environment that the agent was
-  // started with: a host keeps its own HOME, PATH and the like unless they are named here.
+  // Variables for all ranks of the host. They override the environment with which the agent was
+  // started: a host keeps its own HOME, PATH and the like unless they are named here.
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<RankSpec> ranks;
-  std::string remote_init;   // a command whose environment the ranks get; empty: none
-  bool is_compared = false;  // other hosts must have the same versions
+  std::string remote_init;   // a command whose environment the ranks get; may be empty
+  bool is_compared = false;  // other hosts must have equal versions
   double lease_seconds = 45;
-  // The launcher takes the host for lost after this time without an answer; 0: the lease. Not sent.
+  // The launcher considers the host lost after this time without a reply; 0: the heartbeat timeout. Not sent.
   double host_timeout_seconds = 0;
-  // Others may replace this host, so the agent stops its ranks after this time without the launcher, and kills them
-  // without grace after the lease; 0: no other host ever replaces this one.
+  // Another host may replace this one, so the agent stops its ranks after this time without the
+  // launcher, and kills them without grace after the heartbeat timeout; 0: this host is never replaced.
   double hold_after_seconds = 0;
-  bool is_staged = false;         // a relative working directory is within the staged copy
-  std::string staged_path;        // within it, for PYTHONPATH
+  bool is_staged = false;         // the staged copy contains the working directory
+  std::string staged_path;        // path in the copy, for PYTHONPATH
   bool insecure_compat = false;   // the ranks may be Horovod's own workers
   double kill_grace_seconds = 5;  // between the end signal and SIGKILL
-  // How long the agent of an elastic job stays after SIGTERM while its ranks leave; 0: not at all.
+  // The time that the agent of an elastic job waits after SIGTERM while its ranks leave; 0: no wait.
   double leave_grace_seconds = 0;
   int end_signal = 15;  // SIGTERM or SIGINT: tells the ranks of a job that ends
   static auto fields(auto& job) {
@@ -115,7 +115,7 @@ struct HostJob {
   }
 };
 
-// The silence after which one end of the host's link gives up the other one, as far as this end knows; 0: never.
+// The shortest silence after which an end of the host's link gives up, as far as this end knows; 0: never.
 inline double shortest_silence(const HostJob& job) {
   double shortest = 0;
   for (const double limit : {job.lease_seconds, job.host_timeout_seconds, job.hold_after_seconds}) {
@@ -124,42 +124,42 @@ inline double shortest_silence(const HostJob& job) {
   return shortest;
 }
 
-// The candidates for MASTER_ADDR and MASTER_PORT, from the agent of rank 0's host; or the addresses at which an agent
-// passes the files of --stage-env on.
+// Candidates for MASTER_ADDR and MASTER_PORT, from the agent of rank 0's host; or an agent's
+// addresses for the files of --stage-env.
 struct MasterCandidates {
-  uint16_t port = 0;                  // 0: there are no candidates
-  std::array<std::byte, 32> nonce{};  // identifies the program that answers there
-  // With the interface of each, the likeliest first, the loopback's last.
+  uint16_t port = 0;                  // 0: no candidates
+  std::array<std::byte, 32> nonce{};  // identifies the program that listens there
+  // Each with its interface; the likeliest first, loopback addresses last.
   std::vector<std::pair<std::string, std::string>> addresses;
 };
 
-// The candidate addresses that a host reaches, each with the host's own interface to it.
+// The candidate addresses that a host can reach, each with the host's interface for it.
 using Reached = std::vector<std::pair<std::string, std::string>>;
 
-// Data that ranks get only when they start: the master endpoint.
+// Data for ranks that is only known when they start: the master endpoint.
 struct StartOrder {
   std::vector<std::pair<std::string, std::string>> environment;  // overrides all other variables
-  // The network interface by which other hosts reach this host, for programs without a setting for it.
+  // The network interface with which other hosts reach this host, for programs without such a setting.
   std::string interface;
 };
 
 enum class OutputStream : uint8_t { kStdout = 1, kStderr = 2 };
 
-// Kind of a piece of staged code: the beginning of a file, its continuation, ...
+// The kind of a piece of staged code: the beginning of a file, its continuation, ...
 enum class StageKind : uint8_t { kDirectory = 1, kFile = 2, kMore = 3, kLink = 4, kEnd = 5 };
 
 struct RankExit {
   int rank = 0;
-  int code = 0;              // exit status, when signal is 0
+  int code = 0;              // exit status, if signal is 0
   int signal = 0;            // signal that ended the rank, or 0
   bool by_agent = false;     // the agent ended it because the job was ending
-  bool after_grace = false;  // by SIGKILL, since it had not ended by then
+  bool after_grace = false;  // by SIGKILL, since it was still running
   // The kernel's out-of-memory killer has ended a process of this host's cgroup since the start, or
-  // since the last exit that reported it.
+  // since the last exit with this flag.
   bool out_of_memory = false;
-  // Rank 0 has failed, and the process of this other user listens at MASTER_PORT.
+  // Rank 0 has failed, and this other user's process listens at MASTER_PORT.
   std::optional<uint32_t> master_port_user = {};
-  // The seconds of RLIMIT_CPU, if the kernel has ended the rank because it had used them up; else 0.
+  // The limit RLIMIT_CPU in seconds, if the kernel ended the rank because of it; else 0.
   uint64_t cpu_seconds = 0;
 };
 

@@ -26,7 +26,7 @@ void get(ByteReader& from, Metrics& metrics) {
 namespace hvd::launcher {
 namespace {
 
-// A rank that ends a step in each microsecond needs centuries for more.
+// A rank with one step per microsecond would need centuries for more.
 constexpr uint64_t kMostSteps = uint64_t{1} << 54;
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Values of ranks, which an agent reads when the launcher asks for them (TakeSample). HostSample has a list for each
-// group of values, by rank; the list of a group that was not requested is empty. A new observation is a field here.
-// Pure.
+// Values of ranks, which an agent reads when the launcher requests them (TakeSample). HostSample
+// has a list for each group of values, by rank; the list of a group that was not requested is
+// empty. To add an observation, add a field here. Pure.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ namespace hvd::launcher {
 
 // Bits of TakeSample::groups.
 enum class SampleGroup : uint8_t {
-  kMetrics = 1 << 0,  // HostSample::metrics
-  kGpus = 1 << 1,  // with kMetrics: its fields of GPUs, for which the agent may wait half a second
-  kPressure = 1 << 2,  // with kMetrics: its fields of what disturbs processes
-  kSigns = 1 << 3,     // HostSample::signs; the groups below alike
+  kMetrics = 1 << 0,   // HostSample::metrics
+  kGpus = 1 << 1,      // with kMetrics: its GPU fields, which may take half a second
+  kPressure = 1 << 2,  // with kMetrics: its fields of disturbances
+  kSigns = 1 << 3,     // HostSample::signs; similarly below
   kSteps = 1 << 4,
   kAnnounced = 1 << 5
 };
@@ -46,10 +46,10 @@ constexpr SampleGroups operator|(SampleGroup a, SampleGroup b) {
 
 enum class RankActivity : uint8_t { kEnded = 0, kRuns = 1, kStopped = 2 };
 
-// The use of a rank's process and those below it. Counts never fall, also when a process ends.
+// Resource usage of a rank's process and its descendants. Counts never decrease, even when a process ends.
 struct ProcessUsage {
   uint64_t cpu_microseconds = 0;
-  uint64_t run_delay_microseconds = 0;  // runnable, but without a processor
+  uint64_t run_delay_microseconds = 0;  // runnable, but not running
   uint64_t minor_faults = 0, major_faults = 0;
   uint64_t read_bytes = 0, written_bytes = 0;  // from and to storage
   uint64_t resident_bytes = 0;
@@ -58,12 +58,12 @@ struct ProcessUsage {
   uint64_t gpu_bytes = 0;  // memory on GPUs, as nvidia-smi or rocm-smi shows it
 };
 
-// The counts that a rank has made itself.
+// Counts that the rank itself maintains.
 struct RankCounts {
   uint64_t steps = 0;
   uint64_t operations = 0, failed_operations = 0;
   uint64_t bytes = 0;
-  uint64_t waited_microseconds = 0;  // for other ranks to agree
+  uint64_t waited_microseconds = 0;  // until other ranks agreed
   uint64_t pending = 0;
 };
 RankCounts counts_of(const Metrics& metrics);
@@ -71,46 +71,46 @@ RankCounts counts_of(const Metrics& metrics);
 struct RankMetrics {
   int32_t rank = 0;  // number of its process in the plan
   RankActivity activity = RankActivity::kEnded;
-  uint8_t has_joined = 0;    // it has called hvd.init()
-  uint8_t has_counters = 0;  // its agent can read them
-  int32_t gpu_percent = -1;  // of the time in which its busiest GPU computed; -1: none, or unknown
-  uint8_t is_on_disk = 0;    // a process of it waits for a disk or a network file system (state D)
-  int32_t pid = 0;           // its first process; 0: it does not run
-  uint64_t age_milliseconds = 0;  // since the start of that process
-  // Means over its last training steps; 0 before the first.
+  uint8_t has_joined = 0;         // it has called hvd.init()
+  uint8_t has_counters = 0;       // its agent can read them
+  int32_t gpu_percent = -1;       // time share in which its busiest GPU computed; -1: unknown
+  uint8_t is_on_disk = 0;         // a process waits for a disk or a network file system (state D)
+  int32_t pid = 0;                // its first process; 0: not running
+  uint64_t age_milliseconds = 0;  // age of that process
+  // Means over its last training steps; 0 before the first step.
   uint64_t step_microseconds = 0;
-  uint32_t waited_thousandths = 0;      // of that time, until all ranks had agreed
-  uint64_t throttled_microseconds = 0;  // its cgroup, by a CPU quota; with kPressure
+  uint32_t waited_thousandths = 0;      // share of that time until all ranks had agreed
+  uint64_t throttled_microseconds = 0;  // of its cgroup, by a CPU quota; with kPressure
   RankCounts counts{};
   ProcessUsage usage{};
 };
 
-// Counts of a host since its start.
+// Counts of a host since its boot.
 struct HostPressure {
-  uint64_t steal_microseconds = 0;  // of its processors, by a hypervisor
+  uint64_t steal_microseconds = 0;  // taken from its processors by a hypervisor
   uint64_t processors = 1;
   uint64_t swapped_in = 0;   // pages
   uint64_t retransmits = 0;  // TCP segments
 };
 
-// The sum of the counters of a host's ranks, and the metrics of each rank and its processes.
+// The sums of the counters of a host's ranks, and the metrics of each rank and its processes.
 struct HostMetrics {
   Metrics sum{};
-  // Milliseconds since the last training step of any rank; -1: none has ended a step.
+  // Milliseconds since the last training step of any rank; -1: no step so far.
   int64_t step_age = -1;
   HostPressure pressure{};  // with kPressure
   std::vector<RankMetrics> ranks{};
   std::string remark{};  // about what the agent cannot show, without the host's name; or empty
 };
 
-// Counts since the start of the processes of a rank. A rank moves when one changes.
+// Counts since the start of a rank's processes. A rank makes progress if one changes.
 struct RankSigns {
   int32_t rank = 0;  // number of its process in the plan
-  // A process is stopped or traced, or reads what a user types: nobody knows how long that takes.
+  // A process is stopped or traced, or reads user input, which may take any time.
   uint8_t is_excused = 0;
-  uint8_t is_hidden = 0;   // the agent has no permission to read all of these values
-  uint64_t processes = 0;  // a digest of the processes and their sockets
-  // Time in which the main thread of its Python had a processor, or waited for one.
+  uint8_t is_hidden = 0;   // the agent lacks permission for some of these values
+  uint64_t processes = 0;  // digest of the processes and their sockets
+  // The time that its Python's main thread was running, or runnable.
   uint64_t main_microseconds = 0;
   // CPU time of all other threads and processes, and the sum of their waits for a processor.
   uint64_t other_microseconds = 0, other_delay_microseconds = 0;
@@ -119,12 +119,12 @@ struct RankSigns {
   uint64_t socket_bytes = 0;      // received and sent by TCP
 };
 
-// Where a rank is. Texts are not escaped, and have at most kMostPlaceText bytes each.
+// The activity of a rank. Texts are not escaped, and have at most kMostPlaceText bytes each.
 struct RankPlace {
   int32_t rank = 0;
-  uint8_t is_excused = 0;     // it is in a debugger
-  uint8_t is_collective = 0;  // it waits for other ranks
-  std::string library{};      // in which it waits: "torch.distributed (gloo)"; empty: none is known
+  uint8_t is_excused = 0;     // in a debugger
+  uint8_t is_collective = 0;  // waiting for other ranks
+  std::string library{};      // in which it waits: "torch.distributed (gloo)"; may be empty
   std::string operation{};    // "all_reduce"
   std::string function{};     // the user's function, or the library function that it has called
   std::string line{};         // "train.py:88", the user's line; empty: without a Python stack
@@ -136,8 +136,8 @@ inline constexpr size_t kMostPlaceText = 400;
 
 struct StepSample {
   uint32_t microseconds = 0;
-  uint32_t waited = 0;  // microseconds: the longest wait of an operation for other ranks
-  // Both name the call that ended the step, as in StepLog. They are equal on all ranks.
+  uint32_t waited = 0;  // microseconds: longest wait of an operation for other ranks
+  // Both identify the call that ended the step, as in StepLog. Equal on all ranks.
   uint32_t ended_by = 0;
   uint32_t call = 0;
 };
@@ -145,39 +145,39 @@ struct StepSample {
 // The last training steps of a rank.
 struct RankSteps {
   int32_t rank = 0;        // number of its process in the plan
-  int32_t world_size = 0;  // of the ranks that call each other
-  uint64_t ended = 0;      // steps, numbered alike on each rank
+  int32_t world_size = 0;  // of the ranks that communicate
+  uint64_t ended = 0;      // steps, with equal numbers on each rank
   std::vector<StepSample> last{};
   // Microseconds: the sums over all steps.
   uint64_t total = 0, total_waited = 0;
-  // The operation with the longest waits in `last`, at most OperationNames::kMostText bytes, not escaped; or empty.
+  // The operation with the longest waits in `last`, at most OperationNames::kMostText bytes, not escaped; may be empty.
   std::string awaited{};
   uint64_t awaited_microseconds = 0;
 };
-// Steps in `last`: agents answer at different moments, and their windows of 50 steps must meet.
+// The most steps in `last`: agents reply at different times, and their windows of 50 steps must overlap.
 constexpr size_t kMostStepSamples = 100;
 
 RankSteps steps_of(const RankCounters& counters);
 
-// How many operations a rank has announced, as Announcements.
+// The number of operations that a rank has announced, as in Announcements.
 struct RankAnnounced {
   int32_t rank = 0;        // number of its process in the plan
-  int32_t world_size = 0;  // of the ranks that call each other
+  int32_t world_size = 0;  // of the ranks that communicate
   uint64_t operations = 0;
   uint64_t joins = 0;
 };
 
 struct HostSample {
-  std::vector<HostMetrics> metrics{};  // one, or none
+  std::vector<HostMetrics> metrics{};  // at most one
   std::vector<RankSigns> signs{};
-  std::vector<RankPlace> places{};  // the answer to a question, not to TakeSample
+  std::vector<RankPlace> places{};  // the reply to a question, not to TakeSample
   std::vector<RankSteps> steps{};
   std::vector<RankAnnounced> announced{};
 };
-// False where an agent reports what cannot be, such as more steps than there are.
+// Returns false if an agent reports impossible values, for example more steps than exist.
 bool is_possible(const HostSample& sample);
 
-// An agent's answer: text to Inspect, else a sample. Empty where none came.
+// An agent's reply: text to Inspect, else a sample. Empty without a reply.
 struct HostAnswer {
   std::string text{};
   HostSample sample{};

@@ -5,7 +5,7 @@ namespace hvd::launcher {
 void OutsideSignals::add(int number, Target target, Clock::time_point now) {
   Arrival& arrival = arrivals_[number];
   bool& is_hit = arrival.by_target[static_cast<size_t>(target)];
-  // A target that gets a signal again after it was taken got a new one.
+  // A repeated signal to a target is new if the earlier one was already taken.
   const bool is_new = arrival.due == Clock::time_point() || (arrival.is_taken && is_hit);
   if (is_new) {
     arrival = {.due = now + (target == Target::kLauncher ? kSameSignalFor : kLoneSignalFor)};

@@ -1,8 +1,8 @@
-// The files of an environment from the agent of one host to that of another, over a connection of its own: the server's
-// challenge, the client's request, and then records of the server, each with a StagePart. Both ends have a key of the
-// job, which the launcher sent over their own links. The request proves the key before the server acts on it; each
-// record carries a tag (HMAC-SHA256) that covers its place in the order, and crosses the network in clear. The nonces
-// of both ends make the key of each connection another one. Pure.
+// Sends an environment's files from one host's agent to another's, over a separate connection: the
+// server's challenge, the client's request, and then the server's records, each with a StagePart.
+// Both ends have a key of the job, which the launcher sent over their links. The request proves the
+// key before the server acts on it; each record has a tag (HMAC-SHA256) that covers its sequence
+// number, and is sent unencrypted. Both ends' nonces make each connection's key unique. Pure.
 #pragma once
 
 #include <cstddef>
@@ -17,9 +17,9 @@
 
 namespace hvd::launcher {
 
-// On the wire: the nonce by which the launcher names the server (MasterCandidates), and one of this connection.
+// On the wire: the nonce with which the launcher identifies the server (MasterCandidates), and this connection's nonce.
 inline constexpr size_t kChallengeSize = 2 * sizeof(Nonce);
-// On the wire: the client's nonce, and a proof of both nonces.
+// On the wire: the client's nonce, and a proof for both nonces.
 inline constexpr size_t kRequestSize = sizeof(Nonce) + sizeof(Proof);
 
 // The nonces of a connection.
@@ -27,17 +27,17 @@ struct PartNonces {
   Nonce of_server{}, of_client{};
 };
 Bytes make_part_request(const Digest& key, const PartNonces& nonces);
-// Returns the client's nonce, or nothing for a request of a wrong size or without the proof.
+// Returns the client's nonce; empty if the request has a wrong size or proof.
 std::optional<Nonce> check_part_request(const Digest& key, const Nonce& of_server,
                                         ByteView request);
 
-// The key of the records of one connection.
+// The key for the records of one connection.
 HmacKey part_key(const Digest& key, const PartNonces& nonces);
 
 class PartSealer {
  public:
   PartSealer(const Digest& key, const PartNonces& nonces) : key_(part_key(key, nonces)) {}
-  // Returns the next record. kEnd: the server has nothing to send yet.
+  // Returns the next record. kEnd: the server currently has nothing to send.
   Bytes seal(const StagePart& part);
 
  private:

@@ -68,7 +68,7 @@ Status read(ByteReader& reader, T& message) {
   return check(message);
 }
 
-// Another release may have other fields behind the version.
+// Another release may have other fields after the version.
 Status read(ByteReader& reader, AgentHello& hello) {
   ByteReader ahead = reader;
   get(ahead, hello.version);
@@ -84,7 +84,7 @@ constexpr bool has_distinct_kinds(std::type_identity<std::variant<T...>>) {
 }
 static_assert(has_distinct_kinds(std::type_identity<Message>()));
 
-// Reads the message of this kind, or returns nullopt when there is none.
+// Reads the message of this kind; nullopt if the kind is unknown.
 template <typename... T>
 std::optional<Result<Message>> read_kind(uint16_t kind, ByteReader& reader,
                                          std::type_identity<std::variant<T...>>) {

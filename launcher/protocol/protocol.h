@@ -1,7 +1,7 @@
 // The control messages between launcher and agent: structs, and their encoding as the payload of
-// kControl frames. Output and store connections are separate streams. AgentLink of the launcher, and Agent, send and
-// receive them. A new message is a struct here and a member of Message: encode, decode and both ends of the link,
-// which visit Message, need nothing else to know it. Pure.
+// kControl frames. Output and store connections are separate streams. AgentLink in the launcher,
+// and Agent, send and receive them. To add a message, add a struct here and a member of Message;
+// encode, decode and both ends of the link, which visit Message, then handle it. Pure.
 #pragma once
 
 #include <array>
@@ -20,32 +20,32 @@
 
 namespace hvd::launcher {
 
-// The end of the link that sends a message. kOpening: it travels only while a connection is opened.
+// The end of the link that sends a message. kOpening: sent only while a connection is opened.
 enum class Sender : uint8_t { kLauncher, kAgent, kOpening };
 
 struct MessageType {
-  uint16_t kind;     // written on the wire: a number is never given to another message
+  uint16_t kind;     // on the wire: numbers are never reused
   const char* name;  // for an error
   Sender sender;
 };
 
 // Each message declares its type and its members, which are sent in their order.
 
-// From the agent: its first message.
+// The agent's first message.
 struct AgentHello {
   static constexpr MessageType kType{1, "a hello", Sender::kAgent};
   std::string version;  // version of the agent
-  std::string build;    // the name its file was started by, which carries its content hash
+  std::string build;    // the agent's file name, which contains its content hash
   uint32_t pid = 0;
   std::string hostname;
-  std::string machine;  // host_identity() of the agent; two hosts with equal ones are one machine
+  std::string machine;  // host_identity() of the agent; equal ones mean one machine
   uint32_t uid = 0;
   uint32_t cpus = 0;  // number of CPUs that the agent may use
 };
 
-// From the launcher, before Prepare: a piece of the files that --stage copies to each host. After EnvironmentSource or
-// EnvironmentFilesWanted: of the environment, and also from host to host (part_stream.h). After PackageWanted: of the
-// package, as the files "list" (package_list.h) and "packed", its files one after another, which gzip may have packed.
+// From the launcher before Prepare: a piece of the files of --stage. After EnvironmentSource or
+// EnvironmentFilesWanted: of the environment, also from host to host (part_stream.h). After PackageWanted: of the
+// package, as the files "list" (package_list.h) and "packed", the concatenated files, possibly packed by gzip.
 struct StagePart {
   static constexpr MessageType kType{27, "a part of the code", Sender::kLauncher};
   StageKind kind = StageKind::kEnd;
@@ -53,17 +53,17 @@ struct StagePart {
   std::string path;   // within the copy
   std::string bytes;  // contents of the file; or the target of the link; or the digest of all parts
 };
-// Digest of a part and all parts before it.
+// The digest of a part and all previous parts.
 Digest next_digest(const Digest& before, const StagePart& part);
-// From the launcher, as all messages down to Suspend: make the host ready for its ranks. Answered by Prepared.
+// From the launcher, like all messages down to Suspend: prepares the host for its ranks. Answered by Prepared.
 struct Prepare {
   static constexpr MessageType kType{2, "an order to prepare", Sender::kLauncher};
   HostJob job;
   uint32_t output_credit = 0;  // granted at once to each output stream
   uint32_t store_credit = 0;   // granted at once to each store connection
 };
-// The answer to EnvironmentWanted: the files of the environment. Answered by EnvironmentFilesWanted, or by Prepared if
-// the host has that environment.
+// Answers EnvironmentWanted: the files of the environment. Answered by EnvironmentFilesWanted, or
+// by Prepared if the host has that environment.
 struct EnvironmentOffer {
   static constexpr MessageType kType{43, "an environment", Sender::kLauncher};
   std::string list;    // package_list.h
@@ -71,53 +71,53 @@ struct EnvironmentOffer {
   std::string glibc;   // the oldest one with which it runs
   Digest key{};        // of the connections by which hosts pass the files on (part_stream.h)
 };
-// The first answer to EnvironmentFilesWanted: the host that has the files or gets them now, and passes them on. Without
-// a port: no such host, and StageParts follow.
+// The first answer to EnvironmentFilesWanted: a host that has the files, or is receiving them, and
+// passes them on. Without a port: no such host, and StageParts follow.
 struct EnvironmentSource {
   static constexpr MessageType kType{45, "the source of an environment", Sender::kLauncher};
   std::string host;
   MasterCandidates server;
 };
-// Start the ranks. Answered by Started.
+// Starts the ranks. Answered by Started.
 struct Start {
   static constexpr MessageType kType{4, "an order to start", Sender::kLauncher};
   StartOrder order;
 };
-// To the agents of other hosts: test which of these addresses of rank 0's host they reach. Answered by
-// ReachabilityTested.
+// To the agents of other hosts: tests which of these addresses of rank 0's host they can reach.
+// Answered by ReachabilityTested.
 struct TestReachability {
   static constexpr MessageType kType{18, "an order to test reachability", Sender::kLauncher};
   MasterCandidates candidates;
 };
-// Send a signal to every rank's process group. RankExit::by_agent of a rank that then ends is false.
+// Sends a signal to every rank's process group. For a rank that it ends, RankExit::by_agent is false.
 struct Signal {
   static constexpr MessageType kType{8, "a signal", Sender::kLauncher};
   int32_t number = 0;
 };
-// Write bytes to a rank's standard input; empty bytes are end of file.
+// Writes bytes to a rank's standard input; empty bytes mean end of file.
 struct Input {
   static constexpr MessageType kType{20, "a rank's input", Sender::kLauncher};
   int32_t rank = 0;
   std::string bytes;
 };
-// End all ranks and their descendants: the job's end signal, and SIGKILL after the grace. A second one may shorten the
-// grace. Answered by Finished.
+// Ends all ranks and their descendants: by the job's end signal, and by SIGKILL after the grace. A
+// second End may shorten the grace. Answered by Finished.
 struct End {
   static constexpr MessageType kType{9, "an order to end", Sender::kLauncher};
   double grace_seconds = 0;
-  // SIGTERM or SIGHUP, which ended the launcher: ranks get it in place of the end signal, if they have not got it, and
-  // the job's grace. Or 0.
+  // The signal that ended the launcher, SIGTERM or SIGHUP, or 0. Ranks get it instead of the end
+  // signal unless they already got it, and have the job's grace.
   int32_t signal = 0;
 };
-// End one rank, as End does all. Exited follows, and the other ranks of the host continue.
+// Ends one rank, as End does for all. Exited follows, and the other ranks of the host continue.
 struct EndRank {
   static constexpr MessageType kType{38, "an order to end a rank", Sender::kLauncher};
   int32_t rank = 0;
   double grace_seconds = 0;
 };
-// How an agent describes a rank: its first process; also the processes below that, and their Python stacks; one line
-// about the busiest of them; as kStacks with the frames of libraries, for which py-spy briefly stops the process; or its
-// place, as HostSample::places.
+// The level of detail of a rank's description: its first process; also its descendants, and their
+// Python stacks; one line about the busiest process; like kStacks with library frames, for which
+// py-spy briefly stops the process; or its place, as in HostSample::places.
 enum class InspectDetail : uint8_t {
   kProcess = 0,
   kStacks = 1,
@@ -125,79 +125,79 @@ enum class InspectDetail : uint8_t {
   kNativeStacks = 3,
   kPlaces = 4
 };
-// Describe the ranks' processes. Answered by Inspected; with kPlaces by Sampled.
+// Requests a description of the ranks' processes. Answered by Inspected; with kPlaces by Sampled.
 struct Inspect {
   static constexpr MessageType kType{22, "a question where ranks are", Sender::kLauncher};
-  uint32_t number = 0;  // names the question in the answer
+  uint32_t number = 0;  // identifies the request in the answer
   InspectDetail detail = InspectDetail::kProcess;
 };
-// Read these groups of values of the ranks. Answered by Sampled.
+// Requests these groups of values of the ranks. Answered by Sampled.
 struct TakeSample {
   static constexpr MessageType kType{72, "a question about values of ranks", Sender::kLauncher};
-  uint32_t number = 0;  // names the question in the answer
+  uint32_t number = 0;  // identifies the request in the answer
   SampleGroups groups;
 };
-// Describe where a late rank is while others wait for it. Answered by Sampled, with no place where none can be read in
-// time.
+// Requests the place of a late rank while others wait for it. Answered by Sampled, without a place
+// if none can be read in time.
 struct InspectLate {
   static constexpr MessageType kType{70, "a question where a late rank is", Sender::kLauncher};
-  uint32_t number = 0;  // names the question in the answer
+  uint32_t number = 0;  // identifies the request in the answer
   int32_t rank = 0;
   uint32_t late_microseconds = 0;  // in a step
 };
-// How long the rank of the job that waits longest waits in a step, in the median of the last steps. For StepLog.
+// The wait per step of the job's longest waiting rank, the median of the last steps. For StepLog.
 struct LongestWait {
   static constexpr MessageType kType{71, "the longest wait of ranks", Sender::kLauncher};
   uint32_t microseconds = 0;  // 0: unknown
 };
-// The launcher has this py-spy for hosts without one. Sent before the first Inspect that may need it.
+// The launcher has py-spy for hosts without it. Sent before the first Inspect that may need it.
 struct StackToolOffer {
   static constexpr MessageType kType{61, "an offer of py-spy", Sender::kLauncher};
   PackageOffer
-      offer;  // of a package with the file kPySpy alone; without a name: the launcher has none
+      offer;  // of a package with only the file kPySpy; without a name: the launcher has none
   std::string path;  // on the launcher's machine
 };
 inline constexpr const char* kPySpy = "py-spy";
-// Run a command beside a rank, in the rank's environment. Answered by OutputChunk and ExecResult.
+// Runs a command next to a rank, in the rank's environment. Answered by OutputChunk and ExecResult.
 struct Run {
   static constexpr MessageType kType{25, "a command to run", Sender::kLauncher};
-  uint32_t number = 0;  // names the order in the answers
+  uint32_t number = 0;  // identifies the order in the answers
   int32_t rank = 0;
-  // From `horovodrun exec`, in place of `number` and `rank`: "0,3-5"; empty: the first rank of each host.
+  // From `horovodrun exec`, instead of `number` and `rank`: "0,3-5"; empty: the first rank of each host.
   std::string ranks;
   std::vector<std::string> command;
 };
-// Number of output bytes of a command that its reader has consumed.
+// The number of a command's output bytes that the reader has consumed.
 struct OutputCredit {
   static constexpr MessageType kType{30, "an acknowledgement of output of a command",
                                      Sender::kLauncher};
-  uint32_t number = 0;  // number in the order (Run)
+  uint32_t number = 0;  // number of the order (Run)
   uint32_t size = 0;
 };
-// End the command of a Run, because its client has left.
+// Ends the command of a Run, because its client has left.
 struct StopRun {
   static constexpr MessageType kType{31, "an order to stop a command", Sender::kLauncher};
   uint32_t number = 0;  // number in the order (Run)
 };
-// Renews the lease, and ends a suspension.
+// Renews the heartbeat, and ends a suspension.
 struct Ping {
   static constexpr MessageType kType{10, "a ping", Sender::kLauncher};
   uint64_t number = 0;
   uint8_t continues_ranks =
       0;  // the host still counts: the agent continues ranks that it has stopped
 };
-// Pause the lease until the next Ping. Answered by Suspended.
+// Pauses the heartbeat timeout until the next Ping. Answered by Suspended.
 struct Suspend {
   static constexpr MessageType kType{12, "a suspension", Sender::kLauncher};
 };
 
-// From the agent: how many bytes of the StageParts it has written, or why it cannot.
+// From the agent: the written bytes of the StageParts, or the reason of a failure.
 struct Staged {
   static constexpr MessageType kType{28, "an answer to a part of the code", Sender::kAgent};
   uint64_t taken = 0;
   Status status;
 };
-// From the agent, as all messages down to Failed. The answer to Prepare: an ok status or one sentence.
+// From the agent, like all messages down to Failed. Answers Prepare: an ok status or one sentence.
 struct Prepared {
   static constexpr MessageType kType{3, "an answer about preparing", Sender::kAgent};
   Status status;
@@ -210,12 +210,12 @@ struct Prepared {
 struct PackageWanted {
   static constexpr MessageType kType{41, "a request for the package", Sender::kAgent};
 };
-// During Prepare, with --stage-env: the Python of the host, for which the launcher chooses the files.
+// During Prepare, with --stage-env: the host's Python, for which the launcher chooses the files.
 struct EnvironmentWanted {
   static constexpr MessageType kType{42, "a request for an environment", Sender::kAgent};
   std::string python, machine, glibc;  // "3.11.2", "x86_64", "2.36"
 };
-// Answered by EnvironmentSource. It comes again, once at most, when that host sends no more: StageParts answer it.
+// Answered by EnvironmentSource. Repeated at most once, if that host stops sending: StageParts then answer it.
 struct EnvironmentFilesWanted {
   static constexpr MessageType kType{44, "a request for the files of an environment",
                                      Sender::kAgent};
@@ -223,21 +223,21 @@ struct EnvironmentFilesWanted {
   uint64_t first = 0;         // the index of the first file that it lacks
   std::string why{};          // it comes again for this reason
 };
-// After StackToolOffer: the agent needs the launcher's py-spy, and has no copy. StageParts follow, as after PackageWanted.
+// After StackToolOffer: the agent lacks the launcher's py-spy. StageParts follow, as for PackageWanted.
 struct StackToolWanted {
   static constexpr MessageType kType{60, "a request for py-spy", Sender::kAgent};
 };
-// The answer to Start.
+// Answers Start.
 struct Started {
   static constexpr MessageType kType{5, "an answer about starting", Sender::kAgent};
   Status status;
 };
-// A rank has ended. Earlier output of it may still follow.
+// A rank has ended. Its earlier output may still follow.
 struct Exited {
   static constexpr MessageType kType{6, "a rank's end", Sender::kAgent};
   RankExit exit;
 };
-// A rank, or a process below it, has called hvd.init() and is this rank of a world of this size.
+// A rank, or one of its descendants, has called hvd.init() and is this rank of a world of this size.
 struct Joined {
   static constexpr MessageType kType{24, "a rank's world", Sender::kAgent};
   int32_t rank = 0;  // rank in the job
@@ -247,9 +247,9 @@ struct Joined {
   std::string start, ranks;
   uint8_t has_met = 0;
 };
-// Libraries of programs whose processes mostly work together; Finished::is_independent counts from 2.
+// Libraries whose processes usually work together; Finished::is_independent counts them from 2.
 inline constexpr std::array<std::string_view, 3> kParallelLibraries = {"PyTorch", "JAX", "MPI"};
-// The agent's last message: all ranks have ended, all output has been sent, and nothing of the job is left on the host.
+// The agent's last message: all ranks have ended, all output has been sent, and nothing of the job remains on the host.
 struct Finished {
   static constexpr MessageType kType{7, "the job's end", Sender::kAgent};
   // A sentence about processes that could not be ended and files that went with a staged copy; or empty.
@@ -264,19 +264,19 @@ struct InputTaken {
   int32_t rank = 0;
   uint32_t size = 0;
 };
-// An answer to Inspect: a paragraph for each rank.
+// Answers Inspect: a paragraph for each rank.
 struct Inspected {
   static constexpr MessageType kType{23, "where ranks are", Sender::kAgent};
   uint32_t number = 0;
   std::string text;
 };
-// The answer to TakeSample, InspectLate and the question for places.
+// Answers TakeSample, InspectLate and the request for places.
 struct Sampled {
   static constexpr MessageType kType{73, "values of ranks", Sender::kAgent};
   uint32_t number = 0;
   HostSample sample;
 };
-// A piece of the output of a Run's command. At most kChunkWindow bytes wait for an OutputCredit.
+// A piece of the output of a Run's command. Without an OutputCredit, at most kChunkWindow bytes are sent.
 struct OutputChunk {
   static constexpr MessageType kType{29, "output of a command", Sender::kAgent};
   uint32_t number = 0;
@@ -293,17 +293,17 @@ struct ExecResult {
   int32_t signal = 0;  // signal that ended the command, or 0
   std::string why;     // one line: why the command could not run; or empty
 };
-// The answer to Ping. Before a Failed after the end of the lease, the agent sends one without a ping.
+// Answers Ping. Before a Failed after the heartbeat timeout, the agent sends one without a ping.
 struct Pong {
   static constexpr MessageType kType{11, "a pong", Sender::kAgent};
   uint64_t number = 0;
-  // The silence of the launcher for which the agent has stopped its ranks, or ends them next; 0: they run.
+  // The launcher's silence after which the agent has stopped its ranks, or ends them next; 0: they run.
   double silent_seconds = 0;
 };
 struct Suspended {
   static constexpr MessageType kType{13, "an answer to a suspension", Sender::kAgent};
 };
-// The answer to TestReachability.
+// Answers TestReachability.
 struct ReachabilityTested {
   static constexpr MessageType kType{19, "an answer about reachability", Sender::kAgent};
   Reached reached;
@@ -313,36 +313,36 @@ struct Signalled {
   static constexpr MessageType kType{33, "a signal that ranks got", Sender::kAgent};
   int32_t number = 0;
 };
-// A rank of this host has connected to PMIx, or has met the other ranks there; or PMIx has failed on this host.
+// A rank of this host has connected to PMIx, or entered a fence with the other ranks; or PMIx failed on this host.
 struct PmixReport {
   static constexpr MessageType kType{40, "a report about PMIx", Sender::kAgent};
   int32_t rank = -1;
-  std::string start;  // of MPI: a rank may run several programs of MPI, one after another
+  std::string start;  // MPI's start: a rank may run several MPI programs in sequence
   uint8_t has_met = 0;
   std::string failure;  // the sentence; the rest is empty
 };
-// The agent leaves an elastic job, for this reason, and waits for End; after HostJob::leave_grace_seconds,
-// Ending follows.
+// The agent leaves an elastic job, for this reason, and waits for End; after
+// HostJob::leave_grace_seconds, Ending follows.
 struct Leaving {
   static constexpr MessageType kType{39, "an agent's wish to leave", Sender::kAgent};
   std::string sentence;
 };
-// The agent ends everything, for this reason; what the ranks say until then, and Finished, follow.
+// The agent ends everything, for this reason; the ranks' remaining output, and Finished, follow.
 struct Ending {
   static constexpr MessageType kType{32, "an agent's end", Sender::kAgent};
   std::string sentence;
   uint8_t is_by_scheduler = 0;  // the scheduler ends its job there
 };
-// The agent gives up, for this reason; it ends everything and closes the link. From the launcher: it
-// does not take this agent, which ends.
+// The agent fails, for this reason; it ends everything and closes the link. From the launcher: it
+// refuses this agent, which ends.
 struct Failed {
   static constexpr MessageType kType{14, "a failure", Sender::kAgent};
   std::string sentence;
 };
 
-// Only on a link that the agent dialled, before its hello: the launcher's challenge, the
-// agent's answer, the launcher's own proof. See token_proof.h. All releases use the same bytes for
-// these three, Failed and the first field of AgentHello, so that they can refuse each other.
+// Only on a link that the agent dialled, before its hello: the launcher's challenge, the agent's
+// answer, the launcher's own proof. See token_proof.h. All releases use the same bytes for these
+// three, for Failed and for the first field of AgentHello, so that they can refuse each other.
 struct Challenge {
   static constexpr MessageType kType{15, "a challenge", Sender::kOpening};
   Nonce nonce{};
@@ -359,26 +359,26 @@ struct Admission {
   Proof proof{};
 };
 
-// The session of a link, which outlives its connections: see resumable_stream.h. These four travel in
-// frames without records, before the first record of a connection.
+// The session of a link, which outlives its connections: see resumable_stream.h. These four
+// messages are sent in frames without records, before the first record of a connection.
 using SessionKey = Digest;
 using SessionId = Digest;
 // From the launcher, on the first connection: the session begins. Records follow, in both directions.
 struct OpenSession {
   static constexpr MessageType kType{34, "a session", Sender::kOpening};
   SessionKey key{};
-  // How long the agent waits after its connection has ended for a new agent process that hands it
-  // another one. 0: not at all. An agent that dials does not wait, but dials again.
+  // The time that the agent waits after its connection has ended for a new agent process that
+  // passes it another connection; 0: no wait. An agent that dials does not wait, but dials again.
   double wait_seconds = 0;
 };
-// From the launcher to a new agent process: hand your connection to the agent of this session.
+// From the launcher to a new agent process: pass this connection to the agent of this session.
 struct Reattach {
   static constexpr MessageType kType{35, "an order to hand over a connection", Sender::kOpening};
   SessionId session{};
   Nonce nonce{};
 };
-// From the agent, after Reattach, or in place of Answer: it offers to continue. `received`: bytes of
-// the launcher that it has.
+// From the agent, after Reattach, or instead of Answer: it offers to continue. `received`: the
+// launcher's bytes that it has received.
 struct Resume {
   static constexpr MessageType kType{36, "an offer to resume", Sender::kOpening};
   SessionId session{};
@@ -386,7 +386,7 @@ struct Resume {
   uint64_t received = 0;
   Proof proof{};
 };
-// From the launcher: the link continues. Or it sends Failed.
+// From the launcher: the link continues. Otherwise it sends Failed.
 struct Resumed {
   static constexpr MessageType kType{37, "an answer to an offer to resume", Sender::kOpening};
   uint64_t received = 0;
@@ -403,25 +403,25 @@ using Message =
                  StackToolOffer, StackToolWanted, EnvironmentSource, InspectLate, LongestWait,
                  TakeSample, Sampled>;
 
-// The messages about ranks, which the launcher's end of the link passes on as they come.
+// The messages about ranks, which the launcher's end of the link passes on as they arrive.
 using AgentReport = std::variant<Exited, Joined, Inspected, Sampled, InputTaken, OutputChunk,
                                  ExecResult, PmixReport, Signalled, Leaving, Ending, Finished>;
 
 Bytes encode(const Message& message);
 // Reads only the version of an AgentHello of another release.
 Result<Message> decode(ByteView bytes);
-// Refuses the version of an agent that is not of this launcher's release.
+// Refuses the version of an agent of another release.
 Status check_agent_version(std::string_view version);
 
-// The streams of output: two for each rank, by its place in HostJob::ranks. Store connections
-// begin at kFirstStoreStream.
+// The output streams: two for each rank, by its index in HostJob::ranks. Store connections begin at
+// kFirstStoreStream.
 constexpr uint32_t kFirstOutputStream = 1;
 constexpr uint32_t kFirstStoreStream = 1u << 20;
 constexpr size_t kMaxRanks = (kFirstStoreStream - kFirstOutputStream) / 2;
 
 // Limit of unread input of a rank.
 constexpr size_t kInputWindow = 64 << 10;
-// Limit of unread output of a command beside a rank.
+// Limit of unread output of a command that runs next to a rank.
 constexpr size_t kChunkWindow = 64 << 10;
 
 uint32_t output_stream(size_t index, OutputStream stream);

@@ -1,5 +1,5 @@
-// A record: a message behind its size, which takes four bytes. The socket of `horovodrun exec` and the
-// log of a job hold records. Pure.
+// A record: a size of four bytes, followed by the message. The socket of `horovodrun exec` and the
+// log of a job contain records. Pure.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 namespace hvd::launcher {
 
 Bytes to_record(const Message& message);
-// Takes the first record off the front of `bytes`; none when it is not whole.
+// Removes the first record from the front of `bytes`; empty if it is incomplete.
 Result<std::optional<Message>> take_record(std::string_view& bytes);
 
 }  // namespace hvd::launcher

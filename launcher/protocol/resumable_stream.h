@@ -1,11 +1,11 @@
-// One end of a stream of bytes that continues over another connection after its connection broke. Counts
-// the bytes of both directions, keeps those that the far side has not acknowledged, and sends them again
-// over the next connection, on which both ends prove that they have the key of the session. Launcher and
-// agent each own one. Pure: opens no connection and knows no time.
+// One end of a byte stream that continues on another connection after its connection broke. Counts
+// the bytes of both directions, keeps unacknowledged bytes, and sends them again on the next
+// connection, where both ends prove that they have the session's key. Launcher and agent each own
+// one. Pure: opens no connection and reads no clock.
 //
-// On a connection, the bytes travel in records: a length of 32 bits, whose top bit means the end of the
-// stream, the number of bytes that the sender of the record has received in the session (64 bits), and
-// that many bytes; all numbers are little-endian.
+// On a connection, the bytes are sent in records: a length of 32 bits, whose top bit means the end
+// of the stream, the number of bytes that the record's sender has received in the session (64
+// bits), and that many bytes; all numbers are little-endian.
 //
 // The life of the link, which ResumableDuplex of the launcher and LauncherLink of the agent go through by it:
 //
@@ -32,7 +32,7 @@ class ResumableStream {
   static constexpr size_t kMostInRecord = 64 << 10;
   static constexpr size_t kRecordHeader = 12;
 
-  // Both ends have the same key.
+  // Both ends must have the same key.
   explicit ResumableStream(const SessionKey& key);
 
   // Identifies the session. It does not reveal the key.
@@ -41,28 +41,28 @@ class ResumableStream {
   // The number of bytes that put() accepts now.
   size_t room() const { return kMostKept - kept().size(); }
   void put(ByteView bytes);
-  // Nothing follows, on this connection or on another one.
+  // No further bytes follow, on this connection or on another one.
   void end() { is_ending_ = true; }
-  // True while take() has bytes to send, or the end.
+  // True if take() would return bytes, or the end.
   bool has_unsent() const;
-  // Whether the far side has received everything.
+  // Returns whether the peer has received everything.
   bool is_acknowledged() const { return kept().empty(); }
-  // The next record for the connection; empty if there is none. Call it after put(), end() and receive().
+  // The next record for the connection; may be empty. Call it after put(), end() and receive().
   Bytes take();
 
-  // Takes bytes of the connection. Removes the records' headers in place, and returns the number of bytes
-  // of the stream, which then lie at the front. An error is final.
+  // Handles bytes from the connection. Removes the records' headers in place, and returns the
+  // number of stream bytes, which then lie at the front. An error is final.
   Result<size_t> receive(std::span<std::byte> bytes);
-  // The far side has ended the stream.
+  // The peer has ended the stream.
   bool has_ended() const { return is_end_announced_ && left_ == 0; }
 
   // Before the first record of another connection, the agent offers to resume the session, and the
-  // launcher answers. Nonces are random; the launcher's comes first. An error refuses the connection and
-  // changes nothing.
+  // launcher answers. Nonces are random; the launcher's comes first. An error refuses the
+  // connection and changes nothing.
   Resume offer(const Nonce& of_launcher, const Nonce& of_agent) const;
-  // At the launcher.
+  // Called by the launcher.
   Result<Resumed> answer(const Resume& offer, const Nonce& of_launcher);
-  // At the agent: the answer to its offer.
+  // Called by the agent, with the answer to its offer.
   Status confirm(const Resume& offer, const Nonce& of_launcher, const Resumed& answer);
 
  private:
@@ -78,7 +78,7 @@ class ResumableStream {
 
   Bytes kept_;  // kept_[begin_] is the first unacknowledged byte
   size_t begin_ = 0;
-  uint64_t acknowledged_ = 0;  // bytes that the far side has received
+  uint64_t acknowledged_ = 0;  // bytes that the peer has received
   uint64_t sent_ = 0;          // bytes put on this connection or acknowledged
   uint64_t sent_at_most_ = 0;  // on any connection
   bool is_ending_ = false;
@@ -88,7 +88,7 @@ class ResumableStream {
   size_t header_size_ = 0;  // bytes of header_ that have arrived
   size_t left_ = 0;         // bytes of the current record that have not arrived
   uint64_t received_ = 0;
-  uint64_t announced_ = 0;  // the part of received_ that the far side has been sent
+  uint64_t announced_ = 0;  // the part of received_ that was reported to the peer
   bool is_end_announced_ = false;
 };
 

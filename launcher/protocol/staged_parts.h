@@ -1,5 +1,5 @@
-// Files and directories as the parts in which they travel: from the launcher to a host (--stage, --stage-env, the
-// package), and from host to host. Reads the bytes from disk anew for each receiver, at its speed.
+// Files and directories as a sequence of parts, sent from the launcher to a host (--stage, --stage-env, the
+// package), or from host to host. Reads the bytes from disk for each receiver, at the receiver's speed.
 #pragma once
 
 #include <cstdint>
@@ -23,26 +23,26 @@ inline constexpr size_t kMostStaged = 64 << 10;  // bytes of a part
 struct StagedEntry {
   StageKind kind = StageKind::kFile;
   uint32_t mode = 0;
-  std::string path{};  // within the copy
-  std::string link{};  // the target of a symbolic link; of kEnd: the digest of all parts before
+  std::string path{};  // in the copy
+  std::string link{};  // a symbolic link's target; for kEnd: the digest of all previous parts
   std::filesystem::path from{};  // the source of a file
   uint64_t size = 0;             // bytes of a file; else 0
-  // The content of a file that lies in memory, where it outlives the entry.
+  // The content of a file in memory, which must outlive the entry.
   std::optional<std::string_view> text{};
-  // The digest of the file, if it is known, and what the user does about a file that has another one.
+  // The digest of the file, if known, and the user's remedy if the file has another digest.
   std::optional<Digest> digest{};
   std::string remedy{};
 };
 
-// Adds the last entry, which carries the digest of all parts before. Reads all files. `option`: as below.
+// Adds the last entry, with the digest of all previous parts. Reads all files. `option`: as below.
 Status add_digest(std::vector<StagedEntry>& entries, const std::string& option);
 
 class StagedParts {
  public:
-  // `entries` outlives this object. `option`: the flag that named them, for errors. `first`: the entry to begin with.
+  // `entries` must outlive this object. `option`: the flag that named them, for errors. `first`: the first entry.
   StagedParts(const std::vector<StagedEntry>& entries, std::string option, size_t first = 0)
       : entries_(entries), option_(std::move(option)), index_(first) {}
-  // Returns nullopt after the last part. `until`: so many bytes of all files can be read yet; nullopt also there.
+  // Returns nullopt after the last part, and when it has read `until` bytes of all files.
   Result<std::optional<StagePart>> next(uint64_t until = std::numeric_limits<uint64_t>::max());
   bool has_ended() const { return index_ >= entries_.size(); }
 
@@ -53,10 +53,10 @@ class StagedParts {
 
   const std::vector<StagedEntry>& entries_;
   const std::string option_;
-  size_t index_;  // of the entry that is read now
+  size_t index_;  // of the current entry
   UniqueFd file_;
-  uint64_t offset_ = 0;  // bytes of the entry that are read
-  uint64_t read_ = 0;    // bytes of all files
+  uint64_t offset_ = 0;  // bytes read from the entry
+  uint64_t read_ = 0;    // bytes read from all files
   Sha256 hash_;          // of the entry
 };
 

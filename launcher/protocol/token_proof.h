@@ -1,5 +1,5 @@
-// The keys and proofs by which an agent that connects to its launcher and the launcher show each other
-// that they hold the same token, without sending it. Pure.
+// The keys and proofs with which an agent that connects to its launcher, and the launcher, show
+// that they have the same token, without sending it. Pure.
 #pragma once
 
 #include <array>
@@ -10,22 +10,22 @@
 
 namespace hvd::launcher {
 
-// The shared key of TLS between both.
+// The shared key for TLS between them.
 Digest join_key(const Secret& token);
-// Stands for the token in the proofs on a link without TLS. The proofs of such a link are useless on
-// a link by TLS, to which an attacker could pass them on.
+// Replaces the token in the proofs on a link without TLS, so that an attacker cannot reuse them on
+// a link with TLS.
 Secret plaintext_token(const Secret& token);
 
 using Proof = std::array<std::byte, 32>;
 using Nonce = std::array<std::byte, 32>;
 
-// The proofs of the two sides differ, so that neither can be reflected to its sender. `name` is the
-// agent's own name; the proof covers it.
+// The two sides' proofs differ, so that neither can be reflected to its sender. `name` is the
+// agent's own name, which the proof covers.
 Proof prove_agent(ByteView token, const Nonce& of_launcher, const Nonce& of_agent,
                   std::string_view name);
 Proof prove_launcher(ByteView token, const Nonce& of_launcher, const Nonce& of_agent);
 
-// In a time that does not depend on where they differ.
+// The time does not depend on the position of the first difference.
 bool is_same(const Proof& a, const Proof& b);
 
 }  // namespace hvd::launcher

@@ -21,14 +21,13 @@ namespace {
 // Limit of a login shell's output before the first marked line.
 constexpr size_t kNoiseLimit = 64 << 10;
 constexpr size_t kHashDigits = 32;
-// Slurm's plugin auth/munge prints this when no munged answers at its socket.
+// Slurm's plugin auth/munge prints this if no munged listens at its socket.
 constexpr std::string_view kMungeIsDown = "Munge encode failed";
-// srun prints these for the number of a job that has ended minutes ago, or never was, and for one that has just ended.
+// srun prints these for a job number that ended minutes ago or never existed, and for one that has just ended.
 constexpr std::string_view kJobIsUnknown = "Invalid job id specified";
 constexpr std::string_view kJobHasEnded = "has expired";
 
-// The stream after the marked line. It first returns the bytes that were read together with that
-// line.
+// The stream after the marked line. First returns the bytes that were read together with that line.
 class AgentStream : public Duplex {
  public:
   AgentStream(std::unique_ptr<Duplex> inner, std::string first)
@@ -53,10 +52,10 @@ class AgentStream : public Duplex {
 // One run of the remote command.
 struct Attempt {
   std::string who;          // the process that ended when the stream ends too early
-  std::string try_command;  // with which the user can try that process
+  std::string try_command;  // with which the user can test that process
   std::unique_ptr<Duplex> stream;
   std::string mark;
-  std::string text;  // read and not yet used
+  std::string text;  // read but not used
 };
 
 Status no_marked_line(const Attempt& attempt, bool ended) {
@@ -118,8 +117,8 @@ std::string_view take_word(std::string_view& words) {
   return word;
 }
 
-// Quotes a word so that sh, csh and fish read it alike: between single quotes, csh replaces ! and
-// fish reads \\ and \'.
+// Quotes a word so that sh, csh and fish parse it equally: between single quotes, csh replaces !
+// and fish interprets \\ and \'.
 std::string quote_for_any_shell(std::string_view word) {
   std::string quoted = "'";
   for (const char c : word) {
@@ -160,7 +159,7 @@ Result<std::shared_ptr<const AgentFile>> AgentFile::load(const std::string& path
 }
 
 std::optional<MarkedLine> find_marked_line(std::string_view text, std::string_view mark) {
-  // The command has no space after its mark, so a shell that echoes the command does not match.
+  // The command has no blank after its mark, so a shell's echo of the command does not match.
   const std::string marked = cat(mark, " ");
   for (size_t begin = 0; begin < text.size();) {
     const size_t newline = text.find('\n', begin);
@@ -179,8 +178,8 @@ std::optional<MarkedLine> find_marked_line(std::string_view text, std::string_vi
 
 std::string agent_command(const AgentFile& agent, std::string_view directory,
                           std::string_view refused, std::string_view mark) {
-  // The mark is the last word, without a blank behind it: find_marked_line does not take an echo of the command for
-  // a marked line.
+  // The mark is the last word, without a blank after it, so that find_marked_line() does not match
+  // a shell's echo of the command.
   return cat("exec /bin/sh -c '", kPlaceAgent, "' sh ", agent.name, " ", agent.content.size(), " ",
              quote_for_any_shell(agent.machine), " ", quote_for_any_shell(directory), " ",
              quote_for_any_shell(refused), " ", mark);
@@ -190,8 +189,8 @@ net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,
                                                        std::shared_ptr<const AgentFile> agent,
                                                        std::string directory,
                                                        std::function<void(SpawnStage)> on_stage) {
-  std::string refused;  // directories, between colons
-  std::string tried;    // the causes of their failures
+  std::string refused;  // directories, separated by colons
+  std::string tried;    // the reasons of their failures
   for (;;) {
     on_stage(SpawnStage::kSendAgent);
     Attempt attempt;
@@ -219,7 +218,7 @@ net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,
       co_return std::make_unique<AgentStream>(std::move(attempt.stream), std::move(attempt.text));
     }
     if (verdict != "fail") co_return refusal(verdict, rest, *agent, tried);
-    // Try the next directory. Standard error says why this one failed (disk full, quota).
+    // Try the next directory. Standard error has the reason of the failure (disk full, quota).
     std::array<std::byte, 256> buffer;
     for (;;) {
       const Result<size_t> size = co_await attempt.stream->read_some(buffer);

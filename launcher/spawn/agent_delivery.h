@@ -1,9 +1,8 @@
-// Starts this build's agent through a RemoteShell, and first copies the agent when the host lacks
-// it. The name of the file contains the agent's hash. The file lies in the first directory that is
-// writable and executable, and that no user but this one and root can change. The remote command
-// starts a file only there, and only if its content has the hash or came from this launcher just
-// now. One command does all steps, so that an agent that is already there costs one round trip.
-// SshSpawner calls it.
+// Starts this build's agent through a RemoteShell, and first copies the agent if the host lacks it.
+// The file's name contains the agent's hash. The file lies in the first directory that is writable
+// and executable, and that only this user and root can change. The remote command executes a file
+// only there, and only if its content has the hash or has just come from this launcher. One command
+// does all steps, so that an existing agent costs one round trip. SshSpawner calls it.
 #pragma once
 
 #include <functional>
@@ -23,7 +22,7 @@ namespace hvd::launcher {
 // The agent of this build, read once for all hosts.
 struct AgentFile {
   std::string name;     // "horovod-agent-" and the hash of the content
-  std::string machine;  // as uname -m prints it; empty: runs on any machine
+  std::string machine;  // as printed by uname -m; empty: any machine
   Bytes content;
 
   static Result<std::shared_ptr<const AgentFile>> load(const std::string& path);
@@ -35,12 +34,12 @@ net::Task<Result<std::unique_ptr<Duplex>>> start_agent(RemoteShell& shell,
                                                        std::string directory,
                                                        std::function<void(SpawnStage)> on_stage);
 
-// Returns the remote command, a script for /bin/sh that any login shell can start. Its lines for
-// the launcher begin with `mark`. `refused` lists directories to skip, between colons: ":/a:/b:".
+// Returns the remote command, a /bin/sh script that any login shell can start. Its lines for the
+// launcher begin with `mark`. `refused` lists directories to skip, separated by colons: ":/a:/b:".
 std::string agent_command(const AgentFile& agent, std::string_view directory,
                           std::string_view refused, std::string_view mark);
 
-// The first line that begins with `mark`, in text that may begin with output of a login shell.
+// The first line that begins with `mark`, in text that may begin with a login shell's output.
 struct MarkedLine {
   std::string words;  // after the mark
   size_t end = 0;     // position after the line's newline

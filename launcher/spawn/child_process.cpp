@@ -26,18 +26,18 @@ namespace asio = net::asio;
 
 namespace {
 
-// The time that the end of a stream waits for the exit status of the process.
+// After the end of the stream, the time to wait for the process's exit status.
 constexpr std::chrono::milliseconds kEndOfProcess{500};
 
-// The three standard streams: the program's ends and the launcher's.
+// The three standard streams: the program's ends and the launcher's ends.
 struct Streams {
   UniqueFd stream, child_stream, errors, child_errors;
 };
 
 Result<Streams> open_streams() {
   Streams streams;
-  // A socket, since a write to an ended program is an error there. With a pipe it raises SIGPIPE in
-  // the launcher.
+  // A socket, since writing to an ended program then returns an error. A pipe would raise SIGPIPE
+  // in the launcher.
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return system_error("cannot make a socket pair", errno);
@@ -61,22 +61,22 @@ Result<pid_t> start_child(const ChildCommand& command, const Streams& streams) {
       .output = streams.child_stream.get(),
       .errors = errors.get(),
       .group = SpawnGroup::kOwnSession,
-      // A scheduler may send signals for the ranks or the launcher to all processes of the
-      // job. A program that carries a link, such as ssh or kubectl, outlives them: the link
-      // ends with the job.
+      // A scheduler may send signals for the ranks or the launcher to all processes of the job. A
+      // program that carries a link, for example ssh or kubectl, must survive them: the link ends
+      // with the job.
       .blocked_signals = {SIGUSR1, SIGUSR2},
       .has_default_actions = true};
   if (command.end == ChildEnd::kTerminate) {
     options.blocked_signals.insert(options.blocked_signals.end(), {SIGINT, SIGTERM});
   }
-  // A rank sees the limit of its agent's parent, and that of a step is the limit of srun.
+  // A rank inherits the limit of its agent's parent; in a step, srun's limit.
   const rendezvous::FirstDescriptorLimit limit;
   return spawn_program(options);
 }
 
 }  // namespace
 
-// This state outlives the ChildProcess while the process lives: the handler that reaps it holds it.
+// Kept alive by the handler that reaps the process, after the ChildProcess is destroyed.
 struct ChildProcess::State : std::enable_shared_from_this<State> {
   State(asio::any_io_executor executor, pid_t process, const ChildCommand& command, Streams streams)
       : pid(process),
@@ -117,7 +117,7 @@ struct ChildProcess::State : std::enable_shared_from_this<State> {
                       });
   }
 
-  // Reads the available bytes; returns false at the end of the pipe. Other processes may keep the
+  // Reads the available bytes; returns false at the end of the pipe. Other processes may keep its
   // write end open for long.
   bool drain_errors() {
     net::error_code error;

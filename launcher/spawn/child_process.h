@@ -1,6 +1,6 @@
 // A child process on this machine as a Duplex: its standard input and output are the stream, and
 // last_words() returns its standard error. It runs in its own session, so that the terminal's
-// Ctrl-C reaches only the launcher, with SIGUSR1 and SIGUSR2 blocked. The loop reaps it, also after
+// Ctrl-C reaches only the launcher, with SIGUSR1 and SIGUSR2 blocked. The loop reaps it, even after
 // the stream is closed.
 #pragma once
 
@@ -17,10 +17,10 @@
 
 namespace hvd::launcher {
 
-// The action of close() after it has ended the streams.
+// The action of close() after ending the streams.
 enum class ChildEnd {
-  kLeave,      // the program ends by itself when its input ends
-  kTerminate,  // SIGHUP to its process group; SIGINT and SIGTERM are blocked there
+  kLeave,      // the program ends when its input ends
+  kTerminate,  // SIGHUP to its process group, which blocks SIGINT and SIGTERM
 };
 
 struct ChildCommand {
@@ -28,13 +28,13 @@ struct ChildCommand {
   std::vector<std::pair<std::string, std::string>> environment;  // added to the inherited one
   bool inherits_environment = true;  // false: `environment` is the whole environment
   bool joins_errors = false;         // its standard error is part of the stream
-  LastWords::Filter filter;          // for the lines of its standard error, or none
+  LastWords::Filter filter;          // for the lines of its standard error; may be empty
   ChildEnd end = ChildEnd::kLeave;
 };
 
 class ChildProcess : public Duplex {
  public:
-  // Starts the program. An error says why that failed.
+  // Starts the program. An error has the reason of a failure.
   static Result<std::unique_ptr<ChildProcess>> start(net::asio::any_io_executor executor,
                                                      const ChildCommand& command);
   ~ChildProcess() override;
@@ -46,7 +46,7 @@ class ChildProcess : public Duplex {
 
   int pid() const;
   bool has_ended() const;
-  std::optional<int> exit_code() const;  // nothing before the end, and after a signal
+  std::optional<int> exit_code() const;  // empty before its end, and after a signal
 
  private:
   struct State;

@@ -7,10 +7,10 @@
 namespace hvd::launcher {
 namespace {
 
-// The shell that the user's command starts. "/bin/sh" is one word, which means the same to a
-// program that executes its arguments and to one that joins them for a shell. The shell reads its
-// command as one line of standard input. The spawner sends nothing else before that command has
-// answered.
+// The shell that the user's command starts. "/bin/sh" is a single word, so it works both for a
+// program that executes its arguments and for one that joins them for a shell. The shell reads its
+// command as one line from standard input. The spawner sends nothing else until that command has
+// replied.
 class CommandShell : public RemoteShell {
  public:
   CommandShell(std::string line, const SpawnTarget& target)
@@ -20,7 +20,7 @@ class CommandShell : public RemoteShell {
     ChildCommand child;
     child.arguments = {"/bin/sh", "-c", line_};
     child.end = ChildEnd::kTerminate;
-    // The child has no terminal: ssh can only ask by this program.
+    // The child has no terminal, so ssh can only ask through SSH_ASKPASS.
     if (!may_ask_) child.environment = {{"SSH_ASKPASS_REQUIRE", "never"}};
     const auto executor = co_await net::asio::this_coro::executor;
     Result<std::unique_ptr<ChildProcess>> process = ChildProcess::start(executor, child);
@@ -29,7 +29,7 @@ class CommandShell : public RemoteShell {
     static_cast<void>(co_await (*process)->write(as_bytes(command + "\n")));
     co_return std::unique_ptr<Duplex>(std::move(*process));
   }
-  // The command of a step is ours and long: --verbose shows it.
+  // A step's command is internal and long: only --verbose shows it.
   std::string who_ended() const override { return is_step_ ? "srun" : cat("'", line_, "'"); }
 
  private:

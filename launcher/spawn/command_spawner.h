@@ -1,4 +1,4 @@
-// Starts agents by the command of a target, which opens a stream to a host: "docker exec -i {host}",
+// Starts agents with a target's command, which opens a stream to a host: "docker exec -i {host}",
 // "kubectl exec -i {host} --", or another ssh. The command must forward standard input. HostStartup
 // owns it.
 #pragma once
@@ -21,8 +21,8 @@ class CommandSpawner : public Spawner {
   std::map<std::string, std::shared_ptr<const AgentFile>> agents_;  // by path
 };
 
-// Returns the command for one host, for /bin/sh: with {host}, {user} and {port} filled in, and
-// "/bin/sh" after it. Without {host} the name comes last; without {user} a given user precedes it.
+// Returns the command for one host, for /bin/sh: with {host}, {user} and {port} replaced, and
+// "/bin/sh" appended. Without {host}, appends the name; without {user}, a given user precedes it.
 std::string command_line(std::string command, const SpawnTarget& target);
 
 }  // namespace hvd::launcher

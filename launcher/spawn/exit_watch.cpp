@@ -24,7 +24,7 @@ bool has_ended(pid_t pid) {
 }  // namespace
 
 Status ExitWatch::begin(pid_t pid, std::function<void()> on_exit) {
-  // The process is not reaped yet, so no other process can have its pid.
+  // The process is not reaped yet, so no other process has its pid.
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   if (fd >= 0) {
     ::fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -41,7 +41,7 @@ Status ExitWatch::begin(pid_t pid, std::function<void()> on_exit) {
   net::error_code failed;
   child_signals_.add(SIGCHLD, failed);
   if (failed) return net::to_status("cannot watch a child process (SIGCHLD)", failed);
-  // It may have ended before the handler was there.
+  // The process may have ended before the handler was set.
   asio::post(pidfd_.get_executor(), [this, pid, on_exit = std::move(on_exit)]() mutable {
     look(pid, std::move(on_exit));
   });

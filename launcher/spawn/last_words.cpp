@@ -10,9 +10,9 @@ namespace {
 
 constexpr size_t kKept = 4096;
 constexpr size_t kShownLines = 4;
-constexpr size_t kShownBytes = 200;  // most bytes that are shown of a line
+constexpr size_t kShownBytes = 200;  // most bytes of a line that are shown
 
-// srun prints this for --cpu-bind=none on a cluster without CPU binding: it explains no failure.
+// srun prints this for --cpu-bind=none on a cluster without CPU binding: it is not the reason of a failure.
 constexpr std::string_view kOfNoBinding = "cluster configuration lacks support for cpu binding";
 
 }  // namespace

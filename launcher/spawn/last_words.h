@@ -1,5 +1,5 @@
-// Keeps the newest lines that a process wrote to standard error, and its exit status, for error messages. Bounded.
-// ChildProcess, SshStream and ScriptRun own one for their process.
+// Keeps the newest lines of a process's standard error, and its exit status, for error messages.
+// Bounded. ChildProcess, SshStream and ScriptRun own one for their process.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Starts an agent on this machine as a child process, from this build's file. HostStartup owns it.
+// Starts this build's agent on this machine as a child process. HostStartup owns it.
 #pragma once
 
 #include "launcher/spawn/spawner.h"
@@ -7,7 +7,7 @@ namespace hvd::launcher {
 
 class LocalSpawner : public Spawner {
  public:
-  // `is_bare`: the agent gets only those variables of this process that a login has.
+  // `is_bare`: the agent gets only the login variables of this process.
   explicit LocalSpawner(bool is_bare = false) : is_bare_(is_bare) {}
   net::Task<Result<std::unique_ptr<Duplex>>> spawn(
       const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) override;

@@ -43,7 +43,7 @@ Result<int> run_program(const std::vector<std::string>& command,
       siginfo_t ended{};
       ::waitid(P_PID, static_cast<id_t>(*pid), &ended, WEXITED | WNOHANG | WNOWAIT);
       if (ended.si_pid == *pid) break;
-    } else if (number > 0 && info.si_code <= 0) {  // a terminal's have reached the program as well
+    } else if (number > 0 && info.si_code <= 0) {  // the terminal signals the program itself
       ::kill(*pid, number);
     }
   }

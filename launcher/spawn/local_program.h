@@ -1,5 +1,5 @@
-// Runs programs of this machine: reads their output, waits for them, or replaces this process by them.
-// For a process with one thread.
+// Runs programs of this machine: reads their output, waits for them, or replaces this process by
+// them. For a process with one thread.
 #pragma once
 
 #include <string>
@@ -13,16 +13,16 @@ namespace hvd::launcher {
 
 using VariablesOfProgram = std::vector<std::pair<std::string, std::string>>;
 
-// All that it writes to its output and its standard error, whatever it ends with. An error says that
-// it cannot be run (kNotFound: there is none), or was not done by the deadline; then it is ended.
+// Returns all that the program writes to its output and its standard error, with any exit status.
+// An error: it cannot be run (kNotFound: it does not exist), or was ended at the deadline.
 Result<std::string> output_of(const std::vector<std::string>& command, Deadline deadline);
 
-// This process goes on as the program; returns only why it cannot.
+// Replaces this process by the program; returns only an error.
 Status become_program(const std::vector<std::string>& command,
                       const VariablesOfProgram& environment);
 
-// Runs it and hands on to it the signals that are for this process. Its exit code, or 128 and its
-// signal's number.
+// Runs the program and forwards this process's signals to it. Returns its exit code, or 128 plus
+// its signal's number.
 Result<int> run_program(const std::vector<std::string>& command,
                         const VariablesOfProgram& environment);
 

@@ -49,7 +49,7 @@ bool is_internet(const sockaddr* from) {
   return from != nullptr && (from->sa_family == AF_INET || from->sa_family == AF_INET6);
 }
 
-// The address of a name in /etc/hosts, or nothing.
+// The address of a name in /etc/hosts; may be empty.
 std::optional<address> address_in_hosts_file(const std::string& name) {
   std::ifstream file("/etc/hosts");
   for (std::string line; std::getline(file, line);) {
@@ -69,7 +69,7 @@ Result<Addresses> resolve_blocking(const std::string& name) {
   addrinfo* found = nullptr;
   std::string asked = name;
   if (!address_of_number(name).empty()) {
-    // getaddrinfo takes a number such as 28 for the address 0.0.0.28, but not one with the dot of a full name.
+    // getaddrinfo parses a number like 28 as the address 0.0.0.28, but not with the final dot of a full name.
     if (const auto listed = address_in_hosts_file(name)) return Addresses{*listed};
     asked += '.';
   }
@@ -94,8 +94,8 @@ Result<Addresses> resolve_blocking(const std::string& name) {
   return addresses;
 }
 
-// State that the thread and the waiting coroutine share. The thread does not use the loop, which
-// may end before the resolver answers. It makes `answered` readable.
+// State shared by the thread and the waiting coroutine. The thread does not use the loop, which may
+// end before the resolver replies. It makes `answered` readable.
 struct Lookup {
   UniqueFd answered;
   Mutex mutex;
@@ -178,13 +178,13 @@ using asio::ip::tcp;
 
 namespace {
 
-// net::BlockingStream::connect() races addresses too, with poll() on a thread of its caller. This race is a
-// coroutine on the launcher's event loop, which must serve other hosts meanwhile, and passes tcp::sockets on to ssh.
-// The delay between attempts, as in RFC 8305.
+// net::BlockingStream::connect() also races addresses, with poll() on its caller's thread. This
+// race is a coroutine on the launcher's event loop, which must serve other hosts meanwhile, and
+// passes tcp::sockets on to ssh. The delay between attempts is as in RFC 8305.
 constexpr std::chrono::milliseconds kStagger{250};
 
 // State that the handlers write and the coroutine reads. The handlers' copies keep the state alive
-// when the coroutine has ended; the sockets are closed then.
+// after the coroutine has ended; the sockets are then closed.
 struct RaceState {
   explicit RaceState(const asio::any_io_executor& executor) : changed(executor) {}
 
@@ -248,7 +248,7 @@ net::Task<Result<tcp::socket>> connect_any(std::vector<asio::ip::address> addres
   for (;;) {
     if (race->winner) co_return std::move(*race->winner);
     if (next == addresses.size() && race->running == 0) co_return race->failure;
-    // The next attempt starts after a delay, or at once when an attempt has failed.
+    // The next attempt starts after a delay, or at once after a failed attempt.
     bool was_notified = true;
     if (next < addresses.size()) {
       start_attempt(race, executor, {addresses[next++], port});

@@ -1,6 +1,6 @@
-// Resolves names by the system's resolver, and connects to the first address that answers, without blocking the loop.
-// Each lookup has its own thread: a name server that does not answer delays only its own lookup, and neither a
-// cancellation nor the end of the program waits. SshConnection and Preflight call it on the launch's loop.
+// Resolves names with the system's resolver, and connects to the first address that answers, without blocking the
+// loop. Each lookup has its own thread: a silent name server delays only its own lookup, and neither a cancellation
+// nor the end of the program waits for it. SshConnection and Preflight call it on the launch's loop.
 #pragma once
 
 #include <string>
@@ -15,15 +15,15 @@ namespace hvd::launcher {
 // error is one sentence about the name.
 net::Task<Result<std::vector<net::asio::ip::address>>> look_up(std::string name);
 
-// Returns the IPv4 address for which other programs take a name that is a number: 0.0.0.28 for "28". look_up
-// takes it for a name. Empty for other names and for addresses.
+// Returns the IPv4 address as which other programs parse a numeric name: 0.0.0.28 for "28".
+// look_up() treats it as a name. Empty for other names and for addresses.
 std::string address_of_number(const std::string& name);
 
 // Returns true for localhost, loopback addresses, this machine's name, and names and addresses of
 // its interfaces. A name that does not resolve is not local.
 net::Task<bool> is_local_host(std::string name);
 
-// The caller bounds the time by cancelling. An error is one sentence that names address and port.
+// The caller limits the time by cancelling. An error is one sentence that names address and port.
 net::Task<Result<net::asio::ip::tcp::socket>> connect_any(
     std::vector<net::asio::ip::address> addresses, uint16_t port);
 

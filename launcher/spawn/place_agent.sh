@@ -1,6 +1,6 @@
 #!/bin/sh
-# The remote command of agent_delivery: runs the agent of this build on a host. Where the host has no such file, it
-# first receives the file on standard input. A line for the launcher begins with the mark:
+# The remote command of agent_delivery: runs the agent of this build on a host. If the host lacks the
+# file, it first receives the file on standard input. A line for the launcher begins with the mark:
 #
 #   MARK run           the agent runs, and the stream is the agent's from here on
 #   MARK want FOLDER   send the bytes of the agent, which will lie in this folder
@@ -14,19 +14,19 @@
 # ksh and busybox, so there is no `local`. The agent inherits a variable that the host's environment already
 # exports: hence the prefix of all names.
 
-# The name of the file ends with the hash of its content.
+# The file's name ends with the hash of its content.
 hvd_name=$1
 hvd_size=$2
-# As uname -m prints it; empty: the agent runs on any machine.
+# As printed by uname -m; empty: any machine.
 hvd_machine=$3
-# The folder of the user's choice, or empty.
+# The folder of the user's choice; may be empty.
 hvd_chosen=$4
-# Folders to leave out, between colons.
+# Folders to skip, separated by colons.
 hvd_refused=$5
 hvd_mark=$6
 
 hvd_user=$(id -u)
-# In a user namespace without root, / has another owner, which must be trusted as root.
+# In a user namespace without root, / has another owner, which must be trusted like root.
 # shellcheck disable=SC2046 # the columns of ls
 set -- $(ls -ldn /)
 hvd_root=$3
@@ -34,7 +34,7 @@ hvd_reasons=
 hvd_file=
 hvd_mask=$(umask)
 
-# Notes why a folder cannot keep the agent, and removes what was written there.
+# Records why a folder cannot contain the agent, and removes partial files.
 refuse() {
   hvd_reasons="$hvd_reasons$1; "
   [ -z "$hvd_file" ] || rm -f "$hvd_file"
@@ -45,17 +45,17 @@ fail() {
   exit 0
 }
 
-# In a folder such as /tmp, the agent lies in a folder of its user.
+# In a shared folder like /tmp, the agent is in a folder of its user.
 choose_folder() {
   [ -n "$hvd_folder" ] || return 1
   [ -k "$hvd_folder" ] && hvd_folder=$hvd_folder/horovod-$hvd_user
   return 0
 }
 
-# Sets hvd_real to the folder without symbolic links. Only this user and root may own it, its parents and the file
-# $1 in it, and no other user may change them; a folder that others can write must be sticky, so that each entry is
-# its owner's. Looks from / downwards: no other user can replace an entry of a folder that has passed. hvd_unsafe is
-# the first that fails.
+# Sets hvd_real to the folder without symbolic links. Only this user and root may own the folder,
+# its parents and the file $1 in it, and no other user may be able to change them; a folder that
+# others can write must be sticky, so that each entry is its owner's. Checks from / downwards: no
+# other user can replace an entry of a checked folder. hvd_unsafe is the first unsafe path.
 is_safe() {
   hvd_unsafe=$hvd_folder
   case $hvd_folder in
@@ -94,7 +94,7 @@ is_safe() {
   [ -z "$hvd_unsafe" ]
 }
 
-# Whether the content of the file has the hash of its name. A host without these programs gets the file again.
+# Checks that the file's content has the hash in its name. A host without these programs gets the file again.
 is_whole() {
   # shellcheck disable=SC2046 # the hash is the first word
   set -- $( (sha256sum || shasum -a 256) 2>/dev/null <"$hvd_real/$hvd_name")
@@ -115,7 +115,7 @@ fi
 set -- "$hvd_chosen" "${XDG_RUNTIME_DIR:+$XDG_RUNTIME_DIR/horovod}" "${HOME:+$HOME/.cache/horovod}"
 set -- "$@" "/tmp/horovod-$hvd_user" "/var/tmp/horovod-$hvd_user" "/dev/shm/horovod-$hvd_user"
 
-# Look for the agent.
+# Search for the agent.
 for hvd_folder; do
   choose_folder || continue
   if [ -x "$hvd_folder/$hvd_name" ] && is_safe "$hvd_name" && is_whole; then
@@ -124,7 +124,7 @@ for hvd_folder; do
   fi
 done
 
-# Find a folder for it. The ranks must not inherit the mask.
+# Find a folder for the agent. The ranks must not inherit the umask.
 umask 077
 for hvd_folder; do
   choose_folder || continue
@@ -141,7 +141,7 @@ for hvd_folder; do
     refuse "$hvd_unsafe belongs to another user or is writable by others"
     continue
   }
-  # The mark is a number of this launcher: two launchers do not write the same file.
+  # The mark is a number of this launcher, so two launchers write different files.
   hvd_file="$hvd_real/$hvd_name.${hvd_mark#*:}"
   (: >"$hvd_file") 2>/dev/null || {
     hvd_file=
@@ -156,12 +156,12 @@ for hvd_folder; do
   trap "exit 1" HUP INT TERM PIPE
   trap refuse EXIT
   echo "$hvd_mark want $hvd_folder"
-  # If the network breaks now, the transfer needs a timeout to end.
+  # If the network breaks now, only a timeout ends the transfer.
   hvd_limit=
   if command -v timeout >/dev/null 2>&1; then
     hvd_limit="timeout 60"
   fi
-  # `head -c` reads the bytes of the file and no more: the bytes after them are the agent's.
+  # `head -c` reads only the bytes of the file: the bytes after them are for the agent.
   $hvd_limit head -c "$hvd_size" >"$hvd_file" || fail
   [ "$(wc -c <"$hvd_file")" -eq "$hvd_size" ] || fail
   mv -f "$hvd_file" "$hvd_real/$hvd_name" || fail

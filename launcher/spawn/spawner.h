@@ -18,7 +18,7 @@ enum class SpawnStage {
   kConfigure,
   kResolve,
   kConnect,
-  kRetry,  // waits for the next try, after a close before the key exchange
+  kRetry,  // waits before the next try, after a close before the key exchange
   kAuthenticate,
   kSendAgent,
   kStartAgent,
@@ -33,9 +33,9 @@ struct SpawnTarget {
   std::string identity_file;  // empty: ssh's own default
   std::string agent_path;     // path of this build's horovod-agent on the launcher's machine
   std::string agent_dir;      // HOROVOD_AGENT_DIR of the user, or empty
-  bool may_ask = true;        // whether a command of the user may ask for a password
-  bool may_share = true;      // whether ssh may use a connection of another ssh (ControlPath)
-  std::string command;        // starts a shell on the host, for CommandSpawner; empty: by ssh
+  bool may_ask = true;        // whether the user's command may ask for a password
+  bool may_share = true;      // whether ssh may use another ssh's connection (ControlPath)
+  std::string command;        // starts a shell on the host, for CommandSpawner; empty: ssh
   bool may_be_local = true;   // this machine's own host may have an agent that is a child
   bool is_step = false;       // of Slurm: `command` is ours, and messages do not show it
 };
@@ -44,11 +44,11 @@ class Spawner {
  public:
   virtual ~Spawner() = default;
   // Starts an agent and returns the stream to it. Calls `on_stage` at each stage of the start. The
-  // caller bounds the time by cancelling (asio cancellation), which closes everything. An error is one
-  // sentence about this host, without its name: the caller prepends it.
+  // caller limits the time by cancelling (asio cancellation), which closes everything. An error is
+  // one sentence about this host, without its name: the caller prepends it.
   virtual net::Task<Result<std::unique_ptr<Duplex>>> spawn(
       const SpawnTarget& target, std::function<void(SpawnStage)> on_stage) = 0;
-  // Returns a command with which the user can try the host's login shell, or empty.
+  // Returns a command with which the user can test the host's login shell, or empty.
   virtual std::string try_command(const SpawnTarget&) const { return {}; }
 };
 

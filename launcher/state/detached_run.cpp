@@ -25,16 +25,16 @@
 namespace hvd::launcher {
 namespace {
 
-// Messages of the launcher to the process in the terminal, a byte each.
+// Messages of the launcher to the process in the terminal, one byte each.
 constexpr char kIsRecorded = 's', kIsRunning = 'r';
-// A log is read again after this time. No notice of its changes is needed while a job starts.
+// The pause between two reads of a log. Polling suffices while a job starts.
 constexpr int kLookMilliseconds = 50;
 
 void send_word(const UniqueFd& socket, char word) {
   [[maybe_unused]] const ssize_t size = ::send(socket.get(), &word, 1, MSG_NOSIGNAL);
 }
 
-// False when nothing came, or the far end is gone.
+// Returns false if no message came, or the peer has closed the socket.
 bool has_received(const UniqueFd& socket, char word, int flags) {
   char byte = 0;
   ssize_t size = 0;
@@ -44,8 +44,8 @@ bool has_received(const UniqueFd& socket, char word, int flags) {
   return size == 1 && byte == word;
 }
 
-// The descriptors that the caller of horovodrun has passed on. Call before the launcher opens some that an exec would not
-// close, as libssh does.
+// Returns the descriptors that the caller of horovodrun has passed on. Call it before the launcher opens descriptors
+// without close-on-exec, as libssh does.
 std::vector<int> inherited_descriptors() {
   std::vector<int> inherited;
   for (const std::string& name :
@@ -57,14 +57,14 @@ std::vector<int> inherited_descriptors() {
   return inherited;
 }
 
-// The launcher, in a session of its own: a signal of the terminal reaches only the other process.
+// Runs the launcher in its own session: a signal of the terminal reaches only the other process.
 int run_behind(const UniqueFd& socket, const Launch& launch) {
   std::vector<int> inherited = inherited_descriptors();
   const auto on_running = [&] {
     ::prctl(PR_SET_PDEATHSIG, 0);
     const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (null) ::dup2(null.get(), STDIN_FILENO);
-    // A pipe of the caller would keep its reader waiting.
+    // Close the descriptors of the caller: a pipe would keep its reader waiting.
     for (const int fd : std::exchange(inherited, {})) ::close(fd);
     send_word(socket, kIsRunning);
   };
@@ -81,7 +81,7 @@ int code_of(pid_t launcher) {
   return kExitSignal + WTERMSIG(status);
 }
 
-// A launcher whose terminal is gone ignores SIGHUP, hence SIGTERM ends the start.
+// A launcher without its terminal ignores SIGHUP, so end the start with SIGTERM.
 void pass_on_signals(const UniqueFd& signals, pid_t launcher) {
   signalfd_siginfo info{};
   while (::read(signals.get(), &info, sizeof info) == sizeof info) {
@@ -90,14 +90,14 @@ void pass_on_signals(const UniqueFd& signals, pid_t launcher) {
   }
 }
 
-// Whether the process has ended; it stays a zombie.
+// Returns whether the process has ended; it stays a zombie.
 bool has_ended(pid_t process) {
   siginfo_t info{};
   return ::waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
          info.si_pid == process;
 }
 
-// The record says that all ranks run once the log has what was written before.
+// Waits until the record says "running": the log then contains all earlier output.
 void await_running(const UniqueFd& folder) {
   const auto deadline = Deadline::after(std::chrono::seconds(1));
   for (auto record = read_record(folder); record.ok() && record->state == "starting";
@@ -107,10 +107,10 @@ void await_running(const UniqueFd& folder) {
   }
 }
 
-// The process in the terminal. `local`: the directory of detached jobs.
+// Runs the process in the terminal. `local`: the directory of detached jobs.
 int run_in_front(const std::string& local, const UniqueFd& socket, const sigset_t& watched,
                  pid_t launcher, const std::optional<EndingScript>& script) {
-  if (!has_received(socket, kIsRecorded, 0)) return code_of(launcher);  // it has said why
+  if (!has_received(socket, kIsRecorded, 0)) return code_of(launcher);  // it has printed why
   const UniqueFd signals(::signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC));
   ProcessIdentity identity = ProcessIdentity::own();
   identity.pid = launcher;

@@ -1,4 +1,4 @@
-// Runs a job that goes on without its terminal (--detach). The launcher's main calls it.
+// Runs a job that continues without its terminal (--detach). The launcher's main calls it.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,11 @@
 
 namespace hvd::launcher {
 
-// Runs a launch to its end, with a record of it. Returns the exit code.
+// Runs a launch to its end, and records it. Returns the exit code.
 using Launch = std::function<int(const DetachedEvents& events)>;
 
-// Forks. The first process shows the output until all ranks run, and passes on signals until then.
-// Returns the exit code of either process. `script`: at whose end the job ends. Call before there are threads.
+// Forks. The first process shows the output until all ranks run, and passes on signals until then. Returns the exit
+// code of either process. `script`: the job ends with this script. Call it before any thread starts.
 int run_detached(const LaunchSettings& settings, const std::optional<EndingScript>& script,
                  const Launch& launch);
 

@@ -1,5 +1,5 @@
-// The script at whose end a scheduler or a container ends all processes that the script has started, a detached launcher
-// among them. A value; main finds it before the launcher leaves the script's session.
+// A script whose end makes a scheduler or a container end all processes that the script has started, including a
+// detached launcher. A value; main finds it before the launcher leaves the script's session.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 namespace hvd::launcher {
 
 struct EndingScript {
-  std::string name;  // "the script of Slurm"
+  std::string name;  // such as "the script of Slurm"
   int64_t pid = 0;
   int64_t start = 0;  // in clock ticks since the boot
 
   bool has_ended() const;
 };
 
-// Nothing where no ancestor of this process is such a script.
+// Empty if no ancestor of this process is such a script.
 std::optional<EndingScript> find_ending_script();
 
 }  // namespace hvd::launcher

@@ -39,7 +39,7 @@ Result<StateView> view_state() {
   } else {
     view.path = view.local;
   }
-  // A job with two records counts once, by that beside its log.
+  // A job with two records counts once; the record beside its log counts.
   std::erase_if(view.records, [&](const JobRecord& record) {
     const std::string name = job_folder_name(record.launcher);
     return std::ranges::any_of(
@@ -123,7 +123,7 @@ Result<std::string> launcher_here(const std::string& word, std::span<const std::
   const JobLife life = view->life_of(record);
   const bool is_here = record.launcher.is_beside(view->observer);
   if (is_here && life == JobLife::kRuns) return cat(record.launcher.pid);
-  // A launcher elsewhere that gives no sign may run: its clock may be behind.
+  // A launcher elsewhere without a recent sign may still run: its clock may be behind.
   if (!is_here && life != JobLife::kEnded)
     return run_there(record, *view, {arguments.begin(), arguments.end()});
   return not_found(
@@ -174,7 +174,7 @@ std::vector<std::string> remote_command_line(const JobRecord& record, const std:
                                  on_terminal ? "--pty" : "--quit-on-interrupt", "--"});
     return words;
   }
-  // The words of ssh are a line for the shell there.
+  // ssh passes its words to a shell on the other machine.
   std::vector<std::string> quoted;
   quoted.reserve(words.size());
   for (const std::string& word : words) quoted.push_back(shell_quote(word));
@@ -183,7 +183,7 @@ std::vector<std::string> remote_command_line(const JobRecord& record, const std:
 }
 
 Status run_there(const JobRecord& record, const StateView& view, std::vector<std::string> words) {
-  // Behind ssh or srun, another host's name would lead to yet another machine.
+  // Under ssh or srun, another host's name would lead to a third machine.
   if (environment_variable(kSent) || record.launcher.host == view.observer.host) {
     return unavailable(cat(described(record, view),
                            " runs in a container, or on another machine than the one of its name; "

@@ -27,18 +27,18 @@
 namespace hvd::launcher {
 namespace {
 
-// How often the record of a launcher on another machine is read.
+// The interval between two reads of the record of a launcher on another machine.
 constexpr int kPollMilliseconds = 1000;
 constexpr int kFollowMilliseconds = 200;
-// A launcher that ended is not yet in its record for this long.
+// The longest delay until the record of an ended launcher shows the end.
 constexpr std::chrono::seconds kRecordedWithin{3};
-// A file system may fail to read a record for this long, as NFS does when its server begins again.
+// The longest time for which a file system may fail to read a record, such as NFS during a restart of its server.
 constexpr std::chrono::seconds kReadWithin{10};
 constexpr int kMostRanks = 1 << 20;
-// As many lines of a log does attach show at its begin.
+// The number of log lines that attach shows at its start.
 constexpr size_t kLinesBefore = 1000;
-// A launcher that ends its ranks waits for this long at most beyond --kill-grace: for the lease of a host that is out of
-// reach, and for the log.
+// The longest time, besides --kill-grace, that a launcher needs to end: it waits for the lease of an unreachable host,
+// and for the log.
 constexpr int kSecondsToEnd = 75;
 
 std::string duration_text(int64_t seconds) {
@@ -68,7 +68,7 @@ std::string state_text(const StateView& view, const JobRecord& record) {
   return text;
 }
 
-// Seconds that the job has taken.
+// Returns the duration of the job in seconds.
 int64_t lasted(const StateView& view, const JobRecord& record) {
   switch (view.life_of(record)) {
     case JobLife::kRuns:
@@ -89,7 +89,7 @@ Result<std::string> one_word(std::span<const std::string> words, const std::stri
                               command, ", put flags before it"));
 }
 
-// A descriptor of a launcher beside this process that runs: its pid cannot come to mean another process.
+// Returns a descriptor of a running launcher on this machine, which keeps its meaning if the pid is reused.
 UniqueFd open_launcher(const JobRecord& record) {
   UniqueFd launcher(
       static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(record.launcher.pid), 0)));
@@ -97,18 +97,18 @@ UniqueFd open_launcher(const JobRecord& record) {
   return launcher;
 }
 
-// True also where the launcher has just ended. An error is in errno.
+// Returns true even if the launcher has just ended. The error is in errno.
 bool send_signal(const JobRecord& record, int number) {
   const UniqueFd launcher = open_launcher(record);
   if (launcher)
     return ::syscall(SYS_pidfd_send_signal, launcher.get(), number, nullptr, 0) == 0 ||
            errno == ESRCH;
-  // Linux before 5.3 has no descriptors of processes.
+  // Linux before 5.3 has no process descriptors.
   if (start_of(record.launcher.pid) != record.launcher.start) return true;
   return ::kill(static_cast<pid_t>(record.launcher.pid), number) == 0 || errno == ESRCH;
 }
 
-// False: it runs still.
+// Returns false if the launcher still runs.
 bool wait_for_end(const UniqueFd& launcher, Deadline deadline = Deadline::never()) {
   pollfd ended{.fd = launcher.get(), .events = POLLIN, .revents = 0};
   for (;;) {
@@ -118,7 +118,7 @@ bool wait_for_end(const UniqueFd& launcher, Deadline deadline = Deadline::never(
   }
 }
 
-// `record`: that of a launcher that has got SIGTERM.
+// `record`: the record of a launcher that has received SIGTERM.
 void kill_if_it_hangs(const JobRecord& record, const std::string& job) {
   const UniqueFd launcher = open_launcher(record);
   const int seconds = record.kill_grace + kSecondsToEnd;
@@ -128,7 +128,7 @@ void kill_if_it_hangs(const JobRecord& record, const std::string& job) {
   send_signal(record, SIGKILL);
 }
 
-// The record as it is now. An error: its folder is gone, or could not be read for some time.
+// Returns the present record. An error: its folder was removed, or was unreadable for some time.
 Result<JobRecord> read_again(const JobRecord& record) {
   const auto read = [&]() -> Result<JobRecord> {
     HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_job_folder(record.place, record.launcher));
@@ -144,13 +144,13 @@ Result<JobRecord> read_again(const JobRecord& record) {
   }
 }
 
-// Whether the process beside the launcher may still write how the job ended.
+// Returns whether the process that writes the record still runs and may record the end.
 bool is_being_written(const JobRecord& record, const StateView& view) {
   return record.launcher.is_beside(view.observer) && record.writer > 0 &&
          start_of(record.writer) == record.writer_start;
 }
 
-// The record of a job that has ended, or of whose launcher there is no sign.
+// Returns the record of a job that has ended, or whose launcher has sent no sign for some minutes.
 Result<JobRecord> await_end(const StateView& view, JobRecord record) {
   if (record.launcher.is_beside(view.observer)) {
     if (const UniqueFd launcher = open_launcher(record)) wait_for_end(launcher);
@@ -234,10 +234,10 @@ std::string jobs_as_json(const StateView& view) {
 namespace {
 
 struct LogWords {
-  std::string job;  // empty: the one that runs, or else the newest
+  std::string job;  // empty: the running job, or else the newest one
   bool follows = false;
-  std::string ranks;       // empty: all, and the launcher's lines
-  bool is_attach = false;  // begins with the last lines, and returns the code of the job
+  std::string ranks;       // empty: all ranks, and the launcher's lines
+  bool is_attach = false;  // begins with the last lines, and returns the job's exit code
 };
 
 Result<LogWords> read_log_words(std::span<const std::string> words) {
@@ -267,7 +267,7 @@ bool is_wanted(const OutputChunk& lines, const std::vector<bool>& ranks) {
   return ranks.empty() || (lines.rank >= 0 && rank < ranks.size() && ranks[rank]);
 }
 
-// Prints what is there. Returns an exit code when it cannot be written.
+// Prints all lines of the log so far. Returns an exit code if it cannot write them.
 int show_lines(LogReader& reader, const std::vector<bool>& ranks) {
   while (const auto lines = reader.next()) {
     if (!is_wanted(*lines, ranks)) continue;
@@ -276,17 +276,17 @@ int show_lines(LogReader& reader, const std::vector<bool>& ranks) {
   return 0;
 }
 
-// Empty: all.
+// An empty set selects all ranks.
 Result<std::vector<bool>> wanted_ranks(const JobRecord& record, const LogWords& words) {
   if (words.ranks.empty()) return std::vector<bool>{};
-  // An elastic job may have had more ranks than its record says.
+  // An elastic job may have had more ranks than its record shows.
   const bool is_known = record.is_constant && record.ranks > 0;
   auto ranks = parse_ranks(words.ranks, is_known ? record.ranks : kMostRanks);
   if (!ranks.ok()) return ranks.status().with_context("--rank");
   return ranks;
 }
 
-// The folder with the log of a job.
+// Returns the folder with the log of a job.
 Result<UniqueFd> open_log(const StateView& view, const JobRecord& record) {
   if (!record.has_output) {
     return not_found(cat(described(record, view),
@@ -296,7 +296,7 @@ Result<UniqueFd> open_log(const StateView& view, const JobRecord& record) {
   return open_job_folder(record.log.empty() ? record.place : record.log, record.launcher);
 }
 
-// Prints the last lines of what is there. Returns an exit code when they cannot be written.
+// Prints the last lines of the log so far. Returns an exit code if it cannot write them.
 int show_last_lines(LogReader& reader) {
   TailLines before(kLinesBefore);
   while (auto lines = reader.next()) before.add(*std::move(lines));
@@ -310,7 +310,7 @@ int show_last_lines(LogReader& reader) {
   return 0;
 }
 
-// Whether more may come to the log.
+// Returns whether more output may be added to the log.
 bool may_grow(const JobRecord& record, const StateView& view) {
   return !record.has_ended() &&
          (is_being_written(record, view) ||
@@ -334,7 +334,7 @@ Result<int> print_log(const StateView& view, const JobRecord& record, const LogW
           "disk");
     if (code != 0) return code;
     if (goes_on) {
-      ::poll(nullptr, 0, kFollowMilliseconds);  // a network file system sends no notice of more
+      ::poll(nullptr, 0, kFollowMilliseconds);  // a network file system sends no notice of changes
       continue;
     }
     HVD_RETURN_IF_ERROR(now.status());
@@ -346,7 +346,7 @@ Result<int> print_log(const StateView& view, const JobRecord& record, const LogW
   return code;
 }
 
-// `arguments`: the command, for the machine of the log. `view`: may lose jobs that the words cannot mean.
+// `arguments`: the command, to run on the machine of the log. `view`: may lose jobs that the words cannot mean.
 int show_log(const StateView& view, const LogWords& words, std::vector<std::string> arguments) {
   const auto record = choose_job(view, words.job, arguments[0]);
   if (!record.ok()) return refuse(record.status());
@@ -405,7 +405,7 @@ int stop_job(std::span<const std::string> words) {
   if (!record.ok()) return refuse(record.status());
   const JobLife life = view->life_of(*record);
   const bool is_here = record->launcher.is_beside(view->observer);
-  // A launcher elsewhere that gives no sign may run: its clock may be behind, or the disk may not answer there.
+  // A launcher elsewhere without a recent sign may still run: its clock may be behind, or its disk may not respond.
   if (life == JobLife::kEnded || (life == JobLife::kUnknown && is_here)) {
     print_message(cat(described(*record, *view), " does not run: ", state_text(*view, *record)));
     return 0;
@@ -413,7 +413,7 @@ int stop_job(std::span<const std::string> words) {
   if (!is_here) return refuse(run_there(*record, *view, {"stop", id_of(*record, view->observer)}));
   if (!send_signal(*record, SIGTERM))
     return refuse(system_error(cat("cannot stop ", described(*record, *view)), errno));
-  send_signal(*record, SIGCONT);  // a job that Ctrl-Z has stopped takes SIGTERM only then
+  send_signal(*record, SIGCONT);  // a job stopped by Ctrl-Z handles SIGTERM only after SIGCONT
   kill_if_it_hangs(*record, described(*record, *view));
   const auto end = await_end(*view, *record);
   if (!end.ok()) return refuse(end.status());

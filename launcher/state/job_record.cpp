@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostName = 64;
-// Three signs may be late: a launcher gives one a minute.
+// Allows three late signs: a launcher writes one sign per minute.
 constexpr int64_t kSignSeconds = 180;
 
 std::string text_of(const Json& object, const char* key) {
@@ -36,7 +36,7 @@ int32_t small_number_of(const Json& object, const char* key) {
       std::clamp<int64_t>(number_of(object, key), 0, std::numeric_limits<int32_t>::max()));
 }
 
-// Until the year 9999, which differences and the calendar can take.
+// The last second of the year 9999: differences and the calendar support times up to it.
 int64_t time_of(const Json& object, const char* key) {
   return std::clamp<int64_t>(number_of(object, key), 0, 253'402'300'799);
 }

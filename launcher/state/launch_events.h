@@ -9,15 +9,15 @@ namespace hvd::launcher {
 class LogQueue;
 class MetricsPort;
 
-// Each function may be empty. All are called on the launch's thread.
+// Each function may be empty. The launch's thread calls them.
 struct LaunchEvents {
   // All ranks of a launch run.
   std::function<void(int ranks)> on_running;
   // A launch has ended; `cause`: a sentence, or empty after success.
   std::function<void(const std::string& cause)> on_end;
-  // Takes the output, and outlives the launches; or null.
+  // Receives the output, and outlives the launches; or null.
   LogQueue* output = nullptr;
-  // Where the metrics are served; null: nowhere.
+  // The address of the metrics; null: not served.
   MetricsPort* metrics = nullptr;
 };
 

@@ -69,7 +69,7 @@ bool LogFiles::write_all(ByteView record) {
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) {
       const int error = errno;
-      // Readers pass over the part of the record: the next one begins another file.
+      // Readers skip a partial record: the next record begins another file.
       file_.reset();
       if (is_first) drop_file(files_.back());
       errno = error;

@@ -1,5 +1,5 @@
-// Writes the output of a job to numbered files of bounded size in a folder. A disk that is full costs the oldest
-// output, then the newest, and never the job. Calls may block for as long as the file system does.
+// Writes the output of a job to numbered files of bounded size in a folder. If the disk is full, the oldest output is
+// lost first, then the newest, and the job continues. Calls may block for as long as the file system does.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,22 @@
 namespace hvd::launcher {
 
 struct LogLimits {
-  size_t file_size = 1 << 20;  // a record that is larger has a file of its own
+  size_t file_size = 1 << 20;  // a larger record has a separate file
   size_t files = 64;
 };
 
-// The files are "0", "1" and so on, and hold records (protocol/record.h) of OutputChunk, whole lines each.
+// The files are "0", "1" and so on, and contain records (protocol/record.h) of OutputChunk with whole lines.
 class LogFiles {
  public:
   // `folder`: outlives this object.
   LogFiles(const UniqueFd& folder, LogLimits limits) : folder_(folder), limits_(limits) {}
 
   void write(const OutputChunk& lines);
-  // Says how many bytes are missing at the end, if any are.
+  // Records the number of missing bytes at the end, if output was lost.
   void finish();
-  // Removes the oldest file: what else is to be written needs the room. False when there is none.
+  // Removes the oldest file to make room for other data. Returns false if no file is left.
   bool drop_oldest();
-  // The folder is a new one. Its first file has the number that follows, so that readers see that output is missing.
+  // Begins a new folder. The number of its first file continues the sequence, so that readers detect missing output.
   void begin_again();
 
  private:
@@ -40,7 +40,7 @@ class LogFiles {
 
   const UniqueFd& folder_;
   const LogLimits limits_;
-  UniqueFd file_;               // newest file; empty after a write to it has failed
+  UniqueFd file_;               // newest file; empty after a failed write to it
   size_t size_ = 0;             // bytes in file_
   std::deque<uint64_t> files_;  // numbers of the files on disk, ascending
   uint64_t next_ = 0;           // number of the next file

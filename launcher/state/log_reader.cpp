@@ -14,7 +14,7 @@
 namespace hvd::launcher {
 namespace {
 
-// A record is smaller.
+// An upper limit for the size of a record.
 constexpr size_t kMaxRecord = 1 << 20;
 constexpr size_t kReadSize = 256 << 10;
 
@@ -71,7 +71,7 @@ bool LogReader::go_to_next_file() {
     if (number && *number > number_ && (next < 0 || *number < next)) next = *number;
   }
   if (next < 0) return false;
-  // The file is complete now that another one exists.
+  // The file is complete, because a newer file exists.
   if (read_more()) return true;
   has_gap_ = number_ >= 0 && next != number_ + 1;
   begins_late_ |= number_ < 0 && next != 0;
@@ -90,7 +90,7 @@ bool ends_line(std::string_view text, size_t at) {
   return text[at] == '\n' || (text[at] == '\r' && !text.substr(at + 1).starts_with('\n'));
 }
 
-// Cuts off so many lines.
+// Removes the first `lines` lines.
 void skip_lines(std::string& text, size_t lines) {
   size_t at = 0;
   for (; lines > 0 && at < text.size(); ++at) lines -= ends_line(text, at) ? 1 : 0;

@@ -1,4 +1,4 @@
-// Reads the output of a job that LogFiles writes, while it grows and afterwards.
+// Reads the output of a job that LogFiles writes, during the job and afterwards.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace hvd::launcher {
 
-// Takes the next lines off the front of a file's bytes; none while they are not whole. An error:
-// nothing that follows in this file can be read.
+// Takes the next lines from the front of a file's bytes; none while they are incomplete. An error: the rest of this
+// file is unreadable.
 Result<std::optional<OutputChunk>> take_lines(std::string_view& bytes);
 
 class LogReader {
@@ -23,9 +23,9 @@ class LogReader {
   // `folder`: outlives this object.
   explicit LogReader(const UniqueFd& folder) : folder_(folder) {}
 
-  // The next lines; none when all has been read that is there.
+  // Returns the next lines; none if all present lines have been read.
   std::optional<OutputChunk> next();
-  // Whether the oldest output was gone at the first next(), since there was no room for it.
+  // Returns whether the oldest output was already removed at the first next(), for lack of room.
   bool begins_late() const { return begins_late_; }
 
  private:
@@ -35,10 +35,10 @@ class LogReader {
   const UniqueFd& folder_;
   UniqueFd file_;
   int64_t number_ = -1;  // number of file_ in the folder
-  std::string bytes_;    // read, from position_ on not yet taken
+  std::string bytes_;    // bytes read but not yet taken, from position_ on
   size_t position_ = 0;
   bool is_damaged_ = false;  // the rest of file_ cannot be read
-  bool has_gap_ = false;     // files between the last one and this one are gone
+  bool has_gap_ = false;     // files between the last one and this one are missing
   bool begins_late_ = false;
 };
 
@@ -48,19 +48,19 @@ class TailLines {
   explicit TailLines(size_t most) : most_(most) {}
 
   void add(OutputChunk chunk);
-  // Lines that were added and are not among the last.
+  // Returns the number of added lines that are no longer among the last lines.
   size_t dropped() const { return dropped_; }
-  // In their order; none of them stays.
+  // Returns the lines in order, and removes them.
   std::deque<OutputChunk> take();
 
  private:
   const size_t most_;
   std::deque<OutputChunk> pieces_;
-  size_t lines_ = 0;  // in pieces_
+  size_t lines_ = 0;  // number of lines in pieces_
   size_t dropped_ = 0;
 };
 
-// Lines that end in `text`, with "\n", "\r" or "\r\n".
+// Counts the line ends in `text`: "\n", "\r" or "\r\n".
 size_t count_lines(std::string_view text);
 
 }  // namespace hvd::launcher

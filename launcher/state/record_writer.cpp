@@ -33,18 +33,18 @@ namespace {
 constexpr std::chrono::seconds kSign{60};
 constexpr std::chrono::seconds kWaitAtEnd{1};
 constexpr size_t kKeptAtEnd =
-    64 << 10;  // the newest output, which explains the end, where the disk is too slow for all
+    64 << 10;  // the newest output, which explains the end, if the disk is too slow for all output
 constexpr size_t kMostPacket = 64 << 10;
-constexpr size_t kMostHeld = 512 << 10;  // of a line without an end
-constexpr int kMostPieces = 16;          // of the output, between two looks at the launcher
+constexpr size_t kMostHeld = 512 << 10;  // the longest kept part of a line without an end
+constexpr int kMostPieces = 16;  // of the output, between two checks of the launcher's socket
 constexpr size_t kMostCommand = 8 << 10;
 
 int64_t now() { return std::time(nullptr); }
 
-// The child process. Only it touches the file system.
+// Runs in the child process. Only this process touches the file system.
 class RecordProcess {
  public:
-  // `streams`: the reader of what the launcher writes to its standard streams, or empty.
+  // `streams`: the read end of the launcher's standard streams, or empty.
   RecordProcess(std::string path, JobRecord record, UniqueFd socket, UniqueFd output,
                 UniqueFd streams)
       : path_(std::move(path)),
@@ -66,14 +66,14 @@ class RecordProcess {
       watched[2] = {.fd = streams_.get(), .events = POLLIN, .revents = 0};
       if (::poll(watched.data(), watched.size(), next_sign.poll_timeout()) < 0) continue;
       if (watched[0].revents != 0) receive();
-      // A reader of the new state finds all that was written before it.
+      // Copy the earlier output first, so that a reader of the new state finds it in the log.
       if (watched[1].revents != 0 || watched[0].revents != 0) copy_output();
       if (watched[2].revents != 0 || watched[0].revents != 0) copy_streams();
       if (watched[0].revents == 0 && !next_sign.passed()) continue;
       write();
       next_sign = Deadline::after(kSign);
     }
-    socket_.reset();  // the launcher goes on
+    socket_.reset();  // lets the launcher continue
     remove_old_jobs(path_, now());
   }
 
@@ -84,7 +84,7 @@ class RecordProcess {
     if (size < 0 && errno == EINTR) return;
     auto record = parse_job_record(std::string_view(text).substr(0, size > 0 ? size : 0));
     if (record.ok()) {
-      // The launcher sends only what changes.
+      // The launcher sends only changed members.
       record->command = std::move(record_.command);
       record->directory = std::move(record_.directory);
       record->writer = record_.writer;
@@ -99,8 +99,8 @@ class RecordProcess {
     }
   }
 
-  // Output that comes faster than the disk takes it holds up no sign. The launcher has written all of it before it
-  // reports the end.
+  // Limits the pieces, so that fast output does not delay signs. The launcher writes all output before it reports the
+  // end.
   void copy_output() {
     for (int i = 0; i < kMostPieces || record_.has_ended(); ++i) {
       const ssize_t size =
@@ -114,7 +114,7 @@ class RecordProcess {
     }
   }
 
-  // A line has no end yet where the launcher has written a part of it, or was killed.
+  // The last line may lack its end: the launcher has written a part of it, or was killed.
   void copy_streams() {
     const ssize_t size = streams_ ? ::read(streams_.get(), piece_.data(), piece_.size()) : -1;
     if (size > 0) held_.append(piece_.data(), static_cast<size_t>(size));
@@ -145,13 +145,13 @@ class RecordProcess {
     bool is_full = false;
     Status status = write_record(folder_, record_, &is_full);
     if (is_full && record_.has_ended()) status = write_over(folder_, record_);
-    // Where that takes room, too: the end is worth more than the output.
+    // If overwriting also needs room, remove old output: the record of the end matters more.
     while (!status.ok() && is_full && record_.has_ended() && files_.drop_oldest())
       status = write_record(folder_, record_, &is_full);
     has_record_ |= status.ok();
     if (status.ok()) return;
     refuse_once(status);
-    // No command can read a folder without a record. The next sign tries again.
+    // Commands cannot read a folder without a record. The next sign tries again.
     if (!has_record_ && remove_empty_job_folder(path_, record_.launcher)) folder_.reset();
   }
 
@@ -193,17 +193,17 @@ class RecordProcess {
   UniqueFd socket_;
   UniqueFd output_;
   UniqueFd streams_;
-  std::string held_;  // of streams_: a line that has no end yet
+  std::string held_;  // a line of streams_ that has no end yet
   UniqueFd folder_;
   LogFiles files_{folder_, {}};
   std::array<char, 64 << 10> piece_;
   bool has_record_ = false;
   bool is_refused_ = false;
-  bool is_killed_ = false;  // the launcher
+  bool is_killed_ = false;  // the launcher was killed
 };
 
-// No signal that is for the launcher, its terminal or its allocation ends the process before the launcher. It holds no
-// descriptor whose end others wait for.
+// Blocks signals for the launcher, its terminal or its allocation, so that they do not end this process before the
+// launcher. Closes descriptors whose end other processes wait for.
 [[noreturn]] void run_process(const std::string& path, JobRecord record, UniqueFd socket,
                               UniqueFd output, UniqueFd streams) {
   ::setsid();
@@ -265,7 +265,7 @@ std::unique_ptr<RecordWriter> RecordWriter::start(std::string path, JobRecord re
                                                         child, is_quiet));
 }
 
-// The process sees the end of the socket.
+// Closing the socket notifies the process.
 RecordWriter::~RecordWriter() {
   socket_.reset();
   ::waitpid(child_, nullptr, WNOHANG);
@@ -331,7 +331,7 @@ void RecordWriter::end(int exit_code) {
           "none"));
 }
 
-// Nothing was launched. The last sentence has said why.
+// No ranks were launched. The last message explains why.
 std::string RecordWriter::cause_before_launches(int exit_code) const {
   if (!message_.empty()) return printable(message_.substr(0, message_.find('\n')), 1000);
   if (exit_code <= kExitSignal) return "";
@@ -383,7 +383,7 @@ JobRecord new_record(const LaunchSettings& settings, std::span<const std::string
 
 namespace {
 
-// The writers of a job: one in the state directory, and for a detached job a second one, beside its log.
+// The writers of a job: one in the state directory, and for a detached job a second one beside its log.
 using Writers = std::vector<std::unique_ptr<RecordWriter>>;
 
 // Returns an error only for the record of a detached job.

@@ -1,6 +1,6 @@
-// Keeps the record of a running job (job_record.h) up to date, from before its first launch to its end. A child
-// process writes the files: a file system that does not answer blocks that process alone, which may outlive the launcher
-// then. It also records the end of a launcher that was killed. An idle job wakes it once a minute.
+// Keeps the record of a running job (job_record.h) up to date, from before its first launch to its end. A child process
+// writes the files, so that an unresponsive file system blocks only that process, which may then outlive the launcher.
+// The child also records the end of a killed launcher, and in an idle job wakes once a minute.
 #pragma once
 
 #include <sys/types.h>
@@ -20,30 +20,30 @@
 
 namespace hvd::launcher {
 
-// The output that a record has beside it.
+// The output kept with a record.
 enum class Kept : uint8_t {
   kNothing,
-  kOutput,  // all that output() gets
-  kStreams,  // also all that this process writes to its standard output and error, which nothing else shows
+  kOutput,   // all output passed to output()
+  kStreams,  // also the launcher's standard output and error, which no other process shows
 };
 
 class RecordWriter {
  public:
-  // Starts the process. Null after a sentence for the user: the job runs without a record. `is_quiet`: says nothing when
-  // the directory cannot keep a record.
+  // Starts the process. Returns null after a message to the user: the job runs without a record. `is_quiet`: prints no
+  // message if the directory cannot keep a record.
   static std::unique_ptr<RecordWriter> start(std::string path, JobRecord record, Kept kept,
                                              bool is_quiet);
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
 
-  // Null when no output is kept.
+  // Null if no output is kept.
   LogQueue* output() { return output_.get(); }
   void running(int ranks);
   void set_cause(const std::string& cause);
-  // A sentence that the launcher has printed.
+  // Adds a sentence that the launcher has printed.
   void add_message(std::string_view sentence);
-  // Waits for a second at most until the output is sent, for another one until its newest lines are, and for one until
-  // the end is on disk. Call last.
+  // Waits at most one second until the output is sent, one second until its newest lines are sent, and one second until
+  // the end is on disk. Call it last.
   void end(int exit_code);
 
  private:
@@ -56,13 +56,13 @@ class RecordWriter {
         kept_(kept),
         child_(child),
         is_quiet_(is_quiet) {}
-  // False after a sentence, when the process has ended.
+  // Returns false after a message, if the process has ended.
   bool send();
   void send_output();
-  // Whether all of it was sent.
+  // Returns whether all output was sent.
   bool send_output_until(Deadline deadline);
   std::string cause_before_launches(int exit_code) const;
-  // Prints what the process has sent. False when it has ended.
+  // Prints the messages of the process. Returns false if the process has ended.
   bool receive(int flags);
 
   const std::string path_;
@@ -72,22 +72,22 @@ class RecordWriter {
   const Kept kept_;
   const pid_t child_;
   const bool is_quiet_;
-  bool is_gone_ = false;  // the process
+  bool is_gone_ = false;  // the process has ended
   std::string message_;   // the launcher's last sentence
 };
 
-// Whether `horovodrun logs` gets the output of the job.
+// Returns whether `horovodrun logs` can show the output of the job.
 bool keeps_output(const LaunchSettings& settings);
-// The record of this process's job, as it begins.
+// Returns the record of this process's job at its start.
 JobRecord new_record(const LaunchSettings& settings, std::span<const std::string> command);
 // Events for the process in the terminal, with --detach. Each function may be empty.
 struct DetachedEvents {
-  std::function<void()> on_recorded;  // the log takes the output from here on
+  std::function<void()> on_recorded;  // from here on, the log receives the output
   std::function<void()> on_running;   // all ranks run
 };
 
-// Runs a job, with a record of it where the settings do not say none; that of a detached job has its log beside it, in
-// the directory of detached jobs, whatever they say. Returns what `run` returns.
+// Runs a job and records it, unless the settings disable records. The record and log of a detached job are always in
+// the directory of detached jobs. Returns what `run` returns.
 int record_job(const LaunchSettings& settings, std::span<const std::string> command,
                const DetachedEvents& detached, const std::function<int(const LaunchEvents&)>& run);
 

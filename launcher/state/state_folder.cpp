@@ -26,7 +26,7 @@ constexpr std::string_view kTarget = ".metrics.json";
 constexpr std::string_view kNewTarget = ".metrics.json.new";
 constexpr size_t kMostRecord = 256 << 10;
 constexpr int64_t kDay = 24 * 3600;
-// A launcher that runs changes its folder once a minute.
+// A running launcher changes its folder once a minute.
 constexpr int64_t kFresh = 180;
 
 std::string name_of_user(uid_t uid) {
@@ -51,7 +51,7 @@ bool is_own(const UniqueFd& folder, mode_t others) {
          (status.st_mode & others) == 0;
 }
 
-// kNotFound when there is none.
+// Returns kNotFound if the file does not exist.
 Result<UniqueFd> open_state_folder(const std::string& path) {
   UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder && errno == ENOENT) return not_found(cat("there is no directory ", printable(path)));
@@ -68,7 +68,7 @@ Result<UniqueFd> own_folder_in(const UniqueFd& folder, const std::string& path,
   return own;
 }
 
-// Replaces the file by one with this text: a reader sees one of them whole.
+// Replaces the file by one with this text: a reader sees either file completely.
 Status write_whole(const UniqueFd& folder, const std::string& beside, const std::string& name,
                    const std::string& text, mode_t mode, bool* is_full = nullptr) {
   const auto failure = [&](int error) {
@@ -79,7 +79,7 @@ Status write_whole(const UniqueFd& folder, const std::string& beside, const std:
   const UniqueFd file(::openat(folder.get(), beside.c_str(),
                                O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode));
   if (!file) return failure(errno);
-  ::fchmod(file.get(), mode);  // whatever the umask
+  ::fchmod(file.get(), mode);  // regardless of the umask
   for (size_t written = 0; written < text.size();) {
     const ssize_t size = ::write(file.get(), text.data() + written, text.size() - written);
     if (size < 0 && errno == EINTR) continue;
@@ -91,21 +91,21 @@ Status write_whole(const UniqueFd& folder, const std::string& beside, const std:
   return {};
 }
 
-// The process that writes records has a working directory of its own.
+// The process that writes records has another working directory.
 std::string absolute_path(const std::string& path) {
   std::error_code error;
   const auto whole = std::filesystem::absolute(path, error);
   return error ? path : whole.lexically_normal().string();
 }
 
-// The file of file_sd beside the job's folder.
+// Returns the name of the file_sd file beside the job's folder.
 std::string target_name(const ProcessIdentity& launcher) {
   std::string name = job_folder_name(launcher);
   name.resize(name.size() - kEnding.size());
   return name.append(kTarget);
 }
 
-// A launcher that runs writes its target once a minute.
+// A running launcher writes its target once a minute.
 void remove_old_targets(const UniqueFd& folder, int64_t now) {
   for (const std::string& name : entries_of(folder)) {
     struct stat status {};
@@ -122,7 +122,7 @@ std::vector<std::string> job_folders(const UniqueFd& folder) {
   return names;
 }
 
-// Root makes nothing in the home directory of another user, who could not use it.
+// Root creates nothing in the home directory of another user, who could not use it.
 Status check_home(const std::string& path) {
   const std::string home = environment_variable("HOME").value_or("");
   struct stat status {};
@@ -132,7 +132,7 @@ Status check_home(const std::string& path) {
                                name_of_user(status.st_uid)));
 }
 
-// The error of a folder that cannot be made below one of another user.
+// Returns the error for a folder that cannot be created below another user's folder.
 Status cannot_make(std::filesystem::path folder, int error) {
   const std::string what = cat("cannot make directory ", printable(folder.string()));
   struct stat status {};
@@ -273,7 +273,7 @@ Result<std::vector<JobRecord>> read_records(const std::string& path, size_t* unr
     const UniqueFd job = open_folder_in(*folder, name);
     if (!is_own(job, S_IRWXG | S_IRWXO)) continue;
     auto record = read_record(job);
-    // A launcher that has just begun, or has found no room, has a folder without a record.
+    // A launcher that has just begun, or found no room, has a folder without a record.
     if (record.status().code() == Code::kNotFound) continue;
     if (record.ok())
       records.emplace_back(*std::move(record)).place = path;
@@ -302,7 +302,7 @@ void remove_old_jobs(const std::string& path, int64_t now, size_t most) {
   }
   std::ranges::sort(jobs);
   const ProcessIdentity observer = ProcessIdentity::own();
-  // A clock that has jumped makes each job look old.
+  // After a jump of the clock, every job looks old.
   const auto runs = [&](const std::string& name) {
     const UniqueFd job = open_folder_in(*folder, name);
     const auto record = read_record(job);

@@ -34,13 +34,13 @@ cp "${packages[@]}" "$scratch/debs"
 cp -a examples "$scratch"
 cp packaging/oci/pip.conf "$scratch"
 find "$scratch/examples" -name __pycache__ -prune -exec rm -rf {} +
-# mmdebstrap leaves dates before that of the commit, such as those of an old clone.
+# mmdebstrap keeps dates before that of the commit, such as those of an old clone.
 find "$scratch/examples" "$scratch/pip.conf" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-# The packages of Debian that these need, and the first one where they name alternatives.
+# The Debian packages that these packages need; of alternatives, the first.
 needed=$(for deb in "${packages[@]}"; do dpkg-deb -f "$deb" Pre-Depends Depends; done |
   sed 's/^[A-Z][A-Za-z-]*://' | tr , '\n' | sed 's/^ *//; s/[ (|:].*//' | grep -Ev '^(libhorovod1)?$' | sort -u)
-# Without libpmix2 and libmunge2, ranks that mpirun or srun started on the host are refused. Keys of hosts in an image
-# would be known to everybody: a worker makes its own (packaging/kubernetes/mpijob.yaml).
+# Without libpmix2 and libmunge2, horovodrun refuses ranks that mpirun or srun started on the host. Host keys in an
+# image would be public, so a worker generates its own (packaging/kubernetes/mpijob.yaml).
 include=$(printf '%s\n' $needed ca-certificates libmunge2 libpmix2 libssh-4 openmpi-bin openssh-client openssh-server \
   python-is-python3 python3 python3-numpy python3-pip python3-torch | sort -u | paste -sd,)
 mmdebstrap --quiet --variant=minbase --mode=root --format=tar --include="$include" \
@@ -55,7 +55,7 @@ python=$(tar -xOf "$scratch/root.tar" ./var/lib/dpkg/status | sed -n '/^Package:
 torch=$(tar -xOf "$scratch/root.tar" ./var/lib/dpkg/status | sed -n '/^Package: python3-torch$/,/^$/s/^Version: \([0-9.]*\).*/\1/p')
 [[ -n $python && -n $torch ]] || refuse "the image has no python3 or no python3-torch"
 tag=$version-torch$torch-py$python-cpu
-# A layout of OCI with one layer. Nothing is unpacked, so that it needs neither a container runtime nor namespaces.
+# An OCI layout with one layer. The script unpacks nothing, so it needs neither a container runtime nor namespaces.
 created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
 umoci init --layout "$scratch/oci"
 umoci new --image "$scratch/oci:$tag"
@@ -74,7 +74,7 @@ grep -q io.containerd.image.name "$scratch/oci/index.json" || refuse "umoci wrot
 umoci gc --layout "$scratch/oci"
 file=$output/horovod-$tag.oci.tar
 tar -C "$scratch/oci" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf "$file" .
-# Two runs of one commit write the same list, as long as the mirror has the same packages.
+# Two runs of one commit write the same list if the mirror has the same packages.
 {
   echo "packages"
   tar -xOf "$scratch/root.tar" ./var/lib/dpkg/status |

@@ -1,5 +1,5 @@
-// Makes the C record of a bootstrap plugin from a C++ class. The runtime makes one object for a start, or for
-// several of lists of ranks, and uses it on one thread.
+// Makes the C record of a bootstrap plugin from a C++ class. The runtime creates one object for one
+// start, or for several starts of lists of ranks, and uses it on one thread.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 
 namespace hvd::bootstrap {
 
-// After this time of a wait for other ranks, a rank says that they are missing.
+// After waiting this long for other ranks, a rank names the missing ranks.
 inline double quiet_seconds(double timeout_seconds) { return std::min(60.0, timeout_seconds / 2); }
 
-// One line of this process's log, as a warning.
+// Writes one line to this process's log, as a warning.
 inline void warn(const hvd_plugin_host& host, const std::string& sentence) {
   host.log(host.host, 3, sentence.c_str());
 }
@@ -24,20 +24,20 @@ inline void warn(const hvd_plugin_host& host, const std::string& sentence) {
 class Source {
  public:
   virtual ~Source() = default;
-  // Fills *identity. Members that the launcher does not give stay -1.
+  // Sets *identity. Members that the launcher does not provide stay -1.
   virtual Status identity(hvd_identity* identity) = 0;
   virtual Status put(std::string_view key, ByteView value) = 0;
-  // After a fence.
+  // Called after a fence.
   virtual Result<Bytes> get(std::string_view key, double timeout_seconds) = 0;
-  // Without a fence, in plugins with kGetsFromRanks.
+  // Called without a fence, in plugins with kGetsFromRanks.
   virtual Result<Bytes> get_from(int32_t, std::string_view, double) {
     return unimplemented("all ranks must start");
   }
   virtual Status fence(double timeout_seconds) = 0;
 };
 
-// Plugin as in PluginRecord, with kGetsFromRanks where get_from works; open gives kFailedPrecondition where the
-// process was started by somebody else.
+// Plugin is as in PluginRecord, with kGetsFromRanks if get_from works; open returns
+// kFailedPrecondition if another launcher started the process.
 template <typename Plugin>
 struct BootstrapRecord {
   using Record = PluginRecord<Plugin, Source>;
@@ -90,7 +90,7 @@ struct BootstrapRecord {
 
 }  // namespace hvd::bootstrap
 
-// Once, at the end of a plugin's source.
+// Use it once, at the end of a plugin's source.
 #define HVD_BOOTSTRAP_PLUGIN(Plugin)                                                              \
   extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void) { \
     return &hvd::bootstrap::BootstrapRecord<Plugin>::kRecord;                                     \

@@ -48,7 +48,7 @@ void MessageServer::serve() {
   }
 }
 
-// A message fits into a new socket's buffer.
+// Does not wait: a message fits into a new socket's buffer.
 void MessageServer::send_to(int client) const {
   const auto message = message_();
   if (!message.ok()) return;
@@ -59,7 +59,7 @@ Result<UniqueFd> listen_everywhere(uint16_t port) {
   auto address = net::numeric_address({net::Endpoint::Family::kTcp, {}, "::", port});
   auto listener = net::listen_on(*address);
   if (listener.ok()) return listener;
-  // A host without IPv6.
+  // The host has no IPv6.
   address = net::numeric_address({net::Endpoint::Family::kTcp, {}, "0.0.0.0", port});
   return net::listen_on(*address);
 }
@@ -68,7 +68,7 @@ Result<std::string> read_message(std::span<const net::SocketAddress> addresses) 
   HVD_ASSIGN_OR_RETURN(
       net::BlockingStream stream,
       net::BlockingStream::connect(addresses, Deadline::after_seconds(kConnectSeconds)));
-  const net::PeerUser server = net::peer_user(stream.fd());  // has no uid once it has closed TCP
+  const net::PeerUser server = net::peer_user(stream.fd());  // no uid after it has closed TCP
   if (server.uid && !server.is_own_or_elsewhere()) return unavailable(server.refusal());
   std::string message;
   const Deadline deadline = Deadline::after_seconds(kReadSeconds);

@@ -1,5 +1,5 @@
-// Makes the C record of a controller plugin from a C++ class. Static dispatch: a message costs no more
-// than the C call.
+// Makes the C record of a controller plugin from a C++ class. Static dispatch: a message costs only
+// the C call.
 #pragma once
 
 #include "base/bytes.h"
@@ -8,10 +8,10 @@
 
 namespace hvd::controllers {
 
-// Controller is Plugin and Context of PluginRecord. It has send(rank, message) and
-// poll(on_message, progressed), which give a Status; abort(cause), hosts(), before_sleep(), which
-// says whether the thread may sleep, after_sleep(), and lost_rank(), the rank whose loss made poll
-// fail, or -1. It may have send_parts(rank, first, second).
+// Controller is Plugin and Context of PluginRecord. It has send(rank, message) and poll(on_message,
+// progressed), which return a Status; abort(cause), hosts(), after_sleep(), before_sleep(), which
+// returns whether the thread may sleep, and lost_rank(), the rank whose loss made poll fail, or -1.
+// It may have send_parts(rank, first, second).
 template <typename Controller>
 struct ControllerRecord {
   using Record = PluginRecord<Controller, Controller>;

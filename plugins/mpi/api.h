@@ -1,5 +1,5 @@
 // The functions and handles of an MPI library that is opened at run time. The types come from its
-// header; nothing is linked. Immutable once made.
+// header; no MPI library is linked. Immutable once made.
 #pragma once
 
 #include <mpi.h>
@@ -15,25 +15,25 @@ namespace hvd::mpi {
 // The differences between the binary interfaces; each plugin contains one of the files abi_*.cpp.
 struct Abi {
   const char* family;                  // "Open MPI", "MPICH"
-  std::vector<std::string> libraries;  // as the dynamic linker knows them, the usual first
+  std::vector<std::string> libraries;  // names for the dynamic linker, the most usual first
   const char* package;                 // Debian package of this MPI
   const char* launchers;               // launchers of this MPI
-  // Whether large sums go faster from rank to rank than by MPI_Iallreduce: measured by
+  // True if large sums are faster from rank to rank than by MPI_Iallreduce, as measured by
   // tests/bench/backends.
   bool sums_by_slices;
-  bool may_never_end;  // MPI_Finalize, of ranks on several hosts
+  bool may_never_end;  // MPI_Finalize with ranks on several hosts
 };
 const Abi& abi();
 
 struct Handles {
   MPI_Comm world{};
-  MPI_Datatype types[13]{};  // by hvd_dtype; those of 16 bits that MPI lacks are made by World
+  MPI_Datatype types[13]{};  // by hvd_dtype; World makes 16-bit types that MPI lacks
   MPI_Op sum{}, min{}, max{}, product{};
   MPI_Request no_request{};
   MPI_Errhandler errors_return{};
   MPI_Info no_info{};
 };
-// NOT_FOUND when the library is of another binary interface.
+// NOT_FOUND if the library has another binary interface.
 Result<Handles> find_handles(const SharedLibrary& library);
 
 struct MpiApi {
@@ -73,7 +73,7 @@ struct MpiApi {
   decltype(&MPI_Testall) testall;
 };
 
-// The library at `path`, or the first of the usual ones when it is empty.
+// Opens the library at `path`, or, if empty, the first of the usual ones.
 Result<MpiApi> open_api(const std::string& path);
 
 }  // namespace hvd::mpi

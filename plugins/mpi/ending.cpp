@@ -43,18 +43,18 @@ bool is_ready(int fd, int milliseconds) {
   return ::poll(&one, 1, milliseconds) > 0;
 }
 
-// Whether anything came from one and went to the other.
+// Passes bytes from one descriptor to the other. Returns whether any arrived.
 bool pass(int from, int to) {
   char text[4096];
   const ssize_t size = ::read(from, text, sizeof text);
   return size > 0 && ::send(to, text, static_cast<size_t>(size), MSG_NOSIGNAL) == size;
 }
 
-// A proxy between MPI_Finalize and hydra's server. It can send the server this rank's barrier message in place
-// of MPI_Finalize, and receives the reply when all ranks have sent theirs, which may take hours.
+// A proxy between MPI_Finalize and hydra's server. It can send the server this rank's barrier message
+// instead of MPI_Finalize, and receives the reply when all ranks have sent theirs, which may take hours.
 class FinalizeProxy {
  public:
-  // `fd`: where MPI_Finalize, which has not been called yet, finds the server.
+  // `fd`: the server's descriptor for MPI_Finalize, which has not been called yet.
   explicit FinalizeProxy(int fd) : server_(::dup(fd)) {
     int both[2];
     if (!server_ || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) != 0) return;
@@ -63,7 +63,7 @@ class FinalizeProxy {
     ::close(both[1]);
   }
   bool is_between() const { return is_between_; }
-  // Returns true if MPI_Finalize sends something within this time, or closes its end.
+  // Returns true if MPI_Finalize sends bytes within this time, or closes its end.
   bool has_input(std::chrono::milliseconds time) const {
     return is_ready(own_.get(), static_cast<int>(time.count()));
   }
@@ -76,7 +76,7 @@ class FinalizeProxy {
       if (both[1].revents != 0 && !pass(own_.get(), server_.get())) return;
     }
   }
-  // Returns true if all ranks are at the barrier, and MPI_Finalize still closes connections and has sent nothing.
+  // Returns true if all ranks are at the barrier, but MPI_Finalize is still closing connections and has sent nothing.
   bool is_hung() const {
     if (!send(kHere)) return false;
     bool has_come = false;
@@ -100,7 +100,7 @@ class FinalizeProxy {
       return false;
     }
   }
-  // Announces the end; without it, a server takes the exit for a failure.
+  // Announces the end; otherwise a server treats the exit as a failure.
   void take_leave() const {
     char text[64];
     if (send(kLeaves)) static_cast<void>(::read(server_.get(), text, sizeof text));
@@ -116,9 +116,9 @@ class FinalizeProxy {
   bool is_between_ = false;
 };
 
-// A rank of MPICH that has closed its connections sleeps until all ranks have, and polls none of them.
-// Another rank whose connection to it was not complete then waits forever: seen over TCP with MPICH 4.0
-// and UCX 1.13, also in programs without Horovod. watch() ends the process of such a rank without it.
+// An MPICH rank that has closed its connections sleeps until all ranks have closed theirs, and polls none
+// of them. A rank whose connection to it was incomplete then waits forever: seen over TCP with MPICH 4.0
+// and UCX 1.13, also in programs without Horovod. watch() then ends the process without MPI_Finalize.
 void watch(pthread_t ending, const std::atomic<bool>& has_ended, const FinalizeProxy& proxy,
            int status, std::chrono::milliseconds usual) {
   // MPI_Finalize sends its first message after its connections have ended.

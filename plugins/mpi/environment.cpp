@@ -26,7 +26,7 @@ Loaded what_is_loaded() {
   return loaded;
 }
 
-// Slurm's mpi/pmi2 takes one beginning of a conversation.
+// Slurm's mpi/pmi2 accepts only one init per process.
 bool pmi_is_horovods() {
   const std::string named = to_lower(trim(environment_variable("HOROVOD_BOOTSTRAP").value_or("")));
   return environment_variable("SLURM_MPI_TYPE").value_or("") == "pmi2" && !mpi_is_initialised() &&
@@ -36,11 +36,11 @@ bool pmi_is_horovods() {
 bool is_set(const char* variable) { return environment_variable(variable).has_value(); }
 
 struct MpiLauncher {
-  std::string_view family;  // empty: none that is known
+  std::string_view family;  // empty: unknown
   const char* sign = nullptr;
 };
 
-// The one that started this process, by the variable that tells.
+// The launcher that started this process, according to its variables.
 MpiLauncher launcher() {
   for (const char* sign : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK"}) {
     if (is_set(sign)) return {"Open MPI", sign};

@@ -1,5 +1,5 @@
-// Decides whether this process can use the MPI of this plugin, by the libraries that it has loaded,
-// its launcher and the user's settings.
+// Decides whether this process can use the plugin's MPI, by the loaded libraries, the launcher and
+// the user's settings.
 #pragma once
 
 #include <string>
@@ -11,15 +11,14 @@ namespace hvd::mpi {
 // HOROVOD_MPI_LIBRARY, or empty.
 std::string wanted_library();
 
-// Whether the launcher of an MPI says that it has started several processes.
+// Returns whether an MPI launcher has started several processes, according to its variables.
 bool launcher_has_several();
 
-// Why ranks of one job might not be one world of this plugin's MPI, as far as can be told. For before
-// MPI starts: Open MPI sets its launcher's variables where it had none.
+// The reason why ranks of one job might not be one world of this plugin's MPI, if known. Call it
+// before MPI starts: Open MPI sets its launcher's variables if it had none.
 std::string why_apart();
 
-// Not ok, with a sentence, where this plugin's MPI would be the wrong one here. Loads nothing that
-// stays.
+// Returns an error if this plugin's MPI would be the wrong one here. Keeps no library loaded.
 Status judge_environment();
 
 }  // namespace hvd::mpi

@@ -21,7 +21,7 @@ struct MpiProcess {
 };
 constexpr const char* kProcessName = "mpi-process";
 
-// This plugin's, or that of another one which has initialised MPI and publishes it.
+// The MPI of this plugin, or of another plugin that has initialised MPI and publishes it.
 struct PublishedProcess {
   MpiProcess own;
   std::atomic<MpiProcess*> used{&own};
@@ -52,14 +52,14 @@ constexpr const char* kYes = "yes";
 
 bool is_flag(const char* value) { return value != nullptr && *value != '\0' && *value != '0'; }
 
-// Returns the identity of this machine. HOROVOD_TEST_MACHINE lets a test divide one machine into several.
+// The identity of this machine. With HOROVOD_TEST_MACHINE a test simulates several machines.
 std::string machine(const hvd_plugin_host& host) {
   const char* part = host.setting(host.host, "HOROVOD_TEST_MACHINE");
   auto identity = machine_identity();
   return cat(identity.ok() ? *identity : "", part == nullptr ? "" : part);
 }
 
-// The ranks of the job are not ranks of one MPI.
+// The error for ranks of the job that are not ranks of one MPI.
 Status apart(const MpiJob& job, int world_size, int job_size, const std::string& why,
              const char* setting) {
   return failed_precondition(
@@ -105,7 +105,7 @@ Status meet(const hvd_plugin_host& host, const hvd_plugin_config& config, const 
 
 Result<MpiJob> join(const hvd_plugin_host& host, const hvd_plugin_config& config,
                     const std::string& who, const char* setting) {
-  // Called before MPI starts: the others would wait in MPI_Init for a rank that does not start it.
+  // Called before MPI starts: otherwise the others would wait in MPI_Init for a rank that does not start it.
   auto api = open_api(wanted_library());
   const Status found = api.ok() ? judge_environment() : api.error();
   HVD_ASSIGN_OR_RETURN(const auto versions, ops::Rounds(host, config)
@@ -134,8 +134,8 @@ Result<MpiJob> join(const hvd_plugin_host& host, const hvd_plugin_config& config
 Result<MpiJob> join_job(const hvd_plugin_host& host, const hvd_plugin_config& config,
                         const std::string& who, const char* setting) {
   auto job = join(host, config, who, setting);
-  // kUnavailable fails the start of a user who has chosen MPI; another code would skip MPI
-  // silently.
+  // kUnavailable fails the start for a user who has selected MPI; another code would silently skip
+  // MPI.
   if (!job.ok()) return unavailable(job.error().message());
   return job;
 }

@@ -1,7 +1,7 @@
 """Horovod: distributed training by allreduce.
 
-This module imports no framework and opens no library. Import the one you train with, such as
-``import horovod.torch as hvd``. `horovod.run` starts jobs from Python.
+This module imports no framework and opens no library. Import the module of your framework, such as ``import
+horovod.torch as hvd``. `horovod.run` starts jobs from Python.
 """
 
 import importlib
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from horovod._version import __version__
 
-# The original Horovod has this file, and this package has not: the files of both lie in one folder.
+# Only the original Horovod has this file: its presence means that both packages lie in one folder.
 if os.path.exists(os.path.join(os.path.dirname(__file__), "runner", "js_run.py")):
     raise ImportError(
         f"{os.path.dirname(__file__)} holds files of the original Horovod next to those of this "

@@ -61,15 +61,14 @@ __all__ = [
 def init(comm: Optional[Any] = None, process_sets: Optional[Any] = None) -> None:
     """Joins the job that the launcher describes, or makes a job of one rank without a launcher.
 
-    Blocks until every rank of the job has called it. In an elastic job whose ranks train already, it returns the place
-    that this process is to have, and the process joins them in `hvd.elastic.run`, or in its first collective. Does
-    nothing when already initialised. `comm`:
-    None for all ranks of the job. Otherwise the ranks that form a job of their own, which numbers them from 0 in this
-    order: a list of ranks, with this one, or a communicator of mpi4py. They alone call it, but with a list under
-    torchrun and `mpiexec` of MPICH, all ranks do, each with a list of its own. `process_sets`: a list of sets to add
-    during the start, the same on every rank. "dynamic" is accepted for existing scripts; sets can be added later in any
-    case. Raises ValueError for other values, and HorovodInternalError when the other ranks do not call it within
-    HOROVOD_INIT_TIMEOUT seconds (600).
+    Blocks until every rank of the job has called it. In an elastic job whose ranks train already, it returns the future
+    place of this process, and the process joins them in `hvd.elastic.run`, or in its first collective. Does nothing
+    when already initialised. `comm`: None for all ranks of the job. Otherwise a list of ranks that contains this rank,
+    or a communicator of mpi4py: these ranks form a separate job, which numbers them from 0 in this order. Only they
+    call `init`; but with a list under torchrun and `mpiexec` of MPICH, all ranks call it, each with its own list.
+    `process_sets`: a list of sets to add during the start, the same on every rank. "dynamic" is accepted for existing
+    scripts; sets can be added later in any case. Raises ValueError for other values, and HorovodInternalError when the
+    other ranks do not call it within HOROVOD_INIT_TIMEOUT seconds (600).
     """
     added = (
         []
@@ -105,17 +104,17 @@ def _check(comm: Any) -> None:
         raise
 
 
-_was_asked_for = False  # by `init`, and not by a process group alone
+_was_asked_for = False  # whether `init` started the runtime, not only a process group
 
 
 def was_asked_for() -> bool:
-    """Whether the program has called `init` since the last shutdown."""
+    """Returns whether the program has called `init` since the last shutdown."""
     return _was_asked_for
 
 
 def start_for_group(rendezvous: Optional[Any]) -> None:
-    """As `init`, for a process group of torch. `rendezvous`: how the ranks find each other (rank, size and
-    copy(text), which returns rank 0's text on all ranks), or None as in `init`."""
+    """Does the work of `init` for a process group of torch. `rendezvous`: how the ranks find each other (rank, size and
+    copy(text), which returns rank 0's text on all ranks), or None to find them as `init` does."""
     _begin()
     if rendezvous is None:
         _join([], [])
@@ -153,7 +152,7 @@ def _meet(rendezvous: Any) -> None:
                 raise ValueError("the text is too long")
             ctypes.memmove(text, found, len(found))
             return 0
-        except BaseException as failure:  # no exception can leave a function that the library calls
+        except BaseException as failure:  # an exception cannot pass through the library's C++ frames
             failures.append(failure)
             return 1
 
@@ -169,21 +168,21 @@ def _meet(rendezvous: Any) -> None:
         raise
 
 
-# How often in a row the ranks of an elastic job may fail to form a generation.
+# The number of consecutive attempts in which the ranks of an elastic job may fail to form a generation.
 _ATTEMPTS = 5
 
 _is_restart = False
-_keeps_state = False  # in a restart: this rank needs no state of another one
-_all_keep_state = False  # since the last `init`
-_first_generation: Optional[int] = None  # in which this process had a place
+_keeps_state = False  # in a restart: whether this rank keeps its own state
+_all_keep_state = False  # whether all ranks kept their states at the last `init`
+_first_generation: Optional[int] = None  # the first generation that included this process
 _given = os.environ.get("HOROVOD_GENERATION", "")
 _generation_of_launch = int(_given) if _given.isdigit() else 0  # hvd.init sets the variable later
 
 
 @contextlib.contextmanager
 def restart(keeps_state: bool = False) -> Iterator[None]:
-    """Within it, `shutdown` keeps the process sets, and `init` registers them again. `keeps_state`: this rank goes on
-    with the state that it has, if all ranks do."""
+    """Within the block, `shutdown` keeps the process sets and `init` registers them again. `keeps_state`: this rank
+    keeps its own state if all ranks do."""
     global _is_restart, _keeps_state
     _is_restart, _keeps_state = True, keeps_state
     try:
@@ -193,28 +192,28 @@ def restart(keeps_state: bool = False) -> Iterator[None]:
 
 
 def is_restart() -> bool:
-    """Whether the program is within `restart`."""
+    """Returns whether the program is within `restart`."""
     return _is_restart
 
 
 def generation() -> int:
-    """The number of the generation of an elastic job."""
+    """Returns the generation number of an elastic job."""
     number: int = library().hvd_generation()
     return number
 
 
 def all_keep_state() -> bool:
-    """Whether all ranks were in `restart(keeps_state=True)` at the last `init`: equal on all ranks."""
+    """Returns whether all ranks were in `restart(keeps_state=True)` at the last `init`: equal on all ranks."""
     return _all_keep_state
 
 
 def was_there_from_the_start() -> bool:
-    """Whether this process was in the first generation since its elastic job was started, or started again."""
+    """Returns whether this process was in the first generation since the elastic job was started or restarted."""
     return _first_generation is not None and _first_generation <= _generation_of_launch
 
 
 def _keeps_sets() -> bool:
-    # In an elastic job of Horovod's own launcher, new processes meet others that restart.
+    # In an elastic job of horovodrun, new processes join ranks that restart and register their process sets again.
     return _is_restart or is_elastic() or os.environ.get("HOROVOD_ELASTIC") == "1"
 
 
@@ -236,14 +235,14 @@ def _join(added: List[_sets.ProcessSet], ranks: List[int]) -> None:
             if not library().hvd_is_provisional():
                 _restore_sets(added, library().hvd_generation() > _generation_of_launch and not ranks)
             break
-        except HorovodInternalError as error:  # a rank was lost: the next generation is without it
+        except HorovodInternalError as error:  # a rank was lost: the next generation excludes it
             if is_initialized():
                 with contextlib.suppress(HorovodInternalError):
                     _leave()
             if not left or isinstance(error, (ValueError, NotImplementedError)):
                 raise
     global _first_generation
-    if _first_generation is None:  # each attempt that failed had a generation of its own
+    if _first_generation is None:  # each failed attempt had its own generation number
         _first_generation = library().hvd_generation() - (_ATTEMPTS - 1 - left)
     _set_environment()
 
@@ -256,12 +255,12 @@ def _set_environment() -> None:
 
 _sets_to_add: List[_sets.ProcessSet] = []
 _join_error: Optional[Exception] = None
-_raises_join_error = False  # `complete_init` waits, and raises it
+_raises_join_error = False  # whether `complete_init` waits, and raises the error itself
 
 
 @ctypes.CFUNCTYPE(None)
 def _joined() -> None:
-    # The other ranks do the same in their `init`. No exception can leave a function that the library calls.
+    # The other ranks do the same in their `init`. An exception cannot pass through the library's C++ frames.
     global _join_error
     try:
         _restore_sets(_sets_to_add)
@@ -273,8 +272,8 @@ def _joined() -> None:
 
 
 def complete_init() -> bool:
-    """Waits until the ranks that train have taken this process in, if they have not yet. Returns whether its place is
-    another one than `init` returned."""
+    """Waits until the ranks in training have admitted this process. Returns whether its place differs from the place
+    that `init` returned."""
     global _join_error, _raises_join_error
     if not library().hvd_is_provisional():
         return False
@@ -294,20 +293,20 @@ def complete_init() -> bool:
 def _restore_sets(added: List[_sets.ProcessSet], are_kept: bool = True) -> None:
     if are_kept:
         _sets.restore(_sets_of_rank_0)
-    for process_set in added:  # which may be there already
+    for process_set in added:  # rank 0 may have registered it already
         _sets.add_process_set(process_set)
 
 
 def _sets_of_rank_0(mine: Any) -> Any:
-    # One collective tells whether all ranks know the same already, as they nearly always do. It is the same one on
-    # all ranks, however they left the generation before.
+    # One collective compares the sets, which are nearly always equal on all ranks. All ranks run it, even if they left
+    # the previous generation at different points.
     if _agrees_with_all(mine):
         return mine
     return _objects.broadcast_object(mine, 0, "elastic.process_sets")
 
 
 def _agrees_with_all(sets: Any) -> bool:
-    """Whether all ranks have these sets. Notes as well whether all keep their states."""
+    """Returns whether all ranks have these sets. Also records whether all ranks keep their states."""
     global _all_keep_state
     number = zlib.crc32(repr(sets).encode()) & 0x7FFFFFFF
     known = (ctypes.c_int32 * 3)(number, -number, not _keeps_state)
@@ -343,7 +342,7 @@ def _ranks_of(comm: Optional[Any]) -> List[int]:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    # Python's handler of Ctrl-C could only run after the call, so let the signal do its default.
+    # Python's handler of Ctrl-C could only run after the call, so restore the signal's default action.
     restore = None
     if threading.current_thread() is threading.main_thread():
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -367,7 +366,7 @@ def _init_interruptibly(sets: List[List[int]], ranks: List[int]) -> None:
         (ctypes.c_int32 * len(ranks))(*ranks),
         _joined,
     )
-    # Without process sets, each rank refuses what it finds in its own environment.
+    # Without process sets, each rank validates only its own environment.
     _call_init(options, negotiated=bool(sets))
 
 
@@ -381,19 +380,19 @@ def _call_init(options: InitOptions, negotiated: bool) -> None:
 
 
 def shutdown() -> None:
-    """Leaves the job. The process sets with this rank end, the set of all ranks among them: pending work of
-    theirs fails on all ranks. Waits for the process sets without this rank, which end when a member of theirs
-    leaves. Does nothing when not initialised.
+    """Leaves the job. Ends the process sets that contain this rank, including the set of all ranks: their pending work
+    fails on all ranks. Waits for the other process sets, each of which ends when one of its members leaves. Does
+    nothing when not initialised.
 
-    Afterwards all ranks may call `init` again. Called automatically when the process ends. When an exception
-    ends it, the process sets without this rank fail, too.
+    Afterwards all ranks may call `init` again. Called automatically when the process ends. When an exception ends the
+    process, the process sets without this rank fail, too.
     """
     _ops.complete_delayed(_stall_seconds())
     _leave()
 
 
 def _stall_seconds() -> Optional[float]:
-    """Returns after how many seconds work that other ranks have not submitted is reported; None: never."""
+    """Returns the seconds after which the runtime reports work that other ranks have not submitted; None: never."""
     if os.environ.get("HOROVOD_STALL_CHECK_DISABLE", "").strip().lower() in ("1", "true", "yes", "on"):
         return None
     try:
@@ -428,14 +427,14 @@ def after_shutdown(function: Callable[[], None]) -> None:
 
 def _shutdown_at_exit(pid: int) -> None:
     if os.getpid() != pid:
-        return  # the end of a forked child is not the end of the rank
+        return  # the exit of a forked child does not end the rank
     try:
         if hasattr(sys, "last_type"):  # an exception ends the program: other ranks may never match its work
             _leave(has_failed=True)
         else:
             shutdown()
     except HorovodInternalError:
-        pass  # the job has already failed, and waiting callers got the cause
+        pass  # the job has already failed, and waiting callers have received the cause
 
 
 def _works(name: bytes) -> bool:
@@ -443,50 +442,50 @@ def _works(name: bytes) -> bool:
 
 
 def mpi_threads_supported() -> bool:
-    """Whether the job uses MPI (`mpi_enabled`) and it was initialised with MPI_THREAD_MULTIPLE, on all
-    ranks. False before `init`, and without MPI."""
+    """Returns whether the job uses MPI (`mpi_enabled`) and it was initialised with MPI_THREAD_MULTIPLE, on all ranks.
+    False before `init`, and without MPI."""
     return _works(b"mpi-threads")
 
 
 def _chosen(variable: str = "HOROVOD_CPU_OPERATIONS") -> str:
-    """Returns the backend that a setting chose for tensors in host memory; empty for the built-in one."""
+    """Returns the backend that a setting selects for tensors in host memory; empty for the built-in backend."""
     return os.environ.get(variable, "").strip().lower()
 
 
 def mpi_enabled() -> bool:
-    """Whether this job uses MPI: HOROVOD_CONTROLLER=mpi, for messages between ranks, or
+    """Returns whether this job uses MPI: HOROVOD_CONTROLLER=mpi, for messages between ranks, or
     HOROVOD_CPU_OPERATIONS=mpi, for tensors in host memory, where MPI works."""
     return "mpi" in (_chosen(), _chosen("HOROVOD_CONTROLLER")) and mpi_built()
 
 
 def mpi_built() -> bool:
-    """Whether the MPI library can be opened on this machine."""
+    """Returns whether the MPI library can be opened on this machine."""
     return _works(b"mpi")
 
 
 def gloo_enabled() -> bool:
-    """Whether this job works without MPI, where the original Horovod would use Gloo."""
+    """Returns whether this job works without MPI, where the original Horovod would use Gloo."""
     return _chosen() != "mpi" and gloo_built()
 
 
 def gloo_built() -> bool:
-    """Whether jobs without MPI work on this machine."""
+    """Returns whether jobs without MPI work on this machine."""
     return _works(b"gloo")
 
 
 def nccl_built() -> int:
-    """The version of NCCL on this machine, such as 21805 for 2.18.5; 0 when NCCL does not work."""
+    """Returns the version of NCCL on this machine, such as 21805 for 2.18.5; 0 when NCCL does not work."""
     return _nccl_version() if _works(b"nccl") else 0
 
 
 def _nccl_version() -> int:
-    """Returns the version of the library that the runtime has opened; 1 when it cannot be asked."""
+    """Returns the version of the library that the runtime has opened; 1 if the version is unknown."""
     path = os.environ.get("HOROVOD_NCCL_LIBRARY", "").strip()
     if not path:
         with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
             text = maps.read()
         path = "libnccl.so.2"
-        for name in ("libtorch_cuda", "lib[nr]ccl"):  # the first may have NCCL linked into it
+        for name in ("libtorch_cuda", "lib[nr]ccl"):  # libtorch_cuda may contain NCCL
             found = re.findall(rf"(/.*/{name}\.so[^/\n]*)$", text, re.MULTILINE)
             path = found[0] if found else path
     version = ctypes.c_int()
@@ -498,20 +497,20 @@ def _nccl_version() -> int:
 
 
 def ddl_built() -> bool:
-    """Whether IBM's DDL works on this machine."""
+    """Returns whether IBM's DDL works on this machine."""
     return _works(b"ddl")
 
 
 def ccl_built() -> bool:
-    """Whether Intel's oneCCL works on this machine."""
+    """Returns whether Intel's oneCCL works on this machine."""
     return _works(b"ccl")
 
 
 def cuda_built() -> bool:
-    """Whether tensors in CUDA memory work on this machine."""
+    """Returns whether tensors in CUDA memory work on this machine."""
     return _works(b"cuda")
 
 
 def rocm_built() -> bool:
-    """Whether tensors in ROCm memory work on this machine."""
+    """Returns whether tensors in ROCm memory work on this machine."""
     return _works(b"rocm")

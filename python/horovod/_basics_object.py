@@ -1,6 +1,6 @@
 """Starting, ending and asking about this process's part in the job, as methods of one object.
 
-A module of its own: a traceback with a line of `common/basics.py` is the mark of the original Horovod
+This is a separate module because a traceback with a line of `common/basics.py` identifies the original Horovod
 (launcher/output/rank_errors.cpp).
 """
 
@@ -11,8 +11,8 @@ from horovod._library import library
 
 
 class HorovodBasics:
-    """For existing scripts: the functions of `hvd`, such as `init` and `rank`, as methods. All objects
-    of this class mean the one job of this process."""
+    """For existing scripts: the functions of `hvd`, such as `init` and `rank`, as methods. All objects of this class
+    refer to the single job of this process."""
 
     Average, Sum, Adasum = _ops.Average, _ops.Sum, _ops.Adasum
     Min, Max, Product = _ops.Min, _ops.Max, _ops.Product

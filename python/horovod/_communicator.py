@@ -1,4 +1,4 @@
-"""How the ranks of a communicator of mpi4py find each other where another launcher than horovodrun started them."""
+"""How the ranks of an mpi4py communicator find each other when a launcher other than horovodrun started them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Callable, List, Optional
 
 from horovod.exceptions import HorovodArgumentError, HorovodInternalError
 
-_TAG = 31417  # a tag of the program's own may be under way on the communicator, too
+_TAG = 31417  # unusual, because the program may use other tags on the communicator
 _QUIET_SECONDS = 60.0
 _MOST_NAMES = 8
 
 
 def finds_ranks(comm: Any, ranks: List[int]) -> bool:
-    """Whether `init` finds the ranks by the communicator alone: a part of MPI.COMM_WORLD, where a launcher of MPI
-    started them. `horovodrun` has a store for all."""
+    """Returns whether `init` finds the ranks by the communicator alone: the communicator is a part of MPI.COMM_WORLD,
+    and a launcher of MPI started the ranks. Under `horovodrun` the ranks use its store."""
     named = ("HOROVOD_RANK", "HOROVOD_STORE", "HOROVOD_GLOO_RENDEZVOUS_ADDR")
     return bool(ranks) and hasattr(comm, "Get_group") and not any(os.environ.get(name) for name in named)
 
@@ -35,8 +35,9 @@ def _init_seconds() -> float:
 
 
 class CommunicatorRendezvous:
-    """Copies a text from rank 0 of a communicator to its other ranks, and names those that do not come. No other rank
-    of MPI.COMM_WORLD takes part. Uses messages between two ranks: a collective would not say which rank is missing."""
+    """Copies a text from rank 0 of a communicator to its other ranks, and names the ranks that do not respond. No other
+    rank of MPI.COMM_WORLD takes part. Uses messages between two ranks: a collective would not show which rank is
+    missing."""
 
     def __init__(self, comm: Any, ranks: List[int]) -> None:
         """`ranks`: of MPI.COMM_WORLD, in the order of `comm`."""
@@ -72,7 +73,7 @@ class CommunicatorRendezvous:
         return text
 
     def _wait(self, look: Callable[[], List[int]]) -> None:
-        # MPI wakes nobody.
+        # MPI cannot wake a waiting thread, so this thread polls.
         pause = 50e-6
         quiet = min(_QUIET_SECONDS, self._limit / 2)
         while True:

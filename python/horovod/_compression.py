@@ -36,8 +36,8 @@ def check_predivision(factor: Any, op: Any) -> None:
 
 
 def checked_groups(groups: Any, num_groups: Any) -> Any:
-    """Returns the value of `groups` or of its older name: None, a number above 0, or lists of
-    variables. Raises ValueError for anything else."""
+    """Returns the value of `groups`, or of the older `num_groups`: None, a number above 0, or lists of variables.
+    Raises ValueError for anything else."""
     groups = groups if groups is not None else (num_groups or None)
     is_right = groups is None or (
         groups > 0
@@ -54,7 +54,7 @@ class Compressor:
 
     @staticmethod
     def compress(tensor: Any) -> Tuple[Any, Any]:
-        """Returns the tensor to send and what `decompress` needs to know."""
+        """Returns the tensor to send and the context for `decompress`."""
         raise NotImplementedError
 
     @staticmethod
@@ -78,8 +78,8 @@ class NoneCompressor(Compressor):
 def compressor_to(
     dtype: Any, name: str, module: str, is_wide: Callable[[Any], bool], cast: Callable[[Any, Any], Any]
 ) -> Type[Compressor]:
-    """Returns the public class `name` of `module`. It sends a tensor as `dtype` if `is_wide` is true
-    for the tensor: a floating-point type of more than two bytes."""
+    """Returns the public class `name` of `module`. It sends a tensor as `dtype` if `is_wide` returns true for the
+    tensor: it has a floating-point type of more than two bytes."""
 
     class Cast(Compressor):
         @staticmethod

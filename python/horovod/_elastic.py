@@ -1,9 +1,8 @@
 """The common part of `hvd.elastic` of every framework: states that can be saved, restored and
 synchronised over all ranks, and the loop around a training function.
 
-In a job of constant size, `run` calls the function again after a failure that the job survives. In an
-elastic job (`horovodrun --min-np`), ranks also come and go: `run` leads from one generation of ranks to the
-next.
+In a job of constant size, `run` calls the function again after a failure that the job survives. In an elastic job
+(`horovodrun --min-np`), ranks also join and leave: `run` continues the training with each new generation of ranks.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 
 _source = 0
-_has_synced = False  # this process has had a state of the training since
-_depth = 0  # of calls of `run` within each other
+_has_synced = False  # whether this process has received the training state since it started
+_depth = 0  # nesting depth of calls of `run`
 
 
 def source_rank() -> int:
-    """The rank whose state the others take in `State.sync`: the first rank with the newest commit, of those that
-    have the state. Rank 0 before the first commit, and for states of the program's own."""
+    """Returns the rank whose state all ranks receive in `State.sync`: the lowest rank with the newest commit among the
+    ranks with the state. Rank 0 before the first commit, and for states with their own `sync`."""
     return _source
 
 
 def leave_seconds() -> Optional[int]:
-    """Seconds until the host of this process is to leave the job, as after SIGTERM to its agent, or None. Its ranks
-    leave at their next `commit`, which is to come before."""
+    """Returns the number of seconds until the host of this process leaves the job, for example after SIGTERM to its
+    agent; None if the host stays. Its ranks leave at their next `commit`, which must come before."""
     seconds = library().hvd_leave_seconds()
     return seconds if seconds >= 0 else None
 
@@ -51,7 +50,7 @@ class State:
 
     _bcast_object: Any = None
     _commits = -1  # number of commits since the beginning of the job; -1: none yet
-    _lost: Optional[str] = None  # why this rank cannot give the state to the others; None: it can
+    _lost: Optional[str] = None  # why this rank cannot provide its state to the other ranks; None: it can
 
     def __init__(
         self, bcast_object: Optional[Callable[..., Any]] = None, get_rank: Optional[Callable[[], int]] = None
@@ -74,16 +73,16 @@ class State:
             callback()
 
     def on_hosts_updated(self, timestamp: Any, update_res: Any) -> None:
-        """Tells the state of changed hosts, for `check_host_updates`. The launcher's own news need no call.
+        """Notifies the state of changed hosts, for `check_host_updates`. The launcher's notices need no call.
         `timestamp`: any value; `update_res`: a HostUpdateResult."""
         self._host_messages.put((timestamp, update_res))
 
     def commit(self) -> None:
-        """Saves the state. A failure loses later changes. Also calls `check_host_updates`. All ranks must call
-        it equally often.
+        """Saves the state, then calls `check_host_updates`. A failure discards later changes. All ranks must call it
+        equally often.
 
-        A commit counts once `save` has returned: the reductions that the state comes from have ended without
-        error. After a failure all ranks return to the newest commit that one of them has."""
+        A commit counts once `save` has returned: the reductions that produced the state have then ended without error.
+        After a failure all ranks return to the newest commit that any rank has."""
         _ops.check_results()
         self.save()
         self._commits = max(self._commits, 0) + 1
@@ -93,13 +92,13 @@ class State:
         self.check_host_updates()
 
     def _on_commit(self) -> None:
-        """Called when a commit counts."""
+        """The run loop calls it when a commit counts."""
 
     def _on_sync(self) -> None:
-        """Called when the state has become that of the source."""
+        """The run loop calls it when this rank has received the source's state."""
 
     def _on_interrupt(self) -> None:
-        """Called when the ranks are about to change and the state stays as it is."""
+        """The run loop calls it when the ranks are about to change and the state stays as it is."""
 
     def check_host_updates(self) -> None:
         """Raises HostsUpdatedInterrupt when hosts have joined or are about to leave: on all ranks in the
@@ -131,7 +130,7 @@ class State:
 
 
 class ObjectState(State):
-    """A state whose attributes are the keyword arguments. It keeps copies of them: any picklable
+    """A state whose attributes are the keyword arguments. It keeps copies of the attributes, which can be any picklable
     objects. Subclasses find the copies by name in `_saved_state`."""
 
     def __init__(
@@ -169,7 +168,7 @@ class ObjectState(State):
             setattr(self, name, value)
 
     def _copied(self, attributes: Dict[str, Any]) -> Dict[str, Any]:
-        """Returns copies that later changes of the attributes do not reach."""
+        """Returns copies that stay the same when the attributes change."""
         return copy.deepcopy(attributes)
 
 
@@ -178,7 +177,7 @@ def _from_source(attributes: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _updates_of_all(mine: HostUpdateResult) -> HostUpdateResult:
-    """Returns what any rank knows of changed hosts. All ranks must call it."""
+    """Returns the union of the host changes that the ranks know. All ranks must call it."""
     if _basics.size() == 1:
         return mine
     known = (ctypes.c_int32 * 2)(bool(mine & HostUpdateResult.removed), bool(mine & HostUpdateResult.added))
@@ -197,7 +196,7 @@ def _updates_of_all(mine: HostUpdateResult) -> HostUpdateResult:
 
 
 def is_ours(part: Any) -> bool:
-    """Whether the `sync` of a state or handler is not the program's own."""
+    """Returns whether the `sync` of a state or handler is defined by this package."""
     return any(
         getattr(what, "__module__", "").split(".")[0] == "horovod"
         for what in (type(part), getattr(type(part), "sync", None))
@@ -205,24 +204,25 @@ def is_ours(part: Any) -> bool:
 
 
 def follows_source(state: State) -> bool:
-    """Whether `sync` takes the values of `source_rank()`. A `sync` of the program's own takes those of rank 0."""
+    """Returns whether `sync` takes the values of `source_rank()`; a `sync` of the program takes those of rank 0."""
     return all(map(is_ours, [state, *getattr(state, "_handlers", {}).values()])) and state._bcast_object is _from_source
 
 
 def _choose_source(state: State, must_sync: bool) -> Optional[int]:
-    """Finds the rank whose state all ranks take. Returns its number of commits, or None when no rank must
-    synchronise its state. All ranks must call it. Raises RuntimeError on all ranks if no rank can give the state of the
-    training: those that had it are lost, or cannot return to a commit."""
+    """Finds the rank whose state all ranks take. Returns its number of commits, or None when no rank must synchronise
+    its state. All ranks must call it. Raises RuntimeError on all ranks if no rank can provide the training state,
+    because its owners are lost or cannot return to a commit."""
     global _source
     _source = 0
     if not must_sync and _basics.all_keep_state():
         return None
     lost = state._lost
     if lost is None and not (not _basics.is_elastic() or _has_synced or _basics.was_there_from_the_start()):
-        lost = ""  # a new rank
+        lost = ""  # this rank is new
     mine = (state._commits if follows_source(state) else None, lost, must_sync)
     known = [mine] if _basics.size() == 1 else _objects.allgather_object(mine, "elastic.commits")
-    # A failure may reach some ranks where the others only learn of changed hosts, and a new rank always takes part.
+    # A failure may reach some ranks while other ranks only receive a notice of changed hosts, and a new rank always
+    # needs the state. Therefore all ranks compare.
     if not any(must for _, _, must in known):
         return None
     able = {rank: commits for rank, (commits, lost, _) in enumerate(known) if lost is None}
@@ -256,7 +256,7 @@ def _leave() -> None:
         with _basics.restart():
             _basics.shutdown()
     except HorovodInternalError:
-        pass  # that is why
+        pass  # the failure of the job is the reason for this call
 
 
 def _reset_limit() -> int:
@@ -267,8 +267,8 @@ def _reset_limit() -> int:
 
 
 def _noted(wrapper: Callable[..., Any]) -> Callable[..., Any]:
-    """Tells the launcher of an elastic job where the outermost call begins and ends. A process that ends within has
-    failed, also by sys.exit(0)."""
+    """Notifies the launcher of an elastic job when the outermost call begins and ends. A process that exits within the
+    call has failed, even by sys.exit(0)."""
 
     @functools.wraps(wrapper)
     def noted(*args: Any, **kwargs: Any) -> Any:
@@ -299,29 +299,29 @@ def _noted(wrapper: Callable[..., Any]) -> Callable[..., Any]:
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates a training function whose first argument is a state. All ranks must call it.
 
-    Synchronises the state over all ranks, then calls the function. After a HorovodInternalError that is
-    not an error of the program, it restores the state of the last `commit`, restarts Horovod and calls
-    the function again. It raises the error when the ranks do not all join again within
-    HOROVOD_INIT_TIMEOUT seconds, and when it has restarted HOROVOD_RESET_LIMIT times already (1000 unless
-    set). After a HostsUpdatedInterrupt, it restarts Horovod with the state as it is, and does not synchronise the
-    state if the interrupt's `skip_sync` is true on all ranks and no rank is new.
+    Synchronises the state over all ranks, then calls the function. After a HorovodInternalError that the program did
+    not cause, it restores the state of the last `commit`, restarts Horovod and calls the function again. It raises the
+    error when the ranks do not all join again within HOROVOD_INIT_TIMEOUT seconds, and when it has restarted
+    HOROVOD_RESET_LIMIT times already (1000 unless set). After a HostsUpdatedInterrupt, it restarts Horovod with the
+    state as it is, and does not synchronise the state if the interrupt's `skip_sync` is true on all ranks and no rank
+    is new.
 
-    In an elastic job the launcher limits the restarts (--reset-limit), and a process that ends before the function has
-    returned has failed, also with exit code 0: the others go on without it. A rank that calls a decorated function
-    for the first time takes the state of the others.
+    In an elastic job the launcher limits the restarts (--reset-limit), and a process that exits before the function
+    returns has failed, even with exit code 0: the other ranks continue without it. A rank that calls a decorated
+    function for the first time receives the state of the other ranks.
     """
     return run_fn(func, _basics.init)
 
 
 def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
-    """`run`, where `reset()` starts Horovod anew: it calls `hvd.init()`, and what else a program needs."""
+    """Does the work of `run`; `reset()` restarts Horovod: it calls `hvd.init()`, and whatever the program adds."""
     return run_with(func, reset, contextlib.nullcontext)
 
 
 def run_with(
     func: Callable[..., Any], reset: Callable[[], Any], errors: Callable[[], ContextManager[None]]
 ) -> Callable[..., Any]:
-    """`run_fn`, where `errors()` turns a framework's errors of collectives into HorovodInternalError."""
+    """Does the work of `run_fn`; within `errors()`, a framework's errors of collectives become HorovodInternalError."""
 
     @notified
     @_noted
@@ -330,7 +330,7 @@ def run_with(
         global _has_synced
         resets_left, skip_sync, is_reset, is_first = _reset_limit(), False, False, True
         if _basics.is_elastic():
-            library().hvd_host_updates()  # tells the launcher that this program survives a change of the ranks
+            library().hvd_host_updates()  # notifies the launcher that this program survives a change of the ranks
         while True:
             try:
                 with errors(), _ops.surviving():
@@ -342,7 +342,7 @@ def run_with(
                     commits = _choose_source(state, not skip_sync)
                     if commits is not None:
                         state.sync()
-                        # Only now: until here, a failure returns this rank to its own commit.
+                        # Set these after `sync` only: until here, a failure returns this rank to its own commit.
                         state._commits, state._lost, _has_synced = commits, None, True
                         state._on_sync()
                     result = func(state, *args, **kwargs)
@@ -352,7 +352,7 @@ def run_with(
                 if _is_final(error) or not resets_left:
                     raise
                 cause: RuntimeError = error
-                _leave()  # work in flight has failed too, and `restore` would get its error
+                _leave()  # pending work has failed too, and `restore` would receive its error
                 state.restore()
                 skip_sync = False
             except HostsUpdatedInterrupt as interrupt:
@@ -361,13 +361,13 @@ def run_with(
                 cause, skip_sync = interrupt, interrupt.skip_sync
                 state._on_interrupt()
                 _leave()
-            resets_left -= not _basics.is_elastic()  # there the launcher counts
+            resets_left -= not _basics.is_elastic()  # in an elastic job the launcher counts
             try:
                 with _basics.restart(keeps_state=skip_sync):
                     reset()
             except HorovodInternalError as again:
                 raise cause from again
-            del cause  # and with its traceback what the function had, such as a module of DDP with its hooks
+            del cause  # also frees the objects in its traceback, such as a module of DDP with its hooks
             is_reset = True
 
     return wrapper

@@ -14,13 +14,12 @@ def _numbers(version: str) -> Tuple[int, ...]:
 
 
 def need(name: str, title: str, module: str, oldest: str, advice: str) -> Any:
-    """Returns the framework `name`, in messages `title`, of version `oldest` or later. Raises
-    ImportError for `module` if the framework is missing, unloadable or too old; `advice` says what
-    works.
+    """Returns the framework `name` (`title` in messages) of version `oldest` or later. Raises ImportError for `module`
+    if the framework is missing, unloadable or too old; `advice` names a remedy.
     """
     try:
         found = importlib.import_module(name)
-    except Exception as error:  # a broken library raises OSError or worse
+    except Exception as error:  # a broken library raises OSError or other errors
         try:
             spec = importlib.util.find_spec(name)
         except (ImportError, ValueError):

@@ -3,20 +3,20 @@
 `arrays` is a framework's module of functions over its arrays. This module uses these functions:
 
     check(array, what)                raises in one sentence unless it can be sent
-    is_complex(array)                 whether it travels as pairs of reals; a module without it has
+    is_complex(array)                 whether it travels as pairs of reals; a module without this function has
                                       no complex arrays
-    dense(array)                      itself when it lies row by row, else a copy that does
-    empty_like(dense)                 memory to receive into
+    dense(array)                      the array itself if it is row-major, else a row-major copy
+    empty_like(dense)                 memory for received data
     describe(dense, output, name)     as _ops.Tensor; `output` takes the result, or is None
     copy(target, source)              the values
-    take(output, like)                an array of its own with what the runtime lends
-    all_taken()                       ends the copies of take() for a submission, after which the runtime gets its
-                                      memory back; a module without it copies at once
+    take(output, like)                a new array with the runtime's output
+    all_taken()                       completes the copies of take() for a submission; the runtime then gets its
+                                      memory back; a module without this function copies at once
     splits(numbers)                   received splits, as an array
     scattered(dense, process_set)     memory for this rank's rows of a reducescatter, or None; a module
-                                      without it takes them from the runtime
-    place()                           as _ops.Place, once the rest was called for a submission; a
-                                      module without it has its arrays in host memory
+                                      without this function uses the runtime's memory
+    place()                           as _ops.Place, after all other calls for a submission; a
+                                      module without place() has its arrays in host memory
 
 Arrays that travel through copies in other memory (`is_staged`) have also:
 
@@ -50,19 +50,19 @@ def choose_op(average: Optional[bool], op: Optional[ReduceOp]) -> ReduceOp:
 
 
 def whole(value: Any, what: str, hint: str) -> int:
-    """Returns the value as an integer. Raises ValueError, with `hint`, if it is none."""
+    """Returns the value as an integer. Raises ValueError, with `hint`, if the value is not an integer."""
     if not hasattr(value, "__index__"):
         raise ValueError(f"{what} is {value!r}, a {type(value).__name__}; give {hint}.")
     return value.__index__()
 
 
 def whole_op(op: Any) -> ReduceOp:
-    """Returns `op` as the integer that graphs need. Raises ValueError if it is no integer."""
+    """Returns `op` as the integer that graphs need. Raises ValueError if it is not an integer."""
     return whole(op, "op", "hvd.Average, hvd.Sum or another of hvd's reductions")
 
 
 def whole_root(root_rank: Any) -> int:
-    """Returns `root_rank` as the integer that graphs need. Raises ValueError if it is no integer."""
+    """Returns `root_rank` as the integer that graphs need. Raises ValueError if it is not an integer."""
     return whole(root_rank, "root_rank", "the number of a rank")
 
 
@@ -155,7 +155,7 @@ def rows(
     with_splits: bool = False,
     **arguments: Any,
 ) -> int:
-    """Submits allgather, alltoall or reducescatter. Outputs whose size is not known before are the runtime's."""
+    """Submits allgather, alltoall or reducescatter. The runtime owns outputs whose size is unknown before the call."""
     keep = _dense(arrays, kind, name, tensors, members, arguments)
     makes_outputs = kind == Kind.REDUCESCATTER and hasattr(arrays, "scattered")
     own = [arrays.scattered(dense, process_set) if makes_outputs else None for dense in keep]
@@ -207,7 +207,7 @@ def named_rows(
 def _dense(
     arrays: Any, kind: Kind, name: str, tensors: Sequence[Any], members: Sequence[Optional[str]], arguments: dict
 ) -> List[Any]:
-    """Returns the arrays row by row. Raises unless all of them can be sent."""
+    """Returns row-major arrays. Raises unless the runtime can send all of them."""
     for tensor, member in zip(tensors, members):
         _check(arrays, tensor, member or name, kind, arguments)
     if getattr(arrays, "is_staged", False):
@@ -264,7 +264,7 @@ def group_base(
 
 
 def poll(handle: int) -> bool:
-    """Whether the work is complete, so that `synchronize` returns at once.
+    """Returns whether the work is complete, so that `synchronize` returns at once.
 
     Raises ValueError for a handle that was synchronized already or never existed.
     """
@@ -286,12 +286,12 @@ def join(device: int = -1) -> int:
 
 
 def total(n: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Union[int, float]:
-    """Returns the sum of a number over all ranks, as of the items on which each rank computes its loss.
+    """Returns the sum of a number over all ranks, for example of the items on which each rank computes its loss.
 
-    `n`: a number, or an array or tensor with one, outside of compiled functions. Call it before the first backward
-    pass of a step, with the items of all its passes. `(loss_sum * hvd.size() / (total or 1)).backward()` then gives
-    the gradient of the mean over the items of all ranks, of which a rank may have none: docs/unequal-work.md. All ranks
-    get NaN or infinity where one of them gives it.
+    `n`: a number, or an array or tensor with one, outside of compiled functions. Call it before the first backward pass
+    of a step, with the items of all its passes. `(loss_sum * hvd.size() / (total or 1)).backward()` then gives the
+    gradient of the mean over the items of all ranks, even if a rank has no items: docs/unequal-work.md. If one rank
+    gives NaN or infinity, all ranks get it.
     """
     number = id_of(process_set)
     full = _ops.full_name("total", name, number)

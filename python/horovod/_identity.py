@@ -9,7 +9,7 @@ from horovod._library import library
 
 
 def is_initialized() -> bool:
-    """True between `init` and `shutdown`."""
+    """Returns True between `init` and `shutdown`."""
     return library().hvd_is_initialized() != 0
 
 
@@ -20,43 +20,43 @@ def _known(number: int) -> int:
 
 
 def rank() -> int:
-    """The rank of this process in the job, from 0. ValueError before `init`."""
+    """Returns the rank of this process in the job, from 0. ValueError before `init`."""
     return _known(library().hvd_rank())
 
 
 def size() -> int:
-    """Number of ranks in the job. ValueError before `init`."""
+    """Returns the number of ranks in the job. ValueError before `init`."""
     return _known(library().hvd_size())
 
 
 def local_rank() -> int:
-    """The rank of this process on its host, from 0. ValueError before `init`."""
+    """Returns the rank of this process on its host, from 0. ValueError before `init`."""
     return _known(library().hvd_local_rank())
 
 
 def local_size() -> int:
-    """Number of ranks on this host. ValueError before `init`."""
+    """Returns the number of ranks on this host. ValueError before `init`."""
     return _known(library().hvd_local_size())
 
 
 def cross_rank() -> int:
-    """The index of this host among the hosts that have a rank with this local rank. ValueError before
+    """Returns the index of this host among the hosts that have a rank with this local rank. ValueError before
     `init`."""
     return _known(library().hvd_cross_rank())
 
 
 def cross_size() -> int:
-    """The number of hosts that have a rank with this local rank. ValueError before `init`."""
+    """Returns the number of hosts that have a rank with this local rank. ValueError before `init`."""
     return _known(library().hvd_cross_size())
 
 
 def is_homogeneous() -> bool:
-    """Whether every host has the same number of ranks. ValueError before `init`."""
+    """Returns whether every host has the same number of ranks. ValueError before `init`."""
     return _known(library().hvd_is_homogeneous()) != 0
 
 
 def is_elastic() -> bool:
-    """Whether this process belongs to a job whose ranks may change, as its launcher says."""
+    """Returns whether the launcher started this process in a job whose ranks may change."""
     return "HOROVOD_ELASTIC_PROCESS" in os.environ
 
 
@@ -77,14 +77,14 @@ _ranks_of_job: List[int] = []
 
 
 def set_ranks_of_job(ranks: List[int]) -> None:
-    """Sets the launcher's number of each rank of this job; empty: the job has all of them."""
+    """Sets the launcher's number of each rank of this job; an empty list means that the job has all ranks."""
     global _ranks_of_job
     _ranks_of_job = ranks
 
 
 def places_of_communicator(comm: Any) -> List[int]:
-    """Returns the ranks of this job in a communicator of mpi4py, in its order. ValueError if it has others, or if the
-    processes of MPI are not the ranks of the job."""
+    """Returns the ranks of this job in a communicator of mpi4py, in its order. ValueError if the communicator has other
+    ranks, or if the processes of MPI are not the ranks of the job."""
     from mpi4py import MPI
 
     found = ranks_of_communicator(comm)
@@ -100,11 +100,10 @@ def places_of_communicator(comm: Any) -> List[int]:
 
 
 def check_communicator(comm: Any) -> None:
-    """Compares the communicator of mpi4py that `init` got with the job that it made. ValueError if they have different
-    sizes."""
+    """Compares the communicator of mpi4py passed to `init` with the job. ValueError if their sizes differ."""
     from mpi4py import MPI
 
-    # With COMM_WORLD itself, a program whose MPI does not find the other processes still means all of them.
+    # If MPI does not find the other processes, COMM_WORLD has size 1, but the program still means all of them.
     is_alone = comm.Get_size() == 1 and MPI.Comm.Compare(comm, MPI.COMM_WORLD) == MPI.IDENT
     if comm.Get_size() != size() and not is_alone:
         raise _other_mpi(comm.Get_size())

@@ -1,6 +1,6 @@
 """Finds and opens libhorovod.so.1; declares its C functions (include/horovod/horovod.h).
 
-Owns the one open library of the process. Knows no tensor and raises ImportError only.
+Owns the one open library of the process. Handles no tensors, and raises only ImportError.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NoReturn
 from horovod._installation import LIBRARY_FOLDER
 from horovod._version import __version__
 
-_NAME = "libhorovod.so"  # in a wheel
+_NAME = "libhorovod.so"  # the library's name in a wheel
 _SONAME = "libhorovod.so.1"
 
-# Function name: argument types without the trailing (error, error_size). Each returns a status, and
-# may wait for other ranks, so other threads of Python run meanwhile.
+# Function name: argument types without the trailing (error, error_size). Each function returns a status and may wait
+# for other ranks, so other Python threads run meanwhile.
 _WAITING: Dict[str, List[Any]] = {
     "hvd_init": [ctypes.c_void_p],
     "hvd_shutdown": [],
@@ -28,7 +28,7 @@ _WAITING: Dict[str, List[Any]] = {
     "hvd_stop_timeline": [],
     "hvd_metrics": [ctypes.c_int32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p],
     "hvd_complete_init": [ctypes.c_int32],
-    # These wait where the place of this process is provisional.
+    # These functions wait while the place of this process is provisional.
     "hvd_runs_on_device": [
         ctypes.c_int32,
         ctypes.c_int32,
@@ -154,7 +154,7 @@ class Output(ctypes.Structure):
 class Library:
     """The functions of libhorovod.so, each an attribute of the same name.
 
-    Raises OSError for a file that is no library, AttributeError for one that lacks a function.
+    Raises OSError for a file that is not a library, AttributeError for a library that lacks a function.
     """
 
     def __init__(self, path: str) -> None:
@@ -187,8 +187,7 @@ class Library:
         return ctypes.cast(getattr(self.opened, name), ctypes.c_void_p).value or 0
 
     def bind(self, native: Any, fail: Callable[[int, str, bool], NoReturn]) -> None:
-        """Gives the native module the functions of every step, and the functions that raise its
-        errors."""
+        """Passes to the native module the functions that run in every step, and the functions that raise its errors."""
         native.bind(*self._hot, fail, threading.main_thread().ident)
 
 
@@ -208,7 +207,7 @@ def places() -> list[str]:
 
 
 def _is_in_search_path() -> bool:
-    """Says whether the dynamic loader finds the library by its name."""
+    """Returns whether the dynamic loader finds the library by its name."""
     try:
         ctypes.CDLL(_SONAME)
     except OSError:

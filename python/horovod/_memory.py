@@ -1,5 +1,4 @@
-"""Memory that the ranks of a host share. Tensors in such memory on every rank are reduced without
-copies."""
+"""Memory that the ranks of a host share. Ranks reduce tensors in such memory without copies."""
 
 from __future__ import annotations
 
@@ -11,8 +10,8 @@ from horovod._library import library
 
 
 def registered_buffer(size: int) -> Any:
-    """Returns a ctypes array of `size` zero bytes: in shared memory if the host has enough, else in
-    private memory. The last reference frees it: a tensor that uses it must keep one."""
+    """Returns a ctypes array of `size` zero bytes: in shared memory if the host has enough, else in private memory. The
+    memory is freed with the last reference: a tensor that uses it must keep a reference."""
     memory = ctypes.c_void_p()
     if library().hvd_alloc(size, ctypes.addressof(memory), None, 0) != 0:
         return (ctypes.c_char * size)()

@@ -1,5 +1,5 @@
-"""Shows a job of another launcher to Prometheus: rank 0 writes a file (HOROVOD_METRICS_FILE), serves a port
-(HOROVOD_METRICS_PORT), or both. Under horovodrun the launcher does this, without asking a rank."""
+"""Exports metrics of a job of another launcher to Prometheus: rank 0 writes a file (HOROVOD_METRICS_FILE), serves a
+port (HOROVOD_METRICS_PORT), or both. Under horovodrun the launcher does this, without asking a rank."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _CONNECTIONS = 64
 _JOB_IDS = ("HOROVOD_JOB_ID", "SLURM_JOB_ID", "PBS_JOBID", "TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE")
 # Each rank counts the steps of the job, so their sum would count them more than once.
 _LARGEST = ("horovod_steps_total",)
-# Any number of groups may exist, with any names.
+# The job may have any number of groups, with any names.
 _OF_GROUPS = "horovod_group_calls_total"
 
 
 def start(after_shutdown: Callable[[Callable[[], None]], None]) -> None:
-    """Starts what the variables ask for, and passes what ends it to `after_shutdown`. Prints one sentence about what
-    cannot be had; the job runs without it."""
+    """Starts the exports that the variables request, and registers their ends with `after_shutdown`. Prints one
+    sentence about an export that fails to start; the job continues without it."""
     file, port = os.environ.get("HOROVOD_METRICS_FILE", ""), os.environ.get("HOROVOD_METRICS_PORT", "")
     if not (file or port) or _identity.rank() != 0 or os.environ.get("HOROVOD_METRICS_PAGE"):
         return
@@ -59,7 +59,7 @@ def _say(sentence: str) -> None:
 
 
 def text() -> str:
-    """Returns sums over all ranks as text in Prometheus's format. It lacks ranks that do not answer within a second."""
+    """Returns sums over all ranks as text in Prometheus's format. Omits ranks that do not respond within a second."""
     label = f'job_id="{_escaped(_job_id())}"'
     lines = [
         "# HELP horovod_job_info The job, as labels.",
@@ -89,10 +89,10 @@ def _put(lines: List[str], sums: Dict[str, float]) -> None:
 
 
 def _without_rank(line: str, label: str) -> Tuple[str, float]:
-    """Returns the name and labels of a sample, with `label` in place of rank and host, and its value."""
+    """Returns the name and labels of a sample, with `label` instead of rank and host, and its value."""
     name, _, rest = line.partition("{")
     labels, _, value = rest.rpartition("} ")
-    # No value of another label has such text: they are names of operations and numbers.
+    # Only these two labels are copied: the others name the rank and the host.
     kept = [one for one in labels.split(",") if one.startswith(("operation=", "le="))]
     name = "horovod_ranks_up" if name == "horovod_rank_up" else name
     return f"{name}{{{','.join([label, *kept])}}}", float(value)
@@ -107,7 +107,7 @@ def _escaped(value: str) -> str:
 
 
 class _File:
-    """Replaces the file by another whole one every 15 s, on a thread of its own, and removes it at the end."""
+    """Replaces the file by a complete new version every 15 s, on its own thread, and removes the file at the end."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -128,7 +128,7 @@ class _File:
                 if not has_failed:
                     _say(f"cannot write {self._path!r} (HOROVOD_METRICS_FILE): {failure.strerror}")
                 has_failed = True
-            except Exception:  # the job has ended, or fails: its ranks say why
+            except Exception:  # the job has ended or fails: its ranks report why
                 pass
             self._ended.wait(_SECONDS)
 
@@ -165,7 +165,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class _Recent:
-    """The text of the last second: however many clients there are, the ranks are asked once a second."""
+    """Caches the text for one second, so that any number of clients cause one request to the ranks per second."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -198,7 +198,7 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            self.handle_request()  # waits without waking: serve_forever looks twice a second
+            self.handle_request()  # blocks without polling: serve_forever polls twice a second
 
     def server_bind(self) -> None:
         socketserver.TCPServer.server_bind(self)  # http.server would look up the name of the address
@@ -207,7 +207,7 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         try:
             return super().get_request()
         except OSError:
-            self._ended.wait(0.1)  # for example while the process has no descriptor left
+            self._ended.wait(0.1)  # for example while the process has no free descriptor
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -216,7 +216,7 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
             return
         try:
             super().process_request(request, client_address)
-        except BaseException:  # no thread can be started
+        except BaseException:  # thread creation failed
             self._room.release()
             raise
 
@@ -227,7 +227,7 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # a client that went away
+        pass  # the client has disconnected
 
     def end(self) -> None:
         self._ended.set()
@@ -264,7 +264,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _is_for_this_port(self) -> bool:
-        """A page in a browser on this machine can ask a port here by a name of its own (DNS rebinding)."""
+        """Returns whether the request names this host: a web page in a local browser can reach a local port by its own
+        host name (DNS rebinding)."""
         host = self.headers.get("Host", "").lower()
         name = (host if host.endswith("]") else host.rpartition(":")[0] or host).strip("[]")
         is_local: bool = self.server.is_local  # type: ignore[attr-defined]
@@ -275,6 +276,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def _serve(host: str, port: int) -> Callable[[], None]:
-    """Returns what ends the server."""
+    """Returns a function that ends the server."""
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
     return _Server(family, (host, port)).end

@@ -1,4 +1,4 @@
-# The module that python/native compiles: its functions check what they take themselves.
+# The module that python/native compiles: its functions check their own arguments.
 from typing import Any
 
 def __getattr__(name: str) -> Any: ...

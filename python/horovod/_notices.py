@@ -1,4 +1,4 @@
-"""Notices of changed hosts, for objects of a program's own that wish to know of them before the next commit."""
+"""Notices of changed hosts, for a program's own objects that need them before the next commit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from horovod import _basics
 from horovod._library import library
 
-_SECONDS = 0.25  # between two looks at a number in this process's memory
+_SECONDS = 0.25  # between two reads of a counter in this process's memory
 
 
 class HostUpdateResult(enum.IntFlag):
@@ -25,24 +25,24 @@ class HostUpdateResult(enum.IntFlag):
 
 
 def _waits(listener: Any) -> bool:
-    # States of this package look for themselves, at the step that is the same on all ranks.
+    # States of this package check for changes themselves, at the same step on all ranks.
     return getattr(getattr(listener, "on_hosts_updated", None), "__module__", "") != "horovod._elastic"
 
 
 class WorkerNotificationManager:
-    """Calls `on_hosts_updated(timestamp, update_res)` of its listeners when the launcher of an elastic job
-    announces changed hosts: on each rank, on a thread of its own, which exists while there are listeners.
+    """Calls `on_hosts_updated(timestamp, update_res)` of its listeners when the launcher of an elastic job announces
+    changed hosts: it does so on each rank, on a separate thread that exists while listeners are registered.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._listeners: Dict[int, Any] = {}  # by id: a listener may be unhashable
+        self._listeners: Dict[int, Any] = {}  # by id, because a listener may be unhashable
         self._is_ready = False
-        self._ended: Optional[threading.Event] = None  # of the thread
+        self._ended: Optional[threading.Event] = None  # ends the thread
 
     def init(self, *unused: Any, **unused_too: Any) -> None:
-        """Begins to look for changes. Does nothing outside elastic jobs, and when called again. The
-        arguments, an address and others, have no effect: the process has a connection to its launcher."""
+        """Begins to watch for changes. Does nothing outside elastic jobs, and when called again. The arguments, an
+        address and others, have no effect: the process has a connection to its launcher."""
         self._is_ready = _basics.is_elastic()
         self._start_or_end()
 
@@ -69,7 +69,7 @@ class WorkerNotificationManager:
         for listener in listeners:
             try:
                 listener.on_hosts_updated(timestamp, update_res)
-            except Exception:  # the others hear of it, and this one of the next change
+            except Exception:  # the other listeners still receive this change, and this listener the next one
                 traceback.print_exc()
 
     def _start_or_end(self) -> None:
@@ -95,7 +95,7 @@ notification_manager = WorkerNotificationManager()
 
 
 def notified(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes the state, which is the function's first argument, a listener while the function runs."""
+    """Registers the state, which is the function's first argument, as a listener while the function runs."""
 
     @functools.wraps(function)
     def wrapper(state: Any, *args: Any, **kwargs: Any) -> Any:

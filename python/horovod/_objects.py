@@ -1,7 +1,7 @@
 """Python objects over the op layer, for every framework.
 
-Objects travel pickled, and reading a pickle runs code. Each object therefore carries a signature by a key of
-the job, which the receiver checks first. The signature stops outsiders; the ranks trust each other.
+Objects travel pickled, and reading a pickle runs code. Each object therefore carries a signature made with a key of the
+job, which the receiver verifies first. The signature keeps outsiders out; the ranks trust each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from horovod._library import library
 from horovod._ops import Dtype, Kind, Tensor
 from horovod.exceptions import HorovodInternalError
 
-# Values in place of a size: the rank has no object to send, or it could not pickle its object.
+# Values instead of a size: the rank has no object to send, or failed to pickle its object.
 _NO_OBJECT = -1
 _NOT_PICKLED = -2
 
@@ -50,7 +50,7 @@ class _Call:
         unpacked = list(self._RECORD.iter_unpack(records))
         headers = [self._HEADER.unpack(header) for header, _ in unpacked]
         self.sizes = {rank: size for rank, size, _ in headers}
-        # Without this rank's nonce the call may be a replay. The rank goes on, since the others wait for it.
+        # Without this rank's nonce the call may be a replay. The rank continues, because the other ranks wait for it.
         self._is_genuine = mine in unpacked and len(self.sizes) == _ops.ask("hvd_process_set_size", process_set)
         if root is not None and not is_root:
             for (rank, _, _), (header, signature) in zip(headers, unpacked):
@@ -61,7 +61,7 @@ class _Call:
 
     @staticmethod
     def _sign_header(key: bytes, label: bytes, header: bytes) -> bytes:
-        # No label begins as this does: the key of a call is never a signature of a header.
+        # No label of a call begins with "size", so the key of a call never equals a signature of a header.
         return hmac.new(key, b"size\n" + label + header, "sha256").digest()
 
     def sign(self, sender: int, data: Any) -> bytes:
@@ -71,7 +71,7 @@ class _Call:
         return signature.digest()
 
     def check_sizes(self) -> None:
-        """Raises HorovodInternalError for sizes that are not those of this call's ranks."""
+        """Raises HorovodInternalError unless the sizes come from this call's ranks."""
         if not self._is_genuine:
             raise self._altered("the list of sizes")
 
@@ -95,8 +95,8 @@ class _Call:
 def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: int = 0) -> Any:
     """Returns rank `root_rank`'s `obj` on every rank; the root gets its own object back.
 
-    All ranks must call it, with the same root and name. `obj` is ignored elsewhere than on the
-    root, and may be None there; it must be picklable.
+    All ranks must call it, with the same root and name. `obj` must be picklable on the root. Other ranks may pass None,
+    because it is ignored there.
     """
     name = name or _ops.auto_name("broadcast_object", process_set)
     is_root = _identity.rank() == root_rank
@@ -116,8 +116,8 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None, p
         raise HorovodInternalError(
             f"broadcast_object {name}: rank {root_rank} could not pickle its object; its own exception says why."
         )
-    # If the root has no object, the ranks disagree, it is no member, or its size was altered on the way to this
-    # rank: then the sizes of the messages differ, and the broadcast fails on all ranks.
+    # The size may be wrong: the root has no object, the ranks disagree, the root is not a member, or the size was
+    # altered on the way. Then the sizes of the messages differ, and the broadcast fails on all ranks.
     message = bytearray(data if is_root else max(size, 0))
     message += call.sign(call.rank, data) if is_root else bytes(call.SIGNATURE_SIZE)
     buffer = (ctypes.c_char * len(message)).from_buffer(message)

@@ -12,7 +12,7 @@ from horovod import _ops
 from horovod._library import library
 
 _SCOPES = {"rank": 0, "job": 1, "step": 2}
-# Keys of metrics("step") by the name of the sample, and the factor.
+# The keys of metrics("step") by sample name, each with its factor.
 _STEP_KEYS = {
     "horovod_step_seconds": ("step_seconds", 1),
     "horovod_step_waited_ratio": ("waited_share", 1),
@@ -22,7 +22,7 @@ _STEP_KEYS = {
 
 
 def start_timeline(file_path: Union[str, os.PathLike], mark_cycles: bool = False) -> None:
-    """Starts a timeline of all ranks, a Chrome trace that rank 0 writes. Any rank may call it, or all.
+    """Starts a timeline of all ranks, a Chrome trace that rank 0 writes. Any rank may call it, as may all ranks.
 
     A relative path is relative to rank 0's working directory. `mark_cycles`: mark each batching window.
     Raises ValueError before `init`, and HorovodInternalError when another timeline runs or the file
@@ -48,18 +48,18 @@ def metrics(scope: Literal["rank", "job"] = "rank") -> str: ...
 def metrics(scope: str = "rank") -> Union[str, Dict[str, float]]:
     """Returns counters and histograms since `init` as text in Prometheus's format, or a dictionary.
 
-    `scope`: "rank" for this rank, "job" for all ranks; the other ranks need not call it. The answer comes
-    within a second: `horovod_rank_up` is 0 for a rank that has not answered. "step" asks no other rank and
-    returns means over the last 50 training steps of this rank (docs/tracking.md): `step_seconds`,
-    `waited_share` and `bytes`, and under horovodrun `late_ms`; an empty dictionary before the first step.
-    Raises ValueError for another scope and before `init`.
+    `scope`: "rank" for this rank, "job" for all ranks; the other ranks need not call it. The answer comes within a
+    second: `horovod_rank_up` is 0 for a rank that has not answered. "step" needs no other rank, and returns means over
+    the last 50 training steps of this rank (docs/tracking.md): `step_seconds`, `waited_share` and `bytes`, and under
+    horovodrun `late_ms`; an empty dictionary before the first step. Raises ValueError for another scope and before
+    `init`.
     """
     if scope not in _SCOPES:
         raise ValueError(f'metrics: scope is {scope!r}; it is "rank", "job" or "step".')
     _require_init()
     needed = ctypes.c_size_t(1 << 16)
     while True:
-        # Digits may be added between two calls.
+        # The number may have more digits at the second call.
         size = needed.value + 4096
         text = ctypes.create_string_buffer(size)
         _ask(library().hvd_metrics, _SCOPES[scope], text, size, ctypes.byref(needed))
@@ -79,7 +79,7 @@ def _step_values(text: str) -> Dict[str, float]:
 
 
 def _ask(function: Callable[..., int], *arguments: Any) -> None:
-    """Calls a function of the library that waits for other ranks.
+    """Calls a library function that waits for other ranks.
 
     On the main thread, another thread makes the call, so that signal handlers can run meanwhile. If a
     handler raises, that thread completes the call and keeps its buffers alive.

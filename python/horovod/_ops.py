@@ -1,8 +1,8 @@
-"""The op layer: from addresses, shapes and dtypes to completed work. Knows no framework.
+"""The op layer: from addresses, shapes and dtypes to completed work. Independent of frameworks.
 
-A framework module converts its tensors, calls `submit` and hands out the handle; everything that
-all frameworks share (names, waiting, errors, what must stay alive) happens here, once.
-Any thread may call; a wait on the main thread lets signals such as Ctrl-C through.
+A framework module converts its tensors, calls `submit` and hands out the handle; this module implements everything that
+all frameworks share: names, waiting, errors and object lifetimes. Any thread may call; a wait on the main thread lets
+signals such as Ctrl-C through.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Dtype(enum.IntEnum):
 
 
 def pairs(shape: Sequence[int], is_in_rows: bool) -> tuple:
-    """Returns the shape of complex numbers as pairs of reals, in which the runtime takes them.
-    `is_in_rows`: the operation needs a first dimension, and refuses a number without one."""
+    """Returns the shape of complex numbers as pairs of reals, which is the runtime's representation. `is_in_rows`: the
+    operation needs a first dimension, and refuses a number without one."""
     return (*shape, 2) if shape or not is_in_rows else ()
 
 
@@ -83,28 +83,28 @@ class Tensor(NamedTuple):
     """One dense, row-major tensor of a submission, as the C ABI sees it."""
 
     input: int  # address; 0 when empty
-    output: int  # address; 0 where the runtime owns the output
-    dtype: Optional[int]  # None, a type without a number, is refused
+    output: int  # address; 0 if the runtime owns the output
+    dtype: Optional[int]  # None for a type without a number, which submit refuses
     shape: Sequence[int]
     name: Optional[str] = None  # name of a group's member
 
 
 HOST = -1  # HVD_CPU
 # Flags of a Place. STAGED: the tensors are copies in pinned host memory. TRIAL: see hvd_runs_on_device. STREAM_ORDERED:
-# a wait ends before the work, and the native module records the event.
+# a wait returns before the work completes, and the native module records the event.
 STAGED, TRIAL, STREAM_ORDERED = 4, 8, 16
 
 
 class Place(NamedTuple):
-    """The place of a submission's tensors in device memory, or of those of which copies are still being made."""
+    """Where a submission's tensors lie in device memory, or the tensors that are still being copied."""
 
     device: int
     stream: int  # the framework's current stream
     event: int  # completes when inputs may be read and outputs written
     keep: Any = None  # the owner of `event`
-    # None, or a function that begins the work of this handle once its inputs are there.
+    # None, or a function that begins the work of this handle once its inputs are complete.
     start: Optional[Callable[[int], None]] = None
-    # With `start`, a function that a waiting thread calls now and then: raises if it never begins.
+    # With `start`, a function that a waiting thread calls at intervals: raises if the work will never begin.
     check: Optional[Callable[[], None]] = None
     flags: int = 0  # STAGED, TRIAL and STREAM_ORDERED
 
@@ -118,19 +118,19 @@ class RawOutput(NamedTuple):
     received_splits: Optional[list]
     last_joined_rank: int
     process_set: int  # id of an added or removed process set, else -1
-    device: int = -1  # of the memory; -1: host memory
+    device: int = -1  # device of the memory; -1: host memory
 
 
 class _State:
-    """Numbers of unnamed calls, by process set and operation."""
+    """Counters of unnamed calls, by process set and operation."""
 
     def __init__(self) -> None:
         self.counters: dict[int, dict[str, Any]] = {}
-        # Functions to call with a process set, or -1 for all: those that count in native code, and those that forget
-        # what they know about the set.
+        # Functions to call with a process set, or -1 for all: `restarters` reset counters in native code, and
+        # `forgetters` drop cached facts about the set.
         self.restarters: list[Callable[[int], Any]] = []
         self.forgetters: list[Callable[[int], Any]] = []
-        # Functions that wait for work which a framework submits later.
+        # Functions that wait for work that a framework submits later.
         self.delayed: list[Callable[[Optional[float]], None]] = []
 
 
@@ -161,15 +161,15 @@ def _restart_numbers(process_set: int) -> None:
 
 
 def forget(process_set: int) -> None:
-    """Forgets the process set, or all sets if it is -1: a new set may have the id of an old one. Unnamed calls are
-    counted from 1 again."""
+    """Forgets the process set, or all sets if it is -1: a new set may reuse the id of an old set. Restarts the counters
+    of unnamed calls at 1."""
     _restart_numbers(process_set)
     for function in _state.forgetters:
         function(process_set)
 
 
 def also_restart(restart: Callable[[int], Any]) -> None:
-    """Calls `restart` with the process set, or -1 for all, whenever unnamed calls are counted from 1 again. For a
+    """Calls `restart` with the process set, or -1 for all, whenever the counters of unnamed calls restart at 1. For a
     framework that counts in native code."""
     _state.restarters.append(restart)
 
@@ -180,21 +180,21 @@ def also_forget(function: Callable[[int], Any]) -> None:
 
 
 def also_complete(wait_all: Callable[[Optional[float]], None]) -> None:
-    """Calls `wait_all` in `complete_delayed`. For a framework that submits work after the call, once its
-    tensors are computed; `wait_all` returns once that work is complete, or the limit is over, and must not raise."""
+    """Calls `wait_all` in `complete_delayed`. For a framework that submits work after the call, once its tensors are
+    computed; `wait_all` must return once that work is complete or the limit has passed, and must not raise."""
     _state.delayed.append(wait_all)
 
 
 def complete_delayed(limit: Optional[float] = None) -> None:
-    """Returns once the work that frameworks submit later is complete: what follows ends a process set, this
-    rank's part in allreduces, or the job. `limit`: the most seconds in which none of it completes."""
+    """Returns once the work that frameworks submit later is complete. Call it before ending a process set, this rank's
+    part in allreduces, or the job. `limit`: the most seconds without a completion of such work."""
     for wait_all in _state.delayed:
         wait_all(limit)
 
 
 def check_results() -> None:
-    """Returns once all work is complete whose results the program has got before its end
-    (HOROVOD_ENABLE_ASYNC_COMPLETION). Raises HorovodInternalError if some of it has failed."""
+    """Returns once all work is complete whose results the program received early (HOROVOD_ENABLE_ASYNC_COMPLETION).
+    Raises HorovodInternalError if some of it has failed."""
     _native.complete_early(-1.0)
 
 
@@ -208,7 +208,7 @@ also_complete(_complete_results)
 
 @contextlib.contextmanager
 def surviving() -> Iterator[None]:
-    """Within it, an error of such work does not end the process: the program returns to a commit."""
+    """Within the block, an error of early-returned work does not end the process: the program returns to a commit."""
     _native.survive(True)
     try:
         yield
@@ -233,11 +233,11 @@ def submit(
 ) -> int:
     """Hands work to the runtime and returns its handle at once.
 
-    `keep` stays referenced until the work is complete, and so does `place`. `finish(handle)` runs in
-    the thread that waits, after success; what it returns is the result of `wait`.
+    `keep` stays referenced until the work is complete, and so does `place`. After success, `finish(handle)` runs in the
+    waiting thread; its return value is the result of `wait`.
 
-    Raises ValueError for a value that cannot be right or a name that is in flight, and
-    HorovodInternalError when Horovod is not running.
+    Raises ValueError for an invalid value or a name that is in flight, and HorovodInternalError when Horovod is not
+    running.
     """
     if not prescale or not postscale:
         raise ValueError(f"{name}: a prescale or postscale factor of 0 leaves nothing to reduce.")
@@ -307,8 +307,8 @@ def wait(handle: int) -> Any:
 
 
 def run(handle: int) -> Any:
-    """Like `wait`, for a caller that keeps no handle. If a signal handler raises, the work is
-    abandoned: it completes without a result."""
+    """Like `wait`, for a caller that does not keep the handle. If a signal handler raises, the work is abandoned: it
+    completes without a result."""
     try:
         return _native.wait(handle)
     except BaseException:
@@ -378,14 +378,14 @@ def _message(data: Tensor, address: int, rank: int, tag: int, process_set: int, 
 
 
 def _source_rank(handle: int) -> int:
-    """Returns the rank that has sent what a complete receive has."""
+    """Returns the rank that sent the message of a complete receive."""
     found, error = Output(struct_size=ctypes.sizeof(Output)), ctypes.create_string_buffer(4096)
     check(library().hvd_get_output(handle, 0, ctypes.addressof(found), ctypes.addressof(error), len(error)), error)
     return found.source_rank
 
 
 def ask(function: str, process_set: int) -> int:
-    """Returns the number that a function of the library has for a process set."""
+    """Returns the result of a library function for a process set."""
     number, error = ctypes.c_int32(), ctypes.create_string_buffer(4096)
     status = getattr(library(), function)(process_set, ctypes.addressof(number), ctypes.addressof(error), len(error))
     if status != _OK:
@@ -407,7 +407,7 @@ def runs_on_device(kind: int, dtype: int, reduce_op: int = Sum, prescale: float 
 
 def steps_travel(op: int, process_set: Any) -> bool:
     """Returns whether the ranks of an optimizer reduce the changes of their local steps."""
-    # A rank that comes later makes its optimizer for another size.
+    # In an elastic job of one rank, further ranks may join later.
     return op == Adasum and process_set.included() and (process_set.size() > 1 or _identity.is_elastic())
 
 
@@ -420,7 +420,8 @@ def join() -> int:
     """Waits until every rank has joined; returns the last rank that joined."""
 
     def finish(handle: int) -> int:
-        # Ranks that trained longer have made more unnamed calls. Other process sets are not joined: their calls go on.
+        # Ranks that trained longer have made more unnamed calls, so restart the counters of this set. Join does not
+        # affect other process sets.
         _restart_numbers(0)
         return output(handle).last_joined_rank
 
@@ -429,20 +430,20 @@ def join() -> int:
 
 
 def complete_init(takes_any_place: bool) -> None:
-    """Waits until the ranks that train have taken this process in, if they have not yet."""
+    """Waits until the ranks in training have admitted this process."""
     error = ctypes.create_string_buffer(4096)
     check(library().hvd_complete_init(takes_any_place, ctypes.addressof(error), len(error)), error)
 
 
 def reset() -> None:
-    """Releases all work of a runtime that has been shut down, in which no work runs."""
+    """Releases all work of a runtime that has been shut down and runs no work."""
     _native.release_all()
     forget(-1)
 
 
 def check(status: int, error: ctypes.Array[ctypes.c_char], *, negotiated: bool = True) -> None:
-    """Raises the exception for a failed call of init or shutdown. `negotiated`: other ranks may have a
-    part in a value that is refused."""
+    """Raises the exception for a failed call of init or shutdown. `negotiated`: other ranks may have contributed to a
+    refused value."""
     if status != _OK:
         _fail(status, error.value.decode(errors="replace"), negotiated)
 

@@ -1,4 +1,4 @@
-"""Functions of a framework that a distributed optimizer must know about."""
+"""Redirects functions of a framework whose calls a distributed optimizer must observe."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Callable, Sequence
 
 
 def redirect(function: Any, call: Callable[..., Any]) -> None:
-    """Makes a function of a framework run `call(the original, ...)`, also where a program has imported the
-    function by its name already: the function itself changes, not the name in its module. A second
-    redirection, by a module that is imported again, replaces the first one."""
+    """Makes a function of a framework run `call(the original, ...)`, even where a program has already imported the
+    function by its name: it changes the function itself, not the name in its module. A second redirection, by a module
+    that is imported again, replaces the first one."""
     original = getattr(function, "_hvd_original", None)
     if original is None:
         original = types.FunctionType(
@@ -22,7 +22,7 @@ def redirect(function: Any, call: Callable[..., Any]) -> None:
             original.__wrapped__ = function.__wrapped__  # type: ignore[attr-defined]
         function.__signature__ = inspect.signature(original)
         function._hvd_original = original
-        # Another thread may call the function between two of these lines: each code finds its defaults.
+        # Another thread may call the function between these lines, so both codes must find their defaults.
         function.__kwdefaults__ = {**(original.__kwdefaults__ or {}), "_call": functools.partial(call, original)}
         function.__code__ = _entry(original.__name__, original.__code__.co_freevars)
         function.__defaults__ = None
@@ -30,8 +30,8 @@ def redirect(function: Any, call: Callable[..., Any]) -> None:
 
 
 def _entry(name: str, free: Sequence[str]) -> types.CodeType:
-    """Returns the code of a function that calls `_call`. A function accepts only code with as many free
-    variables as it has, and the compiler must know them: compilers of bytecode read them all."""
+    """Returns the code of a function that calls `_call`. A function accepts only code with as many free variables as it
+    has, and the code must list them: bytecode compilers read all of them."""
     use = f"\n        {', '.join(free)}" if free else ""  # after the return, so that it never runs
     source = (
         f"def outer({', '.join(free)}):\n"

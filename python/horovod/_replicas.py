@@ -1,11 +1,11 @@
-"""Compares the replicas of a model: whether the ranks of a distributed optimizer have equal values and options.
+"""Compares the replicas of a model: checks that the ranks of a distributed optimizer have equal values and options.
 
 A framework's optimizer has a Check, which sends a digest after some reductions and reads the result before the next
-one. The ranks take each decision alike: it follows from the number of reductions and from results that all ranks get.
-All exchanges are Max allreduces, in which ranks that have joined take part with neutral values.
+one. All ranks make the same decisions, which depend only on the number of reductions and on results that all ranks
+receive. All exchanges are Max allreduces, in which ranks that have joined take part with neutral values.
 
-No wait has a limit: a rank that gave up would leave the others alone. Each rank that takes part in the next reduction
-comes to `begin` before it, and so to each exchange.
+No wait has a limit, because the other ranks would wait for a rank that gave up. Each rank that takes part in the next
+reduction first calls `begin`, and therefore takes part in each exchange.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from horovod.process_sets import ProcessSet, id_of
 
 _ACTION, _STEPS = "HOROVOD_CHECK_REPLICAS", "HOROVOD_CHECK_REPLICAS_STEPS"
 _ACTIONS = ("off", "warn", "stop")
-_TOLERANCE = 1e-3  # of the norm: processors of other kinds round differently
-PIECE = 1 << 20  # values that are compared at once
-_Differences = List[Tuple[str, Dict[int, List[float]], str]]  # cause, values by rank, words
+_TOLERANCE = 1e-3  # relative to the norm, because kinds of processors round differently
+PIECE = 1 << 20  # number of values compared at once
+_Differences = List[Tuple[str, Dict[int, List[float]], str]]  # cause, values by rank, message
 
 
 class Model(Protocol):
-    """Reads an optimizer of a framework. All lists have one order on all ranks."""
+    """Reads an optimizer of a framework. All lists have the same order on all ranks."""
 
     def order(self) -> List[List[str]]:
-        """Returns the names of the parameters that travel, by request."""
+        """Returns the names of the parameters that the ranks reduce, by request."""
 
     def parameters(self) -> List[Tuple[str, Any]]:
-        """Returns the parameters to compare, with names."""
+        """Returns the parameters to compare, with their names."""
 
     def digest(self, parameter: Any, seed: int) -> int:
-        """Returns the digest of the values after that of others."""
+        """Returns the digest of the values, continued from the digest `seed`."""
 
     def reals(self, parameter: Any) -> Any:
-        """Returns the values as a list of real numbers, which has a length."""
+        """Returns the values as a sequence of real numbers with a length."""
 
     def doubled(self, reals: Any, start: int) -> Tuple[Any, int, int]:
-        """Returns a copy of PIECE of the values from `start` on as float64 in host memory, with the negative values
-        behind them, the address of the copy, and the number of its elements."""
+        """Returns a copy of PIECE values from `start` on, as float64 in host memory, followed by the negated values;
+        the address of the copy; and the number of its elements."""
 
     def squares(self, doubled: Any) -> Tuple[float, float]:
-        """Returns the sums of squares of the difference between the maxima and minima that a Max has made of such
-        copies, and of the larger ones of their absolute values."""
+        """Takes such a copy after a Max allreduce. Returns the sum of squares of maximum minus minimum, and the sum of
+        squares of the larger absolute value."""
 
     def norm(self, parameter: Any) -> float: ...
 
@@ -80,79 +80,79 @@ def _action() -> str:
 
 
 class Check:
-    """The check of one optimizer. The thread of the step calls its functions."""
+    """The check of one optimizer. The thread that calls `step` calls its functions."""
 
     def __init__(self, model: Model, process_set: ProcessSet) -> None:
         self._model, self._process_set = model, process_set
         self._action = _action()
         self._listed = _steps()
         self._order = self._sent = _Message()
-        self._exchanges: Dict[str, _Message] = {}  # of the present comparison, by name
+        self._exchanges: Dict[str, _Message] = {}  # messages of the present comparison, by name
         self.restart()
         _checks.add(self)
 
     def restart(self) -> None:
-        """Begins anew, on all ranks: other ranks are there, or all have joined."""
+        """Restarts the check on all ranks, because the ranks have changed or all of them have joined."""
         for message in (self._order, self._sent, *self._exchanges.values()):
             message.abandon()
-        self.is_open = True  # `begin` has something to do
-        self._is_due = False  # the weights are to be sent
+        self.is_open = True  # whether `begin` has work to do
+        self._is_due = False  # whether a digest of the weights must be sent
         self.count = 0
         self.next_count = self._following() if self._action != "off" else 0
         self._untold = {"values", "options"}
-        self._rounds_until = 0  # the reduction from which on values are compared again
+        self._rounds_until = 0  # the reduction from which values are compared again
         self._has_sent_order = False
-        self._order_name = self._name = ""  # of the messages
-        self._options: List[Tuple[str, float]] = []  # that were sent
+        self._order_name = self._name = ""  # names of the messages
+        self._options: List[Tuple[str, float]] = []  # the options sent last
         self._forget_exchanges()
 
     def _forget_exchanges(self) -> None:
         self._sent = _Message()
         self._exchanges = {}
-        self._squares: Dict[int, Tuple[int, float, float]] = {}  # of parameters: the next value, and sums until there
+        self._squares: Dict[int, Tuple[int, float, float]] = {}  # per parameter: next value, and sums up to it
 
     def _following(self) -> int:
-        """Returns the next reduction after which the ranks compare."""
+        """Returns the number of the next reduction after which the ranks compare."""
         last = self._listed[-1]
         return next((each for each in self._listed if each > self.count), (self.count // last + 1) * last)
 
     def note_reduction(self) -> None:
-        """Called once the requests of a reduction are sent, if the `count`, which the caller increments, is
-        `next_count`. A reduction counts also where this rank alone fails to use its results."""
+        """The caller increments `count` after sending the requests of a reduction, and calls this when `count` reaches
+        `next_count`. A reduction counts even if this rank alone fails to use its results."""
         self.next_count = self._following()
         self._is_due = self.is_open = True
 
     def note_step(self) -> None:
-        """Called after the optimizer's own step, if the check `is_open`: weights may be others while gradients are
+        """Called after the optimizer's own step, if the check `is_open`: weights may differ while gradients are
         computed."""
         if self._is_due:
             self._send()
 
     def begin(self) -> None:
-        """Called before each reduction that is not the rest of an interrupted one, if the check `is_open`. If a
-        signal's handler raises meanwhile, the next call goes on. Raises HorovodDisagreementError if replicas differ
+        """Called before each reduction, except one that continues an interrupted reduction, if the check `is_open`. If
+        a signal handler raises meanwhile, the next call continues. Raises HorovodDisagreementError if replicas differ
         and HOROVOD_CHECK_REPLICAS=stop."""
         if not self._has_sent_order:
             self._send_order()
-        if self.count:  # in the first reduction, `read_order` follows the start of its requests
+        if self.count:  # in the first reduction, the caller calls `read_order` itself
             self.read_order()
-        if self._is_due:  # the step was skipped
+        if self._is_due:  # the program skipped the step
             self._send()
         if self._sent.wait():
             try:
                 differences = self._compare(self._sent.agreements())
             except HorovodDisagreementError:
-                differences = []  # as of parameters that were added meanwhile
+                differences = []  # for example because of new parameters
             self._forget_exchanges()
             self._tell(differences)
         self.is_open = self._order.handle is not None
 
-    # In the first reduction.
+    # The exchange in the first reduction.
 
     def _send_order(self) -> None:
-        """Sends what this rank will reduce: with other names, or in another order, the ranks would wait for each
-        other without end. The message has the number of this check in the order of their first reductions, since
-        names may differ, and optimizers that a rank never uses do not count."""
+        """Sends the names and order of this rank's parameters: if they differed, the ranks would wait for each other
+        without end. The message has the number of this check in the order of first reductions: names may differ between
+        ranks, and an optimizer that a rank never uses gets no number."""
         order = _number_of(self._model.order())
         process_set = id_of(self._process_set)
         if not self._order_name:
@@ -166,7 +166,7 @@ class Check:
         self._has_sent_order = True
 
     def read_order(self) -> None:
-        """Called before the requests of a reduction are waited for, if the check `is_open`. Raises
+        """Called before the wait for the requests of a reduction, if the check `is_open`. Raises
         HorovodDisagreementError if the ranks reduce other parameters."""
         if self._order.handle is not None:
             self._read_order()
@@ -196,11 +196,11 @@ class Check:
         except HorovodInternalError:
             found = []  # a rank has joined
         if found and all(order in orders for order, _ in found for _, orders in found):
-            return  # several optimizers in other order, as in threads
+            return  # several optimizers reduce in different orders, for example in threads
         lists = [[name for names in order for name in names] for order, _ in found]
         raise HorovodDisagreementError(_sentence_about_order(lists, self._ranks()))
 
-    # After some reductions.
+    # The exchanges after some of the reductions.
 
     def _send(self) -> None:
         parameters, options = self._model.parameters(), self._model.options()
@@ -212,12 +212,12 @@ class Check:
         try:
             self._sent = self._submit(self._full_name("values"), _pairs(numbers), Dtype.INT64)
         except HorovodInternalError:
-            return  # the next reduction says why
+            return  # the next reduction raises the cause
         self._options = options
         self._is_due, self.is_open = False, True
 
     def _compare(self, agreements: List[bool]) -> _Differences:
-        """Returns how replicas differ. All ranks call it after the same reduction, and get the same."""
+        """Returns how replicas differ. All ranks call it after the same reduction, and get the same result."""
         has_values, has_options, has_parameters, has_lengths = agreements
         differences: _Differences = []
         if not has_options and has_lengths and "options" in self._untold:
@@ -293,13 +293,13 @@ class Check:
             sentence = f"{self._place()}: {words}. {_ACTION}=stop ends the training here, off checks nothing."
             if self._action == "stop":
                 raise HorovodDisagreementError(sentence)
-            if _identity.rank() == min(rows):  # the others have found the same
+            if _identity.rank() == min(rows):  # the other ranks have found the same differences
                 warnings.warn(sentence, RuntimeWarning, stacklevel=_level_of_program())
 
     def _place(self) -> str:
         return f"hvd.DistributedOptimizer, after reduction {self.count}"
 
-    # Messages.
+    # The messages of the exchanges.
 
     def _ranks(self) -> List[int]:
         return list(self._process_set.ranks or range(self._process_set.size()))
@@ -332,8 +332,8 @@ class Check:
         return _Message(handle, numbers)
 
     def _exchange(self, name: str, make: Callable[[], tuple]) -> _Message:
-        """Returns the maxima that the ranks have of such numbers. A comparison that a signal has interrupted begins
-        again, and takes the messages that it has sent."""
+        """Returns the maxima of the numbers over all ranks. A comparison that a signal interrupted starts again, and
+        reuses its sent messages."""
         message = self._exchanges.get(name)
         if message is None:
             message = self._exchanges[name] = self._submit(self._full_name(name), *make())
@@ -342,13 +342,13 @@ class Check:
 
 
 class _Message:
-    """Numbers that a Max of the ranks replaces."""
+    """Numbers that a Max allreduce replaces."""
 
     def __init__(self, handle: Optional[int] = None, numbers: Any = None) -> None:
         self.handle, self.numbers = handle, numbers
 
     def wait(self) -> bool:
-        """Waits for the message. Returns False if there is none."""
+        """Waits for the message. Returns False if no message was sent."""
         if self.handle is not None:
             _ops.wait(self.handle)
             self.handle = None
@@ -360,7 +360,7 @@ class _Message:
             self.handle = None
 
     def agreements(self) -> List[bool]:
-        """Returns whether the ranks have sent one number, for each of the numbers of `_pairs`."""
+        """Returns for each number given to `_pairs` whether all ranks sent the same number."""
         return [high == ~negated for high, negated in zip(self.numbers[::2], self.numbers[1::2])]
 
 
@@ -378,7 +378,7 @@ def _pairs(numbers: Sequence[int]) -> Any:
 
 
 def _groups(rows: Dict[int, List[float]]) -> List[Tuple[List[float], List[int]]]:
-    """Returns the different rows, each with its ranks: first the one that most ranks have."""
+    """Returns the distinct rows, each with its ranks, in descending order of the number of ranks."""
     groups: Dict[str, Tuple[List[float], List[int]]] = {}
     for rank in sorted(rows):
         groups.setdefault(repr(rows[rank]), (rows[rank], []))[1].append(rank)
@@ -386,7 +386,7 @@ def _groups(rows: Dict[int, List[float]]) -> List[Tuple[List[float], List[int]]]
 
 
 def _level_of_program() -> int:
-    """Returns the stacklevel, for a warning of the caller, of the program's line that took the step."""
+    """Returns the stacklevel with which a warning of the caller names the program's line that took the step."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("horovod", "torch"):
         level, frame = level + 1, frame.f_back

@@ -1,4 +1,4 @@
-"""Offers the Python stack of this process, which the runtime shows for a rank that others wait for.
+"""Provides the Python stack of this process, so that the runtime can show it for a rank that delays other ranks.
 
 The runtime runs no Python on its threads. Therefore Python's faulthandler gets an unused signal. Its
 handler is pure C, and writes the stack of the thread to which the runtime sends the signal. A program's
@@ -31,14 +31,14 @@ def _free_signal() -> Optional[int]:
 
 @functools.lru_cache(maxsize=None)
 def offer() -> bool:
-    """Offers this process's stack, once. Returns False if that is not possible, which does no harm."""
+    """Provides this process's stack, once. Returns False, without other effects, if that is impossible."""
     try:
         number = _free_signal()
         if number is None:
             return False
         reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         faulthandler.register(number, file=writer, all_threads=False, chain=False)
-        # Announces the stack to the agent of this host, which shows it when the launcher asks.
+        # Announces the stack to this host's agent, which shows it on the launcher's request.
         os.memfd_create(f"horovod-stack:{number}:{reader}")
     except (OSError, RuntimeError, ValueError):
         return False

@@ -1,6 +1,7 @@
-"""The newest versions of frameworks that tests of this release have run.
+"""The newest versions of frameworks used in tests of this release.
 
-docs/support-matrix.md names them too, which a test compares. A release is tested with the newest ones of PyPI.
+docs/support-matrix.md names the same versions, and a test compares them. Tests of a release use the newest versions on
+PyPI.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _named: Set[str] = set()
 
 
 def note(framework: str, version: str) -> Optional[str]:
-    """Returns a sentence about a version that is newer than those tests have run, or None."""
+    """Returns a sentence about a version that is newer than the tested versions, or None."""
     newest = NEWEST.get(framework, "")
     if _numbers(version) <= _numbers(newest):
         return None
@@ -28,7 +29,7 @@ def note(framework: str, version: str) -> Optional[str]:
 
 
 def note_once() -> None:
-    """Prints the sentences about the frameworks in use by this process."""
+    """Prints the sentences about the frameworks that this process uses."""
     for framework in NEWEST:
         if f"horovod.{framework}" in sys.modules and framework not in _named:
             _named.add(framework)
@@ -38,6 +39,6 @@ def note_once() -> None:
 
 
 def _numbers(version: str) -> Tuple[int, int]:
-    """Major and minor number; a patch, a build and a text without numbers make no version newer."""
+    """Returns the major and minor number; other parts of a version never make it newer."""
     found = re.match(r"(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else (0, 0)

@@ -18,19 +18,19 @@ class HorovodDisagreementError(HorovodInternalError, ValueError):
 
 
 class HorovodArgumentError(ValueError, RuntimeError):
-    """A request cannot be right, as one rank sees it. Horovod stays usable.
+    """One rank can see that a request is invalid. Horovod stays usable.
 
     It is a RuntimeError as well, since Horovod raises that for some of these requests.
     """
 
 
 class HorovodUnimplementedError(HorovodInternalError, NotImplementedError):
-    """This build does not have the feature. The message names an alternative."""
+    """This build lacks the feature. The message names an alternative."""
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Hosts join or leave the job. `State.check_host_updates` raises it on all ranks at once, and
-    `hvd.elastic.run` then goes on with the next generation of ranks."""
+    """Hosts join or leave the job. `State.check_host_updates` raises this exception on all ranks at once, and
+    `hvd.elastic.run` then continues with the next generation of ranks."""
 
     def __init__(self, skip_sync: bool = False) -> None:
         """`skip_sync`: the states of all ranks are equal, so that `run` need not synchronise them."""
@@ -39,18 +39,19 @@ class HostsUpdatedInterrupt(RuntimeError):
 
 
 class HorovodVersionMismatchError(ImportError):
-    """For existing scripts that catch or raise it. Never raised here, because no code is compiled against
-    one version of a framework."""
+    """For existing scripts that catch or raise it. Horovod never raises it, because none of its code is compiled
+    against one version of a framework."""
 
     def __init__(self, name: str, version: Optional[str], installed_version: Optional[str]) -> None:
-        """`version`: the framework's, for which code was compiled; `installed_version`: the present one."""
+        """`version`: the version of the framework for which code was compiled; `installed_version`: the installed
+        version."""
         super().__init__(get_version_mismatch_message(name, version, installed_version))
         self.name = name
         self.version = version
         self.installed_version = installed_version
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        # By default an exception is made again from its words alone.
+        # By default, pickle creates an exception again from its message alone.
         return type(self), (self.name, self.version, self.installed_version)
 
 

@@ -4,7 +4,7 @@ Every rank of the job, member or not, adds and removes the same sets in the same
 submit work to a set.
 
 After a change of the ranks (`hvd.elastic.run`), the sets of the job are registered again, in the same objects. A set
-whose ranks are not all there cannot be used until they are.
+with missing ranks cannot be used until all its ranks are present.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class ProcessSet:
 
     process_set_id: Optional[int] = None
     _why_not = "is not registered; hvd.add_process_set does that"  # while process_set_id is None
-    mpi_comm: None = None  # for existing scripts: a set keeps the ranks of a communicator alone
+    mpi_comm: None = None  # for existing scripts: a set stores only the ranks of a communicator
 
     def __init__(
         self, ranks_or_comm: Union[Iterable[int], Any, None] = None, *, ranks: Optional[Iterable[int]] = None
     ) -> None:
-        """`ranks_or_comm`: the global ranks of the members, or a communicator of mpi4py that has them;
-        also accepted as `ranks`. ValueError for what is no number."""
+        """`ranks_or_comm`: the global ranks of the members, or an mpi4py communicator of the members; `ranks` is
+        another name for it. ValueError for items that are not numbers."""
         if (ranks_or_comm is None) == (ranks is None):
             raise TypeError("ProcessSet: give ranks_or_comm, the ranks of its members.")
         self._ranks: Optional[List[int]] = _members(ranks_or_comm if ranks is None else ranks)
@@ -48,16 +48,16 @@ class ProcessSet:
         self._ranks = _members(ranks)
 
     def size(self) -> int:
-        """The number of members. ValueError unless Horovod is initialised and the set was added."""
+        """Returns the number of members. ValueError unless Horovod is initialised and the set was added."""
         return self._ask("hvd_process_set_size")
 
     def rank(self) -> int:
-        """The rank of this process within the set. ValueError as for `size`, and when it is not a
+        """Returns the rank of this process within the set. ValueError as for `size`, and when this process is not a
         member."""
         return self._ask("hvd_process_set_rank")
 
     def included(self) -> bool:
-        """Whether this process is a member. ValueError as for `size`."""
+        """Returns whether this process is a member. ValueError as for `size`."""
         return self._ask("hvd_process_set_included") != 0
 
     def _ask(self, function: str) -> int:
@@ -110,19 +110,19 @@ class _Record:
 
     def __init__(self, ranks: List[int], number: int) -> None:
         self.ranks = ranks
-        self.number = number  # the id, also the wanted one while the set is not registered
+        self.number = number  # the id, or the wanted id while the set is not registered
         self.in_use: Optional[int] = None  # the id; 0 while the set has all ranks of the job
         self.objects: List[ProcessSet] = []
-        # `restore` has registered the set again; the program of this rank, which may be new, has not added it yet.
+        # `restore` has registered the set again, but this rank's program (perhaps a new process) has not added it yet.
         self.is_carried_over = False
-        self.is_missed = False  # some of its ranks are not there
-        # All ranks know this set since the last `restore`. Until the next `restore`, adding or removing the set is
-        # local to each rank, without a collective: new ranks do not repeat the calls of reset callbacks.
+        self.is_missed = False  # some of its ranks are missing
+        # True if all ranks have known this set since the last `restore`. Until the next `restore`, adding or removing
+        # the set is local to each rank, without a collective: new ranks do not repeat the calls of reset callbacks.
         self.is_restored = False
-        self.is_removed = False  # by the program of this rank
+        self.is_removed = False  # this rank's program has removed the set
 
     def has(self, process_set: ProcessSet) -> bool:
-        """Returns whether this very object has been added; an equal object does not count."""
+        """Returns whether the program has added this object itself; an equal object does not count."""
         return any(each is process_set for each in self.objects)
 
 
@@ -132,9 +132,9 @@ _records: List[_Record] = []
 def add_process_set(process_set: Union[ProcessSet, Iterable[int]]) -> ProcessSet:
     """Adds a set, given as a ProcessSet or by its ranks, and returns it. All ranks must call it.
 
-    Raises ValueError on every rank for ranks that the job does not have, for a set that exists already,
-    and when ranks add different sets. After a change of the ranks, a set that the job had before is there already:
-    the first call returns it.
+    Raises ValueError on every rank for ranks that the job does not have, for a set that exists already, and when ranks
+    add different sets. After a change of the ranks, a set of the earlier job is already registered: the first call
+    returns it.
     """
     found = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     if library().hvd_is_provisional():
@@ -169,12 +169,12 @@ def _remove(number: int) -> None:
 def remove_process_set(process_set: ProcessSet) -> bool:
     """Removes a set. All ranks must call it. Completes the set's work first.
 
-    Returns False for a set that cannot be removed: the set of all ranks, or one that was not added.
+    Returns False for a set that cannot be removed: the set of all ranks, or a set that was not added.
     """
     if not isinstance(process_set, ProcessSet):
         raise ValueError(_not_a_set(process_set))
     record = next((one for one in _records if one.has(process_set)), None)
-    if record is None and process_set.process_set_id is not None:  # it may be a copy
+    if record is None and process_set.process_set_id is not None:  # the argument may be a copy
         record = next((one for one in _records if process_set in one.objects), None)
     if record is None or process_set is global_process_set:
         return False
@@ -226,8 +226,8 @@ def forget_all(keeps: bool = False) -> None:
 
 
 def restore(broadcast: Callable[[Any], Any]) -> None:
-    """Registers the sets that rank 0 has kept, as far as their ranks are there, under the same ids where possible.
-    All ranks must call it, after `forget_all`. `broadcast`: copies rank 0's object to all ranks."""
+    """Registers the sets that rank 0 has kept, if their ranks are present, under the same ids where possible. All ranks
+    must call it, after `forget_all`. `broadcast`: copies rank 0's object to all ranks."""
     mine = {tuple(record.ranks): record for record in _records}
     known = broadcast([(record.ranks, record.number, record.is_missed) for record in _records if not record.is_removed])
     _records.clear()
@@ -241,7 +241,7 @@ def restore(broadcast: Callable[[Any], Any]) -> None:
     for record in [one for one in fitting if len(one.ranks) == size]:
         _use(record, 0)  # the set of all ranks, which the runtime has already
         fitting.remove(record)
-    # The runtime gives the next free id, so other sets take the ids that are to stay free.
+    # The runtime assigns the next free id, so temporary sets occupy the ids that must stay free.
     others, taken, last = _other_sets(size, [record.ranks for record in fitting]), [], 0
     for record in fitting:
         for ranks in itertools.islice(others, max(0, record.number - last - 1)):
@@ -285,7 +285,7 @@ def _why_missed(size: int) -> str:
 
 
 def _claim(process_set: ProcessSet) -> Optional[ProcessSet]:
-    """Returns a set of these ranks that `restore` has registered or missed, for the first call alone."""
+    """Returns the set of these ranks that `restore` has registered or skipped, to the first call only."""
     for record in _records:
         is_its = process_set.process_set_id is None or record.has(process_set)
         if not record.is_carried_over or record.ranks != process_set.ranks or not is_its:
@@ -302,7 +302,7 @@ def _claim(process_set: ProcessSet) -> Optional[ProcessSet]:
 
 
 def registered(number: int) -> ProcessSet:
-    """Returns the set of an id. ValueError when no set has it."""
+    """Returns the set of an id. ValueError if no set has this id."""
     for process_set in [global_process_set, *itertools.chain(*(one.objects for one in _records))]:
         if process_set.process_set_id == number:
             return process_set
@@ -314,7 +314,7 @@ def _not_a_set(found: Any) -> str:
 
 
 def id_of(process_set: ProcessSet) -> int:
-    """The runtime's id of the set. ValueError when the set was not added."""
+    """Returns the runtime's id of the set. ValueError when the set was not added."""
     if not isinstance(process_set, ProcessSet):
         raise ValueError(_not_a_set(process_set))
     number = process_set.process_set_id

@@ -1,7 +1,7 @@
-"""`python3 -m horovodrun ...` is `horovodrun ...`, also after another distribution has removed that command.
+"""`python3 -m horovodrun ...` is `horovodrun ...`, even after another distribution has removed that command.
 
-Both distributions named horovod, the original and this project's, own the command too, and take it with them when they
-are uninstalled.
+Both distributions named horovod, the original and this project's, also own the command, and remove it when they are
+uninstalled.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _SITE = os.path.join(_PACKAGE, "site")
 
 
 def _commands() -> List[str]:
-    """Returns the paths at which this distribution has installed its commands, by its list of files; horovodrun is
-    the first."""
+    """Returns the paths of this distribution's installed commands, read from its list of files; horovodrun is the
+    first."""
     found = metadata.Distribution.discover(name="horovodrun", path=[os.path.dirname(_PACKAGE)])
-    aside = os.path.join(os.path.dirname(_PACKAGE), "bin")  # by pip install --target, which lists another place
+    aside = os.path.join(os.path.dirname(_PACKAGE), "bin")  # pip install --target lists another folder
     paths = [
         os.path.join(
             aside
@@ -32,7 +32,7 @@ def _commands() -> List[str]:
         )
         for distribution in found
         for file in distribution.files or []
-        # The completion of bash has the name of the command.
+        # The bash completion has the name of the command.
         if file.name in os.listdir(_PROGRAMS) and file.parts[0] != "horovodrun" and "share" not in file.parts[:-1]
     ]
     return sorted(paths, key=lambda path: os.path.basename(path) != "horovodrun")
@@ -46,7 +46,7 @@ def _is_ours(command: str) -> bool:
 
 
 def _sentences() -> Iterator[str]:
-    """Yields a sentence for each thing that this installation lacks, with its remedy."""
+    """Yields a sentence for each missing part of this installation, with its remedy."""
     commands = _commands()
     restore = f"ln -sf {shlex.quote(_PROGRAMS)}/* {shlex.quote(os.path.dirname(commands[0]))}" if commands else ""
     lost = [command for command in commands if not os.path.exists(command)]
@@ -66,7 +66,7 @@ def _sentences() -> Iterator[str]:
 
 
 def main() -> None:
-    """Becomes the launcher, with this process's arguments."""
+    """Replaces this process by the launcher, with this process's arguments."""
     for sentence in _sentences():
         print(f"horovodrun: {sentence}", file=sys.stderr, flush=True)
     program = os.path.join(_PROGRAMS, "horovodrun")

@@ -1,5 +1,5 @@
-// The function that XLA calls when a compiled program reaches one of our operations. It submits the
-// request and returns. It takes a small result that is ready at once; the waiter takes all others.
+// The function that XLA calls when a compiled program reaches one of our operations. It submits the request and
+// returns. The function itself completes a small operation that is ready at once; the waiter completes all others.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -19,8 +19,8 @@ namespace {
 
 using python::kErrorSize;
 
-// Seconds that a call may take of XLA's thread, and the bytes up to which that is less than what it
-// costs to wake another thread.
+// The longest time in seconds for which a call may block XLA's thread, and the largest size in bytes for which this
+// costs less than waking another thread.
 constexpr double kAtOnce = 0.0002;
 constexpr size_t kSmall = 64 * 1024;
 
@@ -76,8 +76,8 @@ std::string copy_outputs(hvd_handle handle, const std::vector<Result>& results, 
   return "";
 }
 
-// A submitted call, and its completion. It outlives the handler's call and XLA's records of it: what it
-// needs of them is copied, and `api` is XLA's own table, which exists as long as the process.
+// A submitted call and its completion. Outlives the handler's call and XLA's records of the call, so it copies the data
+// that it needs. `api` is XLA's own table, which exists as long as the process.
 class SubmittedCall : public python::Awaited {
  public:
   SubmittedCall(hvd_handle handle, const FfiApi& api, const XlaRequest& request,
@@ -153,7 +153,7 @@ FfiError* execute(FfiCall* call) {
   }
   FfiFutureCreate create{sizeof create, nullptr, nullptr};
   FfiError* failed = api.future_create(&create);
-  if (failed != nullptr) {  // without one there is nothing else to do than to wait here
+  if (failed != nullptr) {  // without a future, this thread must wait
     status = library()->wait(handle, -1, error, sizeof error);
     FfiError* ended = work->end(status, error);
     return ended != nullptr ? ended : failed;
@@ -164,7 +164,7 @@ FfiError* execute(FfiCall* call) {
   return nullptr;
 }
 
-// XLA asks, before it calls, for which version of its interface we are made.
+// Before a call, XLA queries the interface version for which the handler was built.
 bool is_question(FfiCall* call) {
   for (FfiExtension* at = call->extension; at != nullptr; at = at->next) {
     if (at->type != kFfiMetadataExtension) continue;

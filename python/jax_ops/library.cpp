@@ -13,7 +13,8 @@ namespace hvd::jax {
 
 namespace {
 
-// A program's descriptions, one for each compilation. They are never freed: stall reports keep pointers.
+// A program's descriptions, one for each compilation. They are never freed, because stall reports keep pointers to
+// them.
 struct Compilations {
   Mutex mutex;
   std::map<std::string, std::deque<std::string>> programs HVD_GUARDED_BY(mutex);
@@ -54,7 +55,7 @@ int interface_minor() { return binding().minor; }
 // Functions that Python calls after it has loaded the library.
 extern "C" {
 
-// `minor`: of this XLA's FFI, whose major version is kFfiMajor.
+// `minor`: the minor version of this XLA's FFI, whose major version is kFfiMajor.
 __attribute__((visibility("default"))) void horovod_jax_bind(const hvd::jax::Library* library,
                                                              int32_t minor) {
   hvd::jax::binding().minor = std::min<int>(minor, hvd::jax::kFfiMinor);
@@ -62,7 +63,7 @@ __attribute__((visibility("default"))) void horovod_jax_bind(const hvd::jax::Lib
   hvd::jax::binding().is_bound = true;
 }
 
-// JAX compiles a program of this name, which contains our operations.
+// Notes that JAX compiles a program of this name, which contains our operations.
 __attribute__((visibility("default"))) void horovod_jax_note_compilation(const char* program) {
   hvd::jax::Compilations& all = hvd::jax::compilations();
   const hvd::MutexLock lock(all.mutex);

@@ -19,8 +19,8 @@ struct Library {
 // Returns NULL until Python has set the library.
 const Library* library();
 
-// Returns the program's name and how often this rank has compiled it, for reports of stalls. NULL for a program that
-// horovod_jax_note_compilation has not named. The text exists as long as the process. Any thread.
+// Returns the program's name and the number of its compilations on this rank, for stall reports. NULL for a program
+// unknown to horovod_jax_note_compilation. The text exists as long as the process. Any thread.
 const char* description_of(const std::string& program);
 
 // Returns the minor version of the FFI that this XLA accepts and this handler supports.

@@ -18,9 +18,8 @@ struct XlaRequest {
   std::string program;  // the compiled program that makes the call; empty: unknown
   std::vector<std::string> member_names;
   std::vector<hvd_tensor> tensors;
-  const char* program_description =
-      nullptr;          // for reports of stalls; exists as long as the process
-  std::string problem;  // one sentence for an unreadable call; else empty
+  const char* program_description = nullptr;  // for stall reports; exists as long as the process
+  std::string problem;                        // one sentence for an unreadable call; else empty
 
   // Outputs have the shapes of the inputs, and the runtime writes them directly.
   bool keeps_shapes() const { return kind == HVD_ALLREDUCE || kind == HVD_BROADCAST; }
@@ -30,7 +29,7 @@ struct XlaRequest {
 
 XlaRequest read_request(const FfiCall& call);
 
-// The arrays among the arguments or results of a call. The token that orders the calls of a program is no array.
+// The arrays among the arguments or results of a call. The token that orders the calls of a program is not an array.
 std::vector<const FfiBuffer*> arrays_of(const FfiValues& values);
 
 // Bytes of a tensor's elements, and of an hvd_dtype.

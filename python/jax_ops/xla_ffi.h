@@ -1,6 +1,6 @@
-// Our own declarations of the part of XLA's FFI that the handler uses. XLA's c_api.h, major
-// version 0, guarantees the layout: records grow at their tails only. (JAX 0.5's XLA gives too small a
-// `struct_size` for FfiApi; Python therefore reads the header that JAX ships.)
+// Our own declarations of the part of XLA's FFI that the handler uses. XLA's c_api.h, major version 0, guarantees the
+// layout: records grow only at their ends. (JAX 0.5's XLA gives too small a `struct_size` for FfiApi; Python therefore
+// reads the header that JAX ships.)
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 namespace hvd::jax {
 
 constexpr int kFfiMajor = 0;
-// The newest that was read for this; XLA takes handlers of older versions.
+// The newest version whose header was checked; XLA accepts handlers of older versions.
 constexpr int kFfiMinor = 3;
 
 struct FfiError;   // opaque
@@ -63,7 +63,7 @@ struct FfiFutureSetError {
   size_t struct_size;
   FfiExtension* extension;
   FfiFuture* future;
-  FfiError* error;  // XLA's from then on
+  FfiError* error;  // XLA owns it after the call
 };
 
 struct FfiApi {
@@ -126,7 +126,7 @@ struct FfiCall {
   FfiValues arguments;
   FfiValues results;
   FfiAttributes attributes;
-  FfiFuture* future;  // out: when the call is complete; what it was given stays until then
+  FfiFuture* future;  // out: set when the call is complete; XLA keeps the call's data until then
 };
 constexpr int32_t kFfiExecute = 3;
 

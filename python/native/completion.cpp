@@ -13,9 +13,9 @@ namespace hvd::python {
 
 namespace {
 
-// Seconds that a wait on the main thread stays in C, where Python cannot run a signal's handler.
+// The longest time in seconds that a wait on the main thread stays in C, where Python cannot run a signal handler.
 constexpr double kSlice = 0.05;
-// Seconds between two checks that work will begin, on other threads.
+// Seconds between two checks whether work will begin, on other threads.
 constexpr double kCheck = 1;
 
 bool read_handle(PyObject* number, hvd_handle* handle) {
@@ -23,7 +23,7 @@ bool read_handle(PyObject* number, hvd_handle* handle) {
   return *handle != static_cast<hvd_handle>(-1) || PyErr_Occurred() == nullptr;
 }
 
-// The pending entry of the handle, borrowed; NULL with an exception if there is none.
+// Returns the pending entry of the handle, borrowed; NULL with an exception if the handle has none.
 PyObject* pending_entry(ModuleState* state, PyObject* handle) {
   PyObject* entry = PyDict_GetItemWithError(state->pending, handle);
   if (entry == nullptr && PyErr_Occurred() == nullptr) {
@@ -45,7 +45,7 @@ PyObject* raise_lost(ModuleState* state, PyObject* handle) {
 
 using Clock = std::chrono::steady_clock;
 
-// Seconds of the next wait in C; -1: until the work is complete. `check` and `limit` as in wait_for_end.
+// Returns the seconds of the next wait in C; -1: until the work is complete. `check` and `limit`: see wait_for_end.
 double next_slice(const ModuleState* state, PyObject* check, double limit,
                   Clock::time_point since) {
   const double most = PyThread_get_thread_ident() == state->main_thread ? kSlice
@@ -124,28 +124,28 @@ PyObject* poll(PyObject* module, PyObject* number) {
 
 namespace {
 
-// Raises the error of work that has ended, or an earlier one of work for which the wait had ended before.
+// Raises the error of completed work, or an earlier error of work whose wait had ended before the work.
 void raise_error(ModuleState* state, int status, const char* error) {
   if (state->devices != nullptr) state->devices->sweep(state);
   const std::string late = state->devices == nullptr ? "" : state->devices->late_error();
   raise_failure(state, status, late.empty() ? error : late.c_str(), true);
 }
 
-// The result of work without error, from its entry.
+// Returns the result of work without error, from its entry.
 Reference result_of_entry(ModuleState* state, PyObject* number, PyObject* entry, bool is_early) {
   if (!PyTuple_CheckExact(entry)) {
     Py_INCREF(entry);
     return Reference(entry);
   }
-  Devices* const devices = state->devices;  // of now: the function may make them
+  Devices* const devices = state->devices;  // read now: the function may create them
   if (devices != nullptr) devices->begin_finish(is_early);
   Reference result(PyObject_CallFunctionObjArgs(PyTuple_GetItem(entry, 0), number, nullptr));
   if (devices != nullptr) devices->end_finish();
   return result;
 }
 
-// `found` is the pending entry of the handle. `limit`: seconds after which it raises TimeoutError, and the
-// handle stays valid; negative: none.
+// `found` is the pending entry of the handle. `limit`: seconds after which the function raises TimeoutError and the
+// handle stays valid; negative: no limit.
 PyObject* result_of(ModuleState* state, PyObject* number, PyObject* found, double limit = -1) {
   hvd_handle handle = 0;
   if (!read_handle(number, &handle)) return nullptr;

@@ -5,7 +5,7 @@
 namespace hvd::python {
 namespace {
 
-// The target of __array_struct__, as numpy's array interface defines it (version 3).
+// The data behind __array_struct__, as numpy's array interface defines it (version 3).
 struct ArrayInterface {
   int two;
   int ndim;
@@ -62,7 +62,7 @@ bool read_array(const ModuleState* state, PyObject* array, DenseTensor* out) {
 
 }  // namespace
 
-// The parts of DLPack's exchange functions (dlpack.h, version 1) that are used here.
+// The parts of DLPack's exchange functions (dlpack.h, version 1) that this file uses.
 struct DlpackTensor {
   void* data;
   int32_t device_type, device_id;
@@ -70,7 +70,7 @@ struct DlpackTensor {
   uint8_t code, bits;
   uint16_t lanes;
   int64_t* shape;
-  int64_t* strides;  // in elements; NULL: row by row
+  int64_t* strides;  // in elements; NULL: row-major
   uint64_t byte_offset;
 };
 struct ExchangeTable {
@@ -152,8 +152,8 @@ bool read_address(const ModuleState* state, PyObject* tensor, void** out) {
 
 namespace {
 
-// The imaginary part of a conjugated tensor has the negated values of its memory. As a view of every second
-// element, it is dense with one element only.
+// The imaginary part of a conjugated tensor has the negated values of its memory. It is a view of every second element,
+// so it is dense only with a single element.
 bool is_negated(PyObject* tensor, const DenseTensor& found) {
   for (int32_t i = 0; i < found.view.ndim; ++i) {
     if (found.shape[i] != 1) return false;

@@ -1,5 +1,5 @@
-// Reads a framework's tensors in the native module through their Python attributes. The fast paths of
-// the frameworks call it, with Python's lock held.
+// Reads a framework's tensors in the native module through their Python attributes. The fast paths of the frameworks
+// call it, with Python's lock (the GIL) held.
 #pragma once
 
 #include <Python.h>
@@ -35,12 +35,12 @@ struct DenseTensor {
 bool read_dense(const ModuleState* state, PyObject* tensor, const Framework& framework,
                 DenseTensor* out);
 
-// The same for a tensor whose attribute `place`, such as is_cpu, must be true; by its attributes, whatever its
-// type is.
+// Reads a tensor whose attribute `place`, such as is_cpu, must be true, through its attributes and regardless of its
+// type.
 bool read_by_attributes(const ModuleState* state, PyObject* tensor, const Framework& framework,
                         PyObject* place, DenseTensor* out);
 
-// Returns the address of a tensor's data; NULL with an exception when the tensor has none.
+// Returns the address of a tensor's data; NULL with an exception if the tensor has none.
 bool read_address(const ModuleState* state, PyObject* tensor, void** out);
 
 }  // namespace hvd::python

@@ -13,9 +13,9 @@ constexpr unsigned kDisableTiming = 2;
 constexpr int kCaptureRelaxed = 2;
 constexpr int kNotReady = 600;
 constexpr std::chrono::microseconds kPause{50};
-// The program waits for the oldest of them where it would hold more.
+// The most held handles: above this number, the program waits for the oldest.
 constexpr size_t kMostHeld = 1024;
-// A device that does not answer after the end of a job keeps what is held.
+// The longest wait for a device after the end of a job; then the held objects stay in memory.
 constexpr double kLastSeconds = 10;
 
 bool is_factor(double value) { return value != 1 && value != 0; }
@@ -35,7 +35,7 @@ bool Devices::find_device(const ModuleState* state, PyObject* tensor, hvd_submis
   return submission->device >= 0;
 }
 
-// Python adds to the dict what it has submitted itself.
+// Python adds to the dict the kinds of work that it has submitted itself.
 bool Devices::runs(const ModuleState* state, PyObject* tensor, const hvd_submission& submission,
                    int32_t dtype) {
   const bool has_factors = is_factor(submission.prescale) || is_factor(submission.postscale);
@@ -53,14 +53,14 @@ bool Devices::runs(const ModuleState* state, PyObject* tensor, const hvd_submiss
   return true;
 }
 
-// PyTorch raises the last error of a thread after its next kernel.
+// PyTorch would raise the last error of a thread after its next kernel.
 bool Devices::succeeds(int error) {
   if (error != 0) calls_.get_last_error();
   return error == 0;
 }
 
-// The default stream of every device is 0, which the runtime takes for that of the current device: the tensor's
-// device must be the current one.
+// The default stream of every device is 0, which the runtime maps to the current device. Therefore the current device
+// must be the tensor's device.
 bool Devices::find_stream(hvd_submission* submission) {
   int current = HVD_CPU, is_capturing = 0;
   if (!succeeds(calls_.get_device(&current)) || current != submission->device) return false;
@@ -75,7 +75,7 @@ bool Devices::find_stream(hvd_submission* submission) {
          is_capturing == 0;
 }
 
-// Returns an event that goes back to the pool, or NULL.
+// Returns an event that returns to the pool after its last use, or NULL.
 Devices::Event Devices::new_event() {
   void* event = nullptr;
   if (!free_.empty()) {
@@ -87,8 +87,8 @@ Devices::Event Devices::new_event() {
   return {event, [this](void* used) { free_.push_back(used); }};
 }
 
-// Returns an event after the stream's work, or NULL. A batch that has waited for it does not wait for what is recorded
-// later.
+// Returns an event after the stream's work, or NULL. A batch that has already waited for the event does not wait for
+// later recordings.
 Devices::Event Devices::record(void* stream) {
   const auto now = is_ordered_ ? Clock::now() : Clock::time_point();
   std::erase_if(shared_, [now](const Shared& one) { return one.until <= now; });
@@ -148,15 +148,15 @@ bool Devices::is_finishing_early() const {
 }
 
 void Devices::hold(ModuleState* state, hvd_handle handle, Reference entry, void* stream) {
-  // A tensor by itself is what the program has, too.
+  // Without a finish function, the entry is the tensor itself, which the program holds too.
   Event gate = PyTuple_CheckExact(entry.get()) ? new_event() : nullptr;
   if (gate != nullptr && !succeeds(calls_.event_record(gate.get(), stream))) gate = nullptr;
   held_.push_back({handle, std::move(entry), std::move(gate)});
   sweep(state);
 }
 
-// Returns 0: the stream has passed the event; kNotReady: not yet; else an error of the device.
-// In the default mode, the question spoils the capture of a graph by another thread.
+// Returns 0 if the stream has passed the event, kNotReady if not, or an error of the device. In the default capture
+// mode, the query would invalidate a graph capture by another thread.
 int Devices::query(void* event) {
   int mode = kCaptureRelaxed;
   calls_.exchange_capture_mode(&mode);
@@ -193,7 +193,7 @@ void Devices::sweep(ModuleState* state) {
   }
 }
 
-// Other threads may release what is held meanwhile.
+// Other threads may release held handles meanwhile.
 bool Devices::complete(ModuleState* state, size_t most, double limit) {
   const auto since = limit < 0 ? Clock::time_point() : Clock::now();
   for (;;) {
@@ -231,7 +231,7 @@ void Devices::forget(ModuleState* state) {
     held_.pop_front();
   }
   for (Held& one : rest) {
-    // The caller's stream reads outputs of the runtime.
+    // The caller's stream may still read outputs of the runtime.
     int found = 0;
     while (one.gate != nullptr && (found = query(one.gate.get())) == kNotReady &&
            Clock::now() < until) {

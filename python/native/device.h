@@ -1,6 +1,6 @@
-// Tensors in device memory on the fast path: the framework's stream, and an event of a pool for each of them, or with
-// HOROVOD_ENABLE_ASYNC_COMPLETION for those of a stream and cycle. Then a wait ends before the work (hvd_wait_on_stream),
-// and what the work uses is held until its end. One per module; guarded by Python's lock.
+// Tensors in device memory on the fast path. Each submission has the framework's stream and an event from a pool; with
+// HOROVOD_ENABLE_ASYNC_COMPLETION, the submissions of a stream and cycle share an event. A wait then returns before the
+// work ends (hvd_wait_on_stream), and objects in use are held until its end. One per module; guarded by Python's lock.
 #pragma once
 
 #include <Python.h>
@@ -19,7 +19,7 @@ namespace hvd::python {
 
 class Devices {
  public:
-  // Functions of the CUDA runtime, or of HIP.
+  // Functions of the CUDA or HIP runtime.
   struct Calls {
     int (*event_create)(void** event, unsigned flags);
     int (*event_destroy)(void* event);
@@ -27,14 +27,14 @@ class Devices {
     int (*stream_is_capturing)(void* stream, int* status);
     int (*get_device)(int* device);
     int (*get_last_error)();
-    // NULL where they are missing: then every wait ends with the work.
+    // NULL if they are missing: then every wait lasts until the work ends.
     int (*event_query)(void* event);
     int (*exchange_capture_mode)(int* mode);
   };
   using Event = std::shared_ptr<void>;
   using Clock = std::chrono::steady_clock;
 
-  // cycle: the time in which submissions of a stream share an event; negative: every wait ends with the work.
+  // cycle: the time in which submissions of a stream share an event; negative: every wait lasts until the work ends.
   Devices(const Calls& calls, Reference type, Reference current_stream, Reference runs,
           std::chrono::duration<double> cycle)
       : calls_(calls),
@@ -45,36 +45,37 @@ class Devices {
         current_stream_(std::move(current_stream)),
         runs_(std::move(runs)) {}
 
-  // Submits an allreduce in place by the terms of `submission`, and sets *handle; to NULL with an exception if it
-  // is refused. Returns false, perhaps with an exception, when the function in Python must submit it.
+  // Submits an in-place allreduce by the terms of `submission`, and sets *handle (to NULL with an exception if it is
+  // refused). Returns false, perhaps with an exception, when the function in Python must submit it.
   bool submit(ModuleState* state, const Framework& framework, PyObject* tensor,
               hvd_submission submission, Reference* handle);
-  // Sets stream, event and flag of a submission to which other work of the stream is ordered. Returns the event, which
-  // `uses` keeps; NULL: the device has failed.
+  // Sets stream, event and flag of a submission that the runtime orders by the stream. Returns the event, which `uses`
+  // keeps; NULL: the device has failed.
   Event order(hvd_submission* submission);
   void uses(hvd_handle handle, Event event, bool is_ordered);
-  // The work of the handle is over. `is_in_use`: a library may still use its event.
+  // Call it when the handle's work has ended. `is_in_use`: a library may still use its event.
   void released(hvd_handle handle, bool is_in_use);
-  // Whether work can be ordered by the current stream of the device, which is put to *stream.
+  // Returns whether the device's current stream, which it stores in *stream, can order work.
   bool is_ordered_by(int32_t device, void** stream);
-  // Whether the wait for the handle ends before the work: for the caller's stream, which is put to *stream.
+  // Returns whether the wait for the handle returns before the work ends; stores the caller's stream in *stream.
   bool waits_early(hvd_handle handle, void** stream);
 
-  // Around a function that finishes work. is_finishing_early: whether the innermost one of this thread is of work whose
-  // entry is held until the caller's stream is through.
+  // begin_finish and end_finish enclose a function that finishes work. is_finishing_early: whether the entry of this
+  // thread's innermost such work is held until the caller's stream has passed it.
   void begin_finish(bool is_early);
   void end_finish();
   bool is_finishing_early() const;
-  // Holds the entry of a handle until its work, and all that is now on the stream, are over. Takes over the handle.
+  // Holds the entry of a handle until its work and all work now on the stream have ended. Takes over the handle.
   void hold(ModuleState* state, hvd_handle handle, Reference entry, void* stream);
-  // Releases what is over, the oldest first.
+  // Releases the handles whose work has ended, the oldest first.
   void sweep(ModuleState* state);
-  // The error of work that failed after the wait for it, since the last `forget`; empty: none.
+  // Returns the error of work that failed after the wait for it, since the last `forget`; empty: none.
   const std::string& late_error() const { return late_error_; }
-  // Waits until at most `most` handles are held, or `limit` seconds; negative: no limit. False with an exception: interrupted.
+  // Waits until at most `most` handles are held, or `limit` seconds (negative: no limit). False with an exception:
+  // interrupted.
   bool complete(ModuleState* state, size_t most, double limit);
   bool complete_some(ModuleState* state);
-  // The job has ended: another one may have another backend.
+  // Call it at the end of the job, because the next job may have another backend.
   void forget(ModuleState* state);
 
  private:
@@ -95,7 +96,7 @@ class Devices {
   int query(void* event);
   bool succeeds(int error);
 
-  // An event that further submissions of the stream record again.
+  // An event that later submissions of the stream record again.
   struct Shared {
     void* stream;
     Event event;
@@ -113,25 +114,25 @@ class Devices {
     hvd_handle handle;
     Reference entry;
     Event
-        gate;  // after what finish() has put on the caller's stream, which reads the memory; or NULL
+        gate;  // event after the work of finish() on the caller's stream, which reads the memory; or NULL
   };
 
   const Calls calls_;
   const Clock::duration cycle_;
   const bool is_ordered_;
-  const Reference type_;            // of tensors, exactly
+  const Reference type_;            // the exact type of tensors
   const Reference current_stream_;  // (ordinal) -> the address of its stream
-  // a dict with keys (kind, dtype, op, factor, device): what the backend takes
+  // a dict with keys (kind, dtype, op, factor, device): what the backend supports
   const Reference runs_;
-  std::vector<Terms> known_;  // of runs_
-  int32_t device_ = HVD_CPU;  // of all events; HVD_CPU: there is none yet
+  std::vector<Terms> known_;  // entries of runs_
+  int32_t device_ = HVD_CPU;  // the device of all events; HVD_CPU: no event yet
   std::vector<void*> free_;
-  std::vector<Event> kept_;  // that a library may use until the process ends
+  std::vector<Event> kept_;  // events that a library may use until the process ends
   std::vector<Shared> shared_;
   std::unordered_map<hvd_handle, Use> used_;
   std::vector<Finish> finishing_;
   std::deque<Held> held_;
-  std::deque<Held> failed_;  // the gates of this failed work were not passed yet; until `forget`
+  std::deque<Held> failed_;  // failed work whose gates the stream has not passed; until `forget`
   std::string late_error_;
 };
 

@@ -1,6 +1,5 @@
-// The fast path of an allreduce in place: runs the usual call of a training step without Python
-// code. Compares argument names by address. All other calls go to the function in Python, which
-// also raises the errors.
+// The fast path of an allreduce in place: runs the usual call of a training step without Python code. Compares argument
+// names by address. The Python function handles all other calls, and raises the errors.
 #include <cstring>
 #include <string>
 
@@ -26,7 +25,7 @@ struct FastPath {
   std::string doc;
   std::string prefix;
   ModuleState* state = nullptr;
-  PyObject* module = nullptr;     // borrowed, as all of these
+  PyObject* module = nullptr;     // borrowed, like all of these
   PyObject* function = nullptr;   // handles all other calls
   PyObject* everybody = nullptr;  // the process set that calls need not name
   Framework framework{};
@@ -36,7 +35,7 @@ struct FastPath {
 
 constexpr const char* kFastPathCapsule = "horovod._native.fast_path";
 
-// Sorts the arguments by parameter; returns false when the address of a name is unknown.
+// Sorts the arguments by parameter; returns false if the address of a name is unknown.
 bool place(const ModuleState* state, PyObject* const* given, Py_ssize_t count, PyObject* names,
            PyObject** placed) {
   if (count > kArguments) return false;
@@ -67,7 +66,7 @@ bool read_op(PyObject* given, int default_op, int* out) {
   return PyErr_Occurred() == nullptr;
 }
 
-// Makes prefix + name; returns false when it is too long or no text.
+// Concatenates prefix and name; returns false if the result is too long, or `name` is not text.
 bool join_name(const std::string& prefix, PyObject* name, char (&out)[kMaxName]) {
   if (name == nullptr || !PyUnicode_Check(name)) return false;
   Reference bytes(PyUnicode_AsUTF8String(name));
@@ -107,8 +106,8 @@ bool read_terms(const FastPath& fast_path, PyObject* const* placed, FastSubmissi
   return true;
 }
 
-// Submits the usual call, and sets *handle; to NULL with an exception if it is refused. Returns false, perhaps
-// with an exception, when the function in Python must submit it.
+// Submits the usual call, and sets *handle (to NULL with an exception if it is refused). Returns false, perhaps with an
+// exception, when the function in Python must submit it.
 bool submit_fast(const FastPath& fast_path, PyObject* const* placed, Reference* handle) {
   ModuleState* const state = fast_path.state;
   FastSubmission request;

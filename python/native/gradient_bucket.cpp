@@ -1,6 +1,6 @@
-// The gradients of many parameters as one request. Small ones are copied into one piece of memory
-// and back; a large one is a tensor of the request by itself and is reduced where backward left it.
-// The caller keeps whatever Python objects live longer than a call; only numbers are kept here.
+// The gradients of many parameters as one request. Small gradients are copied into one piece of memory and back. A
+// large gradient is a separate tensor of the request, reduced in place. The caller keeps the Python objects that
+// outlive a call; the bucket keeps only numbers.
 #include "gradient_bucket.h"
 
 #include <cstring>
@@ -42,8 +42,8 @@ bool fits(const ModuleState* state, const GradientBucket& bucket, const BucketSl
   return dense.view.dtype == bucket.dtype && count == slot.count;
 }
 
-// Reads the current gradients. Returns false with an exception set, or when a gradient that lived
-// in its slot is gone: code that holds that gradient may still read the slot.
+// Reads the current gradients. Returns false with an exception set, or if a gradient that lived in its slot has been
+// replaced: code that holds the old gradient may still read the slot.
 bool read_grads(const ModuleState* state, const GradientBucket& bucket, const BucketLists& lists) {
   bool all_stayed = true;
   for (size_t i = 0; i < bucket.slots.size(); ++i) {
@@ -62,7 +62,7 @@ bool read_grads(const ModuleState* state, const GradientBucket& bucket, const Bu
 
 enum class GradientPlace { kSame, kOther, kNone };
 
-// Copies or points one gradient to its place in the request.
+// Copies one gradient to its place in the request, or makes the request point to it.
 GradientPlace gather_one(const ModuleState* state, const GradientBucket& bucket,
                          const BucketLists& lists, size_t index, BucketSlot& slot) {
   const auto at = static_cast<Py_ssize_t>(index);

@@ -9,19 +9,19 @@
 namespace hvd::python {
 
 struct BucketSlot {
-  char* place = nullptr;    // in the packed memory; of a tensor apart, what stands for a gradient
-                            // that is not usable where it lies, or NULL while there was none
+  char* place = nullptr;    // in the packed memory; for a separate tensor, the substitute for a
+                            // gradient that is unusable in place, or NULL if none was needed yet
   int64_t count = 0;        // elements
-  bool apart = false;       // a tensor of the request by itself
+  bool apart = false;       // a separate tensor of the request
   void* outside = nullptr;  // address of the gradient if it is not in its place
-  const void* object = nullptr;  // the gradient of the last step, for its identity alone
+  const void* object = nullptr;  // the gradient of the last step, only to compare identities
 
   void* data() const { return outside != nullptr ? outside : place; }
 };
 
 struct GradientBucket {
   char* memory = nullptr;  // packed
-  int64_t packed = 0;      // elements there
+  int64_t packed = 0;      // elements in `memory`
   int32_t dtype = 0;
   size_t element = 0;
   std::vector<BucketSlot> slots;
@@ -35,17 +35,17 @@ struct GradientBucket {
 struct BucketLists {
   PyObject* params = nullptr;
   PyObject* residents = nullptr;  // gradients whose memory is their slot, or None
-  PyObject* held = nullptr;       // gets the gradients
-  PyObject* keep = nullptr;       // a list of what must stay alive while they are reduced
+  PyObject* held = nullptr;       // receives the gradients
+  PyObject* keep = nullptr;       // a list of the objects that must stay alive during the reduction
   Framework framework{};
 
   bool read(PyObject* lists);
 };
 
-// Returns NULL with an exception set when the object is no bucket.
+// Returns NULL with an exception set if the object is not a bucket.
 GradientBucket* bucket_of(PyObject* capsule);
 
-// As bucket_gather (module.cpp) returns.
+// Gathers as bucket_gather (module.cpp) does, and returns its result.
 PyObject* gather(ModuleState* state, GradientBucket* bucket, const BucketLists& lists);
 void scatter(const GradientBucket& bucket);
 

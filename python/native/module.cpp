@@ -1,5 +1,5 @@
-// horovod._native: the C ABI's hot calls for Python. Built on CPython's limited API, so that one
-// build serves every Python from 3.8 on; knows no framework.
+// horovod._native: the C ABI's hot calls for Python. Built on CPython's limited API, so that one build serves every
+// Python from 3.8 on; independent of frameworks.
 #include <cstring>
 #include <initializer_list>
 #include <utility>

@@ -1,4 +1,4 @@
-// Begins work whose inputs a stream of a device copies, when that stream has reached their end.
+// Begins work whose inputs a device stream copies, when the stream has completed the copies.
 #include <atomic>
 
 #include "state.h"
@@ -10,10 +10,10 @@ namespace {
 // cudaLaunchHostFunc, or hipLaunchHostFunc.
 using LaunchHostFunction = int(void* stream, void (*function)(void*), void* argument);
 
-// hvd_start of the library, for host functions, which have no module.
+// hvd_start of the library; a global, because host functions have no module.
 std::atomic<decltype(&::hvd_start)> start_function{nullptr};
 
-// Called on a thread of the driver. The argument is the handle: the work may have ended since.
+// The driver calls it on its own thread. The argument is the handle: the work may have ended since.
 void on_reached(void* handle) {
   start_function.load()(static_cast<hvd_handle>(reinterpret_cast<uintptr_t>(handle)), nullptr, 0);
 }
@@ -29,7 +29,7 @@ PyObject* start_after(PyObject* module, PyObject* arguments) {
   if (launch == 0) {
     on_reached(argument);
   } else {
-    // A full stream lets the call wait.
+    // If the stream's queue is full, the call blocks.
     const auto function = reinterpret_cast<LaunchHostFunction*>(static_cast<uintptr_t>(launch));
     error = without_lock([&] {
       return function(reinterpret_cast<void*>(static_cast<uintptr_t>(stream)), on_reached,

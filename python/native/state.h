@@ -1,5 +1,5 @@
-// The state of the native module: its functions of libhorovod and the work in flight. One per
-// interpreter that imports the module; guarded by Python's lock.
+// The state of the native module: its functions of libhorovod and the work in flight. One per interpreter that imports
+// the module; guarded by Python's lock (the GIL).
 #pragma once
 
 #include <Python.h>
@@ -23,15 +23,15 @@ struct ModuleState {
   decltype(&::hvd_group_submit) group_submit;
   decltype(&::hvd_wait_on_stream) wait_on_stream;
 
-  PyObject* fail;  // fail(status, message, negotiated) raises what a failure deserves
-  // handle -> the result itself, or (finish, what must stay alive), and for work that awaits its start a
-  // function that raises if it never comes
+  PyObject* fail;  // fail(status, message, negotiated) raises the exception for a failure
+  // handle -> the result itself, or (finish, objects to keep alive); for work that awaits its start, also a function
+  // that raises if the start never comes
   PyObject* pending;
   PyObject* abandoned;  // list of pending handles without a Python owner
   PyObject* lost;       // set of handles that were pending at the last shutdown
   unsigned long main_thread;
   Devices* devices;  // NULL until use_devices
-  int survivals;  // calls of hvd.elastic.run that go on: an error after `synchronize` ends no process
+  int survivals;  // running calls of hvd.elastic.run: an error after `synchronize` ends no process
 
   // Names of a tensor's attributes, created once.
   PyObject* name_of_dtype;
@@ -44,7 +44,7 @@ struct ModuleState {
   PyObject* name_of_is_contiguous;
   PyObject* name_of_grad;
   PyObject* name_of_array_struct;
-  PyObject* names_of_arguments;  // those of an allreduce in place, a tuple
+  PyObject* names_of_arguments;  // the argument names of an in-place allreduce, a tuple
 };
 
 constexpr size_t kErrorSize = 4096;
@@ -67,20 +67,20 @@ PyObject* hand_over(ModuleState* state, hvd_submission submission, PyObject* ent
 // Keeps `entry` in ModuleState::pending until the work of the handle is complete. Returns the handle.
 PyObject* keep_pending(ModuleState* state, hvd_handle handle, PyObject* entry);
 
-// Returns once the work is complete, or -1 with the exception of a signal handler or of `check`, which may
-// be NULL. HVD_IN_PROGRESS: `limit` seconds have passed; negative: there is no limit.
-// `stream`: NULL, or that of the caller, which waits for work that is on its device's stream.
+// Returns once the work is complete, or -1 with the exception of a signal handler or of `check`, which may be NULL.
+// HVD_IN_PROGRESS: `limit` seconds have passed; negative: no limit. `stream`: NULL, or the caller's stream, which waits
+// for work on its device's stream.
 int wait_for_end(ModuleState* state, hvd_handle handle, PyObject* check, double limit,
                  char (&error)[kErrorSize], void* const* stream = nullptr);
 
-// Releases a handle. `entry` is its pending entry, which stays referenced for ever where a library may
-// still use the tensors.
+// Releases a handle. `entry` is its pending entry, which stays referenced permanently if a library may still use the
+// tensors.
 void release(ModuleState* state, hvd_handle handle, PyObject* entry);
 
-// Like `wait`, for a caller that keeps no handle: after an interrupt the work is abandoned.
+// Waits like `wait`, for a caller that does not keep the handle: an interrupt abandons the work.
 Reference finish(PyObject* module, PyObject* handle);
 
-// The functions of the module; their arguments are described in module.cpp.
+// The functions of the module; module.cpp describes their arguments.
 PyObject* submit(PyObject* module, PyObject* arguments);
 PyObject* group_submit(PyObject* module, PyObject* arguments);
 PyObject* group_reduce(PyObject* module, PyObject* arguments);

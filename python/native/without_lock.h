@@ -7,9 +7,9 @@
 
 namespace hvd::python {
 
-// Once Python has ended, it ends a thread that asks for the lock by pthread_exit() (before Python 3.14). The unwinding
-// would release the references of the callers without the lock, and the process of a job that is done would crash. Such
-// a thread waits here for the end of the process, as Python 3.14 lets it do.
+// After its end, Python before 3.14 calls pthread_exit() in a thread that requests the lock. The unwinding would
+// release the callers' references without the lock, and crash the process of a completed job. Therefore such a thread
+// waits here for the end of the process, as in Python 3.14.
 inline void take_lock(PyThreadState* thread) {
   try {
     PyEval_RestoreThread(thread);

@@ -79,7 +79,7 @@ std::vector<Shape> shapes_of(const std::vector<int64_t>& numbers, size_t count) 
 
 namespace {
 
-// "call/name_0" as "call/name".
+// Returns "call/name_0" as "call/name".
 std::string_view without_number(std::string_view name) {
   const size_t last = name.find_last_not_of("0123456789");
   const bool has_number = last != std::string_view::npos && last + 1 < name.size();

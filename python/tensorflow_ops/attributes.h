@@ -1,5 +1,4 @@
-// The attributes of a node of a graph. The graph may come from a file. Kernels read them when they are
-// made.
+// The attributes of a node of a graph. The graph may come from a file. Kernels read the attributes at construction.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace hvd::tensorflow {
 
-// Reads attributes until one is missing or impossible; the destructor tells TensorFlow.
+// Reads attributes until one is missing or invalid; the destructor reports the error to TensorFlow.
 class Attributes {
  public:
   Attributes(const TfApi& api, Construction* construction);
@@ -36,13 +35,13 @@ class Attributes {
   Status* status_;
 };
 
-// From the number of dimensions and the extents of each. Empty unless there are `count` shapes.
+// Read from the number of dimensions and the extents of each shape. Empty unless there are `count` shapes.
 std::vector<Shape> shapes_of(const std::vector<int64_t>& numbers, size_t count);
 
-// The calls through which a node has come into the graph that runs, "call/", outermost first. A function
-// that another calls twice has its nodes twice, under one name each. Without TensorFlow's counters
-// ("cond/then/_12/"), which count whatever else a rank's graph has. The name may also end in a number, "call/name_0":
-// TensorFlow adds it to a node whose function returns a result of the node's name, as functions do for a gradient.
+// The path of calls through which a node has come into the running graph, "call/", outermost first. If a function is
+// called twice, its nodes exist twice, under one name each. Omits TensorFlow's counters ("cond/then/_12/"), which
+// depend on the rest of a rank's graph. The name may also end in a number, "call/name_0": TensorFlow adds the number to
+// a node whose function returns a result of the node's name, as gradient functions do.
 std::string calls_of(std::string_view running, std::string_view made);
 
 }  // namespace hvd::tensorflow

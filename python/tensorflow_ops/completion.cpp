@@ -10,7 +10,7 @@ namespace hvd::tensorflow {
 
 namespace {
 
-// `was_submitted`: the error comes from the negotiation between the ranks, and not from this call.
+// `was_submitted`: the error comes from the negotiation between the ranks, not from this call.
 int code_of(int status, bool was_submitted) {
   if (status == HVD_INVALID_ARGUMENT || status == HVD_ALREADY_EXISTS || status == HVD_NOT_FOUND) {
     return was_submitted ? kFailedPrecondition : kInvalidArgument;

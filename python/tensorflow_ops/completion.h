@@ -1,4 +1,4 @@
-// An operation of a TensorFlow graph that is submitted and not complete. kernels.cpp makes it; a thread of TensorFlow
+// An operation of a TensorFlow graph that is submitted but not complete. kernels.cpp makes it; a thread of TensorFlow
 // or the waiter's thread completes and frees it.
 #pragma once
 
@@ -18,21 +18,21 @@ struct PendingOperation {
   Context* context;
   std::function<void()> done;    // reports the end to TensorFlow
   std::vector<Tensor*> inputs;   // held until the work is complete; NULL: the output has its memory
-  std::vector<Tensor*> outputs;  // held too, for operations that keep shapes
+  std::vector<Tensor*> outputs;  // also held, for operations that keep shapes
   hvd_handle handle = 0;
 };
 
-// The number of tensors that ranks exchange: the inputs but for the splits and the number of the call.
+// The number of tensors that ranks exchange: the inputs except the splits and the number of the call.
 size_t tensor_count(const PendingOperation& work);
 
-// Frees the work and reports to TensorFlow its failure, or its success if `message` is NULL.
+// Frees the work, and reports its failure to TensorFlow, or its success if `message` is NULL.
 void finish(PendingOperation* work, int status, const char* message);
 
 // Passes the outputs of complete work to TensorFlow, frees the work and reports its end. If
 // `status` is not HVD_OK, `error` holds the message; it has room for kErrorSize bytes.
 void hand_over(PendingOperation* work, int status, char* error);
 
-// Passes the work to the waiter's thread, which owns it from now on, waits for it and finishes it.
+// Passes the work to the waiter's thread, which then owns it, waits for it and finishes it.
 void await(PendingOperation* work);
 
 }  // namespace hvd::tensorflow

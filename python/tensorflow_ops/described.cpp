@@ -9,8 +9,8 @@ void read_shape(const TfApi& api, const Tensor* tensor, Shape* out) {
   for (size_t d = 0; d < out->size(); ++d) (*out)[d] = api.extent(tensor, static_cast<int>(d));
 }
 
-// Allocates the output for an input, in the memory of the input if TensorFlow allows that: a reference to
-// the input, held here, would prevent it. Returns the input if the output has memory of its own, else null.
+// Allocates the output for an input, in the input's memory if TensorFlow allows that: holding a reference to the input
+// would prevent it. Returns the input if the output has separate memory, else null.
 Tensor* make_output(const TfApi& api, PendingOperation* work, int index, const Shape& shape,
                     Status* status) {
   int forwarded = -1;
@@ -23,7 +23,7 @@ Tensor* make_output(const TfApi& api, PendingOperation* work, int index, const S
   return input;
 }
 
-// As make_output(), for an output with the shape of the input.
+// Calls make_output() for an output with the shape of the input.
 Tensor* make_output_like(const TfApi& api, PendingOperation* work, int index, Shape* shape,
                          Status* status) {
   Tensor* input = nullptr;

@@ -13,9 +13,9 @@ namespace hvd::tensorflow {
 
 using Shape = std::vector<int64_t>;
 
-// Takes the node's inputs, and allocates the outputs whose shapes are known, in the memory of an input if nothing
-// else uses that input. `shapes`: shapes of the inputs as the graph has them, for an operation that keeps shapes;
-// or empty. Returns false after it has reported an error to TensorFlow.
+// Takes the node's inputs, and allocates the outputs whose shapes are known, in the memory of an input if nothing else
+// uses that input. `shapes`: the graph's static shapes of the inputs, for an operation that keeps shapes; or empty.
+// Returns false after it has reported an error to TensorFlow.
 bool take_tensors(const TfApi& api, PendingOperation* work, const std::vector<Shape>& shapes);
 
 // The name of a request, and the names of its tensors if there are several.
@@ -25,8 +25,7 @@ struct Names {
 };
 Names names_of(const Operation& operation, const std::string& name, size_t count);
 
-// Lives until the work is submitted, and points into the work's tensors, the names and the shapes,
-// which are as above.
+// Lives until the work is submitted, and points into the work's tensors, the names and the shapes.
 class Described {
  public:
   Described(const TfApi& api, const PendingOperation& work, const Names& names,

@@ -69,7 +69,7 @@ struct Kernel {
   double prescale = 0, postscale = 0;
   size_t tensor_count = 0;
   std::vector<Shape> shapes;  // shapes of the tensors, if the graph knows all of them
-  Names names;                // where the node has a name
+  Names names;                // if the node has a name
   mutable InlineWait inline_wait;
 };
 

@@ -6,7 +6,7 @@
 
 namespace hvd::tensorflow {
 
-// Registers the kernel of an operation with TensorFlow, which stores its answer in `status`. library.cpp calls it once
+// Registers the kernel of an operation with TensorFlow, which stores its result in `status`. library.cpp calls it once
 // for each operation.
 void register_kernel(const TfApi& api, const Operation& operation, Status* status);
 

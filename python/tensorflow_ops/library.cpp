@@ -43,7 +43,7 @@ void register_all() {
   api->delete_status(status);
 }
 
-// Operations are registered while tf.load_op_library loads us, which is when it looks for them.
+// Operations are registered while tf.load_op_library loads this library, because TensorFlow looks for them then.
 const bool registered = (register_all(), true);
 
 }  // namespace
@@ -61,7 +61,7 @@ std::string next_name(const char* prefix, int32_t process_set) {
 // Functions that Python calls after it has loaded the library.
 extern "C" {
 
-// Returns "", or the reason why the operations are not registered.
+// Returns "", or the reason why the registration failed.
 __attribute__((visibility("default"))) const char* horovod_tensorflow_problem() {
   return hvd::tensorflow::binding().problem.c_str();
 }
@@ -72,7 +72,7 @@ __attribute__((visibility("default"))) void horovod_tensorflow_bind(
   hvd::tensorflow::binding().is_bound = true;
 }
 
-// Counts unnamed calls of the process set, or of all sets when it is negative, from 1 again.
+// Restarts the counters of unnamed calls of the process set, or of all sets if it is negative, at 1.
 __attribute__((visibility("default"))) void horovod_tensorflow_forget_names(int32_t process_set) {
   auto& all = hvd::tensorflow::binding();
   const hvd::MutexLock lock(all.mutex);

@@ -1,4 +1,4 @@
-// The libhorovod that Python has opened, and the numbers of unnamed calls.
+// The libhorovod that Python has opened, and the counters of unnamed calls.
 #pragma once
 
 #include <string>
@@ -24,8 +24,7 @@ struct Library {
 // Returns NULL until Python has set the library.
 const Library* library();
 
-// Returns `noname.<n>`: equal on all ranks of a process set that run their unnamed calls in one
-// order.
+// Returns `noname.<n>`: equal on all ranks of a process set that run their unnamed calls in the same order.
 std::string next_name(const char* prefix, int32_t process_set);
 
 constexpr size_t kErrorSize = 4096;

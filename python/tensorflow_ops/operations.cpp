@@ -30,7 +30,7 @@ void shapes_of_inputs(ShapeContext* context, Status* status) {
     api.delete_shape(shape);
   }
   if (api.get_code(status) == kOk) return;
-  // TensorFlow 2.4 refuses each index but 0. Python sets the shapes that it knows.
+  // TensorFlow 2.4 refuses every index except 0. Python sets the shapes that it knows.
   api.set_status(status, kOk, "");
   api.unknown_shapes(context, status);
 }
@@ -81,13 +81,13 @@ void register_operation(const TfApi& api, const Operation& operation, Status* st
   if (operation.kind >= 0) {
     api.op_attribute(builder, kTypes);
     api.op_attribute(builder, "tensor_name: string = ''");  // '': numbered when it runs
-    api.op_attribute(builder, "node: string = ''");  // its name in the graph that it was made in
+    api.op_attribute(builder, "node: string = ''");  // its name in the graph of its construction
     api.op_attribute(builder, "reduce_op: int = 1");
     api.op_attribute(builder, "root_rank: int = 0");
     api.op_attribute(builder, "prescale_bits: int = 0");  // bits of a double; 0: no factor
     api.op_attribute(builder, "postscale_bits: int = 0");
     api.op_attribute(builder,
-                     "is_last: int = 0");  // 1: a thread may wait a moment, nothing else is due
+                     "is_last: int = 0");  // 1: a thread may wait briefly, no other work is due
     // For each tensor with a fixed shape: the number of dimensions, then the dimensions. Empty:
     // taken from the tensors at run time.
     api.op_attribute(builder, "shapes: list(int) = []");
@@ -97,11 +97,11 @@ void register_operation(const TfApi& api, const Operation& operation, Status* st
     api.op_output(builder, "results: T");
     if (operation.has_splits) api.op_output(builder, "received_splits: int32");
   } else {
-    api.op_attribute(builder, "what: int = 0");  // as in library.h
+    api.op_attribute(builder, "what: int = 0");  // see library.h
     api.op_output(builder, "number: int32");
   }
   api.op_attribute(builder, "process_set: int = 0");
-  // Other ranks wait even for an unused result, and two equal calls are never merged.
+  // Other ranks wait even for an unused result, and TensorFlow must not merge two equal calls.
   api.op_is_stateful(builder, true);
   const bool has_output_for_each_input = operation.keeps_shapes && !operation.has_call;
   api.op_shapes(builder, has_output_for_each_input ? &shapes_of_inputs : &shapes_unknown);

@@ -15,7 +15,7 @@ struct Operation {
   int32_t kind;        // hvd_op_kind, or -1 for HorovodNumber
   bool keeps_shapes;   // outputs have the inputs' shapes; else their rows are known at the end
   bool has_splits;     // one more input and output: rows for and from each rank
-  bool has_call;       // one more input, the last: the number of the function call that it runs in
+  bool has_call;       // one more input, the last: the number of the function call
 };
 
 constexpr size_t kOperationCount = 11;
@@ -26,7 +26,7 @@ int32_t dtype_of_tensorflow(int dtype);
 int dtype_for_tensorflow(int32_t dtype);
 size_t size_of_dtype(int32_t dtype);
 
-// Registers an operation with TensorFlow, which stores its answer in `status`.
+// Registers an operation with TensorFlow, which stores its result in `status`.
 void register_operation(const TfApi& api, const Operation& operation, Status* status);
 
 }  // namespace hvd::tensorflow

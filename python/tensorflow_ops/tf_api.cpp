@@ -13,7 +13,7 @@ namespace hvd::tensorflow {
 
 namespace {
 
-// Stores the path of the library of Python's TensorFlow, which has the C API in 2.8 and older.
+// Stores the path of the library of Python's TensorFlow, which contains the C API in 2.8 and older.
 int find_internal(dl_phdr_info* info, size_t, void* found) {
   const std::string_view path = info->dlpi_name == nullptr ? "" : info->dlpi_name;
   if (!path.ends_with("/_pywrap_tensorflow_internal.so")) return 0;
@@ -21,21 +21,21 @@ int find_internal(dl_phdr_info* info, size_t, void* found) {
   return 1;
 }
 
-// Finds functions in whichever of TensorFlow's libraries has them.
+// Finds functions in those libraries of TensorFlow that contain them.
 class TfSymbols {
  public:
   TfSymbols() {
     for (void*& library : libraries_) library = nullptr;
     const char* names[] = {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"};
     for (int i = 0; i < 2; ++i) libraries_[i] = dlopen(names[i], RTLD_NOW | RTLD_NOLOAD);
-    std::string internal;  // it has no soname
+    std::string internal;  // a library without soname
     dl_iterate_phdr(&find_internal, &internal);
     if (!internal.empty()) libraries_[2] = dlopen(internal.c_str(), RTLD_NOW | RTLD_NOLOAD);
   }
 
   template <typename Function>
   void find(Function* function, const char* name) {
-    // async_kernels.cpp, which is loaded only for a TensorFlow that lacks functions, has its own.
+    // async_kernels.cpp, loaded only for a TensorFlow that lacks functions, has its own.
     void* found = dlsym(RTLD_DEFAULT, (std::string("horovod_") + name).c_str());
     for (void* library : libraries_) {
       if (library != nullptr && found == nullptr) found = dlsym(library, name);
@@ -132,7 +132,7 @@ bool lies_in(const Ranges& ranges, uintptr_t address) {
   return false;
 }
 
-// Returns whether the address lies in TensorFlow's code. dladdr would read all symbols each time.
+// Returns whether the address lies in TensorFlow's code. dladdr would read all symbols on each call.
 bool is_tensorflow(const void* pointer) {
   static const Ranges at_first = ranges_of_tensorflow();
   const auto address = reinterpret_cast<uintptr_t>(pointer);

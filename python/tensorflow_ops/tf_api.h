@@ -1,6 +1,6 @@
-// The functions of TensorFlow's C API that our operations use, found in the TensorFlow that the
-// process has loaded. Declares them itself: their signatures are a promise of TensorFlow's
-// c_api.h, kernels.h, ops.h, tf_tensor.h and tf_status.h.
+// The functions of TensorFlow's C API that our operations use, found in the TensorFlow that the process has loaded.
+// This file declares them: TensorFlow's c_api.h, kernels.h, ops.h, tf_tensor.h and tf_status.h guarantee their
+// signatures.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace hvd::tensorflow {
 
-// TensorFlow's, opaque.
+// Opaque types of TensorFlow.
 struct Status;
 struct Tensor;
 struct OpBuilder;
 struct KernelBuilder;
-struct Construction;  // while a kernel is made
-struct Context;       // while it runs, until `done`
+struct Construction;  // during the construction of a kernel
+struct Context;       // during its run, until `done`
 struct Done;
 struct ShapeContext;
 struct ShapeHandle;
@@ -66,15 +66,14 @@ struct TfApi {
   void (*string)(Construction*, const char* name, char* value, size_t size, Status*);
   void (*number)(Construction*, const char* name, int64_t* value, Status*);
   void (*numbers)(Construction*, const char* name, int64_t* values, int size, Status*);
-  StringView (*node_name)(
-      Construction*);  // with those of the calls that were inlined, outermost first
+  StringView (*node_name)(Construction*);  // with the names of inlined calls, outermost first
   void (*construction_failure)(Construction*, Status*);
 
   int (*input_count)(Context*);
   void (*input)(Context*, int index, Tensor**, Status*);
   Tensor* (*allocate_output)(Context*, int index, int dtype, const int64_t* shape, int dimensions,
                              size_t bytes, Status*);
-  // An input's memory as an output where nobody else has that input, which must not be held then.
+  // Reuses an input's memory for an output if nothing else uses that input; the caller must not hold the input then.
   Tensor* (*forward_or_allocate)(Context*, const int* inputs, int input_count, int output,
                                  const int64_t* shape, int dimensions, int* forwarded, Status*);
   void (*failure)(Context*, Status*);
@@ -88,13 +87,12 @@ struct TfApi {
   void (*delete_tensor)(Tensor*);
 };
 
-// A callback that outlives the call of the kernel. TensorFlow hands out the address of the
-// std::function<void()> among its own arguments, gone once the kernel returns, so this copies it.
-// Empty if the address holds something else, as in a future TensorFlow.
+// A callback that outlives the call of the kernel. TensorFlow passes the address of a std::function<void()> among its
+// own arguments, which is invalid once the kernel returns, so this copies it. Empty if the address holds another
+// object, as in a future TensorFlow.
 std::function<void()> keep(const Done* done);
 
-// The API of the process's TensorFlow; NULL when it lacks a function, which `missing_function`
-// names then.
+// Returns the API of the process's TensorFlow; NULL if it lacks a function, which `missing_function` then names.
 const TfApi* tf_api();
 const char* missing_function();
 

@@ -13,9 +13,8 @@ namespace hvd::rendezvous {
 namespace {
 
 constexpr std::string_view kHostAgent = "this host's agent";
-// A host with a late rank leaves no record. This time before the deadline, in seconds, each of its
-// other ranks leaves its own record in the store, so that the error of an exchange names only the
-// late ranks.
+// A host with a late rank stores no record. This many seconds before the deadline, each of its
+// other ranks stores its own record, so that the error of an exchange names only the late ranks.
 constexpr double kShowBefore = 2;
 constexpr double kShowSeconds = 1;
 

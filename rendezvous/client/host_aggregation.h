@@ -1,8 +1,8 @@
 // Host-level aggregation of an exchange: messages between the ranks of a host and their agent. Each
-// rank sends its record to the agent. When the agent has the records of all its ranks, it asks one
-// rank to forward the host's record to the store, and distributes the result to the others. Messages
-// travel on a Unix socket (net/packet_socket), records in memory files (memfd). AgentStore and the
-// agent use this code. Without state; the only I/O is on these files.
+// rank sends its record to the agent. When the agent has the records of all its ranks, it requests
+// one rank to forward the host's record to the store, and distributes the result to the others.
+// Messages are sent over a Unix socket (net/packet_socket), records in memory files (memfd).
+// AgentStore and the agent use this code. Stateless; the only I/O is on these files.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ namespace hvd::rendezvous {
 // Scheme in HOROVOD_STORE for ranks whose agent aggregates; the abstract name of the store's socket
 // follows.
 constexpr std::string_view kAgentScheme = "agent:";
-// Abstract name of the socket at which the agent accepts records. A user who sees one of the two
-// names cannot compute the other before it is bound.
+// The abstract name of the socket at which the agent accepts records. A user who sees one of the
+// two names cannot compute the other before it is bound.
 std::string aggregation_socket_name(std::string_view store_name);
 
 namespace host_aggregation {
@@ -46,10 +46,10 @@ using Message = std::variant<RankRecord, ForwardRequest, AggregationResult>;
 Bytes encode(const Message& message);
 Result<Message> decode(ByteView bytes);
 
-// The record of a host: the records of its ranks by index. A record leaves out the bytes that it has in
-// common with the beginning of the previous record.
+// Encodes the record of a host: its ranks' records by index. A record omits the prefix that it
+// shares with the previous record.
 Bytes pack(const std::map<int32_t, Bytes>& records);
-// Puts a host's records at their indices. Refuses an index that is out of range or taken.
+// Stores a host's records at their indices. Refuses an index that is out of range or already used.
 Status unpack(ByteView packed, std::vector<std::optional<Bytes>>* records);
 
 // The aggregation result: the records of all hosts.
@@ -57,7 +57,7 @@ Bytes join(const std::vector<Bytes>& hosts);
 // The records of all `count` parties by index; an error if one is missing.
 Result<std::vector<Bytes>> split(ByteView result, int32_t count);
 
-// Bytes as a memory file, whose descriptor can be sent.
+// Converts bytes to a memory file, whose descriptor can be sent.
 Result<UniqueFd> to_file(ByteView bytes);
 Result<Bytes> from_file(int file);
 

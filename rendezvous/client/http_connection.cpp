@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kChunk = 16 * 1024;
 
-// Whether the server answers with this status before it knows that the client has the secret, and
-// therefore without a signature (PROTOCOL.md, "Signatures").
+// Returns whether the server may reply with this status before it knows that the client has the
+// secret, and therefore without a signature (PROTOCOL.md, "Signatures").
 bool may_be_unsigned(int status) {
   switch (status) {
     case 400:
@@ -89,7 +89,7 @@ Result<HttpConnection::Answer> HttpConnection::exchange(std::string_view method,
       net::request_head(method, target,
                         {{"Host", "rendezvous"}, {"Authorization", to_string(proof)}}, body.size()),
       body, deadline);
-  // A server may refuse and close while the request is still being sent; read its answer.
+  // A server may refuse and close while the request is being sent: read its reply.
   if (!sent.ok() && sent.code() != Code::kUnavailable) return sent;
   if (const Status received = receive(deadline); !received.ok()) {
     return sent.ok() ? received : sent;

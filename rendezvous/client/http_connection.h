@@ -39,7 +39,7 @@ class HttpConnection {
                           Deadline deadline);
   // The server has announced that the last answer ends the connection.
   bool is_closed() const { return is_closed_; }
-  // For HttpStore::interrupt alone.
+  // Only for HttpStore::interrupt.
   int fd() const { return fd_; }
 
  private:

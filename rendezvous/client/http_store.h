@@ -23,10 +23,10 @@
 namespace hvd::rendezvous {
 
 struct HttpStoreOptions {
-  // Time in which a call tries to reach the server, if its deadline is not earlier; kUnavailable after it.
-  // At a port, a server that accepts and says nothing counts as one that cannot be reached.
+  // The time for which a call tries to reach the server, unless its deadline is earlier; then
+  // kUnavailable. At a port, a server that accepts but stays silent counts as unreachable.
   double reconnect_seconds = 30;
-  std::optional<net::TlsOptions> tls = {};  // set: the server speaks TLS
+  std::optional<net::TlsOptions> tls = {};  // set: the server uses TLS
   int ranks = 0;  // number of ranks of the job, for a store behind an agent (agent_store.h)
   // The worker's id in join(); empty: a random id for this store.
   std::string worker = {};
@@ -55,17 +55,17 @@ class HttpStore : public Store {
   // The keys that begin with the prefix, which may be empty, ascending by their bytes.
   Result<std::vector<std::string>> list(std::string_view prefix, Deadline deadline);
   // Blocks until a key with this prefix changes after `revision`, which comes from an earlier watch.
-  // Without a revision: returns at once, with the current revision and no change. kFailedPrecondition
+  // Without a revision, returns at once, with the current revision and no change. kFailedPrecondition
   // if the server has forgotten some of the changes: call list(), then watch from the new revision.
   Result<Changes> watch(std::string_view prefix, std::optional<uint64_t> revision,
                         Deadline deadline);
-  // Ends the calls that wait for an answer, and refuses all later ones, by kAborted. Does not end the attempts of
-  // a call to reach the server.
+  // Ends the calls that wait for a reply, and refuses all later calls, with kAborted. Does not end
+  // a call's attempts to reach the server.
   void interrupt();
   bool is_interrupted() const;
 
-  // Asks for a place in the job and blocks until the job is complete. Workers have the same `host` if
-  // and only if they run on the same host. A repeated call gives the same place.
+  // Requests a place in the job and blocks until the job is complete. Workers must have equal
+  // `host` values if and only if they run on one host. A repeated call returns the same place.
   Result<Place> join(std::string_view host, Deadline deadline);
 
  private:
@@ -88,7 +88,7 @@ class HttpStore : public Store {
   const std::string worker_;  // the worker's id in join()
   mutable Mutex mutex_;
   std::vector<std::unique_ptr<PooledConnection>> idle_ HVD_GUARDED_BY(mutex_);
-  std::vector<int> open_ HVD_GUARDED_BY(mutex_);  // descriptors of calls that run
+  std::vector<int> open_ HVD_GUARDED_BY(mutex_);  // descriptors of calls in progress
   bool is_interrupted_ HVD_GUARDED_BY(mutex_) = false;
   uint32_t process_ HVD_GUARDED_BY(mutex_);  // process that opened the connections
 };

@@ -14,7 +14,7 @@ namespace hvd::rendezvous {
 namespace {
 
 constexpr std::string_view kScope = "/horovod/";
-// Time for one attempt: a host that went down after it got the request never answers.
+// The time for one attempt: a host that fails after it got the request never replies.
 constexpr double kTrySeconds = 10;
 constexpr double kGraceSeconds = 2;
 constexpr double kFirstLookAgain = 0.005;
@@ -101,8 +101,8 @@ Result<Bytes> UnsignedHttpStore::get(std::string_view key, Deadline deadline) {
 
 Result<Bytes> UnsignedHttpStore::wait(std::string_view key, Deadline deadline) {
   Backoff pause(kFirstLookAgain, kLongestLookAgain);
-  // The last request may take longer: the error then says that the key is not set, and not that the
-  // server is late.
+  // The last request may take longer, so that the error is that the key is not set, and not that
+  // the server is late.
   const Deadline grace = Deadline::after_seconds(deadline.seconds_left() + kGraceSeconds);
   for (;;) {
     auto value = get(key, grace);

@@ -1,7 +1,7 @@
-// The client of the original's rendezvous server, for our ranks under the original's launcher. That
-// server supports GET, PUT and DELETE without signatures, and closes the connection after each
-// request. wait() repeats GET with growing pauses. Owns only the address. Any thread may call; a call
-// blocks its thread.
+// The client of the original's rendezvous server, for ranks of this project under the original's
+// launcher. That server supports GET, PUT and DELETE without signatures, and closes the connection
+// after each request. wait() repeats GET with growing pauses. Owns only the address. Any thread may
+// call; a call blocks its thread.
 #pragma once
 
 #include <string>
@@ -27,8 +27,8 @@ class UnsignedHttpStore final : public Store {
   // Does nothing: the server has no list of keys, and the records stay until the job ends.
   Status forget(std::string_view exchange, Deadline deadline) override;
 
-  // The answer about a worker of an elastic job, "HOST:LOCAL_RANK": the place that it has next, as the
-  // launcher's six numbers. The server answers when all workers have asked or ended.
+  // Returns the next place of a worker of an elastic job, "HOST:LOCAL_RANK", as the launcher's six
+  // numbers. The server replies when all workers have asked or ended.
   Result<Bytes> next_place(std::string_view worker, Deadline deadline) const;
 
   // kUnimplemented: the server has no request for it.
@@ -36,7 +36,7 @@ class UnsignedHttpStore final : public Store {
                                ByteView value, Deadline deadline) override;
 
  private:
-  // The body of a 200; kNotFound for a 404. Tries again while the server does not answer.
+  // Returns the body of a 200; kNotFound for a 404. Repeats the request while the server does not reply.
   Result<Bytes> call(std::string_view method, std::string_view key, ByteView body,
                      Deadline deadline) const;
   Result<Bytes> try_once(std::string_view method, const std::string& target, ByteView body,

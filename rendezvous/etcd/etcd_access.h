@@ -15,7 +15,7 @@
 namespace hvd::rendezvous::etcd {
 
 struct Access {
-  std::optional<net::TlsOptions> tls = {};  // set: etcd speaks TLS
+  std::optional<net::TlsOptions> tls = {};  // set: etcd uses TLS
   std::string user = {};                    // empty: etcd has no users
   std::string password = {};
 };

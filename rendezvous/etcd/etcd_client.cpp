@@ -47,7 +47,7 @@ bool is_token_refused(const Fault& fault) {
   return fault.code == kUnauthenticatedCode || contains(fault, kOldToken);
 }
 
-// The code for a fault that every endpoint would repeat; nothing for a fault that may pass.
+// The code of a fault that every endpoint would repeat; empty for a temporary fault.
 std::optional<Code> final_code(const Fault& fault) {
   if (contains(fault, kOldToken)) return {};
   switch (fault.code) {
@@ -131,7 +131,7 @@ net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, De
     report_outage(failure, deadline);
     connection_.close();
     current_ = (current_ + 1) % endpoints_.size();
-    // Pauses only after each endpoint was tried.
+    // Pauses only after trying each endpoint.
     if (++failures_ % static_cast<int>(endpoints_.size()) == 0) co_await rest(deadline);
     if (deadline.passed()) co_return explain(reason);
   }

@@ -64,10 +64,10 @@ class EtcdClient : public std::enable_shared_from_this<EtcdClient> {
   ~EtcdClient();
   EtcdClient(const EtcdClient&) = delete;
 
-  // The body of etcd's answer. kNotFound, kInvalidArgument: etcd refused the request. kAborted: stop()
-  // was called. Without a deadline, the call repeats the request after each other failure. With one,
-  // kUnavailable: no endpoint could be reached, and the message names all; kFailedPrecondition: TLS
-  // failed, or etcd has no users; kPermissionDenied: wrong user or password, or a missing permission.
+  // The body of etcd's answer. kNotFound, kInvalidArgument: etcd refused the request. kAborted: stop() was
+  // called. Without a deadline, the call repeats the request after any other failure. With a deadline,
+  // kUnavailable: no endpoint could be reached, and the message names all; kFailedPrecondition: TLS failed,
+  // or etcd has no users; kPermissionDenied: wrong user or password, or a missing permission.
   net::Task<Result<Bytes>> call(std::string path, std::string body, Deadline deadline);
   // Ends the current call, and each later one, with kAborted.
   void stop();

@@ -50,7 +50,7 @@ void EtcdStore::put(std::string name, Bytes record) {
   open_.changes.insert_or_assign(cat(root_, "r", name), std::move(value));
 }
 
-// Each piece is a group of its own, before the group with the record. No record names the pieces
+// Each piece is a separate group, before the group with the record. No record names the pieces
 // until all of them are stored.
 std::string EtcdStore::write_pieces(const std::string& name, Bytes record) {
   const std::string prefix = cat("l", server_, next_piece_++, "/");
@@ -104,7 +104,7 @@ void EtcdStore::enqueue(Group group) {
 
 net::Task<bool> EtcdStore::confirm() {
   seal();
-  // A queued transaction also proves that this server owns the job; an empty one is for nothing else.
+  // A queued transaction also proves that this server owns the job; an empty one serves only this purpose.
   if (queue_.empty()) enqueue({});
   const uint64_t wanted = last_group_;
   const auto self = shared_from_this();
@@ -195,8 +195,8 @@ net::Task<void> EtcdStore::keep_alive() {
     const Result<Bytes> answer = co_await lease_client_->call(
         "/v3/lease/keepalive", lease_request(lease_), Deadline::never());
     if (!answer.ok() && !is_over_) log::warning(answer.status().message());
-    // Finds out that another server has the job or that the lease is gone. Otherwise requests that
-    // wait at this server would wait forever.
+    // Detects whether another server has the job or the lease is gone. Otherwise requests that wait
+    // at this server would wait forever.
     co_await confirm();
   }
 }
@@ -289,7 +289,7 @@ net::Task<Result<Records>> EtcdStore::take_over(Deadline deadline) {
   co_return records;
 }
 
-// False if another server changed the key `owner` meanwhile: try again.
+// Returns false if another server changed the key `owner` meanwhile: try again.
 net::Task<Result<bool>> EtcdStore::claim(Deadline deadline) {
   const std::string owner_key = root_ + "owner";
   const Result<Bytes> seen = co_await client_->call(

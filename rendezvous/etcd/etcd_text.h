@@ -1,5 +1,5 @@
-// Writes the requests of etcd's JSON gateway (v3) that an EtcdStore needs, and parses their answers. No
-// state and no I/O; the parsers accept any bytes. Called by EtcdStore and EtcdClient.
+// Formats the requests of etcd's JSON gateway (v3) that an EtcdStore needs, and parses their replies.
+// Stateless, without I/O; the parsers accept any bytes. Called by EtcdStore and EtcdClient.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct KeyValue {
   std::string value;
 };
 
-// Asks for at most `limit` keys from `begin` to before `end`, ascending.
+// Requests at most `limit` keys from `begin` to before `end`, ascending.
 std::string range_request(std::string_view begin, std::string_view end, int limit);
 struct Range {
   std::vector<KeyValue> found;
@@ -42,7 +42,7 @@ struct Txn {
   std::map<std::string, std::optional<std::string_view>, std::less<>> changes;
   // Removes all keys with this prefix, if not empty. No key in `changes` has this prefix.
   std::string_view removed_prefix;
-  int64_t lease = 0;  // for the keys that get a value
+  int64_t lease = 0;  // for the keys that are set
 };
 std::string txn_request(const Txn& txn);
 struct TxnAnswer {

@@ -18,15 +18,15 @@ namespace hvd::rendezvous {
 
 class ClientProof {
  public:
-  // `secret` is the job's secret and outlives this object.
+  // `secret` is the job's secret, and must outlive this object.
   explicit ClientProof(const Secret& secret) : secret_(secret) {}
 
   // The answer to GET /v1/hello. Its reply carries take_nonce().
   Reply hello(const net::HttpRequestParser& request);
-  // The server's nonce: once after a hello, empty otherwise.
+  // The server's nonce: only once after a hello, otherwise empty.
   std::string take_nonce() { return std::exchange(server_nonce_, {}); }
 
-  // Nothing if the head of this request has a valid signature; else the refusal.
+  // Empty if the head of this request has a valid signature; else the refusal.
   std::optional<Reply> admit(const net::HttpRequestParser& request);
   // Digest that the admitted request announces for its body.
   const Digest& body_digest() const { return body_digest_; }

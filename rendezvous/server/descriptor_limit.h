@@ -14,14 +14,14 @@ inline rlimit descriptor_limit() {
   return limit;
 }
 
-// The limits that this process began with, as long as nothing else has raised them.
+// The limits at the start of this process, unless other code has raised them.
 inline const rlimit& first_descriptor_limit() {
   static const rlimit first = descriptor_limit();
   return first;
 }
 
-// Raises the soft limit to `wanted`, at most to the hard limit; never lowers it. Returns the limits of before the first
-// raise, for children that expect them.
+// Raises the soft limit to `wanted`, at most to the hard limit; never lowers it. Returns the limits
+// before the first raise, for children that expect them.
 inline rlimit raise_descriptor_limit(rlim_t wanted = RLIM_INFINITY) {
   const rlimit first = first_descriptor_limit();
   const rlimit before = descriptor_limit();
@@ -31,7 +31,7 @@ inline rlimit raise_descriptor_limit(rlim_t wanted = RLIM_INFINITY) {
   return first;
 }
 
-// While it lives, a program that this process starts gets the limits of before the first raise. Open descriptors stay.
+// During its lifetime, programs started by this process get the limits before the first raise. Open descriptors stay.
 class FirstDescriptorLimit {
  public:
   FirstDescriptorLimit() { ::setrlimit(RLIMIT_NOFILE, &first_descriptor_limit()); }

@@ -1,6 +1,5 @@
-// Counts a server's requests, and writes the pages /metrics and /status for people and monitoring.
-// A page is written when a request asks for it. ServerCore owns it; sessions call it on the server's
-// loop.
+// Counts a server's requests, and formats the pages /metrics and /status for people and monitoring
+// when they are requested. ServerCore owns it; sessions call it on the server's loop.
 #pragma once
 
 #include <chrono>
@@ -20,7 +19,7 @@ namespace hvd::rendezvous {
 
 class StoreService;
 
-// A request that waits.
+// A waiting request.
 struct WaitingRequest {
   std::string what;  // method and path, without parameters
   Clock::time_point since;
@@ -35,19 +34,19 @@ struct JoinedHost {
 
 class Monitor {
  public:
-  // Whether this is a page for monitoring.
+  // Returns whether this is a monitoring page.
   static bool is_its(std::string_view target) {
     return target == "/health" || target == "/metrics" || target == "/status";
   }
-  // Token that opens /metrics and /status to programs that cannot sign a request: they send
-  // "Authorization: Bearer <token>". It can sign nothing.
+  // The token that opens /metrics and /status to programs that cannot sign a request: they send
+  // "Authorization: Bearer <token>". It cannot sign anything.
   static std::string token(const Secret& secret);
 
-  // `resource` is a literal of a short list: it outlives this object and bounds the table.
+  // `resource` is one of a few literals: it outlives this object and bounds the table.
   void count(std::string_view resource, int status) { ++requests_[{resource, status}]; }
 
-  // For a job whose launcher places the ranks: from now on the pages count the slots of these hosts,
-  // out of `size`, instead of workers that ask for a place.
+  // For a job whose launcher places the ranks: from now on the pages count the slots of these
+  // hosts, out of `size`, instead of workers that request a place.
   void show_hosts(int size, std::vector<JoinedHost> hosts) { joined_ = {size, std::move(hosts)}; }
 
   // For a server inside a launcher: `hosts` returns the states of its hosts and ranks, a JSON array.
@@ -55,7 +54,7 @@ class Monitor {
 
   // Prometheus text, format 0.0.4.
   std::string metrics(const StoreService& service, size_t connections, size_t waiting) const;
-  // JSON: who is here, who is missing, since when.
+  // JSON: the workers that have arrived or are missing, and since when.
   std::string status(const StoreService& service, size_t connections,
                      std::vector<WaitingRequest> waiting) const;
 

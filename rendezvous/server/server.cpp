@@ -21,7 +21,7 @@ using Acceptor = asio::basic_socket_acceptor<Protocol>;
 
 // Pause after a failed accept, for example while the process has no descriptor left.
 constexpr std::chrono::milliseconds kPause{100};
-// Time between two warnings of it.
+// The time between two warnings about failed accepts.
 constexpr std::chrono::seconds kBetweenWarnings{60};
 
 ServerLimits within_descriptors(ServerLimits limits) {
@@ -119,8 +119,8 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   ServerCore& core() { return *core_; }
 
  private:
-  // A callback of the state must not call back in, so the next wait begins in a call of its own. No
-  // change is missed meanwhile: each wait begins at a revision.
+  // A callback of the state must not call back into it, so the next wait begins in a separate call.
+  // No change is missed meanwhile: each wait begins at a revision.
   void follow_from(uint64_t revision, const std::shared_ptr<const std::string>& prefix,
                    const std::shared_ptr<const OnKey>& on_key) {
     const auto take = [weak = weak_from_this(), prefix, on_key](const Changes& changes) {
@@ -154,7 +154,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     for (const auto& session : sessions) ((*session).*how)();
   }
 
-  // Makes room for one more client. The oldest has had the most time.
+  // Frees a slot for one more client by ending the oldest, which has had the most time.
   void limit_unproven() {
     auto& unproven = core_->unproven;
     std::erase_if(unproven, [](const std::weak_ptr<Session>& weak) {

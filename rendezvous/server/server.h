@@ -32,22 +32,22 @@ struct ServerOptions {
   bool open_monitor = false;  // /metrics and /status without a token
   // Set: each listening port accepts TLS, and agents must use it.
   std::optional<net::TlsFront> tls = {};
-  // Set: also serves the unsigned requests of Horovod's own workers, from a store of their own: on sockets
-  // that adopt() takes, and at the listening ports only with the second field.
+  // Set: also serves the unsigned requests of Horovod's own workers, from a separate store: on
+  // sockets passed to adopt(), and at the listening ports only with the second field.
   std::optional<ScopeSizes> insecure_compat = {};
   bool insecure_compat_at_ports = false;
-  // The secret of the monitor's token, if it is another one.
+  // The secret of the monitor's token, if it differs from the job's.
   std::optional<Secret> monitor_secret = {};
 };
 
 class Server {
  public:
   Server(net::asio::any_io_executor executor, ServerOptions options);
-  // Closes.
+  // Calls close().
   ~Server();
   Server(const Server&) = delete;
 
-  // Resumes the job of an earlier server, and stores each later change. To be called before listen().
+  // Resumes the job of an earlier server, and stores each later change. Call it before listen().
   // Fails if this server was started for another job than the stored one. Calls `on_lost` after
   // another server has claimed the job and all connections of this server have ended.
   Status resume(OpenedStore opened, std::function<void(Status)> on_lost);
@@ -59,9 +59,9 @@ class Server {
   Result<net::Endpoint> listen(UniqueFd listener);
   // Port of the last TCP endpoint; 0 without one.
   uint16_t port() const;
-  // Serves a connection that the caller has accepted. Its socket must use this server's loop.
+  // Serves an accepted connection. Its socket must use this server's loop.
   void adopt(net::StreamSocket socket);
-  // From now on `take` gets the connection of each agent that calls its launcher (PROTOCOL.md,
+  // From now on, passes `take` the connection of each agent that calls its launcher (PROTOCOL.md,
   // "Agents"). With an empty function the server refuses agents.
   void on_agent(std::function<void(net::AcceptedSocket)> take);
   // The hosts that have joined the job so far and the number of its slots, for /status and /metrics.
@@ -69,23 +69,23 @@ class Server {
   // The states of a launcher's hosts and ranks, for /status: `hosts` returns a JSON array while this server lives.
   void show_launch(std::function<std::string()> hosts);
   // Stops listening and ends all sessions. Each waiting request gets an error reply (503); the loop
-  // must run on until these replies are sent.
+  // must continue to run until these replies are sent.
   void close();
   // Ends this server but not the job, which the next server resumes if it is stored. Connections
   // break without a reply, and clients try again.
   void hand_over();
 
-  // For the owner of the server, which needs no connection. `on_key` is called on the loop, after the call
-  // that changed a key with this prefix, for as long as the server lives.
+  // For the owner of the server, which needs no connection. Calls `on_key` on the loop, after the
+  // call that changed a key with this prefix, during the server's lifetime.
   Status set(std::string_view key, ByteView value);
   void remove_all(std::string_view prefix);  // keys and exchanges
   void on_change(std::string prefix, std::function<void(const std::string& key)> on_key);
 
-  // Current value of this key; nothing if the key is absent.
+  // The current value of this key; empty if the key is absent.
   std::optional<Bytes> value(std::string_view key) const;
 
   size_t session_count() const;
-  // Number of requests that wait for a key, a change or an exchange.
+  // The number of requests that wait for a key, a change or an exchange.
   size_t waiter_count() const;
 
  private:

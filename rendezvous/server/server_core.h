@@ -30,7 +30,7 @@ struct ServerCore {
         limits(bounds),
         is_monitor_open(open_monitor),
         service(size) {}
-  // Requests that wait now, of all sessions.
+  // The waiting requests of all sessions.
   std::vector<WaitingRequest> waiting() const;
 
   const Secret secret;
@@ -40,14 +40,14 @@ struct ServerCore {
   Monitor monitor;
   std::shared_ptr<DurableStore> durable;  // null: nothing is stored
   StoreService service;
-  std::optional<UnsignedStore> unsigned_store;  // nothing: unsigned requests are refused
-  // Statuses of unsigned requests that were logged: each is logged once.
+  std::optional<UnsignedStore> unsigned_store;  // empty: unsigned requests are refused
+  // The statuses of unsigned requests that were already logged, since each is logged once.
   std::set<int> logged_refusals;
   std::unordered_set<Session*> sessions;
-  // In the order of their connections. A proven session leaves when the next connection comes.
+  // In the order of connection. A proven session is removed at the next connection.
   std::deque<std::weak_ptr<Session>> unproven;
   std::function<void(net::AcceptedSocket)> on_agent;  // empty: agents are refused
-  bool agents_use_tls = false;                        // others are refused
+  bool agents_use_tls = false;                        // agents without TLS are refused
   bool is_closing = false;
 };
 

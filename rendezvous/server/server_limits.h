@@ -12,13 +12,13 @@ namespace hvd::rendezvous {
 struct ServerLimits {
   net::HttpLimits http = {};
   size_t sessions = 100'000;
-  // Connections at one time whose clients have not proven the secret, at most a quarter of the
-  // descriptors. One more ends the oldest: its client may connect again.
+  // Concurrent connections whose clients have not proven the secret, at most a quarter of the
+  // descriptors. A further connection ends the oldest, whose client may connect again.
   size_t unproven = 100'000;
   // Time in which a new connection must prove that it knows the secret.
   std::chrono::milliseconds handshake{10'000};
-  // Time from a request's first byte to its last, and time for a client to take a reply. A body
-  // extends both by its size divided by `rate`, in bytes per second.
+  // The time from a request's first byte to its last, and the time for a client to accept a reply.
+  // A body extends both by its size divided by `rate`, in bytes per second.
   std::chrono::milliseconds transfer{60'000};
   size_t rate = 256 * 1024;
 

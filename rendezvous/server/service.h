@@ -1,6 +1,6 @@
-// Executes the requests of PROTOCOL.md: gives a reply at once, or a Pending for a request that has to
-// wait. Owns the key-value store, the exchanges and the membership of the job. Does no I/O and checks
-// no signature: a Session does both, and calls this on the server's loop.
+// Executes the requests of PROTOCOL.md: returns a reply at once, or a Pending for a request that
+// must wait. Owns the key-value store, the exchanges and the membership of the job. Does no I/O and
+// checks no signature: a Session does both, and calls this on the server's loop.
 #pragma once
 
 #include <functional>
@@ -36,9 +36,9 @@ struct Reply {
   static Reply failure(const Status& status);
 };
 
-// A request that waits for its reply. Its end is one of two: the service calls `done` (the argument of
-// start) once; or the session gives up, may call `expired` for the reply of a passed deadline, and
-// calls `withdraw`.
+// A request that waits for its reply. It ends in one of two ways: the service calls `done` (the
+// argument of start) once; or the session abandons the request, may call `expired` for the reply
+// after a deadline, and calls `withdraw`.
 struct Pending {
   Deadline deadline = Deadline::never();
   std::function<void()> withdraw;
@@ -52,14 +52,14 @@ class StoreService {
   explicit StoreService(int size) : membership_(size) {}
 
   std::variant<Reply, Pending> start(StoreRequest request, Done done);
-  // Resumes the job of an earlier server from its records, and writes each later change to `durable`,
-  // which outlives this object. To be called before the first request.
+  // Resumes the job of an earlier server from its records, and writes each later change to
+  // `durable`, which must outlive this object. Call it before the first request.
   Status resume(const Records& records, DurableStore* durable);
   const StoreState& state() const { return state_; }
   StoreState& state() { return state_; }  // for the server's owner
   const Membership& membership() const { return membership_; }
   size_t waiter_count() const { return state_.waiter_count() + exchanges_.waiter_count(); }
-  // Removes the keys and exchanges whose names begin so.
+  // Removes the keys and exchanges with this prefix.
   void remove_all(std::string_view prefix);
 
  private:

@@ -23,8 +23,8 @@ constexpr std::chrono::milliseconds kDrain{2000};
 // A body up to this size is copied behind its head, since a copy costs less than a second buffer.
 constexpr size_t kSmallBody = 1024;
 
-// "keys" of "/v1/keys/x?y", "health" of "/health". An unknown resource is "other": a request of a
-// stranger must not add an entry to the table of Monitor.
+// "keys" for "/v1/keys/x?y", "health" for "/health". An unknown resource is "other": a stranger's
+// request must not add an entry to the table of Monitor.
 std::string_view resource_of(std::string_view target) {
   constexpr std::string_view kKnown[] = {"health", "metrics", "status", "hello", "keys",
                                          "swap",   "list",    "watch",  "join",  "exchange"};
@@ -168,7 +168,7 @@ net::Task<Session::Read> Session::read_request() {
   }
 }
 
-// Reads more bytes into input_; false if the connection has ended.
+// Reads more bytes into input_; returns false if the connection has ended.
 net::Task<bool> Session::fill() {
   if (begin_ == end_) begin_ = end_ = 0;
   const size_t chunk = parser_->head_done() ? kBodyChunk : kHeadChunk;
@@ -184,14 +184,14 @@ net::Task<bool> Session::fill() {
   co_return !error && size > 0;
 }
 
-// Size of the body by Content-Length; 0 while the head is incomplete. The parser has refused a length
-// that is no number or too large.
+// The size of the body by Content-Length; 0 while the head is incomplete. The parser has refused a
+// length that is not a number or too large.
 size_t Session::announced_body() const {
   if (!parser_->head_done()) return 0;
   return static_cast<size_t>(parse_int(parser_->field("Content-Length")).value_or(0));
 }
 
-// Nothing if the head of the request is accepted; else the refusal.
+// Empty if the head of the request is accepted; else the refusal.
 std::optional<Reply> Session::admit() {
   if (!parser_->field("Transfer-Encoding").empty()) {
     return Reply{411, "Transfer-Encoding is not supported: send Content-Length", nullptr};
@@ -207,7 +207,7 @@ std::optional<Reply> Session::admit() {
       !is_hello && !is_agent &&
       (!Monitor::is_its(parser_->target()) || parser_->field("Authorization").starts_with("HVD1 "));
   if (is_signed) return client_.admit(*parser_);
-  // A client that has not proven the secret takes no memory for a body.
+  // A client that has not proven the secret may not use memory for a body.
   if (announced_body() > 0) return Reply{400, "the request has a body: send none", nullptr};
   if (is_hello) return {};
   if (!is_agent) return admit_monitor(*core_, *parser_);
@@ -327,14 +327,14 @@ bool Session::waits_for_durable_store() const {
   return core_->durable && is_signed_ && !core_->is_closing;
 }
 
-// Sends as much as the socket takes, or nothing while the reply waits for the durable store;
-// finish_reply sends the rest.
+// Sends as much as the socket accepts, or nothing while the reply waits for the durable store;
+// finish_reply() sends the rest.
 void Session::begin_reply(Reply reply, bool keep) {
   ReplyWriter::Head head{client_.take_nonce(), is_signed_ ? client_.signature_of(reply) : "", keep};
   writer_.begin(std::move(reply), std::move(head), waits_for_durable_store());
 }
 
-// False if the connection is broken.
+// Returns false if the connection is broken.
 net::Task<bool> Session::finish_reply() {
   const bool takes_time = writer_.is_partial();
   // The peer's window is full: the time limit for the rest begins now.

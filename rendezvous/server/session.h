@@ -59,13 +59,13 @@ class ReplyWriter {
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  // `takes_unsigned`: the requests of Horovod's own workers too, if the server has a store for them.
+  // `takes_unsigned`: also accepts requests of Horovod's own workers, if the server has a store for them.
   Session(std::shared_ptr<ServerCore> core, net::AcceptedSocket socket, bool takes_unsigned);
   ~Session();
   Session(const Session&) = delete;
 
   void start();
-  // Answers a waiting request with an error (503: the server is closing); ends at once without one.
+  // Answers a waiting request with an error (503: the server is closing); without one, ends at once.
   void shut();
 
   // Closes the connection without a reply: the client repeats its request at the next server.
@@ -73,10 +73,10 @@ class Session : public std::enable_shared_from_this<Session> {
   // Ends the connection at once.
   void close();
 
-  // Whether a client was admitted: by a signature, or by its user for unsigned requests.
+  // Returns whether a client was admitted: by a signature, or by its user for unsigned requests.
   bool is_proven() const { return client_.is_proven() || (is_unsigned_ && is_admitted_); }
 
-  // The request that waits, if there is one.
+  // The waiting request, if any.
   std::optional<WaitingRequest> waiting() const;
 
  private:
@@ -119,13 +119,13 @@ class Session : public std::enable_shared_from_this<Session> {
   UnsignedStore::Room unsigned_room_;  // for the body of that request
   bool is_signed_ = false;             // the current reply gets a signature
 
-  // A reply begins in the call that completes it: a PUT sends to each waiting GET without a turn of
-  // the loop in between.
+  // A reply begins in the call that completes it: a PUT sends to each waiting GET without an
+  // iteration of the loop in between.
   ReplyWriter writer_;
   bool is_waiting_ = false;
   WaitingRequest waiting_;  // valid while is_waiting_
   bool is_lost_ = false;
-  bool is_armed_ = false;     // limit_ runs
+  bool is_armed_ = false;     // limit_ is running
   uint64_t limit_epoch_ = 0;  // a late event of limit_ must not count after limit_ was set again
   uint64_t watch_epoch_ = 0;  // likewise for watch_peer
 };

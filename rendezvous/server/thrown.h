@@ -1,5 +1,5 @@
-// The causes of exceptions of Boost and of the standard library: a descriptor, a thread or memory that
-// the system refuses.
+// The causes of exceptions of Boost and of the standard library: the system refuses a descriptor, a
+// thread or memory.
 #pragma once
 
 #include <boost/system/system_error.hpp>
@@ -18,7 +18,7 @@ inline int error_number_of(const std::exception& thrown) {
   return of_boost == nullptr ? 0 : of_boost->code().value();
 }
 
-// For the end of a coroutine by an exception. `cut_off`: what a cancellation means there.
+// For a coroutine that ended by an exception. `cut_off`: the meaning of a cancellation.
 inline Status status_of(const std::exception_ptr& thrown, std::string cut_off) {
   try {
     std::rethrow_exception(thrown);

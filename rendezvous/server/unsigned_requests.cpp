@@ -7,7 +7,7 @@
 
 namespace hvd::rendezvous {
 
-// /health needs no token: that the server runs is no secret.
+// /health needs no token: it is not secret that the server runs.
 std::optional<Reply> admit_monitor(const ServerCore& core, const net::HttpRequestParser& request) {
   if (request.method() != "GET") return Reply{405, "this path supports only GET", nullptr};
   if (request.target() == "/health" || core.is_monitor_open) return {};

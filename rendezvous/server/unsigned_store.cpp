@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kNamePrefix = "rank_";
 // Part of the scope names of process sets. The number of their members is unknown.
 constexpr std::string_view kSetMark = "process_set_hash_";
-// Memory that an entry takes besides its bytes.
+// The memory of an entry in addition to its bytes.
 constexpr size_t kEntryBytes = 256;
 constexpr size_t kPairBytes = 256;
 
@@ -51,7 +51,7 @@ bool UnsignedStore::knows(std::string_view method) {
 UnsignedStore::Answer UnsignedStore::answer(std::string_view method, std::string_view target,
                                             Bytes body) {
   if (!knows(method)) return {501, nullptr};
-  // "/scope/key": neither is empty or holds another slash.
+  // "/scope/key": neither part is empty or contains another slash.
   const size_t slash = target.find('/', 1);
   if (!target.starts_with('/') || slash == std::string_view::npos) return {400, nullptr};
   const std::string_view name = target.substr(1, slash - 1);
@@ -78,9 +78,9 @@ int UnsignedStore::put(const std::string& name, std::string_view key, Bytes body
   Scope& scope = scopes_[name];
   const std::string_view member = member_of(key);
   if (scope.left.contains(member)) {
-    // A member that has left comes back before the last member leaves. It begins the next rendezvous,
-    // which must not find the values of this one. No member still needs them: a member leaves only
-    // after all have met.
+    // A member that has left returns before the last member leaves. It begins the next rendezvous,
+    // which must not find the values of this one. No member still needs them: members leave only
+    // after all have arrived.
     for (const auto& [other, value] : scope.values) {
       const std::string_view whose = member_of(other);
       if (whose.empty() || scope.left.contains(whose)) continue;
@@ -93,7 +93,7 @@ int UnsignedStore::put(const std::string& name, std::string_view key, Bytes body
   if (const auto found = scope.staying.find(member); found != scope.staying.end()) {
     scope.staying.erase(found);
   }
-  // The room is freed after the last reply with this value was sent.
+  // The memory is freed after the last reply with this value was sent.
   scope.values.insert_or_assign(
       std::string(key),
       ValuePtr(new Value{std::move(body), {}}, [room](const Value* value) { delete value; }));
@@ -127,7 +127,7 @@ size_t UnsignedStore::members_of(std::string_view name, const Scope& scope) cons
   const bool is_rendezvous =
       name == "global" || name.starts_with("local_") || name.starts_with("cross_");
   if (!is_rendezvous || name.find(kSetMark) != std::string_view::npos) return 0;
-  // The first member leaves after all have met, and each has stored its name by then.
+  // The first member leaves after all have arrived, and each has then stored its name.
   return static_cast<size_t>(
       std::count_if(scope.values.begin(), scope.values.end(), [](const auto& entry) {
         return entry.first.starts_with(kNamePrefix) && !member_of(entry.first).empty();

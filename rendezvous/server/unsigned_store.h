@@ -1,7 +1,7 @@
-// The store behind the unsigned HTTP of Horovod's own workers (PROTOCOL.md, "Unsigned"). Owns their
-// values, by scope and key, separately from the job's signed store, and bounds the memory that they
-// take. A scope with members is emptied after each member has left it by DELETE; the members can then
-// use it for the next rendezvous. No I/O, one thread at a time. A session calls it on the server's loop.
+// The store for the unsigned HTTP of Horovod's own workers (PROTOCOL.md, "Unsigned"). Owns their
+// values, by scope and key, separately from the job's signed store, and limits their memory. A scope
+// with members is emptied after each member has left it by DELETE; the members can then use it for the
+// next rendezvous. No I/O, one thread at a time. A session calls it on the server's loop.
 #pragma once
 
 #include <map>
@@ -14,14 +14,14 @@
 
 namespace hvd::rendezvous {
 
-// Number of members of each scope, as far as it is known in advance.
+// The number of members of each scope, if known in advance.
 using ScopeSizes = std::map<std::string, int, std::less<>>;
 
 // A worker stores some 140 bytes for each other worker.
 struct UnsignedLimits {
   size_t value_bytes = size_t{16} << 20;
-  // All values that are stored, that arrive and that are being sent, with their keys. A job of more than
-  // 1,024 workers gets as much for each pair of them.
+  // All values that are stored, arriving or being sent, with their keys. A job of more than 1,024
+  // workers gets as much for each pair of them.
   size_t total_bytes = size_t{256} << 20;
 };
 
@@ -29,21 +29,21 @@ class UnsignedStore {
  public:
   explicit UnsignedStore(ScopeSizes sizes, UnsignedLimits limits = {});
 
-  // A part of the total that is taken; freed with its last owner.
+  // A reserved part of the total; freed with its last owner.
   using Room = std::shared_ptr<const void>;
-  // Takes room for a body of this size, which a worker announces. Null if the total is taken; the body
-  // must not be larger than limits().value_bytes.
+  // Reserves memory for an announced body of this size. Null if the total is used up; the body must
+  // not be larger than limits().value_bytes.
   Room take_room(size_t bytes);
   const UnsignedLimits& limits() const { return limits_; }
 
-  // The answer to one request. `target` is not decoded. `value` is null for an empty body.
+  // The reply to one request. `target` is not decoded. `value` is null for an empty body.
   struct Answer {
     int status = 200;
     ValuePtr value;
   };
   // 413 and 507: a PUT exceeds a limit.
   Answer answer(std::string_view method, std::string_view target, Bytes body);
-  // Whether the store supports this method.
+  // Returns whether the store supports this method.
   static bool knows(std::string_view method);
 
   size_t scope_count() const { return scopes_.size(); }

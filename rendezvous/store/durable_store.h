@@ -1,7 +1,7 @@
-// The interface to durable storage outside of the server. After a server is lost, the next server
-// resumes the job from it; etcd implements it (etcd/etcd_store.h). StoreState, Exchanges and Membership
-// write each change as a record (records.h). A session sends a reply only after the records that it
-// depends on are stored. Lives on the server's loop.
+// The interface to durable storage outside the server. After a server is lost, the next server
+// resumes the job from it; etcd implements it (etcd/etcd_store.h). StoreState, Exchanges and
+// Membership write each change as a record (records.h). A session sends a reply only after the
+// records on which it depends are stored. Lives on the server's loop.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ class DurableStore {
 
   virtual ~DurableStore() = default;
 
-  // Names and records are any bytes. One transaction stores all changes since the last `seal`: all of
-  // them or none.
+  // Names and records are any bytes. One transaction stores all changes since the last `seal`, or
+  // none of them.
   virtual void put(std::string name, Bytes record) = 0;
   virtual void remove(std::string name) = 0;
   // Removes all records whose names begin with the prefix. Must be the only change between two seals.
@@ -36,8 +36,8 @@ class DurableStore {
   // True if all earlier changes are stored and this server owned the job at some moment after the
   // call began. False if it no longer owns the job: its values may be outdated, and it must not reply.
   virtual net::Task<bool> confirm() = 0;
-  // Calls it once with the reason when this server no longer owns the job; confirm() is false from
-  // then on.
+  // Calls the function once with the reason when this server no longer owns the job; from then on
+  // confirm() returns false.
   virtual void on_lost(std::function<void(Status)> on_lost) = 0;
   // The job has ended: removes its records. The loop must run until they are removed.
   virtual void end() = 0;

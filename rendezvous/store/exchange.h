@@ -1,6 +1,6 @@
-// Exchanges of a server: each of `count` parties leaves one record under its index and gets the
-// records of the parties that it asks for, in one request. Exchanges owns these records and the
-// waiting requests. No I/O; StoreService calls it, on one thread at a time. Clients parse the answers by
+// Exchanges of a server: each of `count` parties stores one record under its index and gets the
+// requested parties' records, in one request. Exchanges owns these records and the waiting
+// requests. No I/O; StoreService calls it, on one thread at a time. Clients parse the replies by
 // the functions below. Callbacks run inside the call that causes them and must not call back in.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace hvd::rendezvous {
 
-// Ranges of indices, such as "0-3,9": ascending, without overlap, below `count`.
+// Ranges of indices, for example "0-3,9": ascending, without overlap, below `count`.
 using Ranges = std::vector<std::pair<int, int>>;  // first and last
 std::string to_text(const Ranges& ranges);
 Result<Ranges> parse_ranges(std::string_view text, int count);
@@ -31,8 +31,8 @@ struct Record {
 };
 Result<std::vector<Record>> parse_records(ByteView text);
 
-// For implementations of Store::exchange: the check of its argument, the records in its answer, and the
-// error of an exchange that was forgotten meanwhile.
+// For implementations of Store::exchange: the check of its argument, the records in its reply, and
+// the error of an exchange that was forgotten meanwhile.
 Status check_party(const Party& party);
 Result<std::vector<Bytes>> records_for(const Party& party, ByteView text);
 Status forgotten(std::string_view name);
@@ -49,19 +49,19 @@ class Exchanges {
 
   // From now on, each change is written to `durable`.
   void write_to(DurableStore* durable) { durable_ = durable; }
-  // Restores a record of an earlier server. `name` comes without its first byte, the kind. To be called
+  // Restores a record of an earlier server. `name` is without its first byte, the kind. Call it
   // before all other functions.
   Status restore(std::string_view name, ByteView record);
 
-  // Returns the wanted records as text if all are there. Otherwise fills `ticket` and calls on_records
-  // once, later. With an empty `wanted`, the records of all parties are wanted. The same record again
-  // is a repetition and changes nothing; another one under the same index is kFailedPrecondition.
+  // Returns the wanted records as text if all have arrived. Otherwise sets `ticket` and later calls
+  // on_records once. An empty `wanted` means the records of all parties. An equal record is a
+  // repetition and changes nothing; a different record under the same index is kFailedPrecondition.
   Result<ValuePtr> join(std::string_view name, int count, int index, Bytes record, Ranges wanted,
                         OnRecords on_records, std::optional<Ticket>* ticket);
   void withdraw(const Ticket& ticket);
   // Forgets the exchange. Calls the on_records of each waiting request with null.
   void remove(std::string_view name);
-  // As remove(), for all exchanges whose names begin with `prefix`.
+  // Like remove(), for all exchanges whose names begin with `prefix`.
   void remove_all(std::string_view prefix);
   // "exchange 'x' waits for 2 of 8 records: 3 and 7".
   std::string describe(std::string_view name) const;
@@ -77,7 +77,7 @@ class Exchanges {
     std::vector<std::optional<Bytes>> records;
     size_t present = 0;
     std::map<uint64_t, Waiter> waiters;
-    // The waiters that want each index, and those that want all: n of these need no n * n entries.
+    // The waiters that want each index; waiters for all indices are separate, since they would need n * n entries.
     std::map<int, std::vector<uint64_t>> waiting_for;
     std::vector<uint64_t> waiting_for_all;
     ValuePtr all;  // text of all records, after the first request for all

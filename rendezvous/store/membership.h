@@ -45,12 +45,12 @@ class Membership {
 
   // From now on, each change is written to `durable`.
   void write_to(DurableStore* durable) { durable_ = durable; }
-  // Restores the places that an earlier server has assigned. To be called before all other functions.
+  // Restores the places that an earlier server has assigned. Call it before all other functions.
   Status restore(ByteView record);
 
-  // Returns a place if the job is complete; otherwise nothing, and on_place is called once, later.
-  // `worker` is the worker's id: with an id that has joined before, a call is a repetition and returns
-  // the same place. A surplus worker gets kFailedPrecondition.
+  // Returns a place if the job is complete; otherwise nothing, and later calls on_place once.
+  // `worker` is the worker's id: a call with an id that has joined before is a repetition and
+  // returns the same place. A surplus worker gets kFailedPrecondition.
   Result<std::optional<Place>> join(std::string_view worker, std::string_view host,
                                     OnPlace on_place, uint64_t& ticket);
   // Removes a worker that no longer waits. Does nothing if the job is complete, or if the worker has

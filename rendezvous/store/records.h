@@ -1,6 +1,6 @@
-// Format of the records in a DurableStore: names, and bytes of answers to clients, records of
-// exchanges, and places; the record of a value is the value. Without state and I/O; the readers accept any bytes. Called by StoreState,
-// AnsweredCalls, Exchanges and Membership.
+// The format of the records in a DurableStore: names, answers to clients, records of exchanges, and
+// places; the record of a value is the value. Stateless, without I/O; the readers accept any bytes.
+// Called by StoreState, AnsweredCalls, Exchanges and Membership.
 #pragma once
 
 #include <optional>
@@ -34,8 +34,8 @@ struct OutcomeRecord {
 Bytes write_outcome(const OutcomeRecord& outcome);
 Result<OutcomeRecord> read_outcome(ByteView record);
 
-// The names of all records of an exchange begin with its prefix. No prefix is the beginning of the
-// prefix of another exchange.
+// The names of all records of an exchange begin with its prefix. No prefix begins with another
+// exchange's prefix.
 std::string exchange_prefix(std::string_view exchange);
 std::string exchange_record_name(std::string_view exchange, int index);
 struct ExchangeName {

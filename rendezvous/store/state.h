@@ -63,7 +63,7 @@ class StoreState {
   StoreState(const StoreState&) = delete;
 
   using OnValue = std::function<void(ValuePtr)>;
-  // A place in a queue. withdraw() does nothing after the callback was called.
+  // A position in a queue. withdraw() does nothing after the callback was called.
   struct Ticket {
     std::string name;
     uint64_t id = 0;
@@ -72,7 +72,7 @@ class StoreState {
 
   // From now on, each change is written to `durable`.
   void write_to(DurableStore* durable);
-  // Restores a record of an earlier server. To be called before all other functions.
+  // Restores a record of an earlier server. Call it before all other functions.
   Status restore(std::string_view record_name, ByteView record);
 
   Status set(std::string_view key, ValuePtr value, const CallId& call = {});
@@ -90,15 +90,15 @@ class StoreState {
   std::vector<std::string> list(std::string_view prefix, std::string_view after,
                                 size_t limit) const;
   uint64_t revision() const { return changes_.revision(); }
-  // Returns the changes below the prefix after a revision. Without any, fills `ticket` and calls
-  // on_change once, later.
+  // Returns the changes below the prefix after a revision. Without any, sets `ticket` and later
+  // calls on_change once.
   Result<Changes> watch(std::string_view prefix, uint64_t revision, ChangeLog::OnChange on_change,
                         std::optional<Ticket>* ticket);
-  // Calls on_value once, when the key is set next. The caller has found the key absent by get().
+  // Calls on_value once, when the key is set next. get() must have found the key absent.
   Ticket wait(std::string_view key, OnValue on_value);
   void withdraw(const Ticket& ticket);
 
-  // True if there is no value, and no request waits for a key.
+  // True if no value exists, and no request waits for a key.
   bool is_blank() const { return entries_.empty(); }
   size_t key_count() const { return key_count_; }
   size_t value_bytes() const { return value_bytes_; }

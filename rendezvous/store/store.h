@@ -1,7 +1,7 @@
 // The interface of a job's key-value store, through which processes that share only an address find
 // each other. HttpStore and UnsignedHttpStore implement it; the runtime and the agents call it.
-// Each call blocks its thread until it is done or its deadline has passed. Any thread may call, also
-// several at once. A key is one byte or more, any bytes; all keys belong to one job.
+// Each call blocks its thread until it is complete or its deadline has passed. Several threads may
+// call concurrently. A key is one byte or more, any bytes; all keys belong to one job.
 #pragma once
 
 #include <cstddef>
@@ -47,17 +47,17 @@ class Store {
   virtual Result<Bytes> wait(std::string_view key, Deadline deadline) = 0;
   // Ok if the key is absent.
   virtual Status remove(std::string_view key, Deadline deadline) = 0;
-  // Sets the key if it holds `expected`; without `expected`, if it is absent. Takes place once, also if
-  // a lost reply makes the client repeat its request.
+  // Sets the key if its value is `expected`; without `expected`, if it is absent. Executed once,
+  // even if a lost reply makes the client repeat its request.
   virtual Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                        ByteView value, Deadline deadline) = 0;
-  // Leaves a record for other parties. Returns when all wanted records are there: in the order of
-  // party.wanted, or ascending by index. The exchange stays until forget(): use a name for one round.
-  // kDeadlineExceeded names the missing parties.
+  // Stores a record for other parties. Returns when all wanted records have arrived: in the order
+  // of party.wanted, or ascending by index. The exchange stays until forget(): use a name for one
+  // round. kDeadlineExceeded names the missing parties.
   virtual Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party,
                                               ByteView record, Deadline deadline) = 0;
   virtual Status forget(std::string_view exchange, Deadline deadline) = 0;
-  // Releases what the store keeps only for the next call, such as a connection.
+  // Releases resources that the store keeps only for the next call, for example a connection.
   virtual void rest() {}
 };
 

@@ -1,5 +1,5 @@
-// Checks of keys and values that every Store makes, and their errors. Functions without
-// state; stores and the server call them.
+// Checks of keys and values that every Store makes, and their errors. Stateless functions; stores
+// and the server call them.
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kFirstLine = "horovod place 2";
 constexpr int64_t kMaxNumber = 1 << 30;
-// The last number of an answer.
+// The last number of a PlaceAnswer.
 enum AnswerKind : int32_t { kFinalPlace = 0, kProvisionalPlace = 1, kNoPlace = 2 };
 
 // A number from `least` to kMaxNumber.
@@ -72,7 +72,7 @@ std::vector<PlaceAnswer> answers_of(const Generation& generation) {
   return answers;
 }
 
-// Two lines: the second one has the generation, three pairs of a rank and a size, 1 for new members, and an AnswerKind.
+// Two lines; the second has the generation, three pairs of a rank and a size, 1 for new members, and an AnswerKind.
 Bytes encode(const PlaceAnswer& answer) {
   const Place& place = answer.place;
   return to_bytes(cat(kFirstLine, "\n", place.generation, " ", place.rank, " ", place.size, " ",

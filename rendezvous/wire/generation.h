@@ -1,6 +1,6 @@
-// Keys and messages by which the launcher of an elastic job and its processes agree on generations. A
+// Keys and messages with which the launcher of an elastic job and its processes agree on generations. A
 // generation is one membership of the job: an ordered list of processes, where the index is the rank. A
-// process has one number for its whole life. All values travel through the job's signed store. Pure.
+// process has one number for its whole life. All values are in the job's signed store. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,39 +14,39 @@
 
 namespace hvd::rendezvous {
 
-// A process asks for a place: it sets the key to a PlaceRequest. The launcher sets place_answer_key to a
-// PlaceAnswer, and removes it when the process asks for its next place.
+// A process requests a place by setting the key to a PlaceRequest. The launcher sets
+// place_answer_key to a PlaceAnswer, and removes it when the process requests its next place.
 constexpr std::string_view kPlaceRequests = "elastic/request/";
 std::string place_request_key(int process);
 std::string place_answer_key(int process, int64_t request);
 
-// A process that follows the changes of hosts sets this key once. A program without such a process cannot
-// live through a change of its ranks.
+// A process that handles changes of hosts sets this key once. A program without such a process must
+// restart when its ranks change.
 constexpr std::string_view kFollowers = "elastic/follows/";
 
-// A process sets this key, with its number, to kInsideRun when it enters hvd.elastic.run, to kOutsideRun when that has
-// returned, and to kRaisedInRun when an exception has left it. A process that ends inside has failed, whatever its exit
-// code; after an exception, it has failed inside with another exit code than 0.
+// A process sets this key, with its number, to kInsideRun when it enters hvd.elastic.run, to kOutsideRun when
+// the function has returned, and to kRaisedInRun when an exception has left it. A process that ends inside has
+// failed, with any exit code; after an exception, it has failed inside if its exit code is not 0.
 constexpr std::string_view kElasticRuns = "elastic/run/";
 constexpr std::string_view kInsideRun = "1";
 constexpr std::string_view kOutsideRun = "0";
 constexpr std::string_view kRaisedInRun = "2";
 
-// The launcher's news for the processes of a generation, below one prefix. The values stay until the next news of
-// their kind: to remove them would wake each process that waits for news. kLostNews: GenerationNews with a sentence
-// that says which process or host is lost. kUpdateNews: with HostUpdates in decimal digits. kLeaveNews and the number of
-// an agent: LeaveNews.
+// The launcher's news for the processes of a generation, below one prefix. The values stay until
+// the next news of their kind, since removing them would wake each process that waits for news.
+// kLostNews: GenerationNews with a sentence that names the lost process or host. kUpdateNews: with
+// HostUpdates in decimal digits. kLeaveNews and the number of an agent: LeaveNews.
 constexpr std::string_view kGenerationNews = "elastic/news/";
 constexpr std::string_view kLostNews = "elastic/news/lost";
 constexpr std::string_view kUpdateNews = "elastic/news/update";
 constexpr std::string_view kLeaveNews = "elastic/news/leave/";
 
-// As HostUpdateResult in python/horovod/_elastic.py.
+// Equal to HostUpdateResult in python/horovod/_elastic.py.
 enum HostUpdates : int32_t { kHostsUnchanged = 0, kHostsRemoved = 1, kHostsAdded = 2 };
 
-// The function in which a process asks for its place.
+// The function in which a process requests its place.
 enum class PlaceRequestFrom : int32_t {
-  kInit = 0,  // hvd.init. Beside ranks that train, the answer is provisional.
+  kInit = 0,  // hvd.init. While other ranks train, the answer is provisional.
   kCollective =
       1,  // its first collective after a provisional answer. It cannot take another place.
   kElasticRun = 2,  // hvd.elastic.run after a provisional answer. It takes any place.
@@ -56,8 +56,8 @@ enum class PlaceRequestFrom : int32_t {
 constexpr int32_t kUncountedCommits = 1'000'000;
 
 struct PlaceRequest {
-  int64_t number = 1;       // counts the requests of this process, from 1
-  int32_t generation = -1;  // the last one that the process was in; -1: none
+  int64_t number = 1;       // counts this process's requests, from 1
+  int32_t generation = -1;  // the process's last generation; -1: none
   int32_t commits =
       kUncountedCommits;  // by which the process has saved its state in that generation
   PlaceRequestFrom from = PlaceRequestFrom::kInit;
@@ -67,11 +67,11 @@ Result<PlaceRequest> decode_place_request(ByteView bytes);
 
 struct PlaceAnswer {
   Place place{};
-  bool has_new_members = false;  // a process of the generation was not in the one before
-  // The place that the process is to have when it and all others of the plan have asked again. Its generation has
-  // not begun.
+  bool has_new_members = false;  // a process was not in the previous generation
+  // The place that the process will have when it and all others in the plan have requested again.
+  // Its generation has not begun.
   bool is_provisional = false;
-  bool is_removed = false;  // there is no place, and the process ends
+  bool is_removed = false;  // no place is left, and the process ends
 };
 Bytes encode(const PlaceAnswer& answer);
 Result<PlaceAnswer> decode_place_answer(ByteView bytes);
@@ -83,7 +83,7 @@ struct GenerationNews {
 Bytes encode(const GenerationNews& news);
 Result<GenerationNews> decode_generation_news(ByteView bytes);
 
-// An agent ends by itself, and these processes with it.
+// An agent ends by itself, together with these processes.
 struct LeaveNews {
   int32_t seconds = 0;  // counted from the time of the news
   std::vector<int32_t> processes;
@@ -94,11 +94,11 @@ Result<LeaveNews> decode_leave_news(ByteView bytes);
 struct Generation {
   struct Member {
     int32_t process = 0;
-    bool is_new = false;  // it was not in the generation before
+    bool is_new = false;  // not in the previous generation
     std::string host;
   };
   int32_t number = 0;
-  std::vector<Member> members;  // by rank; those of one host are consecutive
+  std::vector<Member> members;  // by rank; the members of one host are consecutive
 
   bool has_new_members() const;
 };

@@ -24,7 +24,7 @@ int to_http(Code code) {
     case Code::kDeadlineExceeded:
       return 504;
     case Code::kInternal:
-    case Code::kLeft:  // of the runtime alone
+    case Code::kLeft:  // only used by the runtime
       return 500;
   }
   return 500;

@@ -1,4 +1,4 @@
-// Converts between Code and HTTP status by the table "Errors" of PROTOCOL.md. Without state; called by
+// Converts between Code and HTTP status by the table "Errors" of PROTOCOL.md. Stateless; called by
 // the server (to_http) and its clients (from_http).
 #pragma once
 

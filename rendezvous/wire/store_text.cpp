@@ -18,7 +18,7 @@ Status malformed(std::string_view what) {
   return internal_error(cat("the server's answer to ", what, " is malformed"));
 }
 
-// Takes the next line, without its '\n'; false if there is none.
+// Takes the next line, without its '\n'; returns false at the end.
 bool take_line(std::string_view* text, std::string_view* line) {
   const size_t end = text->find('\n');
   if (end == std::string_view::npos) return false;

@@ -20,9 +20,9 @@ struct Target {
   std::string name;      // name of a key or exchange; may be empty
   std::map<std::string, std::string, std::less<>> query;
 
-  // Nothing if the parameter is absent.
+  // Empty if the parameter is absent.
   std::optional<std::string_view> text(std::string_view parameter) const;
-  // Nothing if it is absent; kInvalidArgument if it is not a whole number from `least` to `most`.
+  // Empty if it is absent; kInvalidArgument if it is not an integer from `least` to `most`.
   Result<std::optional<int64_t>> number(std::string_view parameter, int64_t least,
                                         int64_t most) const;
 };

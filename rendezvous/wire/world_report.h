@@ -1,8 +1,8 @@
-// The world report: a rank sends its rank and size to its agent in hvd.init, before it waits for the other
-// ranks. The launcher compares the reports, since a program that does not see the launcher's variables starts
-// its own world, and knows by them which ranks the others wait for. One rank of each host, and in an elastic job
-// each rank, sends a second report when all ranks of the world have met. Without state and I/O; called by the runtime and
-// the agent.
+// The world report: a rank sends its rank and size to its agent in hvd.init, before it waits for
+// the other ranks. The launcher compares the reports, since a program without the launcher's
+// variables starts its own world, and detects the ranks for which the others wait. When all ranks
+// of the world have connected, one rank of each host (in an elastic job each rank) sends a second
+// report. Stateless, without I/O; called by the runtime and the agent.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Bounds-checked little-endian reading and writing of messages. A reader that ran out stays
-// failed and yields zeros, so a parser checks once at its end.
+// Bounds-checked little-endian reading and writing of messages. After a read beyond the end, a
+// reader stays failed and yields zeros: a parser checks it once, at its end.
 #pragma once
 
 #include <bit>
@@ -53,7 +53,7 @@ class ByteWriter {
   size_t size() const { return bytes_.size(); }
   ByteView view() const { return bytes_; }
   Bytes take() { return std::move(bytes_); }
-  // Begins anew, in the memory it has.
+  // Starts an empty message and keeps the allocated memory.
   void clear() { bytes_.clear(); }
 
  private:
@@ -83,8 +83,8 @@ class ByteReader {
     bytes_ = bytes_.subspan(size);
     return raw;
   }
-  // A count of items of which each takes at least `item_size` bytes: a larger one fails here,
-  // before anything is allocated for it.
+  // Reads a count of items that take at least `item_size` bytes each. A count too large for the
+  // rest of the message fails before anything is allocated.
   uint32_t get_count(size_t item_size) {
     const auto count = get<uint32_t>();
     if (item_size != 0 && count > bytes_.size() / item_size) failed_ = true;

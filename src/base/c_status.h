@@ -12,10 +12,10 @@
 
 namespace hvd {
 
-// Names what the system refused: memory, a thread, a descriptor.
+// The error names the resource that the system refused: memory, a thread or a descriptor.
 Status status_of(const std::exception& thrown);
 
-// Cut to the buffer's size where it must be, and always ended by a zero.
+// Truncates the message to the buffer's size, and always ends it with a null byte.
 inline int to_c_status(const Status& status, char* error, size_t size) {
   if (!status.ok() && error != nullptr && size > 0) {
     const size_t length = std::min(size - 1, status.message().size());
@@ -25,7 +25,7 @@ inline int to_c_status(const Status& status, char* error, size_t size) {
   return static_cast<int>(status.code());
 }
 
-// Returns the status of the body, or that of an exception that it throws.
+// Returns the status of the body; an exception of the body becomes a status.
 template <typename Body>
 int c_call(char* error, size_t size, Body body) {
   try {

@@ -1,4 +1,4 @@
-// Invariants that stay in release builds: a broken one ends the process with file and line.
+// Invariants that stay in release builds: a broken invariant ends the process with file and line.
 #pragma once
 
 #include <cstdio>
@@ -25,7 +25,7 @@ namespace hvd {
   auto HVD_CONCAT(result_, __LINE__) = (expression);                                      \
   if (!HVD_CONCAT(result_, __LINE__).ok()) return HVD_CONCAT(result_, __LINE__).status(); \
   declaration = std::move(HVD_CONCAT(result_, __LINE__)).value()
-// The same two inside a coroutine.
+// Both macros again, for coroutines.
 #define HVD_CO_RETURN_IF_ERROR(expression)                                    \
   do {                                                                        \
     if (auto status_of_expression = (expression); !status_of_expression.ok()) \

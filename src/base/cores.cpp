@@ -20,14 +20,14 @@ namespace fs = std::filesystem;
 
 constexpr double kUnlimited = 1e6;
 
-// The quota of this process's cgroup and of all above it, version 2.
+// The lowest quota of this process's cgroup (version 2) and its ancestors.
 double cgroup_cores() {
   double cores = kUnlimited;
   std::string group;
   for (const std::string& line : split(read_proc_file("/proc/self/cgroup"), '\n')) {
     if (line.starts_with("0::")) group = line.substr(3);
   }
-  // Inside a container the path may be that of the host; its root is ours then.
+  // Inside a container the path may be that of the host; this process's cgroup is then the root.
   for (;;) {
     const std::string text = read_proc_file("/sys/fs/cgroup" + group + "/cpu.max");
     if (!text.empty()) cores = std::min(cores, cores_of_cpu_max(text));
@@ -62,7 +62,7 @@ int cpuset_cores() {
   cpu_set_t before, all;
   std::memset(&all, 0xff, sizeof all);
   if (::sched_getaffinity(0, sizeof before, &before) != 0) return affinity_cores();
-  // The kernel cuts the mask to the cpuset.
+  // The kernel limits the mask to the cpuset.
   if (::sched_setaffinity(0, sizeof all, &all) != 0) return affinity_cores();
   const int cores = affinity_cores();
   ::sched_setaffinity(0, sizeof before, &before);
@@ -90,14 +90,14 @@ int count_gpus(const std::string& root) {
   const fs::path nodes = fs::path(root) / "sys/class/kfd/kfd/topology/nodes";
   for (const auto& each : fs::directory_iterator(nodes, error)) {
     const auto id = parse_int(trim(read_proc_file((each.path() / "gpu_id").string())));
-    count += id && *id != 0;  // a CPU is a node with the number 0
+    count += id && *id != 0;  // KFD also lists CPUs as nodes, with gpu_id 0
   }
   return count;
 }
 
 Status find_gpu_driver() {
   if (!trim(environment_variable("HOROVOD_CUDA_LIBRARY").value_or("")).empty()) return {};
-  // NVIDIA's driver, that of its system-on-chip boards, that of WSL, and AMD's.
+  // Device files of NVIDIA's driver for servers, for system-on-chip boards and for WSL, and of AMD's driver.
   constexpr std::array kFiles{"/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/nvmap",
                               "/dev/dxg", "/dev/kfd"};
   const bool is_there = std::any_of(kFiles.begin(), kFiles.end(),

@@ -9,14 +9,14 @@
 namespace hvd {
 namespace {
 
-// Fixed, since a child may allocate nothing. Descriptors beyond it stay open in children.
+// Has a fixed size, since a forked child must not allocate. When the table is full, children keep further descriptors.
 class Table {
  public:
   static Table& instance() {
     static Table table;
     return table;
   }
-  // Readers change entries, one each; a fork is the writer, and sees all of them at rest.
+  // Threads that change entries hold the lock as readers. A fork holds it as the writer, so no change is in progress.
   void lock_shared() { ::pthread_rwlock_rdlock(&lock_); }
   void unlock_shared() { ::pthread_rwlock_unlock(&lock_); }
 
@@ -37,7 +37,7 @@ class Table {
       }
     }
   }
-  // How many forks lie between this process and the first one.
+  // The number of forks between the first process and this one.
   uint32_t process() const { return process_.load(std::memory_order_relaxed); }
 
  private:
@@ -47,7 +47,7 @@ class Table {
                      [] { instance().begin_child(); });
   }
   void begin_child() {
-    // Made anew: those who wait for it in the parent are not here.
+    // Initialised again: the threads that waited for the lock exist only in the parent.
     ::pthread_rwlock_unlock(&lock_);
     lock_ = PTHREAD_RWLOCK_INITIALIZER;
     process_.fetch_add(1, std::memory_order_relaxed);

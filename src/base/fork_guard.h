@@ -9,8 +9,8 @@
 
 namespace hvd {
 
-// While one lives, a fork waits: what is opened and guarded under it is one step to a child. May be
-// nested; holds no longer than a few system calls that do not wait.
+// Delays forks while an object exists: a descriptor opened and guarded in this time is never open
+// but unguarded in a child. May be nested. Hold it only for a few system calls that do not wait.
 class NoFork {
  public:
   NoFork();
@@ -19,7 +19,7 @@ class NoFork {
   NoFork& operator=(const NoFork&) = delete;
 };
 
-// Differs between a process and its child, as getpid() does, and costs no system call.
+// Returns a number that differs between a process and its child, as getpid() does, without a system call.
 uint32_t process_after_forks();
 
 // Owns a descriptor that a forked child does not inherit: the child closes it. In the child the object
@@ -27,7 +27,7 @@ uint32_t process_after_forks();
 class GuardedFd {
  public:
   GuardedFd() = default;
-  // To leave no gap, open it under a NoFork that still lives here.
+  // Open the descriptor under a NoFork that still exists here: otherwise a child may inherit it.
   explicit GuardedFd(UniqueFd fd);
   GuardedFd(GuardedFd&& other) noexcept;
   GuardedFd& operator=(GuardedFd&& other) noexcept;

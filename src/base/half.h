@@ -1,6 +1,6 @@
-// float16 and bfloat16 as bits, to and from float32, rounding to nearest even. Every NaN of float32 becomes the
-// same one. Without branches, so that loops over them become vector instructions. Internal linkage on purpose: sources that
-// are compiled for other instruction sets include this, and must not share code with the rest.
+// Converts float16 and bfloat16 bits from and to float32, rounding to nearest even. Every float32 NaN
+// becomes the same NaN. Without branches, so that loops vectorize. Internal linkage on purpose: sources
+// compiled for other instruction sets include this file and must not share code with the rest.
 #pragma once
 
 #include <stdint.h>

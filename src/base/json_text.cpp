@@ -7,7 +7,7 @@
 namespace hvd {
 namespace {
 
-// Bytes of the character that the text begins with; 0 when it is none.
+// The size of the character at the front of the text; 0 if it is invalid.
 size_t utf8_size(std::string_view text) {
   const auto at = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = at(0);
@@ -17,7 +17,7 @@ size_t utf8_size(std::string_view text) {
   for (size_t i = 1; i < size; ++i) {
     if ((at(i) & 0xc0) != 0x80) return 0;
   }
-  // Too long for what it says, a surrogate, or beyond the last one.
+  // An overlong encoding, a surrogate, or a code point above U+10FFFF.
   if ((first == 0xe0 && at(1) < 0xa0) || (first == 0xed && at(1) > 0x9f) ||
       (first == 0xf0 && at(1) < 0x90) || (first == 0xf4 && at(1) > 0x8f)) {
     return 0;
@@ -72,7 +72,7 @@ Result<std::string> from_base64(const std::string& text) {
   const int size = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(bytes.data()),
                                    reinterpret_cast<const unsigned char*>(text.data()),
                                    static_cast<int>(text.size()));
-  // It decodes padding as zeros, and accepts spaces around the text and bits behind its end.
+  // The decoder decodes padding as zeros, and accepts spaces around the text and bits after its end.
   const size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
   if (size >= static_cast<int>(padding)) bytes.resize(static_cast<size_t>(size) - padding);
   if (size < 0 || to_base64(bytes) != text) return invalid_argument("the text is not base64");

@@ -10,11 +10,11 @@ namespace hvd {
 
 bool is_utf8(std::string_view bytes);
 
-// For a JSON string, without its quotes: escaped, and valid whatever the bytes are. Each byte that is
-// no part of UTF-8 becomes U+FFFD.
+// For a JSON string, without its quotes: escaped, and valid whatever the bytes are. Each byte of
+// invalid UTF-8 becomes U+FFFD.
 std::string json_escaped(std::string_view bytes);
 
-// Bytes as base64 (RFC 4648, section 4), with padding. Text that to_base64 does not make is refused.
+// Bytes as base64 (RFC 4648, section 4), with padding. The decoder refuses text that to_base64() does not produce.
 std::string to_base64(std::string_view bytes);
 Result<std::string> from_base64(const std::string& text);
 

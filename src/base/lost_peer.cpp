@@ -54,7 +54,7 @@ std::string_view cause_in(const Status& status) {
   const std::string_view text = status.message();
   const size_t waited = text.find(kHasWaited);
   if (!link.empty() || waited == std::string_view::npos) return link;
-  // The work is a quoted name, which may hold any other character.
+  // The operation's name is quoted, and may contain any other character.
   const size_t begin = text.substr(0, waited).find('\'');
   return begin == std::string_view::npos ? text : text.substr(begin);
 }

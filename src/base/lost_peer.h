@@ -1,4 +1,4 @@
-// Names a rank in errors, and makes the failure that the loss of a rank causes.
+// Names a rank in errors, and makes the error for a lost rank.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ struct LinkEnd {
   int32_t rank;
   std::string_view host;
 };
-// Aborted, with `peer` as the lost rank: "the connection between rank 0 on host a and rank 3 on host b was reset".
-// Both ends make the same sentence, since neither can know whether the other one has ended.
+// Aborted, with `peer` as the lost rank: "the connection between rank 0 on host a and rank 3 on host b was
+// reset". Both ends make the same message, since neither end knows whether the other rank has ended.
 Status broken_link(LinkEnd own, LinkEnd peer, std::string_view what);
-// The sentence of broken_link() in a failure, also behind a context; else empty.
+// The message of broken_link() in a failure, without any context before it; else empty.
 std::string_view broken_link_in(const Status& status);
 // Aborted, with `rank` as the lost rank: "'x' has waited 4.1 s for rank 3 on host b, which does not answer".
 Status stalled_by(int32_t rank, std::string_view work, std::string_view rest);
-// The sentence about the cause in a failure for which no rank has ended: of broken_link() or stalled_by(); else empty.
+// The message of broken_link() or stalled_by() in a failure that no rank's end caused; else empty.
 std::string_view cause_in(const Status& status);
-// The rank that a failure takes away from rank `own`: the lost rank, and at both ends of a broken connection the
-// other end, since all ranks share one failure. -1: none.
+// The rank that rank `own` lost by a failure. At both ends of a broken connection it is the rank at
+// the other end, since all ranks share one failure. -1: none.
 int32_t lost_rank_for(int32_t own, const Status& status);
-// The first rank other than `own` that a text names as rank_on_host() does; -1: none.
+// The first rank other than `own` that a text names in the form of rank_on_host(); -1: none.
 int32_t other_rank_in(std::string_view text, int32_t own);
 
 }  // namespace hvd

@@ -8,19 +8,19 @@
 
 namespace hvd {
 
-// The machine's own name, whatever name a launcher has for it. Empty where the system does not say.
+// The machine's own host name, independent of the launcher's name for it. Empty if the system has none.
 std::string own_host_name();
 
-// Names the running kernel since its start: two host names with one boot id may be one machine. Empty
-// where /proc does not say.
+// Identifies the boot of the running kernel: two host names with one boot id may be one machine.
+// Empty if /proc does not have it.
 std::string boot_id();
 
-// The kernel's start and the pid and mount namespaces: two hosts of a job with equal ones are one machine
-// under two names. Pods and containers of one machine share only the kernel's start. Empty where /proc does
-// not say.
+// Identifies the boot and the pid and mount namespaces: two hosts of a job with equal identities
+// are one machine with two names. Pods and containers of one machine share only the boot. Empty if
+// /proc does not have it.
 std::string host_identity();
 
-// The kernel's start and the network namespace, in which abstract Unix sockets are found. No blanks.
+// Identifies the boot and the network namespace, which limits abstract Unix sockets. Without blanks.
 Result<std::string> machine_identity();
 
 }  // namespace hvd

@@ -1,6 +1,6 @@
-// Mutexes whose use clang checks: HVD_GUARDED_BY(mutex_) after a member, HVD_REQUIRES(mutex_) after a
-// function that must be called with the lock held. Mutex and MutexLock cost what std::mutex and
-// std::unique_lock cost.
+// Mutexes whose use clang checks: write HVD_GUARDED_BY(mutex_) after a member, and
+// HVD_REQUIRES(mutex_) after a function that needs the lock. Mutex and MutexLock cost as much as
+// std::mutex and std::unique_lock.
 #pragma once
 
 #include <mutex>
@@ -20,7 +20,7 @@ class HVD_THREAD_SAFETY(capability("mutex")) Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex for as long as it lives, except between unlock() and lock().
+// Holds a mutex during its lifetime, except between unlock() and lock().
 class HVD_THREAD_SAFETY(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) HVD_THREAD_SAFETY(acquire_capability(mutex))
@@ -31,7 +31,7 @@ class HVD_THREAD_SAFETY(scoped_lockable) MutexLock {
 
   void lock() HVD_THREAD_SAFETY(acquire_capability()) { lock_.lock(); }
   void unlock() HVD_THREAD_SAFETY(release_capability()) { lock_.unlock(); }
-  // For std::condition_variable, which gives it back locked.
+  // For std::condition_variable, which leaves it locked.
   std::unique_lock<std::mutex>& native() { return lock_; }
 
  private:

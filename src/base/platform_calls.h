@@ -1,11 +1,11 @@
-// The system calls in which threads wait, by name. Not every architecture has all of them.
+// Names the system calls in which threads wait. Some architectures lack some of the calls.
 #pragma once
 
 #include <string_view>
 
 namespace hvd {
 
-// Empty for others.
+// Empty for any other system call.
 std::string_view waiting_call(long number);
 
 }  // namespace hvd

@@ -10,7 +10,7 @@ bool cpu_has_avx2() {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
   __builtin_cpu_init();
-  // F16C has no name that both compilers know: leaf 1, ecx, bit 29.
+  // gcc and clang have no common name for F16C: leaf 1, ecx, bit 29.
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
          __get_cpuid(1, &a, &b, &c, &d) != 0 && ((c >> 29) & 1u) != 0;
 #else

@@ -10,12 +10,12 @@
 
 namespace hvd {
 
-// AVX2, FMA and F16C.
+// Returns whether the processor has AVX2, FMA and F16C.
 bool cpu_has_avx2();
-// AVX-512 F, BW, DQ and VL.
+// Returns whether the processor has AVX-512 F, BW, DQ and VL.
 bool cpu_has_avx512();
 
-// This source is compiled for processors that multiply and add in one instruction.
+// True if this source is compiled for processors with fused multiply-add.
 #if defined(__FMA__) || defined(__aarch64__)
 constexpr bool kFusesMultiplyAdd = true;
 #else
@@ -23,7 +23,7 @@ constexpr bool kFusesMultiplyAdd = false;
 #endif
 
 // This source is compiled for processors that convert float16. The functions convert the leading elements, eight at a
-// time, and return their number; all NaNs become 0x7e00. Internal linkage on purpose, as in half.h.
+// time, and return how many elements they converted; all NaNs become 0x7e00. Internal linkage on purpose, as in half.h.
 #ifdef __F16C__
 constexpr bool kConvertsHalves = true;
 #else
@@ -63,7 +63,7 @@ inline size_t halves_of_floats([[maybe_unused]] void* to, [[maybe_unused]] const
 
 }  // namespace
 
-// Between two looks at a flag that another thread will set.
+// Call between two reads of a flag that another thread will set.
 inline void cpu_pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();

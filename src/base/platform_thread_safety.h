@@ -1,5 +1,5 @@
-// Attributes of clang's thread-safety analysis. Builds by clang treat a breach as an error; other
-// compilers ignore them.
+// Attributes of clang's thread-safety analysis. In clang builds a violation is an error; other
+// compilers ignore the attributes.
 #pragma once
 
 #if defined(__clang__)
@@ -9,5 +9,5 @@
 #endif
 #define HVD_GUARDED_BY(mutex) HVD_THREAD_SAFETY(guarded_by(mutex))
 #define HVD_REQUIRES(mutex) HVD_THREAD_SAFETY(requires_capability(mutex))
-// After a function that returns a reference to the mutex.
+// Write it after a function that returns a reference to the mutex.
 #define HVD_RETURNS_MUTEX(mutex) HVD_THREAD_SAFETY(lock_returned(mutex))

@@ -1,7 +1,7 @@
 // Makes the C record of a plugin from a C++ class, for all kinds of plugins.
 //
-// Plugin has kName, kPriority, probe(), which is not ok where it cannot work, and open(host, config),
-// which gives the object that all its calls are about: a Result of a unique_ptr<Context>.
+// Plugin has kName, kPriority, probe() and open(host, config). probe() returns an error if the plugin cannot
+// work here. open() returns a Result of a unique_ptr<Context>; all further calls receive this object.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,7 @@ struct PluginRecord {
     });
   }
   static void close(void* context) { delete &self(context); }
-  // For kinds whose vtable has this function.
+  // For plugin kinds whose vtable has abort.
   static void abort(void* context, const char* cause) {
     self(context).abort(aborted(cause == nullptr ? "" : cause));
   }

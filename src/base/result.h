@@ -1,5 +1,5 @@
-// A value, or the Status that says why there is none: the part of std::expected that this project
-// needs. value() of an error is a defect and ends the process.
+// A value, or the Status of the failure: the part of std::expected that this project needs. Calling
+// value() on an error is a defect and ends the process.
 #pragma once
 
 #include <type_traits>
@@ -42,7 +42,7 @@ class [[nodiscard]] Result {
   const T* operator->() const { return &value(); }
   T value_or(T other) const& { return ok() ? value() : std::move(other); }
 
-  // Ok when there is a value.
+  // Ok if the result holds a value.
   Status status() const { return ok() ? Status() : std::get<1>(state_); }
   const Status& error() const { return std::get<1>(state_); }
 

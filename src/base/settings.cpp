@@ -35,7 +35,7 @@ Status check_value(const Setting& setting, std::string_view value) {
 }
 
 std::string plain(double number) {
-  constexpr double kWhole = 1e15;  // below it a double is exact as a whole number; NaN is not below
+  constexpr double kWhole = 1e15;  // smaller doubles are exact integers; NaN compares false
   if (!(std::abs(number) < kWhole)) return cat(number);
   const auto whole = static_cast<int64_t>(number);
   return static_cast<double>(whole) == number ? cat(whole) : cat(number);
@@ -47,7 +47,7 @@ std::string about_default(const Setting& entry) {
   return cat("; unset it for the default ", entry.default_value);
 }
 
-// "; it lies between 0 and 1", with the unit; `unit`: the size of one unit that the user gives.
+// "; it lies between 0 and 1", with the unit. `unit` is the size of the user's unit.
 std::string about_range(const Setting& entry, int64_t unit) {
   const auto size = static_cast<double>(unit);
   return cat("; it lies between ", plain(entry.range->low / size), " and ",
@@ -57,7 +57,7 @@ std::string about_range(const Setting& entry, int64_t unit) {
                                   : cat(" MiB; ", entry.variable, " takes bytes"));
 }
 
-// The error of a variable whose value has another type.
+// An error for a variable whose value has the wrong type.
 Status about_type(const Setting& entry, const Status& status) {
   if (!entry.range) return status.with_context(entry.variable);
   return invalid_argument(
@@ -101,7 +101,7 @@ Status Settings::check_range(std::string_view key, const std::string& name) cons
   const Setting& entry = setting(key);
   if (!entry.range || !is_set(key)) return {};
   const double value = number(key);
-  if (value >= entry.range->low && value <= entry.range->high) return {};  // not of NaN
+  if (value >= entry.range->low && value <= entry.range->high) return {};  // false for NaN
   const bool is_variable = name == entry.variable;
   const int64_t unit = is_variable ? 1 : entry.flag_unit;
   return invalid_argument(cat(name, " ", plain(value / static_cast<double>(unit)),

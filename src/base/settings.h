@@ -15,52 +15,51 @@
 
 namespace hvd {
 
-// A list has an element for each time that it is given.
+// A kList has one element for each occurrence.
 enum class SettingType { kFlag, kInt, kDouble, kText, kList };
 
-// The least and the greatest value of a number, in units of its variable.
+// The lowest and highest value of a number, in units of its variable.
 struct NumberRange {
   double low, high;
 };
 
 struct Setting {
   const char* key = "";         // "start_timeout": the name in code
-  const char* flags = "";       // "-p,--ssh-port" or "" when it has none
+  const char* flags = "";       // "-p,--ssh-port", or "" without a flag
   const char* off_flag = "";    // "--no-autotune": sets it to 0 on the command line; not in --help
-  const char* aliases = "";     // flags by which other launchers call it; not in --help
+  const char* aliases = "";     // other launchers' names of these flags; not in --help
   const char* config_key = "";  // "params.cycle_time_ms" or ""
   const char* variable = "";    // "HOROVOD_START_TIMEOUT" or ""
   SettingType type = SettingType::kText;
-  const char* value = "";  // kind of its value in help, "SECONDS"; "" for a flag without one
-  // As text; "" is unset. A row that leaves it out has "0" for a flag, else "".
+  const char* value = "";  // type of its value in help: "SECONDS"; "" for a flag without a value
+  // As text; "" is unset. If a row leaves it out: "0" for a flag, else "".
   const char* default_value = nullptr;
   // Size of one unit of the flag and config key, in units of the variable.
   int64_t flag_unit = 1;
-  bool is_inverse_in_config = false;  // the config key says the opposite
+  bool is_inverse_in_config = false;  // the config key has the opposite meaning
   std::optional<NumberRange> range =
-      std::nullopt;  // of each number that a user sets; a launcher sets the others (identity)
-  const char* choices =
-      "";  // the values that it takes, separated by commas, in any case of letters; "": all
-  bool takes_others = false;  // besides its choices
-  const char* section = "";   // topic of --help; the table sets it
-  bool is_common = false;     // --help lists it, besides --help-all
+      std::nullopt;  // for each number that users set; a launcher sets the others (identity)
+  const char* choices = "";   // allowed values, separated by commas, case-insensitive; "": any
+  bool takes_others = false;  // also accepts values that are not in `choices`
+  const char* section = "";   // topic in --help; the table sets it
+  bool is_common = false;     // listed by --help, not only by --help-all
   const char* help = "";      // begins with a verb or a noun phrase; at most 132 letters
 };
 
 std::span<const Setting> all_settings();
 // Known variables that are not settings of users.
 std::span<const char* const> other_variables();
-// Ends the process when the key is not in the table: a defect, not an input.
+// Ends the process if the key is not in the table: this is a defect, not a wrong input.
 const Setting& setting(std::string_view key);
 
-// The value of a setting that has a default, and whether the user has set it.
+// The value of a setting with a default, and whether the user has set it.
 template <typename T>
 struct Chosen {
   T value{};
   bool is_set = false;
 };
 
-// The values of one program: explicit ones over the environment over the defaults.
+// The values of one program: explicit values override the environment, which overrides defaults.
 class Settings {
  public:
   // Reads every variable of the table. A value of the wrong type is an error that names it.
@@ -69,15 +68,15 @@ class Settings {
   Settings() = default;
 
   Status set(std::string_view key, std::string_view value);
-  // As set(), with a value in the unit of flags and config files.
+  // Like set(), with a value in the unit of flags and config files.
   Status set_in_units(std::string_view key, std::string_view value);
-  // An error for a number out of its range, under this name.
+  // Returns an error, with this name, if the setting's number is out of range.
   Status check_range(std::string_view key, const std::string& name) const;
-  // An error for the first number out of its range, with the name that `name_of` gives its key.
+  // Returns an error for the first number out of range, with the name that `name_of` returns for its key.
   Status check_ranges(const std::function<std::string(std::string_view key)>& name_of) const;
-  // As check_ranges(name_of), with the names of variables.
+  // Like check_ranges(name_of), with the names of variables.
   Status check_ranges() const;
-  // Not empty when it was set by anybody.
+  // True if the environment or a call has set a non-empty value.
   bool is_set(std::string_view key) const;
   std::string text(std::string_view key) const;
   int64_t integer(std::string_view key) const;
@@ -85,7 +84,7 @@ class Settings {
   bool flag(std::string_view key) const;
   std::vector<std::string> list(std::string_view key) const;
 
-  // Fills a field by its type. The range of the setting must fit into an int.
+  // Sets a field of each type. The range of the setting must fit into an int.
   void read(std::string_view key, int& field) const { field = static_cast<int>(integer(key)); }
   void read(std::string_view key, int64_t& field) const { field = integer(key); }
   void read(std::string_view key, double& field) const { field = number(key); }
@@ -97,7 +96,7 @@ class Settings {
     read(key, field.value);
     field.is_set = is_set(key);
   }
-  // Nothing, without its default, where it is not set.
+  // Empty if the setting is not set; ignores its default.
   template <typename T>
   void read(std::string_view key, std::optional<T>& field) const {
     field.reset();
@@ -109,26 +108,26 @@ class Settings {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
-// Seconds that a rank has to call hvd.init() once another one waits for it there: init_timeout, where it is set; else
-// its default, or a longer start_timeout.
+// The seconds within which a rank must call hvd.init() after another rank waits in hvd.init():
+// init_timeout if it is set; otherwise the larger of its default and start_timeout.
 double init_seconds(const Settings& settings);
 
-// "1", "true", "yes", "on" and "0", "false", "no", "off", "": any case.
+// Case-insensitive: "1", "true", "yes", "on" and "0", "false", "no", "off", "".
 std::optional<bool> parse_flag(std::string_view text);
 
-// A sentence for each of `variables` whose name HOROVOD_... is unknown and at most two letters away from a
-// known one: of the table, or of this version's or the original's others.
+// Returns a sentence for each variable with an unknown name HOROVOD_... that is at most two letters
+// away from a known name: of the table, of this version's other variables, or of the original's.
 std::vector<std::string> about_misspelt_variables(
     std::span<const std::pair<std::string, std::string>> variables);
 
-// An error for a number of the table among the variables that is none, or out of its range.
+// Returns an error for a variable of the table that has an invalid number or a number out of range.
 Status check_numbers(std::span<const std::pair<std::string, std::string>> variables);
 
-// A variable that is no knob (PATH, HOME, another launcher's); empty optional when unset.
+// A variable that is not a setting (PATH, HOME, another launcher's); empty if unset.
 std::optional<std::string> environment_variable(std::string_view name);
-// Takes a variable out of this process's environment. Only before there are threads.
+// Removes a variable from this process's environment. Call it before starting threads.
 void forget_environment_variable(std::string_view name);
-// The whole environment, in its order.
+// All variables of the environment, in its order.
 std::vector<std::pair<std::string, std::string>> environment();
 
 }  // namespace hvd

@@ -122,7 +122,7 @@ constexpr Setting kJob[] = {
      .default_value = "0",
      .range = NumberRange{0, kMostRanks},
      .help = "Hold back the last N hosts to replace hosts that fail."},
-    // Only horovod.run gives this flag, so no list names it.
+    // Only horovod.run passes this flag, so no list shows it.
     {.key = "store_fd",
      .aliases = "--store-fd",
      .type = kInt,
@@ -1089,7 +1089,7 @@ constexpr Setting kIdentity[] = {
      .help = "Port of the rendezvous server, used if HOROVOD_STORE is unset."},
 };
 
-// Rows with their topic of --help, and with the default of their type.
+// Sets the topic of --help for these rows, and their types' defaults.
 template <size_t N>
 constexpr std::array<Setting, N> in(const char* topic, const Setting (&rows)[N]) {
   std::array<Setting, N> complete{};
@@ -1121,13 +1121,13 @@ constexpr auto kTable =
            in("identity", kIdentity));
 
 constexpr const char* kOtherVariables[] = {
-    // Set by agents, for ranks and helpers.
+    // Agents set these variables for ranks and helpers.
     "HOROVOD_INTERFACE",
     "HOROVOD_STAGE_DIR",
     "HOROVOD_PMIX_HOSTS",
     "HOROVOD_PMIX_RANKS",
     "HOROVOD_RESULT_KEY",
-    // The original's, at run time and for its build.
+    // Run-time and build-time variables of the original Horovod.
     "HOROVOD_CCL_BGT_AFFINITY",
     "HOROVOD_SECRET_KEY",
     "HOROVOD_GPU_ALLGATHER",

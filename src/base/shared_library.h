@@ -1,5 +1,5 @@
-// Opens a shared library at run time. Never closes it, because a thread may be executing its code. Any
-// thread.
+// Opens a shared library at run time. Never closes it, because a thread may be executing its code.
+// Any thread.
 #pragma once
 
 #include <functional>
@@ -13,19 +13,19 @@ namespace hvd {
 
 class SharedLibrary {
  public:
-  // A path, or a name that the dynamic linker looks for. Its symbols stay its own (RTLD_LOCAL).
+  // A path, or a name that the dynamic linker looks up. Its symbols stay local (RTLD_LOCAL).
   static Result<SharedLibrary> open(const std::string& path);
-  // The same, and its symbols are found by whatever is opened later (RTLD_GLOBAL).
+  // Like open(), but libraries opened later find its symbols (RTLD_GLOBAL).
   static Result<SharedLibrary> open_for_all(const std::string& path);
 
-  // Whether it can be opened and `judge` is content with it; it does not stay.
+  // Opens the library, calls `judge`, and does not keep the library loaded. Returns the first error.
   static Status try_open(const std::string& path,
                          const std::function<Status(const SharedLibrary&)>& judge);
 
-  // nullptr when the library has no such symbol.
+  // nullptr if the library lacks the symbol.
   void* symbol(const char* name) const;
   const std::string& path() const { return path_; }
-  // The path that it was found at.
+  // The path of the loaded file.
   std::string place() const;
 
  private:
@@ -35,10 +35,10 @@ class SharedLibrary {
   void* handle_;
 };
 
-// The paths of those libraries that this process has whose file's name begins so.
+// The paths of this process's libraries whose file name begins with `start`.
 std::vector<std::string> loaded_libraries(std::string_view start);
 
-// Whether this process has an MPI that somebody has initialised.
+// Returns whether an MPI library in this process has been initialised.
 bool mpi_is_initialised();
 
 }  // namespace hvd

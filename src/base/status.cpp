@@ -20,7 +20,7 @@ Status::Status(Code code, std::string message) {
 }
 
 const std::string& Status::message() const {
-  // Never destroyed: a thread of a library may ask while the process exits.
+  // Never destroyed: a library's thread may call this while the process exits.
   static const std::string& kEmpty = *new std::string;
   return failure_ ? failure_->message : kEmpty;
 }
@@ -82,10 +82,10 @@ Status system_error(std::string_view what, int error_number) {
   }
 }
 
-// The C library takes clone instead where the kernel does not know clone3 (ENOSYS). The filter of an old container
-// runtime says EPERM in place of that.
+// If the kernel lacks clone3 (ENOSYS), the C library uses clone. The filter of an old container
+// runtime returns EPERM instead of ENOSYS.
 std::string clone3_advice(int error_number) {
-  constexpr long kClone3 = 435;  // on each architecture; the headers of older systems lack its name
+  constexpr long kClone3 = 435;  // on all architectures; older systems' headers lack its name
   if (error_number != EPERM || ::syscall(kClone3, nullptr, 0) == 0 || errno != EPERM) return {};
   return "the system call clone3 is refused here, as old container runtimes do; update the "
          "runtime, "

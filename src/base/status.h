@@ -1,5 +1,5 @@
-// The result of an operation that can fail: ok, or a code and a sentence that the user can act on. Ok
-// is a null pointer and costs nothing. Callers prepend context.
+// The result of an operation that can fail: ok, or a code and a sentence that the user can act on.
+// Ok is a null pointer and costs nothing. Callers prepend context.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace hvd {
 
-// The numbers are hvd_status's.
+// The values equal those of hvd_status.
 enum class Code : int {
   kOk = HVD_OK,
   kInvalidArgument = HVD_INVALID_ARGUMENT,
@@ -35,13 +35,13 @@ class [[nodiscard]] Status {
   bool ok() const { return !failure_; }
   explicit operator bool() const { return ok(); }
   Code code() const { return failure_ ? failure_->code : Code::kOk; }
-  // Empty when ok.
+  // Empty if ok.
   const std::string& message() const;
 
-  // The rank whose loss is the cause, or -1.
+  // The rank whose loss caused this failure, or -1.
   int32_t lost_rank() const { return failure_ ? failure_->lost_rank : -1; }
 
-  // "host b: " + message, of the same code and lost rank; an ok status stays ok.
+  // Returns "host b: " + message with the same code and lost rank; ok stays ok.
   Status with_context(std::string_view context) const;
   // Returns a copy of this failure that names the lost rank that caused it; -1: no rank.
   Status with_lost_rank(int32_t rank) const;
@@ -85,8 +85,8 @@ inline Status internal_error(std::string message) { return {Code::kInternal, std
 // unavailable("cannot open /x: No such file or directory") from an errno value.
 Status system_error(std::string_view what, int error_number);
 
-// The end of a sentence about a program or thread that could not start with this errno: the remedy, where a container's
-// filter refuses clone3, by which the C library starts them; else empty.
+// The last part of an error message about a program or thread that failed to start with this errno: the
+// remedy if a container's filter refuses clone3, with which the C library starts them; else empty.
 std::string clone3_advice(int error_number);
 
 }  // namespace hvd

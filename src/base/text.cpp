@@ -115,13 +115,13 @@ std::string shell_quote(std::string_view text) {
 
 namespace {
 
-// How many bytes at the front of the text a terminal may take as an order: control characters, also those of UTF-8
-// (U+0080 to U+009F), and what changes lines or the direction of writing.
+// The number of bytes at the front of the text that a terminal may interpret: control characters, also
+// those in UTF-8 (U+0080 to U+009F), and characters that change lines or the writing direction.
 size_t size_of_control(std::string_view text) {
   struct Range {
     std::string_view first, last;
   };
-  // In UTF-8, with the same length in a range.
+  // Ranges in UTF-8; both ends of a range have the same length.
   constexpr Range kRanges[] = {{std::string_view("\0", 1), "\x1f"},
                                {"\x7f", "\x7f"},
                                {"\xc2\x80", "\xc2\x9f"},

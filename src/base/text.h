@@ -21,23 +21,23 @@ std::string cat(const Parts&... parts) {
 }
 
 std::string_view trim(std::string_view text);
-// "a,,b" by ',' is {"a", "", "b"}; "" is {""}.
+// Split by ',', "a,,b" is {"a", "", "b"} and "" is {""}.
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(std::span<const std::string> parts, std::string_view separator);
-// The whole text as a number, or nothing.
+// Parses the whole text as a number; empty if it is not a number.
 std::optional<int64_t> parse_int(std::string_view text);
 std::optional<double> parse_double(std::string_view text);
-// Lower case, ASCII.
+// ASCII lower case.
 std::string to_lower(std::string_view text);
-// The candidate that was probably meant, or empty when none is near.
+// The candidate that was probably meant, or empty if no candidate is similar.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
-// How many letters have to be added, removed or replaced to make one word of the other.
+// The number of letters to add, remove or replace to make one word of the other.
 size_t edit_distance(std::string_view a, std::string_view b);
-// The lines of a text on one, joined by "; ", without blank ones; of many the first and the last ones.
+// The non-blank lines of a text in one line, joined by "; "; of many lines only the first and the last ones.
 std::string one_line(std::string_view text, size_t most_lines = 6);
-// For /bin/sh: 'it'\''s'.
+// Quotes for /bin/sh: 'it'\''s'.
 std::string shell_quote(std::string_view text);
-// For messages: control characters and invalid bytes escaped, cut to `limit` bytes.
+// Escapes control characters and invalid bytes for messages, and cuts the text to `limit` bytes.
 std::string printable(std::string_view text, size_t limit = 200);
 
 }  // namespace hvd

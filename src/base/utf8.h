@@ -1,4 +1,4 @@
-// Text in UTF-8, of which invalid parts are possible.
+// Text in UTF-8 that may contain invalid bytes.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 
 namespace hvd {
 
-// At most `limit` bytes from the front, without a part of a character at their end.
+// Returns at most `limit` bytes from the front, without an incomplete character at the end.
 inline std::string_view front_of(std::string_view text, size_t limit) {
-  constexpr size_t kMost = 3;  // bytes of a character behind its first one
+  constexpr size_t kMost = 3;  // bytes of a character after its first byte
   const auto is_inside = [text](size_t i) {
     return (static_cast<unsigned char>(text[i]) & 0xc0) == 0x80;
   };

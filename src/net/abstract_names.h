@@ -1,6 +1,6 @@
-// Abstract names of Unix sockets, which every user of the host can bind. A name that ends in random
-// digits cannot be bound beforehand: its clients find it by its beginning, and the kernel reports the
-// process and user that listen there. Any thread.
+// Abstract names of Unix sockets, which every user of the host can bind. No other process can bind
+// a name that ends in random digits beforehand. Clients find it by its prefix, and the kernel
+// reports the process and user that listen there. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -14,16 +14,16 @@
 
 namespace hvd::net {
 
-// Returns the names, without the leading zero, of all users' sockets in this network namespace that
-// listen and whose name begins with `prefix`. Empty without /proc.
+// Returns the names, without the leading zero, of all users' listening sockets in this network
+// namespace whose name begins with `prefix`. Empty without /proc.
 std::vector<std::string> listening_names(std::string_view prefix);
 
 struct Listener {
   UniqueFd socket;  // connected; empty if the listener's queue of connections is full
-  pid_t pid;        // id of the process that listens; 0 if the queue is full
-  uid_t uid;        // not known if the queue is full
+  pid_t pid;        // id of the listening process; 0 if the queue is full
+  uid_t uid;        // undefined if the queue is full
 };
-// Connects to a socket of `type` without waiting. Returns nothing when no such socket listens.
+// Connects to a socket of `type` without waiting. Empty if no such socket listens.
 std::optional<Listener> connect_to_listener(std::string_view name, int type);
 
 }  // namespace hvd::net

@@ -47,8 +47,8 @@ ssize_t send_once(int fd, ByteView head, ByteView body) {
   return ::sendmsg(fd, &message, kSendFlags);
 }
 
-// The connection attempts of one race. launcher/spawn/name_lookup.cpp races addresses on an event loop; here the
-// caller blocks in poll(): plugins and ranks that call it have no event loop.
+// The connection attempts of one race. launcher/spawn/name_lookup.cpp also races addresses, on an
+// event loop; plugins and ranks have no event loop, so this code blocks in poll().
 class Race {
  public:
   Race(std::span<const SocketAddress> addresses, Deadline deadline)
@@ -84,7 +84,7 @@ class Race {
     return {};
   }
 
-  // Waits; returns the winner, or nothing when the next attempt should start or one has failed.
+  // Waits; returns the winner, or nothing if the next attempt should start or one has failed.
   Result<UniqueFd> wait() {
     Deadline until = deadline_;
     if (next_ < addresses_.size() && until.time() > Clock::now() + kStagger) {
@@ -163,7 +163,7 @@ Result<size_t> BlockingStream::read_some(std::span<std::byte> buffer, Deadline d
     const ssize_t count = ::recv(fd_.get(), buffer.data(), buffer.size(), flags);
     if (count >= 0) return static_cast<size_t>(count);
     if (errno != EAGAIN && errno != EINTR) return system_error("cannot receive", errno);
-    // Check the deadline also after a signal: repeated signals would keep recv from its timeout.
+    // Check the deadline also after a signal: repeated signals would prevent the timeout of recv.
     HVD_RETURN_IF_ERROR(wait_for(fd_.get(), POLLIN, deadline));
     flags = MSG_DONTWAIT;
   }

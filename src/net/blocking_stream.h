@@ -1,6 +1,6 @@
-// A connected stream socket for code without a loop. Each call blocks the calling thread until the
-// call is complete or its deadline has passed. Owns the descriptor; starts no thread. One caller at
-// a time.
+// A connected stream socket for code without an event loop. Each call blocks the calling thread
+// until the call is complete or its deadline has passed. Owns the descriptor; starts no thread. One
+// caller at a time.
 #pragma once
 
 #include <span>
@@ -15,15 +15,15 @@ namespace hvd::net {
 
 class BlockingStream {
  public:
-  // Connects to the first address that answers. The attempts race, and each begins a quarter of a
-  // second after the one before. kUnavailable: no address answered; the message says why.
+  // Connects to the first address that answers. The attempts race; each begins a quarter of a
+  // second after the previous one. kUnavailable: no address answered; the message has the reason.
   static Result<BlockingStream> connect(std::span<const SocketAddress> addresses,
                                         Deadline deadline);
   // `fd` must be non-blocking.
   explicit BlockingStream(UniqueFd fd) : fd_(std::move(fd)) {}
 
-  // Writes both parts. When the peer sends data before the end, the call sets `interrupted` and
-  // drops the unsent bytes.
+  // Writes both parts. If the peer sends data before the end of the write, the call sets
+  // `interrupted` and drops the unsent bytes.
   Status write(ByteView head, ByteView body, Deadline deadline, bool& interrupted);
   // Reads at least one byte; returns 0 at the end of the stream.
   Result<size_t> read_some(std::span<std::byte> buffer, Deadline deadline);

@@ -1,4 +1,4 @@
-// How many of this process's descriptors clients may hold that have not proven who they are.
+// Limits the descriptors that clients may use before they have authenticated.
 #pragma once
 
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-// The length that DNS allows for each part of a host's name. Kubernetes makes names of pods from names of jobs, and
-// they may become longer than that. Pure.
+// Checks the length that DNS allows for each part of a host name. Kubernetes derives pod names from
+// job names, and a pod name may become too long. Pure.
 #pragma once
 
 #include <string>

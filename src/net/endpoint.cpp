@@ -7,7 +7,7 @@
 namespace hvd::net {
 namespace {
 
-// The last byte is the terminating NUL of a path; an abstract name's '@' stands for the first.
+// The last byte is the terminating NUL of a path; for an abstract name, '@' stands for the leading NUL.
 constexpr size_t kMaxPath = sizeof(sockaddr_un{}.sun_path) - 1;
 
 Status malformed(std::string_view text, std::string_view why) {

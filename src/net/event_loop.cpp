@@ -71,7 +71,7 @@ bool EventLoop::watch(int fd, uint32_t events, Callback callback) {
   if (events != 0 || is_in_epoll) {
     const int operation = events == 0 ? EPOLL_CTL_DEL : is_in_epoll ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     bool is_watched = control(epoll_.get(), operation, fd, events, id);
-    // A descriptor that was closed has left epoll.
+    // epoll forgets a descriptor that was closed.
     if (!is_watched && errno == ENOENT && events != 0) {
       is_watched = control(epoll_.get(), EPOLL_CTL_ADD, fd, events, id);
     }
@@ -105,7 +105,7 @@ void EventLoop::unwatch(int fd) {
 
 void EventLoop::notify() {
   const uint64_t one = 1;
-  // A counter that is full notifies all the same.
+  // A full counter also makes the loop readable.
   [[maybe_unused]] const ssize_t written = ::write(doorbell_.get(), &one, sizeof one);
 }
 
@@ -122,12 +122,12 @@ void EventLoop::wake_at(Deadline deadline) {
 
 void EventLoop::wait(Deadline deadline) const {
   epoll_event event{};
-  // Level-triggered events stay for dispatch, and for other threads that wait.
+  // Takes no events: they stay for dispatch, and for other waiting threads.
   [[maybe_unused]] const int count = ::epoll_wait(epoll_.get(), &event, 1, deadline.poll_timeout());
 }
 
 bool EventLoop::dispatch(int rounds) {
-  // The bound keeps descriptors that are always ready from holding the caller here.
+  // Bounded, so that descriptors that are always ready do not block the caller.
   bool any = false;
   while (rounds-- > 0 && deliver(0)) any = true;
   return any;
@@ -146,7 +146,7 @@ bool EventLoop::deliver(int timeout) {
     }
     Callback callback;
     {
-      // An earlier callback of this turn may have ended this watch, and this one may end its own:
+      // An earlier callback of this round may have ended this watch, and this callback may end it:
       // call a copy.
       MutexLock lock(watches_->mutex);
       const auto found = watches_->by_fd.find(fd);

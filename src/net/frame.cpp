@@ -10,7 +10,7 @@ namespace hvd::net {
 
 namespace {
 
-// The magic number: "HVD" after a byte that begins no text in ASCII or UTF-8.
+// The magic number: "HVD" after a byte that never begins a text in ASCII or UTF-8.
 constexpr std::array<std::byte, 4> kMagic = {std::byte{0x89}, std::byte{'H'}, std::byte{'V'},
                                              std::byte{'D'}};
 
@@ -20,7 +20,7 @@ bool is_known(FrameType type) { return type >= FrameType::kControl && type <= Fr
 
 void FrameParser::feed(ByteView bytes) {
   if (!failure_.ok()) return;
-  // Removes parsed bytes, but seldom, since that moves the rest.
+  // Removes parsed bytes, but rarely, since that moves the rest.
   if (begin_ == buffer_.size()) {
     buffer_.clear();
     begin_ = 0;

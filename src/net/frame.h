@@ -1,7 +1,7 @@
-// Frames: the messages of a link between launcher and agent, with a header that says for which job,
-// host and stream they are. This file neither interprets control messages nor touches descriptors.
-// One thread at a time. DESIGN: control and store never wait behind output, and a stream sends only
-// what its receiver granted, so a stalled terminal costs neither a lease nor memory.
+// Frames: the messages of a link between launcher and agent. A frame's header names its job, host
+// and stream. This file neither interprets control messages nor touches descriptors. One thread at
+// a time. DESIGN: control and store never wait behind output, and a stream sends only what its
+// receiver granted, so a stalled terminal causes neither a timeout nor memory growth.
 #pragma once
 
 #include <array>
@@ -16,12 +16,12 @@ namespace hvd::net {
 
 constexpr uint16_t kFrameVersion = 1;
 constexpr size_t kFrameHeaderSize = 36;
-// Limit of a frame's payload: a job's environment must fit, and a faulty peer must not use up
-// memory.
+// The limit of a frame's payload: large enough for a job's environment, and small enough that a
+// faulty peer cannot use up memory.
 constexpr size_t kMaxPayload = 16 << 20;
-// Limit of a frame of kData: an urgent frame waits for at most one of these.
+// The limit of a kData frame: an urgent frame waits for at most one such frame.
 constexpr size_t kMaxChunk = 32 << 10;
-// FrameHeader::host of a frame without a host, such as an agent's hello.
+// FrameHeader::host of a frame without a host, for example an agent's hello.
 constexpr uint32_t kNoHost = 0xffffffff;
 
 enum class FrameType : uint16_t {
@@ -49,13 +49,13 @@ struct Frame {
   ByteView payload;  // points into the parser until its next call
 };
 
-// Splits a stream of bytes into frames. An error is final: bytes after it are not trustworthy.
+// Splits a stream of bytes into frames. An error is final: later bytes are not trustworthy.
 class FrameParser {
  public:
   explicit FrameParser(size_t max_payload = kMaxPayload) : max_payload_(max_payload) {}
 
   void feed(ByteView bytes);
-  // Returns a frame, nothing while bytes are missing, or an error of one sentence.
+  // Returns a frame, nothing while bytes are missing, or an error.
   Result<std::optional<Frame>> next();
 
  private:
@@ -68,10 +68,10 @@ class FrameParser {
   Status failure_;
 };
 
-// The priority of a frame in the send queue. Frames of one urgency leave first in, first out.
+// The priority of a frame in the send queue. Frames of equal urgency leave first in, first out.
 enum class Urgency : uint8_t { kControl = 0, kStore = 1, kOutput = 2 };
 
-// The send queue. Users bound its size: they put only bytes for which they have credit.
+// The send queue. Users limit its size: they add only bytes for which they have credit.
 class FrameWriter {
  public:
   void put(const FrameHeader& header, ByteView payload, Urgency urgency);
@@ -86,11 +86,11 @@ class FrameWriter {
   size_t queued_ = 0;
 };
 
-// The sender's side of a stream: number of bytes that the receiver accepts.
+// The sender's side of a stream: the number of bytes that the receiver accepts.
 class Credit {
  public:
   explicit Credit(uint32_t granted = 0) : left_(granted) {}
-  // Returns false when the peer granted more than 32 bits hold, which is a defect of the peer.
+  // Returns false if the sum of grants exceeds 32 bits, which is a defect of the peer.
   bool grant(uint32_t more);
   size_t left() const { return left_; }
   void use(size_t size);
@@ -104,7 +104,7 @@ class Credit {
 class Window {
  public:
   explicit Window(uint32_t size) : size_(size), open_(size) {}
-  // Returns false when the peer sent more bytes than it was granted.
+  // Returns false if the peer sent more bytes than it was granted.
   bool arrived(size_t size);
   // Returns the number of bytes to grant, often 0, after `size` bytes were consumed.
   uint32_t consumed(size_t size);

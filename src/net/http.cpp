@@ -12,7 +12,7 @@ namespace {
 namespace http = boost::beast::http;
 using boost::system::error_code;
 
-// Beast's own vector_body takes no std::byte.
+// Beast's vector_body does not support std::byte.
 struct BytesBody {
   using value_type = Bytes;
 
@@ -61,7 +61,7 @@ class BeastParser : public Base {
       const size_t count = parser_->put(
           boost::asio::const_buffer(bytes.data() + consumed, bytes.size() - consumed), error);
       consumed += count;
-      // Beast may hold the first line and the fields to the limit each.
+      // Beast may apply the limit to the first line and to the fields separately.
       if (!head_was_done && (head_bytes_ += count) > limits_.head_bytes) {
         return refuse(http::error::header_limit);
       }
@@ -125,7 +125,7 @@ class ResponseParser final : public BeastParser<false, HttpResponseParser> {
   int status() const override { return static_cast<int>(message().result_int()); }
 };
 
-// Reserve room for a head, so that it does not move while it grows.
+// Reserved for a head, so that it does not move while it grows.
 constexpr size_t kUsualHead = 320;
 
 void finish_head(std::string& head, std::initializer_list<HttpField> fields, size_t body_size) {

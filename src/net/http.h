@@ -20,7 +20,7 @@ struct HttpLimits {
 
 struct HttpField {
   std::string_view name;
-  std::string_view value;  // the caller guarantees that it has no line ends
+  std::string_view value;  // must not contain line ends
 };
 
 // Parses one message after another from a stream of bytes. feed() stops at the end of the head, so
@@ -29,9 +29,9 @@ class HttpParser {
  public:
   virtual ~HttpParser() = default;
 
-  // Returns the number of consumed bytes. The caller passes the rest again, with further bytes when
-  // neither head_done() nor done() has become true. An error is final; fault() is the HTTP status
-  // of the answer.
+  // Returns the number of consumed bytes. If neither head_done() nor done() has become true, the
+  // caller passes the rest again, followed by new bytes. An error is final; fault() is the HTTP
+  // status of the reply.
   virtual Result<size_t> feed(ByteView bytes) = 0;
   virtual bool head_done() const = 0;
   virtual bool done() const = 0;

@@ -12,8 +12,8 @@ namespace hvd::net {
 
 class InterfaceChoice {
  public:
-  // Parses a list such as "eth0,10.0.0.0/8,^docker0": names of interfaces and networks. A ^
-  // excludes the entry; a name may end in '*'. "" allows all. An error names the flag.
+  // Parses a list like "eth0,10.0.0.0/8,^docker0": names of interfaces and networks. A ^ excludes
+  // the entry; a name may end in '*'. "" allows all. An error names the flag.
   static Result<InterfaceChoice> parse(std::string_view text);
 
   // Returns whether the job may use an address of 4 or 16 bytes: no entry with a ^ matches it, and,

@@ -12,7 +12,7 @@ class Notification {
 
   explicit Notification(const asio::any_io_executor& executor) : timer_(executor, Time::max()) {}
   void notify() { timer_.cancel(); }
-  // Returns after a notify(), or false when the waiting coroutine was cancelled.
+  // Returns true after a notify(), or false if the waiting coroutine was cancelled.
   Task<bool> wait() {
     co_await timer_.async_wait(use_tuple);
     const auto state = co_await asio::this_coro::cancellation_state;

@@ -26,12 +26,12 @@ Result<UniqueFd> listen_for_packets(std::string_view name);
 // Connects; blocks only while the listener's backlog is full. kNotFound: no process listens there.
 Result<UniqueFd> connect_for_packets(std::string_view name);
 
-// The process at the other end of a Unix socket, as it connected. Nothing: the socket has no such end.
+// The credentials of the process at the other end of a Unix socket, at connect time. Empty if the socket has none.
 std::optional<ucred> peer_credentials(int fd);
 // Returns whether the process at the other end of a Unix socket runs as this process's user or as root.
 bool is_trusted_peer(int fd);
 
-// Returns false when the socket has no room now. Error messages name the peer by `whom`.
+// Returns false if the socket buffer is full. Error messages name the peer by `whom`.
 Result<bool> send_packet(int fd, ByteView bytes, const std::vector<int>& fds,
                          std::string_view whom);
 
@@ -39,7 +39,7 @@ struct Packet {
   Bytes bytes;  // empty: the peer has closed its end
   std::vector<UniqueFd> fds;
 };
-// Returns nothing while no packet has arrived.
+// Returns nothing if no packet has arrived.
 Result<std::optional<Packet>> receive_packet(int fd, std::string_view whom);
 
 }  // namespace hvd::net

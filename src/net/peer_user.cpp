@@ -20,7 +20,7 @@
 namespace hvd::net {
 namespace {
 
-// An address of TCP in the form of the kernel's table: IPv4 at a socket of IPv6 is IPv4.
+// A TCP address in the form of the kernel's table: an IPv6 socket's IPv4 address as IPv4.
 struct Ends {
   uint8_t family = 0;
   uint32_t address[4] = {};  // network byte order; IPv4 uses the first
@@ -49,8 +49,8 @@ std::optional<Ends> ends_of(const sockaddr_storage& storage) {
   return ends;
 }
 
-// Only an address of this host can be bound. True if the check fails, since its peers are the ones whose
-// user counts.
+// Tries to bind the address, which works only on its own host. Returns true if the check fails,
+// since the users of local peers must be checked.
 bool is_address_of_this_host(sockaddr_storage address, socklen_t size) {
   const UniqueFd probe(::socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!probe) return true;
@@ -73,8 +73,8 @@ struct SocketEntry {
   uint64_t inode = 0;
 };
 
-// The socket with these ends, by the kernel's interface for one socket. Nothing also if the kernel lacks
-// this interface.
+// Finds the socket with these ends by the kernel's interface for a single socket. Also empty if the
+// kernel lacks this interface.
 std::optional<SocketEntry> find_in_kernel(const Ends& own, const Ends& far) {
   struct {
     nlmsghdr head;
@@ -101,7 +101,7 @@ std::optional<SocketEntry> find_in_kernel(const Ends& own, const Ends& far) {
   const ssize_t size = ::recv(kernel.get(), &answer, sizeof answer, MSG_DONTWAIT);
   const bool is_found = size >= static_cast<ssize_t>(sizeof answer.head + sizeof answer.body) &&
                         answer.head.nlmsg_type == SOCK_DIAG_BY_FAMILY &&
-                        answer.body.id.idiag_dport == far.port;  // else a listener at this port
+                        answer.body.id.idiag_dport == far.port;  // else a listener
   if (!is_found) return {};
   return SocketEntry{answer.body.idiag_uid, answer.body.idiag_inode};
 }
@@ -161,7 +161,7 @@ PeerUser peer_user(int socket, bool asks_kernel) {
   if (!is_address_of_this_host(far, far_size)) return {};
   std::optional<SocketEntry> entry;
   if (asks_kernel) entry = find_in_kernel(*other, *own);
-  // A kernel that knows this end of the connection also knows the other one, unless it is closed.
+  // If the kernel knows this end of a connection, it also knows the other end, unless that end is closed.
   const bool knows_sockets = asks_kernel && (entry || find_in_kernel(*own, *other));
   if (!knows_sockets && is_connected(socket)) entry = find_in_proc(*other, *own);
   return {true, entry && entry->inode != 0 ? std::optional(entry->uid) : std::nullopt};

@@ -1,7 +1,7 @@
-// Finds the user of the process at the other end of a connected stream socket: by SO_PEERCRED for a Unix
-// socket, by the kernel's table of sockets for a TCP connection within this host. The agent's store tunnel and
-// the rendezvous server refuse other users by it. Without state; any thread. The agent, a static program, may
-// use this file.
+// Finds the user of the process at the other end of a connected stream socket: by SO_PEERCRED for a
+// Unix socket, by the kernel's table of sockets for a TCP connection within this host. The agent's
+// store tunnel and the rendezvous server use it to refuse other users. Stateless; any thread.
+// Static programs like the agent may use this file.
 #pragma once
 
 #include <sys/types.h>
@@ -13,15 +13,15 @@ namespace hvd::net {
 
 struct PeerUser {
   bool is_here = false;      // the process runs on this host, in this network namespace
-  std::optional<uid_t> uid;  // nothing: the process runs elsewhere, or has closed its socket
+  std::optional<uid_t> uid;  // empty: the process runs elsewhere, or has closed its socket
 
-  // Whether the process runs elsewhere, or as this process's user or root.
+  // Returns whether the process runs elsewhere, or as this process's user or root.
   bool is_own_or_elsewhere() const;
-  // The sentence for a process that is neither.
+  // The error message for any other process.
   std::string refusal() const;
 };
 
-// `asks_kernel` is false in tests of a kernel that can only list its sockets, in /proc.
+// `asks_kernel` is false in tests of a kernel that only lists its sockets in /proc.
 PeerUser peer_user(int socket, bool asks_kernel = true);
 
 }  // namespace hvd::net

@@ -1,4 +1,4 @@
-// The ports at which a job may listen, as --port-range names them. Pure.
+// The ports at which a job may listen, from --port-range. Pure.
 #pragma once
 
 #include <cstdint>

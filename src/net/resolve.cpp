@@ -24,7 +24,7 @@ Result<std::vector<SocketAddress>> resolve(const Endpoint& endpoint) {
   addrinfo* found = nullptr;
   int error = ::getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &found);
   if (error == EAI_NONAME || error == EAI_ADDRFAMILY || error == EAI_NODATA) {
-    // A host with nothing but its loopback interface has no "configured" family at all.
+    // A host with only a loopback interface has no "configured" address family.
     hints.ai_flags = 0;
     error = ::getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &found);
   }
@@ -52,7 +52,7 @@ Result<std::vector<SocketAddress>> resolve_to_listen(const Endpoint& endpoint) {
     return resolve(endpoint);
   }
   Endpoint any = endpoint;
-  // A kernel without IPv6 refuses the socket itself.
+  // A kernel without IPv6 refuses to create the socket.
   const UniqueFd probe(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   any.host = probe ? "::" : "0.0.0.0";
   return resolve(any);

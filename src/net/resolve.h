@@ -11,8 +11,8 @@ namespace hvd::net {
 // Returns at least one address to connect to. Numeric addresses and Unix sockets bypass the
 // resolver.
 Result<std::vector<SocketAddress>> resolve(const Endpoint& endpoint);
-// Returns the addresses to listen on. An empty host means every interface, IPv6 and IPv4 where the
-// host has IPv6.
+// Returns the addresses to listen on. An empty host means every interface: IPv4, and IPv6 if the
+// host has it.
 Result<std::vector<SocketAddress>> resolve_to_listen(const Endpoint& endpoint);
 
 }  // namespace hvd::net

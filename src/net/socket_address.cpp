@@ -26,12 +26,12 @@ SocketAddress unix_address(const std::string& path) {
   std::memcpy(raw->sun_path, path.data(), size);
   const bool abstract = path.starts_with('@');
   if (abstract) raw->sun_path[0] = '\0';
-  // An abstract name ends where the address does; a path ends with its NUL.
+  // The size delimits an abstract name; a path also has a NUL.
   address.size = static_cast<socklen_t>(kPathOffset + size + (abstract ? 0 : 1));
   return address;
 }
 
-// Removes a socket file whose listener has gone. Leaves every other file.
+// Removes a socket file whose listener has ended. Never removes any other file.
 bool remove_dead_listener(const SocketAddress& address) {
   const auto* raw = reinterpret_cast<const sockaddr_un*>(&address.storage);
   struct stat info {};
@@ -45,7 +45,7 @@ bool remove_dead_listener(const SocketAddress& address) {
   return ::unlink(raw->sun_path) == 0;
 }
 
-// The bytes of an IPv4 or IPv6 address; none for a Unix socket.
+// The bytes of an IPv4 or IPv6 address; empty for a Unix socket.
 ByteView bytes_of(const SocketAddress& address) {
   const void* bytes = nullptr;
   size_t size = 0;
@@ -60,7 +60,7 @@ ByteView bytes_of(const SocketAddress& address) {
 }
 
 void set_option(int fd, int level, int name, int value) {
-  // Best effort: a connection without the option works, only worse.
+  // Best effort: a connection also works without the option.
   [[maybe_unused]] const int set = ::setsockopt(fd, level, name, &value, sizeof value);
 }
 

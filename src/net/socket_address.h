@@ -41,11 +41,11 @@ std::string host_text(const SocketAddress& address);
 Result<UniqueFd> listen_on(const SocketAddress& address, int backlog = 4096);
 Result<SocketAddress> local_address(int fd);
 Result<SocketAddress> peer_address(int fd);
-// The peer for messages, such as "tcp:10.0.0.1:4711"; empty for a Unix socket, whose peer is of this
-// machine.
+// The peer's address for messages, for example "tcp:10.0.0.1:4711"; empty for a Unix socket, whose
+// peer is on this machine.
 std::string peer_text(int fd);
 // Sets the options of a connection: no Nagle delay, keep-alive that detects a dead peer within a
-// minute, and no pacing within this machine. Without effect on Unix sockets.
+// minute, and no pacing within this machine. No effect on Unix sockets.
 void tune_connection(int fd);
 
 }  // namespace hvd::net

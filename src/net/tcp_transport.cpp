@@ -14,12 +14,12 @@
 namespace hvd::net {
 namespace {
 
-// Keep-alive probes begin after a quarter of a link's timeout, at most this time.
+// Keep-alive probes begin after a quarter of a link's timeout, at the latest after this time.
 constexpr double kSilenceSeconds = 15;
 constexpr double kSecondsBetweenProbes = 5;
-// TCP_RTO_MAX_MS of Linux 6.15, which many headers lack. Older kernels refuse it, and retransmit more seldom.
+// TCP_RTO_MAX_MS of Linux 6.15, which many headers lack. Older kernels refuse it, and retransmit less often.
 constexpr int kLongestRetransmission = 44;
-// Ports that the system chooses for the first address, until one is free at all addresses.
+// The number of ports tried for the first address until one is free at all addresses.
 constexpr int kTries = 16;
 
 void set(int socket, int level, int option, int value) {
@@ -59,7 +59,7 @@ GuardedFd listen_on(ByteView address, uint16_t port) {
     // The kernel may still check a new address for duplicates.
     set(socket.get(), IPPROTO_IPV6, IPV6_FREEBIND, 1);
   }
-  // A new job must get a port of a narrow range although connections of the last job are in
+  // A new job must get a port of a narrow range even if connections of the previous job are in
   // TIME_WAIT.
   if (port != 0) set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   sockaddr_storage storage;
@@ -80,7 +80,7 @@ Result<uint16_t> port_of(const GuardedFd& socket) {
                    : reinterpret_cast<const sockaddr_in6&>(storage).sin6_port);
 }
 
-// Listens on all addresses that can be bound, unless one of them has the port in use already.
+// Listens on all addresses that can be bound; fails if the port is in use at any of them.
 Result<std::vector<TcpListener>> listen_at(const std::vector<Bytes>& addresses, uint16_t port) {
   std::vector<TcpListener> listeners;
   int error = 0;
@@ -205,7 +205,7 @@ void set_link_timeout(int socket, double seconds) {
   const int between_probes = whole(std::min(seconds / 12, kSecondsBetweenProbes));
   set(socket, IPPROTO_TCP, TCP_KEEPINTVL, between_probes);
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  // Else TCP doubles the time between two attempts: after a cut of 30 s it sends again 20 s later.
+  // Without this, TCP doubles the time between two attempts: after a 30 s outage it sends again 20 s later.
   set(socket, IPPROTO_TCP, kLongestRetransmission, 1000 * between_probes);
 }
 
@@ -214,9 +214,9 @@ void send_unpaced(int socket) {
   socklen_t size = sizeof name;
   const bool known = ::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0;
   if (!known || !std::string_view(name, ::strnlen(name, size)).starts_with("bbr")) return;
-  // After spurious losses, as of segments that two processors reorder, the window of Reno grows by a segment per round
-  // trip, and two full directions then delay each other's acknowledgements. But every kernel has it, and lets every
-  // user choose it.
+  // After spurious losses, for example of segments reordered by two processors, Reno's window grows
+  // by one segment per round trip, and two full directions then delay each other's
+  // acknowledgements. But every kernel has Reno, and lets every user choose it.
   for (const std::string_view unpaced : {"cubic", "reno"}) {
     if (::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, unpaced.data(), unpaced.size()) == 0)
       return;

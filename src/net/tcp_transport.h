@@ -18,13 +18,13 @@ struct TcpListener {
   uint16_t port = 0;
   // Listens on every address of this host, IPv6 and IPv4, at a free port of the range.
   static Result<TcpListener> open(PortRange ports = {});
-  // Listens on these addresses of 4 or 16 bytes and on no other, all at one free port of the range.
-  // Leaves out an address that cannot be bound, unless none can. No address: no listener.
+  // Listens only on these addresses of 4 or 16 bytes, all at one free port of the range. Skips addresses
+  // that cannot be bound, but fails if none can be bound. Without addresses, returns no listener.
   static Result<std::vector<TcpListener>> open_at(const std::vector<Bytes>& addresses,
                                                   PortRange ports = {});
 };
 
-// Returns whether accept(2) failed for lack of descriptors or memory, and the connection still waits.
+// Returns whether accept(2) failed for lack of descriptors or memory while the connection still waits.
 bool is_shortage(int error);
 
 struct Accepted {
@@ -33,7 +33,7 @@ struct Accepted {
   int error = 0;     // an errno value that is_shortage(); 0: no such error
 };
 Accepted accept_from(const TcpListener& listener);
-// The same, for a caller that needs only the connection.
+// Like the other accept function, for a caller that needs only the connection.
 GuardedFd accept_tcp(const TcpListener& listener);
 
 // Begins to connect to an address of 4 or 16 bytes. The socket becomes writable once the attempt
@@ -41,11 +41,11 @@ GuardedFd accept_tcp(const TcpListener& listener);
 Result<GuardedFd> start_connect(ByteView address, uint16_t port);
 // Returns 0 for an established connection, else an errno value.
 int connect_outcome(int socket);
-// Ends a connection, with ETIMEDOUT, once its peer has not answered for this time. Shorter cuts only
-// delay its bytes. An idle connection is probed by the kernel: no thread wakes up.
+// Ends a connection with ETIMEDOUT if its peer has not answered for this time. Shorter outages only
+// delay its bytes. The kernel probes an idle connection: no thread wakes up.
 void set_link_timeout(int socket, double seconds);
-// Turns pacing off, for a connection between namespaces of one kernel. A congestion control such as
-// bbr paces data to spare the queues of a network, and here there is no network.
+// Turns pacing off, for a connection between namespaces of one kernel. A congestion control like
+// bbr paces data to spare a network's queues, but this connection crosses no network.
 void send_unpaced(int socket);
 
 // Formats an endpoint: "10.77.0.2:4711", "[fd00::1]:4711".

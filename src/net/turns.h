@@ -1,5 +1,5 @@
-// Lets coroutines of one loop run a section one at a time. A turn ends with its object, also when its
-// coroutine is cancelled.
+// Lets coroutines of one loop run a section one at a time. A turn ends when its object is
+// destroyed, also if its coroutine is cancelled.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,7 @@ class Turns : public std::enable_shared_from_this<Turns> {
 
   explicit Turns(const asio::any_io_executor& executor) : ended_(executor) {}
 
-  // Returns nothing when the waiting coroutine was cancelled.
+  // Returns nothing if the waiting coroutine was cancelled.
   Task<std::optional<Turn>> take() {
     const std::shared_ptr<Turns> self = shared_from_this();
     while (is_taken_) {

@@ -15,7 +15,7 @@ const hvd_plugin* hvd_builtin_op_cpu(void);
 
 namespace hvd::plugin {
 
-// Static storage; in no particular order.
+// In static storage; the order has no meaning.
 std::span<const hvd_plugin* const> builtins();
 
 }  // namespace hvd::plugin

@@ -26,7 +26,7 @@ std::vector<std::string> shared_objects(const std::string& folder) {
   return paths;
 }
 
-// Folder of the plugins installed with this library; empty if the library's own path is unknown.
+// The folder of the plugins installed with this library; empty if the library's path is unknown.
 std::string own_folder() {
   const std::string path = own_path();
   return path.empty() ? path : (std::filesystem::path(path).parent_path() / "horovod").string();
@@ -37,7 +37,7 @@ bool is_own(const std::string& path) {
   return !own.empty() && path.starts_with(own + "/");
 }
 
-// Returns the folders of a list, then the folder `name` beside this library.
+// Returns the folders of a list, then the folder `name` next to this library.
 std::vector<std::string> folders(std::string_view list, const char* name) {
   std::vector<std::string> found;
   for (std::string& folder : split(list, ':')) {
@@ -126,7 +126,7 @@ const hvd_plugin* Catalogue::find(hvd_plugin_kind kind, std::string_view name) c
 std::string Catalogue::why_none(hvd_plugin_kind kind, std::string_view name) const {
   std::string reasons;
   for (const PluginCandidate& candidate : candidates_) {
-    // The kind of a plugin that could not be loaded is unknown: compare the name of its file.
+    // The kind of a plugin that could not be loaded is unknown: compare its file name.
     const bool meant = candidate.record != nullptr
                            ? candidate.record->kind == static_cast<uint32_t>(kind) &&
                                  (name.empty() || name == candidate.record->name)

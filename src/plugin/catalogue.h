@@ -1,5 +1,5 @@
-// The plugins of this process: the built-in ones, and the shared objects of the search path. Keeps the
-// reason why it refused a plugin. The runtime makes one when it starts. Immutable after make(); any thread.
+// The plugins of this process: the built-in plugins, and the shared objects of the search path. Keeps the
+// reason for each refused plugin. The runtime makes one when it starts. Immutable after make(); any thread.
 #pragma once
 
 #include <span>
@@ -14,16 +14,15 @@ namespace hvd::plugin {
 
 struct PluginCandidate {
   std::string path;                    // empty: built in
-  const hvd_plugin* record = nullptr;  // nullptr when it could not be loaded
-  std::string refusal;                 // why it was refused; empty when it works here
+  const hvd_plugin* record = nullptr;  // nullptr if it could not be loaded
+  std::string refusal;                 // the reason of a refusal; empty if it works here
   bool works() const { return record != nullptr && refusal.empty(); }
 };
 
 class Catalogue {
  public:
-  // Probes every record, and loads and probes each *.so of the folders, in their order. A folder
-  // that does not exist holds no plugins. A plugin that did not come with this library is tried in
-  // a child process first.
+  // Probes every record, and loads and probes each *.so of the folders, in their order. Ignores a
+  // missing folder. Tries a plugin that did not come with this library in a child process first.
   static Catalogue make(std::span<const hvd_plugin* const> builtins,
                         std::span<const std::string> folders);
 
@@ -31,11 +30,11 @@ class Catalogue {
   static Catalogue of_backend(std::span<const std::string> folders, std::string_view name);
 
   std::span<const PluginCandidate> all() const { return candidates_; }
-  // The plugins of a kind that work here, the highest priority first.
+  // Returns the plugins of a kind that work here, the highest priority first.
   std::vector<const hvd_plugin*> usable(hvd_plugin_kind kind) const;
-  // One sentence on why no plugin of this kind and name works here; an empty name means any name.
+  // Explains in one sentence why no plugin of this kind and name works here; an empty name means any name.
   std::string why_none(hvd_plugin_kind kind, std::string_view name) const;
-  // The plugin of this kind and name that works here, or nullptr.
+  // Returns the plugin of this kind and name that works here, or nullptr.
   const hvd_plugin* find(hvd_plugin_kind kind, std::string_view name) const;
 
  private:
@@ -44,7 +43,7 @@ class Catalogue {
   std::vector<PluginCandidate> candidates_;
 };
 
-// Path of the library that holds this code, as the loader knows it; empty if it is unknown.
+// The path of the library that contains this code, as the loader knows it; empty if unknown.
 std::string own_path();
 
 // "bootstrap", "controller", "op" or "framework".
@@ -55,11 +54,11 @@ std::vector<std::string> search_path(std::string_view list);
 // The folders to search for bootstraps: the list, then <folder of this library>/horovod/bootstraps. Bootstraps have
 // their own folder because few processes need one.
 std::vector<std::string> bootstrap_path(std::string_view list);
-// The folders to search for op plugins that are opened only when the user chooses one: .../horovod/ops.
+// The folders to search for op plugins that are opened only if the user selects them: .../horovod/ops.
 std::vector<std::string> backend_path(std::string_view list);
-// The file of a backend that came with this library; empty if there is none.
+// The file of a backend that came with this library; may be empty.
 std::string own_backend(std::string_view name);
-// The folders to search for controllers that are opened only when the user chooses one: .../horovod/controllers.
+// The folders to search for controllers that are opened only if the user selects them: .../horovod/controllers.
 std::vector<std::string> controller_path(std::string_view list);
 
 }  // namespace hvd::plugin

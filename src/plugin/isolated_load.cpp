@@ -20,7 +20,7 @@ namespace {
 
 constexpr char kGood = '+';
 
-// The result of the record's probe, in the form in which it goes through the pipe.
+// Encodes the result of the record's probe for the pipe.
 std::string opinion_of(const std::string& path) {
   const auto loaded = load(path);
   if (!loaded.ok()) return "-" + loaded.error().message();
@@ -28,7 +28,7 @@ std::string opinion_of(const std::string& path) {
   return status.ok() ? std::string(1, kGood) : "-" + status.message();
 }
 
-// The waiting process reports a crash: no handler of the program runs, and no core file is written.
+// The waiting process reports a crash, so no handler of the program must run, and no core file is needed.
 void be_quiet() {
   for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTERM}) {
     ::signal(number, SIG_DFL);
@@ -37,7 +37,7 @@ void be_quiet() {
   ::setrlimit(RLIMIT_CORE, &none);
 }
 
-// All that comes until the end, or nothing where that takes too long.
+// Reads until the end of the stream; returns false at the deadline.
 bool read_all(int fd, const Deadline& deadline, std::string* text) {
   for (;;) {
     const double left = deadline.seconds_left();

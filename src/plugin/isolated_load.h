@@ -8,7 +8,7 @@
 
 namespace hvd::plugin {
 
-// Returns an error that names the file if its record is refused, its probe returns an error, or it crashes or hangs.
+// Returns an error that names the file if its record is refused, if its probe fails, or if it crashes or hangs.
 Status try_in_child(const std::string& path, double limit_seconds);
 
 }  // namespace hvd::plugin

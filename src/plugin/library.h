@@ -9,13 +9,13 @@
 
 namespace hvd::plugin {
 
-// The record, valid for the rest of the process. The sentence of a failure names the file.
+// Returns the record, which is valid for the rest of the process. An error names the file.
 Result<const hvd_plugin*> load(const std::string& path);
 
-// Whether a plugin works here; its own reason where not.
+// Returns ok if the plugin works here, else the plugin's own reason.
 Status probe(const hvd_plugin& record);
 
-// Whether this build can speak to a record, wherever it came from.
+// Checks that this build supports the record.
 Status check_record(const hvd_plugin* record);
 
 }  // namespace hvd::plugin

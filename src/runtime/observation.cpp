@@ -7,7 +7,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Other ranks' helpers answer within milliseconds; the file of a long timeline may take longer.
+// Other ranks' helper threads reply within milliseconds; writing the file of a long timeline may take longer.
 constexpr double kAnswerSeconds = 30;
 constexpr double kLeaveSeconds = 10;
 
@@ -58,7 +58,7 @@ MetricsOfRank Observation::own_metrics() const {
   return own;
 }
 
-// The thread that drives the core asks the question, so that no caller has to wait for the progress lock.
+// The thread that drives the core sends the request, so that no caller waits for the progress lock.
 Result<std::string> Observation::ask(bool of_all, Asking asking, double seconds) {
   const auto question = std::make_shared<Question>();
   links(ServiceId::kMetrics).post([this, of_all, asking = std::move(asking), question] {

@@ -1,5 +1,5 @@
 // The observation functions of a rank: timeline and metrics. Runtime owns it; the C ABI calls it on
-// any thread. A call may wait for the helper threads of other ranks, and never for their users.
+// any thread. A call may wait for other ranks' helper threads, but never for their users.
 #pragma once
 
 #include <functional>
@@ -18,24 +18,24 @@ namespace hvd::runtime {
 
 class Observation {
  public:
-  // All of them outlive this; the progress lock is not held.
+  // All arguments outlive this; the caller must not hold the progress lock.
   Observation(const Identity& identity, const WorkerSettings& settings, bool on_roots_machine,
               RuntimeCore* core, PluginHost* host, Progress* progress);
 
-  // The timeline that the settings want, once all ranks are there. Failing stops nothing.
+  // Starts the timeline of the settings, after all ranks have connected. A failure has no other effect.
   void begin();
   Status start_timeline(const std::string& path, bool mark_cycles);
   Status stop_timeline();
-  // As text.
+  // Returns text.
   Result<std::string> metrics(hvd_metrics_scope scope);
   // Sends the recorded events to the root while the links exist.
   void before_leave();
-  // With the progress lock held, when the runtime core has ended: waits for the timeline's file.
+  // Called with the progress lock held after the runtime core has ended: waits for the timeline's file.
   void close() { timeline_.close(); }
 
  private:
   using Asking = std::function<void(const std::shared_ptr<Question>&)>;
-  // `of_all`: other ranks are needed for the answer.
+  // `of_all`: the reply needs other ranks.
   Result<std::string> ask(bool of_all, Asking asking, double seconds);
   MetricsOfRank own_metrics() const HVD_REQUIRES(progress_->progress_lock());
   ServiceLinks links(ServiceId id);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kRegistrationName = "<process sets>";
 constexpr double kReportLostPeerSeconds = 1;
-// How long a rank that leaves waits for the others once the last process set has ended.
+// The time that a leaving rank waits for the others after the last process set has ended.
 constexpr double kLastAnswerSeconds = 30;
 
 }  // namespace
@@ -60,7 +60,7 @@ Status Runtime::submit(const hvd_submission& from, hvd_handle* handle) {
     *handle = claimed;
     return {};
   }
-  // The ranks that wait for this name fail with the reason; the user has no handle.
+  // Ranks that wait for this name fail with the reason; the user has no handle.
   Status refused = invalid_argument(submission->request.refusal);
   handles_.release(claimed);
   return refused;
@@ -90,8 +90,8 @@ Status Runtime::submit_message(int32_t op, const hvd_message& from, hvd_handle* 
   return submit_direct(submission, from.timeout_seconds > 0);
 }
 
-// The calling thread starts the work by itself where no other thread makes progress: that needs no other thread,
-// and a small message is on its way when this returns.
+// If no other thread makes progress, the calling thread starts the work: this needs no other
+// thread, and a small message is already sent when this returns.
 Status Runtime::submit_direct(Submission* submission, bool has_time_limit) {
   if (Status status = names_.insert_memory(submission); !status.ok()) {
     handles_.unclaim(submission);
@@ -105,8 +105,8 @@ Status Runtime::submit_direct(Submission* submission, bool has_time_limit) {
     can_move = core_->messages_can_move();
   });
   if (!ran) return {};
-  // A sleeping thread has not prepared for messages, or does not know the time limit or that there is something to
-  // copy, of which no event tells it.
+  // A sleeping thread has not prepared for messages, or does not know of the time limit or of data
+  // to copy, for which it gets no event.
   if (!was_in_use || has_time_limit || can_move) progress_->notify();
   if (completed && progress_->has_waiter()) progress_->notify_completed();
   return {};
@@ -184,7 +184,7 @@ Status Runtime::add_process_set(std::vector<int32_t> ranks, hvd_handle* handle) 
   return submit_registration(kRegistrationName, true, std::move(request), handle);
 }
 
-// Rank lists that differ are different names: each waits for its own members.
+// Different rank lists get different names: each waits for its own members.
 Status Runtime::add_named_set(std::string_view name, std::vector<int32_t> ranks,
                               hvd_handle* handle) {
   HVD_ASSIGN_OR_RETURN(ranks, sets_.check(std::move(ranks)));
@@ -241,7 +241,7 @@ Status Runtime::poll(hvd_handle handle, bool* done) {
   if (submission == nullptr) return not_found(cat("handle ", handle, " does not exist"));
   *done = submission->done.load(std::memory_order_acquire);
   if (!*done && core_->departed().load()) {
-    // The helper thread has ended, and nothing is left to wait for: one step completes the work.
+    // The helper thread has ended, and no more input comes: one step completes the work.
     const MutexLock lock(progress_->progress_lock());
     if (core_->step(true)) progress_->notify_completed();
     *done = submission->done.load(std::memory_order_acquire);
@@ -284,7 +284,7 @@ std::optional<Status> Runtime::wait_on_stream(hvd_handle handle, void* stream, b
   return status;
 }
 
-// The program has used, or will use, a result that is wrong, and may save it.
+// The program has used, or will use, a wrong result, and may save it.
 void Runtime::end_process(const Status& late) {
   if (is_leaving_.load()) {
     log::error(cat(late.message(),
@@ -303,7 +303,7 @@ void Runtime::end_process(const Status& late) {
 
 namespace {
 
-// Why the outputs of a submission cannot be read, or ok.
+// The reason why the outputs of a submission cannot be read, or ok.
 Status check_outputs(const Submission& submission) {
   if (submission.done.load(std::memory_order_acquire)) return submission.status;
   if (submission.is_on_stream.load(std::memory_order_acquire)) return {};
@@ -318,7 +318,7 @@ Status Runtime::output(hvd_handle handle, uint32_t index, hvd_output* output) {
   Status status = check_outputs(*submission);
   const Request& request = submission->request;
   if (!status.ok()) {
-    // nothing is described
+    // no description
   } else if (index == 0 && (request.op == HVD_JOIN || is_registration(request.op))) {
     output->last_joined_rank = submission->last_joined_rank;
     output->process_set = submission->registered;
@@ -354,14 +354,14 @@ Status Runtime::release(hvd_handle handle, bool* in_use) {
   return not_found(cat("handle ", handle, " does not exist, or was released before"));
 }
 
-// A rank that fails because a peer left says so, before its program learns of the failure and may
-// end: the peer's end may become known after its own.
+// A rank that fails because a peer left reports this before its program receives the failure and
+// may end: the peer's end may be reported after this rank's own end.
 void Runtime::report_lost_peer() {
   const std::optional<int32_t> peer = core_->cut_off_by();
   if (peer) report_left_by(*peer, core_->cut_off_cause());
 }
 
-// An error of the start may be the consequence of a peer's, of which it names the rank alone.
+// An error of the start may follow from a peer's error; then only reports the peer's rank.
 void Runtime::report_failed_start(const Status& why) {
   const bool is_refusal = why.code() == Code::kFailedPrecondition ||
                           why.code() == Code::kInvalidArgument ||
@@ -400,7 +400,7 @@ Status Runtime::shutdown(Deadline deadline, bool ends_other_sets) {
     const Status why = aborted(cat("rank ", identity_.rank, " has ended with an error"));
     fail(why.with_lost_rank(identity_.rank));
   }
-  // The other ranks have the whole time to answer after the last of their sets has ended.
+  // The other ranks have the full time to answer after the last of their sets has ended.
   bool has_logged = false;
   for (bool waits = others_work(); !progress_->wait(core_->departed(), deadline) && waits;) {
     waits = others_work();
@@ -432,7 +432,7 @@ void Runtime::close() {
   observation_->close();
   // Submissions that arrived too late fail with that reason.
   if (core_->step(true)) progress_->notify_completed();
-  ops_->close();  // before the controller, whose links they may share
+  ops_->close();  // before the controller, whose links the ops may share
   core_->close();
   progress_->notify_completed();
   if (store_ && !is_elastic_) store_->rest();

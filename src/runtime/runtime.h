@@ -1,6 +1,6 @@
-// The runtime of one rank. Owns its identity, plugins, runtime core, services and helper thread. The C
-// ABI calls it on any thread. Several runtimes may live in one process, independent of each other.
-// Only create, shutdown and wait block for other ranks.
+// The runtime of one rank. Owns its identity, plugins, runtime core, services and helper thread.
+// The C ABI calls it on any thread. Several independent runtimes may exist in one process. Only
+// create, shutdown and wait block for other ranks.
 #pragma once
 
 #include <atomic>
@@ -31,42 +31,42 @@ namespace hvd::runtime {
 
 struct RuntimeOptions {
   WorkerSettings settings;
-  // Plugins to use, the best first: the first controller, all ops.
+  // Plugins, in order of preference: the first controller is used, and all ops.
   std::vector<const hvd_plugin*> controllers;
   std::vector<const hvd_plugin*> ops;
-  // Opened as well where the first controller carries messages alone, for the data of the built-in
-  // operations; may be nullptr.
+  // Opened additionally for the data of the built-in operations if the first controller carries
+  // only messages; may be nullptr.
   const hvd_plugin* data_links = nullptr;
   // Description of the selected backends, which ranks compare, or the error if they cannot load. Empty:
   // no comparison.
   Result<std::string> backends = std::string();
   // BackendSelection::devices_by_trial.
   std::string devices_by_trial;
-  // Selected plugins with connections of their own, in words: refused where links between hosts are to be
-  // encrypted.
+  // Descriptions of selected plugins with their own connections, which are refused if links between
+  // hosts must be encrypted.
   std::vector<std::string> own_links;
-  // For the plugins to look up.
+  // Published for plugins.
   std::map<std::string, void*> published;
   // Memory that this process shares with the ranks of its host; may be nullptr.
   collectives::SharedHeap* heap = nullptr;
-  // Where the rank counts, zeroed; outlives the runtime. nullptr: in the runtime.
+  // The rank's counters, zeroed; they outlive the runtime. nullptr: the runtime owns them.
   RankCounters* counters = nullptr;
-  // How often these ranks have started before: keeps the keys of each time apart.
+  // The number of earlier starts of these ranks: makes the keys of each start unique.
   uint32_t epoch = 0;
   uint32_t first_handle = 0;  // HandleTable's `first`
-  // The ranks of an elastic job: the launcher removes what they leave in the store for their start, and the
-  // store's connection stays for the next one.
+  // Ranks of an elastic job: the launcher removes their start's records from the store, and the
+  // store's connection is kept for the next start.
   bool is_elastic = false;
   StackChannel stack;
   // The ranks of this world in the launcher's job; empty: all of them.
   std::vector<int32_t> ranks;
-  // Whether a launcher reads from the store which peer has made work of this rank fail.
+  // A launcher reads from the store which peer has made work of this rank fail.
   bool reports_lost_peers = true;
-  // Whether rank 0 serves the store, which then ends with it.
+  // Rank 0 serves the store, which then ends with rank 0.
   bool rank_serves_store = false;
   // Process sets that every rank registers when it starts.
   std::vector<std::vector<int32_t>> process_sets;
-  // By which all ranks have called hvd.init, and the time to connect that they then have; 0: no other limit.
+  // The time by which all ranks have called hvd.init, and the time that they then have to connect; 0: no other limit.
   Deadline start_deadline = Deadline::never();
   double connect_seconds = 0;
   Interruption* interruption = nullptr;  // ends the start; may be nullptr
@@ -77,63 +77,63 @@ std::string start_name(int32_t generation, uint32_t epoch);
 
 class Runtime {
  public:
-  // Blocks until every rank is there. store may be nullptr for a world of one.
+  // Blocks until every rank has connected. store may be nullptr for a single-process job.
   static Result<std::unique_ptr<Runtime>> create(Identity identity,
                                                  std::shared_ptr<rendezvous::Store> store,
                                                  RuntimeOptions options);
-  // Without shutdown before it, peers see this rank as lost.
+  // Without a preceding shutdown(), peers detect this rank as lost.
   ~Runtime();
 
   const Identity& identity() const { return identity_; }
-  // Whether a plugin of this runtime has published something under this name. Any thread.
+  // Returns whether a plugin of this runtime has published an interface with this name. Any thread.
   bool uses(const char* name) const {
     return host_->vtable()->lookup(host_.get(), name) != nullptr;
   }
 
   Status submit(const hvd_submission& submission, hvd_handle* handle);
-  // Begins work that was submitted with HVD_AWAITS_START. Never waits.
+  // Starts work that was submitted with HVD_AWAITS_START. Never waits.
   Status start(hvd_handle handle);
   // Starts a send (HVD_SEND) or a receive (HVD_RECV).
   Status submit_message(int32_t op, const hvd_message& message, hvd_handle* handle);
-  // The operations that can be submitted for devices.
+  // The operations that may be submitted for devices.
   const DeviceSupport& device_support() const { return device_support_; }
-  // Whether a trial in each process set decides on them.
+  // Returns whether a trial in each process set decides on the device operations.
   bool tries_devices() const { return tries_devices_; }
   // Groups: collectives without names and negotiation.
   Status create_group(std::vector<int32_t> ranks, std::string name, int32_t* id);
   Status destroy_group(int32_t id);
   Status submit_group_call(const hvd_group_call& call, hvd_handle* handle);
   Status poll(hvd_handle handle, bool* done);
-  // Nothing: not complete by the deadline.
+  // Empty: not complete by the deadline.
   std::optional<Status> wait(hvd_handle handle, Deadline deadline);
-  // Nothing: neither complete nor on a stream by the deadline.
+  // Empty: neither complete nor on a stream by the deadline.
   std::optional<Status> wait_on_stream(hvd_handle handle, void* stream, bool ends_process,
                                        Deadline deadline);
   Status output(hvd_handle handle, uint32_t index, hvd_output* output);
   // `in_use`: see HandleTable.
   Status release(hvd_handle handle, bool* in_use = nullptr);
 
-  // Complete when every rank has asked for the same; output() names the set.
+  // Complete when every rank has made the same call; output() names the set.
   Status add_process_set(std::vector<int32_t> ranks, hvd_handle* handle);
   Status add_named_set(std::string_view name, std::vector<int32_t> ranks, hvd_handle* handle);
   Status remove_process_set(int32_t id, hvd_handle* handle);
   const SetTable& process_sets() const { return sets_; }
 
-  // Leaves the job: the process sets with this rank end, and when this returns no peer needs this rank. Waits
-  // for the sets without it; with `ends_other_sets`, these fail. The object stays, for what threads still
-  // want to know of their handles.
+  // Leaves the job: the process sets with this rank end, and when this returns no peer needs this
+  // rank. Waits for the sets without it; with `ends_other_sets`, these fail. The object stays for
+  // threads that still query their handles.
   Status shutdown(Deadline deadline, bool ends_other_sets = false);
 
-  // Gives up, with a cause that every rank gets to read.
+  // Fails the job with a cause that every rank receives.
   void fail(const Status& cause);
 
-  // Returns the key for `purpose`: equal on all ranks, another one after each start. Any thread.
+  // Returns the key for `purpose`: equal on all ranks, and different after each start. Any thread.
   Digest derive_key(std::string_view purpose) const { return key_->sign({purpose}); }
 
   CoreCounts counts();
   // Number of stalls that this rank, the root, has reported.
   uint64_t stall_reports();
-  // A timeline, metrics.
+  // The timeline and the metrics.
   Observation& observation() { return *observation_; }
 
  private:
@@ -155,10 +155,10 @@ class Runtime {
 
   Identity identity_;
   DeviceSupport device_support_;
-  bool has_devices_ = false;    // from open on; asking the host takes a lock
-  bool tries_devices_ = false;  // trials choose them
+  bool has_devices_ = false;    // set by open(); a query of the host takes a lock
+  bool tries_devices_ = false;  // trials select the device operations
   std::atomic<int32_t> device_{
-      HVD_CPU};  // device of this rank's tensors, once one was not on the CPU
+      HVD_CPU};  // device of this rank's tensors, after the first one on a device
   const std::vector<int32_t>
       job_ranks_;  // the launcher's number of each rank; empty: the same numbers
   SetTable sets_;
@@ -171,16 +171,16 @@ class Runtime {
   std::unique_ptr<PluginHost> host_;
   std::unique_ptr<OpSelector> ops_;
   RankCounters own_counters_;
-  std::unique_ptr<StallInspector> stall_;  // or none
-  std::unique_ptr<TuningService> tuning_;  // or none
+  std::unique_ptr<StallInspector> stall_;  // may be null
+  std::unique_ptr<TuningService> tuning_;  // may be null
   std::unique_ptr<RuntimeCore> core_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<Observation> observation_;
-  Deadline meet_by_ = Deadline::never();  // when all ranks have to be connected, from open() on
+  Deadline meet_by_ = Deadline::never();  // when all ranks must be connected; set by open()
   Mutex groups_mutex_;
   std::map<int32_t, std::shared_ptr<const GroupMembers>> groups_ HVD_GUARDED_BY(groups_mutex_);
   const bool is_elastic_;
-  std::atomic<bool> has_reported_lost_peer_;  // or no launcher reads it
+  std::atomic<bool> has_reported_lost_peer_;  // also true if no launcher reads it
   std::atomic<bool> is_leaving_{false};       // shutdown() has been called
   bool closed_ HVD_GUARDED_BY(progress_->progress_lock()) = false;
 };

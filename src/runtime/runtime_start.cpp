@@ -1,4 +1,4 @@
-// How a runtime starts: its plugins are opened, its parts made, and all ranks meet.
+// The start of a runtime: opens its plugins, makes its parts, and connects all ranks.
 #include <algorithm>
 #include <map>
 
@@ -47,14 +47,14 @@ CoreOptions core_options(const Identity& identity, const WorkerSettings& setting
 
 // `start` differs between the starts of a job.
 Result<HmacKey> key_of_start(const WorkerSettings& settings, std::string_view start) {
-  Secret secret = Secret::random();  // for a world of one, which may have none
+  Secret secret = Secret::random();  // for a single-process job, which may have none
   if (!settings.job_secret.empty()) {
     HVD_ASSIGN_OR_RETURN(secret, Secret::from_hex(settings.job_secret));
   }
   return HmacKey(secret.sign(as_bytes(cat("horovod start 1\n", settings.job, "\n", start))));
 }
 
-// Number of hosts of a job, and of ranks on the host that has most.
+// The number of hosts of a job, and the number of ranks on the host with the most ranks.
 std::pair<int32_t, int32_t> shape_of(std::span<const int32_t> machines) {
   std::map<int32_t, int32_t> ranks;
   int32_t most = 0;
@@ -62,7 +62,7 @@ std::pair<int32_t, int32_t> shape_of(std::span<const int32_t> machines) {
   return {static_cast<int32_t>(ranks.size()), most};
 }
 
-// Before the number of hosts is known (local_size -1), nothing is refused.
+// Before the number of hosts is known (local_size -1), this refuses nothing.
 Status check_encryption(const RuntimeOptions& options, const Identity& identity) {
   if (!options.settings.encrypts || options.own_links.empty()) return {};
   if (identity.local_size < 0 || identity.has_one_host()) return {};
@@ -153,7 +153,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
         agree_on_backends(*host_, identity_, options.backends, options.start_deadline,
                           !options.rank_serves_store, options.ranks));
   }
-  // From here on every rank is there.
+  // From here on every rank has arrived.
   meet_by_ = options.connect_seconds > 0 ? Deadline::after_seconds(options.connect_seconds)
                                          : options.start_deadline;
   HVD_RETURN_IF_ERROR(check_encryption(options, identity_));
@@ -168,7 +168,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
 
   std::vector<OpenedPlugin> ops;
   if (Status status = open_ops(options, config_of(identity_), &ops); !status.ok()) {
-    ops.clear();  // before the controller, whose links they may share
+    ops.clear();  // before the controller, whose links the ops may share
     return status;
   }
   ops_ = std::make_unique<OpSelector>(std::move(ops));
@@ -225,14 +225,14 @@ Status Runtime::open_ops(const RuntimeOptions& options, const hvd_plugin_config&
       log::info(cat("operation plugin ", record->name, " is left out: ", op.error().message()));
       continue;
     }
-    // Ranks must have the same ops, so one that does not open here is no small matter.
+    // Ranks must have the same ops, so an op that does not open here is an error.
     if (!op.ok()) return op.error().with_context(cat("operation plugin ", record->name));
     ops->push_back(*std::move(op));
   }
   return {};
 }
 
-// The first agreement of all ranks: when it is there, every rank is.
+// The first agreement of all ranks: when it is complete, every rank has arrived.
 Status Runtime::meet(const RuntimeOptions& options) {
   Request request;
   request.op = kAddProcessSets;

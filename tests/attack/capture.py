@@ -1,4 +1,4 @@
-"""A listener on the wire between the hosts of a test: records every packet that the launcher's machine sees."""
+"""Captures all packets between the hosts of a test on the launcher's machine."""
 
 import select
 import socket
@@ -6,7 +6,7 @@ import threading
 
 
 class Capture:
-    """Context manager. `packets` and `recorded` hold the packets, in the order in which they passed."""
+    """Context manager. `packets` and `recorded` hold the packets in the order of their capture."""
 
     ALL_PROTOCOLS = 3
     RECEIVE_BUFFER = 33  # SO_RCVBUFFORCE

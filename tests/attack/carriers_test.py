@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""A listener on the network, and jobs whose agents are reached by ssh or by Slurm's srun."""
+"""Packet capture of jobs whose agents are started by ssh or by Slurm's srun."""
 
 import pathlib
 import sys
@@ -15,7 +15,7 @@ SHOW = ("sh", "-c", "echo secret=$HOROVOD_JOB_SECRET= marker-$((6*7))-$HOROVOD_R
 
 
 def read_on_the_way(job, capture):
-    """Whether the secret of a job that has run SHOW was on the wire, and whether its output was."""
+    """Returns whether the capture has the secret of a job that has run SHOW, and whether it has the job's output."""
     secret = re.search("secret=([0-9a-f]{32,})=", job.out)[1]
     recorded = capture.recorded
     expect(len(recorded) > 1000, f"{len(recorded)} bytes were recorded")
@@ -35,7 +35,7 @@ def test_srun_shows_both_as_security_md_says(cluster):
     with Capture() as capture:
         job = salloc(cluster, "-N2", "--ntasks-per-node=1", LAUNCHER, *SHOW)
         job.ends_with(0)
-    # Slurm sends the standard streams of a step in clear. SECURITY.md warns of it.
+    # Slurm sends a step's standard streams unencrypted; SECURITY.md warns of it.
     expect(read_on_the_way(job, capture) == (True, True), "srun hides the secret: SECURITY.md is too strict")
 
 
@@ -51,7 +51,7 @@ time.sleep(600)
 
 @on_cluster()
 def test_srun_with_pmix_hides_the_secret_from_listeners_and_other_users(cluster):
-    with Capture("eth0-0") as capture:  # the links between the hosts pass there
+    with Capture("eth0-0") as capture:  # the links between the hosts use this interface
         job = srun(cluster, "--mpi=pmix", "-N2", "--ntasks-per-node=2", PYTHON, "-c", MEET)
         job.wait_for("met", 4)
     expect(job.out.count("[4.]") == 4, job.describe())

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Attacks on the links of an elastic job while its generation changes: the link of a host that joins, and those
-between ranks. One secret serves all generations, and no byte of an earlier one is acted upon in a later one."""
+"""Attacks on the links of an elastic job while its generation changes: the link of a host that joins, and links between
+ranks. One secret serves all generations; bytes of an earlier generation have no effect in a later one."""
 
 import pathlib
 import secrets
@@ -23,7 +23,7 @@ def resize(job, ranks):
 
 
 def is_right(job, ranks):
-    """The job has lost no step and repeated none: the sum is that of the sizes of the generations."""
+    """Expects that the job lost and repeated no step: each step adds the size of its generation."""
     job.ends_with(0)
     found = sorted(
         {(generation, size, step) for generation in range(20) for _, _, size, step in begun(job, generation)}
@@ -38,7 +38,7 @@ def altered(way):
 
 
 def replayed(way):
-    """All bytes of the link so far, the handshakes of the ranks of an earlier generation among them."""
+    """Replays all bytes of the link so far, which include the handshakes of an earlier generation's ranks."""
     way.alter(lambda piece: bytes(way.recorded) + piece)
 
 
@@ -52,11 +52,11 @@ def test_no_byte_of_an_attacker_on_the_link_of_a_host_that_joins_changes_a_gener
         joined = Joining(PYTHON, RANK, *LENGTH, flags=["--min-np", 1], hosts=("-np", 4))
         job, relay = joined.job, joined.relay
         try:
-            # The last one of two equal options counts.
+            # The last of two equal options counts.
             agent = joined.join("--slots", "4")
             wait_for_generation(job, 0, 4)
             for number, attack in enumerate((altered, replayed, injected), 1):
-                # The attack meets the messages of the change: one rank leaves.
+                # The attack hits the messages of a generation change: one rank leaves.
                 attack(getattr(relay, name))
                 resize(job, 4 - number)
                 wait_for_generation(job, number, 4 - number)
@@ -69,7 +69,7 @@ def test_no_byte_of_an_attacker_on_the_link_of_a_host_that_joins_changes_a_gener
 
 
 def handshakes(links):
-    """The hello and the proof of each link of ranks."""
+    """Returns the hello and the proof of each link of ranks."""
     return [
         (bytes(link.up[:HELLO_SIZE]), bytes(link.up[HELLO_SIZE : HELLO_SIZE + PROOF_SIZE]), link)
         for link in links

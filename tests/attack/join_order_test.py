@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Attacks on the link of an agent that joins which change no byte: another order, a delay, a cut."""
+"""Attacks on the link of a joining agent that change no byte: another order, a delay, a cut."""
 
 import pathlib
 import sys
@@ -20,7 +20,7 @@ def test_bytes_in_another_order_end_the_connection():
             agent = job.join()
             job.job.wait_for("tick 3")
             getattr(job.relay, way).reorder()
-            job.job.signal(signal.SIGUSR1)  # the launcher sends it on
+            job.job.signal(signal.SIGUSR1)  # the launcher sends it to the rank
             expect_altered(job, agent, words)
 
 

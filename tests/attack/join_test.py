@@ -24,7 +24,7 @@ TICKS = "n=0; while :; do echo tick $n; n=$((n + 1)); sleep 0.05; done"
 
 
 class Joining:
-    """A launcher that waits for one host, `far`, and a relay through which agents reach it."""
+    """A launcher that waits for one host, `far`, and a relay between its agents and it."""
 
     def __init__(self, *command, flags=(), token="", hosts=("-np", 1, "-H", "far:1"), **variables):
         self.folder = scratch()
@@ -50,7 +50,7 @@ class Joining:
         return token
 
     def join(self, *flags, address=None, token="token"):
-        """Starts an agent. It reaches the launcher through the relay."""
+        """Starts an agent that reaches the launcher through the relay."""
         self.agents.append(
             subprocess.Popen(
                 [
@@ -105,7 +105,7 @@ def runs_to_its_end(job, agent):
 
 
 def secrets_in(recorded, *texts):
-    """The texts that occur in a recording: as they are, or as the bytes of their digits."""
+    """Returns the texts that a recording contains, as text or, if hexadecimal, as bytes."""
     found = [text for text in texts if text.encode() in recorded]
     for text in texts:
         with contextlib.suppress(ValueError):
@@ -166,7 +166,7 @@ def test_no_byte_of_an_attacker_changes_a_command_of_exec_or_its_output():
             in_order(job)
 
 
-# Stores a value as a worker of the original Horovod, prints the answer, and reads the value when the file exists.
+# Stores a value like a worker of the original Horovod, prints the reply, and reads the value when the file exists.
 ORIGINAL = """
 import os, sys, time, urllib.request
 at = f"http://{os.environ['HOROVOD_GLOO_RENDEZVOUS_ADDR']}:{os.environ['HOROVOD_GLOO_RENDEZVOUS_PORT']}/global/0"
@@ -179,7 +179,7 @@ print("read", urllib.request.urlopen(at, None, 20).read().decode(), flush=True)
 
 
 def unsigned(job, method, body=b""):
-    """The answer at the port of --listen to a worker of the original Horovod."""
+    """Returns the --listen port's reply to a worker of the original Horovod."""
     host, port = job.relay.target
     with socket.create_connection((host, port), 20) as peer:
         peer.sendall(f"{method} /global/0 HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -242,7 +242,7 @@ BY_AGENT = "horovod-agent: the connection to the launcher ended: bytes were alte
 
 
 def expect_altered(job, agent, words):
-    """The connection has ended with a sentence, the link has resumed, and no altered byte was acted upon."""
+    """Expects that the connection has ended with a message, the link has resumed, and no altered byte had an effect."""
     wait_until(lambda: job.relay.connections == 2, 60, job.job.describe)
     job.job.wait_for("tick", job.job.out.count("tick") + 3)
     job.job.signal(signal.SIGTERM)
@@ -253,7 +253,7 @@ def expect_altered(job, agent, words):
 
 
 def in_order(job):
-    """The ticks that the user saw are the rank's, in order, and nothing else."""
+    """Expects that the user saw the rank's ticks in order, and nothing else."""
     ticks = [line.rpartition(":")[2] for line in job.job.out.splitlines()]
     expect(ticks == [f"tick {n}" for n in range(len(ticks))], job.job.describe())
 
@@ -271,13 +271,13 @@ def test_a_bit_flipped_on_the_way_to_the_agent_ends_the_connection():
         agent = job.join()
         job.job.wait_for("tick 3")
         job.relay.down.flip_a_bit()
-        job.job.signal(signal.SIGUSR1)  # the launcher sends it on
+        job.job.signal(signal.SIGUSR1)  # the launcher sends it to the rank
         expect_altered(job, agent, BY_AGENT)
 
 
 def order_to_run(recorded, *command):
-    """A record with a frame of launcher/protocol that starts a program beside rank 0, for the job of a
-    recording. It acknowledges what the record before it did."""
+    """Returns a record with a frame of launcher/protocol that starts a program next to rank 0 in the recorded job. The
+    record acknowledges what the previous record acknowledged."""
     magic = b"\x89HVD"
     at = recorded.rfind(magic)
     job, generation, host = struct.unpack_from("<QII", recorded, at + 8) if at >= 0 else (1, 0, 0)
@@ -295,7 +295,7 @@ def test_an_injected_order_is_not_obeyed():
             agent = job.join(*flags)
             job.job.wait_for("tick 3")
             job.relay.down.inject(order_to_run(bytes(job.relay.down.recorded), "/bin/touch", made))
-            if flags:  # the attack works where nothing protects the link
+            if flags:  # the attack succeeds on an unprotected link
                 wait_until(made.exists, 60, job.job.describe)
                 continue
             expect_altered(job, agent, BY_AGENT)
@@ -333,8 +333,8 @@ def breaks(_piece):
 
 def test_an_agent_whose_connection_breaks_while_it_joins_dials_again():
     two = ("-np", 2, "-H", "far:1,near:1")
-    # Pieces of the launcher that pass before the connection breaks: none, or its part of the TLS handshake. None: the
-    # agent waits in the queue.
+    # Number of the launcher's pieces that pass before the connection breaks: none, or its part of the TLS handshake.
+    # None: the agent waits in the queue.
     for pieces in (0, 1, None):
         with joining("true", hosts=two, flags=("--verbose",)) as job:
             if pieces is not None:
@@ -456,7 +456,7 @@ def test_metrics_for_other_machines_need_tls_and_the_monitor_token():
 
 
 def by_another_program(port, token, suites):
-    """The answer that openssl gets from the launcher's port with the key of the token and these cipher suites."""
+    """Returns the reply that openssl gets from the launcher's port with the token's key and these cipher suites."""
     extracted = hmac.digest(bytes(32), bytes.fromhex(token), "sha256")
     key = hmac.digest(extracted, b"horovod join 1\x01", "sha256")
     return subprocess.run(
@@ -493,7 +493,7 @@ def test_a_key_of_another_hash_is_not_replaced_by_the_certificate():
 
 
 def test_a_server_without_the_token_is_refused_whatever_its_certificate():
-    """The server of an attacker: openssl with a certificate, in place of the launcher."""
+    """An attacker's server: openssl with a certificate, in place of the launcher."""
     folder = scratch()
     certificate, key = certify(folder, "localhost")
     with joining(*SHOW) as job:

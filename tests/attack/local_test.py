@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Attacks on the sockets of one host by another user: the launcher's, which takes commands, and the PMIx server's."""
+"""Attacks of another user on one host's sockets: the launcher's, which takes commands, and the PMIx server's."""
 
 import contextlib
 import pathlib
@@ -14,8 +14,8 @@ from mpi_test import helpers
 
 from other_user_test import ATTACKER, NOBODY, secrets_of_ranks
 
-# Listens at names as this launcher has them, sends requests to the launcher's own name, and writes all that it
-# hears at either; ends with its standard input.
+# Listens at names like this launcher's, sends requests to the launcher's own name, and prints all bytes received on
+# either; ends at the end of its standard input.
 STRANGER = r"""
 import secrets, socket, sys, threading
 pid, name, *requests = sys.argv[1:]
@@ -59,14 +59,14 @@ def ask(*words, whom=()):
 
 
 def name_of(job):
-    """The abstract socket name of a job's launcher."""
+    """Returns the abstract socket name of a job's launcher."""
     (name,) = re.findall(rf"@(horovodrun/0/{job.process.pid}/\w+)", pathlib.Path("/proc/net/unix").read_text())
     return name
 
 
 def request_of(*words):
-    """The bytes that horovodrun sends to a launcher for these words: to a socket of the same user."""
-    pid = 1  # a process that is no launcher
+    """Returns the bytes that horovodrun sends to a launcher of the same user for these words."""
+    pid = 1  # a process that is not a launcher
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"\0horovodrun/{os.getuid()}/{pid}/0")
         listener.listen()
@@ -155,7 +155,7 @@ def test_another_user_neither_sees_nor_changes_an_elastic_job():
     job.leaves_nothing()
 
 
-# Sums by MPI, when the file exists.
+# Computes a sum with MPI when the file exists.
 MPI_RANK = """
 import os, sys, time
 names = "PMIX_NAMESPACE", "PMIX_SERVER_URI2", "PMI_PORT"
@@ -165,9 +165,9 @@ while not os.path.exists(sys.argv[1]):
 from mpi4py import MPI
 print("sum", MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank + 1), flush=True)
 """
-# Another user whose processes say that they are root's.
+# Another user whose processes claim to be root's.
 AS_ROOT = [*NOBODY, "unshare", "--user", "--map-root-user"]
-# Poses as the rank that its environment names. Prints what PMIx answers.
+# Claims to be the rank that its environment names. Prints PMIx's reply.
 POSES = """
 import ctypes, os, sys
 pmix = ctypes.CDLL("libpmix.so.2")
@@ -182,8 +182,8 @@ for key in sys.argv[1:]:
 
 
 def pose(space, address, *as_whom, rank=0, where="a", keys=()):
-    """Returns the answer of a host's PMIx server to a process that says it is this rank of a namespace, and the
-    values of rank 0 for these keys."""
+    """Returns the reply of a host's PMIx server to a process that claims to be this rank of a namespace, and the values
+    of rank 0 for these keys."""
     variables = {f"PMIX_SERVER_URI{n}": address for n in (2, 21, 3, 4, 41)}
     return subprocess.run(
         [HOSTS, "exec", where, *as_whom, "timeout", "60", PYTHON, "-c", POSES, *keys],
@@ -198,7 +198,7 @@ def pose(space, address, *as_whom, rank=0, where="a", keys=()):
     ).stdout.strip()
 
 
-# Says that it is rank 0, at a port of 127.0.0.1 or an abstract name, and prints the answer.
+# Claims to be rank 0, at a port of 127.0.0.1 or an abstract name, and prints the reply.
 PMI_CLIENT = """
 import socket, sys
 place = sys.argv[1]
@@ -227,7 +227,7 @@ def as_pmi_client(place, *as_whom):
 
 
 def waiting_ranks(go):
-    """A job whose ranks wait for a file before they use MPI; the namespace and the PMIx server of host a."""
+    """Starts a job whose ranks wait for a file before MPI; returns it, the namespace and host a's PMIx server."""
     job = Job("-np", 2, "-H", "a:1,b:1", PYTHON, "-c", MPI_RANK, go)
     job.wait_for("waits", 2)
     return job, *re.search(r"\[0\]<stdout>:waits (\S+) (\S+)", job.out).groups()
@@ -240,7 +240,7 @@ def test_another_user_is_no_rank_to_the_pmix_server():
     if space == "none":
         raise Skip("agents were built without PMIx")
     expect(pose(space, address) == "SUCCESS", "rank 0 itself is refused")
-    # PMI-1 asks for no proof: neither the agent's port nor the helper's socket takes a word of another user.
+    # PMI-1 has no proof: the agent's port and the helper's socket accept no command of another user.
     (number_of_helper,) = helpers("a")
     names = pathlib.Path(f"/proc/{number_of_helper}/net/unix").read_text()
     of_helper = re.search(r"@(horovod-pmi-\w+)", names)[1]
@@ -252,8 +252,8 @@ def test_another_user_is_no_rank_to_the_pmix_server():
     job.signal(signal.SIGTERM)
     job.wait()
     job, space, address = waiting_ranks(go)
-    # The uid that a client of PMIx sends is its own word: the agent asks the kernel. Others also do not know the name
-    # of the job.
+    # A PMIx client can send any UID, so the agent gets the UID from the kernel. Other users also do not know the job's
+    # name.
     number = int(space.split("-")[1])
     for guess in space, "horovod-0-0", f"horovod-{number ^ 1}-0", "horovod":
         for whom in NOBODY, AS_ROOT:

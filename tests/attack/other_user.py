@@ -1,5 +1,5 @@
-"""An attacker on a host of the job with an account of its own: tries every name, file, socket, port and
-process that it finds, and writes every byte that it got to standard output.
+"""An attacker on a host of the job with a separate account: tries every name, file, socket, port and process that it
+finds, and prints all bytes that it reads.
 
 usage: other_user.py, as an unprivileged user
 """
@@ -32,7 +32,7 @@ def say(what, piece):
 
 
 def speak_to(family, kind, address):
-    """Sends each noise on a connection of its own. True: one was accepted."""
+    """Sends each request on a separate connection. Returns whether a connection was accepted."""
     accepted = False
     for noise in NOISE:
         with contextlib.suppress(OSError), socket.socket(family, kind) as peer:
@@ -53,7 +53,7 @@ def unix_sockets():
 
 
 def address_of(digits):
-    """The address of a socket, as the kernel's table writes it: each word in the order of this machine."""
+    """Returns a socket's address in the format of the kernel's table, which has each word in host byte order."""
     words = bytes.fromhex(digits)
     packed = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
     family = socket.AF_INET if len(packed) == 4 else socket.AF_INET6
@@ -86,7 +86,7 @@ def tasks(process):
 
 
 def control(pid):
-    """Tries to get hold of a process of another user, and to hinder it."""
+    """Tries to read, slow down and change another user's process."""
     for what, attempt in (
         ("scheduling", lambda: os.sched_setaffinity(pid, {0})),
         ("priority", lambda: os.setpriority(os.PRIO_PROCESS, pid, 19)),
@@ -110,7 +110,7 @@ def control(pid):
 
 
 def shared_memory():
-    """Segments of System V that others may use, and the lines of all."""
+    """Returns the System V segments that other users may access, and the lines of all segments."""
     for kind in "shm", "sem", "msg":
         for line in pathlib.Path(f"/proc/sysvipc/{kind}").read_text(encoding="ascii").splitlines()[1:]:
             mode = int(line.split()[2], 8)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Another user of a job's hosts, without privileges: nothing of the job can be read, changed or ended."""
+"""Another user of a job's hosts, without privileges, can read, change and end nothing of the job."""
 
 import pathlib
 import sys
@@ -7,7 +7,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 from harness import *
 
-# Sums until a signal comes to any rank, and checks each sum.
+# Computes sums until any rank gets a signal, and checks each sum.
 RANK = """
 import signal, sys
 import numpy, horovod.numpy as hvd
@@ -31,7 +31,7 @@ NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-n
 
 
 def secrets_of_ranks():
-    """The secrets in the environment of each process of a job."""
+    """Returns the secrets in the environment of each process of a job."""
     found = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         found |= set(re.findall(r"(?:^|\0)HOROVOD_JOB_SECRET=([^\0]+)", faults.said_of(pid, "environ")))
@@ -43,7 +43,7 @@ def has_a_secret(secrets, said):
 
 
 def shared_folder():
-    """A folder that all hosts and all users see."""
+    """Makes a folder that all hosts and all users see."""
     folder = scratch("/var/tmp")
     folder.chmod(0o755)
     return folder
@@ -88,7 +88,7 @@ def test_another_user_gets_nothing_and_changes_nothing():
         )
         said = done.stdout
         expect(done.returncode == 0 and said.endswith(b"== end\n"), said[-1000:].decode(errors="replace"))
-        # It saw the job, and on a host of ranks it was heard.
+        # The attacker saw the job, and a rank's host accepted its connections.
         expect(b"horovod-agent" in said if listens else b"horovodrun" in said, "it saw no process of the job")
         expect(not listens or re.search(rb"== accepted .*\('", said), "it found no port of the ranks")
         expect(b"/rank.0/stdout\n" in said, "it did not find the output of the ranks")

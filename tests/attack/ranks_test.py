@@ -47,7 +47,7 @@ ALTERED = r"the connection between rank 0 on host a and rank 1 on host b carried
 
 
 def names_the_link(job, sentence=LINK):
-    """The job has failed, no rank crashed, each sum was right until then, and a sentence names the link."""
+    """Expects that the job failed without a crash or a wrong sum, and that a message names the link."""
     expect(job.wait() != 0, job.describe())
     expect("AssertionError" not in job.err and "killed by signal" not in job.err, job.describe())
     expect(re.search(sentence, job.err), job.describe())
@@ -55,7 +55,7 @@ def names_the_link(job, sentence=LINK):
 
 
 def everything(connection, sent):
-    """Returns the answer of a connection's target to an attacker who sends these bytes."""
+    """Returns the reply of a connection's target to an attacker who sends these bytes."""
     with socket.create_connection(connection.target, 20) as attacker:
         said = b""
         try:
@@ -87,7 +87,7 @@ def test_no_recorded_handshake_makes_a_peer():
     expect(links, "the relay saw no link of ranks")
     for link in links:
         hello, proof = bytes(link.up[:HELLO_SIZE]), link.up[HELLO_SIZE : HELLO_SIZE + PROOF_SIZE]
-        # A stream that the ranks do not have, which a true proof would open.
+        # A stream that the ranks do not have; a valid proof would open it.
         other = hello[:16] + struct.pack("<Q", 1 << 40) + hello[24:]
         for name, sent in (
             ("replay", (hello, proof)),
@@ -102,7 +102,7 @@ def test_no_recorded_handshake_makes_a_peer():
 
 
 def after_a_hello(attack):
-    """Makes an attack on the piece that follows a hello: a proof, or the confirmation."""
+    """Makes an attack on the piece after a hello: a proof, or the confirmation."""
 
     def arm(direction):
         def wait(piece):
@@ -115,7 +115,7 @@ def after_a_hello(attack):
 
 
 def replays(direction):
-    """The second hello becomes the first one again."""
+    """Replaces the second hello by the first."""
     first = []
 
     def keep(piece):
@@ -223,7 +223,7 @@ def test_a_forged_size_of_an_object_is_not_allocated():
         )
 
 
-# Between hosts, --encrypt makes every byte after the handshake an authentic one.
+# Between hosts, --encrypt authenticates every byte after the handshake.
 ON_ENCRYPTED_LINKS = {
     "flip": lambda way: way.flip_a_bit(),
     "reorder": lambda way: way.reorder(),

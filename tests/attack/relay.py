@@ -1,5 +1,5 @@
-"""An attacker on the path of a link: forwards connections, records their bytes, and delays, alters, reorders,
-injects or cuts them."""
+"""An attacker on the path of a link: forwards connections, records their bytes, and delays, alters, reorders, injects
+or cuts them."""
 
 import contextlib
 import ctypes
@@ -12,13 +12,13 @@ import network
 
 
 def reset(end):
-    """Resets a connection at once, also while another thread waits for its bytes: a connect to no address."""
+    """Resets a connection at once, also while another thread reads from it: connects it to AF_UNSPEC."""
     with contextlib.suppress(OSError):
         ctypes.CDLL(None).connect(end.fileno(), bytes(16), 16)
 
 
 class Direction:
-    """One direction of all connections of a relay. `sink` is where the newest one goes."""
+    """One direction of all connections of a relay. `sink` is the newest connection's target."""
 
     def __init__(self):
         self.recorded = bytearray()
@@ -29,7 +29,7 @@ class Direction:
         self.passes.set()
 
     def alter(self, change, holds=b"", skip=0):
-        """Replaces, once, a piece by change(piece): a piece that holds these bytes, after `skip` others."""
+        """Replaces one piece by change(piece): the next piece that contains `holds`, after `skip` such pieces."""
         self.attack = (change, holds, skip)
 
     def flip_a_bit(self, where=-1, **which):
@@ -46,13 +46,13 @@ class Direction:
         self.alter(lambda piece: piece[len(piece) // 2 :] + piece[: len(piece) // 2], **which)
 
     def inject(self, piece):
-        """Sends bytes of the attacker between those that pass."""
+        """Sends bytes of the attacker between forwarded pieces."""
         with self.lock:
             self.sink.sendall(piece)
 
     @property
     def attacked(self):
-        """Whether the alteration has been made."""
+        """Returns whether the alteration has happened."""
         return self.attack is None
 
     def altered(self, piece):
@@ -81,7 +81,7 @@ class Direction:
 
 
 class Connection:
-    """A connection from a client, and the one to the target; the bytes of each direction."""
+    """A connection from a client, and the connection to the target; the bytes of each direction."""
 
     def __init__(self, client, server):
         self.client, self.server, self.target = client, server, server.getpeername()
@@ -91,7 +91,7 @@ class Connection:
 class Relay:
     """Listens at a free port, and forwards each connection to the target.
 
-    `up` is the direction from the client, which dials, to the target; `down` is the opposite.
+    `up` is the direction from the client, which connects, to the target; `down` is the opposite.
     """
 
     def __init__(self, target, host="127.0.0.1"):
@@ -111,7 +111,7 @@ class Relay:
         return bytes(self.up.recorded + self.down.recorded)
 
     def dial(self, _client):
-        """Returns the connection to which that of a client is forwarded."""
+        """Returns the connection to which a client's connection is forwarded."""
         return socket.create_connection(self.target)
 
     @property
@@ -119,7 +119,7 @@ class Relay:
         return len(self.links)
 
     def cut(self):
-        """Resets all connections, and those that follow until heal()."""
+        """Resets all connections, and new connections until heal()."""
         self.is_cut = True
         for link in self.links:
             reset(link.client)
@@ -142,7 +142,7 @@ class Relay:
                     client.close()
                     continue
                 self.links.append(found)
-                if self.is_cut:  # since the look above; cut() may not have seen this connection
+                if self.is_cut:  # opened since the check above; cut() may not have seen it
                     reset(found.client)
                     reset(found.server)
                 for arguments in ((found.client, found.server, found.up), (found.server, found.client, found.down)):
@@ -151,8 +151,8 @@ class Relay:
 
 
 class PathRelay(Relay):
-    """The same on the path between two hosts of a world, for the connections to these ports in both
-    directions. Neither host sees another address than that of its peer."""
+    """A relay between two hosts of a world, for connections to these ports in both directions. Each host sees only the
+    address of its peer."""
 
     IP_TRANSPARENT = 19
 

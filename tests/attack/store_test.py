@@ -22,7 +22,7 @@ WORKER = BUILD / "tests" / "runtime_worker"
 
 
 class Serving:
-    """A rendezvous server, and a relay through which workers and clients reach it."""
+    """A rendezvous server, and a relay between it and its workers and clients."""
 
     def __init__(self, *flags):
         self.token = secrets.token_hex(32)
@@ -80,7 +80,7 @@ def serving(*flags):
 
 
 def run_of_two(server):
-    """Runs two workers. True: the sums are right. False: they ended with a sentence that names the store."""
+    """Runs two workers. Returns True if the sums are right, False if they end with a message that names the store."""
     workers = [server.worker() for _ in range(2)]
     said = [worker.communicate(timeout=LONG)[0] for worker in workers]
     codes = [worker.returncode for worker in workers]
@@ -97,10 +97,10 @@ def run_of_two(server):
 
 
 def side_by_side(attacks):
-    """Attacks a job of two workers by each of these, and returns which jobs were right to the end.
+    """Runs each attack on a job of two workers. Returns which jobs computed correctly to the end.
 
-    An attack is a function of a direction of the link, the name of the direction, and the number of the
-    piece that it alters.
+    An attack is a function of a direction of the link, the direction's name, and the number of the piece that it
+    alters.
     """
 
     def run(attack):
@@ -178,7 +178,7 @@ def test_a_cut_and_a_delay_change_nothing():
 
 
 def answer_to(server, request, times=1):
-    """Returns the answer of the server to bytes of the attacker on a connection of its own."""
+    """Returns the server's reply to bytes of the attacker on a separate connection."""
     with socket.create_connection(("127.0.0.1", server.port), 60) as attacker:
         attacker.sendall(request * times)
         attacker.shutdown(socket.SHUT_WR)
@@ -194,7 +194,7 @@ def test_no_request_of_an_attacker_changes_a_value():
             client.put("a", b"value-1")
             recorded = bytes(server.relay.up.recorded)
             client.put("a", b"value-2")
-            # On the client's own connection, and on one of the attacker's.
+            # On the client's own connection, and on a connection of the attacker.
             server.relay.up.inject(recorded[recorded.index(b"PUT") :])
             said = answer_to(server, recorded)
             expect(said.startswith(b"HTTP/1.1 200 OK\r\nHvd-Nonce") and b"HTTP/1.1 403" in said, said)

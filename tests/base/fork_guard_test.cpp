@@ -19,7 +19,7 @@ GuardedFd guarded_socket() {
   return GuardedFd(UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)));
 }
 
-// Without allocating: for a child of a process with threads.
+// Does not allocate, because a child of a multithreaded process must not.
 int open_sockets() {
   int count = 0;
   for (int fd = 3; fd < 256; ++fd) {
@@ -29,7 +29,7 @@ int open_sockets() {
   return count;
 }
 
-// Returns what `look` returns in a forked child, 0 to 255.
+// Returns the result of `look` in a forked child, 0 to 255.
 template <typename Look>
 int in_child(Look&& look) {
   const pid_t child = ::fork();

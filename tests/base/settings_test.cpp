@@ -42,7 +42,7 @@ TEST_CASE("a number out of its range is refused with name, range and default") {
 TEST_CASE("every number that a user sets has a range, and its default lies in it") {
   for (const Setting& entry : all_settings()) {
     if (entry.type != SettingType::kInt && entry.type != SettingType::kDouble) continue;
-    if (std::string_view(entry.section) == "identity") continue;  // the launcher's
+    if (std::string_view(entry.section) == "identity") continue;  // the launcher sets it
     CAPTURE(entry.key);
     REQUIRE(entry.range);
     if (entry.default_value[0] == '\0') continue;
@@ -103,7 +103,7 @@ TEST_CASE("a variable that nearly has a known name is reported with that name") 
       "did you mean HOROVOD_FUSION_THRESHOLD?");
   CHECK(told[1].ends_with("did you mean HOROVOD_LOG_LEVEL?"));
   CHECK(told[2].ends_with("did you mean HOROVOD_RANK?"));
-  // Known, another program's, and far from all that is known.
+  // A known variable, another program's, and one that resembles no known variable.
   CHECK(about_misspelt_variables(Variables{{"HOROVOD_CYCLE_TIME", "1"},
                                            {"HOROVOD_ELASTIC", "1"},
                                            {"HOROVOD_WITH_MPI", "1"},

@@ -1,12 +1,12 @@
-// Where the links and collectives stand by themselves, without a runtime around them: latency and
-// bandwidth of an allreduce between processes of one host, or of several hosts: network namespaces
-// (as root), where a plain stream pair is measured beside it. Prints the processor time of rank 0 for
-// each GB of the tensor, too.
+// Measures links and collectives without a runtime: latency and bandwidth of an allreduce between
+// processes of one host, or of several hosts, which are network namespaces (as root). Measures a
+// plain stream pair next to several hosts. Also prints the processor time of rank 0 per GB.
 //
 //   mesh_bench [ranks [hosts [bytes...]]]
 //
-// HVD_BENCH_RATE=1gbit limits what each host sends, HVD_BENCH_DTYPE and HVD_BENCH_REDUCTION choose the
-// reduction. HVD_BENCH_ENCRYPT=1 encrypts the links between hosts, and prints the processor time of its records.
+// HVD_BENCH_RATE=1gbit limits each host's sending, HVD_BENCH_DTYPE and HVD_BENCH_REDUCTION choose
+// the reduction. HVD_BENCH_ENCRYPT=1 encrypts links between hosts and prints the processor time for
+// it.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -27,7 +27,7 @@ namespace {
 using hvd::Clock;
 using hvd::test::Rank;
 
-// Keys in memory that all processes share: the store of a benchmark.
+// A key-value store in memory that all forked processes share.
 class ForkStore final : public hvd::collectives::KeyValueStore {
  public:
   ForkStore() {
@@ -123,7 +123,7 @@ int number(const char* name, int otherwise) {
   return value == nullptr ? otherwise : std::atoi(value);
 }
 
-// HVD_BENCH_... sets a field of the tuning: what the switch points were found with.
+// Reads the tuning from HVD_BENCH_* variables, to search for the switch points.
 hvd_tuning tuning_from_environment() {
   hvd_tuning tuning{};
   tuning.struct_size = sizeof tuning;
@@ -137,8 +137,8 @@ hvd_tuning tuning_from_environment() {
   return tuning;
 }
 
-// An allreduce of `bytes` in place, ready to be run again and again. HVD_BENCH_DTYPE and
-// HVD_BENCH_REDUCTION: numbers of types.h; an average is 0.
+// A repeatable in-place allreduce of `bytes`. HVD_BENCH_DTYPE and HVD_BENCH_REDUCTION are numbers
+// of types.h; an average is 0.
 class Allreduce {
  public:
   Allreduce(Rank& rank, size_t bytes) : rank_(rank), values_(bytes / sizeof(float), 0.0f) {
@@ -176,7 +176,7 @@ class Allreduce {
   hvd_batch batch_{};
 };
 
-// In turns, so that both meet the same weather.
+// Alternates both measurements, so that both meet the same disturbances.
 void measure_line(Rank& rank, size_t bytes, hvd::bench::StreamPair* pair) {
   Allreduce allreduce(rank, bytes);
   std::vector<char> out(pair != nullptr ? bytes : 0, 'x');
@@ -237,9 +237,9 @@ int run_rank(int i, const Options& options, ForkStore& store,
                 std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   }
   Rank rank(std::move(mesh).value());
-  // With other hosts the kernel needs the cores that a spin would hold.
+  // With several hosts the kernel needs the cores that spinning would occupy.
   rank.spins = number("HVD_BENCH_SPINS", options.hosts > 1 ? 2000 : 1 << 30);
-  // The first ranks of the first two hosts.
+  // The stream pair connects the first ranks of the first two hosts.
   std::unique_ptr<hvd::bench::StreamPair> pair;
   const bool first_of_second = host == 1 && host_of_rank[static_cast<size_t>(i - 1)] == 0;
   if (net_hosts != nullptr && (i == 0 || first_of_second)) {

@@ -1,6 +1,6 @@
-// Hosts for benchmarks: network namespaces of forked processes, joined by a bridge. Gone with the
-// processes; nothing outside changes. Needs root. HVD_BENCH_RATE limits what each host sends, in words
-// of tc: 1gbit.
+// Hosts for benchmarks: network namespaces of forked processes, joined by a bridge. They end with
+// the processes and leave the machine unchanged. Needs root. HVD_BENCH_RATE limits each host's
+// sending, in a unit of tc: 1gbit.
 #pragma once
 
 #include <sched.h>
@@ -22,7 +22,7 @@ inline void shell(const std::string& command) {
   std::exit(1);
 }
 
-// In the process that forks the ranks: a namespace of its own, with the bridge.
+// Lives in the process that forks the ranks; makes a network namespace with the bridge.
 class NetHosts {
  public:
   explicit NetHosts(int count) {
@@ -34,7 +34,7 @@ class NetHosts {
     for (int host = 0; host < count; ++host) holders_.push_back(hold(host));
   }
   ~NetHosts() {
-    // All pipes first: a holder has those of the ones before it.
+    // Close all pipes first: each holder inherited the pipes of the holders before it.
     for (const Holder& holder : holders_) ::close(holder.pipe);
     for (const Holder& holder : holders_) ::waitpid(holder.pid, nullptr, 0);
   }
@@ -61,7 +61,7 @@ class NetHosts {
       ::close(down[1]);
       if (::unshare(CLONE_NEWNET) != 0) std::exit(1);
       [[maybe_unused]] ssize_t done = ::write(up[1], &byte, 1);
-      done = ::read(down[0], &byte, 1);  // until the other end is gone
+      done = ::read(down[0], &byte, 1);  // until the parent closes its end
       ::_exit(0);
     }
     ::close(up[1]);

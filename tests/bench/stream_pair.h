@@ -1,5 +1,5 @@
-// A plain TCP connection between two hosts on which both ends send and receive at once as much as
-// they can: what the link moves when nothing is reduced.
+// A plain TCP connection between two hosts. Both ends send and receive at once at full speed, to
+// measure the link without a reduction.
 #pragma once
 
 #include <arpa/inet.h>
@@ -35,7 +35,7 @@ class StreamPair {
     } else {
       while (::connect(fd_, name, sizeof where) != 0) {
         ::close(fd_);
-        ::usleep(1000);  // nothing but an answer tells that the other host listens
+        ::usleep(1000);  // until the other host listens
         fd_ = ::socket(AF_INET, SOCK_STREAM, 0);
       }
     }

@@ -1,4 +1,4 @@
-// Measures the cost of a timeline: nanoseconds per event that a rank notes, with a timeline and
+// Measures the cost of a timeline: nanoseconds per event that a rank records, with a timeline and
 // without, and per event that the root's thread writes. Also measures the cost of the metrics.
 //
 //   build/bench/trace_bench
@@ -39,11 +39,11 @@ struct Step {
       submission.request.tensors = {{HVD_FLOAT32, {64, 64}}};
       CacheEntry& entry = entries.emplace_back();
       entry.request = submission.request;
-      name.cached = &entry;  // as of work that is repeated
+      name.cached = &entry;  // a cache hit, as in repeated work
       batch.push_back(&submission);
     }
   }
-  // Notes the events of one fused batch of all names, and returns the number of events.
+  // Records the events of one fused batch of all names, and returns the number of events.
   double run(TraceRecorder* recorder) {
     for (Submission* submission : batch) recorder->negotiate(*submission);
     for (Submission* submission : batch) recorder->decide(*submission, true);

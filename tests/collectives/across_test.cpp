@@ -1,4 +1,4 @@
-// Allreduce between hosts: every algorithm, over every shape of a world, against a plain oracle.
+// Allreduce between hosts: every algorithm, over every layout of ranks, against a reference.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -24,7 +24,7 @@ std::vector<std::vector<int>> worlds_of_hosts() {
                                        2);
 }
 
-// Small whole numbers, exact in every type.
+// Small integers, exact in every type.
 template <typename T>
 T value_of(int rank, size_t i) {
   return static_cast<T>((static_cast<size_t>(rank) * 7 + i * 3 + i / 11) % 4);
@@ -229,7 +229,7 @@ TEST_CASE("the error of a sum in half precision does not grow with the ranks, on
          {apart(2), apart(5), apart(16), together(2), together(5), together(16)}) {
       CAPTURE(static_cast<int>(dtype));
       CAPTURE(name_of_world(hosts));
-      // More than travels as a small payload where ranks share memory.
+      // Larger than a small payload in shared memory.
       const size_t count = hosts.front() == hosts.back() ? 3000 : 600;
       std::vector<std::vector<uint16_t>> inputs;
       for (size_t rank = 0; rank < hosts.size(); ++rank) {
@@ -237,7 +237,7 @@ TEST_CASE("the error of a sum in half precision does not grow with the ranks, on
         inputs.emplace_back();
         for (size_t i = 0; i < count; ++i) inputs.back().push_back(to_bits(random_value(state)));
       }
-      // Each exact sum rounded once; and pairs of pairs, each rounded.
+      // Either each exact sum rounded once, or pairwise sums, each rounded.
       std::vector<uint16_t> once;
       double pairwise_error = 0;
       for (size_t i = 0; i < count; ++i) {
@@ -267,7 +267,7 @@ TEST_CASE("the error of a sum in half precision does not grow with the ranks, on
           hvd_batch batch = batch_of(HVD_ALLREDUCE, dtype, tensors);
           batch.tuning = &algorithm.tuning;
           HVD_RETURN_IF_ERROR(rank.run(batch));
-          // float32 holds these sums nearly exactly, so one rounding is all there is.
+          // float32 represents these sums nearly exactly, so only one rounding remains.
           for (size_t i = 0; i < count; ++i) {
             const int apart = std::abs(int{values[i]} - int{once[i]});
             if (apart > 1) return internal_error(cat(algorithm.name, ": element ", i, " is off"));

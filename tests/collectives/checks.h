@@ -1,4 +1,4 @@
-// Batches, algorithms and verdicts of threads for the tests of collectives; world.h holds their world.
+// Batches, algorithms and results of threads for the tests of collectives; world.h has their world.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// The reduce kernels by themselves: both variants, conversions, scales.
+// The reduce kernels alone: both variants, conversions, scales.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -73,7 +73,7 @@ TEST_CASE("the variants for different processors give the same bits") {
         std::vector<std::vector<uint64_t>> inputs(5, std::vector<uint64_t>(count));
         for (auto& input : inputs) {
           for (auto& word : input) word = random();
-          // Random bits make NaNs, which have many bits for one meaning.
+          // Random bits contain NaNs, which have many representations.
           auto* bytes = reinterpret_cast<uint8_t*>(input.data());
           for (size_t i = 0; i < count * size; ++i) bytes[i] &= 0x3f;
         }
@@ -118,7 +118,7 @@ TEST_CASE("two inputs are averaged wherever the result goes, by every variant to
         CHECK(apart == want);
         CHECK(first == want);
         CHECK(second == want);
-        // A world of one leaves what is in its place.
+        // With one rank, the input and output are the same buffer and stay unchanged.
         const void* alone[] = {apart.data()};
         reduce(apart.data(), alone, 1, count, scale_by(1), scale_by(1));
         CHECK(apart == want);
@@ -136,8 +136,8 @@ std::vector<ReduceFunction (*)(int, int)> all_variants() {
   return variants;
 }
 
-// Random bits, among them every kind of number, and runs of zeros and of subnormals longer than a
-// block, whose quotients lie in the middle of two numbers for even divisors.
+// Random bits, which include every kind of number, and runs of zeros and of subnormals longer than
+// a block, whose quotients by even divisors are midway between two numbers.
 template <typename Bits>
 std::vector<Bits> bits_of_all_kinds(size_t count, unsigned seed, Bits exponent) {
   std::mt19937_64 random(seed);
@@ -292,8 +292,8 @@ TEST_CASE("truth values are true or false, whatever their bits") {
 
 namespace {
 
-// Reduces inputs, of which one or none has a NaN at each place: the result has the one form of a NaN there,
-// and none elsewhere.
+// Reduces inputs with at most one NaN at each place: the result has the canonical NaN there, and no
+// NaN elsewhere.
 template <typename T, typename Bits>
 void check_nans(hvd_dtype dtype, hvd_reduce_op op, ReduceFunction reduce, size_t inputs_count,
                 Bits one, Bits nan, T (*load)(Bits)) {

@@ -1,5 +1,5 @@
-// The same data on every layout of ranks over hosts: the same class of result (finite, infinite, NaN), sums and
-// products that are rounded once, and one NaN for all ranks.
+// The same data on every layout of ranks over hosts: the same class of result (finite, infinite,
+// NaN), sums and products that are rounded once, and one NaN for all ranks.
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -30,7 +30,7 @@ float number_of(hvd_dtype dtype, uint16_t bits) {
   return dtype == HVD_FLOAT16 ? float_of_half(bits) : float_of_bfloat(bits);
 }
 uint16_t bits_of(hvd_dtype dtype, double value) {
-  // float32 between the two would round twice: to odd, it keeps what the second rounding needs.
+  // Intermediate float32 would round twice; round-to-odd keeps the bits for the second rounding.
   auto single = static_cast<float>(value);
   if (std::isfinite(single) && static_cast<double>(single) != value) {
     const bool is_above = std::abs(static_cast<double>(single)) > std::abs(value);
@@ -77,7 +77,7 @@ Class class_of(double value) {
   return std::isnan(value) ? Class::kNan : std::isinf(value) ? Class::kInfinite : Class::kFinite;
 }
 
-// One rank's result: all elements of an allreduce, its own rows of a reducescatter.
+// One rank's result: all elements of an allreduce, or its own rows of a reducescatter.
 struct RankResult {
   std::vector<uint16_t> values;
   size_t first = 0;  // the index of values[0] among the inputs
@@ -109,13 +109,13 @@ struct Data {
   std::vector<double> exact;
 };
 
-// Elements that are not the exact result rounded once.
+// Returns the number of elements that are not the exact result rounded once.
 size_t misrounded(const Data& data, const RankResult& result) {
   size_t wrong = 0;
   for (size_t i = 0; i < result.values.size(); ++i) {
     const double right = data.exact[result.first + i];
     if (class_of(right) == Class::kNan) continue;
-    // -0 and +0 are one number.
+    // Treats -0 and +0 as equal.
     const float rounded = number_of(data.dtype, bits_of(data.dtype, right));
     if (number_of(data.dtype, result.values[i]) != rounded) ++wrong;
   }
@@ -165,7 +165,7 @@ void run_layout(const std::vector<int>& hosts, const ReductionCase& how, hvd_dty
   }));
 }
 
-// Numbers of many magnitudes, which a seed fixes.
+// Random numbers of many magnitudes, from a seed.
 class Spread {
  public:
   explicit Spread(hvd_dtype dtype) {
@@ -234,7 +234,7 @@ TEST_CASE("an average that a factor carries beyond float16 is infinite on every 
       run_layout(
           hosts, how, HVD_FLOAT16,
           [](size_t rank, size_t i) {
-            // Sums of hosts overflow to both sides where the average does not.
+            // Sums of hosts overflow in both directions, but the average does not.
             if (i % 2 == 1) return half_of_float(rank % 2 == 0 ? 60000.0f : -60000.0f);
             return half_of_float(32768.0f);
           },
@@ -248,7 +248,7 @@ TEST_CASE("sums and products of half precision are rounded once on every layout"
     const Spread spread(dtype);
     for (const auto& hosts : layouts()) {
       for (const ReductionCase& how : {kSum, kProduct, kScatter, kScaled}) {
-        // float32 rounds too: rarely to the middle of two, for a product at each factor.
+        // float32 rounds as well: rarely to a midpoint, for products with each factor.
         const size_t most_of = how.reduce_op == HVD_PRODUCT ? 2000 : 10'000;
         run_layout(hosts, how, dtype, spread,
                    [&](const Data& data, const RankResult& result) -> std::string {

@@ -1,4 +1,4 @@
-// Links between hosts that delay, stall, break, and can be opened from one side only.
+// Links between hosts that delay, stall, break, or can be opened from one side only.
 #include <algorithm>
 #include <cstring>
 
@@ -48,7 +48,7 @@ Status sum(Rank& rank, size_t count, const hvd_tuning* tuning = nullptr) {
   return {};
 }
 
-// Any of them: the other end may have ended its connections before this one looks.
+// The error may name any link: the other end may have closed its connections first.
 bool names_a_link(const std::string& message) {
   return message.find("the connection between rank ") == 0 ||
          (message.find("rank ") == 0 &&
@@ -190,11 +190,11 @@ TEST_CASE(
 }
 
 TEST_CASE("two ranks of which only one can call the other meet, whoever speaks first") {
-  // Refused: nobody listens there. Silent: somebody does, and says nothing. Hidden: no address.
+  // Refused: closed port. Silent: a listener that sends nothing. Hidden: no address.
   for (const std::string_view how : {"refused", "silent", "hidden"}) {
     for (const int32_t unreachable : {0, 1}) {
       for (const bool by_message : {true, false}) {
-        // A child of the tree speaks first, and its parent calls it if need be.
+        // In the tree, a child sends first, and its parent connects to it if needed.
         if (by_message && unreachable == 1) continue;
         CAPTURE(how);
         CAPTURE(unreachable);

@@ -1,5 +1,5 @@
-// A TCP relay on loopback that delays, stalls, cuts and changes what goes through it, and a store that
-// puts one in front of every rank.
+// A TCP relay on loopback that delays, stalls, cuts and changes its data, and a store that puts a
+// relay in front of every rank.
 #pragma once
 
 #include <arpa/inet.h>
@@ -34,22 +34,22 @@ class Relay {
     thread_.join();
   }
   uint16_t port() const { return port_; }
-  // The relay holds all data that arrives for this time, then passes it on.
+  // Holds all incoming data for this time, then forwards it.
   void delay(std::chrono::milliseconds time) { delay_ = time.count(); }
-  // The relay passes on this many bytes in all, then nothing until resume().
+  // Forwards this many bytes in all, then nothing until resume().
   void stall_after(size_t bytes) { stall_after_ = bytes; }
   void resume() {
     stall_after_ = SIZE_MAX;
     ring();
   }
-  // All connections break after this many bytes.
+  // Breaks all connections after this many bytes.
   void cut_after(size_t bytes) { cut_after_ = bytes; }
-  // Calls `change` once, for bytes on their way after this many. Before the first connection.
+  // Calls `change` once on the bytes after this many. Call before the first connection.
   void change_after(size_t bytes, std::function<void(Bytes&)> change) {
     change_after_ = bytes;
     change_ = std::move(change);
   }
-  // Whether it has stalled within this time.
+  // Returns whether the relay has stalled within this time.
   bool wait_for_stall(std::chrono::milliseconds timeout) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, timeout, [this] { return has_stalled_; });
@@ -60,7 +60,7 @@ class Relay {
     UniqueFd* from;
     UniqueFd* to;
     std::deque<std::pair<Clock::time_point, Bytes>> held;
-    bool has_ended = false;  // nothing more comes
+    bool has_ended = false;  // end of the stream
   };
   struct Pair {
     UniqueFd ends[2];
@@ -173,7 +173,7 @@ class Relay {
   std::thread thread_;
 };
 
-// Where others look for a rank's address, they find what `place` makes of it.
+// Other ranks read a rank's address as `place` rewrites it.
 class ChangingStore final : public collectives::KeyValueStore {
  public:
   using Change = std::function<void(collectives::PeerRecord&)>;

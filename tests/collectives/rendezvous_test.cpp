@@ -1,4 +1,4 @@
-// The requests to the store that a rendezvous costs.
+// The number of store requests in a rendezvous.
 #include "collectives/checks.h"
 
 using namespace hvd;
@@ -6,7 +6,7 @@ using namespace hvd::test;
 
 namespace {
 
-// A store with exchanges of its own, which counts its requests.
+// A store with exchanges that counts its requests.
 class CountingStore final : public collectives::KeyValueStore {
  public:
   Status set(std::string_view key, ByteView value) override {

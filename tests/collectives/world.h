@@ -1,5 +1,5 @@
-// N ranks as N threads of one process, each with its own mesh, over an in-memory store. Hosts are
-// played: ranks with the same host number share memory, others meet by TCP on loopback.
+// Ranks as threads of one process, each with its own mesh, over an in-memory store. Hosts are
+// simulated: ranks with the same host number share memory, others connect by TCP on loopback.
 #pragma once
 
 #include <poll.h>
@@ -52,8 +52,8 @@ class MemoryStore final : public collectives::KeyValueStore {
   std::map<std::string, Bytes> values_;
 };
 
-// Gives all ranks of the process the same addresses for the same memory, and maps only where kernels
-// with the largest pages would, those of 64-bit ARM.
+// Gives all ranks of the process the same addresses for the same memory, at offsets for the largest
+// kernel pages, those of 64-bit ARM.
 class SharedMap final : public collectives::MemoryMap {
  public:
   Result<void*> map(int fd, size_t offset, size_t size) override {
@@ -93,7 +93,7 @@ inline Secret test_secret(std::string_view text = "the secret of the tests") {
   return Secret::from_bytes(as_bytes(text)).value();
 }
 
-// One rank: its mesh, the group of all, and a loop that drives both.
+// One rank: its mesh, the group of all ranks, and a loop that drives both.
 class Rank {
  public:
   explicit Rank(std::unique_ptr<Mesh> mesh) : mesh_(std::move(mesh)) {
@@ -107,7 +107,7 @@ class Rank {
   Group& group() { return *group_; }
   int32_t rank() const { return mesh_->rank(); }
   int32_t size() const { return mesh_->size(); }
-  // How often to look before sleeping.
+  // The number of polls before sleeping.
   int spins = 200;
 
   // Runs a batch to its end; a failure of the mesh ends it too.
@@ -164,7 +164,7 @@ struct World {
   MemoryStore store;
   SharedMap memory;
   collectives::SharedHeap heap;  // one process has one
-  std::string site = {};         // begins the site of each host's ranks; the host's letter follows
+  std::string site = {};         // prefix of a host's site
   collectives::LinkTimes times = {};
   collectives::Credentials credentials = {
       .job = "0123456789abcdef", .generation = 0, .secret = test_secret(), .encrypts = false};
@@ -184,7 +184,7 @@ struct World {
                        .with_loopback = true};
   }
 
-  // Runs `body` on a thread per rank; the failures that it or the rendezvous ended with.
+  // Runs `body` on a thread per rank. Returns the failures of `body` or of the rendezvous.
   std::vector<Status> run(const std::function<Status(Rank&)>& body, double seconds = 20);
 };
 
@@ -212,7 +212,7 @@ inline std::vector<Status> World::run(const std::function<Status(Rank&)>& body, 
   return run_on(*this, store, body, seconds);
 }
 
-// All worlds worth a test, as the host of each rank.
+// The layouts to test, as the host of each rank.
 inline std::vector<std::vector<int>> all_worlds() {
   return {{0},          {0, 0},       {0, 0, 0},          {0, 0, 0, 0, 0}, {0, 1},
           {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1, 2, 2}, {0, 1, 2, 3, 4}};

@@ -1,5 +1,5 @@
-// The tests that every controller plugin must pass. They call it through the plugin ABI only. A test
-// file instantiates them with HVD_CONTROLLER_CONFORMANCE("name", links), where links is a PluginLinks.
+// The tests that every controller plugin must pass. They call it through the plugin ABI only. A test file instantiates
+// them with HVD_CONTROLLER_CONFORMANCE("name", links), where links is a PluginLinks.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ inline void check_order(const PluginLinks& links, const std::vector<int32_t>& ma
 
 inline void check_large_messages(const PluginLinks& links, const std::vector<int32_t>& machines) {
   run_plugin_world(links, machines, [](PluginRank& rank) {
-    // All at once, so that nobody can take everything before it has sent everything.
+    // All ranks send first, so that no rank can receive everything before it has sent everything.
     for (int32_t to = 0; to < rank.size(); ++to) {
       CHECK(rank.send(to, numbered(rank.rank(), to, 5'000'000)) == HVD_OK);
       CHECK(rank.send(to, "") == HVD_OK);
@@ -73,7 +73,7 @@ inline void check_no_such_rank(const PluginLinks& links) {
   });
 }
 
-// Ranks hand a message around and sleep until it comes: a lost wake-up is a minute of nothing.
+// Ranks pass a message around and sleep until it arrives: a lost wake-up costs a minute.
 inline void check_sleep(const PluginLinks& links, const std::vector<int32_t>& machines) {
   run_plugin_world(links, machines, [](PluginRank& rank) {
     const int32_t next = (rank.rank() + 1) % rank.size();

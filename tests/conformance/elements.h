@@ -1,5 +1,5 @@
-// Elements of any type as float64, and reductions of them in float64: the reference for the results of
-// op plugins. op_conformance.h calls it.
+// Elements of any type as float64, and reductions of them in float64: the reference for the results
+// of op plugins. op_conformance.h calls it.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +73,7 @@ inline void store(hvd_dtype dtype, std::byte* at, double value) {
   });
 }
 
-// Small whole numbers, exact in every type, also after a product over a few ranks.
+// Small integers, exact in every type, also after a product over a few ranks.
 inline double element(hvd_dtype dtype, int op, int rank, size_t i) {
   const auto mixed = (static_cast<size_t>(rank) * 7 + i * 3 + i / 11) % 5;
   if (dtype == HVD_BOOL) return mixed % 2 == 0 ? 1 : 0;

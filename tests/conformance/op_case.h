@@ -1,4 +1,4 @@
-// A batch of an op plugin's conformance suite with its memory, the ranks of a set, and the check of a result.
+// A batch of an op plugin's conformance suite with its memory, a set's ranks, and the check of a result.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -45,7 +45,7 @@ class OpCase {
   }
   OpCase(const OpCase&) = delete;
 
-  // A tensor of `count` elements value(i), in rows of `row`, and room for an outcome.
+  // Adds a tensor of `count` elements value(i), in rows of `row`, and space for the result.
   template <typename Value>
   hvd_batch_tensor& add(int64_t count, int64_t row, int64_t outcome, Value&& value) {
     std::byte* input = take(count);
@@ -75,11 +75,11 @@ class OpCase {
   void in_place() {
     for (hvd_batch_tensor& tensor : tensors_) tensor.output = const_cast<void*>(tensor.input);
   }
-  // As on a rank that has joined: it has no tensors.
+  // Removes the tensors, as on a rank that has joined.
   void joined() {
     for (hvd_batch_tensor& tensor : tensors_) tensor.input = tensor.output = nullptr;
   }
-  // Gives the memory of the tensors another content, as a user who needs it for something else.
+  // Overwrites the tensors' memory, like a user who reuses it.
   void overwrite() {
     for (const Piece& piece : memory_) std::memset(piece.bytes.get(), kOverwritten, piece.size);
   }
@@ -90,7 +90,7 @@ class OpCase {
                          [](std::byte one) { return one == std::byte{kOverwritten}; });
     });
   }
-  // Rows that tensors point to; they stay where they are.
+  // Stores rows that tensors point to, at fixed addresses.
   const int64_t* keep(std::vector<int64_t> rows) {
     return rows_.emplace_back(std::make_unique<std::vector<int64_t>>(std::move(rows)))->data();
   }
@@ -118,7 +118,7 @@ class OpCase {
   std::vector<std::unique_ptr<std::vector<int64_t>>> rows_;
 };
 
-// The ranks of a set, its own sequence numbers, and how to run a case there.
+// The ranks of a set and its sequence numbers; runs a case on this rank.
 struct OpSet {
   PluginRank& rank;
   int32_t id;

@@ -54,7 +54,7 @@ inline void check_reducescatters(OpSet& set, hvd_dtype dtype) {
   }
 }
 
-// Rank r brings r % 3 times `scale` rows of 2, so that some bring none, and a tensor of r + 1 rows.
+// Rank r contributes r % 3 times `scale` rows of 2, so that some ranks have none, and r + 1 rows.
 inline void check_allgathers(OpSet& set, hvd_dtype dtype) {
   const auto value = [&](size_t rank, size_t i) {
     return element(dtype, HVD_SUM, static_cast<int>(rank), i);
@@ -151,8 +151,8 @@ inline void check_all_types(const PluginLinks& links, const std::vector<int32_t>
   });
 }
 
-// Overlapping sets side by side, which the ranks start in different orders; on devices, batches of all
-// sets have one order.
+// Overlapping sets at the same time; the ranks start them in different orders. On devices, batches
+// of all sets have one order.
 inline void check_sets(const PluginLinks& links, const std::vector<int32_t>& machines) {
   run_plugin_world(links, machines, [](PluginRank& rank) {
     const std::vector<std::vector<int32_t>> members{{0, 1, 2}, {0, 2}, {1, 2}, {0, 1}};
@@ -185,7 +185,7 @@ inline void check_sets(const PluginLinks& links, const std::vector<int32_t>& mac
       for (size_t i = 0; i < outcomes.size(); ++i) {
         if (outcomes[i].done && !ended[i]) {
           ended[i] = true;
-          // Those of a set end in their order.
+          // Batches of one set end in their order.
           if (i % 10 > 0) CHECK(ended[i - 1]);
         }
       }
@@ -260,7 +260,7 @@ inline void check_op_abort(const PluginLinks& links, const std::vector<int32_t>&
     OpSet set = OpSet::everyone(rank);
     OpCase first(HVD_ALLREDUCE, HVD_INT32);
     const auto kept = std::make_shared<OpCase>(HVD_ALLREDUCE, HVD_INT32);
-    // Threads that do not know of the abort yet may still read from this memory.
+    // Threads that have not seen the abort may still read from this memory.
     if (links.processes == nullptr) rank.kept = kept;
     OpCase& second = *kept;
     second.keeps_tensors = false;

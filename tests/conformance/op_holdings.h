@@ -15,7 +15,7 @@ inline void hold(OpCase& work, Holding how) {
   if (how == Holding::kJoined) work.joined();
 }
 
-// The holding of a rank in each of the cases: one rank differs from the rest, or all kinds are mixed.
+// Returns a rank's holding in each of the cases: one rank differs from the rest, or all kinds are mixed.
 inline Holding holding(size_t pattern, int rank, bool may_join) {
   constexpr Holding kMixed[] = {Holding::kInPlace, Holding::kApart, Holding::kInPlaceLent,
                                 Holding::kApartLent, Holding::kJoined};
@@ -94,8 +94,8 @@ inline void check_held_rows(OpSet& set, int op, int64_t rows, size_t pattern) {
   });
 }
 
-// Ranks that work in place, on a copy, on a packed copy or without the tensor, side by side. The sizes
-// lie around those at which the libraries change their algorithm (2, 8, 64, 128, 256 KiB).
+// Ranks that work in place, on a copy, on a packed copy or without the tensor, in one batch. The
+// sizes are near those at which libraries change their algorithm (2, 8, 64, 128, 256 KiB).
 inline void check_holdings(const PluginLinks& links, const std::vector<int32_t>& machines,
                            const std::vector<int64_t>& counts) {
   run_plugin_world(links, machines, [&](PluginRank& rank) {

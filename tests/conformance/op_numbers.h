@@ -1,4 +1,4 @@
-// Factors, NaN and float16 of an op plugin, on the layouts of ranks over hosts on which they differed.
+// Factors, NaN and float16 of an op plugin, on layouts of ranks over hosts that could give other results.
 #pragma once
 
 #include <cmath>
@@ -35,14 +35,14 @@ inline void check_factors(const PluginLinks& links, const std::vector<int32_t>& 
   });
 }
 
-// A NaN with a payload and a sign of its own for each rank.
+// A NaN with a different payload and sign for each rank.
 inline double nan_of(int rank) {
   const uint64_t payload = (static_cast<uint64_t>(rank) + 1) << 42;
   return __builtin_bit_cast(double,
                             0x7ff8000000000000u | payload | static_cast<uint64_t>(rank % 2) << 63);
 }
 
-// A NaN of one rank or of all is the result of every reduction, on every rank.
+// A NaN on one rank or on all ranks is the result of every reduction, on every rank.
 inline void check_nans(const PluginLinks& links, const std::vector<int32_t>& machines) {
   run_plugin_world(links, machines, [](PluginRank& rank) {
     OpSet set = OpSet::everyone(rank);
@@ -76,7 +76,7 @@ inline void check_nans(const PluginLinks& links, const std::vector<int32_t>& mac
   });
 }
 
-// An average of float16 neither overflows nor vanishes: that of equal numbers is this number.
+// A float16 average neither overflows nor vanishes: the average of equal numbers is this number.
 inline void check_half_averages(const PluginLinks& links, const std::vector<int32_t>& machines) {
   constexpr double kValues[] = {65504, -60000, 0x1p-24, 3 * 0x1p-24, -0x1p-14, 0.1, 1000};
   run_plugin_world(links, machines, [&](PluginRank& rank) {

@@ -1,6 +1,6 @@
-// Runs a test with ranks as threads of one process (or as processes, see process_world.h). Each rank
-// owns a controller and an op, opened through their plugin records as the runtime opens them. Uses the
-// plugin ABI only. The conformance tests of controllers and op plugins call it.
+// Runs a test with ranks as threads of one process (or as processes, see process_world.h). Each
+// rank owns a controller and an op, opened through their plugin records like the runtime does. Uses
+// the plugin ABI only. The conformance tests of controllers and op plugins call it.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -26,7 +26,7 @@
 
 namespace hvd::test {
 
-// The device of the rank whose thread this is; see PluginLinks::has_device_per_rank.
+// The device of this thread's rank; see PluginLinks::has_device_per_rank.
 inline int32_t& own_device() {
   static thread_local int32_t device = 0;
   return device;
@@ -36,8 +36,8 @@ struct PluginStore {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::string, std::string> values;
-  std::shared_ptr<void> kept;            // the links keep it for the life of the world
-  const SharedFolder* folder = nullptr;  // where the ranks are processes: their values instead
+  std::shared_ptr<void> kept;            // the links keep it until the world ends
+  const SharedFolder* folder = nullptr;  // process ranks store values here instead
 
   void set(const std::string& key, std::string value) {
     if (folder != nullptr) return folder->set(key, value);
@@ -110,7 +110,7 @@ struct PluginHost {
     };
   }
 
-  // True when something became readable.
+  // Returns true when a watched descriptor became readable.
   bool block(int milliseconds) {
     std::vector<pollfd> entries;
     for (const auto& [fd, callback] : watched) entries.push_back({fd, POLLIN, 0});
@@ -129,7 +129,7 @@ struct PluginHost {
   hvd_plugin_host vtable{};
 };
 
-// How a batch ended.
+// The result of a batch.
 struct Outcome {
   bool done = false;
   int status = -1;
@@ -149,15 +149,15 @@ inline void note_outcome(void* argument, int status, const char* error) {
 struct PluginLinks {
   const hvd_plugin* controller;
   const hvd_plugin* op;
-  // Readies the store of a world; machines[rank]. May be empty.
+  // Prepares the store of a world; machines[rank]. May be empty.
   std::function<void(PluginStore& store, const std::vector<int32_t>& machines)> prepare;
-  // Cuts off a rank without a word; empty where that takes a process's end.
+  // Cuts off a rank without a notification; empty if that needs the end of a process.
   std::function<void(PluginStore& store, int32_t rank)> lose;
-  // Where this process is one rank and others are the rest.
+  // Set if this process is one rank and other processes are the other ranks.
   ProcessWorld* processes = nullptr;
-  // The op may have no part in worlds after one that was aborted, and says so.
+  // After an aborted world, the op may refuse later worlds with an error.
   bool ends_with_abort = false;
-  // Ranks are threads, and each has the device with its number.
+  // Ranks are threads, and each rank has the device with its number.
   bool has_device_per_rank = false;
 };
 
@@ -201,7 +201,7 @@ class PluginRank {
     return link().send(controller_context_, to, message.data(), message.size());
   }
 
-  // One round of a progress loop; the controller's status. Asleep for a minute it counts as forgotten.
+  // Runs one round of a progress loop. Returns the controller's status; fails after a minute of sleep.
   int step(bool may_sleep) {
     int32_t progressed = 0;
     char text[512] = "";
@@ -226,12 +226,12 @@ class PluginRank {
     }
     return status;
   }
-  // One round for the others' sake, and at most so long until the next.
+  // Runs one round for the other ranks, and waits at most this long.
   void drive(int milliseconds) {
     step(false);
     host_.block(milliseconds);
   }
-  // Steps until it is so; the status that kept it from being so.
+  // Steps until `done` returns true. Returns the status of a step that fails.
   int step_until(const std::function<bool()>& done) {
     while (!done()) {
       if (const int status = step(true); status != HVD_OK) return done() ? HVD_OK : status;
@@ -239,7 +239,7 @@ class PluginRank {
     return HVD_OK;
   }
 
-  // Every rank hears from every other, so that all links are there; `last` goes on when all have.
+  // Every rank receives from every rank, so that all links are open; `last` waits for all ranks.
   void meet(int32_t last) {
     const auto heard = [this](const char* what) {
       return std::count_if(messages.begin(), messages.end(),
@@ -255,7 +255,7 @@ class PluginRank {
     const int started = op().run(op_context_, &batch, note_outcome, &outcome);
     if (started != HVD_OK) outcome = {true, started, "it did not start"};
   }
-  // Whether it came to a good end.
+  // Returns whether the batch succeeded.
   bool run(const hvd_batch& batch) {
     Outcome outcome;
     start(batch, outcome);
@@ -267,7 +267,7 @@ class PluginRank {
   int opened = -1;
   std::string error;
   std::vector<std::pair<int32_t, std::string>> messages;
-  std::shared_ptr<void> kept;  // for the life of the world
+  std::shared_ptr<void> kept;  // until the world ends
 
  private:
   static std::map<std::string, std::string> settings_on(int32_t machine) {
@@ -284,8 +284,8 @@ class PluginRank {
   static std::map<std::string, std::string> settings_of_process(const ProcessWorld& processes,
                                                                 int32_t machine) {
     auto settings = settings_on(machine);
-    // A process without a rank in small worlds waits in the next large one for the others, which may
-    // take long on a busy machine.
+    // A process without a rank in small worlds waits for the others in the next large world, which
+    // may take long on a busy machine.
     settings["HOROVOD_START_TIMEOUT"] = settings["HOROVOD_GLOO_TIMEOUT_SECONDS"] = "300";
     if (!processes.real_hosts) return settings;
     for (const char* name : {"HOROVOD_TEST_MACHINE", "HOROVOD_TEST_LOOPBACK", "HOROVOD_HOSTNAME",
@@ -305,7 +305,7 @@ class PluginRank {
   void* op_context_ = nullptr;
 };
 
-// The same for this process's rank alone. A world larger than there are processes is passed over.
+// Runs body for this process's rank. Skips a world that is larger than the number of processes.
 inline void run_process(ProcessWorld& world, const PluginLinks& links,
                         const std::vector<int32_t>& machines,
                         const std::function<void(PluginRank&)>& body) {
@@ -326,12 +326,12 @@ inline void run_process(ProcessWorld& world, const PluginLinks& links,
   for (int32_t other = 0; other < size; ++other) {
     while (!folder.has("ended" + std::to_string(other))) rank.drive(1);
   }
-  // A library goes on with what was aborted in the next world.
+  // A library continues aborted work in the next world.
   world.kept.push_back(std::move(rank.kept));
 }
 
-// Runs body(rank) for each rank of a world, as one thread each. Everybody drives its links until all
-// bodies have ended: what it has sent may still be on its way, and its end is another one's failure.
+// Runs body(rank) for each rank of a world on its own thread. Each rank drives its links until all
+// bodies have ended: its messages may be in flight, and its end would fail another rank.
 inline void run_plugin_world(const PluginLinks& links, const std::vector<int32_t>& machines,
                              const std::function<void(PluginRank&)>& body) {
   PluginStore store;

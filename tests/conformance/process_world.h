@@ -1,5 +1,5 @@
-// Ranks as processes that a launcher has started. They exchange keys through a shared folder, one file
-// for each key. plugin_world.h uses it.
+// Ranks as processes that a launcher has started. They exchange keys through a shared folder, one
+// file for each key. plugin_world.h uses it.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ class SharedFolder {
   explicit SharedFolder(std::filesystem::path path) : path_(std::move(path)) {
     std::filesystem::create_directories(path_);
   }
-  // Whole or not there: written aside and renamed.
+  // Writes a file atomically: writes another file and renames it.
   void set(const std::string& key, const std::string& value) const {
     const std::filesystem::path file = file_of(key);
     const std::filesystem::path aside = file.string() + "~";
@@ -48,7 +48,7 @@ class SharedFolder {
   const std::filesystem::path path_;
 };
 
-// Which of the processes this is, by the variables of whoever started it.
+// Finds this process's rank in the variables of its launcher.
 struct ProcessWorld {
   int rank = variable_number({"HVD_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}, 0);
   int size = variable_number({"HVD_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, 1);
@@ -57,7 +57,7 @@ struct ProcessWorld {
   bool aborted = false;                     // one of them
   std::vector<std::shared_ptr<void>> kept;  // until the process ends
 
-  // Every world that is made has a folder of its own; all processes make the same worlds.
+  // Every world has a new folder; all processes make the same worlds in the same order.
   SharedFolder next() {
     const char* folder = std::getenv("HVD_WORLD_FOLDER");
     return SharedFolder(std::filesystem::path(folder == nullptr ? "." : folder) /

@@ -1,5 +1,5 @@
 // The tests that every spawner must pass, whatever its transport. The tests of each spawner call
-// check_spawner. Shell scripts stand in for agents.
+// check_spawner. Shell scripts take the place of agents.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -60,7 +60,7 @@ inline net::Task<Result<std::string>> read_to_end(Duplex& stream) {
   }
 }
 
-// All that comes from it, or why nothing does.
+// Reads all output of the stream; returns an error if reading fails.
 inline std::string said_by(net::asio::io_context& loop, const SpawnResult& stream) {
   if (!stream.ok()) return stream.status().message();
   const auto said = run_on(loop, read_to_end(**stream));

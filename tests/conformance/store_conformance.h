@@ -1,6 +1,6 @@
-// The tests that every store must pass, and those that every server must pass, through HttpStore. A
-// fixture type returns two clients of one empty store: `first()` and `second()`. A test file instantiates
-// them with HVD_STORE_CONFORMANCE("name", Fixture) and HVD_SERVER_CONFORMANCE("name", Fixture).
+// The tests that every store must pass, and those that every server must pass, through HttpStore. A fixture type
+// returns two clients of one empty store: `first()` and `second()`. A test file instantiates them with
+// HVD_STORE_CONFORMANCE("name", Fixture) and HVD_SERVER_CONFORMANCE("name", Fixture).
 #pragma once
 
 #include <doctest/doctest.h>
@@ -23,8 +23,8 @@ inline std::string text_of(const Result<Bytes>& value) {
   return value.ok() ? std::string(as_text(*value)) : "failed: " + value.status().message();
 }
 
-// Adds 1 to a decimal number, which begins at 0, this many times; false after an error. Other clients may
-// do the same.
+// Increments a decimal number, which begins at 0, this many times; returns false after an error.
+// Other clients may increment it at the same time.
 inline bool count_up(Store& store, std::string_view key, int times) {
   std::optional<Bytes> seen;
   for (int done = 0; done < times;) {
@@ -240,7 +240,7 @@ inline void check_exchanges(Store& a, Store& b) {
           std::vector{record(0), record(3)});
     CHECK(late.get() == std::vector{record(3), record(0), record(2)});
     CHECK(all.get() == std::vector{record(0), record(1), record(2), record(3)});
-    // Again, as after a lost reply.
+    // Repeats the request, as after a lost reply.
     CHECK(texts(a.exchange("x", {1, 4, {}}, as_bytes(record(1)), soon())).size() == 4);
     CHECK(a.exchange("x", {1, 4, {}}, as_bytes("else"), soon()).status().code() ==
           Code::kFailedPrecondition);
@@ -258,7 +258,7 @@ inline void check_exchanges(Store& a, Store& b) {
     auto waits = std::async(std::launch::async, [&] {
       return a.exchange("x", {1, 3, {}}, as_bytes(record(1)), soon()).status().code();
     });
-    // Answered when the other's record is there, and then the other waits.
+    // The first exchange ends when the other record arrives; then the other client waits.
     CHECK(texts(b.exchange("x", {0, 3, {1}}, as_bytes(record(0)), soon())) ==
           std::vector{record(1)});
     CHECK(b.forget("x", soon()).ok());

@@ -10,10 +10,10 @@ A block of shell commands begins with a label:
     ```sh by=tests/x_test.py     another test runs it
     ```sh norun="the reason"     nothing runs it
 
-`fails=N` beside the first two says the exit code, `python=NAME` that python3 has this framework (torch2: PyTorch 2),
-`slurm` that the hosts are nodes of a Slurm cluster, and `bare` that they share no disk and have nothing of this
-project.
-A block of `text` after it is what the block prints: … stands for any characters, and alone in a line for any
+The first two take more labels: `fails=N` is the exit code, `python=NAME` requires a python3 with this framework
+(torch2: PyTorch 2), `slurm` requires hosts that are nodes of a Slurm cluster, and `bare` requires hosts without a
+shared disk and without this project.
+A block of `text` after it is its expected output: … stands for any characters, and alone in a line for any
 lines. ```text unordered compares lines in any order.
 
 The shell begins in an empty folder with copies of examples and of examples/tutorials/train.py, and a link to the
@@ -44,7 +44,7 @@ FENCE = re.compile(r"^( *)(```+|:::+)\s*(\S.*)?$")
 
 
 class Block:
-    """A block of sh, its labels, and the lines that it must print."""
+    """A block of sh, its labels, and its expected output."""
 
     def __init__(self, page, line, info, text):
         self.page, self.line, self.text = page, line, text
@@ -62,7 +62,7 @@ class Block:
         return "run" in self.labels or "hosts" in self.labels
 
     def fault(self):
-        """Returns a sentence about labels that do not fit together, or None."""
+        """Returns an error about contradictory labels, or None."""
         kinds = [kind for kind in KINDS if kind in self.labels]
         others = set(self.labels) - set(KINDS) - {"fails", "python", "slurm", "bare"}
         if len(kinds) != 1:
@@ -83,7 +83,7 @@ def read_if_there(path):
 
 
 def fences(text):
-    """(line, info, content) of each fenced block, and (line, None, content) of each indented one."""
+    """Yields (line, info, content) of each fenced block, and (line, None, content) of each indented block."""
     lines = text.splitlines()
     at, before, in_list = 0, "", False
     while at < len(lines):
@@ -104,11 +104,11 @@ def fences(text):
 
 
 def blocks_of(page, text):
-    """(blocks of sh, faults) of a page."""
+    """Returns (blocks of sh, faults) of a page."""
     blocks, faults, last, end = [], [], None, 0
     lines = text.splitlines()
     for line, info, content in fences(text):
-        # Only blank lines lie between a block and what it prints.
+        # Only blank lines may separate a block from its output.
         is_next = not "".join(lines[end : line - 1]).strip()
         end = line + len(content.splitlines()) + 1
         language = (info or "").split(" ")[0]
@@ -135,11 +135,11 @@ def pattern_of(line):
 
 
 def difference(expected, printed, is_unordered=False):
-    """A sentence about the first line that differs; None if all is as expected."""
+    """Returns a description of the first line that differs; None if all lines are as expected."""
     printed = [line.rstrip() for line in printed]
     if is_unordered:
         left = list(printed)
-        # Lines without … first: a pattern must not take their line.
+        # Match lines without … first: a pattern must not take them.
         for line in sorted((each for each in expected if each.strip() != "…"), key=lambda each: "…" in each):
             found = next((each for each in left if pattern_of(line).fullmatch(each)), None)
             if found is None:
@@ -153,7 +153,7 @@ def difference(expected, printed, is_unordered=False):
 
 
 def script_of(blocks, folder):
-    """The commands of all blocks; the output of block N goes to FOLDER/N.out, its end makes FOLDER/N.done."""
+    """Returns the commands of all blocks; the output of block N goes to FOLDER/N.out, its end makes FOLDER/N.done."""
     parts = ["set -e"]
     for number, block in enumerate(blocks):
         parts.append(f"exec >{folder}/{number}.out 2>&1")
@@ -167,14 +167,14 @@ def script_of(blocks, folder):
 
 
 def interpreter(name):
-    """The interpreter that has a framework, or None."""
+    """Returns the interpreter that has a framework, or None."""
     if name == "tensorflow":
-        # The one with Keras 2 also has the names of TensorFlow 1.
+        # The interpreter with Keras 2 also has the names of TensorFlow 1.
         found = os.environ.get("HVD_TEST_TENSORFLOWS", "").split(":")[0]
     elif name == "torch":
         found = "/usr/bin/python3"
     elif name == "torch2":
-        # The last one: the first is Debian's, with PyTorch 1.
+        # The last interpreter, because the first is Debian's, with PyTorch 1.
         found = os.environ.get("HVD_TEST_PYTHONS", "").partition(":")[2].split(":")[-1]
     else:
         found = os.environ.get(f"HVD_TEST_{name.upper()}", "")
@@ -188,7 +188,7 @@ def skip(reason):
 
 @contextlib.contextmanager
 def cluster(hosts):
-    """The variables by which commands of Slurm find a cluster of these hosts."""
+    """Returns the variables by which commands of Slurm find a cluster of these hosts."""
     sys.path.insert(0, str(HOSTS.parent))
     import slurm
 
@@ -252,7 +252,7 @@ def run_blocks(blocks, folder, python, needs_prefix, variables):
     work, programs = folder / "work", folder / "programs"
     programs.mkdir()
     for called in ("python", "python3"):
-        # A program, not a link: an environment finds itself by its path.
+        # Copy the program instead of linking it: an environment finds itself by its path.
         (programs / called).write_text(f'#!/bin/sh\nexec {python} "$@"\n')
         (programs / called).chmod(0o755)
     shutil.copytree(ROOT / "examples", work / "examples", ignore=shutil.ignore_patterns("__pycache__"))

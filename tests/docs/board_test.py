@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
-"""The board for Grafana and the alerts of examples/grafana use names of docs/metrics.md, and each alert fires.
+"""The Grafana dashboard and the alerts of examples/grafana use names of docs/metrics.md, and each alert fires.
 
-tests/e2e/metrics_test.py asks Prometheus for the queries of the board, over the metrics of a job.
+tests/e2e/metrics_test.py runs the dashboard's queries in Prometheus, over the metrics of a job.
 """
 
 import json
@@ -14,13 +14,13 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples/grafana"
-# Those of NVIDIA's dcgm-exporter.
+# Metrics of NVIDIA's dcgm-exporter.
 OF_OTHERS = {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_POWER_USAGE"}
 ROWS = ["Job", "Lateness", "Communication", "Hosts", "GPUs"]
 
 JOB = 'job_id="1"'
 WAITS = 'horovod_rank_waited_seconds_total{job_id="1",host="%s",rank="%d"}'
-# By alert: series with their values, one each minute, and the labels of the alert after 20 minutes, if it fires then.
+# By alert: series with a value per minute, and the labels of the alert after 20 minutes, if it fires then.
 CASES = {
     "HorovodNoStep": [
         ({f"horovod_step_age_seconds{{{JOB}}}": "0+60x30"}, [JOB]),
@@ -82,7 +82,7 @@ class BoardTest(unittest.TestCase):
         self.assertEqual(used - known, OF_OTHERS)
 
     def test_no_window_of_the_board_is_constant(self):
-        """It would be empty where Prometheus scrapes at longer intervals."""
+        """A range shorter than Prometheus's scrape interval would be empty."""
         windows = {window for query in queries_of_board() for window in re.findall(r"\[([^]]*)\]", query)}
         self.assertEqual(windows, {"$__rate_interval"})
 

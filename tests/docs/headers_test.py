@@ -13,7 +13,7 @@ DECLARATION = re.compile(r"^(?:HVD_API [^;]*?\b(hvd_\w+)\(|typedef (?:struct|enu
 
 
 def unexplained(text):
-    """Functions and types without a comment, and without a comment on the first of their paragraph or its heading."""
+    """Returns functions and types without a comment of their own, of their paragraph or of its heading."""
     for found in DECLARATION.finditer(text):
         above = text[: found.start()]
         paragraph = above[above.rfind("\n\n") + 1 :]

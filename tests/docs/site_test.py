@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
-"""The pages of docs make a site without a warning: each is in the tree of pages, and no link is broken.
+"""The pages of docs make a site without a warning: each page is in the tree of pages, and no link is broken.
 
-Debian's Sphinx makes it, or with --newest that of HVD_TEST_SPHINX, an interpreter with packages of PyPI.
+Debian's Sphinx builds it, or with --newest the Sphinx of HVD_TEST_SPHINX, an interpreter with packages of PyPI.
 """
 
 import json
@@ -33,7 +33,7 @@ PYTHON = os.environ.get("HVD_TEST_SPHINX", "") if IS_NEWEST else "/usr/bin/pytho
 
 
 def build(pages):
-    """The exit code and warnings of the build of a folder of pages by the settings of docs, and its HTML files."""
+    """Builds a folder of pages with the settings of docs. Returns the exit code, the warnings, and the HTML files."""
     with tempfile.TemporaryDirectory() as site:
         done = subprocess.run(
             [
@@ -68,7 +68,7 @@ def build(pages):
 
 
 def search(index, words, english):
-    """The pages that the search of the site (searchtools.js) shows for these words, best first."""
+    """Returns the pages that the site's search (searchtools.js) finds for these words, best first."""
     scores = {}
 
     def add(page, score):
@@ -129,7 +129,7 @@ class SiteTest(unittest.TestCase):
         self.assertGreater(min(counts), 3, counts)
 
     def check_moved_pages(self, made):
-        """A page that moved is one line in its old place, and leads to a heading that exists."""
+        """The old place of a moved page has one line, which links to a heading that exists."""
         moved = [page for page in (ROOT / "docs").glob("*.md") if page.read_text("utf-8").startswith("Moved to ")]
         self.assertIn("stall.md", [page.name for page in moved])
         for page in moved:

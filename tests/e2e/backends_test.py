@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""The backends that a job may choose: the conformance suite with one process per rank, on one machine
-and on two hosts; whole jobs; and the errors for a backend that is not available."""
+"""The backends of a job: the conformance suite with one process per rank, on one machine and on two hosts; whole jobs;
+and the errors for a backend that is not available."""
 
 import ctypes
 import shutil
@@ -35,14 +35,14 @@ def launch(launcher, arguments, **more):
 
 
 def passed(folder):
-    """The number of ranks that ran cases and passed all of them."""
+    """Returns the number of ranks that ran cases and passed all of them."""
     verdicts = [path.read_text() for path in pathlib.Path(folder).glob("verdict-*")]
     return sum(bool(re.fullmatch("[1-9][0-9]* cases, 0 failed", verdict)) for verdict in verdicts)
 
 
 def conforms(name, launcher, ranks, place, *cases, aborts=False, **more):
-    """With `aborts`, one rank may abort before the others end; the launcher then ends the others. In a
-    sanitized build, the suite reports accesses to memory that is free; MPI's own leaks are its own."""
+    """With `aborts`, one rank may abort before the others end; the launcher then ends the others. In a sanitized build,
+    the suite reports accesses to freed memory, but not MPI's own leaks."""
     folder = tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests")
     try:
         job = launch(
@@ -86,7 +86,7 @@ def test_mpi_of_mpich_conforms_when_it_is_aborted():
     conforms("mpi_mpich", HYDRA, 3, (), "-tc=backend*abort*", aborts=True)
 
 
-# More ranks than Open MPI's sums by slices take, and the layouts of 8 ranks.
+# More ranks than Open MPI's sums by slices support, and the layouts of 8 ranks.
 MANY = ("-tc=backend: many ranks*,backend: a NaN*,backend: an average of float16*",)
 
 
@@ -204,7 +204,7 @@ def test_a_rank_of_mpich_that_hangs_in_mpi_finalize_leaves_once_all_are_there():
 
 
 def conforms_without_launcher(name, ranks, places, *cases, seconds=SECONDS, **more):
-    """places: for each rank, the words before its command."""
+    """places: the words before each rank's command."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="world-", dir=BUILD / "tests"))
     jobs = []
     try:
@@ -241,7 +241,7 @@ def test_gloo_with_many_ranks_whose_tensors_lie_differently():
 
 
 def test_gloo_lets_an_abort_end_a_call_that_waits_for_a_silent_rank():
-    # Gloo's own time limit, which would end the call, is 300 s.
+    # Gloo's own time limit, 300 s, would end the call.
     conforms_without_launcher("gloo", 2, [()] * 2, "-tc=silent*", seconds=100)
 
 
@@ -281,7 +281,7 @@ def test_a_job_that_chooses_gloo_on_two_hosts():
 
 
 def oneccl():
-    """The variables of a job that uses oneCCL."""
+    """Returns the variables of a job that uses oneCCL."""
     if "HVD_TEST_CCL" not in os.environ:
         raise Skip("HVD_TEST_CCL names no libccl.so.1")
     backend("ccl")
@@ -421,7 +421,7 @@ def test_a_job_that_chooses_mpi_beside_mpi4py():
         )
 
 
-# Each backend with the same values as e2e.layouts: in the order of the hosts, one, two, four, and two of four ranks.
+# Each backend with the values of e2e.layouts: in the order of the hosts, one, two, four, and two of four ranks.
 LAYOUTS = ("a:4", "a:2,b:2", "a:1,b:1,c:1,d:1", "a:4,b:4")
 CHECKS = (WORKERS / "numeric_rank.py", "values", "memory")
 
@@ -478,14 +478,14 @@ def test_mpi_of_mpich_computes_alike_in_each_layout():
 
 
 def refused(launcher, words, **more):
-    """The job fails with these words."""
+    """Expects that the job fails with these words."""
     job = launch((*launcher,), ["-np", 2, PYTHON, RANK], **more)
     expect(job.wait() != 0, job.describe())
     expect(re.search(words, job.err), job.describe())
 
 
 def opens(*names):
-    """The first of these libraries that can be opened, or None."""
+    """Returns the first of these libraries that can be opened, or None."""
     for name in names:
         try:
             ctypes.CDLL(name)
@@ -571,7 +571,7 @@ def test_a_rank_without_a_gpu_joins_the_others():
         expect("ranks without a GPU: 0; they take part in operations on host memory only" in job.err, job.describe())
 
 
-# Each child of a fork must find CUDA untouched, and the program chooses its GPU after init.
+# A forked child must find CUDA uninitialised, and the program chooses its GPU after init.
 AFTER_INIT = """
 import ctypes, os, sys
 import horovod.numpy as hvd

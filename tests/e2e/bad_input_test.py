@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Bad input gets an error of one sentence and exit code 2, and no host starts anything."""
+"""Bad input gets an error of one sentence and exit code 2, and no process starts on any host."""
 
 from harness import *
 

@@ -93,7 +93,7 @@ def test_pmix_of_open_mpi():
 
 
 def one_rank_sleeps(program, *arguments, rank=3, variable="PMIX_RANK", **more):
-    """A job whose one rank never calls hvd.init(): it fails."""
+    """Expects that a job fails if one rank never calls hvd.init()."""
     path = shutil.which(program, path="/usr/bin")
     if path is None:
         raise Skip(f"there is no {program}: packaging/packages-test.txt names its package")
@@ -105,7 +105,7 @@ def one_rank_sleeps(program, *arguments, rank=3, variable="PMIX_RANK", **more):
 
 
 def names_it(job, name, error):
-    """On one line while the others wait, and in the error."""
+    """Expects the missing rank on the waiting ranks' status line, and in the error."""
     late = re.findall(r"(rank \d[ \w]*) not called hvd.init\(\) for 4 s, and the others wait there", job.err)
     expect(late == [f"{name} has"] and re.search(f"{name} has {error}", job.err), job.describe())
 
@@ -145,7 +145,7 @@ def test_a_rank_of_a_plain_step_that_never_calls_init_is_named():
 
 @world()
 def test_ranks_of_hydra_say_that_others_have_not_called_init():
-    """PMI-1 does not say which."""
+    """PMI-1 does not report which rank is missing."""
     flags = ("-iface", network.BRIDGE, "-np", 4, "-hosts", "a:2,b:2")
     job = one_rank_sleeps("mpiexec.hydra", *flags, variable="PMI_RANK")
     said = re.findall(r"rank (\d) on host (\w) has waited in hvd.init\(\) for 4 s, and not all 4 ranks", job.err)
@@ -204,7 +204,7 @@ def test_mpi_of_mpich():
 
 
 def output_by_hand(server_flags, variables_of, command=RANK):
-    """The output of ranks that are each started by hand on a host, with a server on the launcher's machine."""
+    """Returns the output of ranks that are started by hand on hosts, with a server on the launcher's machine."""
     token = pathlib.Path("/tmp/token")
     token.write_text("5a" * 32)
     token.chmod(0o600)

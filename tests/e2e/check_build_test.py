@@ -1,12 +1,12 @@
 #!/usr/bin/python3 -B
-"""--check-build marks the parts that work: remove a part, and its mark is gone."""
+"""--check-build marks the parts that work: without a part, its mark disappears."""
 
 import json
 import shutil
 
 from harness import *
 
-# The rows of the original's output, in its order, with the name of each in this build.
+# The rows of the original's output, in its order, with this build's name for each.
 LAYOUT = """\
 Horovod v{version}:
 
@@ -48,7 +48,7 @@ def check_build(*flags, launcher=None, code=0, **environment):
 
 
 def marks(launcher=None, **environment):
-    """The marked rows; fails unless the text equals the original's, including each blank."""
+    """Returns the marked rows; fails unless the text equals the original's, including each blank."""
     text = check_build(launcher=launcher, **environment)
     version = subprocess.run([LAUNCHER, "-v"], capture_output=True, text=True, check=True).stdout.strip()
     pattern = re.escape(LAYOUT).replace(re.escape("{version}"), re.escape(version))
@@ -61,7 +61,7 @@ def marks(launcher=None, **environment):
 
 
 def installation(folder):
-    """A copy of the build from which a test may remove parts: its launcher and its Python packages."""
+    """A copy of the build from which a test can remove parts: its launcher and its Python packages."""
     subprocess.run(["cmake", "--install", BUILD, "--prefix", folder], check=True, stdout=subprocess.DEVNULL)
     return (pathlib.Path(folder, "bin/horovodrun"), str(pathlib.Path(folder, "lib/python3/dist-packages")))
 
@@ -132,7 +132,7 @@ def test_an_installation_without_a_part_loses_its_marks():
         launcher, packages = installation(folder)
         whole = marks(launcher=launcher, PYTHONPATH=packages)
         expect({"torch", "gloo"} <= whole, whole)
-        # Without the plugins of one backend, only the marks of that backend are gone.
+        # Without one backend's plugins, only that backend's marks disappear.
         for backend in sorted(whole & set(BACKENDS)):
             for path in pathlib.Path(folder, "lib/horovod").glob(f"*/*{backend}*"):
                 path.unlink()
@@ -164,7 +164,7 @@ def test_backends_whose_libraries_are_broken_lose_their_marks():
 
 
 def row_marks(folder, *rows):
-    """The marks of these rows if the dynamic linker searches this folder first, without a Python."""
+    """Returns the marks of these rows if the dynamic linker searches this folder first, without a Python."""
     text = check_build("--verbose", LD_LIBRARY_PATH=folder, PATH=folder)
     return [re.search(rf"\[([X ])\] {row}\b", text)[1] == "X" for row in rows]
 
@@ -218,7 +218,7 @@ def test_rocm_is_marked_by_whichever_version_is_here():
 
 
 def test_nccl_is_marked_where_a_sum_on_a_gpu_is_right():
-    # With a test library in place of NCCL and CUDA: see tests/plugins/nccl.
+    # Uses a test library in place of NCCL and CUDA: see tests/plugins/nccl.
     double = str(BUILD / "tests" / "libnccl_double.so")
     here = {"HOROVOD_NCCL_LIBRARY": double, "HOROVOD_CUDA_LIBRARY": double}
     expect("nccl" in marks(**here), "no mark")
@@ -320,7 +320,7 @@ raise ImportError('both began')
 @world("a b")
 def test_hosts_need_no_present_directory():
     with tempfile.TemporaryDirectory() as folder:
-        # Host b alone lacks it: an empty file system covers the place.
+        # Only host b lacks it: an empty file system covers the place.
         own = pathlib.Path(folder, "own")
         own.mkdir()
         subprocess.run(
@@ -336,7 +336,7 @@ def test_hosts_need_no_present_directory():
             check=False,
         )
         expect(done.returncode == 0 and " on a, b:\n" in done.stdout, done)
-        # A directory that the user names is checked.
+        # A directory from the user is checked.
         done = subprocess.run(
             [LAUNCHER, "--check-build", "-H", "a,b", "--wdir", own],
             capture_output=True,
@@ -353,7 +353,7 @@ def test_hosts_are_compared():
     text = check_build("-H", "a,b")
     expect(text.startswith("Horovod v") and " on a, b:\n" in text, text)
     expect("    [X] PyTorch\n" in text and text.endswith("\nThe hosts agree.\n"), text)
-    # Host b alone has another torch, which does not work.
+    # Only host b has another torch, which does not work.
     torch = pathlib.Path("/usr/lib/python3/dist-packages/torch/__init__.py")
     if not torch.exists():
         raise Skip("torch is not Debian's")
@@ -384,7 +384,7 @@ def test_hosts_are_compared():
         expect(done.returncode == 1 and set(json.loads(done.stdout)["hosts"]) == {"a", "b"}, done)
         expect("horovodrun: b: --require: PyTorch" in done.stderr, done)
         expect("horovodrun: a:" not in done.stderr, done)
-        # A host that does not answer hides no other host's answer.
+        # A silent host does not suppress another host's answer.
         faults.end("b")
         done = subprocess.run(
             [LAUNCHER, "--check-build", "-H", "a,b"],

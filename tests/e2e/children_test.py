@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""A process that has the variables of an initialised rank, but is not this rank, is refused at once and names
-the rank. Processes that may call hvd.init() do."""
+"""A process with the variables of an initialised rank that is not this rank is refused at once with a message that
+names the rank. Other child processes may call hvd.init()."""
 
 from harness import *
 
@@ -36,8 +36,8 @@ def test_one_rank_alone_has_one_process():
 
 
 def test_children_that_may_be_ranks():
-    """A parent without init, a parent that has shut down, also beside workers that it has forked, a job of its
-    own inside a rank, and a second init of the same process."""
+    """A parent without init; a parent after shutdown, also with forked workers; a job inside a rank; and a second init
+    of the same process."""
     for what in ("wrapper", "shut-down", "forked", "run", "again"):
         job = run(what)
         for rank in range(2):
@@ -46,7 +46,7 @@ def test_children_that_may_be_ranks():
 
 
 def test_a_child_without_the_descriptor_of_pmi_is_refused_and_names_the_rank():
-    """subprocess and multiprocessing close it, and a rank does so for programs that it starts."""
+    """subprocess and multiprocessing close the descriptor, and a rank closes it for programs that it starts."""
     hydra = shutil.which("mpiexec.hydra", path="/usr/bin")
     if hydra is None:
         raise Skip("there is no mpiexec.hydra: packaging/packages-test.txt names its package")

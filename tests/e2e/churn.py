@@ -1,4 +1,4 @@
-"""An elastic job whose ranks fail and whose hosts come, go, and are lost, again and again."""
+"""An elastic job with repeated failures of ranks, and hosts that join, leave, and are lost."""
 
 import random
 
@@ -14,7 +14,7 @@ HOST_NAMES = "a b c d"
 
 
 class Churn:
-    """`program`: of the ranks; it gets a file as its last argument, and ends when the file exists."""
+    """`program`: the ranks' program; it gets a file as its last argument, and ends when the file exists."""
 
     def __init__(self, seed, program, settled=45):
         self.random = random.Random(seed)
@@ -53,7 +53,7 @@ class Churn:
         following.rename(self.answer)
 
     def members(self):
-        """(generation, hosts of its ranks) of the newest generation that all its ranks have begun."""
+        """Returns (generation, hosts of its ranks) of the newest generation that all its ranks have begun."""
         found = {}
         for number, rank, size, name in re.findall(r"generation (\d+): rank (\d+)/(\d+) on (\w+) ", self.job.out):
             found.setdefault(int(number), {})[int(rank)] = (int(size), name)
@@ -74,11 +74,11 @@ class Churn:
         return [pid for pid in faults.processes(name) if program in faults.said_of(pid, "cmdline")]
 
     def kill(self, name, program):
-        """The newest one: those of a host that was lost end a while after it."""
+        """Kills the newest process, because the processes of a lost host end a while later."""
         os.kill(max(self.pids(name, program)), signal.SIGKILL)
 
     def lose(self, name):
-        """Long enough for --host-timeout."""
+        """Cuts the host's links for longer than --host-timeout."""
         for peer in [network.LAUNCHER, *(set(HOST_NAMES.split()) - {name})]:
             faults.cut(name, peer)
         time.sleep(5)
@@ -90,7 +90,7 @@ class Churn:
         self.say()
 
     def step(self):
-        """One event, and the generation that follows from it."""
+        """Causes one event, and waits for the generation after it."""
         generation, members = self.members()
         absent = [name for name in HOST_NAMES.split() if name not in self.named]
         if absent and self.random.random() < 0.5:
@@ -99,13 +99,13 @@ class Churn:
             self.named.append(name)
             self.say()
             return
-        if len(set(members)) < 2:  # another loss would take the state with it
+        if len(set(members)) < 2:  # another loss would lose the state
             self.events.append("nothing")
             return
         name = self.random.choice(sorted(set(members)))
         what = self.random.choice(["rank", "agent", "host", "leaves", "pause"])
         self.events.append(f"{what} of {name} in {generation}")
-        if what == "pause":  # shorter than --host-timeout: nobody is lost
+        if what == "pause":  # shorter than --host-timeout: no host is lost
             faults.freeze(name)
             time.sleep(1)
             faults.thaw(name)
@@ -123,7 +123,7 @@ class Churn:
 
 
 def end(job, stop, describe):
-    """Ends the program by its file. Returns the number of steps, and what the ranks print of their weights."""
+    """Ends the program by its file. Returns the number of steps, and the ranks' printed weights."""
     stop.touch()
     job.ends_with(0)
     job.leaves_nothing()
@@ -134,7 +134,7 @@ def end(job, stop, describe):
 
 
 def check_numbers(steps, checksum):
-    """Checks that churn_rank.py, alone, has the same bits."""
+    """Checks that churn_rank.py in a single process computes the same bits."""
     weights = churn_rank.numpy.zeros(churn_rank.SIZE)
     for step in range(steps):
         weights = weights + churn_rank.gradient(step)
@@ -142,7 +142,7 @@ def check_numbers(steps, checksum):
 
 
 def check_training(steps, weights):
-    """Checks the weights of churn_training.py, which sums the shares of a batch in another order than one process."""
+    """Checks the weights of churn_training.py, whose order of summation differs from one process's."""
     got = churn_training.numpy.frombuffer(bytes.fromhex(weights)).reshape(churn_training.SHAPE)
     want = churn_training.weights_of_one_process(steps)
     off = abs(got - want).max() / abs(want).max()

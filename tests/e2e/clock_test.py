@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Clocks of the day that step by a day, or differ by a day: no limit of time comes sooner or later."""
+"""Wall clocks that step by a day, or differ by a day, change no time limit."""
 
 import struct
 
@@ -8,7 +8,7 @@ import traces
 from harness import *
 
 DAY = 86400
-# All ranks sum until one finds the file that ends it, and say each step of their clock.
+# All ranks sum until one finds the file that ends the test, and print each step of their clock.
 SUMS = """
 import os, sys, time
 import numpy
@@ -26,7 +26,7 @@ print("done", flush=True)
 
 
 class Clock:
-    """A clock of the day that steps; `name` is of its file on all hosts."""
+    """A wall clock that steps; `name` names its file on all hosts."""
 
     def __init__(self, name="all"):
         self.path = pathlib.Path(f"/tmp/e2e-clock-{name}")
@@ -38,14 +38,14 @@ class Clock:
 
 
 def preloaded():
-    """The library that steps clocks, where all hosts find it."""
+    """Builds the library that steps clocks, in a place that all hosts have."""
     library = pathlib.Path("/tmp/e2e-stepped-clock.so")
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, WORKERS / "stepped_clock.c"], check=True)
     return str(library)
 
 
 def job_with(clock, *arguments, path=None):
-    """Launcher and ranks have the clock; agents ask for no clock of the day, and are linked statically."""
+    """Launcher and ranks use the clock; agents are static and read no wall clock."""
     variables = {"LD_PRELOAD": preloaded(), "E2E_CLOCK": str(path or clock.path)}
     flags = [word for name in variables for word in ("-x", name)]
     return Job("-np", 4, "-H", "a:2,b:2", *flags, *arguments, environment=clean_environment(**variables))

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Scripts without an interpreter before them, and slots by what the hosts have, on hosts that ssh reaches."""
+"""Scripts without an interpreter before them, and slots from the hosts' resources, on hosts reached by ssh."""
 
 from harness import *
 
@@ -9,10 +9,10 @@ def on_host(name, *command):
 
 
 def python_in(folder):
-    """An environment whose Python prints its path and the script."""
+    """Makes an environment whose Python prints its path and the script."""
     python = folder / "bin" / "python3"
     python.parent.mkdir(parents=True)
-    # The agents ask it for versions by -c.
+    # Agents query it for versions with -c.
     python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exec {PYTHON} "$@"\necho "by $0 $1"\n')
     python.chmod(0o755)
     return folder
@@ -40,10 +40,10 @@ def test_each_host_runs_a_script_by_the_active_environment():
         )
         job.ends_with(0)
         expect(job.out == f"by {venv}/bin/python3 train.py\n" * 2, job.describe())
-    # A copy of the script needs no file on the hosts; the environment is the one of each host.
+    # A copy of the script needs no file on the hosts; each host uses its own environment.
     job = Job("-np", 2, "-H", "a:1,b:1", "--tag", "none", "--stage", "train.py", "train.py", cwd=folder)
     job.ends_with(0)
-    # Host b alone lacks the environment: another Python there would have other packages.
+    # Only host b lacks the environment: another Python there would have other packages.
     on_host("b", "mount", "-t", "tmpfs", "none", venv)
     job = Job(
         "-np", 2, "-H", "a:1,b:1", "train.py", cwd=folder, environment=clean_environment(VIRTUAL_ENV=str(venv / "bin"))
@@ -88,7 +88,7 @@ def test_slots_are_counted_on_each_host():
     lines = [line.partition(":")[2] for line in job.out.splitlines()]
     expect(lines.count("a") == 1 and 1 <= lines.count("b") <= cores, job.describe())
     counted = lines.count("b")
-    # No GPU here: the cores count.
+    # Without GPUs, slots are cores.
     hostfile = scratch() / "hosts"
     hostfile.write_text("a\nb\n")
     job = Job("--hostfile", hostfile, "--slots-per-host=gpu", "--dry-run", "true")

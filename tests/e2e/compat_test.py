@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Horovod's own workers run under our launcher."""
+"""Horovod's own workers run under this project's launcher."""
 
 from harness import *
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Controllers: the conformance suite over MPI, every controller with every backend under every launcher,
-and the errors of ranks that choose different ones."""
+"""Controllers: the conformance suite over MPI, every controller with every backend under every launcher, and the errors
+if ranks choose different controllers."""
 
 from harness import *
 
@@ -82,7 +82,7 @@ def test_mpi_of_mpich_conforms_on_two_hosts():
 
 
 def row_of(job, ranks):
-    """The result of each cell; fails unless all ranks report the same."""
+    """Returns the result of each cell; fails unless all ranks report the same."""
     job.ends_with(0, 240)
     row = {}
     for cell in CELLS:
@@ -228,7 +228,7 @@ def test_ranks_with_nothing_to_do_look_for_messages_of_mpi_ever_more_rarely():
     job.ends_with(0)
     times = [int(count) for count in re.findall(r"woke (\d+) times", job.out)]
     print("woke in four seconds:", times)
-    # The pauses grow: after 4 s at most 100 wakeups a second, instead of 1,000.
+    # The pauses grow: after 4 s at most 100 wake-ups a second, instead of 1,000.
     expect(len(times) == 2 and all(count < 1000 for count in times), job.describe())
 
 
@@ -278,7 +278,7 @@ def test_ranks_that_have_different_libraries_of_mpi():
 
 
 def test_ranks_that_are_not_one_world_of_mpi():
-    """Each rank reports its library, the number of ranks that it found, the reason and the remedy."""
+    """Each rank reports its library, the number of ranks that it found, the cause and the remedy."""
     for name in ("mpi_openmpi", "mpi_mpich"):
         backends.backend(name)
     mpich, open_mpi = r"MPICH.* \(/\S*/libmpi(?:ch)?.so.12\S*\)", r"Open MPI v\S+ \(/\S*/libmpi.so.40\S*\)"

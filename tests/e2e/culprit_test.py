@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The matrix of faults and phases of a job: the sentence at the end names the culprit, whichever process notices
+"""The matrix of faults and phases of a job: the final message names the culprit, whichever process notices the fault
 first. docs/how-a-job-runs.md has the matrix; `culprit_test.py --write` writes it there."""
 
 from harness import *
@@ -48,7 +48,7 @@ def kill(pids, number=signal.SIGKILL):
 
 
 def ranks_of_b():
-    """The programs of ranks 2 and 3."""
+    """Returns the programs of ranks 2 and 3."""
     found = {}
     for pid in faults.processes("b"):
         rank = re.search(r"(?:^|\0)HOROVOD_RANK=(\d+)", faults.said_of(pid, "environ"))
@@ -58,7 +58,7 @@ def ranks_of_b():
 
 
 def fail_in_init():
-    """Rank 2 makes the shared memory of its host once rank 3 goes on."""
+    """Rank 2 creates its host's shared memory when rank 3 continues."""
     pids = ranks_of_b()
     subprocess.run(["/usr/bin/prlimit", "--pid", str(pids[2]), "--fsize=65536:65536"], check=True)
     os.kill(pids[3], signal.SIGUSR2)
@@ -76,8 +76,8 @@ def reset_links():
 
 
 class Fault:
-    """`harm` does it; the job ends with `code` and a sentence that matches, and the page says `culprit`. `heal`
-    ends the fault, where a host needs it."""
+    """`harm` causes the fault; the job ends with `code` and a message that matches, and the page names `culprit`.
+    `heal` ends the fault, if a host needs that."""
 
     def __init__(self, what, harm, culprit, pattern, code=1, phases=tuple(PHASES), heal=None, options=()):
         self.what, self.harm, self.culprit, self.pattern, self.code = what, harm, culprit, pattern, code
@@ -90,7 +90,7 @@ FAULTS = [
     Fault("a host is cut off from the launcher", lambda: faults.cut("b", "launcher"), "the host", SILENT),
     Fault("an agent is stopped", lambda: kill(agents("b")["agent"], signal.SIGSTOP), "the host", SILENT),
     Fault("an agent is killed", lambda: kill(agents("b")["agent"]), "the host", "host b was lost: "),
-    # The agent reports it, unless sshd closes the link first.
+    # The agent reports the failure, unless sshd closes the link first.
     Fault(
         "a watchdog is killed",
         lambda: kill(agents("b")["guardian"]),
@@ -180,7 +180,7 @@ def names_the_culprit(fault, phase):
 
 
 def all_faults(phase):
-    """The crash is the last one: its host does not come back."""
+    """Crashes a host in the last test, because its host does not come back."""
     for fault in reversed(FAULTS):
         if phase in fault.phases:
             names_the_culprit(fault, phase)

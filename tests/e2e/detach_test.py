@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Jobs that go on without their terminal (--detach), and their output (horovodrun attach)."""
+"""Jobs that continue without their terminal (--detach), and their output (horovodrun attach)."""
 
 import json
 import signal as signals
@@ -7,12 +7,12 @@ import signal as signals
 from harness import *
 from terminal import Terminal
 
-# Says that it runs, and ends by SIGUSR1, which the launcher passes on.
+# Prints that it runs, and ends by SIGUSR1, which the launcher forwards.
 WAITS = "trap 'echo late $HOROVOD_RANK; echo bad >&2; exit 3' USR1; echo early; while :; do sleep 0.1; done"
 
 
 def log_of(pid, parent=None):
-    """The folder with the record and the log of a detached job."""
+    """Returns the folder with the record and the log of a detached job."""
     parent = parent or clean_environment()["HOROVOD_SPOOL_DIR"]
     (log,) = pathlib.Path(parent, "horovodrun-0").glob(f"*_{pid}_*.job")
     return log
@@ -91,7 +91,7 @@ def test_attach_without_a_pid():
     ended = [Detached("-np", 1, "sh", "-c", f"echo {code}; exit {code}") for code in (8, 9)]
     for each in ended:
         each.wait_for_the_end()
-    # The one that began last.
+    # The job that began last.
     record = log_of(ended[0].pid) / "record.json"
     told = json.loads(record.read_text())
     record.write_text(json.dumps({**told, "began": told["began"] + 10}))
@@ -228,7 +228,7 @@ def test_a_job_survives_its_terminal():
         os.close(terminal.fd)
         status = os.waitpid(terminal.pid, 0)[1]
         expect(os.waitstatus_to_exitcode(status) == -signals.SIGHUP, "the shell ends with its terminal")
-        os.kill(pid, signals.SIGHUP)  # as a session's end
+        os.kill(pid, signals.SIGHUP)  # like the end of a session
         attached = Job("attach")
         attached.wait_for("early")
         os.kill(pid, signals.SIGUSR1)
@@ -239,7 +239,7 @@ def test_a_job_survives_its_terminal():
 
 @world()
 def test_a_detached_launcher_keeps_no_file_of_its_caller():
-    """A program that reads from a pipe of its caller would wait for the end of the job."""
+    """Otherwise, a caller that reads the program's output from a pipe would wait for the end of the job."""
     file = scratch() / "open"
     job = Job("-c", f"exec 9>{file}; exec {LAUNCHER} --detach -np 1 sleep 60", program="/bin/sh")
     job.ends_with(0)
@@ -251,7 +251,7 @@ def test_a_detached_launcher_keeps_no_file_of_its_caller():
 
 
 def fill(folder):
-    """Leaves no room on the disk of this folder."""
+    """Fills the disk of this folder."""
     with open(folder / "filler", "wb", buffering=0) as filler:
         for size in (65536, 4096, 1):
             try:
@@ -267,7 +267,7 @@ def test_a_full_disk_stops_no_job():
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "none", disk], check=True)
     try:
         environment = clean_environment(HOROVOD_SPOOL_DIR=str(disk))
-        # More than there is room for: the newest lines stay.
+        # More than fits: the newest lines stay.
         detached = Detached(
             "-np",
             1,
@@ -284,7 +284,7 @@ def test_a_full_disk_stops_no_job():
         late.ends_with(5)
         expect(late.out.endswith("[0]<stdout>:100000\n"), late.describe())
         shutil.rmtree(disk / "horovodrun-0")
-        # No room at all.
+        # No space at all.
         detached = Detached("-np", 1, "sh", "-c", WAITS, environment=environment)
         attached = detached.attach(environment=environment)
         attached.wait_for("early")
@@ -355,7 +355,7 @@ def test_another_user_sees_nothing():
         raise Skip("another user cannot run this build")
     other = as_another_user(LAUNCHER, "attach", detached.pid)
     expect(other.returncode == 2 and "HOROVOD_STATE_DIR is none" in other.stderr, other)
-    # A directory of that name that another user has made first.
+    # Another user has made a directory with that name first.
     planted = pathlib.Path("/tmp/horovodrun-65534")
     planted.mkdir(mode=0o700)
     for words in (("attach", detached.pid), ("--detach", "-np", "1", "true")):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Disks that are full, and a /tmp that cannot be written: the job succeeds in spite of it, or ends with one
-sentence that names the host, the path, the reason and the remedy. Nothing remains."""
+"""Full disks, and a /tmp that cannot be written: the job succeeds nevertheless, or ends with one message that names the
+host, the path, the cause and the remedy. Nothing remains."""
 
 import faults_test as disks
 import namespaces as ns
@@ -16,7 +16,7 @@ hvd.init()
 print("sum", hvd.allreduce(numpy.ones(1 << 20, numpy.float32), op=hvd.Sum)[0], flush=True)
 """
 IMPORTS = f"import os, sys; sys.path.insert(0, {str(HOSTS.parent)!r}); import namespaces as ns\n"
-# Lays a read-only /tmp over this one; a clone of the project below it stays visible. Then executes a command.
+# Mounts a read-only /tmp here; a clone of the project below it stays visible. Then executes a command.
 READ_ONLY = (
     IMPORTS + f"ns.cover('/tmp', {sorted({str(ROOT), str(BUILD.resolve())})!r}, 0o1777)\n"
     f"ns.mount('none', '/tmp', None, {ns.MS_REMOUNT | ns.MS_RDONLY})\n"
@@ -25,7 +25,7 @@ READ_ONLY = (
 
 
 def full_disk(name, folder, size):
-    """Makes the folder a file system of this size, on a host."""
+    """Mounts a file system of this size at the folder on a host."""
     disks.inside(
         name,
         PYTHON,
@@ -73,7 +73,7 @@ def test_code_is_not_staged_to_a_read_only_tmp_nor_to_a_full_one():
     code = code_to_stage()
     disks.small_disk("b", "1m", "/tmp")
     for words in ("No space left on device", "Read-only file system"):
-        # The agent of a, which has begun nothing, does not wait for the grace either.
+        # The agent of a has started no rank, so it does not wait for the grace period either.
         job = Job("-np", 2, "-H", "a:1,b:1", "--stage", ".", "--kill-grace", 100, "true", cwd=code)
         job.ends_with(2)
         one_sentence(job, "host b: .*--stage: cannot write /tmp/horovod-stage-", words, "TMPDIR")
@@ -109,7 +109,7 @@ def test_a_timeline_on_a_full_disk_ends_alone_and_stays_readable():
 @world()
 def test_a_full_dev_shm_on_one_host():
     disks.small_disk("b", "1m", "/dev/shm")
-    disks.inside("b", "sh", "-c", "! head -c 2M /dev/zero >/dev/shm/e2e-filler")  # it is full now
+    disks.inside("b", "sh", "-c", "! head -c 2M /dev/zero >/dev/shm/e2e-filler")  # the disk is full now
     job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", SUM)
     job.ends_with(0)
     expect(job.out.count("sum 4.0") == 4, job.describe())

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Elastic jobs of our ranks under Horovod's own launcher."""
+"""Elastic jobs of this project's ranks under Horovod's own launcher."""
 
 from harness import *
 
@@ -10,7 +10,7 @@ FOREIGN_RANK = WORKERS / "elastic_foreign_rank.py"
 
 
 class Original:
-    """A job of our ranks under a launcher that behaves as Horovod's own one."""
+    """Starts a job of this project's ranks under a launcher that behaves like Horovod's own."""
 
     def __init__(self, hosts, *arguments):
         self.driver = driver.Driver(
@@ -27,7 +27,7 @@ class Original:
         return "\n".join(f"--- {name}\n{said}" for name, said in sorted(self.driver.said().items()))
 
     def begun(self, name):
-        """(rank, size, step) of each generation of a slot's process."""
+        """Returns (rank, size, step) of each generation of a slot's process."""
         return [
             tuple(map(int, words))
             for words in re.findall(r"begins (\d+)/(\d+) at (\d+)", self.driver.said().get(name, ""))

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Faults of all kinds in elastic jobs: those that are left train on."""
+"""Faults of all kinds in elastic jobs: the surviving ranks continue to train."""
 
 import clock_test
 
@@ -13,7 +13,7 @@ TELL, COMMITTED = ("--tell", 3), r"\d has committed 3"
 
 
 def four(steps):
-    """One rank on each of four hosts."""
+    """Starts one rank on each of four hosts."""
     return Job("-np", 4, "--min-np", 1, "-H", "a:1,b:1,c:1,d:1", PYTHON, RANK, steps, *TELL)
 
 
@@ -24,7 +24,7 @@ def kill_ranks(*names):
 
 
 def goes_on(job, generation, ranks):
-    """The ranks go on from their commits, and all end with the same sum."""
+    """Expects that the ranks continue from their commits, and all end with the same sum."""
     found = wait_for_generation(job, generation, ranks)
     job.ends_with(0)
     job.leaves_nothing()
@@ -59,7 +59,7 @@ def test_a_host_whose_processes_are_all_stopped_is_lost():
 
 
 def states_on(*names):
-    """The states of the processes of ranks, as /proc shows them: T is a stopped one."""
+    """Returns the states of the ranks' processes from /proc: T is stopped."""
     return [said[2] for said in (faults.said_of(pid, "stat").rpartition(")") for pid in ranks_on(*names)) if said[2]]
 
 
@@ -73,7 +73,7 @@ def are_stopped(count, *names):
 
 
 def silence_until(silence, speak, is_there, job):
-    """The launcher is silent until the claim holds."""
+    """Silences the launcher until the condition is true."""
     silence()
     try:
         wait_until(is_there, 60, job.describe)
@@ -143,8 +143,8 @@ def test_a_host_that_is_cut_off_writes_nothing_beside_others_and_is_used_again()
 
 @world()
 def test_ranks_that_leave_or_are_excluded_end_before_others_go_on():
-    """A thread and a handler of SIGTERM of rank 0 still save when rank 1 of its host has failed, the guardian there was
-    killed, a script leaves out its host, or a user removes it from a host that goes on."""
+    """A thread and a SIGTERM handler of rank 0 still save when rank 1 of its host has failed, its guardian was killed,
+    a script removes its host, or a user removes it from a host that stays."""
     program = WORKERS / "chaos_rank.py"
     for cause in ("failure", "guardian", "script", "remove"):
         folder = scratch()

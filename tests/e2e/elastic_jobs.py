@@ -1,4 +1,4 @@
-"""Elastic jobs of stand-in ranks: their discovery script, and what their output says of generations and sums."""
+"""Elastic jobs of stand-in ranks: their discovery script, and parsers of the generations and sums in their output."""
 
 from harness import *
 
@@ -6,7 +6,7 @@ RANK = WORKERS / "elastic_rank.py"
 
 
 def discovery(folder, *hosts):
-    """Writes what the discovery script answers from now on."""
+    """Sets the hosts that the discovery script prints from now on."""
     answer = folder / "answer"
     answer.with_suffix(".new").write_text("".join(f"{host}\n" for host in hosts))
     answer.with_suffix(".new").rename(answer)
@@ -14,7 +14,7 @@ def discovery(folder, *hosts):
 
 
 def begun(job, generation):
-    """The ranks of a generation: (process, rank, size, step)."""
+    """Returns the ranks of a generation: (process, rank, size, step)."""
     return [tuple(map(int, words)) for words in re.findall(rf"(\d+) begins {generation} (\d+)/(\d+) at (\d+)", job.out)]
 
 
@@ -31,12 +31,12 @@ def sums(job, ranks):
 
 
 def running_on(name, program):
-    """Ids of the processes on a host whose command line names a program."""
+    """Returns PIDs of the processes on a host whose command line names a program."""
     return [pid for pid in faults.processes(name) if program in faults.said_of(pid, "cmdline")]
 
 
 def resources_of(pid):
-    """Descriptors, threads and KiB of memory of a process."""
+    """Returns descriptors, threads and KiB of memory of a process."""
     pages = int(faults.said_of(pid, "statm").split()[1])
     return (
         len(os.listdir(f"/proc/{pid}/fd")),
@@ -65,16 +65,16 @@ def leave_nothing_behind(generations):
     expect([one[0] for one in found] == [generations // 10, generations], job.describe())
     (_, descriptors, threads, memory, keys), after = found
     expect(after[1:3] == (descriptors, threads), f"descriptors or threads: {found}")
-    # Requests of other ranks may be there at that moment, and one key a generation would be many more.
+    # Other ranks' requests may be in the store now; one leaked key per generation would be far more.
     expect(abs(after[4] - keys) <= 3, f"keys: {found}")
     expect(after[3] - memory < 1024, f"KiB: {found}")
     print("launcher", *launcher, sep="\n")
-    # A few connections to the store come and go, and one a generation would be many more.
+    # Some connections to the store are open for a short time; one leak per generation would be far more.
     expect(
         launcher[1][0] - launcher[0][0] <= 8 and launcher[1][1] == launcher[0][1],
         f"descriptors or threads of the launcher: {launcher}",
     )
-    # The store remembers 4,096 changes, 9 of each generation: less than 400 KiB.
+    # The store keeps 4,096 changes, 9 per generation: less than 400 KiB.
     expect(launcher[1][2] - launcher[0][2] < 1024, f"KiB of the launcher: {launcher}")
 
 

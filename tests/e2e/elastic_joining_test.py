@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""New processes of an elastic job prepare while the ranks train, and join them or fail."""
+"""New processes of an elastic job prepare while the ranks train, and then join or fail."""
 
 from harness import *
 
@@ -7,13 +7,13 @@ from elastic_jobs import RANK, begun, discovery, sums, wait_for_generation
 
 
 def steps_of(folder):
-    """The steps of elastic_warm.py so far."""
+    """Returns the number of steps of elastic_warm.py so far."""
     found = folder / "steps"
     return int(found.read_text()) if found.exists() else 0
 
 
 def wait_for_steps(folder, job, more):
-    """The ranks train: they make so many steps more."""
+    """Waits until the ranks have made so many more steps."""
     goal = steps_of(folder) + more
     wait_until(lambda: steps_of(folder) >= goal, 60, lambda: f"step {goal}\n{job.describe()}")
 
@@ -23,7 +23,7 @@ def wait_for_sentence(job, words):
 
 
 def takes_in(entrance):
-    """Two ranks of host a take in two of host b, which prepare while the others train."""
+    """Two ranks of host a train while two new ranks of host b prepare and join."""
     folder = scratch()
     job = Job(
         "-np",

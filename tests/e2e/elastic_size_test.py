@@ -10,7 +10,7 @@ AGENT = BUILD / "bin" / "horovod-agent"
 
 
 class Joining:
-    """An elastic job whose hosts join by themselves."""
+    """Starts an elastic job whose hosts join by themselves."""
 
     def __init__(self, *arguments):
         self.token = scratch() / "token"
@@ -50,9 +50,9 @@ def test_hosts_join_an_elastic_job_by_themselves():
     time.sleep(3)
     expect(not begun(job, 2), job.describe())
     os.kill(running_on("a", RANK.name)[0], signal.SIGKILL)
-    # The other ranks go on first, or wait for those of c, which start at once.
+    # The other ranks continue first, or wait for the ranks of c, which start at once.
     job.wait_for(r"[45] begins \d+ \d+/4 ", 2)
-    agents.append(joining.join("a", 2))  # again: it has no failures
+    agents.append(joining.join("a", 2))  # used again, because it has no failures
     for pid in running_on("b", "horovod-agent"):
         os.kill(pid, signal.SIGKILL)
     job.wait_for(r"[67] begins \d+ \d+/4 ", 2)
@@ -98,7 +98,7 @@ def test_resize_changes_the_number_of_ranks_and_loses_nothing():
     more = ask("resize", job.process.pid, 3)
     expect(more.returncode == 0 and "from 2 to 3 ranks" in more.stdout, more)
     expect([rank[:2] for rank in sorted(wait_for_generation(job, 2, 3))] == [(0, 0), (1, 1), (4, 2)], job.describe())
-    # A host that has come back is listed once.
+    # A returned host is listed once.
     seen = ask("ps").stdout
     rows = [row.split() for row in seen.splitlines()[2:]]
     expect([row[:3] for row in rows] == [["0", "0", "a"], ["1", "1", "a"], ["2", "4", "b"]], seen)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Elastic jobs: ranks fail, hosts come, go and are lost, and the training goes on in the same processes."""
+"""Elastic jobs: ranks fail, hosts join, leave and are lost, and the training continues in the same processes."""
 
 import json
 
@@ -9,8 +9,8 @@ from elastic_jobs import RANK, begun, discovery, leave_nothing_behind, running_o
 
 
 def check_shrunk(job, processes):
-    """Two of four ranks go on after the fifth of 20 steps, or after the fourth where the end of the others
-    came before the sum of the fifth had reached them. No step is lost, and none is repeated."""
+    """Two of four ranks continue after the fifth of 20 steps, or after the fourth if the other ranks ended before the
+    sum of the fifth reached the survivors. No step is lost or repeated."""
     found = sorted(begun(job, 1))
     step = found[0][3]
     expect(
@@ -303,7 +303,7 @@ def get_process_sets_back(*options):
         2 * [("[0, 1]", "1", "2"), ("[0, 1]", "1", "no member"), ("[2, 3]", "2", "2"), ("[2, 3]", "2", "no member")]
     )
     expect(found(0) == whole, f"{found(0)}\n{job.describe()}")
-    # The set of all ranks has the id 0.
+    # The set of all ranks has id 0.
     expect(found(1) == 2 * [("[0, 1]", "0", "2")] + 2 * [("[2, 3]", "None", missed)], f"{found(1)}\n{job.describe()}")
     expect(found(2) == whole, f"{found(2)}\n{job.describe()}")
     expect(
@@ -336,7 +336,7 @@ def test_on_a_single_host_a_failed_rank_is_started_again():
     wait_for_generation(job, 1, 2)
     new = wait_for_generation(job, 2, 3)
     expect(3 in [process for process, *_ in new], job.describe())
-    # The new process is below an agent of its own.
+    # The new process has another agent.
     seen = ask("ps").stdout
     expect([row.split()[4] for row in seen.splitlines()[1:]] == ["STATE", "in_job", "in_job", "in_job"], seen)
     job.ends_with(0)
@@ -361,7 +361,7 @@ def test_with_restart_ranks_a_killed_rank_is_started_again_on_its_host():
 
 
 def pids():
-    """By rank. Ranks that are started again have another agent."""
+    """Returns the agents by rank. A restarted rank has another agent."""
     ranks = [rank for host in json.loads(ask("ps", "--json").stdout)["hosts"] for rank in host["ranks"]]
     return [rank["pid"] for rank in sorted((one for one in ranks if "rank" in one), key=lambda one: one["rank"])]
 
@@ -379,7 +379,7 @@ def test_the_wait_of_restart_ranks_is_forgotten_after_commits():
 
     kill_rank_1(0, "1")
     job.wait_for("0 has committed 20")
-    # The launcher learns of the commits when the ranks ask for their next places.
+    # The launcher learns of the commits when the ranks request their next places.
     kill_rank_1(1, "12")
     kill_rank_1(2, "121")
     job.ends_with(0)
@@ -388,7 +388,7 @@ def test_the_wait_of_restart_ranks_is_forgotten_after_commits():
 
 @world()
 def test_a_job_says_that_the_last_rank_with_the_state_is_lost():
-    """Rank 0 is killed while rank 1 waits to be started again."""
+    """Rank 0 is killed while rank 1 waits for its restart."""
     flags = ("-np", 2, "--min-np", 1, "--restart-ranks", "-H", "localhost:2")
     job = Job(*flags, PYTHON, RANK, 3000)
     wait_for_generation(job, 0, 2)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Elastic training: no committed step is repeated, and the weights are those of one process."""
+"""Elastic training: no committed step is repeated, and the weights equal those of one process."""
 
 import collections
 
@@ -14,8 +14,8 @@ ENOUGH = 0.9  # test accuracy
 
 
 def wait_for_ranks(job, generation, ranks):
-    """Waits for a later generation with so many ranks, and returns its number. New ranks that become ready more
-    than a second after each other, on a busy machine, come in a generation each."""
+    """Waits for a later generation with this number of ranks, and returns its number. On a busy machine, new ranks that
+    become ready more than a second apart join in separate generations."""
     line = re.compile(rf"generation (\d+): rank \d/{ranks} on ")
 
     def found():
@@ -159,7 +159,7 @@ def test_random_changes_with_jax_end_with_the_weights_of_one_process():
 
 
 def grows_from_one_rank(python, mode):
-    """Returns ranks 0's and 1's numbers: the first one has compiled at size 1, and the new one at size 2."""
+    """Returns ranks 0's and 1's numbers: rank 0 has compiled at size 1, the new rank at size 2."""
     folder = scratch()
     environment = clean_environment(TF_CPP_MIN_LOG_LEVEL="3", TMPDIR=str(folder))
     job = Job(

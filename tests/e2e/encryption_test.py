@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""HOROVOD_ENCRYPT: what crosses the network between two hosts, the same results, and what is refused."""
+"""HOROVOD_ENCRYPT: network traffic between two hosts, equal results, and refused options."""
 
 import pathlib
 import socket
@@ -39,7 +39,7 @@ print("digest", digest.hexdigest(), flush=True)
 
 
 def captured(*flags):
-    """Runs the program; its digest, and the bytes that crossed the network."""
+    """Runs the program. Returns its digest, and the captured bytes."""
     with Capture(LINK_OF_A) as capture:
         job = Job(*JOB, *flags, PYTHON, "-c", SENDS)
         job.ends_with(0)
@@ -70,7 +70,7 @@ class Segment:
         self.ports = struct.unpack_from("!HH", packet, self.tcp)
 
     def followed_by(self, data):
-        """A packet with these bytes, where the receiver expects the next ones."""
+        """Makes a packet with these bytes, at the sequence number that the receiver expects next."""
         packet = bytearray(self.packet[: self.begin] + data)
         (sequence,) = struct.unpack_from("!I", packet, self.tcp + 4)
         struct.pack_into("!I", packet, self.tcp + 4, (sequence + len(self.data)) % (1 << 32))
@@ -85,7 +85,7 @@ class Segment:
 
 
 def checksum(text):
-    """As in RFC 1071."""
+    """Computes the checksum of RFC 1071."""
     text += bytes(len(text) % 2)
     total = sum(struct.unpack(f"!{len(text) // 2}H", text))
     while total >> 16:
@@ -94,7 +94,7 @@ def checksum(text):
 
 
 def segments_between(packets, sender, receiver):
-    """The segments of the ranks' links, in order; ssh has port 22."""
+    """Returns the segments of the ranks' links, in order, without ssh (port 22)."""
     wanted = socket.inet_aton(sender) + socket.inet_aton(receiver)
     found = [
         Segment(packet)
@@ -131,7 +131,7 @@ def test_a_record_that_somebody_on_the_path_repeats_ends_the_job():
             time.sleep(0.3)
             return len(segments_between(capture.packets, network.address(1), network.address(0))) == before
 
-        # A later segment would make the repeated one an old one, which TCP drops.
+        # After a later segment, TCP would drop the repeated segment as old.
         wait_until(is_quiet, 20, "the connection between the ranks to be quiet")
     segments = segments_between(capture.packets, network.address(1), network.address(0))
     record = [segment for segment in segments if segment.data][-1]

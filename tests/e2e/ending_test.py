@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Nothing of a job remains on any host, for every kind of end, and without the end of a lease."""
+"""Nothing of a job remains on any host, for every kind of end, and before the end of a lease."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ NASTY = [PYTHON, WORKERS / "rank.py", "--nasty"]
 
 
 def start(*flags, hosts="a:2,b:2"):
-    """A job whose ranks hide processes and refuse to end."""
+    """Starts a job whose ranks hide processes and refuse to end."""
     job = Job("-np", 4, "-H", hosts, *flags, *NASTY)
     job.wait_for("ready", 4)
     expect(len(job.before.new_processes()) > 24, "the ranks have no children to hide")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Trainings on two hosts equal one process (tests/equivalence): one rank on each, two on each, and two beside one.
+"""Trainings on two hosts equal one process (tests/equivalence): with 1 + 1, 2 + 2, and 2 + 1 ranks.
 
 docs/correctness.md shows such commands.
 """

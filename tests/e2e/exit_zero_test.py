@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Ranks that exit with 0 before the others: who is named, who goes on, and the exit code of the job."""
+"""Ranks that exit with 0 before other ranks: the named culprit, the surviving ranks, and the job's exit code."""
 
 from harness import *
 
@@ -93,7 +93,7 @@ def test_a_rank_that_others_need_is_named():
 
 @world()
 def test_a_process_set_outlives_a_rank_that_is_no_member():
-    # The sets are those of one host, where the other one has the root of all ranks, or span both.
+    # Depending on the layout, the sets are on one host, away from the root of all ranks, or span both hosts.
     work = (
         HEAD
         + """

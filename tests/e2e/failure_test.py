@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""A rank that fails ends the job on all hosts without the end of a lease, and the error names it."""
+"""A failed rank ends the job on all hosts before the end of a lease, and the error names the rank."""
 
 from harness import *
 
@@ -7,7 +7,7 @@ GO = "/tmp/e2e-go"
 
 
 def fails(program, how, code, cause, ready=60, **options):
-    """Rank 2, the first on host b, ends in the way `how` while all other ranks are busy."""
+    """Rank 2, the first on host b, ends as `how` names while all other ranks are busy."""
     job = Job(
         "-np", 4, "-H", "a:2,b:2", PYTHON, program, "--rank", 2, "--then", how, "--go", GO, *options.get("more", ())
     )

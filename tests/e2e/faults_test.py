@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Hosts with faults: each start succeeds in spite of the fault, or fails with a line that names the host,
-the place, the reason and the remedy. Nothing remains."""
+"""Hosts with faults: each start succeeds despite the fault, or fails with a line that names the host, the place, the
+cause and the remedy. Nothing remains."""
 
 import contextlib
 import random
@@ -14,7 +14,7 @@ import namespaces as ns
 HOME = pathlib.Path.home()
 # Each rank starts a process in a new session.
 HIDING = ["sh", "-c", "echo up; setsid sleep 1000 & exec sleep 1000"]
-# Seconds for the jobs with random faults, and the number of worlds that run them at the same time.
+# Seconds for the jobs with random faults, and the number of worlds that run them in parallel.
 SECONDS = 40
 WORLDS = 12
 
@@ -25,8 +25,8 @@ def inside(name, *command):
 
 
 def small_disk(name, size, *folders, flags=0):
-    """Makes each folder that may hold an agent a small file system. A clone of the project below such a
-    folder stays visible."""
+    """Mounts a small file system at each folder that may hold an agent. A clone of the project below such a folder
+    stays visible."""
     cover = (
         f"import os, sys; sys.path.insert(0, {str(HOSTS.parent)!r}); import namespaces\n"
         "os.makedirs(sys.argv[1], exist_ok=True)\n"
@@ -43,7 +43,7 @@ def bashrc(text):
 
 
 def runs(*flags, seconds=60):
-    """A job on both hosts succeeds, prints no message and leaves nothing."""
+    """Expects that a job on both hosts succeeds, prints no message and leaves nothing."""
     job = Job("-np", 2, "-H", "a:1,b:1", *flags, "hostname")
     job.ends_with(0, seconds)
     expect(sorted(job.out.split()) == ["[0]<stdout>:a", "[1]<stdout>:b"], job.describe())
@@ -68,7 +68,7 @@ def test_a_noexec_tmp_is_gone_around():
 @world("a b", "--private-tmp")
 def test_a_noexec_tmp_and_home_are_gone_around():
     small_disk("b", "64m", "/tmp", HOME / ".cache", flags=ns.MS_NOEXEC)
-    small_disk("b", "64m", "/var/tmp")  # the machine's own stays as it is
+    small_disk("b", "64m", "/var/tmp")  # the machine's own folder stays as it is
     runs()
     inside("b", "umount", "--lazy", "/var/tmp")
     small_disk("b", "64m", "/var/tmp", flags=ns.MS_NOEXEC)
@@ -204,7 +204,7 @@ def kill_a_rank(_):
 
 
 def hears(pid, number):
-    """Whether a process has installed its handler for this signal."""
+    """Returns whether a process has installed its handler for this signal."""
     caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", faults.said_of(pid, "status"), re.M)
     return caught is not None and int(caught[1], 16) >> (number - 1) & 1
 
@@ -244,9 +244,9 @@ def harmed(chance):
         what += f" {job.before.age():.2f} s after the job began{harm(job) or ''}"
         if harm in (kill_agent, kill_guardian, kill_a_rank) and job.process.poll() is None:
             time.sleep(0.3)
-            if not job.said():  # the fault came before the process to kill had started
+            if not job.said():  # the fault preceded the start of the target process
                 end_by(job, signal.SIGTERM)
-        code = job.wait(45)  # less than a lease takes that nobody chose
+        code = job.wait(45)  # less than a default lease
         expect(code != 0, f"all went well\n{job.describe()}")
         expect(harm == kill_launcher or job.said(), f"no word on it\n{job.describe()}")
         if harm == freeze:

@@ -13,7 +13,7 @@ SHOW = "import os; print(*[os.environ.get(n, '-') for n in '{}'.split()])"
 
 
 def shown(names, *flags, **environment):
-    """The values of these variables in rank 0 on a and in rank 1 on b."""
+    """Returns the values of these variables in rank 0 on a and in rank 1 on b."""
     job = Job(*HOSTS_OF_TWO, *flags, PYTHON, "-c", SHOW.format(names), environment=clean_environment(**environment))
     job.ends_with(0)
     lines = sorted(job.out.splitlines())
@@ -138,7 +138,7 @@ def test_a_variable_that_is_not_set_is_named():
 
 
 def threads_of(*arguments, where="a:2,b:2", **environment):
-    """OMP_NUM_THREADS of each rank on two hosts, and the launcher's messages about it."""
+    """Returns OMP_NUM_THREADS of each rank on two hosts, and the launcher's messages about it."""
     job = Job(
         "-H",
         where,
@@ -167,11 +167,11 @@ def test_ranks_that_share_a_host_share_its_cores():
         and "--no-omp-default" in said[0],
         said,
     )
-    # A rank that is alone on its host gets no value: the line names only the other host.
+    # A rank alone on its host gets no value: the line names only the other host.
     threads, said = threads_of(where=f"a:1,b:{cores + 1}")
     expect(threads == ["-"] + ["1"] * (cores + 1) and len(said) == 1, (threads, said))
     expect("OMP_NUM_THREADS=1 on b, " in said[0], said)
-    # A value that the user has set stays, whatever the place where it was set.
+    # A user's value stays, wherever the user set it.
     expect(threads_of("-x", "OMP_NUM_THREADS=7") == (["7"] * 4, []), "-x")
     expect(threads_of(OMP_NUM_THREADS="5") == (["5"] * 4, []), "the shell")
     expect(threads_of(MKL_NUM_THREADS="5") == (["-"] * 4, []), "MKL's")
@@ -266,7 +266,7 @@ def test_lines_as_objects():
 
 @world()
 def test_a_line_of_all_ranks_is_shown_once():
-    # All begin at one moment, however long each one's start takes.
+    # All ranks begin at one moment, however long each start takes.
     code = (
         "import os, sys, time\nr, folder = os.environ['HOROVOD_RANK'], sys.argv[1]\n"
         "own, at = f'{folder}/{r}', lambda name: os.stat(name).st_mtime\n"

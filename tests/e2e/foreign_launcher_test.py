@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Foreign launchers on one machine: Open MPI's mpirun and MPICH's hydra start the ranks. bootstrap_test.py
-tests several hosts."""
+"""Foreign launchers on one machine: Open MPI's mpirun and MPICH's hydra start the ranks. bootstrap_test.py tests
+several hosts."""
 
 import shutil
 
@@ -66,7 +66,7 @@ hvd.shutdown()
 hvd.init(comm=MPI.COMM_SELF)
 print("alone", hvd.size())
 """
-# Two of three processes form a job, twice, in another order than that of MPI.COMM_WORLD; then all three do.
+# Two of three processes form a job twice, in another order than in MPI.COMM_WORLD; then all three form a job.
 PART = """
 import horovod.numpy as hvd
 from mpi4py import MPI
@@ -82,7 +82,7 @@ world.Barrier()
 hvd.init()
 print("all", hvd.allgather_object(world.rank))
 """
-# One of the two never calls hvd.init().
+# One of the two ranks never calls hvd.init().
 INCOMPLETE = """
 import sys, time
 import horovod.numpy as hvd
@@ -103,7 +103,7 @@ if MPI.COMM_WORLD.rank == 2:
     time.sleep(60)
 hvd.init()
 """
-# The MPI of mpi4py is not that of the launcher.
+# mpi4py uses another MPI than the launcher.
 OTHER_MPI = """
 from mpi4py import MPI
 import horovod.numpy as hvd
@@ -228,7 +228,7 @@ def say(program, *arguments, environment=None):
 
 
 def only_library():
-    """libhorovod.so in a directory without its plugins."""
+    """Copies libhorovod.so into a directory without its plugins."""
     folder = scratch()
     shutil.copy(BUILD / "lib" / "libhorovod.so", folder)
     return folder, {"HOROVOD_LIBRARY": str(folder / "libhorovod.so")}
@@ -275,7 +275,7 @@ def test_one_process_of_another_launcher_needs_no_plugin():
 
 
 def test_signs_of_several_that_start_no_other_process_make_a_world_of_one():
-    """The variables of a script of sbatch. Those of a worker of torchrun are refused without the plugin."""
+    """Variables of an sbatch script are accepted. Without the plugin, those of a torchrun worker are refused."""
     _, variables = only_library()
     script = {"SLURM_NTASKS": "4", "SLURM_NPROCS": "4", "SLURM_PROCID": "0", "SLURM_JOB_ID": "7"}
     job = say(PYTHON, "-c", SAY, environment=clean_environment(**script, **variables))
@@ -287,7 +287,7 @@ def test_signs_of_several_that_start_no_other_process_make_a_world_of_one():
 
 @world("a")
 def test_ranks_of_open_mpi_without_the_library_of_pmix_are_refused():
-    """A container image without the packages of MPI."""
+    """Hides the packages of MPI, as in a container image without them."""
     known = subprocess.run(["ldconfig", "-p"], stdout=subprocess.PIPE, text=True, check=True).stdout
     found = re.findall(r"(?:libpmix\.so\.2|libmpi\.so\.40) .*=> (.*)", known)
     if not any("pmix" in path for path in found):

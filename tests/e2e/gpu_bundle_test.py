@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""tests/gpu.sh on the double of CUDA and NCCL: here, and its bundle on another Debian, which has no library of ours."""
+"""tests/gpu.sh with mocks of CUDA and NCCL: here, and its bundle on another Debian without this project's libraries."""
 
 import glob
 
@@ -7,7 +7,7 @@ import roots
 from harness import *
 
 SCRIPT = ROOT / "tests/gpu.sh"
-# Twice JAX, torch.distributed, torch's profiler and compute-sanitizer, which take no double.
+# Tests that cannot use mocks: twice JAX, torch.distributed, torch's profiler and compute-sanitizer.
 LAST = r"(?m)^1 GPUs of the double, \S+: (\d+) passed, 0 failed, 5 skipped\n\Z"
 
 
@@ -30,7 +30,7 @@ def test_each_test_of_a_gpu_runs_on_the_double():
             env=clean_environment(HVD_GPU_PYTHON="/usr/bin/python3"),
         )
         passes(code, words)
-        # An NCCL for which two ranks are on one host, whatever NCCL_HOSTID says.
+        # An NCCL that takes two ranks for ranks on one host, whatever NCCL_HOSTID is.
         code, words = roots.call(
             SCRIPT,
             "--double",

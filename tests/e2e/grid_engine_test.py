@@ -6,7 +6,7 @@ from harness import *
 
 PACKAGES = ("gridengine-client", "gridengine-exec", "gridengine-master", "hostname", "iproute2", "passwd", "procps")
 
-# The hosts are namespaces with a network and a name of their own; a is the master's and the user's.
+# The hosts are namespaces with their own network and name; a is the host of the master and the user.
 CLUSTER = r"""
 exec 2>&1
 set -e
@@ -89,14 +89,14 @@ def test_the_number_of_a_job_alone_reaches_its_hosts():
         raise Skip("a root with gridengine needs root and mmdebstrap")
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="e2e-", ignore_cleanup_errors=True) as path:
         root = pathlib.Path(path) / "root"
-        # The installation looks its own name up.
+        # The installation resolves its own host name.
         named = 'echo "127.0.0.1 localhost $(hostname)" >"$1/etc/hosts"'
         roots.make_root(root, PACKAGES, is_kept=True, hooks=[named])
         roots.bring_libraries(root, LAUNCHER)
         script = f"LAUNCHER={LAUNCHER}\n{CLUSTER}"
         code, out = roots.run_on_another_debian(root, "unshare", "-n", "-u", "-i", "bash", "-c", script, seconds=200)
     jobs = dict(re.findall(r"(?m)^= (\w+)\n((?:[^=].*\n?)*)", out))
-    listed = re.findall(r"(?m)^(\w) (\d) ", jobs.pop("list"))  # by the file that SGE gives the job itself
+    listed = re.findall(r"(?m)^(\w) (\d) ", jobs.pop("list"))  # from the file that SGE gives the job itself
     hosts = {name: sorted(re.findall(r"<stdout>:(\w)$", text, re.M)) for name, text in jobs.items()}
     expect(code == 0 and len(listed) == 2, out)
     expect(hosts.pop("1") == sorted("".join(host * int(slots) for host, slots in listed)), out)

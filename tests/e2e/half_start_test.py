@@ -1,6 +1,5 @@
 #!/usr/bin/python3 -B
-"""A host that loses its agent or its guardian in the middle of a start: nothing remains, and an error
-gives the reason."""
+"""A host that loses its agent or its guardian during a start: nothing remains, and an error gives the cause."""
 
 from harness import *
 import faults_test as faulty

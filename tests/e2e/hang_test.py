@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""--hang-warning names the places of ranks that never call hvd.init() and hang; and nothing else is called a hang."""
+"""--hang-warning names the places of ranks that hang without hvd.init(), and calls nothing else a hang."""
 
 from hangs import *
 
@@ -11,11 +11,11 @@ PLACES = (
 
 
 def check_busy(kinds, limit, seconds):
-    """Rank 0 is busy for so many seconds in each of these ways; only the hang behind them is named, and ends it."""
+    """Keeps rank 0 busy for so many seconds in each way; the launcher must name only the final hang, and ends it."""
     job, before = busy(kinds, limit, seconds, 1, "--on-hang", "stop")
     expect("the job hangs" not in before, job.describe())
     wait_until(lambda: re.search("the job hangs: " + PLACES, job.err), limit + 10, job.describe)
-    if "compile_with_xla" in kinds:  # a hang of JAX may be a computation, and ends no job
+    if "compile_with_xla" in kinds:  # a hang of JAX may be a computation, and does not end the job
         end(job)
         return
     job.ends_with(124, limit + 10)

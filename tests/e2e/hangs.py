@@ -1,5 +1,5 @@
-"""Jobs that hang in a planted way, or are only busy, for hang_test.py and tests/bench/observe. A hang is named by the
-launcher, or in a job that calls hvd.init() by the stall report of rank 0."""
+"""Jobs with a planted hang, or only busy jobs, for hang_test.py and tests/bench/observe. The launcher names a hang; in
+a job that calls hvd.init(), rank 0's stall report does."""
 
 import contextlib
 import socket
@@ -12,7 +12,7 @@ JAX = BUILD / "venv-jax/bin/python3"
 DEEPSPEED = BUILD / "venv-torch-2.13/bin/python3"
 DEBUGPY = BUILD / "venv-debugpy"
 
-# By library and kind: where rank 1 is, if not in a wait like that of rank 0.
+# By library and kind: the place of rank 1, or None if rank 1 waits like rank 0.
 PLANTED = {
     "horovod": {
         "skip": "skip",
@@ -110,7 +110,7 @@ def refused_py_spy():
 
 
 def python_of(library):
-    """The interpreter that has the library, or Skip."""
+    """Returns the interpreter that has the library; raises Skip."""
     python = {"jax": JAX, "deepspeed": DEEPSPEED}.get(library, pathlib.Path(PYTHON))
     import_it = [python, "-c", f"import {PACKAGE[library]}"]
     if not python.exists() or subprocess.run(import_it, capture_output=True).returncode != 0:
@@ -119,7 +119,7 @@ def python_of(library):
 
 
 def with_py_spy(*arguments, ranks=2):
-    """A job whose launcher has py-spy on its PATH."""
+    """Starts a job whose launcher has py-spy on its PATH."""
     if not PY_SPY.exists():
         raise Skip(f"{PY_SPY} is missing: pip install py-spy")
     environment = clean_environment(TORCH_EXTENSIONS_DIR=str(BUILD / "torch-extensions"))
@@ -134,8 +134,8 @@ def without_py_spy(*arguments):
 
 
 def planted(library, kind, limit, *flags):
-    """Starts a job that hangs, and ends it. Returns the seconds from the hang until it was named; Failure where it was
-    named otherwise, or not within 10 s of the limit."""
+    """Starts a job that hangs, and ends it. Returns the seconds until the hang was named; raises Failure if it was
+    named wrongly, or not within 10 s of the limit."""
     python = python_of(library)
     is_ours = library == "horovod"
     flags = [*flags, "--stall-check-warning-time-seconds" if is_ours else "--hang-warning", limit]
@@ -181,7 +181,7 @@ def check_named(job, library, place):
 
 @contextlib.contextmanager
 def slow_server(seconds):
-    """The port of a server that sends each client some bytes every tenth of a second, for so long."""
+    """Returns the port of a server that sends each client some bytes every tenth of a second, for so long."""
 
     def serve():
         with contextlib.suppress(OSError):
@@ -201,8 +201,8 @@ def slow_server(seconds):
 
 
 def busy(kinds, limit, seconds, runs=1, *flags):
-    """A job that was busy in each of these ways for so many seconds, so many times, and then hangs. Returns it and
-    what it had printed on stderr before the hang."""
+    """Starts a job that is busy in each of these ways for so many seconds, so many times, and then hangs. Returns the
+    job and its stderr before the hang."""
     library = "jax" if "compile_with_xla" in kinds else "torch"
     python = python_of(library)
     if "debug_in_an_editor" in kinds and not DEBUGPY.exists():

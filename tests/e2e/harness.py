@@ -1,7 +1,7 @@
 """Runs each test function of a file in its own world of hosts, and starts and watches jobs there.
 
-A test file ends with harness.main(), which runs its functions test_... one by one: those named on the
-command line, or all. @world names the hosts that a test needs; a test without it runs without hosts.
+A test file ends with harness.main(), which runs its functions test_... one by one: all, or those named on the command
+line. @world names the hosts that a test needs; a test without it runs without hosts.
 """
 
 import inspect
@@ -40,7 +40,7 @@ from sight import first_processes, host_of, in_world
 IDLE = (HOSTS.parent / "idle.py").read_text()
 # Folders of the current test.
 FOLDERS = []
-# The state directory among them, once there is one.
+# The test's state directory, if it exists.
 STATE = []
 
 
@@ -81,8 +81,8 @@ def wait_until(condition, seconds, words, interval=0.02):
 
 
 def interpreters(variable):
-    """Those that a variable names and the hosts of the test have: their home is not that of the machine, where
-    pyenv keeps older Pythons. At least one, or the test is skipped."""
+    """Returns the interpreters that a variable names and the test's hosts have: hosts lack the machine's home, where
+    pyenv keeps older Pythons. Skips the test if there are none."""
     found = [name for name in os.environ.get(variable, "").split(":") if name and pathlib.Path(name).exists()]
     if not found:
         raise Skip(f"{variable} names no interpreter that is here")
@@ -90,7 +90,7 @@ def interpreters(variable):
 
 
 def scratch(where="/tmp"):
-    """A new folder; a test that passes removes it, and a test that fails keeps it."""
+    """Makes a folder, which is removed if the test passes."""
     FOLDERS.append(pathlib.Path(tempfile.mkdtemp(prefix="e2e-", dir=where)))
     return FOLDERS[-1]
 
@@ -102,7 +102,7 @@ def remove_folders():
 
 
 def clean_environment(**more):
-    """The variables of a user's shell, without those of this machine or of the tests."""
+    """Returns the variables of a user's shell, without those of this machine or of the tests."""
     kept = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME", "TERM", "LANG") if name in os.environ}
     return {
         **kept,
@@ -117,7 +117,7 @@ def clean_environment(**more):
 
 
 def state_folder():
-    """Where the jobs of this test have their records, instead of in the user's home."""
+    """Returns the folder for this test's job records, instead of the user's home."""
     if not STATE:
         STATE.append(scratch() / "state")
     return str(STATE[0])
@@ -158,7 +158,7 @@ class Job:
         return (self.folder / "err").read_text(errors="replace")
 
     def said(self):
-        """The launcher's own messages, except the one about the threads of ranks that share a host."""
+        """Returns the launcher's own messages, except the one about the threads of ranks that share a host."""
         return [
             line.removeprefix("horovodrun: ")
             for line in self.err.splitlines()
@@ -166,8 +166,8 @@ class Job:
         ]
 
     def judgement(self):
-        """The launcher's own messages without those for folded tracebacks: whether a rank prints a traceback
-        before its job ends is chance."""
+        """Returns the launcher's own messages without those about folded tracebacks, because ranks may or may not print
+        a traceback before their job ends."""
         return [line for line in self.said() if " stopped because of rank " not in line]
 
     def describe(self):
@@ -215,8 +215,8 @@ class Job:
 class Inventory:
     """Every process of the world, every abstract socket and every file in shared memory.
 
-    Outside of a world, other processes run on the machine: only processes with `mark` in their environment
-    count, and no sockets and files.
+    Outside of a world, other processes run on the machine: then only processes with `mark` in their environment count,
+    without sockets and files.
     """
 
     def __init__(self, mark=""):
@@ -226,7 +226,7 @@ class Inventory:
         self.things = set(self.all_things())
 
     def living(self):
-        """A description of every process, by pid and start time; without the processes of sshd."""
+        """Describes every process, by PID and start time, except sshd's processes."""
         found = {}
         own = os.getpid()
         for entry in pathlib.Path("/proc").iterdir():
@@ -254,14 +254,14 @@ class Inventory:
                 yield from ((pid, name) for name in names if name.startswith("@"))
                 for folder in ("dev/shm", "run", "tmp"):
                     for path in pathlib.Path(f"/proc/{pid}/root/{folder}").iterdir():
-                        # Files of this harness, of Python and of torch.
+                        # Temporary files of this harness, of Python and of torch.
                         if not path.name.startswith(("e2e-", "tmp", "torchinductor_")):
                             yield pid, f"/{folder}/{path.name}"
             except OSError:
                 continue  # the host is down
 
     def age(self, moment=None):
-        """Age of this inventory now, or at a moment in seconds since the boot of the machine."""
+        """Returns the age of this inventory now, or at a moment in seconds since the boot of the machine."""
         return (moment or time.clock_gettime(time.CLOCK_BOOTTIME)) - self.began
 
     def new_ones(self):
@@ -271,7 +271,7 @@ class Inventory:
         return list(self.new_ones().values())
 
     def describe_new(self):
-        """A line for each remaining process, with the facts that show its origin."""
+        """Returns a line for each remaining process, with the facts that show its origin."""
         lines = []
         for (pid, _), words in self.new_ones().items():
             state = faults.said_of(pid, "stat").rpartition(")")[2].split()

@@ -111,7 +111,7 @@ def test_an_error_of_remote_init_that_spans_lines_is_shown_on_one():
 
 @world("a b", "--no-decoys")
 def test_one_machine_under_two_names_is_named_and_machines_with_one_kernel_are_not():
-    # Hosts of a world, like pods of a node, have one boot id, and namespaces of their own.
+    # The hosts of a world share one boot id and have separate namespaces, like pods of a node.
     address = network.address(0)
     for hosts, ranks, is_same in (
         (f"a:2,{address}:2", 4, True),

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The hosts that all other tests of this folder use: isolated, faulty on demand, removed without trace."""
+"""The hosts of this folder's tests: isolated, faulty on demand, removed without trace."""
 
 from harness import *
 
@@ -61,7 +61,7 @@ def test_freeze_and_thaw():
 
 @world()
 def test_worlds_within_reach_of_each_other_do_not_meet():
-    """A world inside a world, which has the same names and addresses."""
+    """Makes a world inside a world, with the same names and addresses."""
     done = subprocess.run(
         [HOSTS, "run", "--names", "a", "--", "ssh", "a", "hostname"],
         stdin=subprocess.DEVNULL,

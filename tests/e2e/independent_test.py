@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Ranks that do not know of each other have each done the whole work: the launcher warns at the end. Programs
-that know, or that another program starts, run without a warning."""
+"""Ranks that do not know each other have each done the whole work: the launcher warns at the end. Programs whose ranks
+know each other, or are started by another program, run without a warning."""
 
 import ctypes.util
 
@@ -58,8 +58,8 @@ def test_programs_that_know_their_rank_and_sweeps_run_without_a_warning():
 
 
 def test_ranks_that_meet_are_seen_where_the_source_shows_nothing():
-    """The words of the sources are in a module outside of the folder, as those of an installed package. Rank 0
-    listens while rank 1 ends: the kernel does not always list a connection that both have closed."""
+    """The searched words are in a module outside of the folder, like an installed package's. Rank 0 listens while rank
+    1 ends, because the kernel may not list a connection that both ends have closed."""
     package = program(
         joins="import horovod.numpy as hvd\nhvd.init()\n",
         listens=f"{IDLE}\nimport socket\n"
@@ -117,7 +117,7 @@ def test_ranks_of_a_parallel_library_that_are_not_connected_are_named():
     for words in ((PYTHON, "train.py"), ("sh", "-c", f"{PYTHON} prepare.py && {PYTHON} train.py")):
         job = run(program(train=BY_A_FILE, prepare=ALONE.replace("LIBRARY", "torch")), *words)
         expect(not warnings(job), job.describe())
-    # An ensemble: each rank starts an MPI job of its own.
+    # An ensemble: each rank starts a separate MPI job.
     words = ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", 2, PYTHON, "train.py")
     job = run(program(train=ALONE.replace("LIBRARY", "mpi4py.MPI")), *words, flags=("--no-pmix",))
     expect(not warnings(job), job.describe())

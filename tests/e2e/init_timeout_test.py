@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Ranks that call hvd.init() late: the limit, the sentences meanwhile, and the line on a terminal."""
+"""Ranks that call hvd.init() late: the limit, the messages meanwhile, and the status line."""
 
 from harness import *
 from terminal import Terminal

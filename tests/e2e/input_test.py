@@ -11,7 +11,7 @@ COUNT = "import hashlib, os, sys; data = sys.stdin.buffer.read(); print(len(data
 
 
 def read_by(data, *flags, hosts="a:1,b:1"):
-    """Size and digest of the input that each rank read."""
+    """Returns size and digest of the input that each rank read."""
     done = subprocess.run(
         [LAUNCHER, "-np", "2", "-H", hosts, *flags, PYTHON, "-c", COUNT],
         input=data,

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""`cmake --install`: its components, its manual pages, and an installation that was moved."""
+"""`cmake --install`: its components, its manual pages, and a relocated installation."""
 
 import contextlib
 import shutil
@@ -59,7 +59,7 @@ def test_an_installation_that_was_moved_finds_its_parts():
         install(path / "before")
         moved = path / "moved here"
         (path / "before").rename(moved)
-        (moved / "lib/libhorovod.so").unlink()  # belongs to the headers; a job does without it
+        (moved / "lib/libhorovod.so").unlink()  # belongs to the headers; jobs do not need it
         package = moved / "lib/python3/dist-packages"
         program = "import horovod, horovod.numpy as hvd; hvd.init(); print(hvd.size(), horovod.__file__)"
         job = Job(
@@ -84,7 +84,7 @@ def test_an_installation_that_was_moved_finds_its_parts():
 
 
 def build_without_libssh():
-    """The programs of a build with HVD_LIBSSH=OFF: of this build, if it is one."""
+    """Returns the programs of a build with HVD_LIBSSH=OFF: of this build, if it is one."""
     if "HVD_LIBSSH:STRING=OFF" in (BUILD / "CMakeCache.txt").read_text():
         return BUILD / "bin"
     build = scratch()
@@ -119,7 +119,7 @@ def test_a_launcher_built_without_libssh_reaches_hosts_by_ssh():
         env=clean_environment(),
     )
     expect(done.returncode == 1 and "built without libssh (HVD_LIBSSH of CMake)" in done.stderr, done)
-    # Without an ssh program, nothing reaches another host.
+    # Without an ssh program, no host is reachable.
     job = Job("-np", 1, "-H", "b:1", "/bin/true", program=launcher, environment=clean_environment(PATH=str(scratch())))
     expect(job.wait() != 0, job.describe())
     one_sentence(
@@ -166,7 +166,7 @@ SECTIONS = (
 
 
 def check_sections(page):
-    """A page has its sections in the order of man-pages(7), and a page of a program has all of them."""
+    """Checks that a page has its sections in the order of man-pages(7), and a program's page all of them."""
     found = re.findall(r"^\.SH (.*)$", page.read_text(), re.M)
     if page.stem == "horovod-agent-tls":  # refers to another page
         return

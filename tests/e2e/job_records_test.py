@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Records of jobs (HOROVOD_STATE_DIR) as docs/inspection.md has them, and directories that cannot keep one."""
+"""Records of jobs (HOROVOD_STATE_DIR) as in docs/inspection.md, and directories that cannot hold a record."""
 
 import contextlib
 import ctypes
@@ -11,7 +11,7 @@ WAITS = ("sh", "-c", "echo runs; while :; do sleep 0.1; done")
 
 
 def states(environment):
-    """The records by name, as `ps -a --json` prints them."""
+    """Returns the records by name from `ps -a --json`."""
     listed = Job("ps", "-a", "--json", environment=environment)
     listed.ends_with(0)
     return {job["name"] or job["command"][-1]: job for job in map(json.loads, listed.out.splitlines())}
@@ -73,7 +73,7 @@ def test_a_command_whose_output_cannot_be_written_says_so_unless_a_pipe_has_no_r
     environment = clean_environment()
     named("long", "seq", 20000, environment=environment).ends_with(0)
 
-    def run(stdout, *words):  # beside a program such as this one, which ignores SIGPIPE
+    def run(stdout, *words):  # next to a program that ignores SIGPIPE, such as this one
         return subprocess.run(
             [LAUNCHER, *words],
             env=environment,
@@ -114,7 +114,7 @@ def test_commands_that_look_into_a_job_take_its_name():
     expect("horovod_ranks_up" in answer("metrics", "--level", "rank", "one").out, "metrics")
     for words in (("one", "sh"), ("--rank", "0", "one", "sh"), (pid, "sh")):
         expect(answer("exec", *words, "-c", "echo $HOROVOD_RANK").out == "0\n", words)
-    # Behind "--" it is a command.
+    # After "--" it is a command.
     said = answer("exec", "--", "one", "x", code=2)
     row = f"several jobs run; write horovodrun exec ID(.*\n)+  {pid}  one  "
     expect(re.search(row, said.err), said.describe())
@@ -149,13 +149,13 @@ def test_logs_of_a_job_that_runs_and_has_ended():
 
     def has_first_lines():
         asked = Job("logs", "talks", environment=environment)
-        asked.wait()  # there may be no record yet
+        asked.wait()  # the record may not exist yet
         return asked.out.count("early") == 2
 
     wait_until(has_first_lines, 60, "the first lines")
     follower = Job("logs", "-f", "--rank", "1", "talks", environment=environment)
     follower.wait_for("early 1")
-    # A rank that opens the pipe behind the other one finds its line there, too.
+    # A rank that opens the pipe after the other rank finds its line there, too.
     go = os.open(folder / "go", os.O_RDWR)
     os.write(go, b"x\nx\n")
     job.ends_with(3)
@@ -183,7 +183,7 @@ def test_a_log_has_the_last_64_mib():
     folder = pathlib.Path(environment["HOROVOD_STATE_DIR"])
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     expect(size <= 65 << 20, size)
-    # A busy machine may lose more, and says so. With so much, there is room for the oldest that is left.
+    # A busy machine may lose more lines, and reports so. After such a loss, the oldest remaining line fits.
     missing = sum(int(each.split()[0]) for each in said.said() if "bytes of output are missing here" in each)
     sentences = [each for each in said.said() if "bytes of output are missing here" not in each]
     if not sentences:
@@ -240,7 +240,7 @@ def test_a_paused_job_is_stopped():
 
 
 def test_stop_ends_a_job_that_has_outlived_its_script():
-    """Not every manager ends what a script has left behind."""
+    """Some schedulers do not end the processes that a script leaves behind."""
     manager = shutil.copy("/bin/dash", scratch() / "pbs_mom")
     begins = f"{LAUNCHER} --detach -np 1 --name outlives sleep 1000"
     begun = subprocess.run(
@@ -257,7 +257,7 @@ def test_stop_ends_a_job_that_has_outlived_its_script():
 
 
 def test_a_launcher_that_hangs_is_killed():
-    """A debugger that has stopped it keeps SIGTERM away, as a wait in the kernel does."""
+    """A debugger that has stopped it keeps SIGTERM away, like a wait in the kernel."""
     environment = clean_environment(HOROVOD_STATE_DIR=str(scratch() / "state"))
     job = named("hangs", "--kill-grace", 0, *WAITS, environment=environment)
     job.wait_for("runs")
@@ -273,7 +273,7 @@ def test_a_launcher_that_hangs_is_killed():
 
 
 def recorder_of(job):
-    """The process that writes the record of a job. It takes its name after it has begun."""
+    """Returns the process that writes the record of a job. It sets its name after it has begun."""
     found = []
 
     def look():
@@ -298,7 +298,7 @@ def test_a_log_says_that_a_slow_disk_has_cost_its_end():
         (folder / "go").touch()
         job.ends_with(5)
         waiter = Job("wait", "slow", environment=environment)
-        time.sleep(4)  # longer than a launcher that was killed is waited for
+        time.sleep(4)  # longer than the wait for a killed launcher
     finally:
         os.kill(recorder, signal.SIGCONT)
     waiter.ends_with(5)

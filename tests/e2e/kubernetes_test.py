@@ -1,8 +1,8 @@
 #!/usr/bin/python3 -B
-"""The commands of the containers in packaging/kubernetes run between two hosts that have the names, variables and
-files of pods.
+"""Runs the commands of the containers in packaging/kubernetes between two hosts with the names, variables and files of
+pods.
 
-HVD_TEST_RELEASE=FOLDER runs the commands also in the image of the release in this folder.
+HVD_TEST_RELEASE=FOLDER also runs the commands in the image of the release in this folder.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ POD_USER_WORDS = [
 
 @contextlib.contextmanager
 def secret_volume(mode=0o440, group=POD_USER):
-    """A folder like a volume with a Secret: links to files of root that a group may read."""
+    """Makes a folder like a volume with a Secret: links to files of root that a group may read."""
     with tempfile.TemporaryDirectory(prefix="e2e-secret-") as name:
         folder = pathlib.Path(name)
         files = folder / "..2026_01_01"
@@ -47,7 +47,7 @@ def secret_volume(mode=0o440, group=POD_USER):
         yield folder
 
 
-# Runs a command in the files of an image, in a namespace of its own: IMAGE VOLUME PLACE_OF_THE_VOLUME COMMAND...
+# Runs a command in an image's files, in a separate namespace: IMAGE VOLUME PLACE_OF_THE_VOLUME COMMAND...
 IN_IMAGE = """set -e
 mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; mount -t tmpfs tmpfs "$0/tmp"
 touch "$0/etc/hosts"; mount --bind /etc/hosts "$0/etc/hosts"; mkdir -p "$0$2"; mount --bind "$1" "$0$2"
@@ -59,8 +59,8 @@ exec chroot "$0" "$@"
 class Pod:
     """A host that runs the command of a container, with its user, variables and capabilities.
 
-    `program` takes the place of that of the manifest. `image` is the folder with the files of the container's image;
-    without it, the container has those of the host and the programs of the build. `user` are words of setpriv.
+    `program` replaces the program of the manifest. `image` is the folder with the files of the container's image; by
+    default, the container has the host's files and the build's programs. `user` has words of setpriv.
     """
 
     def __init__(self, name, index, container, token_folder, program=(WORKER, "sum"), image=None, user=POD_USER_WORDS):
@@ -112,7 +112,7 @@ class Pod:
         wait_until(lambda: re.search(words, self.log.read_text()), 60, lambda: f"{words!r}\n{self.log.read_text()}")
 
     def runs(self, *words):
-        """The exit code and the output of a command, as by kubectl exec and by a probe of kubelet."""
+        """Returns exit code and output of a command, run as by kubectl exec and by kubelet's probes."""
         done = subprocess.run(
             ["nsenter", "-t", str(host.pid_of(self.name)), "-m", "-u", "-i", "-n", "-p", *POD_USER_WORDS, *words],
             env=self.environment,
@@ -130,7 +130,7 @@ class Pod:
 
 
 def give_name(name, other):
-    """Another name of a host, such as that in DNS, for all hosts and for the launcher's machine."""
+    """Adds a name of a host, like a DNS name, for all hosts and for the launcher's machine."""
     address = re.search(rf"(?m)^(10\.\S+)\s.*\b{name}\b", pathlib.Path("/etc/hosts").read_text())[1]
     line = f"echo {address} {other} >>/etc/hosts"
     for place in ([], *([HOSTS, "exec", each] for each in os.environ["HVD_HOSTS"].split())):
@@ -145,12 +145,12 @@ def need_pod_user():
 
 
 def pods_run_together(names, subdomain, container, **more):
-    """Runs a program in two pods, and returns the output of the first one."""
+    """Runs a program in two pods, and returns the output of the first pod."""
     if "image" not in more:
         need_pod_user()
     before = Inventory()
     with secret_volume() as folder:
-        # Its launcher has no name in DNS yet.
+        # Its launcher has no DNS name yet.
         second = Pod(names[1], 1, copy.deepcopy(container), folder, **more)
         second.wait_for(f"waiting for its launcher: '{names[0]}.{subdomain}' does not resolve")
         give_name(names[0], f"{names[0]}.{subdomain}")
@@ -176,7 +176,7 @@ def test_the_pods_of_the_indexed_job_add_up():
 
 @world("horovod-0 horovod-1")
 def test_pods_of_openshift_add_up_as_a_user_without_a_name_in_the_group_0():
-    """Its SCC chooses the user and the group of the volumes, by the range of the namespace."""
+    """OpenShift's SCC chooses the user and the volumes' group from the range of the namespace."""
     need_pod_user()
     user = 1000730000
     words = [f"--reuid={user}", "--regid=0", f"--groups=0,{user}", *POD_USER_WORDS[4:]]
@@ -211,7 +211,7 @@ def test_the_launcher_answers_its_probes_and_prometheus_while_it_runs():
         ]
         wait_until(lambda: pods[0].runs(*probe)[0] == 0, 60, lambda: f"{pods[0].runs(*probe)}{pods[0].log.read_text()}")
         expect(pods[1].runs(*probe) == (0, ""), pods[1].runs(*probe))
-        # Prometheus comes from elsewhere, and `kubectl exec` into pod 0.
+        # Prometheus and `kubectl exec` connect to pod 0 from outside.
         scraped = pods[1].runs("curl", "-s", "--max-time", "20", "http://horovod-0.horovod:9400/metrics")
         expect("horovod_ranks_up" in scraped[1] and 'rank="3"' in scraped[1], scraped)
         code, said = pods[0].runs("horovodrun", "metrics", "--level", "rank")
@@ -258,7 +258,7 @@ def test_an_elastic_job_takes_in_the_pod_that_replaces_a_lost_one():
 
 @world("horovod-0 horovod-1")
 def test_the_pods_of_the_indexed_job_train_the_digits():
-    """The program of the manifest, from this tree in place of the image."""
+    """Returns the program of the manifest, from this tree instead of the image."""
     job = one(rendered(FOLDER / "base"), "Job")
     (container,) = job["spec"]["template"]["spec"]["containers"]
     script = ROOT / PROGRAM[1].lstrip("/")
@@ -270,7 +270,7 @@ def test_the_pods_of_the_indexed_job_train_the_digits():
 
 @world("horovod-0 horovod-1")
 def test_the_pods_of_the_indexed_job_train_in_the_image_of_a_release():
-    """The walk of a new user, from the image: the command of the manifest with the files of the image alone."""
+    """A new user's steps with the image: the manifest's command with only the files of the image."""
     archive = packages_test.release_file("horovod-*-cpu.oci.tar")
     if archive is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
@@ -278,7 +278,7 @@ def test_the_pods_of_the_indexed_job_train_in_the_image_of_a_release():
         raise Skip("there is no umoci; packaging/packages-release.txt names it")
     (container,) = one(read_all(ROOT / "k8s/horovod-job.yaml"), "Job")["spec"]["template"]["spec"]["containers"]
     started = time.monotonic()
-    # The hosts have a /tmp of their own.
+    # The hosts have separate /tmp folders.
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="e2e-", ignore_cleanup_errors=True) as path:
         image = packages_test.unpack_image(archive, pathlib.Path(path))
         said = pods_run_together(("horovod-0", "horovod-1"), "horovod", container, program=PROGRAM, image=image)
@@ -324,7 +324,7 @@ def test_a_pod_whose_launcher_has_a_name_too_long_for_dns_says_so():
 
 
 def make_key(*kind, config=""):
-    """The only key of all pods, in ~/.ssh as a volume has it, without known hosts."""
+    """Makes the single key of all pods, in ~/.ssh like a volume, without known hosts."""
     ssh = pathlib.Path.home() / ".ssh"
     for path in ssh.iterdir():
         path.unlink()
@@ -332,15 +332,15 @@ def make_key(*kind, config=""):
     (ssh / "id_rsa.pub").rename(ssh / "authorized_keys")
     if config:
         (ssh / "config").write_text(config)
-    ssh.chmod(0o1777)  # as the folder of a volume
+    ssh.chmod(0o1777)  # like the folder of a volume
 
 
 def start_worker(pod, container):
-    """Runs the container's sshd in place of that of the host."""
+    """Runs the container's sshd instead of the host's."""
     for pid in faults.processes(pod):
         if "sshd" in faults.said_of(pid, "cmdline"):
             os.kill(pid, signal.SIGTERM)
-            # It must leave the port to the container's.
+            # The host's sshd must leave the port to the container's.
             wait_until(lambda pid=pid: not faults.said_of(pid, "cmdline"), 60, f"the end of the sshd of {pod}")
     return subprocess.Popen(
         ["nsenter", "-t", str(host.pid_of(pod)), "-m", "-u", "-i", "-n", "-p", *container["command"]],
@@ -408,7 +408,7 @@ def test_the_launcher_of_the_mpi_job_reaches_its_workers():
     make_key("-t", "ecdsa", "-b", "521")
     servers = [start_worker(pod, worker) for pod in pods]
     for pod in pods:
-        # The port of the readiness probe, for which the operator waits.
+        # The operator waits for the port of the readiness probe.
         port = worker["readinessProbe"]["tcpSocket"]["port"]
         wait_until(
             lambda pod=pod: (

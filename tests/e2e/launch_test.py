@@ -67,11 +67,11 @@ sys.exit(3 if os.environ["HOROVOD_GENERATION"] == "0" and "fail" in sys.argv els
 
 
 def hashes(where, *flags, code=0, words=(), **variables):
-    """The different pairs of PYTHONHASHSEED and the hash of a string that ranks print."""
+    """Returns the different pairs of PYTHONHASHSEED and a string's hash that ranks print."""
     job = Job("-np", 4, *flags, "-H", where, PYTHON, "-c", HASHES, *words, environment=clean_environment(**variables))
     job.ends_with(code)
     lines = [line.partition("]<stdout>:")[2].split() for line in job.out.splitlines() if "<stdout>:" in line]
-    # A rank that fails may end the others of its start before they print.
+    # After a rank's failure, the launcher may end ranks before they print.
     expect(4 + len(words) <= len(lines) <= 4 * (1 + len(words)), job.describe())
     for seed, _ in lines:
         expect(seed in ("random", "7") or seed not in job.err, f"the launcher shows the seed\n{job.describe()}")

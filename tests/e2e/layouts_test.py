@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Results do not depend on how the ranks lie on the hosts: overflow, NaN, integers, the order of sums."""
+"""Results do not depend on the layout of ranks over hosts: overflow, NaN, integers, the order of sums."""
 
 from harness import *
 
@@ -7,7 +7,7 @@ RANK = WORKERS / "numeric_rank.py"
 
 
 CHECKS = ("values", "rounding", "repetition", "memory")
-# At most four hosts select one of these three, by the size of the message.
+# With at most four hosts, the message size selects one of these three algorithms.
 LIMITS = ("HOROVOD_ALLREDUCE_WHOLE_LIMIT", "HOROVOD_ALLREDUCE_DOUBLING_LIMIT")
 ALGORITHMS = {"one-shot": (1 << 40, -1), "recursive doubling": (-1, 1 << 40), "two-shot": (-1, -1)}
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Starts and ends of the runtime: repeated, interrupted, and without remains."""
+"""Repeated and interrupted starts and ends of the runtime, without leaks."""
 
 import functools
 
@@ -42,7 +42,7 @@ def boxed(function):
 
 
 def others():
-    """Every other running process in these namespaces. Reaps processes that have ended."""
+    """Returns every other running process in these namespaces. Reaps processes that have ended."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0] != 0:
             pass
@@ -60,12 +60,12 @@ def others():
 
 
 def left_in_box():
-    """Processes, sockets and shared memory that remain. After a process seems to have ended, it may still
-    close its descriptors, since its other threads end after the first one."""
+    """Returns processes, sockets and shared memory that remain. A process that seems to have ended may still close its
+    descriptors, since its other threads end after the first thread."""
     found = [f"process {one}" for one in others()]
     found += pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]
     for table in ("tcp", "tcp6"):
-        # 06 is TIME_WAIT: the kernel remembers the connection, and no process has it.
+        # 06 is TIME_WAIT: the kernel remembers the connection, and no process owns it.
         found += [
             line for line in pathlib.Path(f"/proc/net/{table}").read_text().splitlines()[1:] if line.split()[3] != "06"
         ]
@@ -99,7 +99,7 @@ def test_after_any_end_nothing_is_left_in_proc():
 
 
 def test_a_thousand_starts_and_ends():
-    """In each of two processes; the worker compares memory, descriptors and threads."""
+    """Runs in each of two processes; the worker compares memory, descriptors and threads."""
     job = Job("-np", 2, WORKER, "cycles")
     job.ends_with(0)
     expect(len(re.findall("1000 cycles", job.out)) == 2, job.describe())

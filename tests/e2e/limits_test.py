@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Launcher, agents and ranks with few descriptors (ulimit -n) or little memory (ulimit -v): the job succeeds,
-or ends with sentences that name the limit and the remedy. Nothing remains."""
+"""Launcher, agents and ranks with few descriptors (ulimit -n) or little memory (ulimit -v): the job succeeds, or ends
+with messages that name the limit and the remedy. Nothing remains."""
 
 from harness import *
 
@@ -12,19 +12,19 @@ KIB_STEPS = (0, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536)
 
 
 def limited(flag, limit, *command):
-    """The job with a limit of the launcher."""
+    """Runs the job with a limit for the launcher."""
     return Job(f"--{flag}={limit}:{limit}", *command, program="/usr/bin/prlimit")
 
 
 def login(host, text):
-    """Start-up files that run this text on that host, before the agent."""
+    """Writes start-up files that run this text on a host before the agent."""
     for name in (".bashrc", ".profile"):
         (pathlib.Path.home() / name).write_text(f"[ $(cat /proc/sys/kernel/hostname) != {host} ] || {text}\n")
 
 
 def ends_rightly(job, count, patterns, place="", said=True):
-    """True where the job has succeeded. Else one of its sentences names the place, the limit and the
-    remedy; `said`: a sentence of the launcher, else of a rank."""
+    """Returns True if the job succeeded. Otherwise one of its messages must name the place, the limit and the remedy;
+    `said`: the launcher must print it, else a rank."""
     code = job.wait()
     expect(not re.search("terminate called|defect", job.err), job.describe())
     if code == 0:
@@ -38,14 +38,14 @@ def ends_rightly(job, count, patterns, place="", said=True):
 
 
 def both_ends(jobs):
-    """Takes one job after another: the first fails rightly, the last succeeds."""
+    """Runs one job after another: the first must fail with the right message, the last must succeed."""
     ends = list(jobs)
     print("".join(".x"[end] for end in ends))
     expect(not ends[0] and ends[-1], f"of the limits, these let the job succeed: {ends}")
 
 
 def least(kib, works):
-    """The least address space in KiB with which it works, within 64."""
+    """Returns the least address space in KiB with which it works, within 64 KiB."""
     low, high = 0, kib
     while high - low > 64:
         middle = (low + high) // 2
@@ -102,7 +102,7 @@ def test_a_limit_of_file_sizes():
     job.ends_with(0)
     expect(job.said() == [], job.describe())
     job.leaves_nothing()
-    # Programs of ranks have the action of a shell.
+    # The ranks' programs have a shell's default action for the signal.
     path = scratch() / "file"
     job = limited("fsize", limit, LAUNCHER, "-np", 1, "dd", "if=/dev/zero", f"of={path}", "bs=1M", "count=2")
     job.ends_with(128 + signal.SIGXFSZ)
@@ -114,7 +114,7 @@ def test_a_limit_of_file_sizes():
 
 @world()
 def test_a_rank_sees_the_limit_of_the_user_and_not_that_of_the_launcher():
-    """The launcher raises its own soft limit: here to 96."""
+    """The launcher raises its own soft limit, here to 96."""
     for hosts in ("localhost:6", "a:3,localhost:3"):
         words = ("-np", 6, "-H", hosts, "sh", "-c", "uname -n; ulimit -Sn; ulimit -Hn")
         job = Job("--nofile=80:4096", LAUNCHER, *words, program="/usr/bin/prlimit")
@@ -125,7 +125,7 @@ def test_a_rank_sees_the_limit_of_the_user_and_not_that_of_the_launcher():
 
 @world()
 def test_ranks_with_few_descriptors():
-    # The ranks of a host may hear that the first one has ended before its own sentence is out.
+    # The ranks of a host may learn that the first rank has ended before that rank's own message arrives.
     words = ("ulimit -n|closed its socket during the local rendezvous",)
     both_ends(
         ends_rightly(
@@ -166,7 +166,7 @@ def test_an_agent_with_little_memory():
 
 @world()
 def test_ranks_with_little_memory():
-    # Less is too little for the loader. Without a job, the program is a world of one rank.
+    # A lower limit is too little for the loader. Without a job, the program runs as a single process.
     loaded = least(1 << 20, runs_within("/usr/bin/env", "LD_TRACE_LOADED_OBJECTS=1", WORKER))
     alone = least(8 << 20, runs_within(WORKER, "sum"))
     both_ends(

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Jobs on four hosts whose links to the launcher break at random moments, in half of the jobs beside another
-fault. A job whose links alone break has the same bits in its results. Nothing remains after any fault."""
+"""Jobs on four hosts whose links to the launcher break at random moments, in half of the jobs together with another
+fault. If only links break, the job's results have the same bits. Nothing remains after any fault."""
 
 import contextlib
 import secrets
@@ -16,17 +16,17 @@ from relay import Relay
 AGENT = BUILD / "bin" / "horovod-agent"
 SLOTS = {"a": 2, "b": 1, "c": 1, "d": 1}
 RANKS = sum(SLOTS.values())
-# Steps of a job that survives; the steps of another job do not end before its fault.
+# Steps of a surviving job; a job that a fault must end has more steps than it can finish before.
 STEPS, ENDLESS = 300, 10**6
 WORLDS = 4
 SECONDS = 15
-# An agent that ssh started ends 5 s after its link broke: the breaks of a link that has not resumed lie in this time.
+# An agent started by ssh ends 5 s after its link broke: all breaks of an unresumed link lie within this time.
 BREAKING_SECONDS = 2
 LINE = re.compile(r"\[(\d+)\]<stdout>:step (\d+) ([0-9a-f]{16})")
 
 
 class Links:
-    """A relay on the path of each host's link: before its sshd, or before the launcher that it joins."""
+    """A relay on the path of each host's link: before its sshd, or before the launcher that the host joins."""
 
     def __init__(self):
         self.before_sshd = {name: Relay((network.address(index), 22)) for index, name in enumerate(SLOTS)}
@@ -37,7 +37,7 @@ class Links:
             for name, relay in self.before_sshd.items()
         ]
         config.write_text("".join(blocks) + (config.read_text() if config.exists() else ""))
-        self.hashes = {}  # of each step, the same in all jobs
+        self.hashes = {}  # per step, the same in all jobs
 
 
 class Running:
@@ -47,7 +47,7 @@ class Running:
         self.hashes = links.hashes
         self.joins = joins
         self.relays = links.before_launcher if joins else links.before_sshd
-        self.broken = {}  # host: how often its link had resumed when it was broken last
+        self.broken = {}  # host: how often its link had resumed at the last break
         self.broken_since = None
         hosts = ",".join(f"{name}:{slots}" for name, slots in SLOTS.items())
         token = scratch() / "token"
@@ -108,7 +108,7 @@ class Running:
         return self.job.process.poll() is not None
 
     def rest(self, seconds):
-        """The moments of the faults are parameters of the test."""
+        """Runs one job; the faults' moments are parameters of the test."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.job.process.wait(seconds)
 
@@ -131,7 +131,7 @@ class Running:
         return self.job.err.count(f"host {name}: the link broke and continues")
 
     def let_resume(self):
-        """Waits for the broken links before a host by ssh would be lost."""
+        """Waits for the broken links to resume before a host reached by ssh would be lost."""
         if not self.joins and self.broken_since and time.monotonic() - self.broken_since > BREAKING_SECONDS:
             wait_until(
                 lambda: self.is_over() or all(self.resumed(name) > count for name, count in self.broken.items()),
@@ -149,7 +149,7 @@ class Running:
             agent.send_signal(signal.SIGCONT)
 
     def check_steps(self, is_complete):
-        """The ranks' lines are there once each, in order, and every sum has the bits that it has in all jobs."""
+        """Expects the ranks' lines once each, in order, and every sum with the same bits as in all jobs."""
         seen = dict.fromkeys(range(RANKS), 0)
         lines = self.job.out.splitlines()
         for at, line in enumerate(lines):
@@ -167,7 +167,7 @@ class Running:
         expect(not is_complete or set(seen.values()) == {STEPS}, f"steps of the ranks: {seen}")
 
     def check_agents(self, is_lost):
-        """The agents that joined have ended, without an error unless their host is lost, and none has crashed."""
+        """Expects that the joined agents have ended without a crash, and without an error unless their host is lost."""
         for agent in self.agents:
             said = agent.communicate(timeout=LONG)[0]
             expect(agent.returncode not in (128 + signal.SIGSEGV, 128 + signal.SIGABRT), said)
@@ -226,7 +226,7 @@ def round_of(chance, links):
 
 
 def start():
-    """The first job has no fault. Its sums are those of all jobs."""
+    """The first job has no fault. Its sums are the reference for all jobs."""
     links = Links()
     for joins in (False, True):
         running = Running(links, joins, STEPS)

@@ -29,12 +29,12 @@ while more:
     time.sleep(0.02)
 print("all sums are right", flush=True)
 """
-# Rank 0 fails by itself, and calls hvd.init as little as rank 1.
+# Rank 0 fails by itself, and neither rank calls hvd.init.
 FAILS_FIRST = 'echo born; [ $RANK = 1 ] && exec sleep 1000; while [ ! -e "$0" ]; do sleep 0.05; done; exit 3'
 
 
 def loses_b(harm):
-    """After a crash, rank 0 or 1 reports its lost peer within two seconds, long before the launcher's verdict."""
+    """After a crash, rank 0 or 1 reports its lost peer within two seconds, long before the launcher's decision."""
     job = Job("-np", 4, "-H", "a:2,b:2", "--host-timeout", 6, "--link-timeout", 2, PYTHON, "-c", STEPS, "/nowhere")
     job.wait_for("step 20")
     harm("b")
@@ -42,7 +42,7 @@ def loses_b(harm):
 
 
 def answers_of_the_job(job):
-    """Checks that ps and exec name the silence of b."""
+    """Checks that ps and exec report the silence of b."""
     pid = job.process.pid
 
     def listed():
@@ -130,7 +130,7 @@ def test_a_host_that_crashes_before_its_ranks_call_init_is_named():
     job = Job("-np", 2, "-H", "a:1,b:1", "--host-timeout", 4, "sh", "-c", FAILS_FIRST, failing)
     job.wait_for("born", 2)
     faults.crash("b")
-    time.sleep(1.5)  # until a ping is unanswered, which has no event
+    time.sleep(1.5)  # until a ping times out, which has no event
     failing.touch()
     job.ends_with(1)
     one_sentence(
@@ -146,7 +146,7 @@ def test_a_failure_beside_a_host_that_answers_late_stays_the_cause():
     job = Job("-np", 2, "-H", "a:1,b:1", "--host-timeout", 30, "sh", "-c", FAILS_FIRST, failing)
     job.wait_for("born", 2)
     faults.cut("b", "launcher")
-    time.sleep(1.2)  # until a ping is unanswered, which has no event
+    time.sleep(1.2)  # until a ping times out, which has no event
     failing.touch()
     time.sleep(0.5)  # the launcher does not end the job, which has no event
     expect(job.process.poll() is None and not job.said(), job.describe())
@@ -187,7 +187,7 @@ def test_a_spare_takes_over_although_the_peers_of_the_lost_host_fail_first():
 
 
 def is_complete(job):
-    """No line of a rank is lost, doubled or in another place."""
+    """Checks that no line of a rank is lost, duplicated or out of order."""
     steps = [[int(step) for step in re.findall(rf"(?m)^\[{rank}\]<stdout>:step (\d+)$", job.out)] for rank in range(4)]
     expect(all(of_rank == list(range(0, 10 * len(steps[0]), 10)) for of_rank in steps), f"{steps}\n{job.describe()}")
     expect(job.out.count("all sums are right") == 4, job.describe())
@@ -209,7 +209,7 @@ def survives_a_cut_of(seconds, job, stop, lost_in):
     is_complete(job)
 
 
-# TCP retransmits 12.6 s, 26 s and 52 s after the beginning of a cut: after these cuts, too late.
+# TCP retransmits 12.6 s, 26 s and 52 s after the beginning of a cut: too late after these cuts.
 @world()
 def test_a_cut_of_17_s_is_reported_once_and_changes_no_sum():
     stop = scratch() / "stop"
@@ -229,7 +229,7 @@ def test_a_cut_of_30_s_ends_no_job():
 
 @world()
 def test_a_cut_of_30_s_that_ends_both_ends_of_a_link_ends_no_job():
-    """ServerAliveInterval of ssh and ClientAliveInterval of sshd are shorter than the cut."""
+    """The cut is longer than ServerAliveInterval of ssh and ClientAliveInterval of sshd."""
     stop = scratch() / "stop"
     job = Job(
         "-np",
@@ -259,8 +259,8 @@ def test_a_cut_of_30_s_that_ends_both_ends_of_a_link_ends_no_job():
     ending.join()
 
 
-# Runs its arguments after FILE. Drops what the program prints once the file appears: a connection that has failed in
-# one direction. Those that begin afterwards work, and make FILE.again.
+# Runs its arguments after FILE. Drops the program's output once the file appears, like a connection that fails in one
+# direction. Later connections work, and make FILE.again.
 MUTE = """
 import os, subprocess, sys, threading
 file = sys.argv[1]
@@ -282,7 +282,7 @@ sys.exit(program.wait())
 
 @world()
 def test_the_end_of_a_launch_command_that_was_replaced_ends_no_agent():
-    """The launcher sends SIGHUP to the process group of the old command, in which the agent's guardian is."""
+    """The launcher sends SIGHUP to the old command's process group, which contains the agent's guardian."""
     folder = scratch()
     (folder / "command.py").write_text(MUTE)
     job = Job(
@@ -303,7 +303,7 @@ def test_the_end_of_a_launch_command_that_was_replaced_ends_no_agent():
     (folder / "two.mute").touch()
     wait_until((folder / "two.mute.again").exists, 60, job.describe)
     number = max(map(int, re.findall(r"step (\d+)", job.out)))
-    job.wait_for(f"step {number + 100}", 4)  # lone signals are considered after a second
+    job.wait_for(f"step {number + 100}", 4)  # lone signals take effect after a second
     (folder / "stop").touch()
     job.ends_with(0)
     expect(job.out.count("all sums are right") == 4, job.describe())
@@ -416,8 +416,8 @@ def test_a_launcher_or_a_job_that_was_stopped_accuses_nobody():
     os.kill(job.process.pid, signal.SIGSTOP)
     time.sleep(2.5)
     os.kill(job.process.pid, signal.SIGCONT)
-    time.sleep(2)  # for a sentence, which must not come
-    # Schedulers suspend all processes of a job, for longer than its lease, and the launcher resumes last.
+    time.sleep(2)  # for a message that must not come
+    # Schedulers suspend all processes of a job for longer than its lease, and the launcher resumes last.
     os.kill(job.process.pid, signal.SIGSTOP)
     for name in "ab":
         faults.freeze(name)

@@ -1,4 +1,4 @@
-"""The manifests of packaging/kubernetes: read, rendered as kubectl does, and held against the fields that are known."""
+"""Reads the manifests of packaging/kubernetes, renders them like kubectl, and compares them with the known fields."""
 
 import copy
 
@@ -12,7 +12,7 @@ except ImportError:
 FOLDER = ROOT / "packaging" / "kubernetes"
 
 # A schema is a type, a tuple of values, a list with the schema of its items, or an object with the schema of each
-# field; "!" behind a name: the field is required. MAP holds strings by any name.
+# field; "!" after a name means that the field is required. MAP holds strings by any name.
 MAP = "map"
 QUANTITIES = {"cpu": str, "memory": str, "nvidia.com/gpu": int}
 NAMED = {"name!": str, "labels": MAP}
@@ -202,12 +202,12 @@ SCHEMAS = {
         "patches": [{"patch!": str}],
     },
 }
-# A misspelt label is ignored, and the job does not wait.
+# Trainer ignores a misspelt label, and the job does not wait.
 KUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class")
 
 
 def faults_in(value, schema, place):
-    """A sentence for each part of a value that its schema does not allow."""
+    """Returns an error for each part of a value that its schema does not allow."""
     if schema == MAP:
         schema = dict.fromkeys(value, str) if isinstance(value, dict) else dict
     if isinstance(schema, dict):
@@ -249,7 +249,7 @@ def faults_of(thing):
 
 
 def templates_of(job):
-    """The (template, number of pods) of each part of a job, by the name of its pods without their number."""
+    """Yields the (template, number of pods) of each part of a job, by the name of its pods without their number."""
     name, spec = job["metadata"]["name"], job["spec"]
     if job["kind"] == "MPIJob":
         return {
@@ -257,7 +257,7 @@ def templates_of(job):
             for kind, part in spec["mpiReplicaSpecs"].items()
         }
     if job["kind"] == "ClusterTrainingRuntime":
-        # A TrainJob of the same name makes the pods.
+        # A TrainJob with the same name makes the pods.
         return {
             f"{name}-{part['name']}-0": (
                 part["template"]["spec"]["template"],
@@ -293,7 +293,7 @@ def faults_of_pods(job):
 
 
 def restrictions_of(pod):
-    """Sentences about a pod's spec, one for each part that the Pod Security Standard `restricted` refuses."""
+    """Returns an error for each part of a pod's spec that the Pod Security Standard `restricted` refuses."""
     of_pod = pod.get("securityContext", {})
     for container in pod["containers"]:
         of_container = container.get("securityContext", {})
@@ -318,7 +318,7 @@ def read_all(path):
 
 
 def patched(thing, patch):
-    """A copy of an object with the changes of a JSON patch."""
+    """Returns a copy of an object with the changes of a JSON patch."""
     thing = copy.deepcopy(thing)
     for change in yaml.safe_load(patch):
         *parents, last = [part.replace("~1", "/") for part in change["path"].strip("/").split("/")]
@@ -340,7 +340,7 @@ def patched(thing, patch):
     return thing
 
 
-# The field by which the items of a list are one item; a list of another name is replaced as a whole.
+# The field that identifies the items of a list; a list with another name is replaced completely.
 MERGE_KEYS = {
     "containers": "name",
     "env": "name",
@@ -352,7 +352,7 @@ MERGE_KEYS = {
 
 
 def merged(thing, patch, name=""):
-    """A copy of an object with a strategic merge patch, as kubectl merges them: lists by name, the items of the patch
+    """Returns a copy of an object with a strategic merge patch, merged like kubectl: lists by name, the patch's items
     first, and null removes."""
     if isinstance(thing, list) and isinstance(patch, list) and (key := MERGE_KEYS.get(name)):
         before = {each[key]: each for each in thing}
@@ -367,7 +367,7 @@ def merged(thing, patch, name=""):
 
 
 def rendered(folder):
-    """The objects that a folder of Kustomize makes."""
+    """Returns the objects that a folder of Kustomize makes."""
     (settings,) = read_all(folder / "kustomization.yaml")
     expect(not (faults := faults_of(settings)), f"{folder}: {faults}")
     things = []

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Each field of the manifests of packaging/kubernetes is one that Kubernetes, or the operator of the object, knows.
+"""Kubernetes, or the operator of the object, knows each field of the manifests of packaging/kubernetes.
 
 HVD_TEST_KUBERNETES names an interpreter that has kubernetes-validate, with the schemas of Kubernetes, and
 kubeflow-trainer-api, with the models of JobSet and of Kubeflow Trainer.
@@ -24,7 +24,7 @@ from manifests import (
 
 OVERLAYS = sorted(path.parent.name for path in FOLDER.glob("overlays/*/kustomization.yaml"))
 KUBERNETES = os.environ.get("HVD_TEST_KUBERNETES", "")
-# The first words of versions whose objects others than Kubernetes define.
+# Prefixes of API versions that Kubernetes itself does not define.
 MANAGERS = (
     "jobset.x-k8s.io/",
     "kubeflow.org/",
@@ -35,7 +35,7 @@ MANAGERS = (
 
 
 def check_indexed_job(things):
-    """The parts of an Indexed Job that name each other agree."""
+    """The fields of an Indexed Job that refer to each other agree."""
     job, service, policy = (one(things, kind) for kind in ("Job", "Service", "NetworkPolicy"))
     template = job["spec"]["template"]
     port, subdomain = check_joining_pods(job["metadata"]["name"], job["spec"], template["spec"]["subdomain"])
@@ -55,7 +55,7 @@ def check_indexed_job(things):
 
 
 def check_joining_pods(name, spec, subdomain):
-    """The parts of the spec of an Indexed Job whose pods join pod 0 agree; returns its port and subdomain."""
+    """The fields of an Indexed Job whose pods join pod 0 agree; returns its port and subdomain."""
     pod = spec["template"]["spec"]
     (container,) = pod["containers"]
     variables = variables_of(container)
@@ -80,14 +80,14 @@ def check_joining_pods(name, spec, subdomain):
 
 
 def check_probes(container, port):
-    """Both ask the port of --metrics-port, and one answer that is late ends no pod."""
+    """Both probes query the port of --metrics-port, and a single late answer ends no pod."""
     ready, alive = container["readinessProbe"], container["livenessProbe"]
     expect(ready["exec"] == alive["exec"] and port in ready["exec"]["command"][-1], f"{ready}, {alive}")
     expect(alive["periodSeconds"] * alive["failureThreshold"] >= 600, f"{alive} ends a job soon")
 
 
 def check_pod_monitor(things):
-    """It selects pods of the job, by the port at which their launcher serves the metrics, and they admit it."""
+    """The PodMonitor selects pods of the job by their launcher's metrics port, and the NetworkPolicy admits it."""
     job, policy, monitor = (one(things, kind) for kind in ("Job", "NetworkPolicy", "PodMonitor"))
     labels = dict(monitor["spec"]["selector"]["matchLabels"])
     expect(labels.pop("batch.kubernetes.io/job-completion-index") == "0", "a pod without a launcher is scraped")
@@ -116,7 +116,7 @@ def check_job_set(things):
 
 
 def check_train_jobs(runtimes, jobs):
-    """Each job has its runtime, which has a part for the trainer; the variables of a job are those of the part."""
+    """Each job has its runtime with a part for the trainer; the job sets only variables of that part."""
     for runtime, job in zip(runtimes, jobs, strict=True):
         expect(job["spec"]["runtimeRef"]["name"] == runtime["metadata"]["name"], job)
         parts = runtime["spec"]["template"]["spec"]["replicatedJobs"]
@@ -127,12 +127,12 @@ def check_train_jobs(runtimes, jobs):
             == {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}
         ]
         (container,) = part["template"]["spec"]["template"]["spec"]["containers"]
-        # Trainer looks for this name.
+        # Trainer searches for this name.
         expect(container["name"] == "node", container)
         trainer = job["spec"]["trainer"]
         expect({each["name"] for each in trainer.get("env", ())} <= variables_of(container).keys(), trainer)
         expect(("PROGRAM" in variables_of(container)) == ("args" not in trainer), trainer)
-    # sshd runs as root: a namespace with Pod Security restricted takes the other one.
+    # sshd runs as root: a namespace with Pod Security restricted takes the other runtime.
     for runtime, is_restricted in zip(runtimes, (False, True), strict=True):
         refused = [each for pod, _ in templates_of(runtime).values() for each in restrictions_of(pod["spec"])]
         expect((not refused) == is_restricted, refused)
@@ -180,7 +180,7 @@ def test_overlays_change_what_is_there():
         check_indexed_job(things)
         if name == "metrics":
             check_pod_monitor(things)
-        # Each volume is one of the pod's, and a script of a volume is where the container has that volume.
+        # Each mounted volume belongs to the pod, and a script of a volume is at the container's mount.
         pod = one(things, "Job")["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         places = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
@@ -193,7 +193,7 @@ def test_overlays_change_what_is_there():
 
 
 def test_overlays_change_parts_by_name():
-    """One more variable, container or volume in the base leaves what an overlay changes as it is."""
+    """One more variable, container or volume in the base does not change an overlay's changes."""
     for name in OVERLAYS:
         text = (FOLDER / "overlays" / name / "kustomization.yaml").read_text()
         expect(not re.search(r"\bop:|/\d+/", text), f"{name} changes a part by its position")
@@ -205,7 +205,7 @@ def test_overlays_change_parts_by_name():
 
 
 def test_pod_security_restricted_refuses_sshd_alone():
-    """The table of the page."""
+    """Checks the table of the page."""
     page = (ROOT / "docs/tutorials/kubernetes.md").read_text()
     for name in ("mpijob.yaml", "volcano.yaml"):
         pods = [pod["spec"] for thing in read_all(FOLDER / name) for pod, _ in templates_of(thing).values()]
@@ -250,7 +250,7 @@ def test_faults_of_manifests_are_found():
 
 
 def validate(things, version, folder):
-    """The exit code and the words of kubernetes-validate about objects."""
+    """Returns exit code and output of kubernetes-validate about objects."""
     path = folder / "objects.yaml"
     path.write_text(yaml.safe_dump_all(things))
     done = subprocess.run(
@@ -264,8 +264,8 @@ def validate(things, version, folder):
 
 
 def objects_of_kubernetes():
-    """The objects of all manifests that Kubernetes itself has; of the others the Jobs and pods that their managers
-    make."""
+    """Returns the objects of all manifests that Kubernetes itself defines; for other objects, the Jobs and pods that
+    their controllers make."""
     for folder in [FOLDER / "base", *(FOLDER / "overlays" / name for name in OVERLAYS)]:
         yield from (thing for thing in rendered(folder) if not thing["apiVersion"].startswith(MANAGERS))
     for path in sorted(FOLDER.glob("*.yaml")):
@@ -293,7 +293,7 @@ def objects_of_kubernetes():
 
 
 def test_the_schemas_of_kubernetes_know_each_field():
-    """By each version of the schemas, from 1.25 to the newest one."""
+    """Validates with each version of the schemas, from 1.25 to the newest."""
     if not KUBERNETES:
         raise Skip("HVD_TEST_KUBERNETES names no Python that has kubernetes-validate")
     things = list(objects_of_kubernetes())
@@ -318,7 +318,7 @@ def test_the_schemas_of_kubernetes_know_each_field():
         expect(code != 0 and "subDomain" in said, said)
 
 
-# Prints what the models of objects know of them.
+# Prints the fields that the models keep.
 KNOWN_TO_MODELS = (
     "import json, sys, kubeflow_trainer_api.models as models; "
     "json.dump([getattr(models, name).from_dict(thing).to_dict() for name, thing in json.load(sys.stdin)], sys.stdout)"
@@ -326,7 +326,7 @@ KNOWN_TO_MODELS = (
 
 
 def unknown_fields(value, known, place):
-    """The places at which an object has a field that is missing in `known`, or has another value there."""
+    """Returns the places at which an object has a field that is missing in `known`, or has another value there."""
     if isinstance(value, dict) and isinstance(known, dict):
         for name, part in value.items():
             yield from unknown_fields(part, known.get(name), f"{place}.{name}")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Messages between two ranks on two hosts: values, pipelines, and the loss of a rank for which others wait."""
+"""Messages between two ranks on two hosts: values, pipelines, and the loss of a rank while others wait for it."""
 
 from harness import *
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""`horovodrun metrics`, --metrics-file and --metrics-port: what ranks count and use, without asking them."""
+"""`horovodrun metrics`, --metrics-file and --metrics-port: counts and usage of ranks, without queries to the ranks."""
 
 import contextlib
 import http.client
@@ -32,7 +32,7 @@ time.sleep(600)
 
 
 def samples(text):
-    """The values by name and labels, without job_id."""
+    """Returns the values by name and labels, without job_id."""
     found = {}
     for line in text.splitlines():
         if line.startswith("#"):
@@ -57,7 +57,7 @@ def metrics_of(job, level):
 
 
 def by_promtool(*words, text=None):
-    """Fails where promtool, if it is there, finds fault."""
+    """Fails if promtool, if installed, reports an error."""
     if shutil.which("promtool"):
         checked = subprocess.run(["promtool", "check", *words], input=text, capture_output=True, text=True, check=False)
         expect(checked.returncode == 0 and not checked.stderr, checked)
@@ -172,7 +172,7 @@ def test_prometheus_finds_a_port_that_stays_over_restarts():
 
 
 def gpu_tool(script, name="nvidia-smi"):
-    """A folder with a program in the place of nvidia-smi or rocm-smi, and the environment of a job that finds it."""
+    """Makes a folder with a program in place of nvidia-smi or rocm-smi, and the environment of a job that finds it."""
     if name != "nvidia-smi" and shutil.which("nvidia-smi"):
         raise Skip(f"this machine has nvidia-smi, which is asked before {name}")
     folder = scratch()
@@ -183,7 +183,7 @@ def gpu_tool(script, name="nvidia-smi"):
 
 @contextlib.contextmanager
 def ranks_on_gpus(folder, environment, processes):
-    """A job of two ranks, with a file `processes` of the folder that has the process id of rank 1 for PID."""
+    """Starts a job of two ranks; a file `processes` of the folder has rank 1's process id in place of PID."""
     (folder / "processes").touch()
     job = Job("-np", 2, "sh", "-c", "echo pid $$; sleep 600; true", environment=environment)
     job.wait_for("pid ", 2, 60)
@@ -201,7 +201,7 @@ def expect_gpu_bytes(job, count):
 
 
 def test_the_memory_of_ranks_on_gpus():
-    """With a program that writes what nvidia-smi writes: no GPU is needed."""
+    """Uses a program with the output of nvidia-smi: no GPU is needed."""
     folder, environment = gpu_tool(
         """#!/bin/sh
 case $1 in
@@ -246,7 +246,7 @@ PID {PID} is using 2 DRM device(s):
 
 
 def test_the_memory_of_ranks_on_amd_gpus():
-    """As above, with the output of rocm-smi, whose exit code is that of GPUs without a counter of their activity."""
+    """Uses the output of rocm-smi, whose exit code is that for GPUs without an activity counter."""
     folder, environment = gpu_tool(
         """#!/bin/sh
 [ "$*" = "--showuse --showpids --showpidgpus" ] && cat "${0%/*}/processes"
@@ -288,7 +288,7 @@ def test_a_program_for_gpus_that_hangs_is_one_sentence():
         job.signal(signal.SIGINT)
         job.wait()
         job.leaves_nothing()
-    # It is no process of a rank: a job ends with its ranks.
+    # It is not a rank's process: a job ends with its ranks.
     folder, environment = folders[0], environments[0]
     waits = "echo ready; while [ ! -e stop ]; do sleep 0.05; done"
     job = Job("-np", 1, "sh", "-c", waits, environment=environment, cwd=folder)
@@ -366,9 +366,9 @@ for _ in range(6000):
     hvd.grouped_allreduce([numpy.ones(1000), numpy.ones(10)], name="gradients")
     time.sleep(0.01 + 0.01 * hvd.rank())
 """
-# Seconds between two scrapes: those of docs/metrics.md, and the default of Prometheus.
+# Seconds between two scrapes: the interval of docs/metrics.md, and Prometheus's default.
 SCRAPES = (15, 60)
-# As dcgm-exporter prints them; there is no GPU here.
+# The format of dcgm-exporter; the test machine has no GPU.
 OF_GPUS = "".join(
     f'DCGM_FI_DEV_{name}{{gpu="0",UUID="GPU-0",device="nvidia0",modelName="none",Hostname="a"}} 1\n'
     for name in ("GPU_UTIL", "FB_USED", "POWER_USAGE")
@@ -377,7 +377,7 @@ OF_GPUS = "".join(
 
 @contextlib.contextmanager
 def prometheus(recordings):
-    """A function that asks Prometheus for a query at a time, over (time, metrics) in the order of time."""
+    """Yields a function that evaluates a query in Prometheus at a time, over (time, metrics) in the order of time."""
     folder = scratch()
     with open(folder / "recorded", "w") as file:
         for at, text in recordings:
@@ -429,14 +429,14 @@ def prometheus(recordings):
 
 
 def as_grafana_asks(query, scrape):
-    """A query of the board, for all jobs and hosts of a source with this scrape interval."""
+    """Returns a query of the dashboard, for all jobs and hosts of a source with this scrape interval."""
     return query.replace("$__rate_interval", f"{4 * scrape}s").replace("$job", ".*").replace("$host", ".*")
 
 
 @world()
 def test_prometheus_answers_each_query_of_the_board_at_scrapes_of_15_and_60_s():
-    """The metrics of a job, read six times, are recorded as if 15 s apart at the default level, and 60 s apart at that
-    of ranks."""
+    """Reads a job's metrics six times and records them with a distance of 15 s at the default level, and of 60 s at the
+    ranks' level."""
     if not shutil.which("prometheus") or not shutil.which("promtool"):
         raise Skip("there is no prometheus: packaging/packages-test.txt names it")
     state = scratch() / "state"
@@ -459,7 +459,7 @@ def test_prometheus_answers_each_query_of_the_board_at_scrapes_of_15_and_60_s():
             texts.append([text + OF_GPUS, of_ranks + OF_GPUS])
         return len(texts) == 6
 
-    wait_until(scrape, 90, job.describe, interval=1.05)  # an answer is kept for a second
+    wait_until(scrape, 90, job.describe, interval=1.05)  # a reply is cached for a second
     job.signal(signal.SIGINT)
     job.wait()
     board = json.loads((ROOT / "examples/grafana/horovod.json").read_text())
@@ -473,14 +473,14 @@ def test_prometheus_answers_each_query_of_the_board_at_scrapes_of_15_and_60_s():
     }
     with prometheus(sorted(sum(recordings.values(), []))) as ask_for:
         for scrape, recording in recordings.items():
-            at = recording[-1][0] + scrape // 3  # a query comes between two scrapes
+            at = recording[-1][0] + scrape // 3  # a query between two scrapes
             for query in queries:
                 asked = as_grafana_asks(query, scrape)
                 answers = ask_for(asked, at)
                 expect(
                     answers and all(each["value"][1] != "NaN" for each in answers), f"{scrape} s: {asked}: {answers}"
                 )
-            # The second rank is the late one, on host b.
+            # The second rank is late, on host b.
             (lateness,) = [query for query in queries if "waited" in query]
             late = {
                 (each["metric"]["host"], each["metric"].get("rank")): float(each["value"][1])

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Ranks that get their identity from MPI alone: without PMIx and PMI, or because a setting demands it.
+"""Ranks that get their identity from MPI alone: without PMIx and PMI, or because a setting requires it.
 bootstrap_test.py tests several hosts."""
 
 from harness import *
@@ -66,7 +66,7 @@ def test_a_non_mpi_program_initialises_no_mpi():
     built()
     plain = ("-c", SAY)
     check(Job(*plain, program=PYTHON), "rank 0 of 1, MPI is not here", 1)
-    # Also not under MPI's launchers, which offer PMIx or PMI.
+    # This holds under MPI's launchers too, which offer PMIx or PMI.
     for launcher, _ in LAUNCHERS:
         check(backends.launch(launcher, ["-np", 2, PYTHON, *plain]), "rank . of 2, MPI is not here", 2)
 
@@ -94,7 +94,7 @@ def test_ranks_whose_launcher_takes_a_plugin_that_is_not_there():
     folder = scratch(BUILD)
     for plugin in BOOTSTRAPS.glob("mpi_*.so"):
         shutil.copy(plugin, folder)
-    subprocess.run(["mount", "--bind", folder, BOOTSTRAPS], check=True)  # in the world of this test alone
+    subprocess.run(["mount", "--bind", folder, BOOTSTRAPS], check=True)  # in this test's own world
     try:
         for launcher, _ in LAUNCHERS:
             check(backends.launch(launcher, ["-np", 2, PYTHON, "-c", SAY]), "rank . of 2, MPI is here", 2)

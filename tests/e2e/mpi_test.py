@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
 """
 
 
-# Prints which server of PMIx it was given, and waits until it may go on.
+# Prints its PMIx server, and waits until it may continue.
 WAITS = """
 import os, sys, time
 print("given", os.environ.get("PMIX_RANK"), os.environ.get("PMIX_SERVER_URI2"), flush=True)
@@ -127,7 +127,7 @@ def test_an_mpirun_in_a_rank_makes_a_world_of_its_own():
 
 
 def helpers(*hosts):
-    """The processes of PMIx helpers on these hosts."""
+    """Returns the processes of PMIx helpers on these hosts."""
     return [pid for name in hosts for pid in faults.processes(name) if faults.said_of(pid, "comm") == "horovod-pmix\n"]
 
 
@@ -181,7 +181,7 @@ def test_ranks_without_mpi_on_another_host_are_named():
 
 
 def writes(pid):
-    """The calls of write(2) that a process has made."""
+    """Returns the number of write(2) calls that a process has made."""
     return int(re.search(r"syscw: (\d+)", pathlib.Path(f"/proc/{pid}/io").read_text())[1])
 
 
@@ -224,7 +224,7 @@ def test_ranks_wait_for_a_helper_that_starts_late():
     job = Job("-H", "a:2,b:1", "env", "HOME=/", PYTHON, "-c", USES_MPI, go)
     job.wait_for("given", 3)
     wait_until(lambda: helpers("a"), 30, job.describe)
-    # The agent's loop goes on meanwhile.
+    # The agent's loop continues meanwhile.
     expect("3 ranks: " in ask("ps").stdout, job.describe())
     expect("of 3" not in job.out, job.describe())
     enter = ["nsenter", "-t", str(host.pid_of("a")), "-m", "sh", "-c"]
@@ -248,7 +248,7 @@ def test_a_helper_that_cannot_start_fails_mpi_alone():
     )
     job = Job("-H", "a:1,b:1", PYTHON, "-c", "print('has run')")
     job.ends_with(0)
-    # The ranks read no such settings.
+    # The ranks do not read such settings.
     job = Job("-H", "a:1,b:1", "env", "HOME=/", PYTHON, "-c", "from mpi4py import MPI")
     expect(job.wait() != 0, job.describe())
     why = r"host a: the PMIx server of this host has failed: PMIx_server_init: .*, so that MPI_Init fails there"
@@ -287,7 +287,7 @@ def test_ranks_on_two_hosts_sum_with_mpi_and_with_horovod():
         job.ends_with(0)
         expect(job.out.count("sum 6\n") == 4, job.describe())
         job.leaves_nothing()
-        # The error names the rank that aborts, and nothing of MPI remains.
+        # The error names the rank that aborts, and no MPI process remains.
         job = Job("-H", "a:2,b:2", program, "abort")
         expect(job.wait() != 0, job.describe())
         expect(any("rank 1" in sentence for sentence in job.said()), job.describe())
@@ -300,7 +300,7 @@ def test_programs_of_mpich_are_one_world_on_two_hosts():
     with tempfile.TemporaryDirectory(dir="/etc") as folder:
         job = Job("-H", "a:2,b:1", compiled(folder, "mpich"))
         job.wait_for("sum 3\n", 3)
-        # MPI_Finalize of MPICH 4.0 may block between hosts, also under its own mpiexec.
+        # MPI_Finalize of MPICH 4.0 may block between hosts, also under MPICH's mpiexec.
         job.signal(signal.SIGTERM)
         job.wait()
         expect(sorted(re.findall(r"rank \d", job.out)) == ["rank 0", "rank 1", "rank 2"], job.describe())
@@ -308,7 +308,7 @@ def test_programs_of_mpich_are_one_world_on_two_hosts():
 
 
 def test_pmi_1_refuses_keys_of_other_programs_and_nonsense():
-    """Speaks PMI-1 by hand, as one rank: keys of other programs, commands of dynamic processes, and nonsense."""
+    """Sends PMI-1 commands as one rank: keys of other programs, commands of dynamic processes, and nonsense."""
     need()
     job = Job("-np", 1, PYTHON, "-c", BY_HAND)
     job.ends_with(0)

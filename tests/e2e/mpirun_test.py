@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""horovodrun --mpi: the mpirun in PATH starts the ranks, that of Debian's Open MPI or MPICH."""
+"""horovodrun --mpi: the mpirun in PATH, of Debian's Open MPI or MPICH, starts the ranks."""
 
 import shutil
 
@@ -12,7 +12,7 @@ LINE = ("--mpi", "-np", 4, "-H", "a:2,b:2")
 
 
 def environment_of(folder, program, **more):
-    """Variables with this folder first in PATH; the folder has the program under the name mpirun."""
+    """Returns variables with this folder first in PATH, and links the program there as mpirun."""
     if shutil.which(program) is None:
         raise Skip(f"there is no {program}: packaging/packages-test.txt names its package")
     write_mpirun(folder, f'exec {shutil.which(program)} "$@"')

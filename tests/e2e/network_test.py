@@ -22,7 +22,7 @@ def second_network():
 
 
 def sockets(pid, state=None):
-    """Local and remote address and port of each TCP socket in a process's network namespace."""
+    """Returns local and remote address and port of each TCP socket in a process's network namespace."""
     found = set()
     for table in ("tcp", "tcp6"):
         for row in pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:

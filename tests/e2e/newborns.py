@@ -1,5 +1,4 @@
-"""Stops the child of a vfork by ptrace before it executes a program. A fault at this moment meets a start
-that is half done."""
+"""Stops the child of a vfork by ptrace before it executes a program, so that a fault can hit a half-done start."""
 
 import ctypes
 import os
@@ -51,8 +50,8 @@ class Newborns:
     def execute(self):
         """Releases the child once it has executed its program, and returns the program's command line.
 
-        A look into /proc at a later time is too early: vfork returns in the parent while the new command line is
-        still empty."""
+        Reading /proc later would be too early: vfork returns in the parent while the new command line is still
+        empty."""
         ptrace(CONTINUE, self.child)
         self.wait_for_event(self.child, EXEC_EVENT, "the program of the child")
         words = pathlib.Path(f"/proc/{self.child}/cmdline").read_text(errors="replace").split("\0")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The jobs of other files under the Slurm of Debian 13 (24.11, PMIx 5.0), in a root of that Debian."""
+"""Runs other files' jobs under the Slurm of Debian 13 (24.11, PMIx 5.0), in a root of that Debian."""
 
 import contextlib
 

@@ -1,17 +1,18 @@
 #!/usr/bin/python3 -B
-"""Horovod itself, as HVD_TEST_HOROVOD names it: its workers under our launcher, and our elastic ones under its."""
+"""The original Horovod (HVD_TEST_HOROVOD): its workers under this launcher, and these elastic ranks under its
+launcher."""
 
 from harness import *
 
 ORIGINAL = os.environ.get("HVD_TEST_HOROVOD")
 TRAIN = WORKERS / "original_train.py"
-# Its process sets listen on the address that the host's own name stands for, whatever HOROVOD_GLOO_IFACE says;
-# Debian writes 127.0.1.1 there.
+# Its process sets listen on the address of the host's own name, whatever HOROVOD_GLOO_IFACE is; Debian writes 127.0.1.1
+# there.
 NAMED_BY_ADDRESS = ["unshare", "--uts", "sh", "-c", 'hostname "$(hostname -I | cut -d" " -f1)" && exec "$@"', "sh"]
 
 
 def environment():
-    """That of a shell whose horovod is the original."""
+    """Returns the environment of a shell whose horovod is the original."""
     if not ORIGINAL:
         raise Skip("HVD_TEST_HOROVOD names no Python that has Horovod")
     shell = clean_environment()
@@ -20,7 +21,7 @@ def environment():
 
 
 def begun(out):
-    """{worker: [(rank, size, step), ...]} of workers that have begun, with the generations of each."""
+    """Returns {worker: [(rank, size, step), ...]} of workers that have begun, with the generations of each."""
     found = {}
     for name, *numbers in re.findall(r"(\w:\d) begins (\d+)/(\d+) at (\d+)", out):
         found.setdefault(name, []).append(tuple(map(int, numbers)))
@@ -32,7 +33,7 @@ def places(job, name):
 
 
 def discovery(folder, *hosts):
-    """Writes what the discovery script answers from now on."""
+    """Sets the hosts that the discovery script prints from now on."""
     answer = folder / "answer"
     answer.with_suffix(".new").write_text("".join(f"{host}\n" for host in hosts))
     answer.with_suffix(".new").rename(answer)
@@ -40,7 +41,7 @@ def discovery(folder, *hosts):
 
 
 def all_end_alike(job, *names, package):
-    """These workers, and no others, have ended with the same weights, and all have used this package."""
+    """Expects that exactly these workers have ended with the same weights, and that all used this package."""
     used = re.findall(r"\w:\d uses (\S+)", job.out)
     expect(used and all(path.startswith(str(package)) for path in used), job.describe())
     ends = re.findall(r"(\w:\d) ends at (\d+) with (\S+)", job.out)
@@ -73,7 +74,7 @@ def test_its_workers_train_under_our_launcher():
 
 
 class UnderItsLauncher(Job):
-    """A job of our ranks that Horovod's own launcher starts and supervises."""
+    """Starts a job of this project's ranks under Horovod's own launcher."""
 
     def __init__(self, hosts, *arguments):
         shell = environment()

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""A program that imports the original Horovod in place of this package is refused before it starts."""
+"""A program that imports the original Horovod instead of this package is refused before it starts."""
 
 from harness import *
 
@@ -7,7 +7,7 @@ OURS = BUILD / "python"
 
 
 def install_original(folder):
-    """A package with the name of the original and the file by which it is known."""
+    """Makes a package with the original's name and the file that identifies it."""
     common = folder / "horovod" / "common"
     common.mkdir(parents=True)
     (common.parent / "__init__.py").touch()

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Programs for other launchers run without a change: for those of torch, DeepSpeed and JAX, and others."""
+"""Programs for other launchers run unchanged: for the launchers of torch, DeepSpeed and JAX, and others."""
 
 from harness import *
 

@@ -1,13 +1,12 @@
 #!/usr/bin/python3 -B
-"""Another user of the same hosts, who binds names of this user's jobs before they do, costs a job nothing."""
+"""Another user of the same hosts who binds names of this user's jobs first does not disturb a job."""
 
 import contextlib
 
 import world_test
 from harness import *
 
-# Binds the names of the processes that come next, with and without an ending, and marks ports. Accepts
-# no connection.
+# Binds the names of the next processes, with and without a suffix, and marks ports. Accepts no connection.
 STRANGER = """
 import os, resource, socket, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
@@ -34,7 +33,7 @@ sys.stdin.read()
 
 @contextlib.contextmanager
 def strangers(*hosts, ports=()):
-    """Runs a stranger on each host; "" is the launcher's machine."""
+    """Runs the other user's program on each host; "" is the launcher's machine."""
     processes = [
         subprocess.Popen(
             [*([HOSTS, "exec", name] if name else []), PYTHON, "-c", STRANGER, *map(str, ports)],
@@ -80,7 +79,7 @@ def test_a_rank_in_a_world_of_its_own_is_seen_among_names_of_another_user():
         world_test.test_a_rank_in_a_world_of_its_own_ends_the_job()
 
 
-# Listens at the port in place of rank 0, as a user of the host who waits for it can.
+# Listens at the port in place of rank 0, like a user of the host who waits for it.
 THIEF = """
 import os, socket, sys
 os.setgroups([])

@@ -15,7 +15,7 @@ import network
 
 
 def lines_of(text):
-    """The lines of each rank and stream, without their prefix."""
+    """Returns the lines of each rank and stream, without their prefix."""
     found = collections.defaultdict(list)
     for line in text.splitlines():
         match = re.fullmatch(r"\[(\d+)\]<(stdout|stderr)>:(.*)", line)
@@ -81,7 +81,7 @@ def test_standard_streams_may_be_closed():
 
 @world()
 def test_much_output_of_many_ranks():
-    """40 MB: no line is lost, and the launcher's memory stays small."""
+    """Prints 40 MB: no line is lost, and the launcher's memory stays small."""
     code = "import sys\nfor i in range(100000): sys.stdout.write(f'{i:099d}\\n')"
     job = Job("-np", 4, "-H", "a:2,b:2", PYTHON, "-c", code)
     job.ends_with(0)
@@ -241,9 +241,9 @@ def counted(rank, lines):
 
 @world()
 def test_an_output_file_that_stalls_holds_up_nothing_else():
-    """The file of one rank is a FIFO that nobody reads; later a reader gets all lines."""
+    """The file of one rank is a FIFO without a reader; a later reader gets all lines."""
     folder = scratch()
-    # A restart goes on with the files of the first attempt.
+    # A restart continues with the files of the first attempt.
     job = Job(
         "-np",
         2,
@@ -282,7 +282,7 @@ def test_an_output_file_that_stalls_holds_up_nothing_else():
     job.leaves_nothing()
 
 
-# Where mkfs and fsfreeze are.
+# PATH with mkfs and fsfreeze.
 SBIN = {"PATH": "/usr/sbin:/sbin:/usr/bin:/bin"}
 
 
@@ -307,7 +307,7 @@ def freezable_disk():
 
 @contextlib.contextmanager
 def stalled(disk):
-    """The disk stalls for 7 s, which begin before the block."""
+    """The disk stalls for 7 s, starting before the block."""
     # A lease that must not end has no event. The shell thaws the disk even if this test is killed.
     with subprocess.Popen(
         ["sh", "-c", f"fsfreeze -f {disk} && echo frozen && sleep 7; fsfreeze -u {disk}"],
@@ -321,7 +321,7 @@ def stalled(disk):
 
 @world()
 def test_a_rank_that_hangs_in_the_kernel_is_named():
-    """SIGKILL ends no process that writes to a disk that stalls."""
+    """SIGKILL does not end a process that writes to a stalled disk."""
     with freezable_disk() as disk:
         writes = f"echo up; while [ $HOROVOD_RANK = 1 ]; do echo 1 >{disk}/file; done; exec sleep 1000"
         job = Job("-np", 2, "--kill-grace", 1, "sh", "-c", writes)
@@ -455,7 +455,7 @@ def test_a_job_ends_by_control_c_while_an_output_file_stalls():
 
 
 def memory_of(pid):
-    """Peak memory of a process, in MiB; 0 after its end."""
+    """Returns the peak memory of a process in MiB; 0 after its end."""
     peak = re.search(r"VmHWM:\s+(\d+)", faults.said_of(pid, "status"))
     return int(peak[1]) / 1024 if peak else 0
 
@@ -479,7 +479,7 @@ def test_256_mib_of_a_rank_takes_little_memory_and_none_is_lost():
 
 @world()
 def test_a_stalled_terminal_takes_little_memory_and_delays_no_control():
-    """No reader takes the output of both ranks; Ctrl-C ends the job."""
+    """The ranks' output has no reader; Ctrl-C ends the job."""
     read_end, write_end = os.pipe()
     before = Inventory()
     process = subprocess.Popen(

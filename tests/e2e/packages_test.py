@@ -1,9 +1,9 @@
 #!/usr/bin/python3 -B
-"""Packages of this build, where nothing else of the project is: tarball, modules, EasyBuild, Debian packages, image,
+"""Packages of this build, without other files of the project: tarball, modules, EasyBuild, Debian packages, image,
 wheel.
 
-HVD_TEST_RELEASE=FOLDER tests the files of a release in that folder, and with them wheel, sdist and image. For the
-sdist, HVD_TEST_WHEEL names an interpreter that has scikit-build-core.
+HVD_TEST_RELEASE=FOLDER tests the files of a release in that folder, and also its wheel, sdist and image. For the sdist,
+HVD_TEST_WHEEL names an interpreter that has scikit-build-core.
 """
 
 import contextlib
@@ -22,19 +22,19 @@ TARBALL = ROOT / "packaging/tarball.sh"
 RELEASE = pathlib.Path(os.environ["HVD_TEST_RELEASE"]).resolve() if "HVD_TEST_RELEASE" in os.environ else None
 IMAGE = ROOT / "packaging/oci/image.sh"
 LMOD = "/usr/share/lmod/lmod/init/bash"
-# The wheel for the processor of this machine.
+# The wheel for this machine's processor.
 WHEEL = f"horovodrun-*-cp38-abi3-manylinux_*_{os.uname().machine}.whl"
 BUILDER = os.environ.get("HVD_TEST_WHEEL", "")
 EASYBUILD = os.environ.get("HVD_TEST_EASYBUILD", "")
 RATTLER = os.environ.get("HVD_TEST_RATTLER", "")
-# The packages that a job needs; horovod-doc and libhorovod-dev need no others of Debian.
+# The packages that a job needs; horovod-doc and libhorovod-dev depend on no other Debian package.
 OURS = ("horovod-doc", "horovodrun", "libhorovod-dev", "libhorovod1", "python3-horovod")
-# Files that change by each installation of each package.
+# Files that every package installation changes.
 RECORDS = ("var/lib/dpkg/", "var/lib/apt/", "var/cache/", "var/log/", "tmp/", "run/")
 
 
 def need_roots():
-    """Skips the test where no clean root can be made."""
+    """Skips the test if a clean root cannot be made."""
     if os.getuid() != 0:
         raise Skip("only root makes a clean root")
     if "VERSION_CODENAME=bookworm" not in pathlib.Path("/etc/os-release").read_text():
@@ -64,7 +64,7 @@ def folder():
 
 
 def release_file(pattern):
-    """The file of the release, or None if this is a test of the build folder."""
+    """Returns the file of the release, or None if this is a test of the build folder."""
     if RELEASE is None:
         return None
     found = list(RELEASE.glob(pattern))
@@ -85,7 +85,7 @@ def debian_packages(path):
 
 
 def dependencies(deb):
-    """The packages of Debian that a package needs, and the first one where it names alternatives."""
+    """Returns the Debian packages that a package needs, the first of each list of alternatives."""
     fields = subprocess.run(
         ["dpkg-deb", "-f", deb, "Pre-Depends", "Depends"], capture_output=True, text=True, check=True
     ).stdout
@@ -125,7 +125,7 @@ def inside(root, *command, seconds=300):
 
 
 def under_mpirun(root, *command):
-    """Runs two ranks in a root by mpirun of this machine, which shares /tmp with it."""
+    """Runs two ranks in a root with this machine's mpirun, which shares /tmp with it."""
     mounts = (
         'set -e; ip link set lo up; mount --rbind "$0" /mnt; mount -t proc proc /mnt/proc; '
         "mount --rbind /dev /mnt/dev; mount -t tmpfs tmpfs /tmp; mount --bind /tmp /mnt/tmp; "
@@ -154,7 +154,7 @@ def files_of(root):
 
 
 def install(root, packages):
-    """Returns the files that were there before."""
+    """Returns the files that existed before."""
     before = files_of(root)
     for deb in packages.values():
         shutil.copy(deb, root / "var/cache")
@@ -184,7 +184,7 @@ SUM = (
     "import numpy, horovod.numpy as hvd; hvd.init(); "
     "print('the sum is', hvd.allreduce(numpy.array([1.0 + hvd.rank()]), op=hvd.Sum)[0])"
 )
-# The oldest and the newest Python, and the packages of Debian for an interpreter that pyenv compiled.
+# The oldest and the newest Python, and the Debian packages for an interpreter that pyenv compiled.
 PYTHONS = ("3.8", "3.13")
 LIBRARIES_OF_PYTHON = {
     "libbz2-1.0",
@@ -205,7 +205,7 @@ horovodrun --check-build --require Gloo,PyTorch python3
 horovodrun -np 2 python3 "$examples/torch_digits.py" --epochs 4 2>&1 | tee /tmp/output
 grep -Eq 'test accuracy 0\\.9' /tmp/output
 """
-# The packages of Debian for the digits, without anything of this project and without a compiler.
+# The Debian packages for the digits example, without files of this project and without a compiler.
 FOR_DIGITS = {"python3-cloudpickle", "python3-numpy", "python3-torch"}
 
 
@@ -216,7 +216,7 @@ def trains_the_digits(root, examples, before="", shell="sh"):
 
 
 def unpack_tarball(path, place):
-    """Returns the folder that the tarball holds, in `place`."""
+    """Unpacks the tarball into `place` and returns its folder."""
     tarball = release_file("horovod-*-linux-*.tar.gz")
     if tarball is None:
         code, words = call(TARBALL, BUILD, path, seconds=300)
@@ -231,7 +231,7 @@ def unpack_tarball(path, place):
 
 
 def has_the_manifest(folder):
-    """The folder of the examples has the manifest by the name that guides of Horovod give it."""
+    """The folder of the examples has the manifest under the name that Horovod guides use."""
     name = "k8s/horovod-job.yaml"
     expect((folder / name).read_text() == (ROOT / name).read_text(), f"{folder / name} is another file")
 
@@ -261,7 +261,7 @@ def test_a_tarball_runs_where_it_is_unpacked_and_after_a_move():
 
 
 def with_modules(prefix, script):
-    """Runs a script of bash that has lmod and the module files of an installation."""
+    """Runs a bash script with lmod and the module files of an installation."""
     environment = {
         name: value
         for name, value in clean_environment().items()
@@ -278,7 +278,7 @@ def with_modules(prefix, script):
 
 
 def test_lmod_loads_the_module_and_unloads_all_of_it():
-    """The lines of docs/installing.md."""
+    """Runs the commands of docs/installing.md."""
     if not pathlib.Path(LMOD).exists():
         raise Skip("there is no lmod; packaging/packages-test.txt names it")
     alias = "Horovod/0.28.1-foss-2022a-CUDA-11.7.0-TensorFlow-2.11.0"
@@ -316,7 +316,7 @@ def test_lmod_loads_the_module_and_unloads_all_of_it():
 
 
 def tarball_in_a_root(package, init):
-    """Trains from the tarball by its variables and by its module, for the modules of a package of Debian."""
+    """Trains from the tarball by its variables and by its module, with a Debian package for modules."""
     need_roots()
     with folder() as path:
         root = path / "root"
@@ -341,11 +341,11 @@ def test_a_tarball_and_its_lua_module_train_the_digits_in_a_clean_root():
 
 
 def test_a_tarball_and_its_tcl_module_train_the_digits_in_a_clean_root():
-    # Debian's two packages of modules exclude each other.
+    # Debian's two packages of modules conflict with each other.
     tarball_in_a_root("environment-modules", "/usr/share/modules/init/bash")
 
 
-# Prints the names of a recipe that rattler-build renders, and a sentence for each planted fault that it refuses.
+# Prints the names of a recipe that rattler-build renders, and an error for each planted fault that it refuses.
 RENDERS = """
 import sys, rattler_build
 text = open(sys.argv[1]).read().replace("@VERSION@", "1.2.3").replace("@SDIST_SHA256@", 64 * "0")
@@ -371,7 +371,7 @@ def test_rattler_build_reads_the_recipe_of_conda():
 
 
 def test_easybuild_installs_the_tarball_and_refuses_another_one():
-    """The lines of docs/installing.md, with the easyconfig that packaging/release.sh writes."""
+    """Runs the commands of docs/installing.md, with the easyconfig that packaging/release.sh writes."""
     if not EASYBUILD:
         raise Skip("HVD_TEST_EASYBUILD names no Python that has easybuild")
     if not pathlib.Path(LMOD).exists():
@@ -381,7 +381,7 @@ def test_easybuild_installs_the_tarball_and_refuses_another_one():
         if RELEASE is None:
             files.mkdir()
             version = re.search(r"project\(horovod VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
-            # A stand-in, whose checksum the easyconfig for the source gets.
+            # A dummy file, whose checksum the easyconfig for the source gets.
             (files / f"horovodrun-{version}.tar.gz").write_bytes(b"")
             code, words = call(
                 ROOT / "packaging/release.sh",
@@ -425,7 +425,7 @@ def test_easybuild_installs_the_tarball_and_refuses_another_one():
             env={**environment, "PYTHONPATH": ""},
         )
         expect(code == 0 and words.count("of 2") == 2, words)
-        # From source: nothing is compiled, but all dependencies are easyconfigs that EasyBuild knows.
+        # From source: compiles nothing, but EasyBuild knows easyconfigs of all dependencies.
         (source,) = files.glob("Horovod-*-foss-*.eb")
         command = (
             "eb",
@@ -440,7 +440,7 @@ def test_easybuild_installs_the_tarball_and_refuses_another_one():
             expect(code == 0, words[-4000:])
             if "-D" in flags:
                 expect(re.search(r"\[ \] .*Horovod-.*-foss", words) and "GCCcore" in words, words[-4000:])
-        # A file of another release, or a damaged one.
+        # A file of another release, or a damaged file.
         (path / "damaged").mkdir()
         shutil.copy(easyconfig, path / "damaged")
         (path / "damaged" / tarball.name).write_bytes(tarball.read_bytes() + b"x")
@@ -557,7 +557,7 @@ def test_the_sdist_of_a_release_makes_the_same_wheel():
 
 
 def test_a_wheel_of_a_release_runs_with_the_oldest_and_the_newest_python():
-    """In a clean root without compilers, which has the libraries that an interpreter of pyenv needs."""
+    """A clean root without compilers, with the libraries that pyenv's interpreters need."""
     wheel = release_file(WHEEL)
     if wheel is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
@@ -614,18 +614,18 @@ def test_a_wheel_of_a_release_runs_with_the_oldest_and_the_newest_python():
 
 
 def in_time(what, started):
-    """Prints the seconds of a walk; more than 10 minutes are a failure."""
+    """Prints the duration of the steps; more than 10 minutes are a failure."""
     seconds = time.monotonic() - started
     print(f"{what}: {seconds:.0f} s")
     expect(seconds <= 600, f"{what}: {seconds:.0f} s; a new user has it in 600 s")
 
 
 def test_a_new_user_trains_on_two_hosts_and_on_slurm_by_the_pages_and_the_wheel():
-    """Each walk begins with the command of docs/installing.md for the wheel."""
+    """Each user's steps begin with the command of docs/installing.md for the wheel."""
     wheel = release_file(WHEEL)
     if wheel is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
-    # The hosts of a test have a /tmp of their own.
+    # The hosts of a test have their own /tmp.
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="e2e-") as path:
         environment = pathlib.Path(path) / "venv"
         started = time.monotonic()
@@ -664,7 +664,7 @@ def test_a_new_user_trains_on_two_hosts_and_on_slurm_by_the_pages_and_the_wheel(
 
 
 def test_pip_refuses_a_wheel_for_a_newer_glibc():
-    """The sentence that docs/installing.md explains: the tag of the wheel names the glibc that it needs."""
+    """docs/installing.md explains this error: the tag of the wheel names the glibc that it needs."""
     with folder() as path:
         code, words = call(PYTHON, "-m", "venv", path / "venv", seconds=120)
         if code != 0:
@@ -678,7 +678,7 @@ def test_pip_refuses_a_wheel_for_a_newer_glibc():
 
 
 def unpack_image(archive, path):
-    """Checks what podman and docker read of an image, and returns the folder of its files."""
+    """Checks the image files that podman and docker read, and returns the folder of its files."""
     layout, bundle = path / "oci", path / "bundle"
     layout.mkdir()
     call("tar", "-xf", archive, "-C", layout, seconds=300)
@@ -686,7 +686,7 @@ def unpack_image(archive, path):
     def blob(thing):
         return json.loads((layout / "blobs" / thing["digest"].replace(":", "/")).read_text())
 
-    # podman load refuses an archive with two images, and two tags of one image are two.
+    # podman load refuses an archive with two images, so two tags belong to one image.
     (described,) = json.loads((layout / "index.json").read_text())["manifests"]
     names = described["annotations"]
     tag = names["org.opencontainers.image.ref.name"]
@@ -705,7 +705,7 @@ def unpack_image(archive, path):
 
 
 def pip_installs(root):
-    """`RUN pip install` in a Dockerfile from this image installs beside Debian's packages."""
+    """`RUN pip install` in a Dockerfile from this image installs next to Debian's packages."""
     name = "one-1.0.dist-info"
     with zipfile.ZipFile(root / "var/cache/one-1.0-py3-none-any.whl", "w") as wheel:
         wheel.writestr("one.py", "")
@@ -737,7 +737,7 @@ def make_image(debs, place):
 
 
 def test_two_images_have_the_same_packages_and_files():
-    """That of the release, or one of this build, and another one. A mirror that has changed is named by the lists."""
+    """Compares this image, or the release's, with another build. The lists show whether a mirror has changed."""
     need_roots()
     need_umoci()
     with folder() as path:
@@ -754,14 +754,14 @@ def test_two_images_have_the_same_packages_and_files():
         theirs, ours = contents_of(first), contents_of(second)
         expect("./usr/bin/horovodrun" in theirs, "no program")
         differ = {name for name in theirs | ours if theirs.get(name) != ours.get(name)}
-        # It names the mirrors, and whoever makes a release chooses others.
+        # The image names the mirrors, and each builder of a release may choose others.
         expect(differ <= ({"./etc/apt/sources.list"} if RELEASE else set()), f"files differ: {sorted(differ)[:20]}")
         sums = {hashlib.sha256(each.read_bytes()).hexdigest() for each in (first, second)}
         expect(RELEASE or len(sums) == 1, "two images of the same packages and files have different bytes")
 
 
 def contents_of(image):
-    """The kind, mode, owner, date, and target or hash of each file of an image."""
+    """Returns the kind, mode, owner, date, and target or hash of each file of an image."""
     found = {}
     with tarfile.open(image) as archive:
         layer = max(archive.getmembers(), key=lambda each: each.size)
@@ -789,7 +789,7 @@ def test_an_image_trains_the_digits():
         expect(not list(root.glob("etc/ssh/ssh_host_*")), "the image has keys of hosts")
         pip_installs(root)
         trains_the_digits(root, "/examples")
-        # The hybrid model: mpirun of this machine starts ranks in the image, which find each other by libpmix.
+        # The hybrid model: this machine's mpirun starts ranks in the image, which find each other by libpmix.
         if not shutil.which("mpirun"):
             return
         program = "import horovod.numpy as hvd; hvd.init(); print('of', hvd.size())"
@@ -801,7 +801,7 @@ def test_an_image_trains_the_digits():
         expect(code != 0 and "of 1" not in words and "libpmix" in words, words)
 
 
-# docker exec -i NAME COMMAND..., for the one container of a host, on the host's network.
+# docker exec -i NAME COMMAND..., for the single container of a host, on the host's network.
 DOCKER = """#!/bin/sh
 shift 3
 exec unshare --mount sh -ec 'mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; mount -t tmpfs tmpfs "$0/tmp"
@@ -811,12 +811,12 @@ exec chroot "$0" "$@"' {root} "$@"
 
 @world("a b")
 def test_containers_of_the_image_of_a_release_are_the_hosts_of_a_job():
-    """By the command of docs/tutorials/containers.md, with a program in place of Docker."""
+    """Runs the command of docs/tutorials/containers.md, with a program in place of Docker."""
     archive = release_file("horovod-*-cpu.oci.tar")
     if archive is None:
         raise Skip("HVD_TEST_RELEASE names no folder with the files of a release")
     need_umoci()
-    # The hosts have a /tmp of their own.
+    # The hosts have their own /tmp.
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="e2e-", ignore_cleanup_errors=True) as path:
         docker = pathlib.Path(path) / "docker"
         docker.write_text(DOCKER.format(root=unpack_image(archive, docker.parent)))

@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
-"""The pictures of a running job in docs/images, of real screens. `pictures_test.py --write` makes them anew.
+"""The screenshots of a running job in docs/images. `pictures_test.py --write` makes them again.
 
-A picture is up to date when a job of today shows the same, but for its numbers.
+A screenshot is up to date if a current job shows the same, except for its numbers.
 """
 
 import html
@@ -21,7 +21,7 @@ for step in range(2000):
     loss = hvd.allreduce(numpy.full(25000, 2 / (step + 1)), name="gradient")[0]
     if step % 60 == 0 and hvd.rank() == 0: print(f"epoch {step // 60 + 1}: loss {loss:.3f}", flush=True)
 """
-WIDTH, HEIGHT, MARGIN = 8.4, 18, 12  # of a character, and around all, in pixels
+WIDTH, HEIGHT, MARGIN = 8.4, 18, 12  # of a character, and the margin, in pixels
 COLORS = {
     **{"black": "#484f58", "red": "#ff7b72", "green": "#7ee787", "brown": "#e3b341", "yellow": "#e3b341"},
     **{"blue": "#79c0ff", "magenta": "#d2a8ff", "cyan": "#56d4dd", "white": "#e6edf3", "default": "#e6edf3"},
@@ -35,7 +35,7 @@ def color(name):
 
 
 def runs(row, columns):
-    """(column, text, style) of the characters of a row that look alike."""
+    """Yields (column, text, style) of each run of characters of a row that look alike."""
     found = []
     for column in range(columns):
         char = row[column]
@@ -48,7 +48,7 @@ def runs(row, columns):
 
 
 def svg(screen, title):
-    """The screen as a picture."""
+    """Returns the screen as a picture."""
     count = len(screen.rows())
     columns = screen.screen.columns
     width, height = 2 * MARGIN + columns * WIDTH, 2 * MARGIN + count * HEIGHT
@@ -79,16 +79,16 @@ def svg(screen, title):
 
 
 def words(picture):
-    """The lines of a picture, without its numbers, its causes and the width of its columns."""
+    """Returns the lines of a picture, without its numbers, its causes and the width of its columns."""
     lines = re.split(r"<!-- \d+ -->", re.sub(r"<title>.*</title>", "", picture))
     texts = [html.unescape(re.sub(r"<[^>]*>|\n", "", line)) for line in lines]
-    # A busy machine causes what an idle one does not, and a rank that has just begun may wait for another one.
+    # A busy machine shows causes that an idle machine does not, and a rank that has just begun may wait for another.
     texts = [re.sub(r"cause: .*|(?<=\dM ).*rank.*", "", text) for text in texts]
     return [re.sub(r"[-+]?\d+(\.\d+)?", "N", " ".join(text.split())) for text in texts]
 
 
 def pictures():
-    """The name of each picture, and the picture."""
+    """Yields the name of each picture, and the picture."""
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "train.py").write_text(TRAINS)
         shell = {"NO_COLOR": "", "PS1": "$ ", "PATH": f"{BUILD}/bin:/usr/bin:/bin", "HOME": os.environ["HOME"]}

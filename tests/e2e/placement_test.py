@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -B
-"""Placement of ranks: every way to name hosts that needs real hosts for a test."""
+"""Placement of ranks: each way to name hosts that needs real hosts for a test."""
 
 from harness import *
 
 
 def places(job):
-    """The host of each rank."""
+    """Returns the host of each rank."""
     job.ends_with(0)
     found = dict(re.findall(r"^\[(\d+)\]<stdout>:(\S+)$", job.out, re.MULTILINE))
     return [found[str(rank)] for rank in range(len(found))]

@@ -61,8 +61,8 @@ def test_a_function_runs_on_two_hosts_and_its_results_come_back():
     before.wait_for_ends()
 
 
-# After work has failed while its library uses the tensors, Python has them still: those of handles that a
-# program waits for, and of others.
+# After a failure while the library uses the tensors, Python still owns them: tensors of handles that a program waits
+# for, and of other handles.
 KEEPS = """
 import gc, sys, time, weakref
 import {name} as tensors, horovod.{name} as hvd
@@ -103,19 +103,19 @@ def test_tensors_that_a_library_uses_after_a_failure_are_kept():
 
 
 def packages_of(python):
-    """The folder in which this interpreter has torch."""
+    """Returns the folder in which this interpreter has torch."""
     return command(python, "-c", "import pathlib, torch; print(pathlib.Path(torch.__file__).parent.parent)").strip()
 
 
 def fresh_environment(folder):
-    """An interpreter with no packages but pip."""
+    """Makes an interpreter with no packages but pip."""
     command(PYTHON, "-m", "venv", folder)
     return folder / "bin/python3"
 
 
 def meets_frameworks_that_come_later(python, folder):
-    """The package beside this interpreter works without a framework, with one, and with another version of
-    it."""
+    """The package next to this interpreter works without a framework, with one, and with another version of the
+    framework."""
     binaries = python.parent
     launcher = binaries / "horovodrun"
 

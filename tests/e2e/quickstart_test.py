@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The first command of README.md and of docs/installing.md trains on each possible machine, and says where and why."""
+"""The first command of README.md and of docs/installing.md trains on each possible machine, and reports its choice."""
 
 import zipfile
 
@@ -42,7 +42,7 @@ def test_it_trains_on_two_hosts():
 
 
 def of_this_build(folder):
-    """The wheel of this build, in a folder."""
+    """Returns the wheel of this build, in a folder."""
     return wheel_files.of_build(BUILD, folder, f"linux_{os.uname().machine}", zipfile.ZIP_STORED)
 
 
@@ -98,7 +98,7 @@ def test_packages_that_are_missing_are_named_where_nobody_may_install_them():
 
 
 def test_a_contributor_builds_the_launcher_alone_and_one_test_again():
-    """The commands of CONTRIBUTING.md, without a compiler cache; prints how long they take."""
+    """Runs the commands of CONTRIBUTING.md without a compiler cache; prints their duration."""
     tree = scratch() / "tree"
     words = ["cmake", "--preset", "dev"], ["cmake", "--build", "--preset", "dev"]
     tests = ["build-dev/tests/launcher_test", "-sf=*hostfile_test*"]

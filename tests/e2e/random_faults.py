@@ -1,6 +1,6 @@
 """Rounds of one job and one or two random faults, in a random phase of the job. Each round checks what must hold after
-any fault: no rank is ended that could go on, two processes never write as rank 0 at a time, the exit code is 0 exactly
-if all ranks that returned from the training ended with 0, no sentence blames a host without a fault, and nothing stays.
+any fault: no healthy rank is ended, two processes never write as rank 0 at the same time, the exit code is 0 exactly if
+all ranks that returned from the training ended with 0, no message blames a healthy host, and nothing remains.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ SECONDS = 240
 
 
 def check_writers(folder, describe, thaws=()):
-    """The times at which each process of chaos_rank.py wrote as rank 0 do not overlap. Returns their number. The ranks
-    of a frozen host run again (`thaws`: when) until its agent has heard that they are replaced."""
+    """Expects that no two processes of chaos_rank.py wrote as rank 0 at the same time. Returns their number. A frozen
+    host's ranks run again (`thaws`: when) until its agent learns that they are replaced."""
     writers = []
     for file in folder.glob("writer-*"):
         times = [float(line) for line in file.read_text().split("\n")[:-1]]
@@ -41,9 +41,9 @@ class Round:
         self.slots = chance.choice((1, 2))
         self.size = self.slots * len(self.hosts)
         self.folder = scratch()
-        self.faulty = set()  # hosts that a sentence may blame
-        self.hit = set()  # HOST/PID of the ranks that faults have reached
-        self.hit_late = set()  # those of them that may have returned from the training, as another one had
+        self.faulty = set()  # hosts that a message may blame
+        self.hit = set()  # HOST/PID of the ranks that faults have affected
+        self.hit_late = set()  # affected ranks that may have returned from the training, like another rank
         self.healing = []
         self.thaws = []  # CLOCK_BOOTTIME
         self.faults = []
@@ -61,7 +61,7 @@ class Round:
         return f"{self.mode}: {'; '.join(self.faults)}\n{self.job.describe()}"
 
     def said(self, phase):
-        """HOST/PID of the ranks that have said it."""
+        """Returns HOST/PID of the ranks that have printed a phase."""
         return set(re.findall(rf">:{phase} (\w+/\d+)$", self.job.out, re.M))
 
     def wait_for(self, phase):
@@ -82,7 +82,7 @@ class Round:
                 os.kill(pid, number)
 
     def note(self, name, *pids):
-        """A host has a fault: one that reaches these processes, or all ranks there. They print their names."""
+        """Records a fault of a host that affects these processes, or all ranks there. The ranks print their names."""
         self.faulty.add(name)
         if not pids:
             self.hit |= {each for each in self.said("imports") if each.startswith(f"{name}/")}
@@ -168,7 +168,7 @@ class Round:
         return True
 
     def flap(self, chance, name, seconds):
-        """A cable with a loose contact."""
+        """Simulates an intermittent link."""
         for moment in range(int(seconds / 0.5)):
             self.heal_after(0.5 * moment, lambda: faults.cut(name, network.LAUNCHER))
             self.heal_after(0.5 * moment + 0.25, lambda: faults.heal(name, network.LAUNCHER))
@@ -227,7 +227,7 @@ class Round:
             self.check_blame()
 
     def sweep(self):
-        """All processes of a host's job have died at once: a later job of this user removes their folder."""
+        """After the end of all processes of a host's job, a later job of this user removes their folder."""
         self.job.before.wait_for_ends(60)
         for pid, path in self.job.before.new_things():
             if "/horovod-job-" in path:
@@ -241,10 +241,10 @@ class Round:
 
     def check_end(self, code):
         returned, left = self.said("returned"), self.said("left")
-        # A fault may reach a rank between its last line and its end. An agent that dies takes lines along.
+        # A fault may hit a rank between its last line and its end. An agent that is killed loses lines.
         is_certain = not left & self.hit and self.hit_late <= returned
         if self.mode == "elastic":
-            # With faults on all hosts, no rank may be left that has the training state, or no host.
+            # After faults on all hosts, no rank may be left that has the training state, or no host.
             is_lost = self.faulty == set(self.hosts) and code != 0
             expect(returned or is_lost, f"no rank has finished\n{self.describe()}")
             ended = returned - left - self.hit
@@ -255,7 +255,7 @@ class Round:
             expect(not is_certain or (code == 0) == is_whole, self.describe())
             expect(self.faulty or is_whole, f"nothing has failed\n{self.describe()}")
         elif code == 2 and self.faulty and not self.said("imports"):
-            pass  # a host that cannot be reached in time, before anything has started
+            pass  # a host that cannot be reached in time, before any start
         elif any("term_agent" in each for each in self.faults):
             pass  # a user or scheduler takes the host away, and no restart follows
         else:

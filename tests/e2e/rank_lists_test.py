@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""hvd.init(comm=[...]): its ranks are a job of their own, which needs no other rank of the launcher's job. Ranks 0 and
-1 run on host a, 2 and 3 on host b."""
+"""hvd.init(comm=[...]): its ranks form a separate job that needs no other rank of the launcher's job. Ranks 0 and 1 run
+on host a, 2 and 3 on host b."""
 
 from harness import *
 
@@ -10,7 +10,7 @@ import network
 RANK = (PYTHON, WORKERS / "list_rank.py")
 OURS = ("horovodrun", "-np", 4, "-H", "a:2,b:2", "--tag", "none")
 STEP = ("srun", "-N2", "--ntasks-per-node=2")
-# The members call it alone, two lists at once; then all ranks do, ranks that have met, and ranks that have met anew.
+# Only the members of a list call it, also of two lists at once; later lists have ranks that have met already.
 LISTS = ("2,1", "1", "3,0/2,1", "2,3", "1,3", "0,2", "all", "2,1", "0,2,3", "1,2/3,0", "all", "0,1,2,3")
 
 
@@ -53,8 +53,8 @@ def wrong_lists_are_refused(*command, **variables):
 
 
 def a_member_that_never_calls_is_named(*command, first="rank 2 on host b has not", **variables):
-    """In a list behind others, and as its first one, whose address the others need."""
-    # Open MPI ends a job of which a process ends without PMIx_Init.
+    """The missing rank is in a list after other ranks, or first in it, and then the others need its address."""
+    # Open MPI ends a job if one of its processes ends without PMIx_Init.
     script = f'case ${{PMIX_RANK:-$SLURM_PROCID}} in 1|2) exec sleep 20;; esac; exec {" ".join(map(str, RANK))} "$@"'
     for ranks, late, error in (
         ("3,2,0", r"rank 2 has not called hvd.init\(comm=\[3, 2, 0\]\)", r"within 8 s; every rank of the job must"),
@@ -110,7 +110,7 @@ def test_wrong_lists_under_our_agents():
 
 @world()
 def test_ranks_of_hydra_say_that_all_must_come():
-    """PMI-1 has fences of all ranks alone. Ranks that have met need no other rank again."""
+    """PMI-1 has fences of all ranks only. Ranks of an earlier job need no other rank for the next one."""
     command = ("mpiexec.hydra", "-iface", network.BRIDGE, "-np", 4, "-hosts", "a:2,b:2")
     members_alone_are_a_job(*command, lists=("3,0/2,1", "all", "2,1", "all"))
     script = f"[ $PMI_RANK != 3 ] || exec sleep 8; exec {' '.join(map(str, RANK))} 0,1/2"

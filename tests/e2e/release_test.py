@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
-"""packaging/release.sh: what it refuses, the ABI that a release must keep, and the sums of its files.
+"""packaging/release.sh: its refusals, the ABI that a release must keep, and its checksums.
 
-HVD_TEST_BUILDERS names an interpreter that has what packaging/wheel.sh needs.
+HVD_TEST_BUILDERS names an interpreter with the packages that packaging/wheel.sh needs.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ def need_build():
 
 
 def tree_with(*names):
-    """A repository with these files of ours and the script, without a commit, and its git."""
+    """Makes a repository with these files of this tree and the script, without a commit. Returns its git."""
     tree = scratch() / "tree"
     for name in (*names, "packaging/release.sh"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -138,7 +138,7 @@ def test_a_library_that_lost_a_function_is_refused():
     release(*words, "--last", last, now)
     text = dump.read_text()
     expect("'hvd_poll'" in text, "the dump lacks hvd_poll")
-    # The last release had one function more; then this one has.
+    # First the last release has one function more, then this release.
     dump.write_text(text.replace("hvd_poll", "hvd_pull"))
     said = release(*words, "--last", last, now, expected=1)
     expect("breaks programs that were linked" in said and "hvd_pull" in said, said)
@@ -148,7 +148,7 @@ def test_a_library_that_lost_a_function_is_refused():
 
 
 def test_the_site_of_a_release_has_each_page():
-    """A browser opens the pages from the folder that the tarball holds: each link is relative, and leads to a file."""
+    """A browser opens the pages from the unpacked tarball: each link is relative, and leads to a file."""
     if not shutil.which("sphinx-build"):
         raise Skip("sphinx-build is missing: packaging/packages-test.txt has python3-sphinx")
     out, sums = scratch(), []
@@ -183,16 +183,16 @@ def sums_of_a_clone(folder, steps, *flags, **variables):
         folder / "out",
         script=folder / "tree/packaging/release.sh",
         seconds=7200,
-        # Tarball and wheel share what is compiled.
+        # Tarball and wheel share compiled files.
         env={**os.environ, "TMPDIR": str(folder / "tmp"), "BUILD_DIR": str(folder / "tree/build-release"), **variables},
     )
     return set((folder / "out/SHA256SUMS").read_text().splitlines())
 
 
 def two_clones_agree(steps, *flags, ends):
-    """`ends`: those of the names of the files."""
+    """`ends`: the suffixes of the files' names."""
     clones = [scratch() / name for name in ("a", "a-folder-with-a-longer-name")]
-    for folder in clones:  # both of the same commit, also if there is another one later
+    for folder in clones:  # both of the same commit, even if a later commit exists
         folder.mkdir()
         subprocess.run(["git", "clone", "-q", ROOT, folder / "tree"], check=True)
     first = sums_of_a_clone(clones[0], steps, *flags)
@@ -205,7 +205,7 @@ def two_clones_agree(steps, *flags, ends):
 
 
 def two_clones_compile(steps, *ends):
-    """Without ccache, which would give the second clone the objects of the first (packaging/release.sh)."""
+    """Builds without ccache, which would give the second clone the objects of the first (packaging/release.sh)."""
     if not BUILDERS:
         raise Skip("HVD_TEST_BUILDERS names no Python with the builders of a wheel (tests/run.sh)")
     two_clones_agree(steps, "--python", BUILDERS, ends=ends)
@@ -257,7 +257,7 @@ def test_the_sums_of_a_release_find_a_changed_file():
         names,
     )
     names.remove("SHA256SUMS")
-    # The page of the release names each file that is there, and no other.
+    # The release page names exactly the files of the release.
     page = (out / "INSTALL.md").read_text()
     missing = [name for name in names if name not in page and name not in ("INSTALL.md", "easystack.yml")]
     expect(not missing and not re.search(r"@[A-Z_]+@|\.whl|\.deb\b", page), f"{missing}\n{page}")
@@ -271,7 +271,7 @@ def test_the_sums_of_a_release_find_a_changed_file():
     (tarball,) = [name for name in names if name.endswith(".tar.gz")]
     expect(all(name in said for name in names), said)
     expect("there is no sdist, and no packaging/easybuild/Horovod-foss" in said, said)
-    # EasyBuild compares this sum with that of the tarball.
+    # EasyBuild compares this checksum with the tarball's.
     easyconfig, sums = (out / names[0]).read_text(), (out / "SHA256SUMS").read_text()
     checksum = re.search(r"checksums = \['(\w+)'\]", easyconfig)[1]
     expect(f"{checksum}  {tarball}" in sums and "@" not in easyconfig, easyconfig)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Jobs whose processes the user starts: the command lines of docs/rendezvous.md, as they are."""
+"""Jobs whose processes the user starts: the unchanged command lines of docs/rendezvous.md."""
 
 from harness import *
 
@@ -11,13 +11,13 @@ DOCUMENT = (ROOT / "docs" / "rendezvous.md").read_text()
 
 
 def lines_of(heading):
-    """The commands under a heading, one from each block."""
+    """Returns the commands under a heading, one from each block."""
     section = DOCUMENT.split(f"\n## {heading}\n")[1].split("\n## ")[0] if heading else DOCUMENT.split("\n## ")[0]
     return re.findall(r"^```sh(?: .*)?\n(.*)\n```$", section, re.M)
 
 
 class Shell:
-    """A command line that a user types on a host; it needs no sshd."""
+    """Runs a command line that a user types on a host; it needs no sshd."""
 
     def __init__(self, name, folder, line, **more):
         self.line = line
@@ -58,7 +58,7 @@ class Shell:
 
 @contextlib.contextmanager
 def workplace():
-    """A folder that all hosts share, with the token, and with a train.py that sums numbers."""
+    """Makes a folder that all hosts share, with the token, and with a train.py that sums numbers."""
     with tempfile.TemporaryDirectory(dir=BUILD / "tests", prefix="e2e-") as folder:
         path = pathlib.Path(folder)
         (path / "train.py").write_text(f"import os\nos.execv('{WORKER}', ['worker', 'sum'])\n")
@@ -119,7 +119,7 @@ def test_a_worker_that_times_out_names_the_ranks_that_are_there():
 
 
 def page_of(folder, address):
-    """A page of monitoring; the command is the documented one for http://a:29400/status."""
+    """A monitoring request; the command is the documented one for http://a:29400/status."""
     (line,) = lines_of("Monitoring")
     return subprocess.run(
         ["sh", "-c", line.replace("a:29400/status", address)],
@@ -132,7 +132,7 @@ def page_of(folder, address):
 
 
 def states_of(job):
-    """The states that /status and `horovodrun ps --json` show."""
+    """Returns the states that /status and `horovodrun ps --json` show."""
     return [(host["host"], host["state"], [rank["state"] for rank in host["ranks"]]) for host in job["hosts"]]
 
 
@@ -160,7 +160,7 @@ def test_hosts_without_sshd_join():
                 if "sshd" in faults.said_of(pid, "cmdline"):
                     os.kill(pid, signal.SIGTERM)
         before = Inventory()
-        # As mpirun and srun start them, of which their ranks know nothing.
+        # As mpirun and srun start them; the ranks do not know about it.
         early = Shell("a", folder, join, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
         early.wait_for("waiting for its launcher")
         job = Shell("launcher", folder, launch)
@@ -176,7 +176,7 @@ def test_hosts_without_sshd_join():
 
 
 def certify(folder, name="launcher"):
-    """Makes server.pem and server.key for a name; the certificate is its own authority, ca.pem."""
+    """Makes server.pem and server.key for a name; the certificate is self-signed, ca.pem."""
     subprocess.run(
         [
             "openssl",
@@ -215,7 +215,7 @@ def test_hosts_join_by_tls():
             f"import sys\nsys.stdout.flush()\n{program.read_text()}"
         )
         before = Inventory()
-        # As mpirun and srun start them, of which their ranks know nothing.
+        # As mpirun and srun start them; the ranks do not know about it.
         early = Shell("a", folder, join, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
         early.wait_for("waiting for its launcher")
         job = Shell("launcher", folder, launch)

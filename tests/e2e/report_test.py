@@ -77,7 +77,7 @@ def test_a_job_that_takes_too_long_shows_where_its_ranks_are():
     expect("the job was ended after 15 s" in job.said()[-1], job.describe())
 
 
-# The failure is below torch's backward, which calls the package.
+# The failing call is below torch's backward, which calls the package.
 IN_A_COLLECTIVE = """
 import torch
 import horovod.torch as hvd
@@ -203,7 +203,7 @@ def test_an_error_about_closed_standard_input_names_the_flag():
 
 
 def states_of(job):
-    """The states of the job's hosts and ranks by `horovodrun ps --json`."""
+    """Returns the states of the job's hosts and ranks from `horovodrun ps --json`."""
     lines = ask("ps", "--json", job.process.pid).stdout.splitlines()
     expect(len(lines) == 1, lines)
     seen = json.loads(lines[0])
@@ -251,7 +251,7 @@ def test_a_running_job_is_looked_into_from_another_terminal():
 
 
 def runs(words):
-    """Whether a process with these words runs on any host."""
+    """Returns whether a process with these words runs on any host."""
     return subprocess.run(["pgrep", "-f", words], capture_output=True, check=False).returncode == 0
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Elastic jobs of programs without hvd.elastic: when the ranks change, all of them start again."""
+"""Elastic jobs of programs without hvd.elastic: when the ranks change, the launcher restarts all of them."""
 
 from harness import *
 from elastic_jobs import discovery
@@ -121,7 +121,7 @@ def test_a_program_that_calls_hvd_init_alone_starts_again_after_a_failure():
     )
     job.ends_with(0)
     job.leaves_nothing()
-    # The later process of a rank continues the file of the first.
+    # The later process of a rank continues the file of the first process.
     expect(
         [(folder / f"rank.{rank}/stdout").read_text().splitlines() for rank in range(4)]
         == [
@@ -150,14 +150,14 @@ def test_a_host_that_is_lost_starts_a_program_again_without_it():
 
 @world()
 def test_ranks_that_fail_because_a_host_is_lost_do_not_end_the_job():
-    """The host's kernel closes its connections, so the other ranks fail before the launcher knows of the loss."""
+    """The host's kernel closes its connections, so the other ranks fail before the launcher learns of the loss."""
     job = Job("-np", 4, "--min-np", 2, "-H", "a:2,b:2", PYTHON, PLAIN, 200)
     begin(job, 0, 4)
     faults.end("b")
     begin(job, 1, 2)
     job.ends_with(0)
     job.leaves_nothing()
-    expect("HorovodInternalError" in job.err, job.describe())  # the ranks on a noticed it
+    expect("HorovodInternalError" in job.err, job.describe())  # the ranks on host a noticed the loss
     expect(any("host b was lost" in line and "all of them start again" in line for line in job.said()), job.describe())
 
 

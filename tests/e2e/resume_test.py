@@ -13,7 +13,7 @@ import network
 
 AGENT = BUILD / "bin" / "horovod-agent"
 LINES = 300
-# Lines by the number, before, while and after the link is cut; then a lot of them at once.
+# Prints lines before, during and after the break, by their number; then many lines at once.
 COUNT = f"for i in $(seq {LINES}); do echo line $i; sleep 0.02; done; seq 1 200000"
 
 
@@ -98,7 +98,7 @@ def test_a_joined_host_outlives_resets():
 
 
 def reach_through(relay):
-    """The host `far` is host a, behind the relay."""
+    """`far` is host a behind the relay."""
     config = pathlib.Path.home() / ".ssh" / "config"
     before = config.read_text() if config.exists() else ""
     address, port = relay.address.split(":")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Jobs that start again after a failure: on spare hosts, and from the beginning."""
+"""Jobs that restart after a failure: on spare hosts, and from the beginning."""
 
 from harness import *
 from random_faults import check_writers
@@ -112,7 +112,7 @@ def test_a_lost_host_that_can_be_reached_is_used_again():
 
 @world("a b c")
 def test_a_host_that_is_taken_away_by_sigterm_is_used_again_or_replaced():
-    """As a pod that is deleted, whose first process gets the signal, and a machine that is shut down."""
+    """The first process gets a signal, like in a deleted pod or at a machine's shutdown."""
     waits = ("sh", "-c", "echo up; [ $HOROVOD_GENERATION = 1 ] || exec sleep 100")
     for to_all in (False, True):
         hosts = ("-H", "a:1,b:1,c:1", "--spares", 1) if to_all else ("-H", "a:1,b:1")

@@ -1,4 +1,4 @@
-"""Roots with packages of Debian alone, where tests install ours or start programs of another Debian."""
+"""Root folders with only Debian's packages, to install this project's packages or run another Debian's programs."""
 
 import hashlib
 import pathlib
@@ -27,7 +27,7 @@ def call(*command, seconds, **more):
 
 
 def mirrors(suite="bookworm"):
-    """This machine's own mirror of Debian, and the way to it."""
+    """Returns this machine's mirror of Debian, and the proxy for it."""
     _, words = call(
         "apt-get",
         "indextargets",
@@ -54,17 +54,17 @@ def mirrors(suite="bookworm"):
 def download(*command):
     """Runs a command that takes packages from a mirror; skips the test if that needs more than 15 minutes."""
     try:
-        # A namespace of its own: past its time, all its processes and mounts end with it.
+        # Runs in a new namespace: at the time limit, all its processes and mounts end with it.
         return call("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", *command, seconds=900)
     except subprocess.TimeoutExpired:
         raise Skip(f"{pathlib.Path(command[0]).name} took more than 900 s with {' '.join(mirrors()[1])}") from None
 
 
 def make_root(path, packages, is_kept=False, suite="bookworm", hooks=()):
-    """A root with Debian's packages alone. All that needs the network is here, and skips the test if it fails.
+    """Makes a root with only Debian's packages. All network access happens here, and skips the test if it fails.
 
-    A root that is kept is made once for the same packages, and again after a week, since Debian corrects packages.
-    `hooks`: shell commands before the packages are installed; the root is their $1.
+    A cached root is made once for the same packages, and again after a week, since Debian updates packages. `hooks`:
+    shell commands before the packages are installed; the root is their $1.
     """
     options, lines = mirrors(suite)
     included = ",".join(sorted(packages))
@@ -102,7 +102,7 @@ def unpack_root(archive, path):
     expect(code == 0, words)
 
 
-# Commands of its mount namespace find the root by /, as nsenter needs it: it is no chroot.
+# Commands in its mount namespace reach the root as /, as nsenter needs it, without chroot.
 ENTER = """set -e
 root=$1; shift
 mount --bind "$root" "$root"
@@ -127,8 +127,8 @@ exec "$@"
 
 
 def run_on_another_debian(root, *command, seconds, mounts=None):
-    """Runs a command with this root as /, where the folders `mounts`, by default our build and its tests, are
-    at their places. Returns its exit code and output."""
+    """Runs a command with this root as /. The folders `mounts`, by default the build and its tests, keep their paths.
+    Returns the exit code and the output."""
     return call(
         "unshare",
         "--mount",
@@ -150,7 +150,7 @@ def run_on_another_debian(root, *command, seconds, mounts=None):
 
 
 def bring_libraries(root, program):
-    """Copies the libraries of a program that this root has not, or only in another version."""
+    """Copies the libraries of a program that this root lacks, or has only in another version."""
     _, words = call("ldd", program, seconds=30)
     for path in re.findall(r"=> (/\S+)", words):
         name = pathlib.Path(path).name

@@ -11,7 +11,7 @@ RUN = "--rounds"
 
 
 def repeat(round_of, start=lambda: None):
-    """In a world: calls round_of(chance, start()) for as long, or as often, as run_in_worlds says."""
+    """Calls round_of(chance, start()) in a world, for as long or as often as run_in_worlds requests."""
     seed, seconds, wanted = sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
     chance, count = random.Random(seed), 0
     try:

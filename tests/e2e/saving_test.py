@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""SIGTERM at the end of a job reaches the process of a rank that saves, whatever started it, and neither the shells
-above it nor the workers below it."""
+"""SIGTERM at the end of a job reaches the process of a rank that saves, whatever program started it, but neither the
+shells above it nor the workers below it."""
 
 from harness import *
 

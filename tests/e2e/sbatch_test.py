@@ -56,7 +56,7 @@ def cluster():
 
 
 def shell(made, user, line, seconds=250):
-    """The output of a command line that the user types in a login shell in the user's home."""
+    """Returns the output of a command line that the user types in a login shell in the user's home."""
     place = PLACES[user]
     variables = clean_environment(HOME=str(place), USER=user, LOGNAME=user, **made.environment)
     del variables["PYTHONPATH"]
@@ -168,7 +168,7 @@ def test_a_time_limit_and_scancel_leave_nothing():
             # Slurm checks the limit every 30 s, and ends the job after a minute at the earliest.
             shell(made, user, f"scontrol update JobId={limited[user]} TimeLimit=1; scancel -n cancelled")
         wait_until(lambda: not shell(made, "root", "squeue -h").strip(), SLOW, lambda: shell(made, "root", "squeue"), 1)
-        # Slurm's records say why a job ended. Its sentence in the output is lost where a script ends first.
+        # Slurm's records contain the reason of a job's end. Its message in the output is lost if the script ends first.
         for user in PLACES:
             for job, state in ((limited[user], "TIMEOUT"), (cancelled[user], "CANCELLED")):
                 said = shell(made, "root", f"scontrol show job {job}")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The command lines of docs/security.md, as they are."""
+"""The unchanged command lines of docs/security.md."""
 
 from harness import *
 
@@ -11,7 +11,7 @@ DOCUMENT = (ROOT / "docs" / "security.md").read_text()
 
 
 def lines_of(heading):
-    """The commands under a heading, one from each block."""
+    """Returns the commands under a heading, one from each block."""
     section = DOCUMENT.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     return re.findall(r"^```sh(?: .*)?\n(.*)\n```$", section, re.M)
 
@@ -43,7 +43,7 @@ def test_a_job_on_a_shared_cluster_uses_keys_that_were_compared():
         key = host.STATE / "a" / "host_key.pub"
         shown = Shell("a", folder, show.replace("/etc/ssh/ssh_host_ed25519_key.pub", str(key))).ends_with(0)
         expect(refused in shown, (refused, shown))
-        # The user compares the fingerprints, and answers.
+        # The user compares the fingerprints, and confirms.
         terminal = Terminal("/bin/sh", "-c", connect)
         terminal.shows(rf"fingerprint is {re.escape(refused)}\.(.|\n)*continue connecting")
         terminal.type("yes\n")

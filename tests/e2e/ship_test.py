@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Hosts without horovod get the launcher's package, and no half-made, changed or foreign copy is ever used."""
+"""Hosts without horovod get the launcher's package; no incomplete, changed or foreign copy is ever used."""
 
 from harness import *
 
@@ -16,14 +16,14 @@ CACHE = "/root/.cache/horovod"
 
 
 def project(code=TRAIN):
-    """A script that only the launcher's machine has."""
+    """Makes a script that only the launcher's machine has."""
     folder = scratch()
     (folder / "train.py").write_text(code)
     return folder
 
 
 def alone(**more):
-    """The environment of a user who has set nothing for this build."""
+    """Returns the environment of a user without settings for this build."""
     environment = clean_environment()
     del environment["PYTHONPATH"]
     return {**environment, **more}
@@ -69,7 +69,7 @@ def test_hosts_without_horovod_train_from_the_launcher_alone():
     )
     job.leaves_nothing()
     expect(len(copies("a")) == 1 and copies("a") == copies("b"), f"{copies('a')} {copies('b')}")
-    # The next job sends nothing, by whatever way it reaches the hosts.
+    # The next job sends nothing, whichever method reaches the hosts.
     for flags in ((), ("--launch-agent", "ssh -q {host}")):
         job = start(folder, *flags)
         trains(job, 2)
@@ -78,7 +78,7 @@ def test_hosts_without_horovod_train_from_the_launcher_alone():
     job = start(folder, hosts="localhost:2")
     job.ends_with(0)
     expect(job.out.count(f"{BUILD}/python/horovod/numpy/__init__.py") == 2 and not job.said(), job.describe())
-    # A program that does not name horovod gets none.
+    # A program that does not name horovod gets no package.
     job = start(project("print('plain')"), "--independent")
     job.ends_with(0)
     expect(job.out.count("plain") == 2 and not job.said(), job.describe())
@@ -103,13 +103,13 @@ def test_the_user_decides_which_hosts_get_the_package():
     job = start(folder, hosts="a:1", command=("./isolated.py",))
     job.ends_with(2)
     one_sentence(job, "^host a: prepare: /usr/bin/python3 has no horovod, and with -E it ignores PYTHONPATH, ")
-    # A program that may do without it runs without it.
+    # A program for which the package is optional runs without it.
     (folder / "plain.py").write_text("try:\n    import horovod\nexcept ImportError:\n    print('without')\n")
     job = start(folder, "--no-ship", "--independent", hosts="a:1", command=("python3", "plain.py"))
     job.ends_with(0)
     expect("without" in job.out, job.describe())
     expect(not copies("a"), f"{copies('a')}")
-    # Groups would be gloo's without a word.
+    # Without the package, groups would silently use gloo.
     (folder / "torch-1.12.0.dist-info").mkdir()
     (folder / "torch-1.12.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.12.0\n")
     job = start(folder, "--torch-backend", "horovod", "--independent", hosts="a:1", command=("python3", "plain.py"))
@@ -120,7 +120,7 @@ def test_the_user_decides_which_hosts_get_the_package():
         "horovod.torch.distributed in the program, or install torch 2.5 or newer$",
     )
     shutil.rmtree(folder / "torch-1.12.0.dist-info")
-    # Host b has a build of its own: it stays in use, unless --ship replaces it on all hosts.
+    # Host b has another build, which stays in use, unless --ship replaces it on all hosts.
     site = "/tmp/site/horovod"
     on("b", f"mkdir -p {site}; echo 'x = 1' >{site}/__init__.py; echo '__version__ = \"0.80.0\"' >{site}/_version.py")
     (folder / "train.py").write_text("import horovod\nprint(horovod.__file__, flush=True)\n")
@@ -163,12 +163,12 @@ def test_a_copy_that_was_changed_is_replaced_and_a_foreign_one_is_not_used():
         trains(job, 1)
         one_sentence(job, "sent there now")
         expect(copies("a") == [copy], f"{damage}: {copies('a')}")
-    # The folder of the user's choice belongs to another one: the next folder is taken.
+    # The user's chosen folder belongs to another user: the next folder is used.
     on("a", f"mkdir /tmp/other; cp -a {CACHE}/{copy} /tmp/other; chown -R 12345 /tmp/other; rm -r {CACHE}/{copy}")
     job = start(folder, hosts="a:1", environment=alone(HOROVOD_AGENT_DIR="/tmp/other"))
     trains(job, 1)
     one_sentence(job, "sent there now")
-    # A running job holds a lock that those who clean up respect.
+    # A running job holds a lock that other jobs respect when they clean up.
     (folder / "train.py").write_text(TRAIN + "import time; time.sleep(600)\n")
     job = start(folder, hosts="a:1")
     job.wait_for("sum")
@@ -182,7 +182,7 @@ def test_a_copy_that_was_changed_is_replaced_and_a_foreign_one_is_not_used():
 @world("a b", "--bare")
 def test_a_copy_that_does_not_arrive_is_one_sentence_and_leaves_nothing():
     folder = project()
-    # Room for the agent alone.
+    # Space for the agent only.
     for place in ("/root/.cache", "/tmp", "/var/tmp", "/dev/shm"):
         on("a", f"mkdir -p {place}; mount -t tmpfs -o size=12m,mode=1777 none {place}")
     job = start(folder, hosts="a:1")

@@ -27,8 +27,8 @@ def host_of(entry):
 
 
 def agents(name):
-    """The agents on a host, and the guardians above them. A rank that has not executed its program yet
-    also runs the agent's program; its parent is an agent and no guardian."""
+    """Returns the agents on a host, and the guardians above them. A rank that has not executed its program yet also
+    runs the agent's program; its parent is an agent, not a guardian."""
     found = {}
     for pid in faults.processes(name):
         try:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Links between ranks that fall silent: a peer whose host is gone, and cuts that last shorter and longer than
+"""Links between ranks that fall silent: a peer on a lost host, and cuts that are shorter or longer than
 HOROVOD_LINK_TIMEOUT."""
 
 from harness import *
@@ -44,7 +44,7 @@ print("all sums are right", flush=True)
 """
 
 
-# Linux 6.15 and later retransmit every 5 s, where older kernels wait as long as the cut has lasted.
+# Linux 6.15 and later retransmit every 5 s; older kernels wait as long as the cut has lasted.
 RETRANSMITS_OFTEN = pathlib.Path("/proc/sys/net/ipv4/tcp_rto_max_ms").exists()
 
 

@@ -1,4 +1,4 @@
-"""A link with a delay: what is sent to a host waits in a TUN device of the launcher's machine."""
+"""A link with a delay: packets to a host wait in a TUN device of the launcher's machine."""
 
 import collections
 import fcntl
@@ -24,8 +24,8 @@ def ip(*words, pid=None):
 
 
 class SlowLink:
-    """Delays all packets to a host, from the launcher and from other hosts, until the end of the block. Those from
-    the host are not delayed, so that a round trip takes the delay."""
+    """Delays all packets to a host, from the launcher and from other hosts, until the end of the block. Packets from
+    the host are not delayed, so that a round trip takes the delay once."""
 
     def __init__(self, name, seconds):
         self.name, self.seconds = name, seconds

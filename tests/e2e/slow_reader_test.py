@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Readers that are slower than their writers, for longer than a lease: every byte arrives, no lease ends."""
+"""Readers that are slower than their writers for longer than a lease: every byte arrives, no lease ends."""
 
 import hashlib
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Jobs of Slurm on nodes with GPUs: each rank sees the GPUs of the job on its node, however they were requested, and
-the launcher's SLURM_* variables but for those that describe its node. Also heterogeneous jobs, and slots."""
+"""Jobs of Slurm on nodes with GPUs: each rank sees the job's GPUs on its node, however they were requested, and the
+launcher's SLURM_* variables except those that describe the launcher's node. Also heterogeneous jobs, and slots."""
 
 import shlex
 
@@ -12,7 +12,7 @@ import slurm
 PLACE = pathlib.Path("/etc/of-root")
 # A rank prints a line of words: rank, host, and its variables of Slurm and of GPUs.
 RANK = "echo rank=$HOROVOD_RANK host=$(hostname) $(env | grep -E '^(SLURM|CUDA_VISIBLE)[A-Z_]*=[^ ]*$')"
-# The variables of Slurm that describe a rank or a node; all ranks have the same values of the others.
+# The variables of Slurm that describe a rank or a node; other variables have the same value on all ranks.
 OF_THE_RANK = {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS"}
 OF_THE_NODE = {
     "SLURM_JOB_GPUS",
@@ -55,7 +55,7 @@ def cluster():
 
 
 def batch(made, options, command, then=""):
-    """Runs a script by sbatch, and returns what it prints."""
+    """Runs a script with sbatch, and returns its output."""
     PLACE.mkdir(0o755, exist_ok=True)
     out = PLACE / "job.out"
     out.unlink(missing_ok=True)
@@ -84,7 +84,7 @@ def ranks_in(text):
 
 
 def gpus_by_node(text):
-    """The indices that `scontrol show job -d` prints for each node."""
+    """Returns the indices that `scontrol show job -d` prints for each node."""
     found = {}
     for names, resources in re.findall(r"^ *Nodes=(\S+) .*GRES=(\S+)", text, re.M):
         indices = []
@@ -129,7 +129,7 @@ def check_form(made, options, command, wanted):
 
 
 def is_in_table(lines, row, version):
-    """Slurm itself places tasks of some requests: there the cell of ranks names the version that places differently."""
+    """Slurm itself places tasks of some requests: the cell of ranks then names the version with another placement."""
     request, ranks, gpus = row
     cells = [line[len(request) : -len(gpus)] for line in lines if line.startswith(request) and line.endswith(gpus)]
     if not cells:
@@ -362,7 +362,7 @@ def test_errors_name_the_cause_first():
             expect(re.search(words, sentence) and "--overlap" not in sentence, done.stderr)
             expect("SLURM_JOB_ID" in sentence and "-H" in sentence, done.stderr)
             expect("--overlap" not in done.stderr, done.stderr)
-        # A cause that is not known, and the command.
+        # An unknown cause, and the command.
         text = batch(
             made,
             "-N2",

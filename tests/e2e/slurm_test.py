@@ -155,7 +155,7 @@ def test_one_task_and_a_script_of_sbatch_are_worlds_of_one(cluster):
 
 @on_cluster()
 def test_tasks_in_an_arbitrary_order_of_nodes_are_one_world(cluster):
-    """Slurm sorts the nodes of such a step, and task 0 is not on the first one."""
+    """Slurm sorts the nodes of such a step, and task 0 is not on the first node."""
     for kind in ("pmix", "pmi2", "none"):
         job = srun(cluster, f"--mpi={kind}", "-n3", "--distribution=arbitrary", "-w", "b,a,a", PYTHON, RANK)
         job.ends_with(0)
@@ -191,7 +191,7 @@ def test_the_parts_of_a_heterogeneous_job_are_one_world(cluster):
 
 
 def type_into_shell(cluster, *arguments, lines):
-    """The output of a terminal after these lines are typed into the shell of srun --pty."""
+    """Returns the output of a terminal after these lines are typed into the shell of srun --pty."""
     leader, follower = os.openpty()
     environment = clean_environment(PS1="ready> ", **cluster.environment)
     shell = subprocess.Popen(
@@ -280,7 +280,7 @@ def test_a_rank_that_fails_ends_the_step_with_its_reason(cluster):
 
 
 def sbatch(cluster, *arguments, script):
-    """The output of the job's script on both streams."""
+    """Returns the output of the job's script on both streams."""
     folder = scratch("/etc")
     (folder / "job.sh").write_text(f"#!/bin/bash -e\n{script}\n")
     done = subprocess.run(
@@ -331,7 +331,7 @@ def test_a_detached_job_of_a_script_ends_with_it_and_says_so(cluster):
     expect(ask("wait", "behind").returncode not in (0, 2), "another exit code")
 
 
-# Prints the processes above a rank, and the variables of the step to which its agent belongs.
+# Prints the processes above a rank, and the step variables of its agent.
 ABOVE = """
 import os
 pid, names = os.getppid(), []
@@ -362,7 +362,7 @@ def test_agents_are_steps_of_the_allocation(cluster):
     expect("srun has started horovodrun 4 times" in job.err, job.describe())
 
 
-# PyTorch Lightning, ignite and JAX find their places by these; without SLURM_NTASKS, by others.
+# PyTorch Lightning, ignite and JAX find their ranks by these variables; without SLURM_NTASKS, by others.
 PLACE = (
     "sh",
     "-c",
@@ -381,7 +381,7 @@ def test_ranks_find_their_places_in_the_allocation(cluster):
 
     unequal = [f"{rank} {rank % 4} {rank // 4} 6 none 2 a,b none met" for rank in range(6)]
     expect((found := places(LAUNCHER, "-np", 6)) == unequal, found)
-    # Rank 0's host is the first one, also without steps of Slurm's, and where the launcher itself is a task of one.
+    # Rank 0's host is the first host, also without steps of Slurm, and if the launcher itself is a task of a step.
     reversed_hosts = ["0 0 0 2 1 2 b,a none met", "1 0 1 2 1 2 b,a none met"]
     expect((found := places(LAUNCHER, "-H", "b:1,a:1")) == reversed_hosts, found)
     expect((found := places(LAUNCHER, "-p", 22, "-H", "b:1,a:1")) == reversed_hosts, found)
@@ -393,7 +393,7 @@ def test_ranks_find_their_places_in_the_allocation(cluster):
 
 
 def listed(cluster, *arguments):
-    """The numbers of jobs, as squeue prints them."""
+    """Returns the numbers of jobs that squeue prints."""
     command = ["/usr/bin/squeue", "-h", "-o", "%A", *arguments]
     return subprocess.check_output(command, text=True, env=clean_environment(**cluster.environment)).strip()
 
@@ -515,7 +515,7 @@ def test_a_sigterm_of_slurm_to_the_steps_is_named(cluster):
 
 @on_cluster()
 def test_commands_of_a_login_node_reach_a_job_in_an_allocation(cluster):
-    """The login node is the controller's machine, on which no launcher runs."""
+    """The login node is the controller's machine, and no launcher runs there."""
     environment = clean_environment(**cluster.environment)
     before = Inventory()
     waits = f"{PYTHON} -c 'import time, horovod.numpy as hvd; hvd.init(); time.sleep(600)'"
@@ -600,7 +600,7 @@ def slurm_command(cluster, *words):
     ).stdout.strip()
 
 
-# As docs/elastic.md has it.
+# The command of docs/elastic.md.
 NODES = 'scontrol show hostnames "$(squeue --noheader --job=$SLURM_JOB_ID --format=%N)"'
 
 

@@ -68,7 +68,7 @@ def test_one_machine_under_two_names():
 
 @world()
 def test_localhost_and_the_hostname():
-    """The launcher runs on a host with sshd: its own name is a host like any other."""
+    """The launcher runs on a host with sshd, and treats its own name like any other host."""
     job = Job(
         "exec",
         "a",

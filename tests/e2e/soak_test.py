@@ -1,8 +1,8 @@
 #!/usr/bin/python3 -B
-"""Many jobs end at a random moment in a random way, and leave nothing behind; as do many generations of one job.
+"""Many jobs end at a random moment in a random way and leave nothing behind; so do many generations of one job.
 
-HVD_SOAK_SEED repeats a run, and HVD_SOAK_RUNS sets the number of runs. Each line of the output names its
-seed, its moment and its way.
+HVD_SOAK_SEED repeats a run, and HVD_SOAK_RUNS sets the number of runs. Each line of the output names its seed, its
+moment and its kind of end.
 """
 
 import os

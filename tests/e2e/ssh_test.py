@@ -6,7 +6,7 @@ import socket
 from harness import *
 
 SSH = pathlib.Path.home() / ".ssh"
-# A line that needs the system's ssh: a program stands between it and host b.
+# A line that requires the system's ssh, because a program connects to host b.
 BY_SYSTEM_SSH = "ProxyCommand bash -c 'exec 3<>/dev/tcp/10.77.0.2/%p; cat <&3 & cat >&3'"
 
 
@@ -117,7 +117,7 @@ def test_a_new_key_is_named_once_with_its_fingerprint():
             ),
             job.describe(),
         )
-        # The system's ssh hashes names where the configuration says so.
+        # The system's ssh hashes names if the configuration requires it.
         found = subprocess.run(["ssh-keygen", "-F", "[b]:2202"], stdout=subprocess.PIPE, text=True)
         expect(found.stdout.count("ssh-ed25519") == 1, f"ssh-keygen -F: {found.stdout}")
         expect(ssh("-p", "2202", "b").returncode == 0, "ssh does not know the key")
@@ -198,7 +198,7 @@ def test_settings_for_interactive_use_do_not_close_the_link():
 def test_an_ssh_without_session_types_gets_no_setting_that_it_refuses():
     folder = pathlib.Path("/tmp/e2e-bin")
     folder.mkdir()
-    # As OpenSSH before 8.7.
+    # Like OpenSSH before 8.7.
     (folder / "ssh").write_text("""#!/bin/sh
 case "$*" in
 *SessionType=*|*StdinNull=*|*ForkAfterAuthentication=*) echo "Bad configuration option" >&2; exit 255;;
@@ -321,7 +321,7 @@ def test_a_key_with_a_certificate_of_an_authority_opens_a_host():
 
 
 def wrap_ssh(script):
-    """Makes an ssh that runs these lines before a login. Returns the environment in which it is found."""
+    """Makes an ssh that runs these lines before a login. Returns the environment with it in PATH."""
     folder = scratch()
     (folder / "ssh").write_text(
         f'#!/bin/sh\ncase " $* " in *" -G "*) exec /usr/bin/ssh "$@";; esac\necho >>{folder}/logins\n{script}\n'
@@ -363,7 +363,7 @@ def test_a_connection_that_an_sshd_closes_is_named_where_all_keys_must_be_known(
 
 
 def hold_login(name):
-    """Takes the only place that MaxStartups leaves for a login."""
+    """Occupies the only login that MaxStartups allows."""
     restart(name, "MaxStartups 1:100:1")
     held = socket.create_connection((f"10.77.0.{ord(name) - 96}", 22))
     held.recv(100)

@@ -42,7 +42,7 @@ MPI.COMM_WORLD.bcast(None, root=1)
 
 
 def stacks_of(job, pattern, *flags):
-    """The output of `horovodrun stack` once it holds the pattern."""
+    """Returns the output of `horovodrun stack` once it contains the pattern."""
     seen = [""]
 
     def look():
@@ -54,7 +54,7 @@ def stacks_of(job, pattern, *flags):
 
 
 def with_py_spy(*arguments):
-    """A job whose launcher, and not its ranks, has py-spy on its PATH."""
+    """Starts a job in which only the launcher has py-spy on its PATH."""
     if not PY_SPY.exists():
         raise Skip(f"{PY_SPY} is missing: pip install py-spy")
     environment = clean_environment()

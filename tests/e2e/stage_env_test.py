@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""--stage-env: hosts install the packages of a file without a network, once, and nothing half-made is used."""
+"""--stage-env: hosts install the packages of a file once, without a network; no incomplete environment is used."""
 
 import functools
 import hashlib
@@ -23,7 +23,7 @@ INSTALLERS = os.environ.get("HVD_TEST_INSTALLERS", "")
 TRAIN = """import subprocess, sys, tiny
 print("tiny", tiny.version, sys.prefix, subprocess.check_output(["tiny-says"], text=True).strip(), flush=True)
 """
-# Builds a wheel, as the backend of a package without one.
+# Builds a wheel like the build backend of a package.
 BACKEND = """import zipfile
 def build_wheel(folder, settings=None, metadata=None):
     with zipfile.ZipFile(folder + "/built-1.0-py3-none-any.whl", "w") as wheel:
@@ -36,7 +36,7 @@ def build_wheel(folder, settings=None, metadata=None):
 
 
 def write_wheel(folder, version, more="", about=""):
-    """A package with a module, a program and a file beside the interpreter."""
+    """Makes a package with a module, a program and a file next to the interpreter."""
     files = {
         "tiny/__init__.py": f"version = '{version}'\ndef say():\n    print('said')\n{more}",
         f"tiny-{version}.data/scripts/tiny-script": "#!python\nimport tiny\nprint(tiny.version)\n",
@@ -53,7 +53,7 @@ def write_wheel(folder, version, more="", about=""):
 
 
 def project(code=TRAIN, requirements="tiny==1.0"):
-    """A script and its requirements, that only the launcher's machine has."""
+    """Makes a script and its requirements that only the launcher's machine has."""
     folder = scratch()
     write_wheel(folder / "wheels", "1.0")
     (folder / "train.py").write_text(code)
@@ -66,7 +66,7 @@ def require(folder, requirements):
 
 
 def alone(folder, **variables):
-    """The environment of a user who has set nothing for this build."""
+    """Returns the environment of a user without settings for this build."""
     environment = clean_environment(XDG_CACHE_HOME=str(folder / "cache"), **variables)
     del environment["PYTHONPATH"]
     return environment
@@ -79,7 +79,7 @@ def start(folder, *flags, hosts="a:1,b:1", packages="requirements.txt", command=
 
 
 def write_environment(folder):
-    """An environment as `uv venv --relocatable` makes it, with the package and this machine's others."""
+    """Makes an environment like `uv venv --relocatable`, with the package and this machine's other packages."""
     subprocess.run([PYTHON, "-m", "venv", "--without-pip", "--system-site-packages", folder], check=True)
     [site] = folder.glob("lib/python3*/site-packages")
     with zipfile.ZipFile(folder.parent / "wheels" / "tiny-1.0-py3-none-any.whl") as wheel:
@@ -127,7 +127,7 @@ def test_hosts_install_a_file_of_requirements_once():
     job.leaves_nothing()
     [name] = kept("a")
     expect(kept("b") == [name], f"{kept('b')}")
-    # Scripts, data and the programs that Python makes know the place.
+    # Scripts, data and Python's generated programs contain the environment's path.
     home = f"{PLACE}/{name}"
     expect(
         on("a", f"{home}/bin/tiny-script; cat {home}/share/tiny.txt").split() == ["1.0", "data"], "the wheel's parts"
@@ -138,18 +138,18 @@ def test_hosts_install_a_file_of_requirements_once():
     job = start(folder, command=("sh", "-c", "env; cat /proc/*/environ"), UV_INDEX=secret, PIP_EXTRA_INDEX_URL=secret)
     job.ends_with(0)
     expect("secret" not in job.out + job.err and "PATH=" in job.out, job.describe())
-    # The next job sends nothing, and resolves nothing: the wheels may be gone.
+    # The next job sends and resolves nothing: the wheels may be gone.
     shutil.rmtree(folder / "wheels")
     for command in (("train.py",), ("/usr/bin/python3", "train.py"), ("sh", "-c", "exec python train.py")):
         job = start(folder, command=command)
         runs(job, 2)
         one_sentence(job, r"^the ranks on hosts a, b use .* \(1 package\), which an earlier job has sent there$")
-    # Another version is another environment, in a place of the user's choice.
+    # Another version is another environment, in the user's chosen folder.
     write_wheel(folder / "wheels", "2.0")
     require(folder, "tiny")
     runs(start(folder, "--stage-dir", "/var/tmp/mine"), 2, "2.0", "/var/tmp/mine")
     runs(start(folder, "--remote-init", "export SLURM_TMPDIR=/tmp/job"), 2, "2.0", "/tmp/job")
-    # A running job holds a lock that those who clean up respect.
+    # A running job holds a lock that other jobs respect when they clean up.
     (folder / "train.py").write_text(TRAIN + "import time; time.sleep(600)\n")
     job = start(folder, hosts="a:1")
     job.wait_for("tiny")
@@ -162,7 +162,7 @@ def test_hosts_install_a_file_of_requirements_once():
 
 
 def resolved(folder, name, cache, glibc="2.36", build="", user=None, python=PYTHON_VERSION, **variables):
-    """The output of the resolver, and the hashes of the files that it chose."""
+    """Returns the output of the resolver, and the hashes of the chosen files."""
     done = subprocess.run(
         [PYTHON, "-I", "-c", RESOLVER, folder / name, python, os.uname().machine, glibc, cache, build],
         stdout=subprocess.PIPE,
@@ -221,7 +221,7 @@ def test_an_archive_stays_as_it_is_and_may_be_removed_after_a_job():
         answers.update(each.stat().st_ino for each in cache.glob("resolved-*"))
     expect(len(answers) == 1, "the second job has not found the answer of the first one")
     expect(archive.stat().st_mtime_ns == before.st_mtime_ns, "the archive has another time")
-    # A change that keeps size and time is seen.
+    # A change that keeps size and time is detected.
     archive.write_bytes(archive.read_bytes()[:-1] + b"\1")
     os.utime(archive, ns=(before.st_atime_ns, before.st_mtime_ns))
     text, found = resolved(folder, "env.tgz", cache, user=user)
@@ -387,7 +387,7 @@ def pack_source(folder):
 
 
 def write_native(folder, tag, content=b""):
-    """A wheel of a package with a library."""
+    """Makes a wheel of a package with a library."""
     with zipfile.ZipFile(folder / f"native-1.0-py3-none-{tag}.whl", "w") as wheel:
         wheel.writestr("native.so", content)
         wheel.writestr("native-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: native\nVersion: 1.0\n")
@@ -414,7 +414,7 @@ def test_an_archive_without_a_name_has_the_hash_of_its_line():
 
 
 def installers():
-    """A PATH without uv, and one with it where it is installed."""
+    """Yields a PATH without uv, and one with it if uv is installed."""
     return [os.environ["PATH"]] + ([path_with_uv()] if INSTALLERS else [])
 
 
@@ -431,14 +431,14 @@ def test_a_build_makes_only_what_has_no_wheel_and_for_the_glibc_of_the_hosts():
         text, found = resolved(folder, "requirements.txt", cache, "2.17", "build", PATH=path)
         expect(len(found) == 3 and "native-1.0-py3-none-manylinux_2_17" in text, text)
         expect(re.search(r"^needs \d+ 2\.17$", text, re.MULTILINE), text)
-        # The index's file does not replace one of an address, which may have other content.
+        # A local index's file does not replace a remote index's, which may have other content.
         named = f"native-1.0-py3-none-manylinux_2_{newest}_{machine}.whl"
         (folder / "mine").mkdir(exist_ok=True)
         shutil.copy(folder / "wheels" / named, folder / "mine")
         require(folder, f"built\n./mine/{named}")
         text, _ = resolved(folder, "requirements.txt", cache, "2.17", "build", PATH=path)
         expect(text.startswith("refused") and (path != os.environ["PATH"] or "needs glibc" in text), text)
-        # Without a package that must be built, this machine may have another Python.
+        # If no package must be built, this machine may have another Python.
         require(folder, "tiny\nnative")
         text, found = resolved(folder, "requirements.txt", cache, "2.17", "build", PATH=path)
         expect(len(found) == 2, text)
@@ -464,7 +464,7 @@ def test_a_build_makes_repositories_and_directories_for_each_job():
             subprocess.run([*git, *words], env=alone(folder), check=True)
         wheel = folder / "wheels" / "tiny-1.0-py3-none-any.whl"
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-        repository = f"git+file://{source}"  # pip of Debian 12 takes no name before such an address
+        repository = f"git+file://{source}"  # pip of Debian 12 accepts no name before such an address
         for line in (f"built @ {repository}" if path != os.environ["PATH"] else f"{repository}#egg=built", "./built"):
             require(folder, f"tiny==1.0\n{line}")
             text, _ = resolved(folder, "requirements.txt", cache, PATH=path)
@@ -476,7 +476,7 @@ def test_a_build_makes_repositories_and_directories_for_each_job():
 
 @world("a", "--bare")
 def test_uv_locks_a_project():
-    """Also by the command of docs/environments.md."""
+    """Runs the command of docs/environments.md too."""
     path = path_with_uv()
     folder = project()
     lock_project(folder, path)
@@ -500,7 +500,7 @@ def test_pip_resolves_what_uv_cannot():
 
 
 def test_pip_takes_no_package_that_uv_leaves_to_its_own_index():
-    """uv takes a package from the first index that has it, where pip takes the newest of any index."""
+    """uv takes a package from the first index that has it, pip the newest version of any index."""
     folder, cache = project(), scratch() / "cache"
     write_wheel(folder / "wheels", "2.0")
     for index, version in (("own", "1.0"), ("public", "2.0")):
@@ -541,15 +541,15 @@ def test_a_damaged_or_foreign_environment_is_not_used():
     for job in [start(folder, hosts="a:1") for _ in range(2)]:
         runs(job, 1)
     expect(kept("a") == [name], f"{kept('a')}")
-    # An agent whose look at the files takes long answers meanwhile.
+    # An agent that takes long to check the files answers meanwhile.
     on("a", f"rm {home}/sizes; mkfifo {home}/sizes")
     job = start(folder, "--host-timeout", 2, hosts="a:1")
-    for _ in range(2):  # before the files are sent, and before they replace those
+    for _ in range(2):  # before the files are sent, and before they replace the old ones
         on("a", f"exec 3>{home}/sizes; sleep 4")
         time.sleep(1)
     runs(job, 1)
     one_sentence(job, "sent there now")
-    # One that a job uses is not replaced below it.
+    # An environment in use is not replaced.
     (folder / "train.py").write_text(TRAIN + "import time; time.sleep(600)\n")
     user = start(folder, hosts="a:1")
     user.wait_for("tiny")
@@ -564,11 +564,11 @@ def test_a_damaged_or_foreign_environment_is_not_used():
     expect(user.process.poll() is None, user.describe())
     user.signal(signal.SIGTERM)
     user.wait()
-    # The remains of a job that was killed are removed.
+    # The remains of a killed job are removed.
     on("a", f"mkdir {PLACE}/horovod-installing-0; touch -d '2 hours ago' {PLACE}/horovod-installing-0; rm -r {home}")
     runs(start(folder, hosts="a:1"), 1)
     expect(kept("a") == [name], f"{kept('a')}")
-    # A wheel of the cache that changed is found by its hash.
+    # The hash reveals a changed wheel in the cache.
     on("a", f"rm -r {home}")
     [wheel] = (folder / "cache" / "horovod" / "wheels").iterdir()
     content = bytearray(wheel.read_bytes())
@@ -608,7 +608,7 @@ while os.environ["HOROVOD_GENERATION"] == "0":
 
 @world("a b", "--bare")
 def test_an_environment_that_cannot_be_had_is_one_sentence():
-    # A host that waits for another one to ask does not hold up the limit of time.
+    # A host that waits for another host's request does not use up the time limit.
     job = start(
         project(), "--remote-init", "case $(hostname) in b) sleep 600;; esac", "--start-timeout", "4", hosts="a:1,b:1"
     )
@@ -648,7 +648,7 @@ def test_an_environment_that_cannot_be_had_is_one_sentence():
     job = start(folder, "--allow-build", hosts="a:1")
     job.ends_with(0)
     expect("built 7" in job.out, job.describe())
-    # No place of host b can keep it.
+    # No folder of host b can hold it.
     on("b", "mount -t tmpfs -o noexec none /var/tmp; mkdir /tmp/full; mount -t tmpfs -o size=4k none /tmp/full")
     job = start(folder, "--allow-build", hosts="b:1")
     job.ends_with(2)
@@ -676,7 +676,7 @@ def test_an_environment_that_cannot_be_had_is_one_sentence():
         job = start(folder, hosts="b:1")
         job.ends_with(2)
         one_sentence(job, "^host b: prepare: --stage-env: .*" + sentence)
-    # Files for the oldest Python and glibc, whichever host asks first.
+    # Files for the oldest Python and glibc, whichever host requests them first.
     oldest = re.sub(r"\d+$", "0", PYTHON_VERSION)
     answer_as(oldest, os.uname().machine, "2.17")
     job = start(folder)
@@ -704,7 +704,7 @@ def test_a_relocatable_environment_is_sent_as_it_is():
     job = start(folder, packages="env.tgz")
     runs(job, 2)
     one_sentence(job, "^the ranks on hosts a, b use the environment of env.tgz, which an earlier job has sent there$")
-    # An archive of conda-pack learns its place.
+    # An archive of conda-pack records its path.
     text = settings.read_text()
     settings.unlink()
     (folder / "env" / "conda-meta").mkdir()
@@ -735,7 +735,7 @@ def test_a_relocatable_environment_is_sent_as_it_is():
         expect(len(found) == 2 and found[0] == found[1], job.describe())
         if sent == "an earlier job":
             on("a", f"rm {found[0]}/place")
-    # One that needs its place, or a Python of its machine.
+    # An environment that needs its path, or a Python of its machine.
     (folder / "env" / "conda-meta").rmdir()
     (folder / "env" / "bin" / "conda-unpack").unlink()
     settings.write_text(text.replace("relocatable = true", ""))
@@ -771,13 +771,13 @@ def test_a_network_that_drops_in_the_middle_leaves_nothing():
 
 
 def enlarge(folder, size):
-    """Adds bytes to the wheel that cannot be packed."""
+    """Adds bytes to the wheel that cannot be compressed."""
     with zipfile.ZipFile(folder / "wheels" / "tiny-1.0-py3-none-any.whl", "a") as wheel:
         wheel.writestr("tiny/large", os.urandom(size))
 
 
 def limit(name, rate):
-    """Limits what a host receives."""
+    """Limits a host's receive rate."""
     port = f"eth0-{host.spec()['names'].index(name)}"
     subprocess.run(["tc", "qdisc", "add", "dev", port, "root", "tbf", *rate.split()], check=True)
 
@@ -811,7 +811,7 @@ def test_hosts_get_an_environment_from_each_other():
     for name in "abcd":
         expect(len(kept(name)) == 1, f"{name}: {kept(name)}")
         on(name, f"rm -r {PLACE}/*")
-    # Hosts pass the files on in clear: with --encrypt, the launcher sends all copies.
+    # Hosts pass the files on unencrypted: with --encrypt, the launcher sends all copies.
     before = sent_by_launcher()
     job = start(folder, "--encrypt", hosts="a:1,b:1")
     runs(job, 2)
@@ -856,7 +856,7 @@ def test_a_host_that_damages_an_environment_or_is_lost_is_left_out():
     for name in "ab":
         expect(len(kept(name)) == 1, f"{name}: {kept(name)}")
         on(name, f"rm -r {PLACE}/*")
-    # The end of a host in the middle is an error about that host alone, and the others leave nothing.
+    # A host that ends in the middle gets an error about itself alone, and the other hosts leave nothing.
     job = start(folder, hosts="a:1,b:1,c:1")
     wait_until(lambda: any("installing" in each for each in kept("c")), PROMPT, job.describe)
     faults.end("b")
@@ -870,7 +870,7 @@ def test_a_host_that_damages_an_environment_or_is_lost_is_left_out():
 
 
 def install(folder, name, content, before=""):
-    """Runs the agent's installer on one file of the launcher. `before`: code that runs before it."""
+    """Runs the agent's installer on one file of the launcher. `before`: code that runs first."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / name).write_bytes(content)
@@ -928,7 +928,7 @@ def test_files_that_would_leave_the_environment_are_refused():
     ):
         done = install(folder, "env.tar", archive_of(*members))
         expect(done.returncode == 1 and f"env.tar {refusal}" in done.stderr, f"{members}: {done}")
-    # Owners and modes of the archive do not count, and a link in the place of our file is replaced.
+    # The archive's owners and modes are ignored, and a link in the place of the file is replaced.
     version = f"lib/python3.{sys.version_info.minor}/a"
     members = [("bin/python", link, sys.executable), (version, file, ""), ("sizes", link, "bin/python")]
     members += [("share", link, "data"), ("bin/x", link, "../share/x")]  # ".." comes before the other link

@@ -21,7 +21,7 @@ def project():
 
 
 def copies(name):
-    """Folders with staged code on a host."""
+    """Returns the folders with staged code on a host."""
     shown = subprocess.run(
         [HOSTS, "exec", name, "sh", "-c", "ls -d /tmp/horovod-stage-* 2>/dev/null"],
         capture_output=True,

@@ -10,7 +10,7 @@ REPORT = "/tmp/e2e-stall.json"
 
 
 def stalled(then, shutdown=0, warning=3, rank=3):
-    """Starts a job in which one rank on host b is late: rank 3, the last, or rank 2, through which rank 3 answers."""
+    """Starts a job in which one rank on host b is late: rank 3, the last, or rank 2, the parent of rank 3."""
     for name in (GO, REPORT):
         pathlib.Path(name).unlink(missing_ok=True)
     job = Job(
@@ -137,7 +137,7 @@ def test_without_the_check_nothing_is_said():
 
 
 def test_a_report_that_cannot_be_written_is_known_at_the_start():
-    """And is one sentence, also when a stall follows."""
+    """The error is one message, also when a stall follows."""
     path = scratch() / "none" / "stalls"
     rank = """
 import time, numpy

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The launcher names a rank for which others wait, from the waits of the ranks alone."""
+"""The launcher finds late ranks from the ranks' waiting times alone."""
 
 from harness import *
 

@@ -29,14 +29,14 @@ class Terminal:
         os.set_blocking(self.fd, False)
 
     def attributes(self):
-        """Flags, control characters and echo of the terminal."""
+        """Returns flags, control characters and echo of the terminal."""
         return termios.tcgetattr(self.fd)
 
     def type(self, text):
         os.write(self.fd, text.encode())
 
     def read(self):
-        """Output since the last call; "" if there is none, and at the end."""
+        """Returns the output since the last call; "" if there is none, and at the end."""
         try:
             more = os.read(self.fd, 65536).decode(errors="replace")
         except OSError:
@@ -69,7 +69,7 @@ def resize(fd, columns, rows):
 
 
 class Screen(Terminal):
-    """A terminal of which pyte shows what a user would see."""
+    """A terminal; pyte renders the user's view."""
 
     def __init__(self, *command, size=(80, 24), **environment):
         try:
@@ -91,11 +91,11 @@ class Screen(Terminal):
         return more
 
     def rows(self):
-        """The lines on the screen without those at its end that are empty."""
+        """Returns the lines on the screen without empty lines at its end."""
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip().split("\n")
 
     def past(self):
-        """The lines that have left the screen at its top, and those on it."""
+        """Returns the lines scrolled off the screen's top, and the lines on it."""
         top = ["".join(line[x].data for x in range(self.screen.columns)).rstrip() for line in self.screen.history.top]
         return [*top, *self.rows()]
 

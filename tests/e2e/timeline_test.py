@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""One file shows the activity of all ranks on one clock, and is complete for every kind of end."""
+"""One file shows the activity of all ranks on one clock, and is complete after every kind of end."""
 
 import contextlib
 
@@ -27,7 +27,7 @@ def sequence(rank, links):
 
 
 def killed(victims):
-    """Runs ranks that reduce for ever, and kills these at the same moment."""
+    """Runs ranks that reduce forever, and kills these ranks at the same moment."""
     path = scratch() / "trace.json"
     for round_ in range(3):
         job = traced("-np", 4, WORKER, "steps-for-ever", path=path)
@@ -40,7 +40,7 @@ def killed(victims):
         size = path.stat().st_size + 100_000 * round_
         wait_until(lambda: path.stat().st_size > size, 60, "a longer timeline")
         for rank in victims:
-            with contextlib.suppress(ProcessLookupError):  # this rank ended because the first was gone
+            with contextlib.suppress(ProcessLookupError):  # this rank ended because the first rank was lost
                 os.kill(pids[rank], signal.SIGKILL)
         expect(job.wait() != 0, f"a failure was expected\n{job.describe()}")
         job.leaves_nothing()
@@ -143,7 +143,7 @@ def test_perfetto_loads_it():
         growing = traces.perfetto_finds(python, copy)
         expect(growing["errors"] == [] and growing["slices"] > 100, f"perfetto: {growing}")
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError):  # this rank ended because the other was gone
+            with contextlib.suppress(ProcessLookupError):  # this rank ended because the other rank was lost
                 os.kill(pid, signal.SIGKILL)
         expect(job.wait() != 0, f"a failure was expected\n{job.describe()}")
         found = traces.perfetto_finds(python, path)
@@ -169,7 +169,7 @@ def test_ranks_of_two_hosts_whose_clocks_are_a_day_apart_are_shown_on_one_clock(
         expect(abs(clock["offset_us"] - day) <= max(clock["error_us"], 0.001) + 1000, f"rank {rank}: {clock}")
         expect(0 <= clock["error_us"] < 100_000, f"rank {rank}: {clock}")
         expect(trace.words("value", rank)[-7:] == sequence(rank, "TCP"), f"{trace.words('value', rank)[-7:]}")
-    # No rank starts an operation before the last rank is ready, except for the error of the clocks.
+    # No rank starts an operation before the last rank is ready, within the clock error.
     wrong = sum(trace.clocks[rank]["error_us"] for rank in range(4)) + 1
     ready = [trace.times("value", rank, "X")[-90:] for rank in range(4)]
     runs = [trace.times("value", rank, "B", "ALLREDUCE")[-90:] for rank in range(4)]

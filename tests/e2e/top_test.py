@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""`horovodrun ps` and `horovodrun top`: what users see of a running job, and what their terminal is afterwards."""
+"""`horovodrun ps` and `horovodrun top`: a running job from the user's view, and the terminal afterwards."""
 
 import json
 import signal as signals
@@ -42,7 +42,7 @@ def ended(job):
 
 
 def cpu_ticks(pid):
-    """Ticks of the processor that a process and its threads have had."""
+    """Returns the processor ticks that a process and its threads have used."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
@@ -110,7 +110,7 @@ def test_top_follows_a_job_on_a_terminal_and_gives_it_back():
         top = Screen(LAUNCHER, "top", size=size)
         before = top.initial_attributes
         rows = top.sees(r"^4/4 ranks · \d+\.\d steps/s · \d.* kB/s( · slowest .*)? · 00:0\d:\d\d$")
-        # Rank 2 sleeps 50 ms in each step; an answer may take some of the second between two looks.
+        # Rank 2 sleeps 50 ms in each step; an answer may take a part of the second between two queries.
         expect(float(rows[1].split()[3]) < 30, rows)
         expect(rows[0].startswith(f"pid {job.process.pid}: {PYTHON} -c "), rows)
         expect(rows[3].split()[:4] == ["RANK", "HOST", "PID", "STATE"], rows)

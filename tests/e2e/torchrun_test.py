@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""Processes that torchrun, or a launcher that sets the same variables, has started: they join one job, or an
-error says why they cannot."""
+"""Processes that torchrun, or a launcher with the same variables, has started: they join one job, or an error gives the
+reason why they cannot."""
 
 import shlex
 import socket
@@ -28,7 +28,7 @@ def free_port():
 
 
 def torchruns():
-    """Interpreters that have torchrun. The one of torch 1.13 needs Python 3.10 or older."""
+    """Returns interpreters that have torchrun. The one of torch 1.13 needs Python 3.10 or older."""
     tried = [
         python
         for python in PYTHONS
@@ -60,7 +60,7 @@ def joined(job, ranks, local, theirs):
 
 
 def started_by_hand(variables, seconds=60, **more):
-    """The processes of these variables, each with what it said."""
+    """Starts processes with these variables. Returns each process with its output."""
     jobs = [Job("-c", SAY, program=PYTHON, environment=clean_environment(**own), **more) for own in variables]
     for job in jobs:
         job.wait(seconds)
@@ -131,7 +131,7 @@ def test_torchrun_inside_of_one_rank_of_ours_is_refused():
         job.out,
     )
     expect(len(refused) == 2 and not re.search(r"rank \d of \d$", job.out, re.MULTILINE), job.describe())
-    # Also the processes for which both say the same rank, where the user says that the runs are separate.
+    # Two processes that claim the same rank are accepted if the user declares the runs separate.
     job = Job("-np", 2, "--independent", "--init-timeout", 8, *inner)
     job.wait()
     refused = re.findall(r"refused: .*horovodrun says rank \d of 2 and torchrun .* says rank \d of 2; use", job.out)
@@ -159,7 +159,7 @@ def test_a_torchrun_in_each_rank_that_the_user_connects_or_that_starts_one_proce
 
 @world()
 def test_one_torchrun_on_each_host_is_one_world():
-    """torchrun alone knows of one host: its processes on two were two worlds."""
+    """torchrun knows only one host here: its processes on two hosts form two worlds."""
     start = ("-H", "a:1,b:1", torchruns()[0], "-m", "torch.distributed.run", "--nproc-per-node")
     job = Job(*start, 2, WORKERS / "ddp_rank.py")
     job.ends_with(0)

@@ -1,4 +1,4 @@
-"""Reads the file of a timeline as strictly as a viewer may."""
+"""Reads the file of a timeline strictly, like a viewer."""
 
 import json
 import pathlib
@@ -8,7 +8,7 @@ METADATA = {"process_name", "process_sort_index", "thread_name", "clock_alignmen
 
 
 class Trace:
-    """The events of a file. Checks the JSON, the phases, the order of times and the nesting."""
+    """Returns the events of a file. Checks the JSON, the phases, the order of times and the nesting."""
 
     def __init__(self, path):
         text = pathlib.Path(path).read_text()
@@ -43,7 +43,7 @@ class Trace:
             self.clocks[event["args"]["rank"]] = event["args"]
 
     def words(self, tensor, rank):
-        """Phase and name of each event, such as ["B NEGOTIATE_ALLREDUCE", "X 0", "E", ...]."""
+        """Returns phase and name of each event, for example ["B NEGOTIATE_ALLREDUCE", "X 0", "E", ...]."""
         return [
             " ".join([event["ph"], *filter(None, [event.get("name")])])
             for event in self.sequences.get((tensor, rank), [])
@@ -62,9 +62,9 @@ def fail(words):
 
 
 def perfetto_finds(python, path):
-    """Counts of Perfetto's trace processor for a file: {"errors": [], "slices": 7, "tracks": 2}.
+    """Returns the counts of Perfetto's trace processor for a file: {"errors": [], "slices": 7, "tracks": 2}.
 
-    ValueError if it cannot read the file. `python`: see perfetto/count.py.
+    Raises ValueError if it cannot read the file. `python`: see perfetto/count.py.
     """
     script = pathlib.Path(__file__).with_name("perfetto") / "count.py"
     done = subprocess.run([python, str(script), str(path)], capture_output=True, text=True, check=False)

@@ -41,7 +41,7 @@ def make(args, seed):
 
 
 def batches(args, size):
-    """For each step, the part of the global batch that each rank gets."""
+    """Returns for each step the part of the global batch of each rank."""
     images, digits = load_digits("train", torch.float64).tensors
     order = torch.randperm(len(digits), generator=torch.Generator().manual_seed(7))
     length = args.batch_size * size
@@ -51,7 +51,7 @@ def batches(args, size):
 
 
 def train_distributed(args):
-    # The weights of the ranks differ until the broadcast from rank 0.
+    # The ranks' weights differ until the broadcast from rank 0.
     model, optimizer = make(args, seed=100 + hvd.rank())
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), groups=args.groups)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
@@ -65,7 +65,7 @@ def train_distributed(args):
 
 
 def train_alone(args, size):
-    """The training of `size` ranks inside this process, without collectives."""
+    """Trains as `size` ranks inside this process, without collectives."""
     model, optimizer = make(args, seed=100)
     params = list(model.parameters())
     for parts in batches(args, size):

@@ -120,7 +120,7 @@ def test_variables_by_hand_that_disagree_with_the_launcher():
 
 
 def rendezvous(*flags):
-    """A rendezvous server at a free port, and the variables that ranks need for it."""
+    """Starts a rendezvous server at a free port. Yields the variables that ranks need for it."""
     token = pathlib.Path(tempfile.mkdtemp(prefix="e2e-"), "token")
     token.write_text("5a" * 32)
     token.chmod(0o600)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""A launcher, an agent and a library of different releases are refused with both versions."""
+"""Launchers, agents and libraries of different releases refuse each other; the error has both versions."""
 
 import socket
 import threading
@@ -15,7 +15,7 @@ sys.exit(code != 0)
 """
 LIBRARY = BUILD / "lib" / "libhorovod.so"
 RANK = (PYTHON, "-c", INIT, LIBRARY)
-# Stands for an agent of another release: alters the version in its first message.
+# Acts as an agent of another release: alters the version in its first message.
 ALTER = """
 import os, subprocess, sys
 shell = subprocess.Popen(sys.argv[4:], stdout=subprocess.PIPE)
@@ -25,7 +25,7 @@ while data := os.read(shell.stdout.fileno(), 65536):
 
 
 def versions():
-    """This version, one of another release in as many letters, and one of another patch."""
+    """Returns this version, another release's of the same length, and another patch release's."""
     own = subprocess.run([LAUNCHER, "-v"], capture_output=True, text=True, check=True).stdout.strip()
     major, minor, patch = own.split(".")
     other = next(str(number) for number in (int(minor) + 1, int(minor) - 1) if len(str(number)) == len(minor))
@@ -37,7 +37,7 @@ def release_of(version):
 
 
 class Relay(threading.Thread):
-    """Listens for agents, whose bytes it sends on to the port, with each `old` replaced by `new`."""
+    """Listens for agents and forwards their bytes to the port, with each `old` replaced by `new`."""
 
     def __init__(self, port, old, new):
         super().__init__(daemon=True)
@@ -63,7 +63,7 @@ def test_ranks_refuse_a_launcher_of_another_release_and_take_one_of_another_patc
     own, other, patch = versions()
 
     def started_by(version, *more):
-        # Each rank prints its sentence, also where the other one has failed before.
+        # Each rank prints its error, also if the other rank has failed before.
         return Job("-np", 2, "--on-failure", "wait", "env", f"HOROVOD_LAUNCHER_VERSION={version}", *RANK, *more)
 
     job = started_by(other)
@@ -76,7 +76,7 @@ def test_ranks_refuse_a_launcher_of_another_release_and_take_one_of_another_patc
         )
         expect(said in job.out.replace(str(LIBRARY), str(LIBRARY.resolve())), job.describe())
     started_by(patch).ends_with(0)
-    # The launcher's own version counts, and not one that its shell has from elsewhere.
+    # The launcher's own version counts, not a version from its shell's environment.
     Job("-np", 2, *RANK, environment=clean_environment(HOROVOD_LAUNCHER_VERSION=other)).ends_with(0)
 
 
@@ -136,7 +136,7 @@ def test_an_agent_of_another_release_does_not_join():
     token.chmod(0o600)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    # The relay alters the version in the agent's first message: only plain text lets it.
+    # The relay alters the version in the agent's first message, which only plain text allows.
     job = Job(
         "-np",
         1,

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The distributions horovodrun and horovod, installed over others of these names and removed, by pip and uv.
+"""The distributions horovodrun and horovod, installed over others with these names and removed, by pip and uv.
 
 HVD_TEST_INSTALLERS names an interpreter that has the newest pip, uv and pipx.
 """
@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "packaging"))
 import wheel_files
 
 INSTALLERS = os.environ.get("HVD_TEST_INSTALLERS", "")
-# That of Debian's python3-venv.
+# The setuptools of Debian's python3-venv.
 PIP = pathlib.Path("/usr/share/python-wheels")
 IMPORT = "import horovod, os; print(os.path.dirname(os.path.dirname(horovod.__file__)))"
 RANKS = "import os, horovod; print('rank', os.environ['HOROVOD_RANK'], 'imports', horovod.__file__)"
@@ -28,7 +28,7 @@ ORIGINAL_COMMAND = b"#!python\nprint('the original starts')\n"
 
 
 def stand_ins(folder):
-    """Wheels of other projects: the dependency, an extra, Horovod 0.28.1, and ours as it was before the split."""
+    """Makes wheels of other projects: the dependency, an extra, Horovod 0.28.1, and this project's before the split."""
     info = "Metadata-Version: 2.1\nName: {}\nVersion: {}\n"
 
     def write(name, version, files):
@@ -67,7 +67,7 @@ MADE = []
 
 
 def wheels():
-    """The folder of this test with the wheels of the release, or of this build, and of other projects."""
+    """Returns a folder with the wheels of the release, or of this build, and of other projects."""
     if not MADE or not MADE[-1].exists():
         MADE.append(scratch())
         ours = packages_test.release_file(packages_test.WHEEL)
@@ -139,7 +139,7 @@ class Environment:
         expect(said == "{'horovod'} True", f"torch does not find the backend: {said}")
 
     def trains(self):
-        """Program, modules and package are ours, torch finds the backend, and the installer has no complaint."""
+        """Expects this project's program, modules and package, its backend in torch, and no complaint of pip."""
         self.imports(self.site / "horovodrun/site")
         self.has_backend()
         expect(self.run(self.bin / "horovodrun", "--version").strip() == version(), "another program")
@@ -151,7 +151,7 @@ class Environment:
         expect(said.count(f"imports {self.site}/horovodrun/site/horovod/__init__.py") == 2, said)
 
     def has_pages(self):
-        """The manual page and the completions of three shells."""
+        """Expects the manual page and the completions of three shells."""
         share = self.folder / "share"
         page = (share / "man/man1/horovodrun.1").read_text()
         expect(page.startswith(".TH") or "\n.TH" in page, page[:200])
@@ -160,7 +160,7 @@ class Environment:
             expect("num-proc" in (share / place).read_text(), place)
 
     def restores_the_command(self):
-        """`python3 -m horovodrun` works without the command, and names what restores it."""
+        """`python3 -m horovodrun` works without the command, and names the command that restores it."""
         said = self.run(self.python, "-m", "horovodrun", "--version")
         expect(version() in said.splitlines(), said)
         (sentence,) = (line for line in said.splitlines() if line.startswith("horovodrun: "))
@@ -169,7 +169,7 @@ class Environment:
         self.trains()
 
     def is_empty(self):
-        """Nothing of the removed distributions is left."""
+        """Expects that nothing of the removed distributions is left."""
         left = [path for path in self.site.rglob("horovod*") if not str(path).endswith(".pyc")]
         left += self.bin.glob("horovod*")
         expect(not left, left)
@@ -238,7 +238,7 @@ def beside_the_original(installer, python=PYTHON):
 
 
 def in_a_target_folder(installer, python=PYTHON):
-    """Where Python reads no .pth file, jobs find the package, and a sentence names its folder."""
+    """If Python reads no .pth file, jobs find the package, and a message names its folder."""
     environment = Environment(installer, python)
     target = environment.folder.parent / "target"
     environment.install("--target", target, f"horovod=={version()}")
@@ -299,7 +299,7 @@ def test_uv_installs_and_removes_in_each_order():
 
 
 def test_the_newest_and_the_oldest_pip_install_and_remove_in_each_order():
-    """pip 20.3 is the first that knows manylinux_2_34, and Python 3.8 the oldest that we support."""
+    """pip 20.3 is the first that knows manylinux_2_34, and Python 3.8 the oldest supported version."""
     need_installers()
     folder, skipped = scratch(), []
     pairs = [("pip", PYTHON)]
@@ -321,7 +321,7 @@ def test_the_newest_and_the_oldest_pip_install_and_remove_in_each_order():
         raise Skip(skipped[0])
 
 
-# The commands of docs/environments.md. Each prints where its Python is.
+# The commands of docs/environments.md. Each prints the path of its Python.
 IN_A_ROOT = """set -e
 cd /work
 export UV_OFFLINE=1 UV_PYTHON_DOWNLOADS=never PIP_NO_INDEX=1 PIP_FIND_LINKS=/var/cache/wheels
@@ -384,7 +384,7 @@ print("rank", hvd.rank(), "of", hvd.size(), "by", sys.prefix, flush=True)
 
 
 def test_uvx_uv_run_and_pipx_start_jobs_in_a_clean_root():
-    """uvx, uv tool and pipx have horovodrun alone: the ranks' Python is another one, with a framework."""
+    """uvx, uv tool and pipx install only horovodrun: the ranks use another Python, with a framework."""
     need_installers()
     packages_test.need_roots()
     with packages_test.folder() as path:
@@ -437,7 +437,7 @@ END
 
 
 def in_a_bare_root(suite):
-    """The lines of the README in a root of Debian that has Python and venv. PyTorch is a stand-in: it is large."""
+    """Runs the README's commands in a root of Debian with Python and venv, and a small stub of PyTorch."""
     packages_test.need_roots()
     is_release = packages_test.RELEASE is not None
     if suite != "bookworm" and not is_release:
@@ -463,7 +463,7 @@ def in_a_bare_root(suite):
         found = re.findall(r"rank [01] imports /root/venv/lib/.* and gathers \[0, 1\]", words)
         expect(len(found) == 2, words)
         seconds = int(re.search(r"milliseconds (\d+)", words)[1]) / 1000
-        if os.getloadavg()[0] > os.cpu_count():  # others use the processors: the time of our own processes counts
+        if os.getloadavg()[0] > os.cpu_count():  # use processor time on a busy machine
             seconds = sum(int(m) * 60 + float(s) for m, s in re.findall(r"(\d+)m([\d.]+)s", words))
         print(f"from the wheel to --check-build: {seconds:.1f} s")
         expect(seconds <= 10, f"from the wheel to --check-build: {seconds:.1f} s; a user has it in 10 s")
@@ -478,18 +478,18 @@ def test_the_install_lines_of_the_readme_work_in_a_bare_root_of_debian_13():
 
 
 def test_the_install_lines_of_the_readme_work_in_a_bare_root_of_unstable():
-    """It has the newest Python and glibc."""
+    """A machine with the newest Python and glibc."""
     in_a_bare_root("sid")
 
 
-# The dependencies of PyTorch but CUDA, and ours.
+# The dependencies of PyTorch except CUDA, and this project's.
 BESIDE_TORCH = "numpy filelock typing-extensions setuptools sympy networkx jinja2 fsspec cloudpickle py-spy"
 CUDA = r"(?m)^Requires-Dist: ((?:nvidia|cuda|triton)[\w-]*)(?:\[.*?\])?[^;]*?(\d[\w.]*)\s*(?:;|$)"
 
 
 def newest_torch(folder, python):
-    """Fills a folder with the newest PyTorch of PyPI for this version of Python and all that it depends on, where
-    stand-ins take the place of 2 GB for CUDA. Returns the version."""
+    """Fills a folder with the newest PyTorch of PyPI for this version of Python and all its dependencies, with stubs in
+    place of 2 GB for CUDA. Returns the version."""
     need_installers()
     tags = ["2_28", "2_27", "2_17", "2_5", "2014", "1"]
     for what in (["--no-deps", "torch"], BESIDE_TORCH.split()):
@@ -511,7 +511,7 @@ def newest_torch(folder, python):
     return torch.name.split("-")[1]
 
 
-# README.md from its top to its bottom, where a block of it runs on one machine, and the first tutorials.
+# README.md from its top to its bottom, as far as its blocks run on one machine, and the first tutorials.
 BEFORE = """set -e
 cd /root/horovod
 {lines}
@@ -530,8 +530,8 @@ python3 train.py
 
 
 def readme_in_a_bare_root(suite, python):
-    """A user of a root with git, Python and venv: the quick start by the wheel, then the install line and tutorials,
-    which find no module of the system."""
+    """A user of a root with git, Python and venv: the quick start with the wheel, then the install line and the
+    tutorials, which find no module of the system."""
     packages_test.need_roots()
     if packages_test.RELEASE is None and suite != "bookworm":
         raise Skip("HVD_TEST_RELEASE names no folder with the portable wheel of a release")
@@ -589,7 +589,7 @@ def test_readme_and_its_tutorials_work_in_a_bare_root_of_debian_13():
     readme_in_a_bare_root("trixie", "3.13")
 
 
-# The script bin/activate of conda-pack sets these, among others.
+# The script bin/activate of conda-pack sets these variables, among others.
 ACTIVATE = """export CONDA_PREFIX=$(cd "$(dirname "$BASH_SOURCE")/.." && pwd)
 export PATH=$CONDA_PREFIX/bin:$PATH
 """
@@ -600,7 +600,7 @@ print(sys.prefix, "gathers", hvd.allgather_object(hvd.rank()), flush=True)
 
 
 def pack_environment(archive):
-    """A Python that may be moved, with horovod, in the form that conda-pack gives an environment of conda."""
+    """Makes a relocatable Python with horovod, in the form that conda-pack gives an environment of conda."""
     found = sorted(pathlib.Path.home().glob(".pyenv/versions/3.11.*/bin/python3.11"))
     if not found:
         raise Skip("~/.pyenv has no Python 3.11, which stands for that of conda")
@@ -612,7 +612,7 @@ def pack_environment(archive):
         ignore=shutil.ignore_patterns("__pycache__", "test", "*.a", "site-packages", "config-*"),
     )
     (made / "lib/python3.11/site-packages").mkdir()
-    # That of conda finds its library beside it.
+    # conda's Python finds its library next to it.
     library, beside = f"{prefix}/lib\0".encode(), b"$ORIGIN/../lib\0"
     program = (made / "bin/python3.11").read_bytes()
     expect(program.count(library) == 1, f"{found[0]} does not look for its library in {prefix}/lib")
@@ -643,7 +643,7 @@ horovodrun -np 2 -H a:1,b:1 --stage . python train.py
 
 
 def test_an_environment_in_the_form_of_conda_pack_runs_where_each_host_unpacks_it():
-    """conda cannot be installed here. The commands are those of docs/environments.md, on hosts that share no disk."""
+    """conda cannot be installed here. Runs the commands of docs/environments.md on hosts without a shared disk."""
     with tempfile.NamedTemporaryFile(dir=BUILD, prefix="e2e-", suffix=".tar") as archive:
         pack_environment(archive.name)
         environment = clean_environment(GATHER=GATHER, ARCHIVE=archive.name)

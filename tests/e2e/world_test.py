@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""All ranks of a job are in one world; otherwise an error names the ranks that are not."""
+"""All ranks of a job are in one world; otherwise an error names the missing ranks."""
 
 from harness import *
 
@@ -18,7 +18,7 @@ def test_a_rank_in_a_world_of_its_own_ends_the_job():
     job.ends_with(1)
     one_sentence(job, r"\brank 2\b", r"\bhost b\b", r"world of 1\b", r"HOROVOD_RANK")
     job.leaves_nothing()
-    # A world of two for each host: no rank is alone.
+    # Each host has its own world of two ranks: no rank is alone.
     job = Job(
         *HOSTS_OF_TWO,
         "sh",

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""`horovodrun stack` under Yama, whose scopes say which process may read another one: in a virtual machine that boots
-Debian's kernel, since the kernel of a container or of a small virtual machine may be built without Yama."""
+"""`horovodrun stack` under Yama, whose scopes restrict which process may read another: in a virtual machine with
+Debian's kernel, since the kernel of a container or of a small virtual machine may lack Yama."""
 
 import tempfile
 
@@ -11,7 +11,7 @@ PY_SPY = BUILD / "venv-py-spy/bin/py-spy"
 STDLIB = pathlib.Path("/usr/lib/python3.11")
 BEGIN, END = "== begin ==", "== end =="
 
-# The first process of the virtual machine. It runs a job for each scope, as a user without privileges.
+# The first process of the virtual machine. It runs a job for each scope, as an unprivileged user.
 INIT = r"""#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /tmp /run /home/me
 /bin/busybox mount -t proc proc /proc
@@ -58,7 +58,7 @@ print("== end ==", flush=True)
 
 
 def kernel(folder):
-    """Debian's kernel for virtual machines, from its package."""
+    """Extracts Debian's kernel for virtual machines from its package."""
     if not (shutil.which("qemu-system-x86_64") and shutil.which("busybox")):
         raise Skip("qemu-system-x86_64 or busybox is missing: packaging/packages-*.txt name the packages")
     words = subprocess.run(
@@ -82,7 +82,7 @@ def copy_program(path, root, target=None):
 
 
 def initial_files(folder):
-    """The file system of the virtual machine, as the kernel unpacks it."""
+    """Returns the file system of the virtual machine in the format that the kernel unpacks."""
     root = folder / "root"
     copy_program("/bin/busybox", root)
     for name in ("sh", "uname", "cat", "mkdir", "chmod", "id", "mv", "rm", "env", "ls", "head"):

@@ -1,10 +1,10 @@
 """The table of cases, and the comparison of a training on all ranks with the same training in one process.
 
-A case is a function of a Training, written as a user writes the training, which returns its results by name: weights,
-numbers of steps, scales. The function runs three times:
+A case is a function of a Training, written like a user's training, that returns its results by name: weights, numbers
+of steps, scales. The function runs three times:
 
 1. on all ranks, with the optimizer distributed and each rank's own rows: the ranks must return equal bits;
-2. on rank 0, without Horovod, with the rows of all ranks as one batch: the results must agree to the tolerance;
+2. on rank 0, without Horovod, with the rows of all ranks as one batch: the results must agree within the tolerance;
 3. with --prove, on rank 0, without Horovod, with the rows of rank 0 only: the results must differ by ten times the
    tolerance, or the case could not find a missing reduction.
 """
@@ -25,7 +25,7 @@ import numpy
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples" / "unequal"))
 
-ROWS = 4  # of each rank in a step
+ROWS = 4  # per rank and step
 WIDTH = 16
 LAYERS = {
     "1_KiB": 16,
@@ -42,12 +42,12 @@ class Case(NamedTuple):
 
     train: Callable[["Training"], dict]
     layers: str = "1_KiB 8_MiB"
-    double: bool = False  # float64: where a division by a tiny gradient amplifies rounding
-    tolerance: Optional[float] = None  # by default that of the type
-    quick: bool = False  # whether the quick tier runs the case, with the first of its layers
+    double: bool = False  # float64, if a division by a tiny gradient amplifies rounding
+    tolerance: Optional[float] = None  # by default the type's tolerance
+    quick: bool = False  # whether the quick tier runs the case, with its first layer
     refuses: str = ""  # all ranks must raise an error that this pattern matches
     may_refuse: str = ""  # all ranks may raise an error that this pattern matches, instead of the right result
-    warns: str = ""  # all ranks must warn so; their weights are not compared
+    warns: str = ""  # all ranks must warn like this; their weights are not compared
     skip: Optional[str] = None  # why this interpreter cannot run the case
 
 
@@ -55,7 +55,7 @@ class Table(list):
     """The cases of a framework."""
 
     def case(self, **options: Any) -> Callable:
-        """The decorator that adds a training to the table."""
+        """Returns a decorator that adds a training to the table."""
 
         def add(train: Callable) -> Callable:
             self.append(Case(train, **options))
@@ -65,7 +65,7 @@ class Table(list):
 
 
 class Training:
-    """One run of a case. A framework's subclass makes its model and optimizer of it.
+    """One run of a case. A framework's subclass makes the model and the optimizer.
 
     `ranks`: the ranks whose rows this process uses. `is_distributed`: the optimizer reduces over all ranks.
     """
@@ -74,11 +74,11 @@ class Training:
         self.ranks, self.size, self.is_distributed = ranks, size, is_distributed
         self.inputs, self.double = LAYERS[layer], double
         self.dtype = "float64" if double else "float32"
-        # The weights of the ranks differ until the broadcast from rank 0.
+        # The ranks' weights differ until the broadcast from rank 0.
         self.seed = 100 + (ranks[0] if is_distributed else 0)
 
     def initial(self) -> dict:
-        """Weights of a network with one hidden layer."""
+        """Returns the weights of a network with one hidden layer."""
         random = numpy.random.default_rng(self.seed)
         shapes = {"w1": (self.inputs, WIDTH), "b1": (WIDTH,), "w2": (WIDTH, 2), "b2": (2,)}
         return {
@@ -86,7 +86,7 @@ class Training:
         }
 
     def batch(self, step: int, rows: Any = ROWS, overflows: Any = ()) -> tuple:
-        """Inputs and targets of a step. `overflows`: (step, rank) pairs whose inputs are infinite; -1 is the
+        """Returns inputs and targets of a step. `overflows`: (step, rank) pairs whose inputs are infinite; -1 is the
         last rank."""
         parts = [self._rows(step, rank, rows(rank) if callable(rows) else rows) for rank in self.ranks]
         for rank, (x, _) in zip(self.ranks, parts):
@@ -100,13 +100,13 @@ class Training:
         return x * numpy.float32(4 / self.inputs**0.5), random.standard_normal((count, 2), "float32")
 
     def unequal_batches(self) -> list:
-        """Four batches: rank 0 has no rows in the first one, and no rank has any in the last one."""
+        """Returns four batches: rank 0 has no rows in the first batch, and no rank has rows in the last batch."""
         return [
             self.batch(step, lambda rank, step=step: (3 * rank + 2 * step) % 5 if step < 3 else 0) for step in range(4)
         ]
 
     def words(self, step: int, count: int = 6) -> Any:
-        """Indices of rows of a table with `self.inputs` rows."""
+        """Returns indices of rows of a table with `self.inputs` rows."""
         return numpy.concatenate(
             [numpy.random.default_rng(1000 * step + rank).integers(0, self.inputs, count) for rank in self.ranks]
         )
@@ -124,7 +124,7 @@ def digest_of(arrays: dict) -> str:
 
 
 def deviation(got: Any, want: Any) -> float:
-    """The largest difference of an element; infinite for other shapes and for values that are no numbers."""
+    """Returns the largest difference of an element; infinite for different shapes and for NaN."""
     if got.shape != want.shape:
         return numpy.inf
     if got.dtype.kind not in "fc":
@@ -135,14 +135,14 @@ def deviation(got: Any, want: Any) -> float:
 
 
 def furthest(arrays: dict, others: dict) -> tuple:
-    """(deviation, name) of the result that differs most."""
+    """Returns (deviation, name) of the result that differs most."""
     if arrays.keys() != others.keys():
         return numpy.inf, f"the names {sorted(arrays)} and {sorted(others)}"
     return max((deviation(arrays[name], others[name]), name) for name in arrays)
 
 
 class Suite:
-    """Runs the cases of a table on this rank, and judges them together with the other ranks."""
+    """Runs the cases of a table on this rank, and judges the results together with the other ranks."""
 
     def __init__(self, hvd: Any, make_training: Callable, proves: bool):
         self.hvd, self.make, self.proves = hvd, make_training, proves
@@ -165,13 +165,13 @@ class Suite:
         return self.hvd.broadcast_object(verdict, root_rank=0)
 
     def _attempt(self, case: Case, layer: str) -> tuple:
-        """(results, error, whether the expected warning came) of the distributed training."""
+        """Returns (results, error, whether the expected warning came) of the distributed training."""
         training = self.make([self.rank], self.size, True, layer, case.double)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 arrays, error = arrays_of(case.train(training)), ""
-            except Exception as raised:  # another rank may wait for this one until its watchdog ends it
+            except Exception as raised:  # another rank may wait for this rank until its watchdog ends it
                 arrays, error = {}, f"{type(raised).__name__}: {raised}"
                 if not re.search(case.refuses or case.may_refuse or "$^", error):
                     traceback.print_exc()
@@ -179,7 +179,7 @@ class Suite:
         return arrays, error, warned
 
     def _judge_errors(self, case: Case, errors: list) -> Optional[str]:
-        """Returns a complaint about the errors of the ranks; None if no rank has one and none was expected."""
+        """Returns a complaint about the ranks' errors; None if no rank has an error and none was expected."""
         pattern = case.refuses or case.may_refuse or "$^"
         if not any(errors) and not (case.refuses and self.size > 1):
             return None
@@ -221,7 +221,7 @@ def parse_arguments(arguments: Optional[list] = None) -> Any:
 
 
 def chosen(table: Table, options: Any) -> list:
-    """(name, case, layer) of the selected cases. HVD_TEST_FEWER, which the tier of CI sets: one of its layers each."""
+    """Yields (name, case, layer) of the selected cases; with HVD_TEST_FEWER (the tier of CI), one layer per case."""
     found = []
     for number, case in enumerate(table):
         layers = case.layers.split()

@@ -37,7 +37,7 @@ def apply(weights, x):
 
 
 def loss_of(weights, x, y, share=None):
-    """The mean over the rows, or the sum with a share of each row."""
+    """Returns the mean over the rows, or the sum with a share of each row."""
     rows = ((apply(weights, x) - y) ** 2).mean(1)
     return rows.mean() if share is None else (rows * share).sum()
 
@@ -107,7 +107,7 @@ def unequal_batches(training):
 
 @case(layers="1_KiB")
 def averaged_by_hand(training):
-    """hvd.allreduce inside jit, and clipping afterwards."""
+    """hvd.allreduce inside jit, followed by clipping."""
 
     def loss(weights, x, y):
         value = loss_of(weights, x, y)
@@ -133,7 +133,7 @@ def averaged_by_hand(training):
 
 @case(layers="1_KiB")
 def loop_inside_jit(training):
-    """The steps of an epoch by lax.scan."""
+    """Runs the steps of an epoch by lax.scan."""
     weights, optimizer = start(training), distribute(training, sgd())
     x, y = (jnp.stack(each) for each in zip(*(training.batch(number) for number in range(4))))
 
@@ -164,7 +164,7 @@ def recomputed_activations(training):
 
 @case(layers="1_KiB")
 def a_collective_in_a_recomputed_function(training):
-    """The mean loss of all ranks has the gradient of the mean loss of one process."""
+    """The mean loss of all ranks has the same gradient as the mean loss of one process."""
     weights = start(training)
 
     @jax.jit
@@ -211,7 +211,7 @@ def one_helper_for_many_gradients(training):
 
 @case(layers="1_KiB")
 def a_constant_of_each_rank(training):
-    """XLA drops the multiplication by 1.0 on rank 0, and then orders that rank's program otherwise."""
+    """XLA drops the multiplication by 1.0 on rank 0, and then may order that rank's program differently."""
     shares = [1.0 if rank == 0 else 0.5 for rank in training.ranks]
     weights, seen = start(training), []
 
@@ -219,7 +219,7 @@ def a_constant_of_each_rank(training):
         return hvd.allreduce(value) if training.is_distributed else value
 
     def totals(x, y):
-        """The means over the ranks of a sum, and of one times the share of the rank."""
+        """Returns the means over the ranks of a sum, and of 1 times the share of the rank."""
         if training.is_distributed:
             return mean(jnp.sum(x)), mean(jnp.sum(y) * shares[0])
         rows = y.reshape(len(shares), -1)
@@ -241,7 +241,7 @@ def a_constant_of_each_rank(training):
 
 @case(layers="1_KiB")
 def uneven_last_batch(training):
-    """Rank 0 has fewer rows in its last batch, and compiles its step again; each rank has an equal share."""
+    """Rank 0 has fewer rows in its last batch and compiles its step again; each rank has an equal share."""
     weights, optimizer = start(training), distribute(training, sgd())
     state, step = optimizer.init(weights), step_of(optimizer)
     for number in range(4):
@@ -258,7 +258,7 @@ def uneven_last_batch(training):
 
 @case(layers="1_KiB")
 def shapes_printed_by_rank_0(training):
-    """Rank 0 traces the step once more, as a summary of a model does."""
+    """Rank 0 traces the step once more, like a summary of a model."""
     weights, optimizer = start(training), distribute(training, sgd())
     state, step = optimizer.init(weights), step_of(optimizer)
     if 0 in training.ranks:
@@ -270,7 +270,7 @@ def shapes_printed_by_rank_0(training):
 
 @case(layers=LARGE)
 def accumulation(training):
-    """optax.MultiSteps around ours averages the passes."""
+    """optax.MultiSteps around the distributed optimizer averages the passes."""
     optimizer = optax.MultiSteps(distribute(training, sgd()), 2)
     weights, state = loop(training, optimizer, 6)
     return result(weights, updates=int(state.gradient_step))
@@ -293,7 +293,7 @@ def overflow_skipped_inside_ours(training):
 
 @case(layers="1_KiB", may_refuse="apply_if_finite|DistributedOptimizer")
 def overflow_skipped_around_ours(training):
-    """A condition that each rank decides alone around a reduction: refused, or agreed upon."""
+    """A condition that each rank evaluates alone around a reduction: refused, or agreed upon."""
     optimizer = optax.apply_if_finite(distribute(training, sgd()), 5)
     return result(loop(training, optimizer, 5, overflows=OVERFLOWS)[0])
 
@@ -431,7 +431,7 @@ def complex_weights(training):
 
 @case(layers="1_KiB")
 def saved_and_resumed(training):
-    """Rank 0 saves weights, state, a typed key and a large counter, and alone reads them."""
+    """Rank 0 saves weights, state, a typed key and a large counter, and only rank 0 reads them."""
     optimizer = distribute(training, sgd())
     weights, state = loop(training, optimizer, 2)
     key = jax.random.key_data(jax.random.key(7)) if 0 in training.ranks else jax.random.key_data(jax.random.key(0))
@@ -452,7 +452,7 @@ def saved_and_resumed(training):
 
 
 class JaxTraining(cases.Training):
-    """A run with 64 bits where its case asks for them."""
+    """Enables 64 bits for cases that need them."""
 
     def __init__(self, ranks, size, is_distributed, layer, double):
         super().__init__(ranks, size, is_distributed, layer, double)

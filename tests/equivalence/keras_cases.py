@@ -20,7 +20,7 @@ if not KERAS_3:  # before 2.13, the package has the optimizers of an older Keras
     from tensorflow import keras
 BACKEND = keras.backend.backend()
 OVERFLOWS = [(1, 0), (3, -1)]
-HALF = 2e-3  # float16 of activations and gradients
+HALF = 2e-3  # rounding of activations and gradients in float16
 DOUBLE = 1e-7 if BACKEND == "torch" else None  # Keras on PyTorch reduces losses in float32
 
 
@@ -50,7 +50,7 @@ def distribute(training, optimizer, **keywords):
 
 
 def compiled(training, model, optimizer, **keywords):
-    """Compiles a model for this run. XLA rounds otherwise than TensorFlow, so both sides do without it."""
+    """Compiles a model for this run, without XLA, because XLA rounds differently from TensorFlow."""
     if BACKEND == "tensorflow":
         keywords["jit_compile"] = False
     if training.is_distributed:  # the callback broadcasts after the first batch
@@ -60,7 +60,7 @@ def compiled(training, model, optimizer, **keywords):
 
 
 def fit(training, model, steps=3, first=0, passes=1, callbacks=(), **options):
-    """Trains by Model.fit. `passes`: the batches that make a step, which one process gets as one batch."""
+    """Trains by Model.fit. `passes`: batches per step, which one process gets as one batch."""
     rows = [training.batch(step, **options) for step in range(first, first + steps * passes)]
     x, y = (numpy.concatenate(each) for each in zip(*rows))
     callbacks = list(callbacks)
@@ -100,7 +100,7 @@ def fit_with_adam(training):
 
 @case(double=True, tolerance=DOUBLE)
 def fit_with_weights_of_samples(training):
-    """Each rank has other weights; the sum of a batch's weights is 0 on rank 0 first, and then on all ranks."""
+    """Each rank has other weights; the sum of a batch's weights is 0 first on rank 0, and then on all ranks."""
     rows = [training.batch(step) for step in range(4)]
     x, y = (numpy.concatenate(each) for each in zip(*rows))
     weights = numpy.concatenate(
@@ -163,7 +163,7 @@ def fit_with_a_schedule(training):
 
 @case()
 def fit_with_a_warm_up(training):
-    """The rate rises from that of one rank to that of all."""
+    """The rate rises from the rate for one rank to the rate for all ranks."""
     largest, epochs = 0.05 * training.size, 3
     model = compiled(training, network(training), distribute(training, sgd(largest)))
     for epoch in range(epochs):
@@ -239,7 +239,7 @@ def sparse_gradients_sent_as_dense_and_accumulation(training):
     return embedding(training, 2, backward_passes_per_step=2, average_aggregated_gradients=True, sparse_as_dense=True)
 
 
-# Mixed precision: all ranks skip a step in which one overflows.
+# Mixed precision: all ranks skip a step if one rank overflows.
 
 
 def mixed_network(training, policy):
@@ -260,7 +260,7 @@ def mixed(training, optimizer, steps=5):
 
 @case(tolerance=HALF)
 def mixed_float16(training):
-    """The usual script: compile puts a LossScaleOptimizer around ours."""
+    """The usual script: compile wraps the distributed optimizer in a LossScaleOptimizer."""
     return mixed(training, distribute(training, sgd(1.0)))
 
 
@@ -282,7 +282,7 @@ def mixed_float16_scaled_inside_ours(training):
 
 @case(KERAS_3, tolerance=HALF)
 def mixed_float16_and_accumulation(training):
-    """A pass that overflows on a rank is skipped on all, as Keras skips passes that it adds up itself."""
+    """All ranks skip a pass that overflows on one rank, as Keras skips passes that it accumulates itself."""
     if not training.is_distributed:
         return mixed(training, sgd(1.0, gradient_accumulation_steps=2), 8)
     keywords = {"backward_passes_per_step": 2, "average_aggregated_gradients": True}
@@ -300,7 +300,7 @@ def mixed_bfloat16(training):
 
 
 def resume(training, make, suffix):
-    """Rank 0 alone saves, and all ranks load."""
+    """Only rank 0 saves, and all ranks load."""
     model = fit(training, compiled(training, network(training), distribute(training, make())), 2)
     folder = tempfile.mkdtemp() if 0 in training.ranks else None
     if training.is_distributed:
@@ -331,7 +331,7 @@ def saved_and_loaded_with_adamw(training):
 
 
 class KerasTraining(cases.Training):
-    """A run whose layers get the same names on each rank, although rank 0 makes more models."""
+    """Gives layers the same names on each rank, although rank 0 makes more models."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)

@@ -46,7 +46,7 @@ def loop_with_a_tape(training):
 
 @case()
 def a_tape_and_an_optimizer_of_ours(training):
-    """Reduced once, although both could."""
+    """Reduced once, although both the tape and the optimizer could reduce."""
     model, optimizer = broadcast(training, network(training)), distribute(training, sgd())
     for x, y in batches(training):
         with tf.GradientTape() as tape:
@@ -57,7 +57,7 @@ def a_tape_and_an_optimizer_of_ours(training):
 
 
 class OwnStep(keras.Model):
-    """A model with a train_step of its own, which clips."""
+    """A model with a custom train_step, which clips."""
 
     def __init__(self, layers, wrap):
         super().__init__()
@@ -90,7 +90,7 @@ def own_train_step_with_our_tape(training):
 
 @case(warns="" if KERAS_3 else "apply_gradients")
 def own_train_step(training):
-    """Keras 3 reduces where gradients are applied; Keras 2 warns that nothing reduces."""
+    """Keras 3 reduces when it applies gradients; Keras 2 warns that nothing reduces."""
     return own_step(training, lambda tape: tape, distribute(training, sgd()))
 
 
@@ -137,7 +137,7 @@ def alternating_losses_in_functions(training):
     return alternating(training, plain_sgd, traced=True)
 
 
-# The optimizers that Keras 2 calls legacy.
+# Optimizers that Keras 2 calls legacy.
 
 
 @case(not KERAS_3)

@@ -18,7 +18,7 @@ LARGE = "1_KiB 8_MiB"
 
 
 class Network:
-    """Gluon parameters of a network with one hidden layer."""
+    """Makes Gluon parameters of a network with one hidden layer."""
 
     def __init__(self, training, prefix="net_"):
         self.params = gluon.ParameterDict(prefix)
@@ -126,7 +126,7 @@ def clipping_before_the_step(training):
 
 @case(layers="1_KiB")
 def optimizer_of_module(training):
-    """Updates by an mxnet.optimizer.Optimizer, as Module makes them."""
+    """Updates by an mxnet.optimizer.Optimizer, like Module."""
     network = Network(training)
     optimizer = mx.optimizer.create("sgd", learning_rate=0.1, momentum=0.9)
     if training.is_distributed:
@@ -177,7 +177,7 @@ def frozen_and_unfrozen(training):
 
 @case(layers="1_KiB")
 def saved_and_resumed(training):
-    """Rank 0 saves the parameters, and alone reads them."""
+    """Rank 0 saves the parameters, and only rank 0 reads them."""
     network = Network(training)
     loop(training, network, trainer_of(training, network), 2)
     with tempfile.TemporaryDirectory() as folder:
@@ -207,7 +207,7 @@ def adam(training):
 
 @case(layers=LARGE)
 def loss_scale_by_hand(training):
-    """A scale that all ranks halve when one of them overflows."""
+    """A scale that all ranks halve when one rank overflows."""
     network, scale, scales = Network(training), 256.0, []
     trainer = trainer_of(training, network)
     for step in range(5):

@@ -70,13 +70,13 @@ def handles_in_flight(training):
 
 @case(layers="1_KiB")
 def averages_in_the_order_of_a_set(training):
-    """Calls without names: the launcher gives all ranks one PYTHONHASHSEED, hence one order."""
+    """Calls without names: the launcher gives all ranks one PYTHONHASHSEED, and thus the same order."""
     return loop(training, lambda gradients: {name: hvd.allreduce(gradients[name]) for name in set(gradients)})
 
 
 @case(layers="1_KiB")
 def gathered_gradients(training):
-    """The mean of gathered parts, in place of a reduction."""
+    """Uses the mean of gathered parts instead of a reduction."""
 
     def reduce(gradients):
         return {

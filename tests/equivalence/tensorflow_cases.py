@@ -24,7 +24,7 @@ v1 = tf.compat.v1
 
 
 class Network:
-    """Variables of a network with one hidden layer, and what they make of inputs."""
+    """Variables of a network with one hidden layer, and its output for inputs."""
 
     def __init__(self, training):
         self.variables = [tf.Variable(value, name=name) for name, value in training.initial().items()]
@@ -38,7 +38,7 @@ class Network:
 
 
 class Momentum:
-    """An optimizer by hand, for loops that need none of a framework."""
+    """A hand-written optimizer, for loops without a framework's optimizer."""
 
     def __init__(self, variables, rate=0.1):
         self.variables, self.rate = variables, rate
@@ -127,7 +127,7 @@ def tape_with_compression(training):
 
 @case()
 def gradients_of_all_ranks_by_the_tape_s_lists(training):
-    """get_local_and_global_gradients returns reduced gradients, as gradient does."""
+    """get_local_and_global_gradients returns reduced gradients, like gradient()."""
     model, optimizer = start(training)
     for x, y in batches(training):
         with tf.GradientTape() as tape:
@@ -202,7 +202,7 @@ def embedding(training, **keywords):
 
 @case(layers="1_KiB")
 def averages_of_integers_in_slices(training):
-    """They are quotients of TensorFlow: float64 for 32 and 64 bits, float32 for 8 and 16."""
+    """Averages of integers are TensorFlow's quotients: float64 for 32 and 64 bits, float32 for 8 and 16."""
     results, slices = {}, []
     for dtype in (tf.int8, tf.int16, tf.int32, tf.int64):
         words = tf.constant(training.words(0))
@@ -290,7 +290,7 @@ def synchronized_batch_normalization(training):
 
 
 def graph(training, steps, passes=1, clip=None, **keywords):
-    """A training in a graph, with a session that counts steps; returns the weights and the global step."""
+    """Trains in a graph, with a session that counts steps; returns the weights and the global step."""
     with tf.Graph().as_default():
         x, y = (v1.placeholder(training.dtype, [None, size]) for size in (training.inputs, 2))
         w1, b1, w2, b2 = [v1.get_variable(name, initializer=value) for name, value in training.initial().items()]
@@ -320,7 +320,7 @@ def graph(training, steps, passes=1, clip=None, **keywords):
 
 
 def rows_of(training, step, passes):
-    """The batches of a step's passes; one process gets them as one batch."""
+    """Returns the batches of a step's passes; one process gets them as one batch."""
     rows = [training.batch(passes * step + pass_) for pass_ in range(passes)]
     return rows if training.is_distributed else [tuple(numpy.concatenate(each) for each in zip(*rows))]
 
@@ -348,7 +348,7 @@ def graph_with_accumulation_and_clipping(training):
 
 @case(layers="1_KiB")
 def graph_whose_loops_reduce(training):
-    """A session runs the iterations of a loop at once, the body of which is a function or lies in the graph."""
+    """A session runs a loop's iterations at once; the loop's body is a function or is part of the graph."""
     results = {}
     try:
         for name, choose in [("function", v1.enable_control_flow_v2), ("graph", v1.disable_control_flow_v2)]:
@@ -360,7 +360,7 @@ def graph_whose_loops_reduce(training):
 
 
 def looped(training, parts):
-    """A training on the losses of several parts of a batch, each of which is averaged in an iteration."""
+    """Trains on the losses of several parts of a batch; each iteration averages one part."""
     with tf.Graph().as_default():
         x, y = (v1.placeholder(training.dtype, [parts, None, size]) for size in (training.inputs, 2))
         weights = [v1.get_variable(name, initializer=value) for name, value in training.initial().items()]

@@ -26,7 +26,7 @@ def clipped_norm(training):
 
 
 def assigned(training, zero_grad, clip=torch.nn.utils.clip_grad_norm_):
-    """The program computes the gradients itself, as evolution strategies and gradient surgery do."""
+    """The program computes the gradients itself, like evolution strategies and gradient surgery."""
     model, optimizer = start(training)
     params = list(model.parameters())
     for batch in batches(training):
@@ -131,7 +131,7 @@ def gradients_replaced_by_hand(training):
 
 @case(may_refuse=r"synchronize\(\)")
 def gradients_written_through_data(training):
-    """PyTorch counts no such write: the check by copies finds it."""
+    """PyTorch does not count such a write; the check by copies finds it."""
     os.environ["HOROVOD_TORCH_CHECK_GRADIENTS"] = "1"
     try:
         return written_by_hand(training, lambda param, largest: param.grad.data.mul_(0.1 / largest))
@@ -157,7 +157,7 @@ def clipping_in_a_step_hook(training):
 
 
 def with_scaler(training, make=sgd, clip=None, passes=1, **keywords):
-    """Counts the steps of the optimizer: all ranks must skip those in which one rank overflows."""
+    """Counts the optimizer's steps: all ranks must skip steps in which one rank overflows."""
     if passes > 1:
         keywords["backward_passes_per_step"] = passes
     model, optimizer = start(training, make, **keywords)
@@ -230,8 +230,8 @@ def grad_scaler_after_synchronize(training):
     return weights_of(model, scale=amp.get_scale())
 
 
-# Not with 8 MiB: isfinite(x) reads x twice, so that a gradient which changes in between, because it is being reduced,
-# is not finite. That rank alone skips the step, and its zero_grad() raises while the others wait in step().
+# Not with 8 MiB: isfinite(x) reads x twice, and a concurrent reduction may change x in between, so that x counts as not
+# finite. Then only this rank skips the step, and its zero_grad() raises while other ranks wait in step().
 @case(may_refuse=r"synchronize\(\)", layers="1_KiB")
 def loss_scaled_by_hand(training):
     """The loop of scripts without GradScaler: each rank tests its own gradients."""
@@ -266,7 +266,7 @@ def autocast(training):
 
 @case(tolerance=cases.BFLOAT16, quick=True)
 def master_weights(training):
-    """bfloat16 weights compute gradients, which a float32 copy applies (as in apex)."""
+    """bfloat16 weights compute gradients, and a float32 copy applies them (as in apex)."""
     model = network(training)
     if training.is_distributed:
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)

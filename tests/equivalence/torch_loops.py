@@ -110,7 +110,7 @@ def closure_of_lbfgs(training):
 
 
 class SharpnessAware(torch.optim.Optimizer):
-    """Reads the gradients that are there before the closure."""
+    """Reads the gradients that exist before the closure."""
 
     def __init__(self, params):
         super().__init__(params, {"lr": 0.1})
@@ -179,7 +179,7 @@ def backward_of_two_passes_before_a_closure(training):
 
 @case(quick=True)
 def steps_by_the_loss_of_the_closure(training):
-    """Polyak's rule."""
+    """Uses Polyak's step size."""
 
     class Polyak(torch.optim.Optimizer):
         def __init__(self, params):
@@ -258,7 +258,7 @@ def two_passes_over_different_parameters(training):
 
 @case(quick=True)
 def a_collective_between_backward_and_step(training):
-    """Each rank uses another layer in each step, and all ranks log the mean loss before the step."""
+    """Each rank uses a different layer in each step, and all ranks log the mean loss before the step."""
     first, second = network(training), network(training)
     optimizer = distribute(training, sgd([*first.parameters(), *second.parameters()]), first, second)
     logged = []
@@ -305,7 +305,7 @@ def recomputed_activations(training):
 
 @case(quick=True, layers="1_KiB")
 def losses_weighted_by_the_mean_number_of_rows(training):
-    """Lightning averages these integers in a group; the mean is cut towards zero."""
+    """Lightning averages these integers in a group; the mean is truncated."""
     model, optimizer = start(training)
     numbers = torch.tensor([[7 + 4 * rank, -8 - 3 * rank, 2**40 + rank] for rank in training.ranks])
     if training.is_distributed:

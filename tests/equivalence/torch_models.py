@@ -146,7 +146,7 @@ def complex_parameters(training):
 
 @case(quick=True)
 def two_optimizers(training):
-    """A generator and a discriminator, whose gradients are in flight together."""
+    """A generator and a discriminator, whose gradients are in flight at the same time."""
     maker, judge = network(training), network(training)
     with torch.no_grad():
         judge[0].weight.mul_(-0.5)
@@ -220,7 +220,7 @@ def schedule_made_before_wrapping(training):
 
 
 def resume(training, make):
-    """Rank 0 saves after two steps; a new model and optimizer go on from the file, which rank 0 alone reads."""
+    """Rank 0 saves after two steps; a new model and optimizer continue from the file, which only rank 0 reads."""
     model, optimizer = start(training, make)
     loop(training, model, optimizer, 2)
     saved = io.BytesIO()
@@ -248,7 +248,7 @@ def saved_and_resumed_with_adam(training):
 
 @case(quick=True, layers="1_KiB", tolerance=1e-5)
 def synchronized_batch_normalization(training):
-    """Statistics of the N-fold batch; BatchNorm of one rank would not be those of one process."""
+    """Uses statistics of the whole batch; per-rank BatchNorm would differ from one process."""
     model = network(training)
     normalize = hvd.SyncBatchNorm if training.is_distributed else torch.nn.BatchNorm1d
     model = torch.nn.Sequential(model[0], normalize(cases.WIDTH), *model[1:])

@@ -1,4 +1,4 @@
-"""GradScaler for CPUs. That of PyTorch before 2.3 works on GPUs only: here its two kernels run in Python."""
+"""GradScaler for CPUs. Before PyTorch 2.3, GradScaler needs a GPU: here its two kernels run in Python."""
 
 import torch
 
@@ -6,7 +6,7 @@ IS_OF_TORCH = hasattr(getattr(torch, "amp", None), "GradScaler")
 
 
 class _OneDevice:
-    """In place of the copies for each GPU."""
+    """Replaces the copies for each GPU."""
 
     def __init__(self, tensor):
         self._tensor, self._per_device_tensors = tensor, {}
@@ -17,7 +17,7 @@ class _OneDevice:
 
 def _unscale(grads, found, inverse):
     for grad in grads:
-        grad.data.mul_(inverse.to(grad.dtype))  # such a kernel leaves the version as it is
+        grad.data.mul_(inverse.to(grad.dtype))  # such a kernel does not change the version
         if not torch.isfinite(grad).all():
             found.fill_(1.0)
 

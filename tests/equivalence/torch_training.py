@@ -35,7 +35,7 @@ def network(training):
 
 
 def distribute(training, optimizer, *models, **keywords):
-    """The optimizer for this run: over all ranks, after the broadcasts from rank 0."""
+    """Returns the optimizer for this run: over all ranks, after the broadcasts from rank 0."""
     if not training.is_distributed:
         return optimizer
     named = [(f"{next(NUMBERS)}.{name}", param) for model in models for name, param in model.named_parameters()]

@@ -1,4 +1,4 @@
-"""Cases of PyTorch in which each rank has another number of items: the steps of examples/unequal."""
+"""Cases of PyTorch in which ranks have different numbers of items: the steps of examples/unequal."""
 
 import torch
 import torch.distributed as dist
@@ -12,7 +12,7 @@ def uneven(training):
 
 
 def mean(losses, count):
-    """The mean of one process; 0 without items."""
+    """Returns the mean of one process; 0 without items."""
     return losses.sum() / max(1, count)
 
 
@@ -40,7 +40,7 @@ def unequal_batches_with_predivided_groups(training):
 
 @case(double=True, layers="1_KiB")
 def unequal_numbers_of_batches(training):
-    """Each rank joins after its last batch; a step of one process has the rows of the ranks that train."""
+    """Each rank joins after its last batch; a step of one process has the rows of the ranks that still train."""
     model, optimizer = start(training)
     counts = {rank: 2 + rank for rank in training.ranks}
     found = [
@@ -52,7 +52,7 @@ def unequal_numbers_of_batches(training):
     ]
     if training.is_distributed:
         steps.epoch_until_all_have_joined(model, optimizer, found)
-        hvd.allreduce(torch.ones(1))  # without a name, as the totals before the join
+        hvd.allreduce(torch.ones(1))  # without a name, like the totals before the join
     else:
         for x, y in found:
             step_alone(model, optimizer, x, y)
@@ -93,7 +93,7 @@ def language_model_with_padding(training):
         tokens = torch.from_numpy(training.words(step, 12)).reshape(-1, 6) % 13
         labels = tokens.roll(-1, 1)
         for row, rank in enumerate(each for each in training.ranks for _ in range(2)):
-            labels[row, 6 - (step + 2 * rank) % 7 :] = -100  # rank 0 has none in the first step
+            labels[row, 6 - (step + 2 * rank) % 7 :] = -100  # rank 0 has no tokens in the first step
         if training.is_distributed:
             losses.append(steps.language_model_step(model, optimizer, tokens, labels))
             continue

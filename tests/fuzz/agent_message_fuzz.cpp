@@ -1,4 +1,4 @@
-// A control message that can be read is written again as something that reads the same.
+// A decoded control message must encode to a message that decodes to the same.
 #include <cstddef>
 #include <cstdint>
 

@@ -7,7 +7,7 @@
 #include "fuzz/target.h"
 #include "launcher/allocation/allocation.h"
 
-// Lines NAME=value, the environment; then an empty line and what every file holds.
+// Lines NAME=value, the environment; then an empty line and the content of every file.
 HVD_FUZZ_TARGET(allocation) {
   using namespace hvd;
   std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -1,6 +1,6 @@
-// Records that ranks write for each other into the job's store before a backend starts: the rounds of
-// ops/common, the addresses of Gloo, the id of NCCL. The store of oneCCL passes bytes to its library.
-// The first byte is the number of records, which follow, each behind its length in two bytes.
+// Records that ranks write into the job's store before a backend starts: the rounds of ops/common,
+// the addresses of Gloo, the id of NCCL. oneCCL's store passes bytes to its library unread. The
+// first byte is the number of records; each record follows its length in two bytes.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace hvd;
 
-constexpr size_t kLongest = 192;  // most bytes of an address of Gloo
+constexpr size_t kLongest = 192;  // the longest address of Gloo
 
 std::vector<std::string> records_of(const uint8_t* data, size_t size) {
   std::vector<std::string> records(size == 0 ? 1 : 1 + data[0] % 8);
@@ -33,7 +33,7 @@ std::vector<std::string> records_of(const uint8_t* data, size_t size) {
   return records;
 }
 
-// The job's store of rank 0, with these records of all ranks.
+// Rank 0's view of the job's store, with these records of all ranks.
 hvd_plugin_host host_with(std::vector<std::string>& records) {
   hvd_plugin_host host{};
   host.struct_size = sizeof host;

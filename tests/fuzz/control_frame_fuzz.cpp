@@ -1,4 +1,4 @@
-// Frames of a control stream, cut at every place.
+// Frames of a control stream, cut at every offset.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -11,7 +11,7 @@ using hvd::collectives::FrameReader;
 
 namespace {
 
-// Appends the sizes of the whole frames; false after an error.
+// Appends the sizes of the complete frames; returns false after an error.
 bool take_all(FrameReader& reader, std::vector<size_t>* sizes) {
   ControlFrame frame{};
   for (;;) {
@@ -22,7 +22,7 @@ bool take_all(FrameReader& reader, std::vector<size_t>* sizes) {
   }
 }
 
-// Feeds at most `step` bytes at a time; the sizes of the frames, and whether it ended in an error.
+// Feeds at most `step` bytes at a time. Returns the sizes of the frames, and whether an error ended them.
 std::vector<size_t> read_all(hvd::ByteView bytes, size_t step) {
   FrameReader reader;
   std::vector<size_t> sizes;

@@ -1,4 +1,4 @@
-// Runs a fuzz target over the files of a corpus, and over every cut of each, as a plain test:
+// Runs a fuzz target over the files of a corpus, and over every truncation of each, as a plain test:
 // launcher_fuzz_corpora hostfile tests/fuzz/corpus/hostfile
 #include <cstddef>
 #include <cstdint>
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
       const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
       const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
       for (size_t size = 0; size < bytes.size(); ++size) {
-        // A copy of exactly that size, so that a read past the end is seen by the sanitizers.
+        // An exact-size copy, so that sanitizers find a read past the end.
         const std::vector<uint8_t> cut(data, data + size);
         target->second(cut.data(), cut.size());
       }

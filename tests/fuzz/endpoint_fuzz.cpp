@@ -1,4 +1,4 @@
-// Whatever is given as an address: what is taken is written and read again to the same.
+// Any text as an address: an accepted address formats to a text that parses to the same.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

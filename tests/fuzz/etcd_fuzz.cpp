@@ -1,5 +1,5 @@
-// Replies of etcd, the records of an earlier server in them, and addresses of etcd that users write: the
-// parser refuses them or returns valid parts.
+// Replies of etcd with records of an earlier server, and etcd addresses from users: the parser
+// refuses them or returns valid parts.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ size_t bytes_of(const Records& records) {
   return bytes;
 }
 
-// Any keys and values: each byte of a piece is in the record that names it, or belongs to none.
+// Any keys and values: each byte of a piece is in the record that names it, or in no record.
 void check_joined(const std::vector<hvd::rendezvous::etcd::KeyValue>& found) {
   using namespace hvd::rendezvous::etcd;
   Records values, pieces;
@@ -39,7 +39,7 @@ void check_joined(const std::vector<hvd::rendezvous::etcd::KeyValue>& found) {
   HVD_CHECK(in_pieces + bytes_of(joined->stale) == bytes_of(pieces));
 }
 
-// A record of these bytes, in pieces of 7 bytes and whole, is read as it was written.
+// Reads a record of these bytes, whole and in pieces of 7 bytes, as it was written.
 void check_written(hvd::ByteView record) {
   using namespace hvd::rendezvous::etcd;
   constexpr size_t kPiece = 7;

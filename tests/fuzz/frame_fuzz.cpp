@@ -1,5 +1,5 @@
-// Whatever arrives on a link, in whatever pieces: the parser neither reads past it nor keeps more
-// than the limit, and says the same whether it comes at once or byte by byte.
+// Any bytes on a link, in pieces of any size: the parser neither reads past them nor buffers more
+// than the limit, and gives the same result for whole input and byte by byte.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// The output of nvidia-smi and of rocm-smi, which has names of processes of other users.
+// The output of nvidia-smi and of rocm-smi, which contains process names of other users.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -16,7 +16,7 @@ void check(const hvd::launcher::GpuUse& use) {
   for (const auto& process : use.processes) {
     HVD_CHECK(process.pid > 0);
     pids.push_back(process.pid);
-    if (pids.size() == 16) break;  // the sums look at each pair
+    if (pids.size() == 16) break;  // the sums compare each pair
   }
   HVD_CHECK(use.bytes_of(pids) <= uint64_t{1} << 63);
   HVD_CHECK(use.percent_of(pids) >= -1 && use.percent_of(pids) <= 100);

@@ -1,4 +1,4 @@
-// The first bytes on a TCP connection between ranks, which anybody can send.
+// The first bytes on a TCP connection between ranks; any process can send them.
 #include <algorithm>
 #include <cstdlib>
 

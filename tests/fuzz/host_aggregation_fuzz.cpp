@@ -1,5 +1,5 @@
-// Messages between a rank and its agent, and the records that they carry: each text that parses is
-// written back unchanged.
+// Messages between a rank and its agent, and their records: each text that parses formats to the
+// same text.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,6 +1,6 @@
-// Whatever arrives on a connection, in whatever pieces: both parsers keep to their limits and say
-// the same messages whether it comes at once or byte by byte. (When a malformed head is refused, at
-// its first wrong byte or at its end, depends on the pieces.)
+// Any bytes on a connection, in pieces of any size: both parsers keep their limits and return the
+// same messages for whole input and byte by byte. (The pieces decide whether a malformed head is
+// refused at its first wrong byte or at its end.)
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr hvd::net::HttpLimits kLimits{.head_bytes = 512, .body_bytes = 256};
 
-// The messages of a stream as text, each parsed as a connection does it.
+// Returns the messages of a stream as text, each parsed like on a connection.
 std::string parsed(hvd::net::HttpParser& parser, hvd::ByteView bytes, size_t piece) {
   std::string seen;
   size_t begin = 0, end = 0;

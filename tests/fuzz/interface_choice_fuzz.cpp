@@ -1,4 +1,4 @@
-// Rules that can be read answer for any address, and for each name that they exclude with no.
+// Rules that parse accept or refuse any address, and refuse each name that they exclude.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

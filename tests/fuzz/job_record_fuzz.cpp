@@ -1,4 +1,4 @@
-// The record of a job: what can be read is written as a record that reads the same.
+// The record of a job: a record that parses formats to a record that parses to the same.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// The table of hosts that a leader gives its members.
+// The table of hosts that a leader sends to its members.
 #include <cstdlib>
 
 #include "collectives/mesh/local_rendezvous.h"

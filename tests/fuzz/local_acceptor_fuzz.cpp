@@ -1,5 +1,5 @@
-// The packet of a process that connects to a host's rendezvous: any bytes, with up to three descriptors.
-// Without the job's secret none is admitted.
+// The packet of a process that connects to a host's rendezvous: any bytes, with up to three
+// descriptors. A process without the job's secret is never admitted.
 #include <fcntl.h>
 
 #include "base/check.h"

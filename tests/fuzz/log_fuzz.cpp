@@ -1,4 +1,4 @@
-// A file of a log: lines that can be taken are written again as the bytes that they were taken from.
+// A log file: parsed lines format to the bytes from which they were parsed.
 #include <cstddef>
 #include <cstdint>
 

@@ -18,7 +18,7 @@ HVD_FUZZ_TARGET(marked_line) {
   words.add(text);
   words.add(text);
   HVD_CHECK(words.text().find('\n') == std::string::npos && words.text().size() < 2000);
-  // A filter sees whole lines, however they arrive.
+  // A filter gets complete lines, whatever the pieces of the input.
   std::string seen;
   LastWords filtered([&](std::string_view line) {
     seen += line;

@@ -1,6 +1,6 @@
-// The first byte chooses: the rest is a request, the bytes of a server, or the content of parts that this program seals
-// with the key. A request has its proof, a server's bytes mean the same in whatever pieces they come, and what was
-// sealed arrives.
+// The first byte chooses: the rest is a request, the bytes of a server, or the content of parts
+// that this program seals with the key. A request needs its proof, a server's bytes mean the same
+// in any pieces, and sealed content arrives.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

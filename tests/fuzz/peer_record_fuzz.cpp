@@ -1,4 +1,4 @@
-// A rank's address record: what parses, encodes to the same again.
+// A rank's address record: a record that parses encodes to the same bytes.
 #include <cstdlib>
 
 #include "collectives/mesh/peer_record.h"

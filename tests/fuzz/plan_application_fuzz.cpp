@@ -36,7 +36,7 @@ int64_t sum_of(const int64_t* rows, size_t count) {
   return sum;
 }
 
-// An op of a set with so many members.
+// An op of a set with `size` members.
 struct TouchingOp {
   size_t members;
 
@@ -54,7 +54,7 @@ struct TouchingOp {
           hvd::collectives::scattered_rows(static_cast<size_t>(rows), members, kRank).count;
       read_all(tensor.input, tensor.count, size);
       write_all(tensor.output, static_cast<int64_t>(kept) * tensor.row, size);
-    } else if (tensor.input != nullptr) {  // else this rank has joined
+    } else if (tensor.input != nullptr) {  // otherwise this rank has joined
       read_all(tensor.input, tensor.count, size);
       write_all(tensor.output, tensor.count, size);
     }
@@ -170,7 +170,7 @@ class Member final : public PlanSink {
     submission.name->announced = &submission;
     if (op != HVD_JOIN) submission.announced_id = set_->negotiator.announce(submission);
   }
-  // One that the ranks have agreed on before.
+  // A tensor that the ranks have agreed on before.
   void submit_cached() {
     Submission& submission = make("c", HVD_ALLREDUCE, {{HVD_FLOAT32, {5}}}, {});
     CacheEntry* entry = set_->cache.put(kCached, "c");
@@ -215,7 +215,7 @@ class Member final : public PlanSink {
   std::set<Submission*> ended_, over_;
 };
 
-// Rows that are a number of bytes, and more than a test should allocate.
+// Plausible row counts that need more memory than a test should allocate.
 bool is_too_large(const Plan& plan) {
   for (const PlanItem& item : plan.items) {
     for (const RankRows& one : item.rows) {
@@ -235,7 +235,7 @@ HVD_FUZZ_TARGET(plan_application) {
   Member member((kind & 1) != 0 ? 2 : 3, (kind & 2) != 0);
   for (;;) {
     const auto length = in.get<uint16_t>();
-    // A copy, so that a read past its end is one past its memory.
+    // An exact-size copy, so that sanitizers find a read past its end.
     const hvd::ByteView view = in.get_raw(length);
     if (in.failed()) return 0;
     const hvd::Bytes message(view.begin(), view.end());

@@ -1,4 +1,4 @@
-// Commands of a rank's PMI-1 client: refused, or taken off whole, and the rest stays.
+// Commands of a rank's PMI-1 client: refused, or removed completely while the rest stays.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// Messages between an agent and its PMIx helper: refused, or the same again when written anew.
+// Messages between an agent and its PMIx helper: refused, or encoded again to the same bytes.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// The output of py-spy about a foreign process, whose names are any text, and that of faulthandler.
+// The output of py-spy about a foreign process, whose names are arbitrary, and the output of faulthandler.
 #include <cstddef>
 #include <cstdint>
 #include <string>

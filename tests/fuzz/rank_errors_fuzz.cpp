@@ -6,7 +6,7 @@
 #include "launcher/output/rank_errors.h"
 #include "launcher/output/traceback_folder.h"
 
-// The input is what a failed rank wrote on its standard error.
+// The input is a failed rank's standard error.
 HVD_FUZZ_TARGET(rank_errors) {
   using namespace hvd::launcher;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -19,7 +19,7 @@ HVD_FUZZ_TARGET(rank_errors) {
   const size_t tag = size == 0 ? 0 : data[0] % 16;
   HVD_CHECK(last_lines(text, tag).size() <= text.size() + 1);
   HVD_CHECK(exception_of(text, tag).size() <= text.size());
-  // Nothing that is held back is lost where no rank has failed.
+  // Without a failed rank, no held line is lost.
   TracebackFolder folder;
   std::string passed = folder.add(0, text, tag, false, {});
   folder.ended(0, {.is_success = true});

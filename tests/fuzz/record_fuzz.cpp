@@ -1,8 +1,8 @@
-// Records of an encrypted link: bytes of a stranger, and records of the peer that are changed on their
-// way. All that is opened was sealed, in its order, however the bytes are cut.
+// Records of an encrypted link: bytes of an attacker, and the peer's records with changes in
+// transit. The opener returns only sealed content, in its order, for any pieces.
 //
 // The input: two bytes for the place of a change, one for its bits (0: none), one for the number of
-// records; then their contents, of equal sizes. Without a number the rest goes to the opener as it is.
+// records; then their contents, of equal sizes. With number 0, the opener gets the rest unchanged.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

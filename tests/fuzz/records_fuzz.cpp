@@ -1,5 +1,5 @@
-// Records that an earlier server has stored: a name up to the first zero byte, then the record.
-// Refused, or read into a server's parts, which are whole then.
+// Records that an earlier server has stored: a name up to the first zero byte, then the record. The
+// parser refuses them, or reads them into a server's parts, which are complete then.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ HVD_FUZZ_TARGET(records) {
     HVD_CHECK(state.key_count() == 1 && state.get(name.substr(1)) != nullptr);
   }
   Exchanges exchanges;
-  // Names of exchanges hold zeros.
+  // Names of exchanges contain zeros.
   const size_t half = size / 2;
   if (exchanges.restore(hvd::as_text(bytes.first(half)), bytes.subspan(half)).ok()) {
     const auto place = records::read_exchange_name(hvd::as_text(bytes.first(half)));

@@ -1,6 +1,6 @@
-// The first byte chooses. 0: the rest arrives on a connection; a receiver says the same in whatever pieces
-// it comes. Else the rest drives two ends through writes and cuts: what arrives is what was put, in order
-// and once.
+// The first byte chooses. 0: the rest arrives on a connection, and a receiver returns the same for
+// any pieces. Otherwise the rest drives two ends through writes and disconnections: each end
+// receives the other end's data in order and once.
 #include <array>
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The first line of a file that a user gives as a program, and the environment that the command of
-// --remote-init leaves.
+// The first line of a program file from a user, and the environment after the command of
+// --remote-init.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ HVD_FUZZ_TARGET(script) {
   if (const auto found = find_program(path, "/", search_path); found.ok()) {
     HVD_CHECK(*found == path);
   } else {
-    // The path itself is the only part that is not escaped.
+    // Only the path itself is not escaped.
     for (const unsigned char c : found.error().message()) HVD_CHECK(c >= 0x20);
   }
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -1,5 +1,5 @@
-// Whatever a client that knows the secret asks: every request has a reply or waits, and what waits
-// can be withdrawn.
+// Any requests of an authenticated client: every request gets a reply or waits, and a waiting
+// request can be withdrawn.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,4 @@
-// Whatever comes as a proof of a request or as its target: what is taken is written and read again
-// to the same.
+// Any proof or target of a request: an accepted text formats to a text that parses to the same.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -22,7 +22,7 @@ HVD_FUZZ_TARGET(ssh_settings) {
     }
   }
   for (const std::string& file : configuration_files(text)) HVD_CHECK(file.size() < text.size());
-  // Other lines never hide one.
+  // Other lines must not hide the names of configuration files.
   HVD_CHECK(depends_on_host(text + "\nHost a\n"));
   HVD_CHECK(asks_about_new_keys(text + "\nStrictHostKeyChecking ask\n"));
   if (is_canonical_name(text)) HVD_CHECK(text == hvd::to_lower(text));

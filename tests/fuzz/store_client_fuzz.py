@@ -52,7 +52,7 @@ WORDS = [
 
 
 class Wire:
-    """The socket of one connection, with the answers of a store in it."""
+    """The socket of one connection, which returns answers of a store."""
 
     def __init__(self, answers):
         self.answers, self.received, self.key, self.count = answers, io.BytesIO(), None, 0
@@ -108,7 +108,7 @@ def run(data):
 
 
 def lines_of(data):
-    """The pairs of lines of the client that one after the other ran for this input."""
+    """Returns the pairs of consecutive lines of the client that ran for this input."""
     pairs, last = set(), 0
 
     def trace(frame, _, __):

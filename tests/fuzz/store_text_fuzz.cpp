@@ -1,4 +1,4 @@
-// Answers of a server that a client parses: refused, or the same again when written anew.
+// Replies of a server that a client parses: refused, or formatted again to the same text.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// A parser under test: HVD_FUZZ_TARGET(hostfile) { ... } gets `data` and `size`, and returns 0. It is what libFuzzer
-// calls, and elsewhere an entry of a program that runs several corpora (corpus_main.cpp).
+// A parser under test: HVD_FUZZ_TARGET(hostfile) { ... } gets `data` and `size`, and returns 0. It defines libFuzzer's
+// entry point, or an entry of a program that runs several corpora (corpus_main.cpp).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The attributes of one of our operations in a graph of TensorFlow, which may come from a file. Each is
-// eight bytes for a number; a list or a text has its length in one byte. Names of nodes are texts.
+// The attributes of one of our operations in a graph of TensorFlow, which may come from a file. Each number is eight
+// bytes; a list or a text has its length in one byte. Names of nodes are texts.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -14,8 +14,8 @@
 namespace hvd::tensorflow {
 namespace {
 
-// The graph that TensorFlow has read; one at a time, as the functions of the API have no argument of
-// ours.
+// The graph that TensorFlow has read. Global, because the API's functions take no argument of the
+// test.
 struct Graph {
   const uint8_t* data;
   size_t size;

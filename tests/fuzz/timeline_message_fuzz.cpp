@@ -1,4 +1,4 @@
-// Messages of the timeline and the metrics between runtimes, and the events that ranks noted: any
+// Messages of the timeline and the metrics between runtimes, and recorded events of ranks: any
 // bytes. A message that decodes must survive encoding and decoding. Formatted text must be JSON
 // that nests.
 #include <cstdlib>
@@ -27,7 +27,7 @@ bool round_trip(hvd::ByteView message, T* first) {
   return true;
 }
 
-// Begun and ended events, and the size that a file takes.
+// Begun and ended events, and the size of the file.
 void format(const std::vector<TraceSlot>& slots, int64_t offset) {
   long depth = 0;
   TraceFormat trace(3, 0, 0, [&](std::string_view value) {

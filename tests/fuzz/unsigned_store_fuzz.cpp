@@ -1,5 +1,5 @@
-// Any request of an unsigned client gets a status, a value that was put is there at once, and all values
-// together stay within their total.
+// Any request of an unsigned client gets a status, a stored value is readable at once, and all
+// values together stay within their limit.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 // The call of one of our operations in a compiled program of JAX, which may come from a file: its
-// attributes and the types of its buffers. The first byte is the number of attributes. Each is a type,
-// a name of up to 15 bytes behind its length, and a value: an element type and eight bytes, or a text.
-// Buffers follow, each with an element type and dimensions.
+// attributes and the types of its buffers. The first byte is the number of attributes. Each is a
+// type, a name of up to 15 bytes after its length, and a value: an element type and eight bytes, or
+// a text. Buffers follow, each with an element type and dimensions.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -10,7 +10,7 @@ import network
 
 
 def processes(name):
-    """All processes of a host but its first one, as the launcher numbers them."""
+    """Returns all processes of a host except its first one, as PIDs of the launcher's namespace."""
     first = host.pid_of(name)
     if first is None:
         return []
@@ -23,7 +23,7 @@ def processes(name):
             if os.readlink(entry / "ns/pid") == mine:
                 found.append(int(entry.name))
         except OSError:
-            pass  # it has just ended
+            pass  # the process has just ended
     return found
 
 
@@ -36,7 +36,7 @@ def said_of(pid, file):
 
 
 def crash(name):
-    """Unplugs the cable first, so that the kernel cannot close connections; then kills all processes."""
+    """Cuts the host's links first, so that the kernel cannot close connections; then kills all processes."""
     network.unplug(host.spec()["names"].index(name))
     end(name)
 
@@ -61,7 +61,7 @@ def signal_all(name, number):
         try:
             os.kill(pid, number)
         except ProcessLookupError:
-            pass  # it has just ended
+            pass  # the process has just ended
 
 
 def cut(name, peer):

@@ -1,7 +1,7 @@
-"""One host: the namespaces it lives in, its first process, its sshd.
+"""One host: its namespaces, its first process, its sshd.
 
-start() runs in the launcher's namespaces and returns when all the hosts' sshds listen; main() is
-the host itself. Everything of a host dies with its first process: the kernel sees to that.
+start() runs in the launcher's namespaces and returns when all hosts' sshds listen; main() is the host itself. The
+kernel kills all processes of a host when its first process ends.
 """
 
 import json
@@ -38,7 +38,7 @@ def spec():
 
 
 def pid_of(name):
-    """Pid of the host's first process as the launcher sees it; None when the host is down."""
+    """Returns the PID of the host's first process in the launcher's namespace, or None if the host is down."""
     try:
         pid, started = (STATE / name / "pid").read_text().split()
     except OSError:
@@ -47,7 +47,7 @@ def pid_of(name):
 
 
 def start(names):
-    """Brings these hosts up, all at once."""
+    """Starts these hosts, all at once."""
     order = spec()["names"]
     children = []
     for name in names:
@@ -87,8 +87,8 @@ def main(name):
     ns.unshare(ns.NEWNS | ns.NEWUTS | ns.NEWIPC | ns.NEWPID | ns.NEWNET)
     if (pid := os.fork()) != 0:
         print(pid, flush=True)
-        os._exit(0)  # the first process now belongs to the launcher's first process
-    sys.stdin.readline()  # the network is there
+        os._exit(0)  # the first process is now a child of the launcher's first process
+    sys.stdin.readline()  # the network is ready
     settings = spec()
     folder = STATE / name
     subprocess.run(["hostname", name], check=True)
@@ -106,7 +106,7 @@ def main(name):
     own_hosts = folder / "etc-hosts"
     own_hosts.write_text(hosts_file(settings["names"], name))
     ns.bind(own_hosts, "/etc/hosts")
-    # /run is a machine's own, like its memory; what the hosts were made of stays in sight.
+    # Each host has its own /run, as on a real machine; the files from which hosts are made stay visible.
     ns.cover("/run", [str(STATE)])
     os.mkdir("/run/sshd", 0o755)
     sshd = subprocess.Popen(
@@ -128,7 +128,7 @@ def main(name):
 
 
 def wait_for_sshd(sshd):
-    """It tells nobody when it listens; its socket shows in the kernel's table."""
+    """sshd does not report when it listens, so read the kernel's socket table."""
     import time
 
     deadline = time.monotonic() + 200
@@ -137,13 +137,13 @@ def wait_for_sshd(sshd):
             if any(row.split()[1:4:2] == ["00000000:0016", "0A"] for row in table):
                 return
         if sshd.poll() is not None:
-            sys.exit(1)  # its own words are the last in the log
+            sys.exit(1)  # sshd's last message
         time.sleep(0.01)
     sys.exit("sshd does not listen")
 
 
 def hosts_file(names, own):
-    """/etc/hosts as Debian's installer writes it: the own name is a loopback address."""
+    """Writes /etc/hosts like Debian's installer: the host's own name is a loopback address."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost", f"127.0.1.1 {own}"]
     everyone = [(network.LAUNCHER, network.LAUNCHER_ADDRESS)]
     everyone += [(name, network.address(index)) for index, name in enumerate(names)]

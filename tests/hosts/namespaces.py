@@ -1,6 +1,6 @@
 """Linux namespaces and mounts from Python's standard library: unshare, mount, cover.
 
-Knows nothing of hosts. Every failure is an OSError whose text names the call and its target.
+Independent of hosts. Every failure is an OSError whose text names the call and its target.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ def unshare(flags):
 
 
 def die_with_parent():
-    """The kernel kills this process when its parent ends, however it ends."""
+    """Makes the kernel kill this process when its parent ends."""
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
 
 
@@ -40,7 +40,7 @@ def mount(source, target, kind=None, flags=0, options=None):
 
 
 def make_private():
-    """From here on no mount of ours is seen outside, nor one of the outside here."""
+    """Separates mounts: mounts of this process stay invisible outside, and outside mounts invisible here."""
     mount("none", "/", None, MS_REC | MS_PRIVATE)
 
 
@@ -53,9 +53,9 @@ def is_below(path, folder):
 
 
 def cover(folder, keep=(), mode=0o755, owner=None, flags=0, options=""):
-    """Lays an empty folder over `folder`; what lies in `keep` below it stays where it was."""
+    """Mounts an empty folder over `folder`; the folders in `keep` below it stay visible."""
     kept = [path for path in keep if is_below(path, folder)]
-    # A descriptor that was opened before still reaches a covered path.
+    # An earlier descriptor still reaches a covered path.
     handles = [(path, os.open(path, os.O_PATH)) for path in kept]
     mount("tmpfs", folder, "tmpfs", flags, f"mode={mode:o}{options}")
     if owner:
@@ -67,7 +67,7 @@ def cover(folder, keep=(), mode=0o755, owner=None, flags=0, options=""):
 
 
 def renew_sys():
-    """A /sys that shows the network interfaces of this namespace, with the cgroups as before."""
+    """Mounts a /sys that shows the network interfaces of this namespace and the original cgroups."""
     handle = os.open("/sys/fs/cgroup", os.O_PATH) if os.path.ismount("/sys/fs/cgroup") else None
     mount("sysfs", "/sys", "sysfs")
     if handle is not None:
@@ -76,7 +76,7 @@ def renew_sys():
 
 
 def start_time(pid):
-    """Start time of a living process, so that a number used again is never taken for it."""
+    """Returns the start time of a living process, to detect a reused PID."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
             fields = stat.read().rpartition(")")[2].split()

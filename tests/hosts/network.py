@@ -1,9 +1,9 @@
 """Addresses and links: a bridge in the launcher's namespace, an eth0 in each host, and decoys.
 
-    eth0     10.77.0.N   connects the hosts and the launcher (10.77.255.254)
-    eth1     10.78.0.N   up and with an address, but every packet is lost: a connect hangs
-    docker0  172.17.0.1  up, and the same on all hosts
-Runs in the launcher's network namespace; enters a host's by the pid of its first process.
+eth0     10.77.0.N   connects the hosts and the launcher (10.77.255.254)
+eth1     10.78.0.N   up and with an address, but every packet is lost: a connect hangs
+docker0  172.17.0.1  up, and the same on all hosts
+Runs in the launcher's network namespace; enters a host's by the PID of its first process.
 """
 
 import subprocess
@@ -11,7 +11,7 @@ import subprocess
 BRIDGE = "hosts0"
 LAUNCHER = "launcher"
 LAUNCHER_ADDRESS = "10.77.255.254"
-# Nobody has this hardware address: what is sent to it is lost in silence.
+# An unused hardware address: packets to it are lost without an error.
 NOBODY = "02:00:00:00:de:ad"
 # A routing table for packets whose path leads through this machine.
 DIVERTED = 100
@@ -47,10 +47,10 @@ def make_bridge():
 
 
 def plug_in(indices_and_pids, decoys):
-    """Gives each host (its index, the pid of its first process) its interfaces."""
+    """Gives each host (its index, the PID of its first process) its interfaces."""
     outside = []
     for index, pid in indices_and_pids:
-        # The kernel may still be taking down the ends of a host that has just died.
+        # The kernel may still be removing the interfaces of a host that has just ended.
         for end in (f"eth0-{index}", f"eth1-{index}"):
             try_ip(f"link del {end}")
         outside += [
@@ -63,7 +63,7 @@ def plug_in(indices_and_pids, decoys):
     for index, pid in indices_and_pids:
         inside = ["link set lo up", f"addr add {address(index)}/16 dev eth0", "link set eth0 up"]
         if decoys:
-            # It asks nobody for a hardware address, and the far end has no address to answer from.
+            # A host does not resolve the hardware address, and the far end has no address to reply from.
             lost = address(index).replace("10.77.", "10.78.")
             inside += [
                 f"addr add {lost}/16 dev eth1",
@@ -89,8 +89,8 @@ def heal(device, peer_address, pid=None):
 
 
 def divert(ends):
-    """Brings the packets between two hosts (the address of each, the pid of its first process) to programs of
-    this machine, which may listen and dial by IP_TRANSPARENT."""
+    """Diverts packets between two hosts (the address of each, the PID of its first process) to programs of this
+    machine, which listen and connect with IP_TRANSPARENT."""
     with open(f"/sys/class/net/{BRIDGE}/address", encoding="ascii") as file:
         here = file.read().strip()
     lines = [f"route replace local default dev lo table {DIVERTED}"]
@@ -101,7 +101,7 @@ def divert(ends):
 
 
 def try_ip(line, pid=None):
-    """Runs one command of ip, and ignores its failure: the object may be missing."""
+    """Runs one ip command, and ignores its failure: the object may be missing."""
     try:
         _ip([line], pid)
     except OSError:

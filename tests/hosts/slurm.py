@@ -18,8 +18,8 @@ import network
 HOSTS = pathlib.Path(__file__).resolve().parent / "hosts"
 TOOLS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel")
 
-# No systemd, no cgroups of our own, no accounting; nodes may claim more CPUs than there are. TmpFS is
-# each host's own: mpi/pmix makes a directory there that is named after the job alone.
+# Without systemd, cgroups and accounting; nodes may claim more CPUs than the machine has. TmpFS is private to each
+# host, because mpi/pmix names its directory there only by the job.
 CONFIGURATION = """\
 ClusterName=hosts
 SlurmctldHost={controller}({address})
@@ -55,18 +55,18 @@ PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscr
 
 
 class Missing(Exception):
-    """A package of Slurm's that is not installed."""
+    """A package of Slurm is not installed."""
 
 
 class Cluster:
     def __init__(self, names, cpus=8, gpus=0, types=(), shards=0):
-        """`gpus`: how many each node claims; all are /dev/null, and divided evenly among `types`. `shards`:
-        parts into which they can be shared. Ordinary users may submit too."""
+        """`gpus`: how many each node claims; all are /dev/null, and divided evenly among `types`. `shards`: parts into
+        which a GPU can be shared. Ordinary users may submit too."""
         for tool in TOOLS:
             if not shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin"):
                 raise Missing(f"there is no {tool}: packaging/packages-test.txt names Slurm's packages")
         self.names = names
-        # The nodes see it too: /etc is the world's.
+        # The nodes see the files too: all hosts share the world's /etc.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="slurm-", dir="/etc"))
         self.folder.chmod(0o755)
         each = gpus // max(1, len(types))
@@ -119,12 +119,12 @@ class Cluster:
         return self
 
     def _start_munge(self, key, name, *where):
-        """At the usual place of the machine's own /run."""
+        """Starts munged with its usual socket directory, in the machine's own /run."""
         files = [f"--{what}-file={self.folder}/munge.{name}.{what}" for what in ("pid", "log", "seed")]
         self._run(*where, "install", "-d", "-m", "755", "/run/munge")
         self._run(*where, "munged", "--force", f"--key-file={key}", *files)
 
-    # Its processes end with the world; a test's process does that at once.
+    # Ends the cluster's processes now, because the world may live longer.
     def __exit__(self, *_):
         for path in self.folder.glob("*.pid"):
             try:

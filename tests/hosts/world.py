@@ -1,8 +1,7 @@
-"""The world that the hosts and the launcher live in: one set of namespaces, gone with its command.
+"""The world of the hosts and the launcher: one set of namespaces that ends with its command.
 
-Nothing outside changes: the bridge, the names, the keys and the files in home, /etc, /run and /tmp
-exist in these namespaces only, so that several worlds live side by side and none leaves anything
-behind, however it ends.
+The machine outside stays unchanged: the bridge, the names, the keys and the files in home, /etc, /run and /tmp exist in
+these namespaces only. Several worlds can run at the same time, and none leaves anything behind, however it ends.
 """
 
 import json
@@ -19,7 +18,7 @@ import host
 import namespaces as ns
 import network
 
-# The exit code when there are no hosts to be had.
+# The exit code if hosts cannot be made.
 NO_WORLD = 125
 ROOT = str(pathlib.Path(__file__).resolve().parents[2])
 
@@ -44,7 +43,7 @@ def run(settings, command):
         os.waitpid(child, 0)
         os._exit(128 + number)
 
-    # A terminal sends its signals to all of its processes; the command handles them.
+    # A terminal sends signals to the whole process group; the command handles them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGHUP, end)
@@ -83,7 +82,7 @@ def be_first_process(settings, command):
 
 
 def replace_etc(names):
-    """An /etc of our own: names resolve by a file, without a network; no account is locked."""
+    """Makes a private /etc: names resolve by a file, without a network; no account is locked."""
     copy = host.STATE / "etc"
     subprocess.run(["cp", "-a", "/etc", copy], check=True)
     ns.bind(copy, "/etc")
@@ -104,7 +103,7 @@ def replace_etc(names):
 
 
 def make_keys(names, user):
-    """One key of the user opens all hosts; the hosts' own keys are known. All where ssh looks."""
+    """Puts keys where ssh searches: one user key opens all hosts, and known_hosts has the hosts' keys."""
 
     def make_key(path, comment):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", path], check=True)

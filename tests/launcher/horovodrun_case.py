@@ -1,6 +1,6 @@
-"""The common base of the tests that run the real horovodrun on this machine with small shell commands.
+"""The base class of tests that run the real horovodrun on this machine with small shell commands.
 
-Usage of each: horovodrun_NAME_test.py PATH_OF_HOROVODRUN [unittest arguments]
+Usage: horovodrun_NAME_test.py PATH_OF_HOROVODRUN [unittest arguments]
 """
 
 import os
@@ -42,7 +42,7 @@ def lines(output):
 
 
 def processes_with(marker):
-    """The living processes that have `marker` in their environment."""
+    """Returns the living processes that have `marker` in their environment."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -67,12 +67,12 @@ def wait_until(condition, seconds=TIMEOUT):
 
 
 def read_until(process, wanted):
-    """Reads whole lines of standard output until `wanted` of them have come."""
+    """Reads complete lines of standard output until it has `wanted` of them."""
     return [process.stdout.readline() for _ in range(wanted)]
 
 
 class Marked(unittest.TestCase):
-    """Each test's processes carry a mark, and none may be left."""
+    """Marks each test's processes, and fails if any of them survives."""
 
     def setUp(self):
         self.marker = f"HOROVODRUN_TEST={os.getpid()}.{self.id()}"

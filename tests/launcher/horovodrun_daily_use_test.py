@@ -1,4 +1,4 @@
-"""Tests of the real horovodrun as its users type it every day: scripts, output directories, terminals."""
+"""Tests of the real horovodrun in daily use: scripts, output directories, terminals."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ PYTHON = "/usr/bin/python3"
 
 
 def at_terminal(*arguments, keys=(), environment=None, cwd=None):
-    """The text that a terminal shows, and the exit code. `keys`: pairs of words to wait for, and bytes to type."""
+    """Returns the text on a terminal, and the exit code. `keys`: pairs of a text to wait for and bytes to type."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(cwd or "/")
@@ -54,7 +54,7 @@ class Folder(Marked):
         return path
 
     def python(self, name):
-        """A Python that prints its name."""
+        """Makes a Python that prints its name."""
         return self.file(f"{name}/bin/python3", f'#!/bin/sh\necho by {name} "$@"\n', 0o755).parents[1]
 
 
@@ -76,7 +76,7 @@ class Scripts(Folder):
         self.file("tool.py", "#!/bin/sh\necho as it is\n", 0o755)
         self.assertEqual(self.ran("tool.py"), "as it is")
         self.assertEqual(self.ran("./tool.py"), "as it is")
-        # Without the line, the shell would read Python.
+        # Without the line, the shell would interpret Python code.
         self.file("no-line.py", "import sys; print('by Python')\n", 0o755)
         self.assertEqual(self.ran("./no-line.py"), "by Python")
 
@@ -125,7 +125,7 @@ class Scripts(Folder):
 
     def test_a_command_alone_starts_a_rank_for_each_gpu(self):
         self.file("train.py", "import os; print(os.environ['HOROVOD_SIZE'])\n")
-        # A /dev of its own, with files in place of the devices.
+        # A private /dev with files in place of the devices.
         devices = self.folder / "dev"
         devices.mkdir()
         start = (
@@ -169,7 +169,7 @@ class Scripts(Folder):
         result = run("-np", "2", "pss", cwd=self.folder, env={**self.environment, "PATH": "/nonexistent"})
         self.assertEqual(result.returncode, 2)
         self.assertIn(b"\nhorovodrun: no command 'pss'; did you mean horovodrun ps?\n", result.stderr)
-        # A program of that name runs where ranks are given.
+        # If ranks are given, the name means a program, not a command.
         self.file("bin/top", "#!/bin/sh\necho top\n", 0o755)
         self.assertEqual(self.ran("top", PATH=f"{self.folder}/bin:/usr/bin:/bin"), "top")
 
@@ -225,7 +225,7 @@ class OutputDirectories(Folder):
         self.assertEqual((result.returncode, result.stdout), (2, b""))
         self.assertIn(f"the job of horovodrun with pid {job.pid} on ", result.stderr.decode())
         self.assertEqual(self.text("logs/rank.0/stdout"), "[0]<stdout>:up\n")
-        # The lock of a launcher that was killed is free.
+        # A killed launcher leaves its lock free.
         job.kill()
         job.wait()
         self.assertTrue(

@@ -1,4 +1,4 @@
-"""Tests of what horovodrun prints about itself: version, help, plan, manual, completion."""
+"""Tests of horovodrun's texts about itself: version, help, plan, manual, completion."""
 
 import fcntl
 import json

@@ -8,7 +8,7 @@ from horovodrun_case import main, run
 
 
 def records(stderr):
-    """Each line of the launcher as what its object holds, without the time."""
+    """Returns the fields of each JSON line of the launcher, without the time."""
     found = [json.loads(line) for line in stderr.splitlines()]
     return [{key: value for key, value in each.items() if key != "time"} for each in found if each["time"]]
 

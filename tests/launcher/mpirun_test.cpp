@@ -31,7 +31,7 @@ Result<Words> built(MpiFlavour flavour, const Words& words) {
   return mpirun_arguments(flavour, options, plan_of(options), {"LANG", "PATH"});
 }
 
-// The words with | between them, so that each is seen.
+// Joins the words with |, so that each word is visible.
 std::string line_of(MpiFlavour flavour, Words more, const std::string& hosts = "a:2,b:2") {
   Words words = {"--mpi", "-np", "4", "-H", hosts};
   words.insert(words.end(), more.begin(), more.end());

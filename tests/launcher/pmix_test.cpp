@@ -16,7 +16,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The server of one host. Its threads never end: nor does it.
+// The server of one host, never destroyed because its threads never end.
 class PmiHost {
  public:
   static PmiHost& open(const PmixOrder& order, rendezvous::Store* store = nullptr) {
@@ -51,7 +51,7 @@ class PmiHost {
   std::string name_;
 };
 
-// A program of MPI, from its first word on. Lines that do not come within 20 s are empty, as at the end.
+// A program of MPI and its replies. Returns an empty line at the end or after 20 s without a line.
 class PmiProgram {
  public:
   PmiProgram(const PmiHost& host, int rank) {
@@ -79,7 +79,7 @@ class PmiProgram {
     say(text);
     return line();
   }
-  // Whether the server has closed the connection.
+  // Returns whether the server has closed the connection.
   bool is_closed() {
     char byte;
     return ::read(socket_.get(), &byte, 1) == 0;
@@ -206,7 +206,7 @@ TEST_CASE("a program of MPI that ends fails the barriers of all hosts") {
   REQUIRE((a.failures().size() == 1 && b.failures().size() == 1));
   CHECK(a.failures()[0].find("rank 1 has left") != std::string::npos);
 
-  // The last one of a host has gone into the exchange with the others.
+  // The last process of the host has entered the exchange with other hosts.
   PmiProgram fourth(a, 0), fifth(b, 1), sixth(b, 2);
   fifth.say(kBarrier);
   sixth.say(kBarrier);

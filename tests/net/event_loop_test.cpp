@@ -250,7 +250,7 @@ TEST_CASE("listeners at chosen addresses answer there alone, at one port") {
   CHECK(accepted.socket);
   CHECK(accepted.error == 0);
   CHECK(accepted.address == local(1));
-  // A port that another process has at one of the addresses is not free for all of them.
+  // A port in use at one of the addresses is not free for all addresses.
   const PortRange taken{port, port};
   CHECK(!TcpListener::open_at({local(4), local(3)}, taken).ok());
   CHECK(TcpListener::open_at({local(4)}, taken).ok());

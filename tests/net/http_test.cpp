@@ -7,7 +7,7 @@
 namespace hvd::net {
 namespace {
 
-// As a connection does it: pieces arrive, what was not consumed is given again with the next.
+// Parses like a connection: new pieces arrive, and follow the bytes that were not consumed.
 Status feed_all(HttpParser& parser, std::string_view text, size_t piece, size_t* used = nullptr) {
   size_t begin = 0, end = 0;
   while (!parser.done()) {
@@ -72,7 +72,7 @@ TEST_CASE("a malformed or too large request has the status to answer with") {
   CHECK(fault("GET / HTTP/1.1\r\nA: " + std::string(2000, 'a') + "\r\n\r\n",
               {.head_bytes = 1000}) == 431);
   CHECK(fault("GET / HTTP/1.1\r\nA: " + std::string(2000, 'a'), {.head_bytes = 1000}) == 431);
-  // The first line and the fields together, at once, and each in a piece of its own.
+  // The first line and the fields together, at once, and each in a separate piece.
   const std::string long_line = "GET /" + std::string(600, 'a') + " HTTP/1.1\r\n";
   const std::string head = long_line + "A: " + std::string(600, 'a') + "\r\n\r\n";
   for (const size_t piece : {head.size(), long_line.size()}) {

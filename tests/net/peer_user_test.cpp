@@ -16,7 +16,7 @@ namespace {
 
 constexpr uid_t kOther = 65534;
 
-// A connection to a listener at `listens`, made by a process of this user.
+// A connection of a process of this user to a listener at `listens`.
 class Connection {
  public:
   Connection(const std::string& listens, const std::string& host, uid_t uid) {
@@ -67,7 +67,7 @@ bool has_ipv6() { return listen_on(*numeric_address(*parse_endpoint("tcp:[::1]:0
 
 struct Case {
   std::string listens;
-  std::string host;  // that the other end connects to; empty: where the listener is
+  std::string host;  // address to connect to; empty: the listener's
 };
 
 }  // namespace

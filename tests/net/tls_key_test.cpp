@@ -35,7 +35,7 @@ class TlsConnection {
   }
   TlsConnection(const TlsConnection&) = delete;
   ~TlsConnection() {
-    adopted.reset();  // before its loop
+    adopted.reset();  // destroyed before its loop
     ::close(fd_);
   }
 
@@ -140,7 +140,7 @@ TEST_CASE("an altered byte ends the stream and is not delivered") {
   CHECK(connection.read().empty());
   CHECK(connection.read_error == boost::system::errc::bad_message);
   CHECK(connection.altered == 1);
-  // The client gets the alert of the server.
+  // The server sends an alert to the client.
   session.feed(connection.receive());
   std::byte buffer[16];
   const auto size = session.read(buffer);
@@ -156,7 +156,7 @@ TEST_CASE("a client that reads late gets a large answer in full") {
   REQUIRE(connection.adopted.has_value());
   Bytes head(1000, std::byte{'h'}), body(3 << 20);
   for (size_t i = 0; i < body.size(); ++i) body[i] = static_cast<std::byte>(i * 7 >> 3);
-  // As much as the socket takes; write() then continues where try_write() stopped.
+  // Writes as much as the socket takes; write() then continues where try_write() stopped.
   error_code error;
   const size_t sent = connection.adopted->try_write(asio::buffer(head),
                                                     asio::buffer(body.data(), body.size()), error);
@@ -224,7 +224,7 @@ TEST_CASE("a handshake beyond the limit ends the oldest one") {
   CHECK(::recv(clients[0], &byte, 1, MSG_DONTWAIT) == 0);  // closed
   CHECK(::recv(clients[1], &byte, 1, MSG_DONTWAIT) < 0);
   CHECK(::recv(clients[2], &byte, 1, MSG_DONTWAIT) < 0);
-  // A client that completes its handshake makes room for another one.
+  // The end of a client's handshake makes room for another client.
   REQUIRE(::send(clients[1], "plain", 5, MSG_NOSIGNAL) == 5);
   loop.poll();
   loop.restart();

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """usage: must_find.py FINDING COMMAND...
 
-Passes when COMMAND, a test with a planted bug, fails and says why: each line of FINDING is a regular
-expression that its output must match. A bug that shows only while two things happen at once may need several runs.
+Passes if COMMAND, a test with a planted bug, fails with the expected output: each line of FINDING is a regular
+expression that its output must match. A race may need several runs.
 """
 
 import re

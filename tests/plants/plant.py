@@ -1,32 +1,32 @@
 #!/usr/bin/python3
 """usage: plant.py NAME ORIGINAL OUTPUT
 
-Writes ORIGINAL to OUTPUT with the bug NAME in it. Fails when the text that the bug replaces is not
-there exactly once: the original has changed, and the plant must follow it.
+Writes ORIGINAL to OUTPUT with the bug NAME in it. Fails unless the replaced text occurs exactly once: after a change of
+the original, the plant needs a change too.
 """
 
 import pathlib
 import sys
 
-# name: (what is there, what is planted)
+# name: (original text, planted text)
 PLANTS = {
-    # A thread that claims or releases a handle meanwhile reads data that another thread writes.
+    # Another thread that claims or releases a handle races with this thread.
     "race": (
         "  MutexLock lock(mutex_);\n  for (Submission* submission : submissions) {\n",
         "  for (Submission* submission : submissions) {\n",
     ),
-    # A descriptor of each runtime stays open.
+    # Each runtime leaks a descriptor.
     "descriptor_leak": (
         "UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));",
         "UniqueFd epoll(::dup(::epoll_create1(EPOLL_CLOEXEC)));",
     ),
-    # Names that no caller uses are never freed.
+    # Unused names are never freed.
     "memory_leak": (
         "if (--name->in_flight == 0 && !name->kept) erase(*name);",
         "if (--name->in_flight == 0 && !name->kept)\n"
         "      (void)names_.extract(Key{name->set, name->text}).mapped().release();",
     ),
-    # Now and then a get reads what the one before it read.
+    # Now and then a get returns the previous get's value.
     "stale_get": (
         "  return entry == entries_.end() ? nullptr : entry->second.value;\n",
         "  static std::map<std::string, ValuePtr, std::less<>> seen;\n"
@@ -35,17 +35,17 @@ PLANTS = {
         "  const ValuePtr before = std::exchange(seen[std::string(key)], now);\n"
         "  return ++calls % 50 == 0 ? before : now;\n",
     ),
-    # A reply leaves before the records that it depends on are stored.
+    # A reply is sent before the records that it depends on are stored.
     "early_reply": (
         "  const uint64_t wanted = last_group_;\n",
         "  const uint64_t wanted = 0;\n",
     ),
-    # A tentative plan of other names than were announced counts as matched.
+    # A tentative plan with other names than the announced ones counts as matched.
     "wrong_tentative_plan": (
         "sent_ == tentative.after && same_ids(sent_ids_, tentative.ids)",
         "sent_ == tentative.after",
     ),
-    # Looks for work before it says that it sleeps: who submits in between rings nobody.
+    # Checks for work before it sets `sleeping_`: a thread that submits in between wakes nobody.
     "lost_wakeup": (
         "  sleeping_.store(true);\n",
         "  const bool seen = core_->has_input();\n"
@@ -53,17 +53,17 @@ PLANTS = {
         "  sleeping_.store(true);\n"
         "  if (!seen) return true;\n",
     ),
-    # A batch of NCCL is over before its kernels are: the host reads results too early.
+    # A NCCL batch ends before its kernels: the host reads results too early.
     "nccl_early_end": (
         '  HVD_RETURN_IF_ERROR(api.of_device(api.stream_wait_event(notices_, done_, 0), "StreamWaitEvent"));\n',
         "",
     ),
-    # The input of a rank that has joined is free before its kernel is over.
+    # The input of a joined rank is freed before its kernel ends.
     "nccl_early_free": (
         "  lent_.push_back(inputs_[tensor]);\n",
         "  api_.free_async(inputs_[tensor], channel_.stream());\n",
     ),
-    # A thread of the driver asks a communicator for errors while the plugin's thread is inside of it.
+    # A driver thread queries a communicator for errors while the plugin's thread uses it.
     "nccl_two_threads": (
         "  is_reached_.store(true, std::memory_order_release);\n",
         "  is_reached_.store(true, std::memory_order_release);\n  static_cast<void>(set_->channel->check());\n",

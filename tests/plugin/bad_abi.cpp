@@ -1,4 +1,4 @@
-// A plugin of a later ABI, which must be refused with a reason.
+// A plugin of a later ABI, which the catalogue must refuse with a reason.
 #include "horovod/plugin.h"
 
 namespace {

@@ -39,7 +39,7 @@ hvd_plugin record(const char* name, int32_t priority, int (*probe)(char*, size_t
 
 const std::vector<std::string> kFolder{HVD_TEST_PLUGINS};
 
-// Plugins that third parties built rely on these offsets.
+// Third-party plugins rely on these offsets.
 static_assert(offsetof(hvd_plugin, reserved) == offsetof(hvd_plugin, threads) + 4);
 static_assert(offsetof(hvd_plugin, probe) == offsetof(hvd_plugin, reserved) + sizeof(void*));
 
@@ -110,7 +110,7 @@ TEST_CASE("a plugin that crashes or hangs in its probe, or is cut off, is refuse
   const Catalogue catalogue = Catalogue::make({}, folders);
   REQUIRE(catalogue.all().size() == 1);
   CHECK(!catalogue.all()[0].works());
-  // A sanitizer reports the crash first, and ends the process in its own way.
+  // A sanitizer reports the crash first, with its own exit code.
   const std::string& refusal = catalogue.all()[0].refusal;
   CAPTURE(refusal);
   CHECK((refusal.find("crashing.so crashes when") != std::string::npos ||

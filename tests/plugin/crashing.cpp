@@ -1,4 +1,4 @@
-// Two plugins: HVD_TEST_PROBE says which function is the probe, one that crashes or one that hangs.
+// Two plugins: HVD_TEST_PROBE chooses a probe function that crashes or one that hangs.
 #include <unistd.h>
 
 #include "horovod/plugin.h"

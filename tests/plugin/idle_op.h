@@ -2,7 +2,7 @@
 
 #include "horovod/plugin_op.h"
 
-// A whole table of operations that do nothing.
+// A complete table of operations that do nothing.
 inline constexpr hvd_op_v1 kIdleOp{
     sizeof(hvd_op_v1),
     [](void*, const hvd_batch*) { return int32_t{0}; },

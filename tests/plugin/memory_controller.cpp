@@ -1,4 +1,4 @@
-// A controller as a shared object of its own.
+// A controller as a separate shared object.
 #include "runtime/memory_world.h"
 
 extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void) {

@@ -1,2 +1,2 @@
-// A shared object that is no plugin.
+// A shared object that is not a plugin.
 extern "C" __attribute__((visibility("default"))) int nothing_to_see(void) { return 0; }

@@ -1,6 +1,6 @@
-// The conformance suites for a backend in a shared object, HVD_BACKEND, with the built-in controller or
-// that of another shared object, HVD_CONTROLLER, where each process is a rank. With HVD_BACKEND_DEVICE
-// tensors lie in memory of that GPU which the host can read and write too.
+// The conformance suites for a backend in a shared object, HVD_BACKEND, with the built-in
+// controller or that of another shared object, HVD_CONTROLLER. Each process is a rank. With
+// HVD_BACKEND_DEVICE tensors lie in memory of that GPU that the host can access too.
 // tests/e2e/backends_test.py starts the processes.
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -48,7 +48,7 @@ template <typename Function>
 Function* of_runtime(const char* name) {
   const char* path = std::getenv("HOROVOD_CUDA_LIBRARY");
   REQUIRE(path != nullptr);
-  // For as long as the process: what cases keep until its end is given back by it.
+  // Never unloaded: cases keep memory until the process ends, which the library frees.
   static const auto& library = *new auto(hvd::SharedLibrary::open(path));
   REQUIRE_MESSAGE(library.ok(), library.status().message());
   void* function = library->symbol(name);
@@ -87,7 +87,7 @@ const hvd::test::PluginLinks& links() {
   return kLinks;
 }
 
-// Other than a peer that is gone, it closes no connection.
+// Unlike a lost peer, a silent peer closes no connection.
 void check_silent_peer() {
   hvd::test::run_plugin_world(links(), {0, 0}, [](hvd::test::PluginRank& rank) {
     const hvd::test::SharedFolder& folder = *rank.store().folder;
@@ -121,7 +121,7 @@ void check_silent_peer() {
   });
 }
 
-// A batch of each operation; a root is rank 1.
+// Adds a batch of each operation; a root is rank 1.
 void add_batches_of_all_kinds(const OpSet& set, bool keeps_tensors,
                               std::vector<std::unique_ptr<OpCase>>* to) {
   constexpr int64_t kCount = 99'999;
@@ -142,8 +142,8 @@ void add_batches_of_all_kinds(const OpSet& set, bool keeps_tensors,
   }
 }
 
-// After an abort, memory belongs to the user again unless it is reported to be in use: no rank that learns
-// of the abort later, and no later job of the process, lets the library write there.
+// After an abort, memory belongs to the user again unless it is reported to be in use: the library must not write there
+// for a rank that learns of the abort later, or for a later job of the process.
 void check_memory_after_abort() {
   std::vector<std::vector<std::unique_ptr<OpCase>>> aborted(3);  // by rank
   static std::vector<std::unique_ptr<OpCase>> in_use;            // until the process ends
@@ -174,7 +174,7 @@ void check_memory_after_abort() {
       std::erase(works, nullptr);
       if (HVD_TEST_SANITIZED != 0) works.clear();  // AddressSanitizer sees each later access
     };
-    // Rank 1 learns of it last, and sends what the others waited for.
+    // Rank 1 learns of the abort last, and sends the data that the other ranks wait for.
     if (rank.rank() == 1) {
       CHECK(rank.step_until([&] { return rank.messages.size() == 2; }) == HVD_OK);
     }

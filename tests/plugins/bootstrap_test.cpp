@@ -1,4 +1,4 @@
-// Tests of what the bootstrap plugins parse: lines of PMI-1, variables of a Slurm step and of torchrun.
+// Tests of the bootstrap plugins' parsers: lines of PMI-1, variables of a Slurm step and of torchrun.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -83,7 +83,7 @@ TEST_CASE("steps have ports of their own, below those that the kernel hands out"
       first.insert(port_of_step(job, step, 0));
     }
   }
-  // 1,000 of 12,000 places; by chance some 40 share theirs.
+  // 1,000 jobs choose among 12,000 ports; about 40 collide by chance.
   CHECK(first.size() > 900);
 }
 

@@ -1,4 +1,4 @@
-// The conformance suites for the built-in controller and operations, and for those of tests.
+// The conformance suites for the built-in controller and op, and for the tests' controllers and ops.
 #include <doctest/doctest.h>
 
 #include "conformance/controller_conformance.h"
@@ -12,10 +12,10 @@ const hvd_plugin* hvd_builtin_op_cpu(void);
 
 namespace {
 
-// Losing a rank takes the end of its process; see mesh_test.
+// Only the end of a process can simulate a lost rank; see mesh_test.
 const hvd::test::PluginLinks kBuiltin{hvd_builtin_controller_tcp(), hvd_builtin_op_cpu(), {}, {}};
 
-// Machines numbered as they first come.
+// Numbers machines in the order of their first rank.
 std::vector<int32_t> numbered_hosts(const std::vector<int32_t>& machines) {
   std::vector<int32_t> known, hosts;
   for (const int32_t machine : machines) {

@@ -1,4 +1,4 @@
-// The thread of a library: orders in their order, failures, and a library that hangs.
+// The thread of a library: order of calls, failures, and a library that hangs.
 #include "ops/common/library_thread.h"
 
 #include <doctest/doctest.h>
@@ -24,8 +24,8 @@ class TestThread : public hvd::ops::LibraryThread {
  public:
   explicit TestThread(std::shared_ptr<WakeEvent> event)
       : LibraryThread("hvd-test", "Library", std::move(event)) {}
-  size_t left_running = 0;  // once the thread has ended
-  bool has_failed = false;  // the same
+  size_t left_running = 0;  // valid after the thread's end
+  bool has_failed = false;  // valid after the thread's end
 
  protected:
   void close_library(bool failed, Batches running) override {
@@ -52,7 +52,7 @@ struct TestBatch : QueuedBatch {
   std::shared_future<void> hangs;
 };
 
-// Sleeps as the thread that makes progress does.
+// Sleeps like the progress thread.
 Status wait_for(const WakeEvent& event, QueuedBatch& batch) {
   for (;;) {
     if (const auto over = batch.poll()) return *over;
@@ -70,7 +70,7 @@ TEST_CASE("batches and calls run in their order, and the event reports each end"
   std::string log;
   const auto a = std::make_shared<TestBatch>(&log, 'a');
   const auto b = std::make_shared<TestBatch>(&log, 'b');
-  thread->add(a);  // before the start: the library opens first
+  thread->add(a);  // before the first call: the library opens first
   thread->call([&log]() -> Status {
     log.push_back('-');
     return {};
@@ -142,13 +142,13 @@ TEST_CASE("a thread that hangs stays behind, and writes no output afterwards") {
   stuck->started.get_future().wait();
   CHECK(!thread->stop(hvd::Deadline::after_seconds(0)));
   returns.set_value();
-  thread->close();  // the call in progress, if any, is over
+  thread->close();  // until the call in progress is over
   CHECK(!stuck->is_written);
 }
 
 namespace {
 
-// Two libraries of which the first returns only when the second is interrupted.
+// Two libraries; the first returns only when the second is interrupted.
 class TwoSets : public hvd::ops::Backend {
  public:
   ~TwoSets() override { drop_all(); }

@@ -1,4 +1,4 @@
-// Tests of what only the built-in controller and operations do; conformance_test covers the rest.
+// Tests specific to the built-in controller and op; conformance_test covers the rest.
 #include <doctest/doctest.h>
 
 #include <string>

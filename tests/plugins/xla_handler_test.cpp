@@ -1,5 +1,5 @@
-// The handler that XLA calls for a collective of a compiled JAX program, without XLA: XLA's description of the call is
-// overwritten and freed when the handler returns, before the collective is complete.
+// The handler that XLA calls for a collective of a compiled JAX program, without XLA. The test overwrites and frees
+// XLA's description of the call when the handler returns, before the collective is complete.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -24,7 +24,7 @@ namespace {
 
 using namespace hvd::jax;
 
-// The only submission, whose collective is complete once a test says so.
+// The only submission; the test completes its collective.
 struct Runtime {
   std::mutex mutex;
   std::condition_variable changed;
@@ -89,7 +89,7 @@ FfiError* end_future() {
 FfiError* set_available(FfiFutureSetAvailable*) { return end_future(); }
 FfiError* set_error(FfiFutureSetError*) { return end_future(); }
 
-// XLA's description of a call with one argument and one result, which all lies in one allocation.
+// XLA's description of a call with one argument and one result, in a single allocation.
 struct Frame {
   std::array<int64_t, 2> input_dims, output_dims;
   FfiBuffer input, output;
@@ -109,7 +109,7 @@ FfiBytes copied(std::array<char, 16>& memory, const char* text) {
   return {memory.data(), std::strlen(text)};
 }
 
-// Calls the handler with a frame that is gone when this returns, as the description in XLA is.
+// Calls the handler with a frame that is freed at return, like XLA's description.
 FfiError* call_handler(hvd_op_kind kind, float* input, float* output,
                        std::array<int64_t, 2> shape) {
   static const FfiApi api = [] {

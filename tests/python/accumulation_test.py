@@ -1,4 +1,4 @@
-"""horovod.tensorflow with backward_passes_per_step > 1: passes that touch different variables, and counts of steps."""
+"""horovod.tensorflow with backward_passes_per_step > 1: gradients of different variables per pass, and step counts."""
 
 import functools
 import itertools
@@ -26,10 +26,10 @@ KERAS_3 = int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
 SHAPES = {"a": (2,), "b": (2,), "c": (3, 2)}
 RATE, MOMENTUM = 0.1, 0.5
 # The number of passes per step, the variables with a gradient in each pass, and the variables that a pass lists.
-# Variables without a gradient in a step stay as they are, although they have momentum.
+# Without a gradient in a step, a variable keeps its value, although it has momentum.
 CASES = [
     (2, "a b a b", "own"),
-    (2, "a b b a", "all"),  # another pass ends the step
+    (2, "a b b a", "all"),  # the step ends in another pass
     (2, "b a a a b b", "own"),
     (2, "a ab ab a b ab b a", "reversed"),
     (3, "a b c c b a b a c a a b abc c c", "all"),
@@ -37,7 +37,7 @@ CASES = [
 
 
 def momentum_steps(rate=RATE, momentum=MOMENTUM):
-    """Returns an optimizer of numpy: a function that applies gradients by name to values by name."""
+    """Returns a numpy optimizer: a function that applies gradients by name to values by name."""
     velocities = {}
 
     def apply(values, grads):
@@ -49,13 +49,13 @@ def momentum_steps(rate=RATE, momentum=MOMENTUM):
 
 
 def gradient(name, number):
-    """Returns the gradient of a variable in the pass of this number, on a rank whose factor is 1."""
+    """Returns the gradient of a variable in pass `number`, on a rank whose factor is 1."""
     shape = SHAPES[name]
     return (numpy.arange(numpy.prod(shape)).reshape(shape) + 1.0 + ord(name) - ord("a")) * (number + 1)
 
 
 def trained(steps, passes, mean, average=False):
-    """Returns the values by name after these passes, in float64. `mean`: of the ranks' factors."""
+    """Returns the values by name after these passes, in float64. `mean`: the mean of the ranks' factors."""
     values, sums, apply = {name: numpy.ones(shape) for name, shape in SHAPES.items()}, {}, momentum_steps()
     for number, names in enumerate(passes):
         for name in names:
@@ -76,7 +76,7 @@ class AccumulationTest(rank_base.RankBase):
         return {name: tf.Variable(tf.ones(shape), name=name) for name, shape in SHAPES.items()}
 
     def listed(self, names, which):
-        """Returns the names that a pass gives to the optimizer: those with a gradient, or all of them."""
+        """Returns the names that a pass gives to the optimizer: names with a gradient, or all names."""
         return {"own": list(names), "all": list(SHAPES), "reversed": list(SHAPES)[::-1]}[which]
 
     def loss(self, variables, names, number):
@@ -91,7 +91,7 @@ class AccumulationTest(rank_base.RankBase):
             numpy.testing.assert_allclose(variables[name], value, rtol=1e-5, err_msg=f"{note}, {name}")
 
     def check_passes(self, make, note):
-        """Trains by the optimizer that make(steps, variables) returns, eagerly and in functions."""
+        """Trains with the optimizer that make(steps, variables) returns, eagerly and in functions."""
         for steps, text, which in rank_base.some(CASES):
             passes = text.split()
             for in_function in (False, True):
@@ -104,7 +104,7 @@ class AccumulationTest(rank_base.RankBase):
                         var_list=[variables[name] for name in self.listed(names, which)],
                     )
 
-                # A function for each set of variables, which is compiled when it is first called.
+                # Each set of variables has its own function, compiled at its first call.
                 calls = {}
                 for number, names in enumerate(passes):
                     if names not in calls:
@@ -118,8 +118,8 @@ class AccumulationTest(rank_base.RankBase):
                 )
 
     def makers(self, name):
-        """Returns the optimizers of this name in Keras 2; none in Keras 3, which sums gradients itself."""
-        legacy = getattr(keras.optimizers, "legacy", None)  # from 2.11
+        """Returns Keras 2's optimizers of this name; an empty list in Keras 3, which sums gradients itself."""
+        legacy = getattr(keras.optimizers, "legacy", None)  # since 2.11
         return [] if KERAS_3 else [getattr(one, name) for one in (keras.optimizers, legacy) if one is not None]
 
     def test_each_variable_gets_its_own_sum(self):
@@ -127,7 +127,7 @@ class AccumulationTest(rank_base.RankBase):
 
             def make(steps, variables):
                 made = hvd.DistributedOptimizer(maker(RATE, momentum=MOMENTUM), backward_passes_per_step=steps)
-                if hasattr(made, "build"):  # newer optimizers of Keras 2 need to know all variables
+                if hasattr(made, "build"):  # newer optimizers of Keras 2 need the list of all variables
                     made.build(variables)
                 return made
 
@@ -182,7 +182,7 @@ class AccumulationTest(rank_base.RankBase):
                     value = session.run([step, w])[1] if batches == 4 else session.run(step)
                     batches += 1
             self.assertEqual(batches, 5)
-            # The updates come in the passes 2 and 4, in which the global step was 1 and 3.
+            # Passes 2 and 4 update the weights; the global step is 1 and 3 there.
             self.assertAlmostEqual(float(value), 1 - 2 * self.mean * (0.5 + 0.125), places=5)
 
     def test_iterations_count_updates_or_passes(self):
@@ -286,7 +286,7 @@ class AccumulationTest(rank_base.RankBase):
                 helper = make(2, lambda grads, variables: hvd.grouped_allreduce(grads, op=hvd.Sum))
 
                 def run(names, variables):
-                    """A pass with gradients of the variables in `names`, 1 of a and 2 of b."""
+                    """Makes a pass with gradients of the variables in `names`, 1 of a and 2 of b."""
                     grads = helper.compute_gradients(
                         [one * (i + 1) if name in names else None for i, name in enumerate("ab"[: len(variables)])],
                         variables,

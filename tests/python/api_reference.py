@@ -1,6 +1,6 @@
 """The public names of a framework's module: their signatures, and the pages of docs/api.
 
-Nothing here imports a framework; the caller passes the module that it imported.
+This module imports no framework; the caller passes the imported module.
 """
 
 import inspect
@@ -10,7 +10,7 @@ import types
 
 OPENED = ("callbacks", "elastic")  # modules whose names are public too: hvd.elastic.run
 FRAMEWORKS_INSIDE = ("keras",)  # horovod.tensorflow.keras has its own page
-OPS = ["Average", "Sum", "Adasum", "Min", "Max", "Product"]  # by their value
+OPS = ["Average", "Sum", "Adasum", "Min", "Max", "Product"]  # in the order of their values
 GENERATED = "<!-- tests/python/api_test.py --write generates this page. -->"
 
 
@@ -19,7 +19,7 @@ def is_ours(thing):
 
 
 def exported(module, others=()):
-    """The public names of a module: `__all__`, or what is ours in it and not among `others`."""
+    """Returns the public names of a module: `__all__`, or this package's names in it without `others`."""
     if hasattr(module, "__all__"):
         return sorted(module.__all__)
     return sorted(
@@ -30,7 +30,7 @@ def exported(module, others=()):
 
 
 def public_names(module):
-    """The things that the public names of a framework's module stand for, by name."""
+    """Returns the objects behind the public names of a framework's module, by name."""
     found = {name: getattr(module, name) for name in exported(module)}
     found.update(
         (name, thing)
@@ -47,7 +47,7 @@ def public_names(module):
 
 
 def left_out(module):
-    """Names that a user sees in the module, although `__all__` does not have them."""
+    """Returns names that users see in the module, although `__all__` lacks them."""
     return sorted(
         name
         for name, thing in vars(module).items()
@@ -71,7 +71,7 @@ def annotation_of(annotation):
 
 
 def written(signature, with_types):
-    """The text of a signature, which does not depend on the interpreter or on addresses."""
+    """Returns the text of a signature, independent of the interpreter and of addresses."""
     parts, marks = [], {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     has_star = False
     for parameter in signature.parameters.values():
@@ -91,8 +91,8 @@ def written(signature, with_types):
 
 
 def signature_of(thing, with_types=False):
-    """The signature of a function or class. For a class whose constructor is a framework's, the name of the
-    framework's class, because its arguments differ between versions; for other things their kind."""
+    """Returns the signature of a function or class. Returns a framework class's name if it defines the constructor,
+    because its arguments differ between versions; returns the kind of other objects."""
     if isinstance(thing, types.ModuleType):
         return "module"
     if not callable(thing):
@@ -108,7 +108,7 @@ def signature_of(thing, with_types=False):
 
 
 def words_of(thing):
-    """The docstring as Markdown; empty for values that only have their type's."""
+    """Returns the docstring as Markdown; empty for a value that only has its type's docstring."""
     if not callable(thing) and "__doc__" not in getattr(thing, "__dict__", {}):
         return ""
     text = inspect.cleandoc(thing.__doc__ or "").replace("\nArgs:\n", "\nArguments:\n\n")
@@ -116,7 +116,7 @@ def words_of(thing):
 
 
 def members(thing):
-    """(name, member) of the documented public members that our classes give to a class."""
+    """Yields (name, member) of the documented public members that this package's classes give to a class."""
     found = {}
     for base in thing.__mro__ if inspect.isclass(thing) else ():
         for name, member in vars(base).items() if is_ours(base) else ():
@@ -128,7 +128,7 @@ def members(thing):
 
 
 def heading(name, signature):
-    """`name(arguments)` as a block of code, one argument per line where it is long."""
+    """Returns `name(arguments)` as a block of code, with one argument per line if it is long."""
     if not signature.startswith("("):
         return f"    {name}" + (f"    # {signature}" if signature.startswith("as ") else "")
     text = f"    {name}{signature}"
@@ -153,7 +153,7 @@ def heading(name, signature):
 
 
 def page(framework, module, constants):
-    """The page of a framework for docs/api. `constants` describes values, which have no docstring."""
+    """Returns a framework's page for docs/api. `constants` describes values, which have no docstring."""
     lines = [GENERATED, "", f"# horovod.{framework}", "", inspect.cleandoc(module.__doc__), ""]
     kinds = {"Functions": [], "Classes": [], "Callbacks": [], "Elastic training": [], "Values": [], "Modules": []}
     for name, thing in public_names(module).items():
@@ -190,7 +190,7 @@ def page(framework, module, constants):
 
 
 def index(frameworks, signatures, absent):
-    """The first page of docs/api: which framework has which name, and why others lack it."""
+    """Returns the first page of docs/api: the frameworks of each name, and why a framework lacks a name."""
     lines = [
         GENERATED,
         "",

@@ -352,7 +352,7 @@ SIGNATURES = {
     "vars_to_refs": {"tensorflow": "(vars)"},
 }
 
-# Frameworks that lack names, these names, and the reason.
+# (frameworks, names that they lack, reason).
 ABSENT = [
     # Names of one framework.
     ("tensorflow tensorflow.keras keras mxnet jax numpy",
@@ -394,7 +394,7 @@ ABSENT = [
      "these frameworks order operations themselves; handles are for PyTorch"),
     ("numpy", "grouped_allreduce_ grouped_allgather_async grouped_allreduce_async_ grouped_reducescatter_async",
      "the forms for one array, or `grouped_allreduce_async`, do the same"),
-    # Other names for the same.
+    # Names that another name replaces.
     ("jax", "grouped_allgather grouped_allreduce grouped_reducescatter",
      "`allgather`, `allreduce` and `reducescatter` take trees of arrays"),
     ("tensorflow tensorflow.keras keras", "broadcast_parameters",

@@ -1,4 +1,4 @@
-"""Names and signatures of frameworks' modules are those of api_table.py, and the pages of docs/api are fresh.
+"""Compares frameworks' modules with api_table.py, and the pages of docs/api with generated ones.
 
 api_test.py FRAMEWORK...            check, for example: torch numpy
 api_test.py --write FRAMEWORK...    refresh the table and the pages for these frameworks
@@ -22,7 +22,7 @@ ADVICE = "run tests/python/api_test.py --write"
 
 
 def by_framework():
-    """The table as {name: {framework: signature}}."""
+    """Returns the table as {name: {framework: signature}}."""
     return {
         name: {
             framework: signature
@@ -34,7 +34,7 @@ def by_framework():
 
 
 def faults_of_names(framework, module, signatures):
-    """Sentences about names of the module that differ from the table's, and about missing docstrings."""
+    """Returns errors about names of the module that differ from the table, and about missing docstrings."""
     found = reference.public_names(module)
     listed = {name for name, forms in signatures.items() if framework in forms}
     for name in sorted(listed - set(found)):
@@ -52,7 +52,7 @@ def faults_of_names(framework, module, signatures):
 
 
 def faults_of_reasons(signatures, absent):
-    """Sentences about names that a framework lacks without a reason, and about reasons for no lack."""
+    """Returns errors about names that a framework lacks without a reason, and about stale reasons."""
     lacking = {
         (name, framework)
         for name, forms in signatures.items()
@@ -79,7 +79,7 @@ def faults_of_page(path, text):
 
 
 def rows(signatures):
-    """The lines of SIGNATURES: one signature for all frameworks that share it."""
+    """Returns the lines of SIGNATURES: one signature for all frameworks that share it."""
     for name, forms in sorted(signatures.items()):
         lines = []
         for signature in dict.fromkeys(forms[each] for each in table.FRAMEWORKS if each in forms):
@@ -133,7 +133,7 @@ class TableTest(unittest.TestCase):
 
 
 class PlantedTest(unittest.TestCase):
-    """Each fault is found in a module that has it."""
+    """Finds each planted fault."""
 
     def setUp(self):
         def send(tensor: int, name: str = "a", *, op: int = 1) -> int:

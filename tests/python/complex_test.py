@@ -14,7 +14,7 @@ def numbers(rank, *shape, dtype=torch.complex128):
 
 
 def loss_of(output):
-    """A real loss that is no function of the absolute value alone."""
+    """A real loss that depends on the phase too."""
     return (output.real**2 * 3 + output.imag * output.real + output.imag.exp()).sum()
 
 
@@ -27,8 +27,8 @@ class ComplexTest(RankCase):
         numpy.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12, err_msg=str(message))
 
     def own_gradients(self, function, shape):
-        """The gradients of each rank's input, by torch alone: the sum over ranks of the losses of what
-        `function` makes of the inputs of all ranks, for each rank."""
+        """Returns the gradients of each rank's input, by torch alone. The loss is the sum of all ranks' losses on the
+        results of `function`, which takes the inputs of all ranks."""
         inputs = [each.requires_grad_() for each in self.everybody(*shape)]
         sum(loss_of(output) for output in function(inputs)).backward()
         return inputs[self.rank].grad
@@ -46,7 +46,7 @@ class ComplexTest(RankCase):
         ):
             mine = numbers(self.rank, rows, 3).requires_grad_()
             loss_of(ours(mine)).backward()
-            # The convention for real tensors: reducescatter multiplies by the number of ranks, allreduce sums.
+            # Convention for real tensors: reducescatter multiplies by the number of ranks, allreduce sums.
             factor = self.size if what == "reducescatter" else 1
             self.near(mine.grad, self.own_gradients(whole, (rows, 3)) * factor, what)
         for what, function in (
@@ -55,7 +55,7 @@ class ComplexTest(RankCase):
             ("group", lambda x: hvd.grouped_allgather([x, x.real])[0]),
         ):
             parts = []
-            for part in (torch.real, torch.imag):  # the gradient by real and imaginary part, of reals
+            for part in (torch.real, torch.imag):  # the gradient with respect to real and imaginary part
                 mine = numbers(self.rank, rows, 3)
                 leaf = part(mine).clone().requires_grad_()
                 other = mine.imag if part is torch.real else mine.real
@@ -109,7 +109,7 @@ class ComplexTest(RankCase):
         self.near(hvd.allreduce(mine.conj(), op=hvd.Sum), total.conj())
         self.near(hvd.allreduce(mine.conj().imag, op=hvd.Sum), -total.imag)
         self.near(hvd.allreduce_(mine.clone().conj().imag, op=hvd.Sum, name="negated"), -total.imag)
-        # One element is dense also as a view, which the fast path of calls in place recognises.
+        # A view of one element is dense too: the fast path of in-place calls recognises it.
         single = mine[0, :1].clone().conj().imag
         hvd.allreduce_(single, op=hvd.Max, name="single")
         self.near(single, torch.stack([-each[0, :1].imag for each in self.everybody(4, 3)]).max(0).values)

@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -B
-"""Lets a torch with CUDA be imported where there is no CUDA: writes small libraries in place of the 2 GB of those that
-its wheel depends on.
+"""Writes stub libraries in place of the 2 GB of CUDA libraries that a torch wheel needs, so that torch can be imported
+on a machine without CUDA.
 
-    cuda_stand_ins.py FOLDER     (site-packages/torch/lib)
+cuda_stand_ins.py FOLDER     (site-packages/torch/lib)
 
-Each function of a stand-in returns cudaErrorNoDevice, so that torch finds no GPU. torch no longer requires the others,
-so that pip installs packages beside it.
+Each function of a stub returns cudaErrorNoDevice, so torch finds no GPU. The script also removes torch's requirements
+of the real libraries, so that pip can install packages next to torch.
 """
 
 import pathlib
@@ -13,10 +13,10 @@ import re
 import subprocess
 import sys
 
-# The driver is no stand-in: torch opens it when a program asks for a GPU, and so do other packages.
+# The driver gets no stub: torch and other packages open it when a program asks for a GPU.
 LIBRARY = re.compile(r"lib(cu(?!da\.)|nv|nccl)")
 FUNCTION = re.compile(r"_*(cu|nv|nccl)")
-# Called while a library is loaded, or asked for a number of the version.
+# Functions that run while a library is loaded, or that return a version.
 RETURN_ZERO = re.compile(r"_*cudaRegister|ncclGetVersion")
 RETURN_TEXT = re.compile(r"cudaGetError(Name|String)")
 NO_DEVICE = 100
@@ -27,7 +27,7 @@ def read(option, file):
 
 
 def needs(files):
-    """Returns the missing libraries, each with its functions, and the name of each one's version."""
+    """Returns the missing libraries: the functions of each, and the name of its version."""
     libraries, versions, functions = set(), {}, {}
     for file in files:
         libraries.update(filter(LIBRARY.match, re.findall(r"\(NEEDED\).*\[(.*)\]", read("--dynamic", file))))
@@ -41,7 +41,7 @@ def needs(files):
         for name, version in re.findall(r" UND (\w+)(?:@(\S+))?", read("--dyn-syms", file)):
             if FUNCTION.match(name):
                 functions[name] = version
-    # Libraries without versions may have each other's functions: the loader searches all of them.
+    # Unversioned libraries may have each other's functions: the loader searches all of them.
     places = {library: [] for library in libraries}
     for name, version in functions.items():
         places[versions.get(version, "") or next(one for one in sorted(libraries) if "cudart" in one)].append(name)

@@ -1,4 +1,4 @@
-"""A small model for tests of hvd.elastic, its loss on a rank, and a meeting of all ranks."""
+"""A small model for tests of hvd.elastic, its loss on a rank, and a barrier for all ranks."""
 
 import contextlib
 
@@ -21,7 +21,7 @@ def loss_of(model, rank, step):
 
 class ElasticCase(rank_case.RankCase):
     def meet(self):
-        """Returns after all ranks have begun their run, so that all of them see the failure that follows in it,
-        and not in the synchronisation before."""
+        """Returns after all ranks have begun their run, so that the next failure hits each rank in the run, not in the
+        synchronisation before it."""
         with contextlib.suppress(hvd.HorovodInternalError):  # another rank has left already
             hvd.barrier()

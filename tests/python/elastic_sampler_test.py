@@ -1,4 +1,4 @@
-"""hvd.elastic.ElasticSampler and ElasticIterable: samples that remain are shared by the ranks that there are."""
+"""hvd.elastic.ElasticSampler and ElasticIterable: the current ranks share the remaining samples."""
 
 import random
 import unittest.mock
@@ -35,14 +35,14 @@ class ElasticSamplerTest(rank_case.RankCase):
             self.assertFalse(set(rest) & set(done))
             sampler.set_epoch(1)
             self.assertEqual(sampler.state_dict(), {"epoch": 1, "processed_num": 0})
-            # All ranks get the position of rank 0, as they get its weights.
+            # All ranks get rank 0's position, as they get its weights.
             sampler.load_state_dict(state_dict={"epoch": 1 + self.rank, "processed_num": self.rank})
             state.sync()
             self.assertEqual(sampler.state_dict(), {"epoch": 1, "processed_num": 0})
             self.assertEqual(list(sampler) == mine, not shuffle)
 
     def of_ranks(self, ranks, state, make, batches, batch_size):
-        """Lets this many ranks process some batches from a state on. Returns their samples and the next state."""
+        """Processes some batches on this many ranks, starting at a state. Returns their samples and the next state."""
         seen, states, lengths = [], set(), set()
         for rank in range(ranks):
             with unittest.mock.patch.multiple(
@@ -92,7 +92,7 @@ class ElasticSamplerTest(rank_case.RankCase):
                 part, state = self.of_ranks(ranks, state, make, draw.randint(1, 6), draw.randint(1, 5))
                 seen += part
                 if state["consumed"] == last:
-                    break  # the rest is left out
+                    break  # the sampler drops the rest
             with self.subTest(case=case, drop_last=drop_last):
                 wanted = order(9, False)
                 whole = sorted(wanted)
@@ -120,7 +120,7 @@ class ElasticSamplerTest(rank_case.RankCase):
                 seen += part
             with self.subTest(case=case, samples=samples, ranks=ranks):
                 self.assertEqual(set(seen), set(range(samples)))
-                # In the end some samples are there twice, so that all ranks have equally many.
+                # Some samples occur twice at the end, so that all ranks have the same number.
                 self.assertLess(len(seen) - samples, ranks)
 
     def test_two_samplers_in_one_state_keep_their_positions_with_loaders_that_have_workers(self):
@@ -169,7 +169,7 @@ class ElasticSamplerTest(rank_case.RankCase):
         with self.assertRaisesRegex(ValueError, "2 workers"):
             list(torch.utils.data.DataLoader(data, num_workers=2))
         loader = torch.utils.data.DataLoader(data, num_workers=1, batch_size=None)
-        for _ in range(2):  # with a new worker each
+        for _ in range(2):  # each with a new worker
             self.assertEqual(len(list(loader)), -(-100 // self.size))
         loader = torch.utils.data.DataLoader(data, num_workers=1, batch_size=None, persistent_workers=True)
         self.assertEqual(len(list(loader)), -(-100 // self.size))

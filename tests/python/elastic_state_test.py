@@ -1,4 +1,4 @@
-"""hvd.elastic.TorchState: what it saves, restores and shares, with copies and without, and handlers of users."""
+"""hvd.elastic.TorchState: saving, restoring and sharing, with and without copies, and users' handlers."""
 
 import unittest.mock
 import warnings
@@ -77,7 +77,7 @@ class ElasticStateTest(elastic_case.ElasticCase):
                 self.assertTrue(equal(weights(), third))
                 self.assertEqual((state.step, state._commits), (3, 3))
 
-        # A commit makes the copy before the last one is a minute old.
+        # A commit makes a copy before the last copy is a minute old.
         clock = [1000.0]
         with unittest.mock.patch.object(handlers, "time", SimpleNamespace(monotonic=lambda: clock[0])):
             state = elastic.TorchState(model, optimizer, step=0, snapshot=False)
@@ -132,7 +132,7 @@ class ElasticStateTest(elastic_case.ElasticCase):
     def test_without_snapshots_a_failure_returns_to_what_was_synchronised_or_later(self):
         model, optimizer = make(self.rank)
         state = elastic.TorchState(model, optimizer, step=0, snapshot=False)
-        with torch.no_grad():  # from a checkpoint, once there is a state
+        with torch.no_grad():  # loaded from a checkpoint, after the state exists
             model[0].weight.fill_(100 + self.rank)
         state.step = 5000 + self.rank
         runs = []
@@ -203,7 +203,7 @@ class ElasticStateTest(elastic_case.ElasticCase):
             self.assertEqual({call.args[2] for call in copies.call_args_list}, {not snapshot})
 
     def test_without_snapshots_values_that_cannot_be_compared_count_as_changed(self):
-        class Array:  # as of NumPy
+        class Array:  # like a NumPy array
             def __init__(self, number):
                 self.number = number
 
@@ -253,7 +253,7 @@ class ElasticStateTest(elastic_case.ElasticCase):
     def test_scalers_forget_a_step_that_was_not_completed(self):
         from horovod.torch.elastic.state import ScalerStateHandler
 
-        class Scaler:  # as GradScaler on a GPU
+        class Scaler:  # like GradScaler on a GPU
             _per_optimizer_states = {}
             scale = 8.0
 

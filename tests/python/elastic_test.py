@@ -1,4 +1,4 @@
-"""hvd.elastic.run: training that starts again, process sets, failures and changed hosts."""
+"""hvd.elastic.run: restarts of training, process sets, failures and changes of hosts."""
 
 import contextlib
 import io
@@ -24,7 +24,8 @@ elastic = hvd.elastic
 
 class ElasticTest(elastic_case.ElasticCase):
     def train(self, model, optimizer, fails):
-        """Makes ten steps, with a commit after every second and one call of `fails`. Returns runs and resets."""
+        """Makes ten steps, commits after every second step and calls `fails` once. Returns the numbers of runs and
+        resets."""
         state = elastic.TorchState(model, optimizer, step=0, seen=[])
         runs, resets = [], []
         state.register_reset_callbacks([lambda: resets.append(hvd.size())])
@@ -48,7 +49,7 @@ class ElasticTest(elastic_case.ElasticCase):
 
     def test_training_starts_again_from_the_last_commit(self):
         def fails():
-            # One rank leaves; the next operation of the other ranks fails.
+            # One rank leaves; the other ranks' next operation fails.
             if self.rank == 0:
                 hvd.shutdown()
                 raise hvd.HorovodInternalError("planted")
@@ -133,7 +134,7 @@ class ElasticTest(elastic_case.ElasticCase):
                 raise hvd.HorovodInternalError("planted")
             if kept.included():
                 self.assertEqual(hvd.allgather_object(self.rank, process_set=kept), [1])
-            # A reset callback may add it again, as a new rank does.
+            # A reset callback may add the process set again, as a new rank does.
             self.assertIs(hvd.add_process_set([1]), kept)
             with self.assertRaisesRegex(ValueError, "already"):
                 hvd.add_process_set([1])
@@ -153,7 +154,7 @@ class ElasticTest(elastic_case.ElasticCase):
         number = added[0].process_set_id
 
         def add_again():
-            if self.rank == 0:  # the others only add it, as new ranks do
+            if self.rank == 0:  # the other ranks only add it, as new ranks do
                 self.assertTrue(hvd.remove_process_set(added[0]))
                 self.assertFalse(hvd.remove_process_set(added[0]))
                 with self.assertRaisesRegex(ValueError, "not registered"):
@@ -233,7 +234,7 @@ class ElasticTest(elastic_case.ElasticCase):
             restore=lambda broadcast: calls.append("restore"),
         ), unittest.mock.patch.multiple("horovod._ops", reset=lambda: None), unittest.mock.patch.dict("os.environ"):
             hvd.init(process_sets=[wanted])
-            self.assertTrue(_basics.was_there_from_the_start())  # it is the second attempt that had generation 1
+            self.assertTrue(_basics.was_there_from_the_start())  # the second attempt had generation 1
         self.assertEqual(calls, ["init", wanted, "leave", "init", "restore", wanted])
 
     def test_a_process_that_joins_ranks_says_why_it_has_not_their_sets(self):
@@ -277,8 +278,8 @@ class ElasticTest(elastic_case.ElasticCase):
 
     def test_a_rank_without_the_state_of_the_training_is_no_source(self):
         def choose(*ranks, state=None, must=(True,)):
-            """Returns the source and its commits, for ranks (commits, has the state), of which the first one is this
-            one; must: what each of them says of a synchronisation."""
+            """Returns the source and its commits for ranks (commits, has the state); the first rank is this one. `must`
+            has per rank whether the rank must synchronise."""
             state = state or elastic.ObjectState()
             state._commits = ranks[0][0]
             others = [(commits, None if has_state else "", any(must[1:])) for commits, has_state in ranks[1:]]
@@ -297,7 +298,7 @@ class ElasticTest(elastic_case.ElasticCase):
         self.assertEqual(choose((3, True), (4, True), (4, True)), (1, 4))
         self.assertEqual(choose((-1, False), (-1, True)), (1, -1))
         self.assertEqual(choose((5, False), (-1, True), (4, True)), (2, 4))
-        # All ranks synchronise if one of them must, such as a new one or one that a failure has reached.
+        # All ranks synchronise if one rank must, for example a new rank or a rank that a failure has reached.
         self.assertEqual(choose((3, True), (4, True), must=(False, True)), (1, 4))
         self.assertEqual(choose((3, True), (3, True), must=(False, False)), (0, None))
         for ranks in [[(-1, False)], [(-1, False), (-1, False)], [(2, False), (-1, False)]]:
@@ -346,9 +347,9 @@ class ElasticTest(elastic_case.ElasticCase):
                     loss_of(model, self.rank, state.step).backward()
                     optimizer.synchronize()
                     if state.step == 3 and len(runs) == 1:
-                        self.meet()  # the gradients are there on all ranks
+                        self.meet()  # all ranks have the gradients
                         if self.rank == 0:
-                            # As if the end of another rank had come before the result: the others step, and commit.
+                            # Simulates a rank that ends before its result: the other ranks step and commit.
                             hvd.shutdown()
                             raise hvd.HorovodInternalError("planted")
                     with optimizer.skip_synchronize():
@@ -481,7 +482,7 @@ class ElasticTest(elastic_case.ElasticCase):
         with unittest.mock.patch("horovod._notices.library", lambda: told), unittest.mock.patch(
             "horovod._basics.is_elastic", lambda: True
         ), contextlib.redirect_stderr(io.StringIO()) as said:
-            manager.register_listener(second)  # it raises, and is the first to be called
+            manager.register_listener(second)  # the first call raises
             manager.remove_listener(first)
             manager.register_listener(first)
             manager.init("127.0.0.1", 1234, nic="lo")
@@ -496,7 +497,7 @@ class ElasticTest(elastic_case.ElasticCase):
             self.assertFalse(ended.is_set())
             changes = 1
             self.assertEqual(hear(second), HostUpdateResult.removed)
-            manager.remove_listener(second)  # the state looks for itself
+            manager.remove_listener(second)  # the state checks for changes
             self.assertTrue(ended.is_set())
             for thread in threading.enumerate():
                 if thread.name == "hvd-hosts":

@@ -1,4 +1,4 @@
-"""Errors arrive on every rank, and Horovod stays usable afterwards."""
+"""Errors reach every rank, and Horovod stays usable afterwards."""
 
 import rank_case
 from rank_case import RankCase, hvd, torch
@@ -14,7 +14,7 @@ class ErrorsTest(RankCase):
         super().tearDown()
 
     def assert_disagreement(self, pattern, function, *arguments, **keywords):
-        """Checks that every rank gets the same message, with the error types that scripts catch."""
+        """Checks that every rank gets the same message, with the exception types that scripts catch."""
         with self.assertRaisesRegex(ValueError, pattern) as caught:
             function(*arguments, **keywords)
         self.assertIsInstance(caught.exception, hvd.HorovodInternalError)

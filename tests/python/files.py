@@ -1,10 +1,10 @@
-"""Runs test files one after the other, each in a process of its own that is forked after the import of a module:
-the import of a framework takes longer than most files.
+"""Runs test files one after the other, each in a process that is forked after the import of a module, because the
+import of a framework takes longer than most files.
 
-    python3 files.py MODULE FILE[,ARGUMENT...]...
+python3 files.py MODULE FILE[,ARGUMENT...]...
 
-Each rank of a job runs it with the same words. It ends with the code of the first file that fails, and names the
-files that were not run. A file that skips (exit code 77) is named; where all skip, the exit code is 77.
+Each rank of a job runs it with the same words. It exits with the code of the first file that fails, and names the files
+that did not run. It names each file that skips (exit code 77); if all files skip, the exit code is 77.
 """
 
 import importlib
@@ -21,13 +21,13 @@ importlib.import_module(module)
 
 
 def verdict(number):
-    """Forks a child; None in the child, and its exit code in the parent."""
+    """Forks a child. Returns None in the child, and the child's exit code in the parent."""
     sys.stdout.flush()
     sys.stderr.flush()
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    # The ranks of each file meet under keys of their own. The first has those of a job without others.
+    # Each file has its own key prefix for the rendezvous of its ranks; the first file has none, as in a plain job.
     os.environ["HOROVOD_GENERATION"] = str(number)
     return None
 
@@ -43,14 +43,14 @@ for number, words in enumerate(files):
         skipped.append(file)
     elif code:
         print(f"{file} failed with {code}; not run: {', '.join(files[number + 1 :]) or 'none'}", flush=True)
-        # The launcher ends the job: other ranks wait for this one.
+        # Exit at once, so that the launcher ends the job: other ranks wait for this rank.
         sys.exit(code if code > 0 else 128 - code)
 else:
     if skipped and rank == 0:
         print(f"skipped: {', '.join(skipped)}")
     sys.exit(SKIPPED if len(skipped) == len(files) else 0)
 
-# The child goes on as the main program of its file.
+# The child continues as the main program of its file.
 path = os.path.join(here, file)
 sys.argv = [path, *arguments]
 sys.path[0] = os.path.dirname(path)

@@ -1,10 +1,10 @@
 """Streams and memory of GPUs that a backend could use too early or too late: inputs that a kernel writes after their
-submission, tensors that the program drops or overwrites, streams beside the default one, captures of graphs.
+submission, tensors that the program drops or overwrites, streams other than the default, captures of graphs.
 
-    gpu_hazards_test.py [DOUBLE] [staged] [TEST...]
+gpu_hazards_test.py [DOUBLE] [staged] [TEST...]
 
-The arguments and the double are those of gpu_test.py. On a GPU, torch.cuda._sleep makes inputs late:
-HVD_TEST_SLEEP_CYCLES is its time, 0.1 s by default. HVD_TEST_BATCHES_SECONDS is the time of the many small batches,
+The arguments and the mock are those of gpu_test.py. On a GPU, torch.cuda._sleep delays inputs for
+HVD_TEST_SLEEP_CYCLES, 0.1 s by default. HVD_TEST_BATCHES_SECONDS is the duration of the test with many small batches,
 and HVD_TEST_BATCHES the number of batches of overlapping process sets.
 """
 
@@ -29,7 +29,7 @@ from horovod.torch import _devices
 
 CYCLES = int(os.environ.get("HVD_TEST_SLEEP_CYCLES", "200000000"))
 DEVICES = int(os.environ.get("HVD_DOUBLE_DEVICES", "32")) if DOUBLE else torch.cuda.device_count()
-SLEEP_US = 10_000  # on the double
+SLEEP_US = 10_000  # on the mock
 COUNT = 1000 if DOUBLE else 1 << 20
 NAN = float("nan")
 libc = ctypes.CDLL(None)
@@ -47,12 +47,12 @@ def stream_of_double(stream):
 
 
 def on(stream):
-    """A context in which the stream is the current one."""
+    """Makes the stream current in a context."""
     return stream_of_double(stream) if DOUBLE else torch.cuda.stream(stream)
 
 
 def choose_device():
-    """For this thread."""
+    """Sets this thread's stream."""
     if DOUBLE:
         assert _devices.cuda.library.raw.cudaSetDevice(LOCAL_RANK) == 0
     else:
@@ -61,12 +61,12 @@ def choose_device():
 
 @contextlib.contextmanager
 def another_device():
-    """Another device than that of the rank is the current one."""
+    """Makes a device current that is not the rank's."""
     if not DOUBLE:
         with torch.cuda.device((LOCAL_RANK + 1) % torch.cuda.device_count()):
             yield
         return
-    with env(HVD_DOUBLE_RULES="one_launcher,launch_order"):  # a context there is no finding
+    with env(HVD_DOUBLE_RULES="one_launcher,launch_order"):  # a context on that device is expected
         assert _devices.cuda.library.raw.cudaSetDevice(LOCAL_RANK + 1) == 0
         try:
             yield
@@ -84,7 +84,7 @@ def synchronize():
 
 
 def sleep(part=1.0):
-    """Lets the current stream wait."""
+    """Makes the current stream wait."""
     if not DOUBLE:
         torch.cuda._sleep(int(CYCLES * part))
         return
@@ -98,7 +98,7 @@ def sleep(part=1.0):
 
 
 def late(tensor, part=1.0):
-    """A tensor on the GPU that is full of NaN until the current stream has slept, and then equal to `tensor`."""
+    """Returns a GPU tensor full of NaN that becomes equal to `tensor` once the current stream has slept."""
     values = here(tensor)
     made = here(torch.full(tensor.shape, NAN))
     synchronize()
@@ -148,7 +148,7 @@ class HazardTest(RankCase):
                 handle = hvd.allreduce_async(tensor, op=hvd.Sum, name="dropped")
                 del tensor
                 gc.collect()
-                # They get the memory that is free now.
+                # The new tensors get the memory that is free now.
                 others = [here(torch.full((COUNT,), -7.0)) for _ in range(8)]
                 self.check(hvd.synchronize(handle), self.total)
                 for other in others:
@@ -176,7 +176,7 @@ class HazardTest(RankCase):
         for i, got in enumerate(kept):
             self.check(got, i)
 
-    # Two threads that meet in one communicator do so here at the latest.
+    # Two threads that use one communicator collide here at the latest.
     def test_many_small_batches(self):
         end = time.monotonic() + float(os.environ.get("HVD_TEST_BATCHES_SECONDS", "0.5"))
         tensors = [here(torch.ones(1000 + i)) for i in range(8)]
@@ -217,11 +217,11 @@ class HazardTest(RankCase):
     @unittest.skipUnless(DEVICES > 1, "there is one device")
     def test_a_program_whose_current_device_is_another_one(self):
         default = Stream(_devices.cuda.library, is_default=True) if DOUBLE else torch.cuda.default_stream()
-        hvd.allreduce_(here(self.own()), op=hvd.Sum, name="first")  # Python submits it
+        hvd.allreduce_(here(self.own()), op=hvd.Sum, name="first")  # Python submits the first call
         for step in range(20):
             with on(default):
                 tensor = late(self.own(), 0.3)
-                # On its device, too: one pool has the events of all.
+                # Also on the rank's device: one pool has the events of both devices.
                 with another_device() if step % 4 != 3 else contextlib.nullcontext():
                     hvd.allreduce_(tensor, op=hvd.Sum, name="elsewhere")
                 self.check(tensor, self.total)
@@ -252,7 +252,7 @@ class HazardTest(RankCase):
             thread.start()
             for _ in range(50):
                 doubled = None if DOUBLE else numbers * 2
-                time.sleep(0.01)  # the backend's thread asks the device each 100 ms
+                time.sleep(0.01)  # the backend's thread queries the device every 100 ms
             thread.join()
         if not DOUBLE:
             replay()
@@ -264,7 +264,7 @@ class HazardTest(RankCase):
 
     @contextlib.contextmanager
     def capture(self):
-        """In PyTorch's default mode, in which a forbidden call of any thread spoils the capture."""
+        """Captures in PyTorch's default mode, in which a forbidden call of any thread spoils the capture."""
         if not DOUBLE:
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
@@ -301,18 +301,18 @@ class HazardTest(RankCase):
     def test_init_leaves_the_choice_of_the_gpu_to_the_program(self):
         program = (
             "import os, sys, torch, horovod.torch as hvd; hvd.init(); "
-            # torch.cuda.device_count() would ask NVML, which reads the variable at each call.
+            # torch.cuda.device_count() would call NVML, which reads the variable at each call.
             "os.environ['CUDA_VISIBLE_DEVICES'] = ''; sys.exit(torch._C._cuda_getDeviceCount())"
         )
         self.assertEqual(subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode, 0)
 
 
 class ShortMemoryTest(RankCase):
-    """Takes all memory of the GPU: needs a process of its own, and is left out unless it is named."""
+    """Takes all memory of the GPU: needs its own process, and runs only if named."""
 
     @contextlib.contextmanager
     def taken_memory(self, cached):
-        """The GPU has no room for an output. If `cached`, torch keeps memory for it, which no tensor uses."""
+        """Leaves no GPU memory for an output. `cached`: torch's cache has unused memory for it."""
         if DOUBLE:
             cache = [_devices.cuda.empty((self.size * COUNT,), torch.float32, LOCAL_RANK) for _ in range(3)]
 
@@ -333,7 +333,7 @@ class ShortMemoryTest(RankCase):
 
     def test_an_output_for_which_there_is_no_memory(self):
         choose_device()
-        # An output has more bytes than are left: 1000 of the double, 64 MiB of a GPU.
+        # The output is larger than the free memory: 1000 bytes of the mock, 64 MiB of a GPU.
         tensor = here(torch.arange(COUNT if DOUBLE else 64 << 20, dtype=torch.float32))
         hvd.allreduce(tensor, op=hvd.Sum)
         synchronize()
@@ -346,7 +346,7 @@ class ShortMemoryTest(RankCase):
                 del got
         with self.taken_memory(cached=False), self.assertRaisesRegex(RuntimeError, "out of memory"):
             hvd.allgather(tensor)
-        # It was an error of that call.
+        # Only that call fails.
         self.assertEqual(hvd.allreduce(here(torch.ones(4)), op=hvd.Sum).sum().item(), 4 * self.size)
 
 

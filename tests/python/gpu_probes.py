@@ -1,12 +1,12 @@
-"""Questions to a machine with GPUs that a test with an answer known beforehand does not ask.
+"""Measurements on a machine with GPUs whose results cannot be known beforehand.
 
-    gpu_probes.py NAME [DOUBLE]
+gpu_probes.py NAME [DOUBLE]
 
-choice: without any variable of Horovod, do the ranks choose NCCL, and what does the way there cost?
-abort: how long does a rank wait for its error after the loss of another one?
-cost: what does a step cost the host and the driver, beside torch's own process group?
-group: is torch.distributed right with our backend for host memory?
-jax: are arrays on a GPU right?
+choice: do the ranks choose NCCL without any variable of Horovod, and how much does the choice cost?
+abort: how long does a rank wait for its error after another rank is lost?
+cost: how much does a step cost the host and the driver, compared with torch's own process group?
+group: does torch.distributed compute correctly with this project's backend for host memory?
+jax: does horovod.jax compute correctly with arrays on a GPU?
 
 Lines that begin with RESULT go into the summary of tests/gpu.sh. Exit code 0: all values were right; 77: skipped.
 DOUBLE is that of gpu_test.py.
@@ -103,7 +103,7 @@ def choice():
 
 
 def hold_stream():
-    """The current stream waits for about 20 s."""
+    """Makes the current stream wait for about 20 s."""
     if not DOUBLE:
         torch.cuda._sleep(40_000_000_000)
         return
@@ -115,8 +115,8 @@ def hold_stream():
 
 
 def abort():
-    """Rank 0 has a kernel that waits for rank 1, and behind it one of a communicator of its own, which float16 with a
-    factor makes."""
+    """Runs a kernel on rank 0 that waits for rank 1, followed by a kernel of another communicator, which float16 with a
+    factor creates."""
     if SIZE < 2:
         skip("one rank loses no other")
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher ends the ranks
@@ -127,7 +127,7 @@ def abort():
     if RANK == 1:
         hold_stream()
     handle = hvd.allreduce_async(half, name="late", **arguments)
-    time.sleep(2)  # until the kernels are on their streams
+    time.sleep(2)  # until the streams have the kernels
     if RANK == SIZE - 1:
         os.kill(os.getpid(), signal.SIGKILL)
     begin = time.perf_counter()
@@ -138,7 +138,7 @@ def abort():
         seconds = time.perf_counter() - begin
         report(f"{seconds:.1f} s until the error: {str(error)[:160]}")
     need(seconds < SOON, "the error came late")
-    os._exit(0)  # at the end of the process, CUDA would wait for the stream
+    os._exit(0)  # CUDA would wait for the stream at the end of the process
 
 
 def group():

@@ -1,6 +1,6 @@
-"""Whether NCCL, called directly, lets two processes use one GPU: exit code 0 or 1.
+"""Checks whether NCCL, called directly, lets two processes share one GPU: exit code 0 or 1.
 
-    gpu_sharing.py FILE
+gpu_sharing.py FILE
 
 Each rank of a job with two ranks runs it. FILE passes NCCL's id from rank 0 to rank 1, and must not exist.
 """

@@ -1,10 +1,10 @@
-"""Times of collectives and of training steps with tensors on GPUs, beside those of torch.distributed in the same
-processes. One process, or each rank of a job; rank 0 prints a line for each.
+"""Times collectives and training steps with tensors on GPUs, next to those of torch.distributed in the same processes.
+Runs as one process, or as each rank of a job; rank 0 prints a line for each measurement.
 
-    gpu_speed.py [DOUBLE] [staged]
+gpu_speed.py [DOUBLE] [staged]
 
-The arguments are those of gpu_test.py; with DOUBLE, the program runs and its times say nothing. The peers are
-torch's process group and DistributedDataParallel over NCCL, or over Gloo with DOUBLE.
+The arguments are those of gpu_test.py; with DOUBLE the times mean nothing. The peers are torch's process group and
+DistributedDataParallel over NCCL, or over Gloo with DOUBLE.
 """
 
 import shutil
@@ -52,7 +52,7 @@ def median_ms(body):
 
 
 def compare(name, ours, theirs):
-    """Prints the two times and their ratio, by rank 0."""
+    """Prints the two times and their ratio on rank 0."""
     own, other = median_ms(ours), median_ms(theirs)
     if hvd.rank() == 0:
         way = "staged" if STAGED else "NCCL"
@@ -112,8 +112,8 @@ def main():
 
 
 def training_steps():
-    """A step of DistributedOptimizer, and one of DistributedDataParallel with the same weights. Fails if they
-    train differently."""
+    """Times a step of DistributedOptimizer and a step of DistributedDataParallel with the same weights. Fails if the
+    resulting weights differ."""
     width = 8 if DOUBLE else 1024
 
     def model():

@@ -1,7 +1,7 @@
-"""Whole jobs with HOROVOD_ENABLE_ASYNC_COMPLETION=1: errors that come after synchronize(), lost ranks, and results that
-are those without it.
+"""Whole jobs with HOROVOD_ENABLE_ASYNC_COMPLETION=1: errors after synchronize(), lost ranks, and results equal to those
+without the variable.
 
-    gpu_streams_jobs_test.py HOROVODRUN DOUBLE [TEST...]
+gpu_streams_jobs_test.py HOROVODRUN DOUBLE [TEST...]
 
 HVD_TEST_SEEDS is the number of times that a rank is lost between synchronize() and commit().
 """
@@ -46,7 +46,7 @@ class StreamJobsTest(unittest.TestCase):
         return ran.stdout
 
     def test_a_rank(self):
-        """It is lost between synchronize() and commit()."""
+        """A rank is lost between synchronize() and commit()."""
         for seed in range(1, int(os.environ.get("HVD_TEST_SEEDS", "1")) + 1):
             with self.subTest(seed=seed):
                 said = self.job("train", "--min-np", 2, ranks=3, HVD_DOUBLE_SEED=seed)
@@ -95,7 +95,7 @@ class StreamJobsTest(unittest.TestCase):
         self.assertNotRegex(said, "of rank 1")
 
     def test_results_are_those_without_it(self):
-        # Ranks with GPUs of one number on two hosts of one name.
+        # Two hosts with the same name have GPUs with the same number.
         hosts = {"HVD_TEST_SHARES_GPU": 1, "HVD_TEST_HOSTS": 1}
         found = {
             tuple(sorted(re.findall("digest ([0-9a-f]+)", self.job("digest", **variables))))
@@ -106,7 +106,7 @@ class StreamJobsTest(unittest.TestCase):
 
 
 def train():
-    """A rank is lost in one of the steps, in most seeds while batches of other ranks wait for it on their streams."""
+    """Kills a rank in one of the steps; in most seeds, batches of other ranks wait for it on their streams."""
     chosen = random.Random(int(os.environ["HVD_DOUBLE_SEED"]))
     last, is_submitted, pause = chosen.randrange(2, STEPS), chosen.random() < 0.8, chosen.random() * 0.02
 
@@ -152,7 +152,7 @@ def train():
 
 
 def steps():
-    """The kernel of the last step fails once the wait for it has ended."""
+    """The kernel of the last step fails after the wait for it has ended."""
     stream, going = _devices.cuda.current, threading.Event()
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda unused: going.wait(60))
     for number in range(1, 4):
@@ -168,7 +168,7 @@ def fail():
     with _ops.surviving():
         state = hvd.elastic.ObjectState()
         kept, until = steps(), time.monotonic() + 30
-        with contextlib.suppress(HorovodInternalError):  # the thread of NCCL waits 2 s for a better reason
+        with contextlib.suppress(HorovodInternalError):  # NCCL's thread waits 2 s for a better reason
             while time.monotonic() < until:
                 time.sleep(0.1)
                 hvd.barrier()
@@ -187,7 +187,7 @@ def sleep():
 
 
 def read(use=lambda tensor: print("went on", tensor.cpu().tolist(), flush=True), seconds=0.5):
-    """A rank ends while the other one reads a result, whose kernel ends by itself, and late."""
+    """One rank ends while the other rank reads a result of a slow kernel."""
     tensor = here(torch.ones(4))
     with held_back() if hvd.rank() == 1 else contextlib.nullcontext():
         hvd.allreduce_(tensor, op=hvd.Sum, name="read")
@@ -213,12 +213,12 @@ def broken():
 
 
 def leave():
-    """The other one is in shutdown(), which waits for the result for a second."""
+    """Rank 0 is in shutdown(), which waits a second for the result."""
     read(lambda unused: hvd.shutdown(), 3)
 
 
 def copy():
-    """The kernel of a later batch fails before the caller's stream comes to the copies of a result."""
+    """The kernel of a later batch fails before the caller's stream reaches the copies of a result."""
     stream, going = _devices.cuda.current, threading.Event()
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda unused: going.wait(60))
     with _ops.surviving():

@@ -1,9 +1,9 @@
-"""Work on GPUs that is ordered by streams: HOROVOD_ENABLE_ASYNC_COMPLETION=1. synchronize() returns when the work is on
-the stream of NCCL, and the caller's stream waits for it.
+"""GPU work ordered by streams: HOROVOD_ENABLE_ASYNC_COMPLETION=1. synchronize() returns when NCCL's stream has the
+work, and the caller's stream waits for it.
 
-    gpu_streams_test.py DOUBLE [TEST...]
+gpu_streams_test.py DOUBLE [TEST...]
 
-The double is that of gpu_test.py. HVD_TEST_BATCHES is the number of many batches.
+The mock is that of gpu_test.py. HVD_TEST_BATCHES is the number of batches in the test of many batches.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ COUNT = 1000
 
 
 def held_back(stream=None):
-    """The stream, the caller's if none is given, stops until the end of the context: what is submitted cannot run."""
+    """Stops the stream, by default the caller's, until the end of the context: work on it cannot run."""
     return GpuTest.stopped(None, stream)
 
 
@@ -49,7 +49,7 @@ class StreamsTest(RankCase):
 
     def test_a_wait_ends_before_the_work(self):
         tensor = here(self.own())
-        hvd.allreduce_(tensor.clone(), op=hvd.Sum, name="before")  # Python submits it
+        hvd.allreduce_(tensor.clone(), op=hvd.Sum, name="before")  # Python submits this call
         for submit in (hvd.allreduce_async_, hvd.allreduce_async):
             with held_back():
                 handle = submit(tensor.clone(), op=hvd.Sum, name="before")
@@ -72,7 +72,7 @@ class StreamsTest(RankCase):
             swapped, splits = hvd.alltoall(tensor, [2] * (self.size - 1) + [3])
             del tensor
             gc.collect()
-        hvd.allreduce_(turned, op=hvd.Sum, name="turned")  # the CPU computes its input from what comes before
+        hvd.allreduce_(turned, op=hvd.Sum, name="turned")  # the CPU computes the input from earlier results
         for got in group:
             self.assert_equal_tensors(got.cpu(), want)
         self.assert_equal_tensors(rows.cpu(), torch.cat(everyone))
@@ -101,7 +101,7 @@ class StreamsTest(RankCase):
 
     def test_one_event_for_a_cycle(self):
         tensors = [here(self.own((1 + number,))) for number in range(100)]
-        for _ in range(70):  # the backend has made its events
+        for _ in range(70):  # the backend has created its events
             hvd.allreduce_(tensors[0].clone(), op=hvd.Sum, name="warm")
         synchronize()
         handles = []
@@ -136,7 +136,7 @@ class StreamsTest(RankCase):
                     synchronize()
                 with on(other):
                     hvd.synchronize(handle)  # and drops the result
-                # The stream for which the memory was allocated waits for nothing.
+                # The stream of the allocation waits for nothing.
                 with on(own):
                     del tensor
                     gc.collect()
@@ -187,7 +187,7 @@ class StreamsTest(RankCase):
     def test_a_thread_with_another_device(self):
         handle = hvd.allreduce_async(here(self.own()), op=hvd.Sum, name="device")
         with gpu_hazards_test.another_device():
-            result = hvd.synchronize(handle)  # which waits for the end
+            result = hvd.synchronize(handle)  # waits for the end
         self.check(result, self.total)
 
     def test_host_memory_does_not_wait_for_a_device(self):
@@ -209,7 +209,7 @@ class StreamsTest(RankCase):
         calls = self.calls(run)
         _native.complete_early(-1.0)
         self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 20_000)
-        self.assertLess(calls.count("event"), 2 * 1024)  # two for each that is held at a time
+        self.assertLess(calls.count("event"), 2 * 1024)  # two for each handle that is held at a time
         self.check(tensor, 0)
 
     @unittest.skipIf(os.environ.get("HVD_TEST_FEWER"), "gpu_test.py has it; torch.optim takes a second to import")

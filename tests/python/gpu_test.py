@@ -1,15 +1,14 @@
 """Tensors on GPUs: through NCCL on the GPU, or through host memory.
 
-    gpu_test.py [DOUBLE] [staged | tried] [TEST...]
+gpu_test.py [DOUBLE] [staged | tried] [TEST...]
 
-staged: through host memory. tried: by the path that the ranks choose, of which each rank pretends now and then not
-to know it yet.
+staged: through host memory. tried: by the path that the ranks choose; each rank sometimes pretends not to know the path
+yet.
 
-Without DOUBLE, the tests need a GPU for each rank, and are skipped otherwise; with HVD_TEST_SHARES_GPU=1, all
-ranks use the first one. With DOUBLE, a .so, the test library of tests/plugins/nccl replaces NCCL and CUDA.
-Tensors then lie in its memory, get their values late, by a stream, and end the process when the CPU touches them
-while an operation refers to them. The tests check the order of calls, events, results and gradients, but nothing
-of a GPU itself.
+Without DOUBLE, the tests need a GPU for each rank, and are skipped otherwise; with HVD_TEST_SHARES_GPU=1, all ranks use
+the first GPU. With DOUBLE, a .so, the test library of tests/plugins/nccl mocks NCCL and CUDA. Tensors then lie in the
+mock's memory, get their values late on a stream, and end the process when the CPU touches a tensor that a running
+operation uses. The tests check the order of calls, events, results and gradients, but not the GPU itself.
 """
 
 import contextlib
@@ -54,10 +53,10 @@ def nccl_code(version):
 
 
 class Library:
-    """The test library. Like torch's, its calls are for the GPU of the rank, whatever device the thread has."""
+    """The test library. Its calls go to the rank's GPU, as torch's do, whatever the thread's device is."""
 
     def __init__(self):
-        self.raw = ctypes.CDLL(DOUBLE)  # for the thread's device
+        self.raw = ctypes.CDLL(DOUBLE)  # of the thread's device
 
     def __getattr__(self, name):
         function = getattr(self.raw, name)
@@ -91,7 +90,7 @@ class Stream:
         assert self.library.cudaStreamSynchronize(ctypes.c_void_p(self.cuda_stream)) == 0
 
     def query(self):
-        """Whether all work on the stream is over."""
+        """Returns whether all work on the stream has ended."""
         event = Event(self.library, self)
         is_over = self.library.cudaEventQuery(ctypes.c_void_p(event.cuda_event)) == 0
         self.library.raw.cudaGetLastError()
@@ -117,7 +116,7 @@ class Event:
         self.library.cudaEventDestroy(ctypes.c_void_p(self.cuda_event))
 
 
-# Functions of a tensor that do not read or write its numbers, and those that return a view.
+# Functions of a tensor that do not access its numbers, and functions that return a view.
 METADATA = {
     "__get__",
     "data_ptr",
@@ -139,8 +138,8 @@ without_functions = getattr(torch._C, "DisableTorchFunctionSubclass", torch._C.D
 
 
 class DoubleTensor(torch.Tensor):
-    """A tensor in memory of the test library. A stream copies it. The CPU does all else, after it has waited for
-    the stream, as a kernel on that stream would."""
+    """A tensor in memory of the test library. A stream copies it; the CPU executes all other functions after it has
+    waited for the stream, like a kernel on that stream."""
 
     is_cuda = True
 
@@ -170,7 +169,7 @@ class DoubleTensor(torch.Tensor):
 
 
 class DoubleCuda:
-    """Replaces _devices.Cuda: every tensor counts as one on GPU number LOCAL_RANK."""
+    """Replaces _devices.Cuda: every tensor counts as a tensor on GPU number LOCAL_RANK."""
 
     def __init__(self):
         self.library = Library()
@@ -179,7 +178,7 @@ class DoubleCuda:
         self.copying = Stream(self.library)  # number 1: to host memory
         self.new_streams = [Stream(self.library), self.copying]
         self.streams = [self.current, *self.new_streams]
-        # Memory that several streams have used goes back in the order of this one.
+        # Memory that several streams have used is freed in the order of this stream.
         self.returning = Stream(self.library)
         self.events = self.waits = self.pins = 0
 
@@ -223,7 +222,7 @@ class DoubleCuda:
         return status.value != 0
 
     def event(self, stream):
-        self.events += not STAGED  # where each second of a wait asks for one
+        self.events += not STAGED  # staged waits need an event every second
         return Event(self.library, stream)
 
     def pinned(self, like):
@@ -237,12 +236,12 @@ class DoubleCuda:
         return self._allocate(self.library.cudaMallocManaged, shape, dtype)
 
     def late(self, tensor):
-        """Returns a tensor that gets the values of `tensor` when the stream comes to it."""
+        """Returns a tensor that gets the values of `tensor` when the stream reaches the copy."""
         made = self.empty(tensor.shape, tensor.dtype, LOCAL_RANK)
         return made.copy_(tensor.contiguous(), non_blocking=True)
 
     def copies(self, target, source):
-        """Whether the stream can copy the tensor as bytes."""
+        """Returns whether the stream can copy the tensor as bytes."""
         return (
             target.dtype == source.dtype
             and target.shape == source.shape
@@ -254,7 +253,7 @@ class DoubleCuda:
         self.library.raw.cudaGetLastError()
 
     def copy(self, target, source, non_blocking):
-        # As torch does for each kernel.
+        # torch does the same for each kernel.
         assert self.library.raw.cudaGetLastError() == 0, "a call before has failed"
         size = target.numel() * target.element_size()
         if size:
@@ -285,8 +284,8 @@ class DoubleCuda:
         return self._over(buffer, shape, dtype)
 
     def _free(self, memory, stream):
-        """As torch's allocators do: device memory goes back in the order of the stream for which it was
-        allocated, and pinned memory once the copies on all streams are complete."""
+        """Frees memory like torch's allocators: device memory in the order of the stream of its allocation, and pinned
+        memory once the copies on all streams are complete."""
         if stream is None:
             stream = self.returning
             for other in self.streams:
@@ -325,7 +324,7 @@ DTYPES = [
 
 
 def in_place(tensor, **arguments):
-    # With a factor that is no float, tensors in host memory do not take the fast path.
+    # An integer factor keeps tensors in host memory off the fast path.
     return hvd.allreduce_(tensor, prescale_factor=1, **arguments)
 
 
@@ -486,7 +485,7 @@ class GpuTest(RankCase):
                 second = hvd.allreduce_async_(tensor.clone(), op=hvd.Sum, name=f"second{number}")
                 del tensor
                 self.check(hvd.synchronize(first), want)
-            # In another stream than that of the submission.
+            # On a stream other than the submission's.
             self.check(hvd.synchronize(second), want)
             self.check(hvd.synchronize(rows), torch.cat([values(r, torch.float32, (50, 2)) for r in range(self.size)]))
 
@@ -505,7 +504,7 @@ class GpuTest(RankCase):
             self.check(got[step % 3], want)
 
     def calls(self, function):
-        """Returns the lines that the double logs meanwhile."""
+        """Returns the lines that the mock logs during the call."""
         with tempfile.NamedTemporaryFile("r") as log, env(HVD_DOUBLE_LOG=log.name):
             function()
             return log.read().splitlines()
@@ -533,7 +532,7 @@ class GpuTest(RankCase):
         hvd.allreduce_(here(torch.ones(3)), op=hvd.Sum, name="first")
         before = _devices.cuda.events
         calls = self.calls(lambda: list(map(step, range(4))))
-        # The module keeps its events: at most one for each tensor in flight, and for the one that is refused.
+        # The module reuses its events: at most one for each tensor in flight, and one for the refused tensor.
         self.assertLessEqual(calls.count("event"), 31)
         self.assertEqual(_devices.cuda.events, before)
         # Python submits other layouts, and tensors that NCCL cannot reduce.
@@ -599,7 +598,7 @@ class GpuTest(RankCase):
             for step in range(4):
                 grads = [here(values(self.rank, dtype, shape)) for shape in shapes]
                 self.check_gradients(optimizer, params, grads, dtype)
-            # In host memory, the values are the same.
+            # The same operation in host memory gives the same values.
             grads = [here(values(self.rank, dtype, shape) / 3) for shape in shapes]
             hosts = hvd.grouped_allreduce([grad.cpu().as_subclass(torch.Tensor) for grad in grads])
             for param, grad in zip(params, grads):
@@ -635,7 +634,7 @@ class GpuTest(RankCase):
             self.check_gradients(
                 optimizer, params, grads=[here(values(self.rank, torch.float32, shape)) for shape in shapes]
             )
-            # One rank has no gradient: zeros take its place.
+            # One rank has no gradient and contributes zeros.
             for param, shape in zip(params, shapes):
                 param.grad = here(values(self.rank, torch.float32, shape))
             if self.rank == 0 and self.size > 1:
@@ -647,8 +646,8 @@ class GpuTest(RankCase):
 
     @contextlib.contextmanager
     def stopped(self, stream=None):
-        """A stream, the caller's if none is given, stops until the end of the context, or until the event that it
-        returns is set; on a GPU, whose host functions wait for each other, for about 2 s."""
+        """Stops the stream, by default the caller's, until the end of the context or until the returned event is set.
+        On a GPU, whose host functions run one after the other, stops for about 2 s."""
         going, stream = threading.Event(), stream or _devices.cuda.stream(LOCAL_RANK)
         if DOUBLE:
             function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda unused: going.wait(60))
@@ -707,7 +706,7 @@ class GpuTest(RankCase):
                 del handle
                 gc.collect()
                 threading.Timer(0.05, going.set).start()
-                _devices.cuda.stream(LOCAL_RANK).synchronize()  # to which the memory goes back
+                _devices.cuda.stream(LOCAL_RANK).synchronize()  # its memory is freed on this stream
         hvd.shutdown()
         hvd.init()
 

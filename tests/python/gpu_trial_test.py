@@ -1,8 +1,8 @@
-"""The path of tensors on GPUs that the ranks choose where no variable does.
+"""The path of GPU tensors that the ranks choose if no variable does.
 
-    gpu_trial_test.py DOUBLE
+gpu_trial_test.py DOUBLE
 
-Three ranks, over the test library of tests/plugins/nccl.
+Runs on three ranks, over the test library of tests/plugins/nccl.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from horovod.torch import _devices, _paths
 
 
 class MixedCuda(DoubleCuda):
-    """Tensors of the test library are on a GPU, and others in host memory."""
+    """Makes tensors of the test library count as GPU tensors, and others as host tensors."""
 
     def holds(self, tensor):
         return isinstance(tensor, DoubleTensor)
@@ -35,8 +35,8 @@ RANK = int(os.environ["HOROVOD_RANK"])
 
 @contextlib.contextmanager
 def job(**variables):
-    """A start of Horovod with variables of this rank, without HOROVOD_GPU_OPERATIONS if they do not have it.
-    Yields a function that returns the lines with some words that this rank logged since."""
+    """Starts Horovod with variables of this rank, without HOROVOD_GPU_OPERATIONS unless they have it. Yields a function
+    that returns the lines with some words that this rank has logged since."""
     hvd.shutdown()
     with tempfile.TemporaryFile("w+") as log, env(**{"HOROVOD_GPU_OPERATIONS": None, **variables}):
         sys.stderr.flush()
@@ -68,7 +68,7 @@ class GpuTrialTest(RankCase):
         self.assert_equal_tensors(got.cpu(), torch.full((4,), float(size)))
 
     def decide(self, process_set=hvd.global_process_set):
-        """Sums until all ranks know the outcome, and returns it."""
+        """Sums until all ranks know the outcome, and returns the outcome."""
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             self.sum(on_gpu(), process_set.size(), name="work", process_set=process_set)
@@ -155,7 +155,7 @@ class GpuTrialTest(RankCase):
                 self.assertFalse(self.uses_gpu(name="beside"))
             else:
                 self.sum(torch.ones(4), name="beside")
-            time.sleep(2.5)  # a trial that does not begin is no stall
+            time.sleep(2.5)  # an attempt that does not begin is not a stall
             hvd.barrier()
             self.assertEqual(logged("trial_of_gpus") + logged(), [])
             hvd.remove_process_set(two)
@@ -192,11 +192,11 @@ class GpuTrialTest(RankCase):
             hvd.join()
             self.sum(on_gpu(), name="work")
             if RANK != 1:
-                # The others know that rank 1 had no part in the trial, and rank 1 waits for it.
+                # Other ranks know that rank 1 did not take part in the attempt, and rank 1 waits for it.
                 self.assertIs(_paths.trial_of(0, gpu_test.LOCAL_RANK).outcome(), False)
 
     def test_another_gpu_of_a_rank_goes_through_host_memory(self):
-        # A context on the second GPU is no finding.
+        # A context on the second GPU is expected.
         with job(HVD_DOUBLE_RULES="one_launcher,launch_order"):
             self.assertTrue(self.decide())
             second = gpu_test.LOCAL_RANK + 8

@@ -1,7 +1,7 @@
-"""Gradients through the public collectives of all frameworks: which names have gradients, and their values.
+"""Gradients through the public collectives of all frameworks: which collectives have gradients, and their values.
 
-The names come from api_table.py, so that a new collective without a gradient is a failure or has a reason here.
-The test file of a framework makes a class of GradientTableCase.
+The names come from api_table.py, so a new collective needs a gradient or a reason here. A framework's test file
+subclasses GradientTableCase.
 """
 
 import inspect
@@ -11,9 +11,9 @@ import numpy
 import rank_base
 
 KINDS = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter")
-COLUMNS = (2, 3)  # of the tensors in a group
+COLUMNS = (2, 3)  # tensors per group
 
-# Frameworks, names ("*": all), and why their results have no gradient, as in Horovod.
+# Frameworks, names ("*": all), and the reason why their results have no gradient, as in Horovod.
 WITHOUT = [
     (
         "torch",
@@ -31,7 +31,7 @@ WITHOUT = [
     ("mxnet", "*", "MXNet's autograd does not record them"),
     ("numpy", "*", "numpy has no gradients"),
 ]
-# Names of functions that move other things than tensors.
+# Functions that do not move tensors.
 OTHERS = {
     "allgather_object",
     "broadcast_object",
@@ -55,12 +55,12 @@ def frameworks_of(name):
 
 
 def collectives(framework):
-    """The public functions of the framework that reduce or move tensors."""
+    """Returns the framework's public functions that reduce or move tensors."""
     return [name for name in api_table.SIGNATURES if kind_of(name) in KINDS and framework in frameworks_of(name)]
 
 
 def reason_without(framework, name):
-    """Why the result has no gradient, or None."""
+    """Returns the reason why the result has no gradient, or None."""
     return next(
         (
             reason
@@ -76,13 +76,13 @@ def differentiable(framework):
 
 
 def given(kind, size, rank, columns):
-    """The input of a rank; its number of rows does not divide evenly."""
+    """Returns the input of a rank; its number of rows does not divide evenly."""
     rows = {"allgather": rank + 1, "alltoall": 2 * size}.get(kind, 2 * size + 1)
     return numpy.arange(rows * columns, dtype="float64").reshape(rows, columns) + rank
 
 
 def weights(kind, size, rank, columns):
-    """The gradient of a rank's result."""
+    """Returns the gradient of a rank's result."""
     rows = {"allgather": size * (size + 1) // 2, "alltoall": 2 * size, "reducescatter": 2 + (rank == 0)}.get(
         kind, 2 * size + 1
     )
@@ -90,7 +90,7 @@ def weights(kind, size, rank, columns):
 
 
 def want(kind, size, rank, columns, arguments):
-    """The gradient of a rank's input, computed from the `weights` of all ranks."""
+    """Returns the gradient of a rank's input, computed from the `weights` of all ranks."""
     everybody = [weights(kind, size, other, columns) for other in range(size)]
     factor = arguments.get("prescale_factor", 1) * (size if arguments.get("sums") else 1)
     if kind == "reducescatter":
@@ -103,11 +103,11 @@ def want(kind, size, rank, columns, arguments):
     if kind == "allgather":
         start = rank * (rank + 1) // 2
         return mean[start : start + rank + 1]
-    return mean * (rank == size - 1)  # a broadcast by the last rank
+    return mean * (rank == size - 1)  # a broadcast from the last rank
 
 
 def cases(function, kind, size):
-    """Keyword arguments with which to call the function; `sums` is taken out before the call."""
+    """Returns the keyword arguments of the call; the test removes `sums` before the call."""
     if kind == "broadcast":
         return [{"root_rank": size - 1}]
     if "op" in inspect.signature(function).parameters:
@@ -116,13 +116,13 @@ def cases(function, kind, size):
 
 
 class GradientTableCase(rank_base.RankBase):
-    """Walks the table. A framework gives `framework`, `hvd`, and `gradients`."""
+    """Tests each row of the table. A framework gives `framework`, `hvd`, and `gradients`."""
 
     framework, hvd, tolerance = None, None, 1e-5
 
     def gradients(self, function, inputs, factors):
         """Calls function(a list of tensors), which returns a list, with the numpy arrays `inputs`. Returns for each
-        way to call it the gradients of sum(result * factor) as a list of arrays; None for a missing gradient."""
+        kind of call the gradients of sum(result * factor) as a list of arrays; None for a missing gradient."""
         raise NotImplementedError
 
     def test_every_collective_passes_gradients_on(self):

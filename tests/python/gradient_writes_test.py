@@ -1,6 +1,6 @@
-"""Gradients that are written between backward() and step(): right, as in one process, or refused on every rank.
+"""Writes to gradients between backward() and step(): correct, as in one process, or refused on every rank.
 
-The layers of more than 4 MiB are reduced during backward, those of 1 KiB by step(): both kinds must agree.
+backward reduces layers of more than 4 MiB, step() reduces those of 1 KiB: both kinds must agree.
 """
 
 import concurrent.futures
@@ -268,7 +268,7 @@ class GradientWritesTest(TrainingCase):
                 model = make_model(width)
                 optimizer = self.distributed(model, **arguments)
                 for write in (None, halve, replace, drop):
-                    for writer in (self.rank, self.size - 1):  # all ranks, and one
+                    for writer in (self.rank, self.size - 1):  # all ranks, and one rank
                         for index in range(arguments.get("backward_passes_per_step", 1)):
                             loss_of(model, self.rank, index).backward()
                         if write is not None and self.rank == writer:
@@ -454,13 +454,13 @@ class GradientWritesTest(TrainingCase):
         self.assertTrue(torch.equal(*weights))
 
     def test_one_rank_reads_the_norm_after_the_pass_of_another_model(self):
-        """As a GAN does that logs the gradients of its generator after the pass of its discriminator."""
+        """Logs the gradients of a GAN's generator after the pass of its discriminator."""
         for width in WIDTHS:
             weights = []
             for logs in (False, True):
                 models = [make_model(width, seed) for seed in (3, 4)]
                 optimizers = [self.distributed(model, op=hvd.Sum) for model in models]
-                other = torch.nn.Linear(4, 1)  # it has no optimizer of ours
+                other = torch.nn.Linear(4, 1)  # a model without a distributed optimizer
                 for step in range(3):
                     for index in (0, 1):
                         optimizers[index].zero_grad()
@@ -485,7 +485,7 @@ class GradientWritesTest(TrainingCase):
             for param, grad in zip(model.parameters(), torch.autograd.grad(loss, list(model.parameters()))):
                 param.grad = grad if param.grad is None else param.grad.copy_(grad)
 
-        def run_engine(model, loss):  # the first parameter, which has the hook of the small ones, gets no gradient
+        def run_engine(model, loss):  # the first parameter, which has the hook of the small layers, gets no gradient
             one = torch.ones_like(loss)
             torch.autograd.Variable._execution_engine.run_backward(
                 (loss,), (one,), False, False, (), allow_unreachable=True, accumulate_grad=True
@@ -509,7 +509,7 @@ class GradientWritesTest(TrainingCase):
                     optimizer = hvd.DistributedOptimizer(plain([unused, *model.parameters()]))
                     alone = plain(reference.parameters())
                     for step in range(3):
-                        model.zero_grad()  # not the optimizer's, from which the optimizer knows that a step begins
+                        model.zero_grad()  # not the optimizer's method, which marks the beginning of a step
                         make(model, loss_of(model, self.rank, step))
                         read(model)
                         optimizer.step()
@@ -520,7 +520,7 @@ class GradientWritesTest(TrainingCase):
                     self.assert_same_weights(model, reference, f"{make.__name__} {width}")
 
     def test_one_rank_reads_the_norm_after_a_step_that_writes_gradients(self):
-        """As LARS does. A second call reads what the first one has written."""
+        """Scales as LARS does. A second call reads the values of the first."""
 
         class Writes(torch.optim.SGD):
             def step(self, closure=None):
@@ -599,7 +599,7 @@ class GradientWritesTest(TrainingCase):
                 self.assert_same_weights(model, model, f"{width} {drop}")
 
     def test_two_threads_train_two_models(self):
-        """A thread clips and writes while the other one is in its backward pass."""
+        """Clips and writes in one thread while the other thread is in its backward pass."""
 
         class Slow(torch.autograd.Function):
             @staticmethod
@@ -679,7 +679,7 @@ class GradientWritesTest(TrainingCase):
             self.assert_same_weights(model, reference, f"{width}")
 
     def test_passes_of_a_step_run_in_several_threads_at_once(self):
-        """They begin and end in any order."""
+        """The passes begin and end in any order."""
 
         class Slow(torch.autograd.Function):
             @staticmethod
@@ -728,7 +728,7 @@ class GradientWritesTest(TrainingCase):
             self.assert_same_weights(model, reference, f"{width}")
 
     def test_passes_of_another_model_read_no_gradients(self):
-        """On a GPU this would wait for the device."""
+        """Forbids reads that would wait for the device on a GPU."""
         for width in WIDTHS:
             model, other = make_model(width), make_model(width, 6)
             optimizer = self.distributed(model)

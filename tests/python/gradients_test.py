@@ -21,7 +21,7 @@ class GradientsTest(RankCase):
         return params, optimizer
 
     def backward(self, params, factor=1.0, without=None):
-        """Gives the parameter of index i, unless it is `without`, the gradient (rank + 1) * (i + 1) * factor."""
+        """Gives parameter i, unless i is `without`, the gradient (rank + 1) * (i + 1) * factor."""
         sum(
             (param * ((self.rank + 1) * (i + 1) * factor)).sum()
             for i, param in enumerate(params)
@@ -71,7 +71,7 @@ class GradientsTest(RankCase):
 
     def test_a_gradient_that_somebody_has_taken_stays_what_it_was(self):
         params, optimizer = self.parameters((3,), (4,), (5,))
-        for step in range(6):  # they have moved by now
+        for step in range(6):  # the gradients have moved by now
             optimizer.zero_grad(set_to_none=False)
             self.backward(params)
             optimizer.synchronize()
@@ -279,7 +279,7 @@ class GradientsTest(RankCase):
                 optimizer.synchronize()
                 without = 2 / self.size if step == 6 and self.size > 1 else 0
                 for i, param in enumerate(params):
-                    if param.grad is not None:  # in a world of one the gradient stays None
+                    if param.grad is not None:  # with one process the gradient stays None
                         want = self.mean(lambda rank: (rank + 1.0) * (i + 1)) - without * (i == 1)
                         self.assert_close(param.grad, torch.full_like(param, want), param.dtype)
 
@@ -290,7 +290,7 @@ class GradientsTest(RankCase):
             param.grad.data = change(param.grad.data)
 
     def test_a_model_that_changes_its_type(self):
-        """Gradients of less than 16 KiB lie side by side, others in memory of their own."""
+        """Gradients of less than 16 KiB share a buffer, larger ones have their own memory."""
         shapes = (130, 80), (5,), (90, 70), (3, 4)
         kinds = {}, {"groups": 2}, {"compression": hvd.Compression.fp16}, {"op": hvd.Max}
         for change in (torch.Tensor.bfloat16, torch.Tensor.half, torch.Tensor.double):
@@ -388,7 +388,7 @@ class CollectivesTest(RankCase, gradient_table.GradientTableCase):
     framework, hvd, tolerance = "torch", hvd, 1e-12
 
     def collectives(self):
-        """Yields (kind, name) of every public function on tensors that has a gradient."""
+        """Yields (kind, name) of every public tensor function that has a gradient."""
         for name in gradient_table.differentiable("torch"):
             yield gradient_table.kind_of(name), name
 
@@ -441,7 +441,7 @@ class CollectivesTest(RankCase, gradient_table.GradientTableCase):
             self.assert_close(leaf.grad, torch.full_like(leaf, want.get(kind, 2)), torch.float64, name)
 
     def test_tangents_of_the_forward_mode_are_refused(self):
-        """torch's own error: without a node of the graph, the tangent would be lost silently."""
+        """Checks torch's own error: without a node of the graph, the tangent would be lost silently."""
         forward = torch.autograd.forward_ad
         with forward.dual_level():
             given = torch.ones(2 * self.size, 2, dtype=torch.float64)
@@ -464,7 +464,7 @@ class CollectivesTest(RankCase, gradient_table.GradientTableCase):
                 continue
             for case in ("constant", "integers", "flags", "another type", "unused"):
                 if case == "flags" and kind != "allgather":
-                    continue  # flags have no average
+                    continue  # bool has no average
                 first = self.given(kind, self.rank, 2).requires_grad_()
                 second = self.given(kind, self.rank, 3)
                 if case == "integers":
@@ -504,7 +504,7 @@ class CollectivesTest(RankCase, gradient_table.GradientTableCase):
     def test_groups_of_a_process_set_compressed(self):
         if self.size < 2:
             self.skipTest("there is no smaller set")
-        # A set of all ranks but the first: its ranks have other numbers than in the job.
+        # A set without rank 0: its ranks have different numbers than in the job.
         ranks = hvd.add_process_set(list(range(1, self.size)))
         if self.rank:
             leaves = [torch.ones(self.rank, 2, requires_grad=True), torch.ones(2, 2, requires_grad=True)]

@@ -1,6 +1,6 @@
-"""One build works with every Python from 3.8 on; tests all that are found here, without packages.
+"""Tests that one build works with every installed Python since 3.8, without packages.
 
-    interpreters_test.py LAUNCHER
+interpreters_test.py LAUNCHER
 
 Searches PATH and the folders of pyenv for python3.8 and later.
 """
@@ -37,7 +37,7 @@ hvd.barrier()
 
 
 def found():
-    """Interpreters by version."""
+    """Returns interpreters by version."""
     places = glob.glob(os.path.expanduser("~/.pyenv/versions/3.*/bin/python3"))
     places += [shutil.which(f"python3.{minor}") for minor in range(8, 30)]
     interpreters = {}

@@ -11,7 +11,7 @@ from horovod.jax import _compiled
 import numpy
 
 jnp = jax.numpy
-LARGE = 40_000  # elements: too many for a call that waits inline
+LARGE = 40_000  # elements: too many for inline waiting
 
 
 class CompiledTest(rank_base.RankBase):
@@ -186,7 +186,7 @@ class CompiledTest(rank_base.RankBase):
         @hvd.elastic.run
         def train(state):
             runs.append(float(state.weights["w"][0]))
-            if len(runs) == 1 and self.rank == 0:  # its last commit is gone, and that of another rank is there
+            if len(runs) == 1 and self.rank == 0:  # its last commit is gone; the test restores another rank's
                 donating(state.weights["w"])
             if len(runs) == 1:
                 hvd.shutdown()

@@ -11,8 +11,8 @@ jnp = jax.numpy
 
 
 class DerivativesTest(rank_base.RankBase):
-    """Each rank calls `mine`, which reduces by Horovod. `total` is the same in one process: the sum of the losses
-    of all ranks, since the gradient of a reduction is that of the sum of all losses."""
+    """Each rank calls `mine`, which reduces by Horovod. `total` computes the same in one process: the sum of all ranks'
+    losses, since a reduction's gradient is that of this sum."""
 
     @classmethod
     def setUpClass(cls):
@@ -45,8 +45,8 @@ class DerivativesTest(rank_base.RankBase):
             yield mine, losses
 
     def check(self, make, reference):
-        """make(mine)(x, move) outside of jit (a sum: each small operation is compiled), inside it, and there again;
-        reference(losses) in one process."""
+        """Compares make(mine)(x, move), outside of jit (a sum: JAX compiles each small operation), inside jit, and
+        again inside jit, with reference(losses) in one process."""
         for case, (mine, losses) in enumerate(self.pairs()):
             want = reference(losses)
             function = make(mine)
@@ -128,7 +128,7 @@ class DerivativesTest(rank_base.RankBase):
         numpy.testing.assert_allclose(got, jax.grad(alone)(self.inputs)[self.rank], rtol=1e-12)
 
     def test_remat_of_a_linear_function(self):
-        # The gradient does not depend on the result: the program may run both at the same time.
+        # The gradient does not depend on the result: the program may compute both at the same time.
         step = jax.jit(jax.grad(jax.checkpoint(lambda x: hvd.allreduce(x, "linear", hvd.Sum).sum())))
         for _ in range(20):
             numpy.testing.assert_array_equal(step(self.x), numpy.full(3, self.size))
@@ -146,7 +146,7 @@ class DerivativesTest(rank_base.RankBase):
             numpy.testing.assert_array_equal(plain, again)
 
     def test_second_derivatives_of_collectives_of_rows(self):
-        # All ranks have the same input: each collective is then a function of it that one process can compute.
+        # All ranks have the same input: each collective is then a function that one process can compute.
         x = jnp.asarray(numpy.cos(numpy.arange(2.0 * self.size)).reshape(self.size, 2) + 1.5)
         move = jnp.asarray(numpy.sin(numpy.arange(2.0 * self.size)).reshape(self.size, 2))
         cases = [

@@ -1,5 +1,5 @@
-"""horovod.jax beside jax.distributed, which finds the ranks by itself: arrays of this rank are reduced, and those of
-all processes are refused."""
+"""horovod.jax with jax.distributed, which finds the ranks by itself: Horovod reduces arrays of this rank and refuses
+arrays of all processes."""
 
 import rank_base
 

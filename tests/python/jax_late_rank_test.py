@@ -1,6 +1,6 @@
-"""horovod.jax inside compiled programs when a rank is late: the handler returns before the collective is complete.
+"""horovod.jax in compiled programs when a rank is late: the handler returns before the collective is complete.
 
-MALLOC_PERTURB_ should be set: glibc then overwrites memory that is freed, such as XLA's description of a call.
+Set MALLOC_PERTURB_: glibc then overwrites freed memory, for example XLA's description of a call.
 """
 
 import time
@@ -14,13 +14,13 @@ import numpy
 
 jnp = jax.numpy
 RUNS = 200
-LATE = 0.005  # seconds, in which no call ends that waits for this rank
+LATE = 0.005  # seconds of delay
 
 
 class LateRankTest(rank_base.RankBase):
     def check(self, function, want, rows=None):
-        """Runs the program RUNS times with other values, while one rank after the other is late. `want`: the
-        result of this rank from the inputs of all."""
+        """Runs the program RUNS times with different values; the late rank changes. `want`: this rank's result from the
+        inputs of all ranks."""
         rows = rows or self.size
         step = jax.jit(function)
         for run in range(RUNS):

@@ -1,4 +1,4 @@
-"""Two programs of JAX that ranks run in different order wait for each other: the report of the stall names both.
+"""Two JAX programs that ranks run in different order wait for each other: the stall report names both.
 
 python3 jax_order_test.py LAUNCHER
 """

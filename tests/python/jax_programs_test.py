@@ -1,7 +1,8 @@
-"""Random programs of horovod.jax in which a constant differs between ranks, against numpy with the inputs of all.
+"""Random programs of horovod.jax with a constant that differs between ranks, against numpy with the inputs of all
+ranks.
 
-XLA drops a multiplication by 1.0 on one rank and keeps another factor on the others, and may then order the program
-otherwise. HVD_TEST_PROGRAMS: how many programs; HVD_TEST_SEED: the number of the first.
+XLA drops a multiplication by 1.0 on one rank and keeps another factor on the other ranks; their operations may then
+have a different order. HVD_TEST_PROGRAMS: number of programs; HVD_TEST_SEED: first seed.
 """
 
 import os
@@ -17,7 +18,7 @@ import numpy
 jnp, lax = jax.numpy, jax.lax
 PROGRAMS = int(os.environ.get("HVD_TEST_PROGRAMS", "20"))
 SEED = int(os.environ.get("HVD_TEST_SEED", "0"))
-# A rank reduces one of these; `m` is jax.numpy or numpy.
+# A rank reduces one of these expressions; `m` is jax.numpy or numpy.
 TERMS = {
     "sum": lambda m, x, p: m.sum(x),
     "square": lambda m, x, p: m.mean(x * x),
@@ -36,7 +37,7 @@ HELPERS = {
 
 
 class Program:
-    """A list of reductions, equal on all ranks but for the factors and the rank that has a result more."""
+    """Returns a list of reductions, equal on all ranks except for the factors and the rank with an extra result."""
 
     def __init__(self, seed, ranks):
         chosen = random.Random(seed)
@@ -50,7 +51,7 @@ class Program:
             for _ in self.terms
         ]
         self.loops = [[chosen.choice((0, 0, 1, 20)) for _ in range(ranks)] for _ in self.terms]
-        # The sums of earlier results that a term adds.
+        # The earlier results whose sums a term adds.
         self.earlier = [chosen.random() < 0.25 and number > 0 for number in range(len(self.terms))]
         numbers = numpy.random.RandomState(seed)
         self.inputs = numbers.rand(ranks, self.rows, self.rows).astype("float32")
@@ -69,7 +70,7 @@ class Program:
             results = []
             for number, term in enumerate(self.terms):
                 value = TERMS[term](jnp, x, p) * self.factors[number][rank]
-                if self.loops[number][rank]:  # work that another rank has not
+                if self.loops[number][rank]:  # work that other ranks do not have
                     burnt = lax.fori_loop(0, self.loops[number][rank], lambda i, y: y @ p, x)
                     value = value + 0 * burnt[0, 0]
                 if self.earlier[number]:
@@ -80,7 +81,7 @@ class Program:
         return jax.jit(step)
 
     def results(self):
-        """The same in float64, in one process."""
+        """Computes the same in float64, in one process."""
         x, p = self.inputs.astype("float64"), self.parameters.astype("float64")
         results = []
         for number, term in enumerate(self.terms):

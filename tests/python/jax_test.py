@@ -94,7 +94,7 @@ class JaxTest(rank_base.RankBase):
 
         mine, of_one = whole[self.rank], jax.grad(loss)
         for op, factor in [(hvd.Sum, 1), (hvd.Average, 1 / self.size)]:
-            # Each rank adds its loss, of the same result.
+            # Each rank adds its loss, computed from the same result.
             want = of_one(sum(whole) * factor) * factor * self.size
             for got in self.both_ways(jax.grad(lambda x: loss(hvd.allreduce(x, op=op))), mine):
                 self.assert_same(got.real, want.real, mine.real.dtype)
@@ -185,7 +185,7 @@ class JaxTest(rank_base.RankBase):
             self.assertEqual((got["wide"].dtype, got["whole"].dtype), (jnp.float32, jnp.int32))
             sent = grads["wide"].astype(type_).astype(jnp.float32) * self.size
             numpy.testing.assert_allclose(got["wide"], sent, rtol=1e-2)
-            if self.size == 2:  # a sum of two equal values is exact: all error comes from the type
+            if self.size == 2:  # a sum of two equal values is exact: only the type causes errors
                 numpy.testing.assert_array_equal(got["wide"], sent)
 
     def test_a_dropped_result_of_broadcast_parameters_is_named(self):

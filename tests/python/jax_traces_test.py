@@ -1,4 +1,4 @@
-"""horovod.jax: what a trace may change on one rank only, and functions that are refused while they are traced."""
+"""horovod.jax: changes that a trace makes on one rank only, and functions that refuse to be traced."""
 
 import os
 
@@ -25,7 +25,7 @@ class TracesTest(rank_base.RankBase):
         return sum(value(rank) for rank in range(self.size))
 
     def ways(self):
-        """Calls of the handler, and of Python."""
+        """Counts calls of the handler, and of Python."""
         for primitive in (_compiled._primitive, None):
             with unittest.mock.patch.object(_compiled, "_primitive", primitive), self.subTest(primitive=primitive):
                 yield primitive
@@ -107,7 +107,7 @@ class TracesTest(rank_base.RankBase):
         split = jax.device_put(x, jax.sharding.NamedSharding(mesh, spec))
         unchecked = {"check_vma": False} if hasattr(jax, "shard_map") else {"check_rep": False}
         for primitive in self.ways():
-            # JAX 0.5 refuses pmap before it asks us, where Python is called back.
+            # JAX 0.5 refuses pmap itself when the program calls back into Python.
             others = "^$" if primitive is not None else "Ordered effects not supported in `pmap`"
             for collective in (lambda y: hvd.allreduce(y, op=hvd.Sum), lambda y: hvd.broadcast(y, 0), hvd.allgather):
                 mapped = shard_map(collective, mesh=mesh, in_specs=spec, out_specs=spec)
@@ -127,7 +127,7 @@ class TracesTest(rank_base.RankBase):
 
 class OptaxTest(rank_base.RankBase):
     def train(self, optimizer, compiled, bad=None):
-        """Five steps of gradients rank + 1 + step; rank 1 has an infinite one in the step `bad`. Returns the
+        """Makes five steps with gradients rank + 1 + step; rank 1 has an infinite gradient in step `bad`. Returns the
         parameters."""
         import optax
 
@@ -176,7 +176,7 @@ class OptaxTest(rank_base.RankBase):
                 ).gradient_transformation(),
                 optax.chain(optax.apply_if_finite(optax.chain(ours), 5), optax.scale(1.0)),
             ):
-                if self.size == 1:  # one rank agrees with itself
+                if self.size == 1:  # a single rank always agrees
                     self.train(around, compiled)
                     continue
                 sentence = r"DistributedOptimizer: optax.*this rank alone.*DistributedOptimizer\(optax"

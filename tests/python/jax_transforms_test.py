@@ -1,6 +1,6 @@
-"""horovod.jax: collectives in each transformation and kind of control flow, against one process that has all inputs.
+"""horovod.jax: collectives in each transformation and kind of control flow, against one process with all inputs.
 
-One process runs the same function by jax.vmap over the ranks, with jax.lax.psum and pmean in place of ours.
+One process runs the same function by jax.vmap over the ranks, with jax.lax.psum and pmean as collectives.
 """
 
 import functools
@@ -30,7 +30,7 @@ def stacked(x):
 
 
 def losing(function):
-    """The gradient of the sum of the function's result."""
+    """Returns the gradient of the sum of the function's result."""
     return jax.grad(lambda x: jnp.sum(function(x)))
 
 
@@ -237,7 +237,7 @@ class TransformsTest(rank_base.RankBase):
                     self.check(self.run_case(function), self.want(function))
 
     def test_layers_reduced_by_one_helper(self):
-        """Helpers whose calls share a name, with arrays that no call reduces inline."""
+        """Helpers whose calls share a name, with arrays too large for an inline reduction."""
         grads = [jnp.full((128, 128), 1.0 + number) * (self.rank + 1) for number in range(8)]
         want = (self.size + 1) / 2
         for decorate in (jax.jit, jax.checkpoint):

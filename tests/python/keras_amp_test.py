@@ -1,7 +1,7 @@
-"""horovod.keras and horovod.tensorflow.keras: loss scaling, where gradients overflow on single ranks, and loops that
-give gradients to an optimizer.
+"""horovod.keras and horovod.tensorflow.keras: loss scaling with overflows on single ranks, and loops that give
+gradients to an optimizer.
 
-    keras_amp_test.py [tensorflow | torch | jax]    the backend, for Keras 3
+keras_amp_test.py [tensorflow | torch | jax]    the backend, for Keras 3
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def scaled(optimizer):
 
 
 def network():
-    """A network that starts with the same weights on all ranks."""
+    """Returns a network that starts with the same weights on all ranks."""
     model = keras.Sequential(
         [keras.Input((4,)), keras.layers.Dense(3, activation="tanh"), keras.layers.Dense(1, dtype="float32")]
     )
@@ -53,7 +53,7 @@ def network():
 
 
 def batches(rank, overflows):
-    """The batches of a rank. `overflows`: the rank and the step of each batch whose gradients are not finite."""
+    """Returns the batches of a rank. `overflows`: the rank and the step of each batch with an infinite gradient."""
     generator = numpy.random.default_rng(rank)
     x = generator.normal(size=(STEPS, ROWS, 4)).astype("float32")
     y = (x @ numpy.arange(1.0, 5.0, dtype="float32"))[..., None]
@@ -64,7 +64,7 @@ def batches(rank, overflows):
 
 
 def of_all(size, overflows):
-    """The batches of all ranks, each as one."""
+    """Returns the joined batches of all ranks."""
     pairs = [batches(rank, overflows) for rank in range(size)]
     return [numpy.concatenate([pair[i] for pair in pairs], axis=1) for i in range(2)]
 
@@ -83,7 +83,7 @@ def fit(model, x, y):
 
 
 def state_of(optimizer):
-    """The loss scale, the steps since it changed, and the updates."""
+    """Returns the loss scale, the steps since its last change, and the updates."""
     if KERAS_3:
         values = optimizer.dynamic_scale, optimizer.step_counter, optimizer.iterations
     else:
@@ -98,7 +98,7 @@ def hvd_value(value):
 class AmpTest(rank_base.RankBase):
     @property
     def overflows(self):
-        """On each rank alone, in different steps."""
+        """Each rank overflows alone, in a different step."""
         return [(0, 1), (self.size - 1, 3)]
 
     def assert_equal_everywhere(self, model):
@@ -187,12 +187,12 @@ class AmpTest(rank_base.RankBase):
                     )
                 )
                 rate = 0.05 if average else 0.1
-                if KERAS_3:  # skips a pass; a step takes two others
+                if KERAS_3:  # skips a pass; a step takes the next two
                     self.check_fit(
                         ours, scaled(module.SGD(rate, momentum=0.9, gradient_accumulation_steps=2)), overflows
                     )
                     continue
-                # Keras 2 skips a step; a large batch is both of its passes.
+                # Keras 2 skips a step; a large batch has both of its passes.
                 model, alone = network(), network()
                 model.compile(ours, "mse")
                 alone.compile(scaled(module.SGD(rate, momentum=0.9)), "mse")
@@ -245,7 +245,7 @@ class AmpTest(rank_base.RankBase):
                         numpy.testing.assert_array_equal(other, weight)
 
     def local_overflows(self, model):
-        """The batches of this rank. Gradients of the first layer overflow, and those of the second one do not."""
+        """Returns this rank's batches. The first layer's gradients overflow, the second layer's do not."""
         x, y = batches(self.rank, [])
         kernel, *others = model.get_weights()
         kernel[0], x[:, :, 0] = 1e-37, 0
@@ -273,13 +273,13 @@ class LoopTest(rank_base.RankBase):
     """Loops without Model.compile. The gradient of a step on a rank is (rank + 1) * [1, 2], or not finite."""
 
     def factors(self, rank):
-        """The factor of the loss in each step."""
+        """Returns the factor of the loss in each step."""
         factors = numpy.full(4, rank + 1.0, "float32")
         factors[[step for where, step in [(0, 1), (self.size - 1, 2)] if where == rank]] = numpy.inf
         return factors
 
     def check(self, run, rate=0.1, passes=1):
-        """Checks what run(optimizer, variable, factors) makes of [1, 1]."""
+        """Compares the variable after run(optimizer, variable, factors), starting at [1, 1]."""
         for module in OPTIMIZERS:
             for wrap in ("inside", "around"):
                 if wrap == "around" and KERAS_3 and passes > 1:
@@ -401,7 +401,7 @@ class StepsTest(rank_base.RankBase):
             optimizer.apply(grads, variables)
 
     def test_passes_over_different_variables(self):
-        """A variable gets the sum of its own gradients; one that has none in a step stays as it is."""
+        """Each variable gets the sum of its own gradients; a variable without a gradient in a step keeps its value."""
         for lists_all in (False,) if BACKEND == "jax" else (False, True):  # JAX compiles each operation
             variables = {name: keras.Variable([1.0, 1.0], name=name) for name in "abc"}
             optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.5), backward_passes_per_step=2)
@@ -476,7 +476,7 @@ class StepsTest(rank_base.RankBase):
 
     def test_optimizers_that_one_rank_makes_alone_change_no_names(self):
         def steps(message):
-            """Two optimizers of one class reduce gradients, and overflows."""
+            """Two optimizers of one class each reduce their gradients and overflows."""
             variables = [keras.Variable([1.0, 1.0]) for _ in range(2)]
             wrap, scale = (lambda one: one, 1.0) if BACKEND == "jax" else (scaled, 256.0)
             optimizers = [wrap(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))) for _ in range(2)]
@@ -501,16 +501,16 @@ class StepsTest(rank_base.RankBase):
                 self.assertTrue(hvd.load_model(path).optimizer.built)
             steps("rank 0 has made more")
         hvd.shutdown()
-        if self.rank == 0:  # as a process that has taken part for longer
+        if self.rank == 0:  # like a process that has trained for longer
             for _ in range(2):
                 hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)).build([keras.Variable([1.0])])
         hvd.init()
-        hvd.shutdown()  # from here all ranks count anew
+        hvd.shutdown()  # from here all ranks count from 0
         hvd.init()
         steps("after a restart")
 
     def test_two_optimizers_in_different_order(self):
-        """Two threads train a model each; ranks begin with another one of them, and one model overflows."""
+        """Two threads each train a model; ranks begin with different models, and one model overflows."""
         if self.size == 1 or BACKEND == "tensorflow":
             self.skipTest("eager calls of TensorFlow are numbered in their order")
         variables = [keras.Variable([1.0, 1.0]) for _ in range(2)]
@@ -540,7 +540,7 @@ class StepsTest(rank_base.RankBase):
         for thread in threads:
             thread.join()
         self.assertEqual(failures, [])
-        # Torch skips the second step of the second one, and divides the last gradient by half of the scale.
+        # The second optimizer skips its second step and divides the last gradient by half of the scale (PyTorch).
         for index, variable in enumerate(variables):
             want = 1 - 0.1 * (self.size + 1) / 2 * (index + 1) * 3
             numpy.testing.assert_allclose(keras.ops.convert_to_numpy(variable)[0], want, rtol=1e-5)

@@ -1,7 +1,7 @@
-"""The elastic callbacks of horovod.keras and horovod.tensorflow.keras: which epochs and batches `fit` trains after
-the ranks of a job have changed. The test takes the place of the job: it interrupts `fit`, and calls it again.
+"""The elastic callbacks of horovod.keras and horovod.tensorflow.keras: which epochs and batches `fit` trains after the
+job's ranks have changed. The test acts as the job: it interrupts `fit`, and calls it again.
 
-    keras_elastic_test.py [tensorflow | torch | jax]    the backend, for Keras 3
+keras_elastic_test.py [tensorflow | torch | jax]    the backend, for Keras 3
 """
 
 import os
@@ -27,11 +27,11 @@ STEPS, BATCH = 4, 2  # batches of an epoch, samples of a batch
 
 
 class Interrupt(Exception):
-    """A commit raises it when hosts have changed."""
+    """Simulates the exception of a commit after a change of hosts."""
 
 
 class Interrupts(keras.callbacks.Callback):
-    """Counts batches, and raises Interrupt after the batches of these numbers."""
+    """Counts batches, and raises Interrupt after the batches with these numbers."""
 
     def __init__(self, after):
         super().__init__()
@@ -79,7 +79,8 @@ class ElasticCallbacksTest(rank_base.RankBase):
         )
 
     def train(self, epochs, after):
-        """Trains as examples/elastic/keras_digits.py, and returns the callback and what began each time."""
+        """Trains like examples/elastic/keras_digits.py. Returns the callback and the epochs and batches that began each
+        time."""
         interrupts, begins = Interrupts(after), []
         callbacks = self.callbacks(interrupts)
         while self.state.epoch < epochs:
@@ -94,7 +95,7 @@ class ElasticCallbacksTest(rank_base.RankBase):
         return interrupts, begins
 
     def test_changes_repeat_no_batch_and_skip_none(self):
-        # The changes come in the second epoch, twice, and after the last batch of the third one.
+        # The changes come in the second epoch, twice, and after the last batch of the third epoch.
         interrupts, begins = self.train(5, {5, 7, 12})
         self.assertEqual(begins, [(0, 0), (1, 0), (1, 1), (1, 3), (2, 0), (3, 0), (4, 0)])
         self.assertEqual((self.state.epoch, self.state.batch), (5, 0))
@@ -117,7 +118,7 @@ class ElasticCallbacksTest(rank_base.RankBase):
                         self.fit(0, 6 - first, self.callbacks(interrupts))
                 except Interrupt:
                     self.state.batch = 0  # this program repeats the epoch
-            # Each change repeats the epoch in which it came.
+            # Each change repeats the epoch that it interrupts.
             self.assertEqual((seen, self.state.epoch, self.state.batch), ([0, 1, 3], 6, 0), is_absolute)
             self.assertEqual(interrupts.epochs, [0, 1, 1, 2, 3, 3, 4, 5] if is_absolute else [0, 1, 0, 1, 2, 0, 1, 2])
 

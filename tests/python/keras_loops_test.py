@@ -1,4 +1,4 @@
-"""horovod.tensorflow: Keras optimizers in custom training loops: the place and time of the reduction."""
+"""horovod.tensorflow: Keras optimizers in custom training loops: where and when they reduce."""
 
 import os
 import warnings
@@ -58,7 +58,7 @@ class LoopsTest(rank_base.RankBase):
 
     def test_nor_where_several_passes_make_a_step(self):
         optimizer = hvd.DistributedOptimizer(MAKERS[0](), op=hvd.Sum, backward_passes_per_step=2)
-        # Keras 2 counts passes where it computes gradients and makes two steps; Keras 3 makes one of both.
+        # Keras 2 counts passes when it computes gradients and makes two steps; Keras 3 makes one step of both passes.
         self.check_steps(lambda: optimizer.apply_gradients(zip(self.tape(op=hvd.Sum), [self.w])), -0.2 * self.total)
 
     def test_gradients_that_a_tape_leaves_to_a_rank_stay_there(self):
@@ -144,7 +144,7 @@ class LoopsTest(rank_base.RankBase):
                 run()
 
     def warnings_of(self, optimizer, step, steps=3):
-        """How often `steps` calls of step(optimizer) warn that each rank trains alone."""
+        """Returns how often `steps` calls of step(optimizer) warn that each rank trains alone."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for _ in range(steps):
@@ -182,7 +182,7 @@ class LoopsTest(rank_base.RankBase):
                     self.check_functions(make, compute, count)  # `compute` is traced already
 
     def check_functions(self, make, compute, count):
-        """Checks the warnings where one function computes gradients, and another one applies them."""
+        """Checks the warnings if one function computes gradients and another function applies them."""
         first, second, third = (hvd.DistributedOptimizer(make()) for _ in range(3))
 
         @tf.function
@@ -221,7 +221,7 @@ class LoopsTest(rank_base.RankBase):
         for make in MAKERS:
             for reduces in (False, True):
                 for eagerly in (False, True):
-                    hvd.allreduce(tf.constant(1.0))  # such as the number of samples
+                    hvd.allreduce(tf.constant(1.0))  # for example the number of samples
                     model = Own(reduces)
                     model.compile(hvd.DistributedOptimizer(make()), run_eagerly=eagerly)
                     count = self.warnings_of(model, lambda one: one.fit(x, x[:, :1], batch_size=4, verbose=0), 1)
@@ -276,7 +276,7 @@ class LoopsTest(rank_base.RankBase):
                 )
                 change = -0.1 * self.mean * (1 if average else 2)
                 self.check_steps(lambda: optimizer.minimize(self.loss, [self.w]), 2 * change, steps=4)
-                # Each in its own function.
+                # Each step in its own function.
                 optimizer = hvd.DistributedOptimizer(
                     make(), backward_passes_per_step=2, average_aggregated_gradients=average
                 )

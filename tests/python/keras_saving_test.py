@@ -1,9 +1,9 @@
-"""Models that train with a distributed optimizer, saved, and loaded by Keras with and without Horovod, and by
+"""Models trained with a distributed optimizer and saved; loaded by Keras with and without Horovod, and by
 hvd.load_model.
 
-    keras_saving_test.py [--all] [tensorflow | torch | jax]    the backend, for Keras 3
+keras_saving_test.py [--all] [tensorflow | torch | jax]    the backend, for Keras 3
 
---all: each optimizer in each format. Without it, one of each kind where a format or a backend is slow.
+--all: each optimizer in each format. By default, one optimizer of each kind if a format or a backend is slow.
 """
 
 import inspect
@@ -44,12 +44,12 @@ FEW = rank_base.some(["AdamW", "Adafactor", "Lion", "Renamed", "around SGD", "Re
 
 @keras.utils.register_keras_serializable("tests")
 class Registered(keras.optimizers.SGD):
-    """An optimizer of a user, in a package of its own."""
+    """A user's optimizer in its own package."""
 
 
 @keras.utils.register_keras_serializable("tests", "another_name")
 class Renamed(keras.optimizers.Adam):
-    """An optimizer of a user, under a name that is not that of its class."""
+    """A user's optimizer under a name that differs from its class."""
 
 
 class Unregistered(keras.optimizers.SGD):
@@ -57,7 +57,7 @@ class Unregistered(keras.optimizers.SGD):
 
 
 def makers():
-    """By name: pairs of a function that makes an optimizer, and one that makes a distributed one."""
+    """Returns by name pairs of a function that makes an optimizer, and one that makes a distributed one."""
     made = {"Registered": Registered, "Renamed": Renamed, "Unregistered": Unregistered}
     for module, prefix in [(keras.optimizers, "")] + ([(LEGACY, "legacy ")] if LEGACY else []):
         for name, each in vars(module).items():
@@ -99,7 +99,7 @@ def step(model):
 
 
 def describe(load, path):
-    """Returns the class of the optimizer, its state, and the weights after one more step; or the error."""
+    """Returns the optimizer's class, its state, and the weights after one more step; or the error."""
     try:
         model = load(path, custom_objects={"Unregistered": Unregistered})
     except (TypeError, ValueError) as error:
@@ -109,7 +109,7 @@ def describe(load, path):
     state = [numpy.asarray(keras.ops.convert_to_numpy(each) if KERAS_3 else each).tolist() for each in found]
     try:
         step(model)
-    except ValueError as error:  # from .h5 Keras 3 loads models that it cannot train
+    except ValueError as error:  # Keras 3 loads models from .h5 that it cannot train
         assert KERAS_3 and path.endswith(".h5") and "Unknown variable" in str(error), error
     return [type(model.optimizer).__name__, state + [weight.tolist() for weight in model.get_weights()]]
 
@@ -146,7 +146,7 @@ class SavingTest(rank_base.RankBase):
                             rtol=1e-6,
                         )
         failed = sorted({os.path.basename(theirs) for theirs, _ in paths if isinstance(reference[theirs][1], str)})
-        # Keras 2 does not find all classes of optimizers in a LossScaleOptimizer, and Keras 3.15 no Lamb by its name.
+        # Keras 2 cannot find all optimizer classes in a LossScaleOptimizer; Keras 3.15 cannot find Lamb by its name.
         self.assertTrue(
             all("around" in name or "inside" in name or name == "plain Lamb model.h5" for name in failed),
             [(name, reference[os.path.join(folder, name)]) for name in failed],
@@ -155,7 +155,7 @@ class SavingTest(rank_base.RankBase):
         scratch.cleanup()
 
     def is_saved(self, models, paths):
-        """Saves the models. Returns whether Keras can, which it cannot where variables have equal names."""
+        """Saves the models. Returns whether Keras can, which fails if variables have equal names."""
         for model, path in zip(models, paths):
             try:
                 model.save(path)
@@ -169,7 +169,7 @@ class SavingTest(rank_base.RankBase):
         return os.path.exists(paths[1])
 
     def loaded_without_horovod(self, folder):
-        """Returns by path what another process, which does not import Horovod, finds in the files."""
+        """Returns by path what a process without Horovod loads from the files."""
         done = subprocess.run(
             [sys.executable, __file__, "--load", BACKEND, folder], stdout=subprocess.PIPE, check=True, text=True
         )

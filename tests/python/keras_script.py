@@ -1,4 +1,4 @@
-"""A training script as users write it for Keras with Horovod, with all callbacks, saved and loaded models.
+"""A Keras training script as users write it with Horovod: all callbacks, and saved and loaded models.
 
 keras_script.py tensorflow.keras | keras    h5 | keras    the module of Horovod, the format of files
 """

@@ -43,7 +43,7 @@ def data(rank, count=8):
 
 
 def network(seed=0):
-    """A network; the same seed gives the same weights."""
+    """Returns a network; the same seed gives the same weights."""
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, activation="tanh"), keras.layers.Dense(1)])
     generator = numpy.random.default_rng(seed)
     model.set_weights([generator.normal(size=w.shape) * 0.3 for w in model.get_weights()])
@@ -370,7 +370,7 @@ class KerasTest(rank_base.RankBase):
         self.assertEqual(getattr(best, "mode", None) or best.monitor_op, "max" if KERAS_3 else numpy.greater)
 
     def by_hand(self, multiplier, corrects, rate=0.02, momentum=0.9):
-        """Weights and rates after SGD from weights 0: 4 epochs of 2 batches with the data of all ranks."""
+        """Returns weights and rates after SGD from weights 0: 4 epochs of 2 batches with the data of all ranks."""
         pairs = [data(rank) for rank in range(self.size)]
         weights, gathered, old, rates = numpy.zeros((4, 1)), numpy.zeros((4, 1)), rate, []
         for epoch in range(4):
@@ -477,7 +477,7 @@ class KerasTest(rank_base.RankBase):
         class Fails(keras.callbacks.Callback):
             def on_epoch_begin(self, epoch, logs=None):
                 if state.epoch == 3 and len(runs) == 1:
-                    if hvd.rank() == 0:  # the next operation of the other ranks fails
+                    if hvd.rank() == 0:  # the other ranks' next operation fails
                         hvd.shutdown()
                     if not hvd.is_initialized():
                         raise hvd.HorovodInternalError("planted")
@@ -557,7 +557,7 @@ from horovod import numpy as hvd_numpy
 
 
 class KerasTableTest(table_case.TableCase):
-    """Tests the functions on values."""
+    """Tests the module's functions on arrays of the backend."""
 
     def make_facade():
         below = {"tensorflow": table_facades.TensorFlow, "torch": table_facades.Torch, "jax": table_facades.Jax}[

@@ -42,7 +42,7 @@ class SyncBatchNormTest(RankCase):
             (got * weights[rows].to(dtype)).sum().backward()
             (want * weights).sum().backward()
             near(mine.grad, everybody.grad[rows], tolerance)
-        if ours.affine:  # each rank has its own part of the gradient
+        if ours.affine:  # each rank computes its part of the gradient
             total = hvd.allreduce(ours.weight.grad.to(wide), op=hvd.Sum)
             near(total, alone.weight.grad, tolerance)
         if ours.track_running_stats:
@@ -78,7 +78,8 @@ class SyncBatchNormTest(RankCase):
         self.check([4] * self.size, (3, 5), momentum=None)
 
     def test_gradients_of_gradients(self):
-        """As a gradient penalty takes them: the gradients depend on the input also by mean and variance."""
+        """Second derivatives, as in a gradient penalty: gradients depend on the input also through mean and
+        variance."""
 
         def penalize(norm, values):
             loss = norm(values).tanh().square().sum()

@@ -1,4 +1,4 @@
-"""Start, identity and end of the runtime, in worlds of every size."""
+"""Start, identity and end of the runtime, in jobs of every size."""
 
 import faulthandler
 import os
@@ -162,7 +162,7 @@ class LifeTest(RankCase):
             self.assert_equal_tensors(results[name], torch.full((3,), float(self.size)))
 
     def test_a_signal_reaches_python_while_the_main_thread_waits(self):
-        # The other ranks submit "late" only after the wait of rank 0 was interrupted.
+        # Other ranks submit "late" only after the wait of rank 0 was interrupted.
         if self.size == 1:
             self.skipTest("asks for a rank to wait for")
         tensor = torch.ones(1)

@@ -1,7 +1,7 @@
 """horovod.mxnet: calls that return before their collective is complete, ordered by MXNet's engine.
 
-`broadcast_object`, which waits for no MXNet array, orders the ranks: were a call to wait for the others, the
-test would hang.
+`broadcast_object`, which waits for no MXNet array, orders the ranks: if a call waited for other ranks, the test would
+hang.
 """
 
 import os
@@ -18,7 +18,7 @@ import horovod.mxnet as hvd
 
 
 def slow(value):
-    """An array of two values, which MXNet still computes."""
+    """Returns an array of two values that MXNet is still computing."""
     array = mx.nd.ones((400, 400))
     for _ in range(6):
         array = mx.nd.dot(array, array) / 400
@@ -30,13 +30,13 @@ class MxnetEngineTest(rank_base.RankBase):
         numpy.testing.assert_allclose(got.asnumpy(), want, rtol=1e-6, err_msg=str(message))
 
     def after_the_call_of_rank_0(self, call):
-        """Calls it on rank 0, and then on the others."""
+        """Calls the function on rank 0, and then on other ranks."""
         result = call() if self.rank == 0 else None
         hvd.broadcast_object(None, 0)
         return call() if self.rank else result
 
     def calls(self):
-        """Yields a name, a call that starts a collective, and what the call's results are."""
+        """Yields a name, a call that starts a collective, and the results of the call."""
         total = sum(range(1, self.size + 1))
         yield from [
             ("allreduce", lambda array: hvd.allreduce(array, op=hvd.Sum), total),
@@ -73,7 +73,7 @@ class MxnetEngineTest(rank_base.RankBase):
         for step in range(10):
             mine += step
             mean = hvd.allreduce(mine)
-            mine *= 0.5  # the allreduce has read the values of before
+            mine *= 0.5  # the allreduce has read the previous values
             hvd.allreduce_(mine, op=hvd.Sum)
             mine -= mean
             hvd.broadcast_(mean, self.size - 1, name="mean")
@@ -174,7 +174,7 @@ class MxnetEngineTest(rank_base.RankBase):
                 unread.asnumpy()
 
     def test_a_failed_array_is_not_sent(self):
-        failed = mx.nd.random.normal(0, -1, shape=(2,))  # MXNet finds out in its engine
+        failed = mx.nd.random.normal(0, -1, shape=(2,))  # the error occurs in MXNet's engine
         hvd.allreduce(failed, name="failed")
         with self.assertRaisesRegex(mx.MXNetError, "(?i)sigma|std|scale"):
             hvd.allreduce(failed, name="failed").asnumpy()

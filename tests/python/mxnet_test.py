@@ -28,7 +28,7 @@ def array(rank, dtype="float32", shape=(6, 3)):
 
 
 class OnGpu(mx.nd.NDArray):
-    """An array in host memory that counts as one on a GPU."""
+    """An array in host memory that counts as a GPU array."""
 
     context = property(lambda self: mx.gpu(0))
 
@@ -251,7 +251,7 @@ class MxnetTest(rank_base.RankBase):
         return [param.data().asnumpy() for param in net.collect_params().values()]
 
     def reference(self, steps):
-        """The weights after training in one process on the data of all ranks."""
+        """Returns the weights after training in one process on the data of all ranks."""
         net = make_net(0)
         trainer = mx.gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9}, kvstore=None)
         for step in range(steps):
@@ -279,7 +279,7 @@ class MxnetTest(rank_base.RankBase):
     def test_a_trainer_reaches_the_weights_of_one_process(self):
         for arguments in [{}, {"num_groups": 2}, {"gradient_predivide_factor": 2.0, "prefix": "b."}]:
             net = make_net(self.rank)
-            # The shapes are unknown until the first batch; the broadcast takes place then.
+            # The first batch determines the shapes; the broadcast takes place then.
             hvd.broadcast_parameters(net.collect_params(), root_rank=0)
             trainer = hvd.DistributedTrainer(
                 net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9}, **arguments
@@ -295,7 +295,7 @@ class MxnetTest(rank_base.RankBase):
             make(net.collect_params(), "sgd", {"learning_rate": 0.1})
             for make, net in zip((hvd.DistributedTrainer, mx.gluon.Trainer), nets)
         )
-        for net in nets:  # the shapes are unknown until the first batch
+        for net in nets:  # the first batch determines the shapes
             net(inputs(0, 0))
         for param, copy in zip(*(net.collect_params().values() for net in nets)):
             copy.set_data(param.data())
@@ -321,7 +321,7 @@ class MxnetTest(rank_base.RankBase):
         net = make_net(0)
         trainer = hvd.DistributedTrainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
         if self.rank:
-            hvd.barrier()  # the others step after rank 0
+            hvd.barrier()  # other ranks step after rank 0
         self.run_steps(net, lambda: trainer.step(4), 1)
         if self.rank == 0:
             hvd.barrier()
@@ -353,7 +353,7 @@ class MxnetTest(rank_base.RankBase):
                 )
 
     def slow_update(self, weight, **arguments):
-        """Updates with a gradient of this rank's number, which MXNet still computes afterwards."""
+        """Updates with this rank's number as gradient, which MXNet is still computing."""
         slow = mx.nd.ones((700, 700))
         for _ in range(8):
             slow = mx.nd.dot(slow, slow) / 700
@@ -463,7 +463,7 @@ class MxnetTest(rank_base.RankBase):
         self.assert_trained(net, 5)
 
     def fitted(self, data, labels, batch, optimizer, initial):
-        """The weights that Module.fit reaches, as a user's script calls it."""
+        """Returns the weights after Module.fit in a user's script."""
         symbol = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=1, name="dense")
         model = mx.mod.Module(
             mx.sym.LinearRegressionOutput(symbol, mx.sym.var("label"), name="out"), label_names=["label"]

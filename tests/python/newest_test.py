@@ -1,4 +1,4 @@
-"""The newest release of a framework that PyPI has for this interpreter is the newest that the tests have run.
+"""Checks that the tests have run the newest release of a framework that PyPI has for this interpreter.
 
 newest_test.py FRAMEWORK [DISTRIBUTION]
 """

@@ -20,7 +20,7 @@ except ImportError:
 
 
 def values(rank, dtype, shape):
-    """The input of a rank: small whole numbers, for exact sums and products."""
+    """Returns the input of a rank: small integers, for exact sums and products."""
     count = int(numpy.prod(shape))
     return ((numpy.arange(count) * 7 + 3 * rank) % 5 + 1).reshape(shape).astype(dtype)
 
@@ -94,7 +94,7 @@ class NumpyTest(rank_base.RankBase):
             numpy.testing.assert_array_equal(
                 hvd.reducescatter(mine), numpy.array_split(average(dtype, self.size), self.size)[self.rank]
             )
-        # A rank that has joined adds nothing to the sum, and counts in the division.
+        # A joined rank adds nothing to the sum, and counts in the division.
         if self.rank < self.size - 1:
             for dtype in FLOATS:
                 mine = values(self.rank, dtype, (4099,))

@@ -1,7 +1,6 @@
-"""Python objects whose bytes are altered or replayed between the ranks: the receiver unpickles none of them.
+"""Python objects whose bytes are altered or replayed between ranks: the receiver unpickles none of them.
 
-A relay in the receiving process changes what a collective brings, like a stranger on the network between two
-hosts.
+A relay in the receiving process changes a collective's data, like an attacker on the network between two hosts.
 """
 
 import contextlib
@@ -31,7 +30,7 @@ class Trap:
 
 @contextlib.contextmanager
 def relay(change):
-    """This rank receives `change(name, data)` in place of the data of each collective."""
+    """Replaces the data of each collective with `change(name, data)` on this rank."""
     broadcast, allgather = _objects._broadcast, _objects._allgather
 
     def changed_broadcast(buffer, dtype, shape, root_rank, name, process_set):
@@ -61,7 +60,7 @@ class Flip:
 
 
 class Record:
-    """Changes nothing and keeps the data, for a replay under any name."""
+    """Changes nothing and stores the data, for a replay under any name."""
 
     def __init__(self):
         self.kept = {}
@@ -91,8 +90,8 @@ class ObjectsTest(RankBase):
         self.last = self.size - 1
 
     def broadcast(self, thing, changes, name="precious", of_size=False):
-        """Broadcasts from rank 0. The last rank gets the object with `changes` and refuses it; the other
-        ranks receive it. After a change `of_size` the last rank does not allocate, and the call fails everywhere."""
+        """Broadcasts from rank 0. The last rank gets the object with `changes` and refuses it; other ranks receive it.
+        After a change `of_size` the last rank does not allocate, and all ranks fail."""
         with relay(changes if self.rank == self.last else unchanged):
             if of_size and self.rank != self.last:
                 with self.assertRaises(hvd.HorovodInternalError):
@@ -109,8 +108,8 @@ class ObjectsTest(RankBase):
                 hvd.broadcast_object(None, 0, name=name)
 
     def allgather(self, thing, changes, what="object of rank 0", name="precious", of_sizes=False):
-        """The same for an allgather. The last rank must name `what` was changed. A change `of_sizes` also
-        spoils the last rank's own signature, so the other ranks refuse its object."""
+        """Gathers on all ranks. The last rank's error must contain `what`. A change `of_sizes` also spoils the last
+        rank's own signature, so other ranks refuse its object."""
         with relay(changes if self.rank == self.last else unchanged):
             if of_sizes and self.rank != self.last:
                 what = f"object of rank {self.last}"

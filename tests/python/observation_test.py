@@ -91,12 +91,12 @@ class ObservationTest(RankCase):
         self.assertEqual(own[of_bytes] - before[of_bytes], 400)
         hvd.barrier()
         if self.rank == self.size - 1:
-            # The other ranks sleep meanwhile.
+            # Other ranks sleep meanwhile.
             everybody = hvd.metrics("job")
             for rank in range(self.size):
                 self.assertIn(f'horovod_batches_total{{rank="{rank}",', everybody)
         else:
-            time.sleep(0.05)  # the progress thread answers meanwhile
+            time.sleep(0.05)  # the progress thread replies meanwhile
         hvd.barrier()
 
     def test_the_last_steps_of_a_rank_are_a_dictionary(self):

@@ -283,7 +283,7 @@ class AlltoallTest(RankCase):
         return (sender + 2 * receiver) % 3
 
     def sent(self, sender, dtype):
-        """The input of a rank: rows for each receiver, with the number of the sender."""
+        """Returns the input of a rank: rows for each receiver, with the sender's number."""
         return torch.cat(
             [torch.full((self.rows_to(sender, receiver), 2), 10 * sender + receiver) for receiver in range(self.size)]
         ).to(dtype)
@@ -333,7 +333,7 @@ class AlltoallTest(RankCase):
 
 class ReducescatterTest(RankCase):
     def own(self, tensor):
-        """This rank's rows; if they do not divide evenly, the first ranks get one more."""
+        """Returns this rank's rows; if they do not divide evenly, the first ranks get one more."""
         return torch.tensor_split(tensor, self.size)[self.rank]
 
     def test_every_dtype(self):
@@ -426,7 +426,7 @@ class ObjectTest(RankCase):
         self.assertEqual(hvd.allgather_object(self.rank), list(range(self.size)))
 
     def test_splits_may_be_whatever_has_whole_numbers(self):
-        class Numbers:  # like numpy's arrays, which have no truth value
+        class Numbers:  # arrays have no truth value in numpy
             def __init__(self, numbers):
                 self.numbers = numbers
 

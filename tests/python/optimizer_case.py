@@ -32,7 +32,7 @@ def loss_of(model, rank, step):
 
 class OptimizerCase(RankCase):
     def reference(self, make, steps, passes=1, op=hvd.Average):
-        """The weights after training in one process that averages the gradients of all ranks."""
+        """Returns the weights after training in one process that averages the gradients of all ranks."""
         model = make_model()
         optimizer = make(model.parameters())
         for step in range(steps):

@@ -1,4 +1,4 @@
-"""DistributedOptimizer after what ends a step early: a signal, an error, a loaded state, another world."""
+"""DistributedOptimizer after a step that ends early: a signal, an error, a loaded state, a new generation."""
 
 import signal
 import unittest.mock
@@ -12,7 +12,7 @@ from horovod.torch import _closures, _notice
 
 
 class Preempted(Exception):
-    """The exception that a signal handler raises."""
+    """A signal handler raises this exception."""
 
 
 class OptimizerResumeTest(OptimizerCase):
@@ -33,7 +33,7 @@ class OptimizerResumeTest(OptimizerCase):
         return closure
 
     def assert_step_with_closure(self, model, optimizer, step, *others):
-        """Takes a step, whose gradient is that of this step on all ranks and of no other."""
+        """Takes a step. Its gradient must come from this step on all ranks."""
         before = [param.detach().clone() for param in model.parameters()]
         reference = make_model()
         reference.load_state_dict(model.state_dict())
@@ -43,7 +43,7 @@ class OptimizerResumeTest(OptimizerCase):
             self.assertLess((param - (was - 0.1 * want.grad)).abs().max().item(), 1e-3)
 
     def interrupted(self, error, step, *closure):
-        """Takes a step that the handler of a signal interrupts in its wait for the other ranks."""
+        """Takes a step; a signal handler interrupts its wait for other ranks."""
 
         def interrupt(*unused):
             raise error

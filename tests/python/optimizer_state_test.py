@@ -107,7 +107,7 @@ class BroadcastStateTest(RankCase):
             self.assertEqual(got, want, name)
 
     def test_state_of_parameters_elsewhere_goes_where_they_are(self):
-        """torch's device without memory stands for a GPU."""
+        """Uses torch's meta device in place of a GPU."""
         params = [torch.empty(2), torch.empty(3, device="meta")]
         given = {
             "sizes": [2],
@@ -137,7 +137,7 @@ class BroadcastStateTest(RankCase):
             self.assertIsNone(model[0].bias.grad)
             self.assertIs(model[2].bias.grad, kept)
             for param in [model[0].weight, model[2].weight]:
-                if name != "Adagrad":  # which has state from the start
+                if name != "Adagrad":  # its state exists from the start
                     self.assert_equal_tensors(param.grad, torch.zeros_like(param), name)
         table = torch.nn.Embedding(3, 2, sparse=True)
         optimizer = torch.optim.SparseAdam(table.parameters())

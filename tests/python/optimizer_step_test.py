@@ -1,4 +1,4 @@
-"""DistributedOptimizer from backward to step: when it waits for the gradients of other ranks."""
+"""When DistributedOptimizer waits for other ranks' gradients, from backward to step."""
 
 import contextlib
 import copy
@@ -38,7 +38,7 @@ class OptimizerStepTest(OptimizerCase):
         optimizer.zero_grad()
 
     def interrupted(self, optimizer, *closure):
-        """Calls the step of rank 0 until it was interrupted during its wait for the other ranks."""
+        """Calls rank 0's step until its wait for other ranks is interrupted."""
 
         def interrupt(*unused):
             raise KeyboardInterrupt
@@ -64,7 +64,7 @@ class OptimizerStepTest(OptimizerCase):
             optimizer = hvd.DistributedOptimizer(make(model.parameters()), **arguments)
             # From the second step on, the ranks have agreed on the gradients and fuse them if possible.
             for step in range(2):
-                if self.rank:  # the others continue only after rank 0 was interrupted
+                if self.rank:  # other ranks continue only after rank 0 was interrupted
                     hvd.broadcast(torch.ones(1), 0, name="interrupted")
                 loss_of(model, self.rank, step).backward()
                 if self.rank == 0:
@@ -81,7 +81,7 @@ class OptimizerStepTest(OptimizerCase):
     def test_a_step_with_a_closure_that_was_interrupted_goes_on(self):
         if self.size < 2:
             self.skipTest("nothing is in flight in a world of one")
-        # With Sum, the ranks do not agree on gradients before the closure, and the closure itself is interrupted.
+        # With Sum, ranks do not agree on gradients before the closure; the signal interrupts the closure itself.
         for arguments in [{"groups": 3, "op": hvd.Sum}, {"op": hvd.Sum}, {}]:
             model, evaluations = make_model(), []
             optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), **arguments)
@@ -110,7 +110,7 @@ class OptimizerStepTest(OptimizerCase):
             model, interruptions = make_model(), []
             optimizer = hvd.DistributedOptimizer(OPTIMIZERS["SGD"](model.parameters()), **arguments)
 
-            def interrupt(gradient):  # the gradients of the last layer are already in flight
+            def interrupt(gradient):  # the last layer's gradients are already in flight
                 if self.rank == 0 and len(interruptions) < 2 and step == 1:
                     interruptions.append(gradient)
                     raise KeyboardInterrupt

@@ -82,7 +82,7 @@ class OptimizerTest(OptimizerCase):
         self.assert_equal_tensors(model[2].bias, bias)
 
     def test_parameters_that_are_frozen_later_stay_from_then_on(self):
-        """An optimizer would move them by their momentum if they had a gradient of zeros."""
+        """Checks parameters without a gradient: with a gradient of zeros, momentum would move them."""
         for name, groups in [("Adam", 0), ("Adam", 2), ("SGD", 1), ("AdamW", "lists")]:
             models = []
             for is_distributed in (True, False):
@@ -146,7 +146,7 @@ class OptimizerTest(OptimizerCase):
             self.assert_close(table.weight.detach(), want, torch.float32, str(as_dense))
 
     def test_sparse_gradients_of_some_ranks(self):
-        """The others have none, or dense ones, and do not know that those elsewhere are sparse."""
+        """One rank has a sparse gradient. Other ranks have no gradient or a dense one, and do not know about it."""
 
         def loss_of_rank(table, layer, step, rank):
             if (step + rank) % 2 == 0:
@@ -169,7 +169,7 @@ class OptimizerTest(OptimizerCase):
                 optimizer.step()
             return torch.nn.ModuleList([table, layer])
 
-        # Small gradients travel together, but for those that are left alone by a group.
+        # Small gradients share a batch, except for those outside the group.
         for more in (
             {},
             {"is_alone": True},
@@ -182,7 +182,7 @@ class OptimizerTest(OptimizerCase):
         self.assert_same_weights(train(True, compression=hvd.Compression.fp16), train(False), 0.01)
 
     def test_sparse_gradients_reduced_as_dense_ones_are_sparse_again_before_the_step(self):
-        for sizes in [(10,), (10, 7)]:  # the gradients of two tables travel together
+        for sizes in [(10,), (10, 7)]:  # the gradients of two tables share a batch
             tables = []
             for size in sizes:
                 torch.manual_seed(size)

@@ -128,7 +128,7 @@ class RedirectTest(unittest.TestCase):
         importlib.reload(_torch_calls).install()
         model(rank_case.torch.ones(1, 2)).sum().backward()
         rank_case.torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        # Clipping calls other functions that read gradients, in some versions.
+        # In some versions, clipping calls other functions that read gradients.
         self.assertEqual(reducer.calls[:2] + sorted(set(reducer.calls[2:])), ["begin", "end", "reduce"])
 
 
@@ -252,7 +252,7 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(failed.stdout, "")
 
     def test_ctrl_c_ends_a_program_that_waits_in_shutdown(self):
-        # The library may wait without a limit there; a handler of Python would run after it.
+        # The library may wait there without a limit; a Python handler would run only afterwards.
         for call in ("hvd.shutdown()", "pass"):
             done = run(
                 "import os, signal, types, horovod.torch as hvd; from horovod import _basics; hvd.init();"
@@ -388,7 +388,7 @@ class PackageTest(unittest.TestCase):
         self.assertIs(sampler.ElasticSampler, hvd.elastic.ElasticSampler)
         self.assertIs(hvd.elastic.ObjectState, common.ObjectState)
         self.assertEqual([hvd.elastic.init, hvd.elastic.shutdown], [hvd.init, hvd.shutdown])
-        # It also restarts the groups of torch.distributed.
+        # The call also restarts the groups of torch.distributed.
         self.assertIs(hvd.elastic.run_fn.__wrapped__, common.run_fn)
         for name in ["TorchState", "get_handler_registry", "set_handler_registry"]:
             self.assertIs(getattr(state, name), getattr(hvd.elastic, name), name)

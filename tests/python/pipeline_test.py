@@ -42,7 +42,7 @@ class PipelineTest(RankCase):
         return tensor
 
     def run_step(self, model, step):
-        """Computes all micro-batches, whose activations are on their way while the next ones are computed."""
+        """Computes all micro-batches; sends activations while the next micro-batches are computed."""
         sends, outputs = [], []
         for micro in range(MICRO):
             if self.number == 0:

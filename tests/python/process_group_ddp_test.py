@@ -1,4 +1,4 @@
-"""DistributedDataParallel on the backend horovod: beside gloo, its buckets, and hooks."""
+"""DistributedDataParallel on the backend horovod: results compared with gloo, buckets, and hooks."""
 
 import datetime
 import threading
@@ -57,8 +57,8 @@ class DdpTest(DdpCase):
             self.assertTrue(torch.equal(first, ours))
 
     def test_ranks_with_more_batches_than_others(self):
-        """Join: the reducer of torch asks for the number of ranks that still have data, by a work of which the program
-        has no object."""
+        """Join: torch's reducer sums the number of ranks that still have data, by a work without an object in the
+        program."""
 
         def train(group, is_divided_by_all):
             torch.manual_seed(3)

@@ -1,5 +1,5 @@
-"""DDP on a group of this backend in an elastic job: a rank is killed, the others go on in their processes, and a new
-one joins them.
+"""DDP on a group of this backend in an elastic job: a rank is killed, the survivors continue in their processes, and a
+new rank joins.
 
 process_group_elastic_test.py HOROVODRUN
 """
@@ -44,7 +44,7 @@ class ElasticTest(unittest.TestCase):
         self.job.stdout.close()
 
     def found(self, pattern, count):
-        """Waits until the output has so many matches, and returns them."""
+        """Waits until the output has this many matches, and returns them."""
         end = time.monotonic() + LIMIT
         with self.news:
             while True:

@@ -1,5 +1,5 @@
-"""A rank of a group is killed: what the others get from each operation that waits, and how they go on. Ranks are
-forked, so that one process imports torch for all."""
+"""A rank of a group is killed: the errors of the survivors' operations, and how they continue. Ranks are forked, so
+that one process imports torch for all ranks."""
 
 import datetime
 import json
@@ -30,12 +30,12 @@ LIMIT = 200
 # Milliseconds of an idle machine; the figures are printed.
 SECONDS = 5
 CAUSE = r"rank \d on host \S+ was lost: its process ended"
-SHOWS_KEYS = hasattr(dist.Store, "check")  # not torch 1.13, where a store cannot be watched
+SHOWS_KEYS = hasattr(dist.Store, "check")  # not torch 1.13, whose store cannot be watched
 LARGE = 1 << 22
 
 
 class Rank:
-    """One rank, in a process of its own."""
+    """One rank in a separate process."""
 
     def __init__(self, folder, rank, victim):
         self.folder, self.rank, self.victim = folder, rank, victim
@@ -47,7 +47,7 @@ class Rank:
         if operation == "backward":
             self.model = torch.nn.Linear(4, 1)
             self.module = torch.nn.parallel.DistributedDataParallel(self.model)
-            for _ in range(2):  # the second pass arranges the buckets anew
+            for _ in range(2):  # the second pass rearranges the buckets
                 self.module(torch.ones(2, 4)).sum().backward()
         elif operation == "other_group":
             self.group = dist.new_group(list(range(SIZE)), backend="horovod")
@@ -114,7 +114,7 @@ class Rank:
         dist.new_group(list(range(SIZE)), backend="gloo", timeout=datetime.timedelta(seconds=LIMIT))
 
     def go_on(self):
-        """Returns the gradient that the ranks which are left compute with the same module."""
+        """Returns the gradient that the survivors compute with the same module."""
         del self.module
         dist.destroy_process_group()
         left = [rank for rank in range(SIZE) if rank != self.victim]
@@ -128,7 +128,7 @@ class Rank:
 
 class FailureTest(unittest.TestCase):
     def lose(self, operation, victim=1, goes_on=False):
-        """Kills the victim while the others wait in the operation. Returns what the others say."""
+        """Kills the victim while the survivors wait in the operation. Returns the survivors' reports."""
         with tempfile.TemporaryDirectory() as folder:
             pids = [self.start(Rank(folder, rank, victim), operation, goes_on) for rank in range(SIZE)]
             end = time.monotonic() + LIMIT
@@ -171,7 +171,7 @@ class FailureTest(unittest.TestCase):
         rank.meet("store", rank.rank, SIZE)
         rank.prepare(operation)
         if rank.rank == rank.victim:
-            time.sleep(0.2)  # the others wait
+            time.sleep(0.2)  # other ranks wait
             with open(f"{rank.folder}/rank{rank.rank}", "w", encoding="utf-8") as file:
                 json.dump({"at": idle()}, file)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -211,7 +211,7 @@ class FailureTest(unittest.TestCase):
         def complete():
             return Work("a work", [], [torch.ones(1)], 1).get_future().wait()[0].item()
 
-        self.assertEqual(complete(), 1)  # a thread of this process does it
+        self.assertEqual(complete(), 1)  # a thread of this process completes it
         pid = os.fork()
         if not pid:
             signal.alarm(10)
@@ -219,7 +219,7 @@ class FailureTest(unittest.TestCase):
         self.assertEqual(os.waitpid(pid, 0)[1], 0)
 
     def test_the_first_rank(self):
-        # The store that tells all of them one cause ends with it.
+        # Rank 0's store, which gives all survivors the same cause, ends with it.
         self.assertLess(self.loses("all_reduce", "receive", "barrier", victim=0), 0.4)
 
     def test_ddp_goes_on_with_the_same_module(self):

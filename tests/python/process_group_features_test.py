@@ -1,4 +1,4 @@
-"""Parts of newer torch above a group: meshes, FSDP2, functional collectives, compiled programs, checkpoints."""
+"""Features of newer torch on top of a group: meshes, FSDP2, functional collectives, compiled programs, checkpoints."""
 
 import contextlib
 import datetime
@@ -124,7 +124,7 @@ class FeaturesTest(RankBase):
         with mock.patch.object(blocks, "take", lambda size, take=blocks.take: taken.append(size) or take(size)):
             _, ours = self.train(self.mesh(), allocates=True)
         _, private = self.train(self.mesh())
-        self.assertGreater(max(taken), 32 << 10)  # read where it is
+        self.assertGreater(max(taken), 32 << 10)  # read in place
         self.assertTrue(torch.equal(ours, private))
 
     def test_allocated_tensors(self):
@@ -201,7 +201,7 @@ class FeaturesTest(RankBase):
             os.rmdir(folder[0])
 
     def test_a_tensor_parallel_program_in_inference_mode(self):
-        """As servers of language models divide a layer: columns, then rows, and the logits gathered."""
+        """Divides a layer like servers of language models: by columns, then by rows; gathers the logits."""
         hidden, wide, words = 8, 4 * self.size, 6 * self.size
         generator = torch.Generator().manual_seed(5)
         up, gate, down, head = (
@@ -246,7 +246,7 @@ class FeaturesTest(RankBase):
             self.assertEqual(tensor.tolist(), [self.sum_of_ranks + number * self.size] * 2)
 
     def test_tensors_of_another_backend(self):
-        """A composite group; gloo stands for NCCL, and host memory for a device of NCCL's."""
+        """A composite group; gloo takes the place of NCCL, and host memory that of a GPU."""
         group = dist.new_group(backend="cpu:horovod,cuda:gloo")
         self.assertEqual(type(group).__name__, "HorovodProcessGroup")
         other = group._get_backend(torch.device("cuda"))
@@ -262,7 +262,7 @@ class FeaturesTest(RankBase):
             dist.all_reduce(torch.ones(2, device="meta"), group=group)
 
     def test_coalesced_calls_of_another_backend(self):
-        """Calls of torch's own class reach its backends in C++, of which none but NCCL coalesces calls."""
+        """Checks calls that torch's own class passes to its C++ backends, of which only NCCL coalesces calls."""
         group = dist.new_group(backend="cpu:horovod,cuda:gloo")
         for call in (group._start_coalescing, group._end_coalescing):
             with self.assertRaisesRegex(RuntimeError, "gloo does not implement"):
@@ -326,7 +326,7 @@ class FeaturesTest(RankBase):
             work.wait()
 
     def test_the_creator_of_a_backend_for_a_device(self):
-        """torch's own creator of NCCL, where it has one, makes the backend of a group's GPUs."""
+        """torch's own NCCL creator, if this torch has one, makes the backend of a group's GPUs."""
         plugins = dist.Backend._plugins
         if not hasattr(dist.Backend, "_ensure_backend_registered"):
             self.skipTest(f"torch {torch.__version__} has no creator of NCCL")

@@ -1,4 +1,4 @@
-"""Small programs of other packages over torch.distributed, unmodified: each prints the numbers that it has computed.
+"""Small unmodified programs of other packages over torch.distributed: each prints the numbers that it computes.
 
 horovodrun -np 2 [--torch-backend horovod] python3 process_group_programs.py NAME
 """
@@ -125,7 +125,7 @@ def deepspeed(stage):
 
 
 def sharded(seed):
-    """A model whose weights are divided over all ranks, and its optimizer."""
+    """Returns a model whose weights are sharded over all ranks, and its optimizer."""
     from torch.distributed.fsdp import fully_shard
 
     net = perceptron(seed)
@@ -141,7 +141,7 @@ def whole(net):
 
 
 def checkpoint(is_first):
-    """Saves on the ranks of one job, and loads on those of another one."""
+    """Saves on the ranks of one job, and loads on the ranks of another job."""
     import torch.distributed.checkpoint as checkpoints
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
@@ -161,7 +161,7 @@ def checkpoint(is_first):
 
 
 class Classifier(torch.nn.Module):
-    """As transformers' models: it takes labels and returns its loss."""
+    """Takes labels and returns its loss, like models of transformers."""
 
     def __init__(self):
         super().__init__()
@@ -214,5 +214,5 @@ if __name__ == "__main__":
     dist.barrier()
     dist.destroy_process_group()
     if group != "GlooStandIn":
-        # A cache of torch 2.13 may hold a group of gloo, which then aborts the process at its end: 2 of 12 runs.
+        # A cache of torch 2.13 may hold a gloo group, which then aborts the process at its end: 2 of 12 runs.
         os._exit(0)

@@ -1,4 +1,4 @@
-"""Programs of other packages compute on this backend what they compute on gloo, without a change to them.
+"""Programs of other packages, unmodified, compute the same numbers on this backend as on gloo.
 
 process_group_programs_test.py HOROVODRUN PACKAGE [TEST...]
 """
@@ -22,7 +22,7 @@ if util.find_spec(PACKAGE) is None:
 
 
 def of(package):
-    """Leaves the test out of the runs for other packages."""
+    """Skips the test in runs for other packages."""
     return (lambda test: test) if package == PACKAGE else lambda test: None
 
 
@@ -36,7 +36,7 @@ class ProgramsTest(unittest.TestCase):
         """Returns the numbers of each rank."""
         done = subprocess.run(
             [LAUNCHER, "-np", str(ranks), "--torch-backend", backend, sys.executable, PROGRAMS, name],
-            # DeepSpeed calls programs beside the interpreter, and compiles a part of itself at its first start.
+            # DeepSpeed calls programs in the interpreter's folder, and compiles a part of itself at its first start.
             env={
                 **os.environ,
                 "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -52,7 +52,7 @@ class ProgramsTest(unittest.TestCase):
         results = sorted(json.loads(text) for text in re.findall(r"result (.*)", done.stdout))
         self.assertEqual(len(results), ranks, done.stdout)
         self.assertEqual({said for _, _, said, _ in results}, {"gloo"})
-        # The class of torch's own groups of gloo is ProcessGroup, or ProcessGroupGloo before torch 2.
+        # torch's own gloo groups have the class ProcessGroup, or ProcessGroupGloo before torch 2.
         self.assertEqual({"GlooStandIn" == group for _, group, _, _ in results}, {backend == "horovod"}, results)
         return [numbers for *_, numbers in results]
 

@@ -1,4 +1,4 @@
-"""How groups start and end: by each launcher and by none, in gloo's place, beside hvd.init.
+"""How groups start and end: with each launcher and without one, in place of gloo, together with hvd.init.
 
 process_group_starts_test.py HOROVODRUN
 """
@@ -318,7 +318,7 @@ if dist.get_rank() == 0:
         dist.barrier()
 time.sleep(600)
 """
-        code, output = self.launched(2, text)  # else its limit of time would end it
+        code, output = self.launched(2, text)  # else its time limit would end it
         self.assertEqual(code, 7, output)
 
     def test_torch_starts_beside_a_broken_package(self):

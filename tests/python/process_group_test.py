@@ -1,4 +1,4 @@
-"""The backend horovod of torch.distributed: each collective, dtype and reduction, beside gloo in one program."""
+"""The backend horovod of torch.distributed: each collective, dtype and reduction, compared with gloo in one program."""
 
 import datetime
 import functools
@@ -27,7 +27,7 @@ OPS = ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG"]
 
 
 def values(rank, shape, dtype, salt=0):
-    """The input of a rank: the same in every process."""
+    """Returns the input of a rank: the same in every process."""
     generator = torch.Generator().manual_seed(1000 * salt + rank)
     if dtype == torch.bool:
         return torch.randint(0, 2, shape, generator=generator).to(dtype)
@@ -38,7 +38,7 @@ def values(rank, shape, dtype, salt=0):
 
 
 def fold(op, tensors):
-    """The reduction of all ranks' tensors, computed here."""
+    """Returns the reduction of all ranks' tensors, computed locally."""
     stack = torch.stack(
         [
             one.to(
@@ -79,7 +79,7 @@ class GroupCase(RankBase):
             GroupCase.part = dist.new_group(list(range(1, cls.size)), backend="horovod")
 
     def groups(self):
-        """The default group, and another one of the same ranks."""
+        """Yields the default group, and another group with the same ranks."""
         return [None, self.again]
 
     def close(self, got, want, message=""):
@@ -394,7 +394,7 @@ class CollectivesTest(GroupCase):
         self.equal(got, torch.full((2,), float(others[1])))
 
     def test_works_and_futures(self):
-        tensors = [torch.full((4,), float(self.rank + number)) for number in range(300)]  # more than there are names
+        tensors = [torch.full((4,), float(self.rank + number)) for number in range(300)]  # more works than names
         works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
         for work in works[:150]:
             self.assertTrue(work.wait())
@@ -428,12 +428,12 @@ class CollectivesTest(GroupCase):
                 message.wait()
         dist.barrier()
         del work, rows, other, message
-        dist.all_reduce(torch.ones(1), async_op=True).wait()  # looks at what was dropped
+        dist.all_reduce(torch.ones(1), async_op=True).wait()  # checks the dropped works
 
         def alive(many):
             return sum(one() is not None for one in many)
 
-        self.assertEqual(alive(waited), 1)  # that of a work that is held
+        self.assertEqual(alive(waited), 1)  # of a held work
         self.assertLess(alive(polled), 10)
         self.assertLess(alive(dropped), 10)
         self.assertLess(alive(received), 10)
@@ -486,7 +486,7 @@ class CollectivesTest(GroupCase):
             tensor, results = torch.ones(2), []
             dist.barrier()
             if self.rank == 0:
-                time.sleep(0.1)  # the others wait
+                time.sleep(0.1)  # other ranks wait
             work = dist.all_reduce(tensor, async_op=True)
             if has_future:
                 work.get_future()
@@ -504,7 +504,7 @@ class CollectivesTest(GroupCase):
             future = work.get_future()
             with self.assertRaisesRegex(RuntimeError, "Timed out waiting 100ms for all_reduce"):
                 work.wait(datetime.timedelta(seconds=0.1))
-        dist.barrier(self.again)  # the others come later
+        dist.barrier(self.again)  # other ranks come later
         if self.rank == 0:
             self.equal(future.wait()[0], torch.full((1,), float(self.size)))
         else:
@@ -516,7 +516,7 @@ class CollectivesTest(GroupCase):
             work = dist.all_reduce(tensor, async_op=True)
             with self.assertRaisesRegex(RuntimeError, "Timed out waiting 50ms for all_reduce"):
                 work.wait(datetime.timedelta(seconds=0.05))
-        dist.barrier(self.again)  # the others come later
+        dist.barrier(self.again)  # other ranks come later
         if self.rank != 0:
             work = dist.all_reduce(tensor, async_op=True)
         self.assertTrue(work.wait())
@@ -524,7 +524,7 @@ class CollectivesTest(GroupCase):
 
     def test_many_coalesced_calls_beside_each_other(self):
         works = []
-        for number in range(400):  # more than the group keeps
+        for number in range(400):  # more than the group stores
             pair = [torch.tensor([7, number]), torch.tensor([3, 2 + 4 * (self.rank == 0)])]
             works.append((pair, dist.all_reduce_coalesced(pair, dist.ReduceOp.BAND, async_op=True), number))
         for pair, work, number in works:
@@ -544,7 +544,7 @@ class CollectivesTest(GroupCase):
         tensor = torch.ones(100000)
         dist.barrier()
         if self.rank == 0:
-            time.sleep(0.1)  # the first calls of the others stay in flight
+            time.sleep(0.1)  # the other ranks' first calls stay in flight
         works = [dist.all_reduce(tensor, async_op=True), dist.all_reduce(tensor[:-1], async_op=True)]
         works.append(dist.broadcast(tensor, 1, async_op=True))
         dist.all_reduce(tensor)
@@ -622,7 +622,7 @@ class GroupsTest(GroupCase):
                 dist.destroy_process_group(group)
 
     def test_ranks_work_in_their_own_order_across_groups(self):
-        """Each rank uses the groups in another order, asynchronously."""
+        """Each rank uses the groups in a different order, asynchronously."""
         groups = [dist.new_group(backend="horovod") for _ in range(3)]
         for turn in range(20):
             order = [(number + self.rank + turn) % 3 for number in range(3)]
@@ -754,7 +754,7 @@ class GroupsTest(GroupCase):
 
 
 class RandomProgramsTest(GroupCase):
-    """Programs over overlapping groups, each rank in its own order across groups, against gloo's results."""
+    """Programs over overlapping groups, each rank in its own order across groups, compared with gloo's results."""
 
     PROGRAMS = int(os.environ.get("HVD_TEST_PROGRAMS", "50"))
     COUNTS = [1, 7, 1000, 40000] if IS_OLD else [0, 1, 7, 1000, 40000]  # gloo of torch 1.13 divides by 0
@@ -767,7 +767,7 @@ class RandomProgramsTest(GroupCase):
             return
         everyone = list(range(cls.size))
         members = [everyone, everyone, everyone[: cls.size // 2 + 1], everyone[cls.size // 2 :]]
-        # Each group by both backends, and its ranks.
+        # Each group on both backends, and its ranks.
         GroupCase.pairs = [
             (dist.new_group(ranks, backend="horovod"), dist.new_group(ranks, backend="gloo"), ranks)
             for ranks in members
@@ -845,7 +845,7 @@ class RandomProgramsTest(GroupCase):
 
 
 class ErrorsTest(GroupCase):
-    """A difference between ranks is an error on every rank, and the group goes on."""
+    """A difference between ranks is an error on every rank, and the group stays usable."""
 
     def differs(self, mine, other, words):
         with self.assertRaisesRegex(RuntimeError, words):
@@ -936,7 +936,7 @@ class ErrorsTest(GroupCase):
             lambda: dist.gather(tensor, rows, dst=last),
             f"calls gather of 3 elements of float32 to rank {last}",
         )
-        if not IS_OLD:  # which sums no sparse tensors of dist.all_reduce
+        if not IS_OLD:  # horovod sums no sparse tensors of dist.all_reduce
             before = len(_native.pending)
             self.differs(lambda: dist.barrier(), lambda: dist.all_reduce(tensor.to_sparse()), "barrier with tag")
             self.assertLessEqual(len(_native.pending), before)  # no part of the sum is left
@@ -1012,7 +1012,7 @@ class ErrorsTest(GroupCase):
             with self.assertRaisesRegex(RuntimeError, "call 1 cannot run: rank 0 has destroyed the group"):
                 _native.wait_for(call, SECONDS)
             _calls.destroy(place.group)
-        group, ones = dist.new_group(backend="horovod"), torch.ones(1)  # all number it alike
+        group, ones = dist.new_group(backend="horovod"), torch.ones(1)  # all ranks number it alike
         dist.all_reduce(ones, group=group)
         self.assertEqual(ones.item(), self.size)
         dist.destroy_process_group(group)

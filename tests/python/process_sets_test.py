@@ -1,4 +1,4 @@
-"""Process sets and join, in worlds of every size."""
+"""Process sets and join, in jobs of every size."""
 
 import rank_case
 from rank_case import RankCase, hvd, torch
@@ -8,7 +8,7 @@ from horovod.common.process_sets import _temp_process_set_object
 
 class ProcessSetTest(RankCase):
     def add(self, ranks):
-        """Adds a set that all ranks remove after the test."""
+        """Adds a set; all ranks remove it after the test."""
         added = hvd.add_process_set(ranks)
         self.addCleanup(hvd.remove_process_set, added)
         return added
@@ -83,7 +83,7 @@ class ProcessSetTest(RankCase):
     def test_sets_given_to_init_are_there_at_once_and_end_with_shutdown(self):
         if self.size == 1:
             self.skipTest("the only set of one rank is the global one")
-        hvd.barrier()  # all ranks must be done before one shuts down
+        hvd.barrier()  # shutdown only after all ranks are done
         hvd.shutdown()
         with self.assertRaisesRegex(ValueError, "twice"):
             hvd.init(process_sets=[hvd.ProcessSet([0]), hvd.ProcessSet([0])])

@@ -1,7 +1,7 @@
 """Base class for the tests of all frameworks. They run as a single process, or as each rank of a job.
 
-A rank that waits for a failed rank would wait for ever. Each test therefore has a watchdog, which prints the
-stack of every thread and ends the process.
+A rank would wait forever for a failed rank. Each test therefore has a watchdog, which prints the stack of every thread
+and ends the process.
 """
 
 import faulthandler
@@ -24,8 +24,8 @@ def need(module):
 
 
 def some(rows):
-    """All rows; every third of them where HVD_TEST_FEWER is set, as by the tier of CI, which leaves the others to a
-    release."""
+    """Returns all rows, or every third row if HVD_TEST_FEWER is set, as in the tier of CI; the release tier tests the
+    other rows."""
     rows = list(rows)
     return rows[::3] if os.environ.get("HVD_TEST_FEWER") else rows
 

@@ -33,7 +33,7 @@ class RankCase(RankBase):
 
 
 def values(rank, dtype, shape):
-    """The input of a rank: small whole numbers, for exact sums and products."""
+    """Returns the input of a rank: small integers, for exact sums and products."""
     count = 1
     for extent in shape:
         count *= extent
@@ -45,7 +45,7 @@ def values(rank, dtype, shape):
 
 
 def reduced(op, size, dtype, shape):
-    """The expected result of an allreduce of the `values` of all ranks."""
+    """Returns the expected result of an allreduce of the `values` of all ranks."""
     inputs = torch.stack([values(rank, torch.float64 if dtype != torch.bool else dtype, shape) for rank in range(size)])
     if dtype == torch.uint8:
         inputs = torch.stack([values(rank, dtype, shape).double() for rank in range(size)])

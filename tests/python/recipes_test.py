@@ -69,7 +69,7 @@ class RecipesTest(RankCase):
         model = make_model()
         hvd.broadcast_parameters(model.state_dict(), root_rank=0)
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
-        # This backend captures the graph like any other, and needs no compiler.
+        # This backend captures the graph like any other backend, and needs no compiler.
         compiled = torch.compile(model, backend="aot_eager")
         for step in range(5):
             optimizer.zero_grad()

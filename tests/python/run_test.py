@@ -43,7 +43,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(run(work, (1,), {"second": 10}, num_proc=3), [(rank, 3, 16) for rank in range(3)])
 
     def test_large_arguments_and_results(self):
-        data = os.urandom(1 << 20) * 70  # more than one request can carry
+        data = os.urandom(1 << 20) * 70  # more than fits into one request
         self.assertEqual(run(lambda given: given[::-1] == data[::-1] and given, (data,), num_proc=1), [data])
 
     def test_an_exception_comes_back_with_its_traceback_and_ends_the_others(self):
@@ -60,7 +60,7 @@ class RunTest(unittest.TestCase):
         self.assertRegex(str(caught.exception), r"(?s)rank 1:\nTraceback.*in work\n.*KeyError: 'what")
 
     def errors_of(self, work):
-        """Standard error of a program in which horovod.run calls `work` on 2 ranks."""
+        """Returns standard error of a program in which horovod.run calls `work` on 2 ranks."""
         done = subprocess.run(
             [sys.executable, "-c", f"import horovod\n{work}\nhorovod.run(work, num_proc=2)\n"],
             capture_output=True,
@@ -85,7 +85,7 @@ class RunTest(unittest.TestCase):
 
     def test_failures_of_several_ranks_are_shown_once_each(self):
         with tempfile.TemporaryDirectory() as folder:
-            # Each rank waits until the other is also about to fail.
+            # Each rank waits until the other rank is also about to fail.
             said = self.errors_of(
                 "def work():\n"
                 "    import os, time\n"
@@ -285,7 +285,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(run(work, num_proc=2), [(True, False)] * 2)
 
     def elastic_work(self):
-        """A function of ten steps; the process that was rank `victim` first is killed in the fifth one, or raises."""
+        """Makes ten steps; in the fifth step, the process with the first rank `victim` is killed or raises."""
 
         def work(victim, raises=False):
             import signal
@@ -337,7 +337,7 @@ class RunTest(unittest.TestCase):
         generation_of = _job._Launcher.generation
 
         def call(code, messages, *found, least=1):
-            """The results, and what was written, of a job that ends like this."""
+            """Returns the results and the output of a job that ends like this."""
             launcher = unittest.mock.Mock(messages=messages)
             launcher.wait.return_value = code
             launcher.generation = lambda: generation_of(launcher)
@@ -366,7 +366,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual((error.trace, error.__cause__), ("trace of new", new[1]))
         self.assertIn("trace of old", written)
         self.assertNotIn("trace of new", written)
-        self.assertEqual(call(1, [], old)[0].trace, "trace of old")  # no other generation has begun
+        self.assertEqual(call(1, [], old)[0].trace, "trace of old")  # no new generation has begun
 
         error, _ = call(0, begins, ("a", None, "", 0, 2), ("c", None, "", 2, 2))
         self.assertRegex(str(error), r"ranks \[0, 2\] of its last generation .* ranks 0 to 2 must")
@@ -460,7 +460,7 @@ class RunTest(unittest.TestCase):
         )
 
     def test_a_caller_that_dies_takes_its_job_along(self):
-        # A child by fork lives on, as those of multiprocessing may.
+        # A forked child survives, for example a child of multiprocessing.
         program = (
             "import horovod, threading, os, sys\n"
             "def work():\n"
@@ -505,7 +505,7 @@ class RunTest(unittest.TestCase):
 
 
 class StoreTest(unittest.TestCase):
-    """Answers of a server with another secret, and of a program that is no rendezvous server."""
+    """Replies of a server with another secret, and of a program that is not a rendezvous server."""
 
     def ask(self, *answers):
         ours, its = socket.socketpair()
@@ -540,7 +540,7 @@ class StoreTest(unittest.TestCase):
             ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"], StoreError, "Content-Length"),
             ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab"], ConnectionError, "inside"),
             ([hello, b""], ConnectionError, "closed"),
-            # Digits to str.isdigit(), and not to int().
+            # Digits to str.isdigit(), but not to int().
             ([b"HTTP/1.1 \xb2 no\r\n\r\n"], StoreError, "no HTTP"),
             ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: \xb2\r\n\r\n"], StoreError, "Content-Length"),
             ([b"HTTP/1.1 200 OK\r\n" + 200 * b"A: b\r\n"], StoreError, "header fields"),

@@ -184,7 +184,7 @@ class LaunchTest(unittest.TestCase):
 
     def test_the_program_of_ranks_takes_the_original_s_arguments(self):
         with mock.patch.dict(os.environ, clear=True), self.assertRaises(KeyError):
-            run_task.main("127.0.0.1", 1)  # no rank of a job
+            run_task.main("127.0.0.1", 1)  # not a rank of a job
 
 
 def has_ended(process):
@@ -236,7 +236,7 @@ class RendezvousServerTest(unittest.TestCase):
         self.assertIn(server.start(), range(21000, 30000))
 
     def test_the_server_ends_with_a_killed_parent(self):
-        # A child by fork lives on, as those of multiprocessing may.
+        # A forked child survives, for example a child of multiprocessing.
         program = (
             "from horovod.runner.http.http_server import RendezvousServer as Server; import os, sys, time;"
             "server = Server(address='127.0.0.1'); server.start();"

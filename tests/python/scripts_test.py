@@ -1,4 +1,4 @@
-"""Scripts in the forms that users of Horovod write, each with its own `hvd.init`: they run unmodified."""
+"""Scripts in the forms of Horovod's users, each with its own `hvd.init`, run unmodified."""
 
 import rank_case
 import torch

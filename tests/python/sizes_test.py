@@ -1,4 +1,4 @@
-"""Every interpreter with the tests of a framework's table runs them on 2, 3 and 4 ranks.
+"""Checks that every interpreter with tests of a framework's table runs them on 2, 3 and 4 ranks.
 
 sizes_test.py CTEST FOLDER    FOLDER: the build
 """
@@ -20,7 +20,7 @@ found = collections.defaultdict(set)
 for test in json.loads(listed.stdout)["tests"]:
     command = test.get("command", [])
     for word in command:
-        # A file, or one of several with its arguments (files.py).
+        # A file, or one of several files with its arguments (files.py).
         file, *rest = word.split(",")
         if os.path.basename(file) not in FILES or os.path.dirname(file) not in ("", here):
             continue

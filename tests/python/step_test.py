@@ -1,4 +1,4 @@
-"""The moves of the step of a distributed optimizer: each pair of states, and the sequences of programs."""
+"""The transitions of a distributed optimizer's step: each pair of states, and the sequences of programs."""
 
 import importlib.util
 import pathlib
@@ -6,18 +6,18 @@ import sys
 import threading
 import unittest
 
-# Without the package, which imports torch.
+# Loads the module without the package, which imports torch.
 _path = pathlib.Path(sys.argv.pop(1)) / "horovod" / "torch" / "_step.py"
 _spec = importlib.util.spec_from_file_location("_step", _path)
 step = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(step)
 State = step.State
 
-# Where each state leads. I: IDLE, S: STEPPED, C: READ, D: REDUCED, P: PASS, R: READY, F: IN_FLIGHT, N: INTERRUPTED.
+# Next states of each state. I: IDLE, S: STEPPED, C: READ, D: REDUCED, P: PASS, R: READY, F: IN_FLIGHT, N: INTERRUPTED.
 LETTERS = dict(zip("ISCDPRFN", State))
 TABLE = {"I": "ISP", "S": "ISP", "C": "ISP", "D": "ISP", "P": "ISCDRFN", "R": "PFN", "F": "PN", "N": "PN"}
 
-# Sequences of a program, and their moves from IDLE.
+# Sequences of a program, and their transitions from IDLE.
 WALKS = {
     "small gradients, step": "PRPDS",
     "large gradients, step, zero_grad": "PFPDSI",
@@ -34,7 +34,7 @@ WALKS = {
 
 
 def at(state):
-    """A step in that state."""
+    """Returns a step in that state."""
     made = step.Step()
     made.state = state
     return made

@@ -1,7 +1,7 @@
-"""Calls every public function of a framework's module with every type that it accepts, compares with numpy,
-and checks the errors of wrong calls on every rank. The test also checks that it leaves out no function.
+"""Calls every public function of a framework's module with every type that it accepts, compares with numpy, and checks
+the errors of wrong calls on every rank. The test also checks that it covers every function.
 
-The test file of a framework makes a class of this one and a facade of table_facades.
+A framework's test file makes a test class for a facade of table_facades.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ SHARED = {
 
 
 def values(rank, dtype, shape):
-    """The input of a rank: small whole numbers, for exact sums and products."""
+    """Returns the input of a rank: small integers, for exact sums and products."""
     count = int(numpy.prod(shape))
     numbers = ((numpy.arange(count) * 7 + 3 * rank) % 5 + 1).reshape(shape).astype("float64")
     if "complex" in dtype:
@@ -65,7 +65,7 @@ class TableCase(rank_base.RankBase):
         return self.facade.hvd
 
     def functions(self):
-        """The public functions and classes, by name."""
+        """Returns the public functions and classes by name."""
         return {
             name: thing
             for name, thing in vars(self.hvd).items()
@@ -83,7 +83,7 @@ class TableCase(rank_base.RankBase):
         return numpy.stack([values(rank, dtype, shape) for rank in range(self.size)])
 
     def reductions(self, dtype, shape):
-        """Pairs of an op and its result for the values of all ranks."""
+        """Returns pairs of an op and its result for the values of all ranks."""
         hvd, all_ = self.hvd, self.everybody(dtype, shape)
         total = all_.sum(0)
         if "complex" in dtype:
@@ -131,7 +131,7 @@ class TableCase(rank_base.RankBase):
                     )
 
     def call(self, name, array, arguments):
-        """The list of the function's results for the array, alone or in a group."""
+        """Returns the list of the function's results for the array, alone or in a group."""
         in_place = name.endswith("_") or name.endswith("_async_")
         given = self.facade.variable(array) if in_place else array
         # TensorFlow's broadcast_ takes a list of variables, like functions of groups.
@@ -144,7 +144,7 @@ class TableCase(rank_base.RankBase):
         return list(result) if isinstance(result, (list, tuple)) else [result]
 
     def call_and_read(self, name, array, arguments):
-        """`call`, which in MXNet returns before it is complete, and reads the results."""
+        """Calls `call` and reads the results, because MXNet returns before it is complete."""
         for each in self.call(name, array, arguments):
             self.facade.read(each)
 
@@ -243,7 +243,7 @@ class TableCase(rank_base.RankBase):
     # Wrong calls and their errors.
 
     def good(self, kind):
-        """Arguments and this rank's array for a valid call."""
+        """Returns arguments and this rank's array for a valid call."""
         arguments = {"root_rank": 0} if kind == "broadcast" else {}
         return arguments, self.facade.make(values(self.rank, "float32", (2 * self.size, 2)), "float32")
 
@@ -332,7 +332,7 @@ class TableCase(rank_base.RankBase):
         self.assert_usable()
 
     def call_with(self, name, given, arguments):
-        """`call` for a value that may be no array, and of which no variable can be made."""
+        """Calls `call` with a value that may not be an array, and that no variable can hold."""
         result = getattr(self.hvd, name)([given] if "grouped" in name else given, **arguments)
         return self.hvd.synchronize(result) if "async" in name else result
 
@@ -373,7 +373,7 @@ class TableCase(rank_base.RankBase):
         self.assert_usable()
 
     def test_unnamed_calls_after_a_join_match(self):
-        # The last rank makes more of them before it, as with uneven data.
+        # The last rank makes more calls before it, as with uneven data.
         for kind, name in self.kinds() if self.rank == self.size - 1 else []:
             arguments, array = self.good(kind)
             is_refused = kind != "allreduce" and self.size > 1

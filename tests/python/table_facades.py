@@ -1,11 +1,11 @@
 """Facades of the frameworks for table_case: they convert arrays from numpy and back.
 
-A facade has `hvd`, the module; `dtypes`, the names of all types that its functions take; `refused`, an
-array of a type that none takes; `disagreement`, what a call, or a read of its result, raises where ranks
-disagree; `refusal`, what a call raises for an argument that is wrong on this rank; `make(values, dtype)`, of
-numbers; `read(array)`, numbers and the dtype's name; `ways(function)`, how to call a function of lists of
-arrays; and `beside`, the public names that table_case does not call with every type, and the file that
-tests each; `takes_empty_lists`, the functions that return an empty list for one.
+A facade has `hvd`, the module; `dtypes`, the names of all types that its functions take; `refused`, an array of a type
+that none takes; `disagreement`, the exception of a call, or of a read of its result, if ranks disagree; `refusal`, the
+exception for an argument that is wrong on this rank; `make(values, dtype)`, an array of numbers; `read(array)`, numbers
+and the dtype's name; `ways(function)`, how to call a function of lists of arrays; `beside`, public names that
+table_case does not call with every type, with the file that tests each; and `takes_empty_lists`, the functions that
+return an empty list for an empty list.
 """
 
 import numpy
@@ -17,7 +17,7 @@ COMPLEX = ["complex64", "complex128"]
 
 
 def wide(array):
-    """The numbers in the widest type of their kind."""
+    """Returns the numbers in the widest type of their kind."""
     return array.astype("complex128" if array.dtype.kind == "c" else "float64")
 
 
@@ -36,11 +36,11 @@ class Facade:
         return ml_dtypes.bfloat16 if name == "bfloat16" else name
 
     def variable(self, array):
-        """The argument of an in-place function."""
+        """Returns the argument of an in-place function."""
         return array
 
     def prefix(self, kind, name):
-        """The prefix that the module adds to the name of a call with one array."""
+        """Returns the prefix that the module adds to the name of a call with one array."""
         return f"grouped_{kind}" if "grouped" in name else kind
 
 
@@ -170,7 +170,7 @@ class TensorFlow(Facade):
         return [function, self.tf.function(function)]
 
     def prefix(self, kind, name):
-        return kind  # a group of one counts as a single tensor
+        return kind  # a group with one tensor counts as a single tensor
 
 
 class Mxnet(Facade):
@@ -205,7 +205,7 @@ class Mxnet(Facade):
 
 
 class Keras:
-    """Facade of horovod.keras and horovod.tensorflow.keras, over the facade of their backend."""
+    """Facade of horovod.keras and horovod.tensorflow.keras, on top of their backend's facade."""
 
     def __init__(self, hvd, below):
         self.hvd, self._below = hvd, below

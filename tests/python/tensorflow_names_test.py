@@ -1,5 +1,5 @@
-"""horovod.tensorflow: operations that occur several times in a graph, such as gradients of one
-collective, and their names."""
+"""horovod.tensorflow: names of operations that occur several times in a graph, for example gradients of one
+collective."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ v1 = tf.compat.v1
 
 
 def collectives(rank, size):
-    """By name: a function of a tensor with one row per rank, and the gradient of the sum of its result."""
+    """Yields by name a function of a tensor with one row per rank, and the gradient of the sum of its result."""
     from_root = 1 if rank == 0 else 0
     return {
         "average": (lambda x: hvd.allreduce(x), 1),
@@ -207,7 +207,7 @@ class NamesTest(rank_base.RankBase):
                     numpy.testing.assert_allclose(got, factor * slope)
 
     def named(self):
-        """By name: a collective with a name, and the gradient of the sum of its result."""
+        """Yields by name a collective with a name, and the gradient of the sum of its result."""
 
         def in_a_branch(x):
             return tf.cond(tf.reduce_sum(x) > 0, lambda: hvd.allreduce(x, op=hvd.Sum, name="named"), lambda: x)
@@ -298,14 +298,14 @@ class NamesTest(rank_base.RankBase):
                 result = inner(x, splits)
             return tape.gradient(result, x)
 
-        # Each rank gets the error, which contains the name, before it asks others.
+        # Each rank gets an error with the name before it contacts other ranks.
         with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "PartitionedCall/inner/inner.* splits"):
             outer(self.rows(), tf.fill([self.size], 99))
-        hvd.barrier()  # a rank that ends gives the others another error
+        hvd.barrier()  # a rank that ends gives other ranks another error
 
     def in_another_order(self, x, iteration, reached):
-        """Returns x once the iteration may go on: even ones wait for the next one on even ranks, odd ones for the one
-        before on odd ranks."""
+        """Returns x once the iteration may continue: even iterations wait for the next one on even ranks, odd
+        iterations for the previous one on odd ranks."""
 
         def wait(number):
             reached[number].set()
@@ -318,7 +318,7 @@ class NamesTest(rank_base.RankBase):
 
     @contextlib.contextmanager
     def graph_whose_loops(self, are_functions):
-        """A graph in which the body of a loop is a function, or lies in the graph."""
+        """Returns a graph in which the body of a loop is a function, or is part of the graph."""
         (v1.enable_control_flow_v2 if are_functions else v1.disable_control_flow_v2)()
         try:
             with tf.Graph().as_default():
@@ -381,7 +381,7 @@ class NamesTest(rank_base.RankBase):
         total = self.size * (self.size + 1) / 2
         numbers = tf.data.Dataset.range(4)
         self.assertEqual([float(x) for x in numbers.map(reduced)], [i * total for i in range(4)])
-        with tf.Graph().as_default():  # as the input function of an Estimator
+        with tf.Graph().as_default():  # like the input function of an Estimator
             following = v1.data.make_one_shot_iterator(tf.data.Dataset.range(3).map(reduced)).get_next()
             with v1.Session() as session:
                 self.assertEqual([session.run(following) for _ in range(3)], [0, total, 2 * total])
@@ -406,7 +406,7 @@ class NamesTest(rank_base.RankBase):
         @tf.function
         def outer(x):
             y = tf.constant(0.0)
-            if self.rank == 0:  # operations of rank 0 alone, as for logs
+            if self.rank == 0:  # operations of rank 0 only, for example for logs
                 y = tf.cond(tf.reduce_sum(x) > 0, lambda: tf.reduce_max(x), lambda: tf.reduce_min(x))
             same = [
                 tf.cond(tf.reduce_sum(x) > 0, lambda: inner(x), lambda: x, name="mine"),

@@ -42,7 +42,7 @@ class TensorFlowTest(rank_base.RankBase):
         numpy.testing.assert_allclose(tf.cast(got, tf.float64).numpy(), want, rtol=tolerance)
 
     def both_ways(self, function, *arguments):
-        """Yields the result of an eager call and of two calls of a graph; the second one does not trace."""
+        """Yields the result of an eager call and of two calls of a graph; the second call does not trace."""
         yield function(*arguments)
         compiled = tf.function(function)
         yield compiled(*arguments)
@@ -124,7 +124,7 @@ class TensorFlowTest(rank_base.RankBase):
 
         mine = tf.constant(whole[self.rank])
         for op, factor in [(hvd.Sum, 1), (hvd.Average, 1 / self.size)]:
-            # Each rank adds its loss, of the same result.
+            # Each rank adds its loss, computed from the same result.
             want = gradient(lambda x: x)(tf.constant(sum(whole) * factor)).numpy() * factor * self.size
             for got in self.both_ways(gradient(lambda x: hvd.allreduce(x, op=op)), mine):
                 numpy.testing.assert_allclose(got.numpy(), want, rtol=1e-12)
@@ -275,7 +275,7 @@ class TensorFlowTest(rank_base.RankBase):
         hvd.remove_process_set(evens)
 
     def test_more_operations_than_threads_in_opposite_orders(self):
-        # If a thread of TensorFlow waited for other ranks, this would never end.
+        # If a thread of TensorFlow waited for other ranks, this program would never end.
         count = 64
 
         @tf.function
@@ -371,7 +371,7 @@ class TensorFlowTest(rank_base.RankBase):
             with self.assertRaisesRegex(
                 tf.errors.InvalidArgumentError, f"Horovod[A-Z][a-z]+ in the function '{name}': XLA cannot"
             ):
-                # Nothing is computed: the error comes from the trace.
+                # Nothing is computed: the trace raises the error.
                 function.get_concrete_function(*[tf.ones(2)] * (name != ".*"))
         self.same(by_xla(compiled, False)(tf.ones(2)), numpy.full(2, 2.0))
         self.assertIs(hvd.is_homogeneous(), True)
@@ -470,7 +470,7 @@ class TensorFlowTest(rank_base.RankBase):
             own = os.path.join(cache, "horovod")
             with _compiled._own_folder() as folder:
                 self.assertEqual((folder, os.stat(folder).st_mode & 0o777), (own, 0o700))
-            os.chmod(own, 0o777)  # others could put code there
+            os.chmod(own, 0o777)  # another user could put code there
             with _compiled._own_folder() as folder:
                 self.assertNotEqual(folder, own)
                 self.assertEqual(os.stat(folder).st_mode & 0o777, 0o700)

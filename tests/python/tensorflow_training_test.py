@@ -54,7 +54,7 @@ class TrainingTest(rank_base.RankBase):
             for got in (gradient(), tf.function(gradient)()):
                 for one, other in zip(got, want):
                     numpy.testing.assert_allclose(one, other, rtol=1e-4)
-        # A tape in a with statement, with a dict of sources, one of which has no gradient.
+        # A tape in a with statement, with a dict of sources; one source has no gradient.
         with hvd.DistributedGradientTape(tf.GradientTape(), op=hvd.Sum) as tape:
             mine = loss(x)
         got = tape.gradient(mine, {"w": w, "none": tf.Variable(1.0)})
@@ -76,7 +76,7 @@ class TrainingTest(rank_base.RankBase):
 
         def record():
             with tf.GradientTape(persistent=True) as tape:
-                # The gradient of w has another name on each rank.
+                # The gradient of w has a different name on each rank.
                 with tf.name_scope(f"of_rank_{self.rank}"):
                     loss = tf.reduce_sum(w * (self.rank + 1.0)) + own * (self.rank + 1.0)
             tape = hvd.DistributedGradientTape(tape, op=hvd.Sum, scale_local_gradients=False)
@@ -164,7 +164,7 @@ class TrainingTest(rank_base.RankBase):
         for limits, nodes in [((4 << 20, 16 << 20), 1), ((1000, 16 << 20), 2), ((1000, 40), 3)]:
             with mock.patch.multiple(_reduction, _LIMITS_ON_ONE_HOST=limits, _LIMITS_BETWEEN_HOSTS=limits):
                 function = tf.function(both)
-                # The reduction does not change gradients to which other code has a reference.
+                # The reduction must not change gradients that other code refers to.
                 for _ in range(2):
                     own, reduced = function()
                     for grad in own:
@@ -237,7 +237,7 @@ class TrainingTest(rank_base.RankBase):
             hvd.SyncBatchNormalization(fused=True)
 
     def graph(self, optimizer):
-        """A step of linear regression in the default graph: (loss, step, weights, input)."""
+        """Returns a step of linear regression in the default graph: (loss, step, weights, input)."""
         x = v1.placeholder(tf.float32, [None, 3])
         w = v1.get_variable("w", initializer=tf.constant([float(self.rank + 2)] * 3))
         loss = tf.reduce_mean(tf.square(tf.linalg.matvec(x, w) - tf.reduce_sum(x, 1)))
@@ -309,7 +309,7 @@ class TrainingTest(rank_base.RankBase):
                 grads = [grad for grad, _ in pairs]
                 with v1.Session() as session:
                     session.run(v1.global_variables_initializer())
-                    # The infinity of one step is not in the sums of the next one.
+                    # The next step's sums do not contain the infinity of the previous step.
                     for number in [numpy.inf] * passes + [self.rank + 1.0] * passes:
                         got = session.run(grads, {factor: number})
             numpy.testing.assert_allclose(got[0], [passes * everybody] * 2)
@@ -354,7 +354,7 @@ class TrainingTest(rank_base.RankBase):
             numpy.testing.assert_allclose(grads[1], 2.0 / self.size, rtol=1e-6)
             self.assertIsNone(grads[2])
         self.assertEqual(asked, [1, 1])
-        # A step with NaN that was not applied does not influence the next one.
+        # A skipped step with NaN does not influence the next step.
         helper, variable = LocalGradientAggregationHelper(2, reduce), tf.Variable([1.0, 2.0])
         for step in (float("nan"), float("nan"), 1.0, 2.0):
             grads = helper.compute_gradients([tf.constant([step, step])], [variable])
@@ -428,7 +428,7 @@ class TrainingTest(rank_base.RankBase):
         def fails_once():
             calls.append(None)
             if len(calls) == 1 and self.rank == 0:
-                hvd.shutdown()  # the others get TensorFlow's error
+                hvd.shutdown()  # other ranks get TensorFlow's error
                 raise hvd.HorovodInternalError("planted")
             sync()
 

@@ -1,9 +1,9 @@
 """Runs torch's own suite of torch.distributed (torch.testing._internal.distributed.distributed_test) on this backend in
-gloo's place, and on gloo: each test that passes on gloo must pass here, and none may be skipped.
+place of gloo, and on gloo: each test that passes on gloo must pass here, and no test may be skipped.
 
-    torch_suite.py RANKS [--match REGEX] [--only gloo|horovod]
+torch_suite.py RANKS [--match REGEX] [--only gloo|horovod]
 
-Needs expecttest, of PyPI. The ranks are forked, so that each test takes no import of torch.
+Needs expecttest from PyPI. The ranks are forked, so that no test imports torch again.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from importlib import metadata
 SKIPPED = 77
 IS_OLD = metadata.version("torch").startswith("1.")
 
-# Tests of what a group in Python cannot give (docs/torch-distributed.md).
+# Tests of features that a group in Python cannot have (docs/torch-distributed.md).
 EXCUSED = {
-    # DDP's log has the name of C++, which takes a group of the name gloo for its own class.
+    # DDP's logger in C++ casts a group named gloo to its own class.
     "test_ddp_logging_data_cpu",
 }
-# The profiler of torch before 2 takes the end of an operation from a thread of C++ alone.
+# The profiler of torch before 2 accepts an operation's end only from a C++ thread.
 EXCUSED_BEFORE_2 = "_profiler$"
 
 
@@ -45,7 +45,7 @@ def is_excused(name):
 
 
 class Results(unittest.TestResult):
-    """Notes for each test what became of it, and prints it."""
+    """Records and prints the result of each test."""
 
     def __init__(self):
         super().__init__()
@@ -95,7 +95,7 @@ def run(ranks, match):
 
 
 def run_apart(backend, given):
-    """The results of `run` in a process of its own."""
+    """Returns the results of `run` in a new process."""
     variables = {**os.environ, "HOROVOD_TORCH_BACKEND": backend}
     command = [sys.executable, __file__, str(given.ranks), "--run", "--match", given.match]
     process = subprocess.run(command, env=variables, stdout=subprocess.PIPE, text=True)

@@ -1,8 +1,8 @@
-"""The examples of docs/tracking.md, run as they stand with the real packages, without a server.
+"""Runs the examples of docs/tracking.md unchanged with the real packages, without a server.
 
-    tracking_test.py NAME [MODULE]
+tracking_test.py NAME [MODULE]
 
-NAME: the heading of an example. MODULE: of the framework, numpy if none is given.
+NAME: the heading of an example. MODULE: a framework's module, numpy by default.
 """
 
 import glob
@@ -42,7 +42,7 @@ def run(heading, hvd, **names):
 
 
 def scalars():
-    """The steps and last values of the scalars in `runs`, by tag."""
+    """Returns the steps and last values of the scalars in `runs`, by tag."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util.tensor_util import make_ndarray
 
@@ -80,7 +80,7 @@ def keras(hvd):
 
 
 def records_of(path):
-    """The records of a file of W&B, which is a log of LevelDB behind a header of 7 bytes."""
+    """Yields the records of a W&B file, which is a LevelDB log after a header of 7 bytes."""
     data = pathlib.Path(path).read_bytes()
     at, record = 7, b""
     while at < len(data):
@@ -90,7 +90,7 @@ def records_of(path):
         _, size, kind = struct.unpack_from("<IHB", data, at)
         record += data[at + 7 : at + 7 + size]
         at += 7 + size
-        if kind in (1, 4):  # whole, or its last part
+        if kind in (1, 4):  # a full record, or its last part
             yield record
             record = b""
 

@@ -19,7 +19,7 @@ from horovod.torch.elastic import ElasticSampler, TorchState
 def train(epochs: int) -> float:
     hvd.init()
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), hvd.SyncBatchNorm(3))
-    # Like most scripts, this one uses the variable of the original optimizer again.
+    # Like most scripts, this script reuses the variable of the original optimizer.
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * hvd.size())
     optimizer = hvd.DistributedOptimizer(
         optimizer,

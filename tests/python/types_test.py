@@ -1,6 +1,6 @@
-"""Runs a type checker on a script that uses the package, installed in the same way as by pip.
+"""Runs a type checker on a script that uses the package, installed as by pip.
 
-    types_test.py MYPY PACKAGE PYTHON...
+types_test.py MYPY PACKAGE PYTHON...
 
 MYPY: an interpreter with mypy; PACKAGE: the folder of the package; PYTHON: interpreters with torch.
 """
@@ -25,7 +25,7 @@ WRONG = {
 
 
 def environment(python, folder, package):
-    """An interpreter with the package and the packages of `python`."""
+    """Makes an interpreter with the package and the packages of `python`."""
     subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True)
     made = folder / "bin/python3"
     places = [

@@ -32,7 +32,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// A port of the loopback interface that was free a moment ago.
+// Returns a port of the loopback interface that was free a moment ago.
 uint16_t free_port();
 
 class Child {

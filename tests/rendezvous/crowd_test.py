@@ -25,7 +25,7 @@ SLOW = 1_000
 
 
 def raise_limit(wanted):
-    """Raises the limit of descriptors for this process and its server; False if the system refuses."""
+    """Raises the limit of descriptors for this process and its server. Returns False if the system refuses."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= wanted:
         return True
@@ -67,7 +67,7 @@ class CrowdTest(unittest.TestCase):
         self.server.stdout.close()
 
     def open(self, count):
-        """Connections that the end of the test closes."""
+        """Holds connections that the end of the test closes."""
         found = []
         for _ in range(count):
             found.append(socket.create_connection(("127.0.0.1", self.port), timeout=200))

@@ -1,4 +1,4 @@
-"""Rendezvous servers that keep the job in an etcd with users, or with TLS.
+"""Rendezvous servers that store the job in an etcd with users, or with TLS.
 
 Usage: etcd_access_test.py /path/to/horovod-rendezvous
 """
@@ -100,7 +100,7 @@ class EtcdAccessTest(EtcdLossTest):
         )
 
     def refused(self, *flags, address="etcd"):
-        """The one sentence that a server prints when it does not start."""
+        """Returns the single message of a server that does not start."""
         ended = subprocess.run(
             [
                 etcd_loss_test.SERVER,
@@ -132,13 +132,13 @@ class EtcdAccessTest(EtcdLossTest):
             time.sleep(0.05)
 
     def tells(self, words, *flags, address="etcd"):
-        """Waits until the log of a server that keeps trying has these words."""
+        """Waits until the log of a server that retries contains these words."""
         self.serve(*flags, address=address)
         self.await_words(words)
         self.kill("server")
 
     def keeps_a_job(self, *flags, address="etcd"):
-        """The job survives the loss of a server, and of etcd together with its authentication tokens."""
+        """Checks that the job survives the loss of a server, and of etcd together with its authentication tokens."""
         self.serve(*flags, address=address)
         client = self.client("a")
         self.assertEqual(client.call("PUT", "/v1/keys/k", b"1")[0], 200)
@@ -156,7 +156,7 @@ class EtcdAccessTest(EtcdLossTest):
 
 
 class UsersTest(EtcdAccessTest):
-    tokens = []  # etcd's flags for another kind of tokens than its own simple ones
+    tokens = []  # etcd's flags for tokens other than its simple tokens
 
     def setUp(self):
         super().setUp()
@@ -166,7 +166,7 @@ class UsersTest(EtcdAccessTest):
         return self.tokens
 
     def issue_jwt(self, ttl):
-        """Starts etcd anew with tokens that name their revision of the users, and expire after `ttl`."""
+        """Restarts etcd with tokens that contain the revision of the users, and expire after `ttl`."""
         key = os.path.join(self.folder, "jwt")
         subprocess.run(["openssl", "genrsa", "-out", f"{key}.key", "2048"], check=True, capture_output=True)
         subprocess.run(
@@ -217,7 +217,7 @@ class UsersTest(EtcdAccessTest):
         self.assertNotIn("refused", self.log("server"))
 
     def waits_while(self, client, words, take, give):
-        """A server in mid-job, from which `take` takes its permission and to which `give` returns it."""
+        """Runs a server in mid-job; `take` removes its permission and `give` restores it."""
         take()
         answers = []
         waiting = threading.Thread(target=lambda: answers.append(client.call("PUT", "/v1/keys/k", b"1")[0]))
@@ -273,7 +273,7 @@ class UsersTest(EtcdAccessTest):
         self.ask_etcd("kv/range", key=b64("x"))
         self.add_users()
         flags = ("--etcd-user-file", self.users)
-        # The kernel connects to this host at this address, which is none of the loopback's.
+        # This host has this address on an interface other than the loopback.
         self.serve(*flags, host="0.0.0.0")
         self.await_words(
             f"the password in {self.users} goes unencrypted to etcd at "
@@ -393,7 +393,7 @@ class TlsTest(EtcdAccessTest):
 
 
 def load_tests(loader, *_):
-    """Only the tests of this file, without those of the base class."""
+    """Loads only the tests of this file, without those of the base class."""
     return unittest.TestSuite(
         case(name) for case in (UsersTest, TlsTest) for name in vars(case) if name.startswith("test_")
     )

@@ -1,9 +1,9 @@
-"""A job loses nothing when its server or its etcd is killed and started again under load.
+"""A job loses nothing when its server or its etcd is killed and restarted under load.
 
 Usage: etcd_loss_test.py /path/to/horovod-rendezvous /path/to/worker
 
-Clients are processes that know rendezvous/PROTOCOL.md alone (protocol_test.py) and repeat each request
-that got no answer, and ranks that run the library.
+Clients are processes that know only rendezvous/PROTOCOL.md (protocol_test.py) and repeat each request without a reply,
+and ranks that run the library.
 """
 
 import json
@@ -34,7 +34,7 @@ def free_port():
 
 
 class Client:
-    """Repeats a request on new connections until an answer comes."""
+    """Repeats a request on new connections until a reply arrives."""
 
     def __init__(self, port, name):
         self.port, self.name, self.sequence, self.connection = port, name, 0, None
@@ -83,7 +83,7 @@ def work(port, worker):
         if turn % 20 == 0:
             target = f"/v1/exchange/{turn}?count={WORKERS}&index={worker}&wait=60000"
             assert client.ask("POST", target, b"%d" % worker)[0] == 200
-    # Waits, also while servers are lost, until the test sets the key "over".
+    # Waits until the test sets the key "over", also while servers are lost.
     assert client.ask("GET", "/v1/keys/over?wait=60000") == (200, b"yes")
 
 
@@ -166,7 +166,7 @@ class EtcdLossTest(unittest.TestCase):
         client = self.client("test")
         total = WORKERS * ROUNDS
         for step in range(1, 10, 2):
-            # Each answer waits for a confirmation of etcd: this loop keeps no core busy.
+            # Each reply waits for etcd's confirmation, so this loop does not occupy a core.
             while int(client.ask("GET", "/v1/keys/count?wait=60000")[1]) < total * step // 10:
                 pass
             disturb()
@@ -228,12 +228,12 @@ class EtcdLossTest(unittest.TestCase):
         self.assertEqual(a.ask("GET", key_path(key)), (200, large))
 
     def test_ranks_continue_at_the_next_server(self):
-        """docs/rendezvous.md: no rank is started again when the machine of the server is lost."""
+        """Checks docs/rendezvous.md: no rank restarts when the server's machine is lost."""
         starts, losses = 60, 3
         self.start_server()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
         environment |= {"HOROVOD_STORE": f"tcp:127.0.0.1:{self.port}", "HOROVOD_JOB_SECRET": SECRET}
-        # Each start of the library in these processes asks for the place and meets the other rank.
+        # At each start in these processes, the library requests its place and connects to the other rank.
         ranks = [
             subprocess.Popen(
                 [WORKER, "again-and-again", str(starts)], env=environment, stdout=subprocess.PIPE, text=True
@@ -252,7 +252,7 @@ class EtcdLossTest(unittest.TestCase):
         others = ranks[1].stdout.readlines()
         self.assertEqual([rank.wait(TIMEOUT) for rank in ranks], [0, 0])
         self.assertEqual((len(lines), len(others)), (starts, starts))
-        # Each kept its rank.
+        # Each process has its earlier rank.
         self.assertEqual(sorted({*lines, *others}), ["0 of 2, 0 of 2 here\n", "1 of 2, 1 of 2 here\n"])
         self.assertEqual((len(set(lines)), len(set(others))), (1, 1))
 

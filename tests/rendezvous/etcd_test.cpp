@@ -1,4 +1,4 @@
-// Tests of the store over a server that keeps its job in a real etcd: it passes the tests of every
+// Tests of the store over a server that stores its job in a real etcd: it passes the tests of every
 // store, and the job survives the loss of servers.
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -38,7 +38,7 @@ auto opener(const std::string& url, seconds lifetime = seconds(60)) {
   };
 }
 
-// Keys below a prefix in etcd, at most 1,000.
+// Returns at most 1,000 keys below a prefix in etcd.
 std::vector<std::string> keys_in_etcd(const std::string& prefix) {
   net::asio::io_context loop;
   std::vector<std::string> keys;

@@ -12,8 +12,8 @@ namespace {
 
 using Kind = Operation::Kind;
 
-// Applies the operation to the value of the key; false if the operation's result contradicts that
-// value.
+// Applies the operation to the value of the key. Returns false if the operation's result
+// contradicts that value.
 bool apply(const Operation& operation, Held& held) {
   switch (operation.kind) {
     case Kind::kSet:
@@ -39,7 +39,7 @@ struct Event {
   bool is_call = true;
   size_t previous = 0;
   size_t next = 0;
-  size_t partner = 0;  // the return that belongs to a call; 0: none
+  size_t partner = 0;  // the return of a call; 0: none
 };
 
 class Search {
@@ -76,7 +76,8 @@ class Search {
     events_[0].next = moments.empty() ? 0 : 1;
   }
 
-  // Nothing if an order was found; else the operation that failed after the longest partial order.
+  // Returns nothing if it finds an order; else the operation that failed after the longest partial
+  // order.
   std::optional<size_t> run() {
     struct Step {
       size_t event;
@@ -103,7 +104,7 @@ class Search {
         at = event.next;
         if (at != 0) continue;
       }
-      // The next event is the return of an operation that is not done yet: the last choice was wrong.
+      // The next event is the return of an unfinished operation: the last choice was wrong.
       if (steps.size() >= most && at != 0) {
         most = steps.size();
         stuck = events_[at].operation;

@@ -1,6 +1,6 @@
 // Checks whether the history of concurrent clients of a store is linearizable: some order of the
-// operations explains every result. The search is that of Wing and Gong, with a memory of tried states.
-// No I/O; linearizability_test.cpp records the histories.
+// operations explains every result. Uses the search of Wing and Gong with memoized states. No I/O;
+// linearizability_test.cpp records the histories.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ struct Operation {
 
 std::string to_string(const Operation& operation);
 
-// `history`: all operations on one key, which was absent before. Nothing if the history is
-// linearizable; else a sentence that names the first operation that no order explains.
+// `history`: all operations on one key, which was absent before. Returns nothing if the history is
+// linearizable; else an error that names the first operation that no order explains.
 std::optional<std::string> find_fault(std::vector<Operation> history);
 
 }  // namespace hvd::rendezvous

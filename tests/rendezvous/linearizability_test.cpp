@@ -1,5 +1,6 @@
-// Tests that stores are linearizable for concurrent clients: a store in memory, a server, and servers
-// that replace each other while etcd keeps the job. history.h checks the recorded histories.
+// Tests that stores are linearizable for concurrent clients: a store in memory, a server, and
+// servers that replace each other while etcd stores the job. history.h checks the recorded
+// histories.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -129,7 +130,7 @@ void check(StoreOf store_of, Disturb disturb) {
   }
   size_t known = 0;
   for (const auto& [name, history] : all) {
-    const std::string& key = name;  // clang takes no structured binding into a lambda
+    const std::string& key = name;  // clang cannot capture a structured binding in a lambda
     for (const Operation& one : history) known += one.is_known;
     const auto fault = find_fault(history);
     CHECK_MESSAGE(!fault, key << " is " << fault.value_or(""));

@@ -92,7 +92,7 @@ class MemoryStore final : public Store {
   }
 
  private:
-  // Carries the answer to a blocked call. Lives on the stack of that call.
+  // Passes the answer to a blocked call, on whose stack it lives.
   class WaitingAnswer {
    public:
     // The caller holds the lock.
@@ -100,7 +100,7 @@ class MemoryStore final : public Store {
       answer_ = std::move(answer);
       ready_.notify_one();
     }
-    // Nothing if the deadline passes first.
+    // Returns nothing if the deadline passes first.
     std::optional<ValuePtr> await(std::unique_lock<std::mutex>& lock, Deadline deadline) {
       const auto is_filled = [this] { return answer_.has_value(); };
       if (deadline.is_never()) {

@@ -1,4 +1,4 @@
-"""A client of the rendezvous server, written from rendezvous/PROTOCOL.md alone.
+"""A client of the rendezvous server, written from rendezvous/PROTOCOL.md only.
 
 Usage: protocol_test.py /path/to/horovod-rendezvous
 """
@@ -119,7 +119,7 @@ class ProtocolTest(unittest.TestCase):
         self.folder.cleanup()
 
     def end_server(self):
-        # Only once: a second signal may end the server before it has sent its replies.
+        # Only one signal: a second signal may end the server before it has sent its replies.
         if not self.has_signalled:
             self.has_signalled = True
             self.server.send_signal(signal.SIGTERM)
@@ -329,7 +329,7 @@ class ProtocolTest(unittest.TestCase):
         samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
         self.assertEqual(samples['horovod_rendezvous_requests_total{resource="keys",status="200"}'], "1")
         self.assertEqual(samples['horovod_rendezvous_requests_total{resource="keys",status="404"}'], "1")
-        # The four requests for /metrics and /status above without a token or with a wrong one.
+        # The four requests for /metrics and /status above, without a token or with a wrong token.
         self.assertEqual(samples['horovod_rendezvous_requests_total{resource="refused",status="401"}'], "4")
         self.assertEqual(float(samples["horovod_rendezvous_waiting_requests"]), 2)
         self.assertEqual(float(samples["horovod_rendezvous_workers"]), 1)

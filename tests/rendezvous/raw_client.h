@@ -18,7 +18,7 @@ class RawClient {
  public:
   explicit RawClient(const net::Endpoint& endpoint) : stream_(connect(endpoint)) {}
 
-  // Sends hello and makes the connection's key from this secret.
+  // Sends hello and derives the connection's key from this secret.
   RawClient& hello(const Secret& secret = test_secret()) {
     const std::string nonce = make_nonce();
     send(net::request_head("GET", "/v1/hello", {{"Hvd-Nonce", nonce}}, 0));
@@ -36,7 +36,7 @@ class RawClient {
     bool interrupted = false;
     REQUIRE(stream_.write(as_bytes(text), {}, Deadline::after_seconds(200), interrupted).ok());
   }
-  // The status of the next response, or 0 if the connection ends.
+  // Returns the status of the next response, or 0 if the connection ends.
   int receive() {
     parser_->reset();
     std::vector<std::byte> buffer(4096);
@@ -56,7 +56,7 @@ class RawClient {
     body_ = std::string(as_text(parser_->take_body()));
     return parser_->status();
   }
-  // Body of the last response.
+  // Returns the body of the last response.
   const std::string& body() const { return body_; }
   bool is_signed() const { return !parser_->field("Hvd-Signature").empty(); }
   int fd() const { return stream_.fd(); }

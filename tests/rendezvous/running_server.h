@@ -1,4 +1,4 @@
-// A rendezvous server on its own thread and loop, for tests. Ends the server with the object.
+// A rendezvous server on its own thread and loop, for tests. The destructor ends the server.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-"""The table of planted causes, and the judgement of what the ranks of a job have warned of and raised."""
+"""The table of planted causes, and the check of the warnings and errors of a job's ranks."""
 
 import argparse
 import faulthandler
@@ -33,7 +33,7 @@ silent = _add("silent")
 
 
 def _run(plant, rank):
-    """(warnings of the check, error) of this rank."""
+    """Returns (warnings of the check, error) of this rank."""
     error = ""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -49,7 +49,7 @@ def _run(plant, rank):
 
 
 def _judge(kind, pattern, outcomes):
-    """Returns a complaint; empty if the outcomes of the ranks are right."""
+    """Returns a complaint; empty if the ranks' outcomes are right."""
     told = [sentence for sentences, _ in outcomes for sentence in sentences]
     errors = [error for _, error in outcomes]
     if kind == "fails":
@@ -71,7 +71,7 @@ def main(hvd):
     hvd.init()
     rows = [row for row in TABLE if re.search(options.only, row[2].__name__)]
     failed = []
-    # Requests of a cause that fails stay in flight.
+    # Requests of a failed cause stay in flight.
     for kind, pattern, plant in sorted(rows, key=lambda row: row[0] == "fails"):
         faulthandler.dump_traceback_later(SECONDS, exit=True)
         outcomes = hvd.allgather_object(_run(plant, hvd.rank()), name=f"outcome of {plant.__name__}")

@@ -50,7 +50,7 @@ def backward(model, rank, step, factor=1.0):
 
 
 def train(model, optimizer, rank, steps=6, each=lambda step: None):
-    """`each`: called after each step."""
+    """`each` runs after each step."""
     for step in range(steps):
         optimizer.zero_grad()
         backward(model, rank, step)
@@ -89,7 +89,7 @@ class Raised(BaseException):
 
 
 def interrupted(optimizer, rank, reader):
-    """A signal's handler raises once while the check of rank 0 calls a function that reads the model."""
+    """A signal handler raises once while rank 0's check calls a function that reads the model."""
     model = optimizer._reducer.model
     read = getattr(model, reader)
 
@@ -329,12 +329,12 @@ def a_set_of_ranks(rank):
 
 @warns(WEIGHTS)
 def a_rank_that_is_late(rank):
-    """With three ranks, in a job that may last."""
+    """With three ranks, in a job with a long time limit."""
     late = 35 if hvd.size() > 2 else 1
     train_with(rank, seed=rank, broadcast=False, each=lambda *unused: time.sleep(late if unused[2] == rank == 1 else 0))
 
 
-# Nothing.
+# Trainings without a difference: no warning.
 
 
 @silent
@@ -389,7 +389,7 @@ def an_optimizer_more_on_one_rank(rank):
 
 @silent
 def optimizers_of_threads_in_another_order(rank):
-    """The first reduction of one rank is that of the other rank's second optimizer."""
+    """One rank's first reduction matches the other rank's second optimizer."""
     models = [network(), network(1)]
     optimizers = [distribute(model, sgd(model.parameters())) for model in models]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -426,7 +426,7 @@ def two_passes_beside_one(rank):
 
 @silent
 def weights_of_an_average_for_a_while(rank):
-    """Rank 0 evaluates with the average of weights, and swaps the weights back."""
+    """Rank 0 evaluates with averaged weights, and then restores the weights."""
 
     def each(model, optimizer, step):
         if rank == 0:
@@ -480,7 +480,7 @@ def a_low_rank_adapter(rank):
 
 @silent
 def a_scaler_that_skips_a_step(rank):
-    """An infinite gradient of one rank reaches all of them."""
+    """One rank's infinite gradient reaches all ranks."""
     model = network()
     optimizer = distribute(model, sgd(model.parameters()))
     for step in range(6):

@@ -1,4 +1,4 @@
-/* A world of one through the C ABI, from C. Prints what went wrong and returns 1. */
+/* A single-process job through the C ABI, from C. Prints each failure and returns 1. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static int before_init(void) {
   return 0;
 }
 
-/* While initialised. `first` gets the key, which another start must not have. */
+/* Call while initialised. `first` gets the key; another start must give a different key. */
 static int keys(char* first) {
   char key[32];
   EXPECT(hvd_derive_key("objects", first, 32, error, sizeof error) == HVD_OK);
@@ -79,7 +79,7 @@ static int no_keys(void) {
   return 0;
 }
 
-/* Before the first hvd_init, while initialised and after hvd_shutdown. */
+/* Called before the first hvd_init, while initialised and after hvd_shutdown. */
 static int shared_memory(void) {
   void* memory = NULL;
   EXPECT(hvd_alloc(100, NULL, error, sizeof error) == HVD_INVALID_ARGUMENT);
@@ -161,7 +161,7 @@ static int refusals(void) {
   EXPECT(hvd_submit(&reduce, &handle, error, sizeof error) == HVD_NOT_FOUND);
   EXPECT(hvd_submit(NULL, &handle, error, sizeof error) == HVD_INVALID_ARGUMENT);
   EXPECT(hvd_wait(0, 1, error, sizeof error) == HVD_NOT_FOUND);
-  /* A buffer that is too small gets what fits. */
+  /* A small buffer gets a truncated text. */
   char small[4] = "zzz";
   EXPECT(hvd_wait(0, 1, small, sizeof small) == HVD_NOT_FOUND && small[3] == '\0');
   return 0;

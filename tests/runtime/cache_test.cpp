@@ -1,4 +1,4 @@
-// Which names keep an id, and that all ranks know the same while ids come and go.
+// Which names keep an id, and that all ranks agree on ids while ids change.
 #include <doctest/doctest.h>
 
 #include <deque>
@@ -19,7 +19,7 @@ namespace {
 
 std::string name_of(int i) { return "n" + std::to_string(i); }
 
-// Plays agreements on names and gives how many had an id.
+// Simulates agreements on names and returns how many had an id.
 struct Root {
   explicit Root(uint32_t capacity) : policy(capacity) {}
   bool agree(const std::string& name) {
@@ -104,7 +104,7 @@ TEST_CASE("with little room, names and shapes that change come out right in any 
     std::mt19937 own(static_cast<unsigned>(rank) + 1);
     std::mt19937 common(9);
     for (int step = 0; step < 60; ++step) {
-      // A window of names that moves on, some of them with another shape or operation than before.
+      // A moving window of names; some names change shape or operation.
       std::deque<Work> works;
       std::vector<int> order;
       for (int i = 0; i < 14; ++i) order.push_back(i + step / 10 * 5);

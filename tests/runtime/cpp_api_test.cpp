@@ -1,4 +1,4 @@
-// A world of one through horovod.hpp.
+// A single-process job through horovod.hpp.
 #include <doctest/doctest.h>
 
 #include <array>

@@ -1,4 +1,4 @@
-// Starting and ending again and again in one process: what a runtime took it gives back.
+// Repeated starts and shutdowns in one process: a runtime releases all its resources.
 #include <doctest/doctest.h>
 #include <malloc.h>
 
@@ -28,14 +28,14 @@ size_t shared_mappings() {
   std::ifstream maps("/proc/self/maps");
   size_t count = 0;
   for (std::string line; std::getline(maps, line);) {
-    // "from-to rwxs ...": the last of the permissions is s where memory is shared.
+    // "from-to rwxs ...": the last permission is s for shared memory.
     count += line.compare(line.find(' ') + 4, 1, "s") == 0 ? 1 : 0;
   }
   return count;
 }
 
-// The resources that this process holds now. A sanitizer has its own heap: heap_bytes does not
-// change under it, and the sanitizer looks for leaks itself.
+// This process's resources. Under a sanitizer, which has its own heap, heap_bytes stays constant;
+// the sanitizer finds leaks itself.
 struct Holdings {
   size_t descriptors = entries_of("/proc/self/fd");
   size_t threads = entries_of("/proc/self/task");
@@ -60,7 +60,7 @@ uint32_t cycles() {
 void check_cycles(Links links, uint32_t cycles) {
   RanksOptions options;
   options.links = links;
-  constexpr uint32_t kWarmUp = 10;  // objects that are made once and kept
+  constexpr uint32_t kWarmUp = 10;  // objects that live until the process ends
   for (uint32_t i = 0; i < kWarmUp; ++i) live(options, i);
   const Holdings before;
   for (uint32_t i = 0; i < cycles; ++i) live(options, kWarmUp + i);
@@ -68,7 +68,7 @@ void check_cycles(Links links, uint32_t cycles) {
   CHECK(after.descriptors <= before.descriptors);
   CHECK(after.threads <= before.threads);
   CHECK(after.shared_memory <= before.shared_memory);
-  // Freed blocks that the allocator keeps for a thread count as held, 20 KiB of them.
+  // Up to 20 KiB of freed blocks in a thread's allocator cache count as used.
   const size_t grown = after.heap_bytes - std::min(before.heap_bytes, after.heap_bytes);
   CHECK(grown <= 64 * 1024);
 }

@@ -1,5 +1,5 @@
-// Calls functions after random delays; those of one sender and receiver keep their order.
-// Owns the thread that calls them; any thread may post.
+// Calls functions after random delays, in order for each pair of sender and receiver. Owns the
+// thread that calls them; any thread may post.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ class DelayedDelivery {
   DelayedDelivery(unsigned seed, std::chrono::microseconds most) : random_(seed), most_(most) {
     thread_ = std::thread([this] { run(); });
   }
-  // Does what is left at once.
+  // Calls the remaining functions at once.
   ~DelayedDelivery() {
     {
       const MutexLock lock(mutex_);

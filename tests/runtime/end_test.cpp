@@ -1,4 +1,4 @@
-// How jobs end: shutdown with work pending, lost ranks, starting again.
+// How jobs end: shutdown with pending work, lost ranks, restarts.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ using hvd::test::Work;
 
 namespace {
 
-// The rank by whose loss or leaving this one failed, as it says in the store.
+// Returns the rank whose loss or departure made `rank` fail, from its record in the store.
 std::string left_by(Ranks& ranks, int rank) {
   const auto value =
       ranks.store().get(hvd::rendezvous::left_by_key(rank), Deadline::after_seconds(1));
@@ -190,11 +190,11 @@ TEST_CASE("with nothing pending no rank wakes up or sends anything") {
   Ranks ranks(2, options);
   require_started(ranks);
   ranks.each([&](int rank) { CHECK(sum_of("x", {1}).run(ranks[rank]).ok()); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the helpers go to sleep
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the helper threads fall asleep
   const uint64_t steps[2] = {ranks[0].counts().steps, ranks[1].counts().steps};
   const uint64_t sent[2] = {ranks[0].counts().messages_sent, ranks[1].counts().messages_sent};
   std::this_thread::sleep_for(
-      std::chrono::milliseconds(500));  // no event marks what must not happen
+      std::chrono::milliseconds(500));  // an event that must not happen cannot be awaited
   for (const int rank : {0, 1}) {
     CHECK(ranks[rank].counts().steps == steps[rank]);
     CHECK(ranks[rank].counts().messages_sent == sent[rank]);

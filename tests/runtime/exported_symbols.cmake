@@ -1,12 +1,12 @@
-# libhorovod.so shows hvd_* and five names of the original Horovod's library, and needs no library that its users may have another
-# version of.
+# libhorovod.so exports hvd_* and five names of the original Horovod's library, and needs no library of which its users
+# may have another version.
 execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE symbols
                 COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "[^\n]+" lines "${symbols}")
 set(count 0)
 set(original 0)
 foreach(line IN LISTS lines)
-  if(line MATCHES " A HVD_1(@@HVD_1)?$")  # the version's own symbol; llvm-nm writes it twice
+  if(line MATCHES " A HVD_1(@@HVD_1)?$")  # the version's own symbol; llvm-nm prints it twice
     continue()
   elseif(line MATCHES " T hvd_[a-z_]+(@@HVD_1)?$")
     math(EXPR count "${count} + 1")

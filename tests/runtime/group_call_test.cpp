@@ -36,7 +36,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// One call of a group with its memory, of float64.
+// One call of a group with its float64 buffers.
 struct Call {
   Call(int32_t group, int32_t op, Numbers values, size_t outputs, int64_t count)
       : input(std::move(values)), output(outputs, -1) {
@@ -79,7 +79,7 @@ void check_has(const Status& status, Code code, const std::string& text) {
   CHECK_MESSAGE(status.message().find(text) != std::string::npos, status.message());
 }
 
-// Ranks on one host, or each on a host of its own.
+// Ranks on one host, or each on a separate host.
 class World {
  public:
   World(int size, bool has_hosts) {
@@ -365,7 +365,7 @@ TEST_CASE("a large allreduce sums memory that the ranks share, their own, and bo
     Numbers own(kCount);
     for (size_t turn = 0; turn < 24; ++turn) {
       const size_t count = turn % 3 == 0 ? 600 : turn % 3 == 1 ? 20001 : kCount - turn;
-      // Bit by bit, the ranks whose memory is shared.
+      // Bit r of `turn` is set if rank r uses shared memory.
       const bool is_shared = (turn >> rank & 1) != 0;
       double* const values = is_shared ? shared : own.data();
       for (size_t i = 0; i < count; ++i) values[i] = static_cast<double>(i + turn) + 1000 * rank;
@@ -404,7 +404,7 @@ TEST_CASE("allgather and reduce-scatter read inputs that the ranks share, their 
     Numbers own(3 * kMost), apart(3 * kMost);
     for (size_t turn = 0; turn < 24; ++turn) {
       const size_t count = turn % 3 == 0 ? 600 : turn % 3 == 1 ? 20001 : kMost - turn;
-      // Bit by bit, the ranks whose memory is shared.
+      // Bit r of `turn` is set if rank r uses shared memory.
       double* const values = (turn >> rank & 1) != 0 ? shared : own.data();
       double* const mine = values + static_cast<size_t>(rank) * count;
       const bool differs = turn == 11;
@@ -517,7 +517,7 @@ TEST_CASE("random calls of overlapping groups, in an own order across groups on 
   for (int world_number = 0; world_number < 3; ++world_number) {
     const int size = 2 + world_number;
     World world(size, has_hosts);
-    // The same list on all ranks: members, and how many calls.
+    // The same list on all ranks: members, and the number of calls.
     std::vector<std::vector<int32_t>> members;
     for (int i = 0; i < 6; ++i) {
       std::vector<int32_t> ranks;
@@ -545,7 +545,7 @@ TEST_CASE("random calls of overlapping groups, in an own order across groups on 
       }
       std::deque<Sum> calls;
       std::vector<std::pair<size_t, double>>
-          wanted;  // by call: its number in the group, and the result
+          wanted;  // per call: index of its group, and the result
       std::vector<size_t> open;
       while (std::any_of(groups.begin(), groups.end(),
                          [](const Member& one) { return one.next < 20; })) {
@@ -624,7 +624,7 @@ ptrdiff_t descriptors() {
   return std::distance(begin(all), end(all));
 }
 
-// Runs come_and_go(rounds), and requires that it leaves no descriptors.
+// Calls come_and_go(rounds), and requires that no descriptors remain open.
 template <typename Function>
 void check_leaves_no_descriptors(World& world, int rounds, Function&& come_and_go) {
   come_and_go(world.ranks().size());
@@ -670,10 +670,10 @@ TEST_CASE("groups of which some members call nothing leave no streams and no sha
       Runtime& runtime = world[rank];
       for (int round = 0; round < rounds; ++round) {
         const int32_t group = world.group(rank, {0, 1, 2});
-        // The leader of the host makes the shared memory of a group.
+        // The leader of the host creates a group's shared memory.
         const int caller = round % 2 == 0 ? 0 : 1 + round / 2 % 2;
         Sum sum(group, Numbers(static_cast<size_t>(round % 3 == 0 ? 3000 : 3), 1));
-        // In turn: the call starts before the others destroy the group, or perhaps later.
+        // Alternates: the call starts before the other ranks destroy the group, or perhaps later.
         const bool is_first = round / 4 % 4 != 3;
         const bool calls = rank == caller || (round % 7 == 0 && rank == (caller + 1) % 3);
         if (calls && is_first) check_ok(sum.submit(runtime));

@@ -1,4 +1,4 @@
-// Grouped work of in-process runtimes: all of a group or nothing, beside others or alone.
+// Grouped work of in-process runtimes: all of a group or nothing, alone or with other work.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -13,7 +13,7 @@ using hvd::test::Work;
 
 namespace {
 
-// The batches in which rank 0 has run a group and a tensor beside it, brought together each time.
+// Returns the batches in which rank 0 has run a group and a tensor, submitted together each time.
 uint64_t batches_of_rounds(Ranks& ranks, int rounds) {
   const uint64_t before = ranks[0].counts().batches;
   ranks.each([&](int rank) {

@@ -1,5 +1,5 @@
-/* A library whose functions have the names of those that libhorovod.so has inside, and end the
- * process: what a user's process may have loaded before, in another version. */
+/* A library with functions named like internal functions of libhorovod.so, which end the process: a
+ * user's process may have loaded other versions of these functions before. */
 #include <stdlib.h>
 
 #define HOSTILE(name)                                     \

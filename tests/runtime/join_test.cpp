@@ -1,4 +1,4 @@
-// Join of in-process runtimes: ranks that have nothing more to bring, while others go on.
+// Join of in-process runtimes: some ranks have no more input while other ranks continue.
 #include <doctest/doctest.h>
 
 #include <deque>
@@ -17,7 +17,7 @@ using hvd::test::Work;
 
 namespace {
 
-// The last rank that joined; -1 when it failed.
+// Returns the last rank that joined, or -1 on failure.
 int32_t join(Runtime& runtime, int32_t set = 0) {
   Work work(HVD_JOIN, "", std::vector<float>{}, HVD_FLOAT32);
   work.submission.name = nullptr;
@@ -51,7 +51,7 @@ TEST_CASE("the others go on with what changes nothing of the joined ranks, cache
   require_started(ranks);
   ranks.each([&](int rank) {
     for (int round = 0; round < 3; ++round) {
-      // Rank r has r steps more than rank 0; some names are cached by the second.
+      // Rank r has r steps more than rank 0; by the second round, some names are cached.
       for (int step = 0; step < 3 + rank; ++step) {
         const int first = step < 3 ? 0 : step - 2;  // the lowest rank that still works
         double sum = 0;
@@ -78,12 +78,12 @@ TEST_CASE("operations that need every rank fail, with who has joined, and the ru
   ranks.each([&](int rank) {
     for (int round = 0; round < 3; ++round) {
       if (round > 0) {
-        // Agreed on twice, so cached.
+        // Two agreements, so the name is cached.
         Work cached(HVD_BROADCAST, "broadcast", std::vector<double>(3, rank), HVD_FLOAT64);
         CHECK(cached.run(ranks[rank]).ok());
       }
       if (rank != 1) {
-        // When rank 1 has joined for sure: its contribution is missing.
+        // Wait until rank 1 has joined: the sum then lacks its contribution.
         CHECK(reduce(ranks[rank], "probe", 1) == 2);
         for (const auto& [op, name] : {std::pair{HVD_ALLGATHER, "gather"},
                                        {HVD_ALLTOALL, "exchange"},

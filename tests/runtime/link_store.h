@@ -1,5 +1,5 @@
-// The job's store as one rank sees it, where ranks of this process play several machines whose TCP
-// links go through a relay: rewrites what ranks say of themselves.
+// One rank's view of the job's store when ranks of this process simulate several machines whose TCP
+// links go through a relay: rewrites the ranks' address records.
 #pragma once
 
 #include <cstdlib>
@@ -52,7 +52,7 @@ class LinkStore final : public rendezvous::Store {
     for (const unsigned value : values) bytes.push_back(static_cast<std::byte>(value));
     return bytes;
   }
-  // Ranks are reached through the relay alone.
+  // Makes a rank reachable through the relay only.
   Bytes said(ByteView value) const {
     auto record = collectives::PeerRecord::decode(value);
     if (!record.ok()) return Bytes(value.begin(), value.end());
@@ -60,7 +60,7 @@ class LinkStore final : public rendezvous::Store {
     record->candidates = {{"lo", to_bytes({127, 0, 0, 1})}};
     return record->encode();
   }
-  // A rank knows its own machine by its plain name, so that others of it have that name too.
+  // A rank's own machine keeps its name, so that all ranks of the machine see the same name.
   Result<Bytes> seen(Result<Bytes> value) const {
     if (!value.ok()) return value;
     auto record = collectives::PeerRecord::decode(*value);
@@ -78,9 +78,9 @@ class LinkStore final : public rendezvous::Store {
   const int rank_;
 };
 
-// Ranks on these machines, whose links go through the relay.
+// Options for ranks on these machines whose links go through the relay.
 inline RanksOptions over_relay(Relay& relay, const std::vector<int32_t>& machines) {
-  ::setenv("HOROVOD_TEST_LOOPBACK", "1", 1);  // where the relay connects
+  ::setenv("HOROVOD_TEST_LOOPBACK", "1", 1);  // the relay connects on loopback
   RanksOptions options;
   options.links = Links::kBuiltin;
   options.store_of = [&relay, machines](int rank, std::shared_ptr<rendezvous::Store> store) {
@@ -89,7 +89,7 @@ inline RanksOptions over_relay(Relay& relay, const std::vector<int32_t>& machine
   return options;
 }
 
-// A machine for each rank.
+// Assigns each rank its own machine.
 inline std::vector<int32_t> machine_each(int ranks) {
   std::vector<int32_t> machines(static_cast<size_t>(ranks));
   std::iota(machines.begin(), machines.end(), 0);

@@ -1,5 +1,5 @@
-// Links that are late, stand still and break, under random programs on runtimes of this process:
-// late ones change nothing, broken ones end everything everywhere with one cause.
+// Late, stalled and broken links under random programs on runtimes of this process: late links
+// change no result, broken links end all work on all ranks with one cause.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -27,7 +27,7 @@ namespace {
 
 using Reports = std::deque<Report>;
 
-// Each rank of so many on a machine at random, two at least.
+// Assigns each rank to a random machine, with two machines at least.
 std::vector<int32_t> machines_from(std::mt19937& random) {
   std::vector<int32_t> machines(2 + random() % 4);
   for (size_t i = 1; i < machines.size(); ++i) machines[i] = static_cast<int32_t>(random() % 3);
@@ -52,7 +52,7 @@ bool is_right(const Program& program, const Reports& reports) {
   return wrong.empty();
 }
 
-// Plays programs one after another until the links break. Returns the error that each rank got.
+// Plays programs one after another until the links break. Returns each rank's error.
 std::vector<Status> play_until_broken(Ranks& ranks, unsigned seed, const Vocabulary& vocabulary,
                                       std::deque<Reports>* kept) {
   std::vector<Status> causes(static_cast<size_t>(ranks.size()));
@@ -70,7 +70,7 @@ std::vector<Status> play_until_broken(Ranks& ranks, unsigned seed, const Vocabul
       if (!reports[rank].complaints.empty()) return causes;
     }
   }
-  // A rank that had finished everything gets its error with its next operation.
+  // A rank without pending work gets its error with its next operation.
   for (int rank = 0; rank < ranks.size(); ++rank) {
     Status& cause = causes[static_cast<size_t>(rank)];
     if (!cause.ok()) continue;
@@ -164,7 +164,7 @@ TEST_CASE("a rank that is lost at any moment ends everything everywhere with one
     auto causes = play_until_broken(ranks, seed, vocabulary, &kept);
     over.store(true);
     saboteur.join();
-    // The lost one learns it from the others, or by itself.
+    // The lost rank's own error may differ from the other ranks' cause.
     causes.erase(causes.begin() + lost);
     check_one_cause(causes);
   }
@@ -180,14 +180,14 @@ TEST_CASE("a TCP link that is cut at any moment ends everything everywhere with 
     const auto machines = machines_from(random);
     Ranks ranks(static_cast<int>(machines.size()), over_relay(relay, machines));
     require_started(ranks);
-    // Not every connection is in use.
+    // Not every connection is in use, so cut several.
     std::thread saboteur([&, from = random() % 50000, pick = static_cast<unsigned>(random())] {
       for (unsigned i = 0; relay.wait_for_bytes(from + i * 5000); ++i) relay.cut_one(pick + i);
     });
     const auto causes = play_until_broken(ranks, seed, hvd::test::everything(), &kept);
     relay.abandon();
     saboteur.join();
-    // Each end of a cut link believes that the other is lost; the first to say so is believed.
+    // Each end of a cut link takes the other end for lost; the first report wins.
     check_one_cause(causes);
     for (const Status& cause : causes) {
       INFO(cause.message());

@@ -1,6 +1,6 @@
-/* libhorovod.so opened at run time, after other libraries that show the names of what it has
- * inside:  loaded_test LIBHOROVOD local|global LIBRARY...  Libraries that are not there are left
- * out. Prints what went wrong and returns 1. */
+/* Opens libhorovod.so at run time, after other libraries that export its internal names:
+ * loaded_test LIBHOROVOD local|global LIBRARY...  Skips missing libraries. Prints each failure and
+ * returns 1. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static char error[512];
     }                                                                                   \
   } while (0)
 
-/* A function of the library as a variable of its type. */
+/* Stores a function of the library in a variable of its type. */
 #define FIND(library, name)           \
   __typeof__(&name) name##_found = 0; \
   *(void**)&name##_found = dlsym(library, #name)
@@ -62,7 +62,7 @@ int main(int count, char** arguments) {
   if (library == NULL) fprintf(stderr, "%s\n", dlerror());
   EXPECT(library != NULL);
   if (use(library) != 0) return 1;
-  /* Nothing but hvd_* has come into the process. */
+  /* The process has got only the symbols hvd_*. */
   EXPECT(dlsym(RTLD_DEFAULT, "HMAC") == others_hmac);
   EXPECT((dlsym(RTLD_DEFAULT, "hvd_init") != NULL) == is_global);
   return 0;

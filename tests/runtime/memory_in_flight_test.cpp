@@ -1,4 +1,4 @@
-// Memory of work in flight: what may overlap, what is refused on all ranks, and when memory is free again.
+// Memory of work in flight: allowed and refused overlaps, and when memory is free again.
 #include <doctest/doctest.h>
 
 #include <algorithm>

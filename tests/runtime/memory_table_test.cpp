@@ -1,4 +1,4 @@
-// The table of memory in flight against a comparison with all that is in flight.
+// The table of memory in flight, compared with a linear search.
 #include "runtime/submission/memory_table.h"
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ using hvd::runtime::Submission;
 
 namespace {
 
-// Submissions of one tensor, in place or with an input of its own.
+// Submissions of one tensor, in place or with a separate input.
 class Submissions {
  public:
   explicit Submissions(size_t count) : submissions_(count) {
@@ -105,7 +105,7 @@ TEST_CASE("memory is refused like by comparing all, also where steps repeat and 
   };
   for (size_t i = 0; i < kMost; ++i) place_anew(i);
   for (int step = 0; step < 2000; ++step) {
-    // Most steps repeat the memory of the last one, some in another order.
+    // Most steps repeat the memory of the last step, some in another order.
     std::vector<size_t> order(kMost);
     for (size_t i = 0; i < kMost; ++i) order[i] = i;
     if (step % 5 == 0) std::ranges::shuffle(order, random);

@@ -22,7 +22,7 @@ MemoryWorld::MemoryWorld(std::vector<int32_t> of_rank) : machines(std::move(of_r
 }
 
 MemoryWorld::~MemoryWorld() {
-  delayed_delivery.reset();  // rings doorbells
+  delayed_delivery.reset();  // its thread rings doorbells
   for (Mailbox& mailbox : mailboxes) ::close(mailbox.doorbell);
 }
 
@@ -90,7 +90,7 @@ void MemoryWorld::ring_all() {
 
 namespace {
 
-// Nothing may be copied from nowhere.
+// With size 0, `from` may be null.
 void copy(void* to, const void* from, size_t size) {
   if (size > 0) std::memcpy(to, from, size);
 }
@@ -101,7 +101,7 @@ int probe(char*, size_t) { return 1; }
 
 struct Controller {
   const hvd_plugin_host* host = nullptr;
-  std::unique_ptr<MemoryWorld> own;  // the world of a single rank, which needs no store
+  std::unique_ptr<MemoryWorld> own;  // a single-process job needs no store
   MemoryWorld* world = nullptr;
   int32_t rank = 0;
 
@@ -126,7 +126,7 @@ int open_controller(const hvd_plugin_host* host, const hvd_plugin_config* config
     return HVD_UNAVAILABLE;
   }
   host->publish(host->host, MemoryWorld::kKey, self->world);
-  // Drained by poll, not by the callback, so that a ring is never lost between the two.
+  // poll() drains the descriptor, not the callback, so that no ring is lost between the two.
   host->watch(
       host->host, self->mailbox().doorbell, [](void*) {}, nullptr);
   *context = self.release();
@@ -414,7 +414,7 @@ void take(const Set& op, const hvd_batch& batch, const MemoryWorld::BatchInputs&
   }
 }
 
-// The oldest batch of the set, when all members have brought theirs.
+// Executes the oldest batch of the set if all members have contributed their inputs.
 bool advance(Op* self, Set& set) {
   if (set.running.empty()) return false;
   const Running first = set.running.front();

@@ -1,5 +1,5 @@
-// A controller and an op for tests: ranks of one process that meet in its memory. Plain and slow,
-// with levers that make links fail. Written against the plugin ABI alone.
+// A controller and an op for tests, between ranks of one process in its memory. Simple and slow,
+// with simulated failures of links. Uses only the plugin ABI.
 #pragma once
 
 #include <atomic>
@@ -18,16 +18,16 @@ namespace hvd::test {
 
 class MemoryWorld {
  public:
-  // machines[rank], as hvd_controller_v1.hosts gives it.
+  // machines[rank] is the rank's host number in hvd_controller_v1.hosts.
   explicit MemoryWorld(std::vector<int32_t> machines);
   ~MemoryWorld();
   MemoryWorld(const MemoryWorld&) = delete;
 
-  // Where the plugins find it in the job's store: the address as text.
+  // Key of the world's address (as text) in the job's store.
   static constexpr const char* kKey = "memory-world";
   std::string address() const;
 
-  // Everything takes a random time from now on; before ranks start only.
+  // Delays each message by a random time. Call before ranks start.
   void be_late(unsigned seed, std::chrono::microseconds most) {
     delayed_delivery = std::make_unique<DelayedDelivery>(seed, most);
   }
@@ -39,11 +39,11 @@ class MemoryWorld {
   }
   void release();
 
-  // From now on every rank's poll says that this one is lost.
+  // From now on every rank's poll reports this rank as lost.
   void lose(int32_t rank);
-  // The first cause for which a rank failed all links; empty while none has.
+  // Returns the first cause for which a rank failed all links; empty before a failure.
   std::string cause();
-  // The rank whose loss is that cause, or -1.
+  // Returns the rank whose loss is that cause, or -1.
   int32_t lost_rank();
   void fail(const char* cause, int32_t lost_rank);
 
@@ -56,11 +56,11 @@ class MemoryWorld {
     std::deque<Message> messages HVD_GUARDED_BY(mutex);
     int doorbell = -1;
   };
-  // One batch: what each rank has brought.
+  // One batch: the inputs of each rank.
   struct BatchInputs {
     std::vector<std::vector<std::string>> inputs;         // [member][tensor]
-    std::vector<std::vector<bool>> present;               // false: that member has joined
-    std::vector<std::vector<std::vector<int64_t>>> rows;  // alltoall: [member][tensor], to each
+    std::vector<std::vector<bool>> present;               // false: the member has joined
+    std::vector<std::vector<std::vector<int64_t>>> rows;  // alltoall: also per receiver
     int32_t brought = 0;
     int32_t taken = 0;
   };
@@ -69,7 +69,7 @@ class MemoryWorld {
   void ring(int32_t rank);
   void ring_all();
 
-  // Claims batches on devices too; before ranks start only.
+  // Claims batches on devices too. Set before ranks start.
   bool has_devices = false;
   // The library of this rank fails with its next batch on a device. The counts are `sent` at that time and at the abort.
   std::atomic<int32_t> failing{-1};
@@ -78,9 +78,9 @@ class MemoryWorld {
   const std::vector<int32_t> machines;
   std::deque<Mailbox> mailboxes;
   Mutex mutex;
-  // By the set's members and how often they had a set, and the batch's sequence.
+  // Key: the set's members, the number of their earlier sets, and the batch's sequence.
   std::map<std::pair<std::string, uint64_t>, BatchInputs> batch_inputs HVD_GUARDED_BY(mutex);
-  // By rank: the set and sequence of each batch on a device, in the order of their starts.
+  // By rank: set and sequence of each batch on a device, in the order of their starts.
   std::map<int32_t, std::vector<std::string>> device_batches HVD_GUARDED_BY(mutex);
   std::map<int32_t, std::vector<int32_t>> devices HVD_GUARDED_BY(mutex);  // of these batches
   std::string failure HVD_GUARDED_BY(mutex);
@@ -89,7 +89,7 @@ class MemoryWorld {
   std::vector<Message> held HVD_GUARDED_BY(mutex);
   std::atomic<int32_t> lost{-1};
   std::atomic<uint64_t> sent{0};
-  std::unique_ptr<DelayedDelivery> delayed_delivery;  // the last member: its thread uses the others
+  std::unique_ptr<DelayedDelivery> delayed_delivery;  // the last member uses the others
 };
 
 const hvd_plugin* memory_controller();

@@ -9,7 +9,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Services of ranks without their links: messages are moved by hand.
+// Services of ranks without links: the test moves the messages.
 struct Rank {
   Rank(int32_t number, int32_t size)
       : service(number, size,
@@ -59,7 +59,7 @@ TEST_CASE("a rank that does not answer is left out, and comes again in the next 
     CHECK(has(question->text, cat("horovod_rank_up{rank=\"1\"} ", answers ? 1 : 0)));
     CHECK(has(question->text, "horovod_passes_total{rank=\"1\",host=\"a\"} 0") == answers);
     CHECK(root.service.alarm() == Clock::time_point::max());
-    // Too late for its question.
+    // Too late for its request.
     if (!answers) root.service.receive(1, take(other.to_root));
   }
 }

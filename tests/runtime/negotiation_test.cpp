@@ -1,4 +1,4 @@
-// The pure parts of the negotiation: agreement, tree, nodes, coordinator, fusion.
+// Negotiation without I/O: agreement, tree, nodes, coordinator, fusion.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ Proposal proposal(int32_t rank, const Request& request) {
   return made;
 }
 
-// Among all ranks.
+// An agreement among all ranks.
 TreePlace place_of(int32_t rank, const std::vector<int32_t>& machines) {
   std::vector<int32_t> members(machines.size());
   std::iota(members.begin(), members.end(), 0);
@@ -238,7 +238,7 @@ TEST_CASE("groups stay alone when that is asked for") {
 
 namespace {
 
-// A whole tree without links: messages are handed over by hand, in random order.
+// A whole tree without links: the test passes messages on, in random order.
 struct Tree {
   struct Node {
     ResponseCache cache;
@@ -267,7 +267,7 @@ struct Tree {
     node.announced[name] = &submission;
     node.negotiator->announce(submission);
   }
-  // Carries reports up until nothing moves; the root's go to the coordinator.
+  // Passes reports up until none moves; the root's reports go to the coordinator.
   void settle(std::mt19937& random) {
     for (bool moved = true; moved;) {
       moved = false;
@@ -290,7 +290,7 @@ struct Tree {
       }
     }
   }
-  // Applies the plan everywhere, as the runtime core does, and gives the names in their order.
+  // Applies the plan on all nodes, like the runtime core, and returns the names in their order.
   std::vector<std::string> apply() {
     std::vector<std::string> order;
     const Plan plan = coordinator->plan();
@@ -354,7 +354,7 @@ TEST_CASE("whatever the order and the changes, all names are agreed on with ever
       for (const auto& [rank, name] : todo) {
         Request request = reduce_of({0, 2});
         request.op = HVD_ALLGATHER;
-        // Sometimes as last time, sometimes not.
+        // The parameters repeat or change at random.
         const auto rows = static_cast<int64_t>(random() % 2);
         request.tensors[0].shape[0] = rows;
         expected[name][rank] = rows;

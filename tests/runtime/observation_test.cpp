@@ -46,7 +46,7 @@ void sum(Runtime& runtime, const std::string& name, size_t count = 6) {
   CHECK(work.run(runtime).ok());
 }
 
-// One sample: name{labels} value.
+// Returns one sample: name{labels} value.
 std::map<std::string, double> samples_of(const std::string& text) {
   static const std::regex kSample(
       R"re(([a-z_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} ([-+0-9.e]+|\+Inf))re");
@@ -84,7 +84,7 @@ TEST_CASE("a timeline has the events of all ranks, under the names that tools kn
   // One rank starts the timeline for all ranks; the other ranks need not call anything.
   REQUIRE(ranks[2].observation().start_timeline(file.path, false).ok());
   ranks.each([&](int rank) {
-    // A rank that announced this before it heard of the timeline notes the rest of it.
+    // A rank that announced work before the timeline's start records the rest of the work.
     sum(ranks[rank], "allreduce.first");
     for (int i = 0; i < 3; ++i) sum(ranks[rank], "allreduce.a");
     Work gathered(HVD_ALLGATHER, "allgather.b", std::vector<int32_t>(4, rank), HVD_INT32, {2, 2});
@@ -156,7 +156,7 @@ TEST_CASE("cycles are marked when that is asked for") {
     REQUIRE(ranks[0].observation().stop_timeline().ok());
     const Trace trace = read_trace(file.path);
     if (marked)
-      CHECK(trace.count("CYCLE_START") >= 10);  // five windows of each rank, or six
+      CHECK(trace.count("CYCLE_START") >= 10);  // five or six windows of each rank
     else
       CHECK(trace.count("CYCLE_START") == 0);
     CHECK(trace.of("a", 1).size() == 35);
@@ -188,10 +188,10 @@ TEST_CASE("a file that cannot be written is one sentence for who asked, and stop
   const Status status = ranks[1].observation().start_timeline("/nowhere/either", false);
   CHECK(status.message() == "cannot write the timeline /nowhere/either: No such file or directory");
   ranks.each([&](int rank) { sum(ranks[rank], "a"); });
-  CHECK(ranks[0].observation().stop_timeline().ok());  // there is none
+  CHECK(ranks[0].observation().stop_timeline().ok());  // no timeline runs
   REQUIRE(ranks[0].observation().start_timeline(file.path, false).ok());
-  CHECK(ranks[1].observation().start_timeline(file.path, false).ok());  // it takes part already
-  CHECK(!ranks[1].observation().start_timeline(file.path + ".other", false).ok());  // there is one
+  CHECK(ranks[1].observation().start_timeline(file.path, false).ok());  // rank 1 takes part
+  CHECK(!ranks[1].observation().start_timeline(file.path + ".other", false).ok());  // it runs
   CHECK(ranks[1].observation().stop_timeline().ok());
 }
 
@@ -241,7 +241,7 @@ TEST_CASE("metrics count exactly what a known program does") {
     Work bad(HVD_ALLREDUCE, "c", std::vector<float>(static_cast<size_t>(rank + 1), 1), HVD_FLOAT32);
     CHECK(!bad.run(ranks[rank]).ok());
   });
-  // Any rank may ask; nobody else calls anything.
+  // Any rank may request it; other ranks call nothing.
   const auto text = ranks[1].observation().metrics(HVD_METRICS_JOB);
   REQUIRE(text.ok());
   const auto samples = samples_of(*text);
@@ -267,14 +267,14 @@ TEST_CASE("metrics count exactly what a known program does") {
     CHECK(value("operations_total", ",operation=\"barrier\"") == 0);
     CHECK(value("operation_seconds_count", allreduce) == 6);
     CHECK(value("operation_seconds_bucket", allreduce + ",le=\"+Inf\"") == 6);
-    CHECK(value("steps_total") == 4);  // the fifth step may go on
+    CHECK(value("steps_total") == 4);  // the fifth step may continue
     CHECK(value("passes_total") > 0);
     CHECK(value("batches_total") == 6);
     CHECK(value("batch_tensors_total") == 6);
     CHECK(value("fused_tensors_total") == 0);
-    CHECK(value("negotiation_seconds_count") == 8);  // one of the start
+    CHECK(value("negotiation_seconds_count") == 8);  // one message of the start
     CHECK(value("cache_hits_total") + value("cache_misses_total") == 8);
-    CHECK(value("cache_hits_total") == 3);  // an id is given at the second agreement
+    CHECK(value("cache_hits_total") == 3);  // the second agreement assigns an id
     CHECK(value("stalls_total") == 0);
     CHECK(value("pending_operations") == 0);
     CHECK(value("messages_total") > 0);
@@ -315,7 +315,7 @@ TEST_CASE("the steps of a rank tell how long it waits for a late one") {
   std::array<std::map<std::string, double>, 3> steps;
   for (int rank = 0; rank < 3; ++rank) {
     for (const auto& sample : samples_of(*ranks[rank].observation().metrics(HVD_METRICS_STEP))) {
-      const std::string& name = sample.first;  // clang 14 lets no lambda name a binding
+      const std::string& name = sample.first;  // clang 14 cannot capture a binding in a lambda
       CHECK_MESSAGE(name.find(cat("{rank=\"", rank, "\",host=\"")) != std::string::npos, name);
       steps[static_cast<size_t>(rank)][name.substr(0, name.find('{'))] = sample.second;
     }

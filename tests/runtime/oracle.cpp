@@ -32,7 +32,7 @@ bool is_unsigned(int32_t dtype) {
   return dtype == HVD_UINT8 || dtype == HVD_UINT16 || dtype == HVD_UINT32 || dtype == HVD_UINT64;
 }
 
-// Calls f with a value of the dtype's type; halves are their bits.
+// Calls f with a value of the dtype's type; half-precision values are their bits.
 template <typename F>
 auto with_type(int32_t dtype, F&& f) {
   switch (dtype) {
@@ -63,7 +63,7 @@ auto with_type(int32_t dtype, F&& f) {
   }
 }
 
-// From 0 to 6, scattered, so that an element in a wrong place shows.
+// Scattered values from 0 to 6, so that a misplaced element shows.
 unsigned scattered(const Step& step, size_t tensor, int rank, size_t index) {
   const uint64_t x = (index + 1) * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(rank) * 0x2545f491u +
                      tensor * 0x1234567u + step.salt * 0x51ed27u;
@@ -102,7 +102,7 @@ double reduced(const Step& step, size_t tensor, int32_t dtype, size_t index, int
   double result = 0;
   bool is_first = true;
   for (int rank = 0; rank < size; ++rank) {
-    // A rank that has joined contributes no value, but counts in an average.
+    // A joined rank contributes no value, but counts in an average.
     if (!step.joined.empty() && step.joined[static_cast<size_t>(rank)]) continue;
     const double value = scaled(dtype, value_of(step, tensor, dtype, rank, index), step.prescale);
     result = is_first ? value : combined(step, dtype, result, value);
@@ -247,7 +247,7 @@ Verdict verdict_of(const Program& program, const Step& step) {
                          "Mismatched reduction operation",
                          "Mismatched BROADCAST root ranks",
                          "Mismatched group sizes"};
-  // Both sides: the odd rank, and the lowest of the others.
+  // The error names both sides: the odd rank, and the lowest other rank.
   return {HVD_INVALID_ARGUMENT,
           {words[static_cast<int>(step.odd)], cat("on rank ", program.rank_of(step, step.odd_rank)),
            cat("on rank ", program.rank_of(step, step.odd_rank == 0 ? 1 : 0))}};

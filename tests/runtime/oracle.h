@@ -1,6 +1,6 @@
-// Plain arithmetic: what each rank puts into the tensors of a step, and what must come out. Small
-// whole numbers, so that every dtype holds every result exactly but for averages. Ranks are indices
-// in the step's process set, and `size` is that set's.
+// Reference arithmetic: each rank's inputs of a step, and the expected outputs. Small integers, so
+// that every dtype holds every result exactly, except averages. Ranks are indices in the step's
+// process set, and `size` is that set's size.
 #pragma once
 
 #include <cstddef>
@@ -20,20 +20,20 @@ struct Tensor {
 double element(const Tensor& tensor, size_t index);
 void set_element(Tensor* tensor, size_t index, double value);
 
-// The input of a rank. Its dtype and shape may be odd.
+// Returns the input of a rank. Its dtype and shape may be odd.
 Tensor input_on(const Step& step, size_t tensor, int rank);
-// The output that a rank must get.
+// Returns the expected output of a rank.
 Tensor output_on(const Step& step, size_t tensor, int rank, int size);
-// The rows that a rank receives from each rank in an alltoall.
+// Returns the rows that a rank receives from each rank in an alltoall.
 std::vector<int32_t> received_splits(const Step& step, int rank, int size);
-// The code and a part of the sentence that a step must fail with; HVD_OK when it must not.
+// The expected error of a step: its code and parts of its message; HVD_OK if the step succeeds.
 struct Verdict {
   int code = HVD_OK;
   std::vector<std::string> fragments;
 };
 Verdict verdict_of(const Program& program, const Step& step);
 
-// Empty when `got` is right, else what is wrong.
+// Returns an empty string if `got` is right, else a description of the difference.
 std::string difference(const Step& step, const Tensor& expected, const void* got);
 
 }  // namespace hvd::test

@@ -14,7 +14,7 @@ namespace {
 
 bool writes_to_caller(int32_t op) { return op == HVD_ALLREDUCE || op == HVD_BROADCAST; }
 
-// A step of this rank on its way: its memory, its claim.
+// A step of this rank in flight: its memory and its claim.
 struct Running {
   const Step* step = nullptr;
   int index = 0;  // index of this rank in the step's process set
@@ -45,7 +45,7 @@ class Player {
       const int code = api_.remove_set(id, &handle, &error);
       finish_alone(code, handle, "the end of a set", error);
     }
-    // Work that a rank has released is complete: the rank may leave.
+    // Work that a rank has released must be complete before the rank shuts down.
     run_alone(HVD_BARRIER, "the last barrier");
   }
 
@@ -62,7 +62,7 @@ class Player {
         for (const Step* step : parts[0]) {
           auto running = start(*step);
           if (running) finish(running.get());
-          // Work that is not complete may still be written to.
+          // Incomplete work may still be written to.
           if (running && over_.load()) keep({running});
         }
         if (round.ends_with_join) run_alone(HVD_JOIN, "join");
@@ -78,7 +78,7 @@ class Player {
     }
   }
 
-  // Waits for what is no step: joins, the last barrier and sets.
+  // Waits for calls that are not steps: joins, the last barrier and sets.
   hvd_output finish_alone(int code, hvd_handle handle, const std::string& what, std::string error,
                           bool has_output = true) {
     hvd_output output{};
@@ -156,7 +156,7 @@ class Player {
     return nullptr;
   }
 
-  // All that is only lent for the call ends with it.
+  // The arguments of the call become invalid when it returns.
   int submit(Running* running, std::string* error) {
     const Step& step = *running->step;
     const bool is_odd = step.odd_rank == running->index;
@@ -174,7 +174,7 @@ class Player {
     submission.name = step.op == HVD_BARRIER ? nullptr : name.c_str();
     std::vector<hvd_tensor> tensors = tensors_of(running, submission.op);
     if (is_odd && step.odd == Odd::kGroup) {
-      // In memory of its own: a group whose tensors overlap is refused on this rank.
+      // In separate memory: this rank would refuse a group whose tensors overlap.
       hvd_tensor more = tensors[0];
       running->odd_tensor = running->inputs[0].bytes;
       more.input = running->odd_tensor.data();
@@ -270,7 +270,7 @@ class Player {
     }
   }
 
-  // True when it has ended.
+  // Returns true when the step has ended.
   bool try_finish(Running* running, bool by_wait) {
     std::string error;
     if (by_wait) {
@@ -347,7 +347,7 @@ class Player {
     }
   }
 
-  // It had to fail: how?
+  // Checks the error of a step that must fail.
   void check_failure(const Step& step, int code, const std::string& error) {
     const Verdict verdict = verdict_of(program_, step);
     if (options_.may_break && code == HVD_ABORTED) return fail(step, code, "", error);
@@ -358,7 +358,7 @@ class Player {
     if (!right) complain(step, cat("it had to fail otherwise than with ", code, ": ", error));
     if (step.refused != Refused::kNothing) return;
     std::lock_guard lock(report_->mutex);
-    // Members read the same; who is none reads nothing.
+    // Only members compare their errors; other ranks get no common error.
     if (step.set < 0) report_->sentences[cat(round_, " ", step.name)] = error;
   }
 
@@ -382,7 +382,7 @@ class Player {
   Report* const report_;
   size_t round_ = 0;
   std::vector<int32_t> set_ids_;
-  std::atomic<bool> over_{false};  // nothing more is submitted
+  std::atomic<bool> over_{false};  // no more submissions
 };
 
 }  // namespace

@@ -36,7 +36,7 @@ using hvd::test::Work;
 
 namespace {
 
-// One send or receive with its memory.
+// One send or receive with its buffer.
 struct Message {
   Message(int32_t of, int32_t rank, size_t size, int32_t tag = 0) : op(of), bytes(size) {
     message.struct_size = sizeof message;
@@ -48,7 +48,7 @@ struct Message {
   }
   Message(Message&&) = delete;
 
-  // Bytes that follow from the seed.
+  // Returns pseudorandom bytes of the seed.
   Message& fill(uint32_t seed) {
     for (auto& byte : bytes)
       byte = static_cast<unsigned char>((seed = seed * 1664525 + 1013904223) >> 24);
@@ -88,7 +88,7 @@ void check_has(const Status& status, Code code, const std::string& text) {
   CHECK_MESSAGE(status.message().find(text) != std::string::npos, status.message());
 }
 
-// The links between the ranks of a test, in each way in which large messages travel.
+// The links between a test's ranks, for each protocol of large messages.
 enum class Way { kPieces, kMailboxes, kRings, kStreams };
 
 class World {
@@ -196,7 +196,7 @@ TEST_CASE("a message in shared memory is copied from there") {
   }
 }
 
-// A withdrawal meets a receive that has just begun to copy the memory, in one of some rounds.
+// In some rounds, a withdrawal meets a receive that has just begun to copy the memory.
 TEST_CASE("memory of a send that failed is read by no receive") {
   if (!hvd::test::has_builtin_links()) return;
   World world(2, Way::kRings);
@@ -266,7 +266,7 @@ TEST_CASE("a receive takes the oldest message with its tag, whatever comes with 
       }
       for (Message& one : all) check_ok(one.finish(world[rank]));
       if (rank == 0) return;
-      // The n-th receive of a tag has the n-th message with it.
+      // The n-th receive of a tag gets the n-th message with this tag.
       int32_t next[3] = {0, 1, 2};
       for (const Message& one : all) {
         Send expected(0, one.bytes.size());
@@ -409,7 +409,7 @@ TEST_CASE("a time limit ends a send or receive without a counterpart, and nothin
     Send large(1, 100000, 5);
     large.message.timeout_seconds = 0.05;
     check_has(large.run(world[0]), Code::kDeadlineExceeded, "rank 1 has not received it");
-    // The message that was withdrawn is in nobody's way.
+    // The withdrawn message does not block later messages.
     Send next(1, 100000, 5);
     next.fill(5);
     check_ok(next.submit(world[0]));
@@ -539,7 +539,7 @@ TEST_CASE("a sender of small messages that nobody receives is held back, and non
         REQUIRE(receive.bytes == sends[static_cast<size_t>(i)].bytes);
       }
     });
-    // The room is free again.
+    // The buffer space is free again.
     Send again(1, 2000);
     check_ok(again.submit(world[0]));
     bool done = false;
@@ -567,7 +567,7 @@ TEST_CASE("messages that were sent before a shutdown can be received after it") 
       Receive large(0, 100000, 2);
       check_ok(large.run(world[1]));
       CHECK(large.bytes == Send(0, 100000).fill(2).bytes);
-      // Refused collectives show that rank 0 has left.
+      // A refused collective shows that rank 0 has shut down.
       for (Status status; status.ok();) {
         Work work = sum_of("alone");
         status = work.run(world[1]);
@@ -603,7 +603,7 @@ TEST_CASE("two ranks exchange messages after a third one has left, until one of 
         check_ok(receive.run(world[rank]));
         check_ok(send.finish(world[rank]));
         CHECK(receive.bytes == send.bytes);
-        // Both know by the same message whether this was the last round.
+        // The same message tells both ranks whether this was the last round.
         Send flag(3 - rank, 1, 1);
         flag.bytes[0] = has_left ? 1 : 0;
         Receive other(3 - rank, 1, 1);
@@ -616,7 +616,7 @@ TEST_CASE("two ranks exchange messages after a third one has left, until one of 
         check_ok(world[1].shutdown(Deadline::after_seconds(200)));
         return;
       }
-      if (way == Way::kPieces) return;  // links that do not show who has left
+      if (way == Way::kPieces) return;  // links that do not report a shutdown
       Receive last(1, 4, 9);
       check_has(last.run(world[2]), Code::kAborted, "rank 1 has ended");
     });
@@ -625,7 +625,7 @@ TEST_CASE("two ranks exchange messages after a third one has left, until one of 
 
 TEST_CASE("transfers fail when their other rank leaves without them") {
   for (const Way way : all_ways()) {
-    if (way == Way::kPieces) continue;  // links that do not show who has left
+    if (way == Way::kPieces) continue;  // links that do not report a shutdown
     CAPTURE(static_cast<int>(way));
     World world(3, way);
     Send send(2, 64 << 20);
@@ -640,12 +640,12 @@ TEST_CASE("transfers fail when their other rank leaves without them") {
     sleep_ms(50);
     Receive receive(1, 64 << 20);
     check_ok(receive.submit(world[2]));
-    // It waits for nothing.
+    // The call returns without waiting.
     check_ok(world[2].shutdown(Deadline::after_seconds(0)));
     check_has(receive.finish(world[2]), Code::kAborted, "this rank called shutdown");
     const Status failed = send.finish(world[1]);
     CHECK(failed.code() == Code::kAborted);
-    // The kernel of a receiver that ends with unread data resets a connection.
+    // The receiver's kernel resets a connection that is closed with unread data.
     const bool is_reset =
         way == Way::kStreams && failed.message().find("reset") != std::string::npos;
     CHECK_MESSAGE((is_reset || failed.message().find("rank 2 has ended") != std::string::npos),
@@ -655,7 +655,7 @@ TEST_CASE("transfers fail when their other rank leaves without them") {
 
 TEST_CASE("a receive that was posted before a rank left hears that its own other rank leaves") {
   for (const Way way : all_ways()) {
-    if (way == Way::kPieces) continue;  // links that do not show who has left
+    if (way == Way::kPieces) continue;  // links that do not report a shutdown
     CAPTURE(static_cast<int>(way));
     World world(3, way);
     Receive receive(1, 4);
@@ -741,7 +741,7 @@ TEST_CASE("a receive that waits causes no step") {
     check_ok(warm.finish(world[0]));
     Receive receive(0, 4);
     check_ok(receive.submit(world[1]));
-    // Threads look for work for a while, which is longer on a busy machine.
+    // Threads poll for work for a while, longer on a busy machine.
     const auto steps = [&] { return std::pair(world[0].counts().steps, world[1].counts().steps); };
     bool is_idle = false;
     for (int attempt = 0; attempt < 10 && !is_idle; ++attempt) {
@@ -788,8 +788,8 @@ struct Call {
   bool sends = false;
   int32_t rank = 0;
   int32_t tag = 0;
-  uint32_t number = 0;  // of a send
-  bool waits = false;   // before the next call
+  uint32_t number = 0;  // set for a send
+  bool waits = false;   // pause before the next call
 };
 
 // Tags from 10 on are received from any rank.
@@ -798,7 +798,7 @@ size_t size_of_tag(int32_t tag) {
   return kSizes[tag % 5];
 }
 
-// Every message has a receive. Sends wait only where they are small; receives come in any order of sources and tags.
+// Each message has a receive. Only small sends wait; receives have a random order.
 std::vector<std::vector<Call>> random_program(std::mt19937& random, int size) {
   std::vector<std::vector<Call>> sends(static_cast<size_t>(size)), receives(sends.size());
   const int count = 1 + static_cast<int>(random() % 40);
@@ -864,7 +864,7 @@ std::vector<Got> play(Runtime& runtime, const std::vector<Call>& calls, unsigned
   return got;
 }
 
-// The model: from one sender with one tag, messages come in the order of their sends, each once.
+// Checks that messages of one sender and tag arrive in the order of their sends, each once.
 void judge(const std::vector<std::vector<Call>>& program, int32_t rank,
            const std::vector<Got>& got) {
   std::map<std::pair<int32_t, int32_t>, std::deque<uint32_t>> sent;  // by sender and tag

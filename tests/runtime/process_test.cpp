@@ -1,4 +1,4 @@
-// Ranks as real processes, each with nothing but its environment, over a rendezvous server.
+// Ranks as real processes that get only their environment, over a rendezvous server.
 #include <doctest/doctest.h>
 
 #include <algorithm>

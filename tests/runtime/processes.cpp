@@ -60,7 +60,7 @@ Worker spawn(const std::string& program, const std::vector<std::string>& argumen
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-  // Not the sockets of the server that this process is, nor what it was given itself.
+  // Close the sockets of this process's server and its inherited descriptors in the child.
   posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
   REQUIRE(::posix_spawn(&worker.pid, program.c_str(), &actions, nullptr, pointers_to(&words).data(),
                         pointers_to(&environment_texts).data()) == 0);

@@ -1,5 +1,5 @@
-// Ranks as real processes of a worker program, each with nothing but its environment, and the
-// rendezvous server where they meet.
+// Ranks as real processes of a worker program that get only their environment, and their rendezvous
+// server.
 #pragma once
 
 #include <sys/types.h>
@@ -14,12 +14,12 @@
 
 namespace hvd::test {
 
-// A server with its loop on a thread of its own.
+// A server whose loop runs on its own thread.
 class Rendezvous {
  public:
   explicit Rendezvous(int size);
   ~Rendezvous();
-  // The environment variables with which a worker reaches this server.
+  // Returns the environment variables with which a worker reaches this server.
   std::vector<std::string> variables() const;
 
  private:
@@ -36,22 +36,22 @@ struct Worker {
 };
 
 struct Outcome {
-  int status = 0;  // status from waitpid
+  int status = 0;  // status of waitpid
   std::string output;
   int code() const { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 };
 
-// The environment of this process without HOROVOD_*, and `variables`.
+// Returns this process's environment without HOROVOD_*, plus `variables`.
 Worker spawn(const std::string& program, const std::vector<std::string>& arguments,
              const std::vector<std::string>& variables);
-// Reads to the end of its output, and waits for its end.
+// Reads the whole output and waits for the end of the process.
 Outcome join(Worker worker);
 
 struct Launch {
   std::string program;
   std::vector<std::string> arguments;
-  bool with_ranks = true;  // in the environment; else the rendezvous gives them
-  // Ranks that are to believe in a machine of their own, by number; empty: all share this one.
+  bool with_ranks = true;  // in the environment; otherwise the rendezvous assigns ranks
+  // Simulated machine number of each rank; empty: all ranks share this machine.
   std::vector<int> machines;
 };
 std::vector<Worker> start(int size, const Launch& launch, const Rendezvous& rendezvous);

@@ -21,7 +21,7 @@ class Maker {
     make_sets();
     const size_t rounds = 1 + below(4);
     for (size_t i = 0; i < rounds; ++i) {
-      // A training step comes again, with the same names and terms.
+      // Repeats a round like a training step, with the same names and parameters.
       if (i > 0 && below(3) == 0)
         program_.rounds.push_back(again(program_.rounds[below(i)]));
       else
@@ -37,7 +37,7 @@ class Maker {
     return values[below(kCount)];
   }
 
-  // Each different from all others, and from all ranks.
+  // Makes different sets, none of which has all ranks.
   void make_sets() {
     if (!vocabulary_.sets || all_ < 2 || below(2) == 0) return;
     for (size_t i = 0, count = 1 + below(3); i < count; ++i) {
@@ -53,7 +53,7 @@ class Maker {
     }
   }
 
-  // A step of all ranks or of a set.
+  // Makes a step of all ranks or of a set.
   Step any_step() {
     const int set =
         program_.sets.empty() || below(2) == 0 ? -1 : static_cast<int>(below(program_.sets.size()));
@@ -64,7 +64,7 @@ class Maker {
     return made;
   }
 
-  // Ranks leave one after another; the last one does everything.
+  // Ranks join one after another; the last rank makes all steps.
   Round join_round() {
     Round round;
     round.in_order = round.ends_with_join = true;
@@ -93,7 +93,7 @@ class Maker {
     const size_t steps = 1 + below(below(4) == 0 ? 40 : 12);
     for (size_t i = 0; i < steps; ++i) {
       Step next = any_step();
-      // Names come back in other rounds, mostly with other terms.
+      // Other rounds reuse names, mostly with other parameters.
       next.name = cat(next.op == HVD_BARRIER ? "barrier" : "n", i);
       dress(&next, i);
       round.steps.push_back(std::move(next));
@@ -110,7 +110,7 @@ class Maker {
     return round;
   }
 
-  // A name of its own for what nobody can wait for.
+  // Gives work that no rank can wait for a unique name.
   void dress(Step* step, size_t index) {
     if (step->careless_rank >= 0) {
       step->name = cat("once", program_.rounds.size(), ".", index);
@@ -164,7 +164,7 @@ class Maker {
     step->reduce_op = step->op == HVD_ALLREDUCE ? one_of(all) : one_of(some);
     bool has_bool = false;
     for (TensorTerms& tensor : step->tensors) has_bool |= tensor.dtype == HVD_BOOL;
-    // A truth has neither average nor scale, and cannot be scattered.
+    // A bool has neither average nor scale, and cannot be scattered.
     if (has_bool && step->op == HVD_REDUCESCATTER) {
       for (TensorTerms& tensor : step->tensors) tensor.dtype = HVD_INT32;
       has_bool = false;
@@ -238,13 +238,13 @@ class Maker {
         step->odd = Odd::kDtype;
         break;
     }
-    // Only as a group has it one tensor more, and it keeps its first one in that.
+    // The odd rank has an additional tensor in its group, and an in-place step cannot hold it.
     if (step->odd == Odd::kGroup) step->in_place = false;
   }
 
   std::mt19937 random_;
   const int all_;
-  int size_;  // members of the step that is being made
+  int size_;  // number of members of the current step
   const Vocabulary& vocabulary_;
   Program program_;
 };
@@ -307,7 +307,7 @@ std::vector<int64_t> shape_on(const Step& step, size_t tensor, int rank) {
     shape[0] = 0;
     for (const int64_t rows : step.rows[at]) shape[0] += rows;
   }
-  // One dimension more than the others have: wrong for every operation.
+  // One dimension more than on other ranks: wrong for every operation.
   if (step.odd == Odd::kShape && step.odd_rank == rank && tensor == 0) shape.push_back(2);
   return shape;
 }

@@ -1,6 +1,6 @@
-// A random program: what every rank of a job submits, the same from the same seed everywhere, so
-// that each process makes its own. Steps are terms alone; oracle.h says what their tensors hold
-// and what must come out, player.h runs them.
+// A random program: the submissions of every rank of a job. The same seed gives the same program,
+// so that each process makes its own copy. Steps have parameters only; oracle.h computes their
+// tensors and the expected results, player.h runs them.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ enum class Refused { kNothing, kRoot, kReduction, kSplits, kUneven, kSet, kName 
 
 struct TensorTerms {
   int32_t dtype = HVD_FLOAT32;
-  // Dimension 0 is by rank for allgather and alltoall: Step::rows.
+  // For allgather and alltoall, Step::rows has dimension 0 by rank.
   std::vector<int64_t> shape;
 };
 
-// Ranks of a step are counted within its process set: 0 is the first member.
+// A step counts ranks within its process set: 0 is the first member.
 struct Step {
   std::string name;
   int set = -1;  // index in Program::sets; -1: all ranks
@@ -39,15 +39,15 @@ struct Step {
   Odd odd = Odd::kNothing;
   int32_t odd_rank = 0;
   Refused refused = Refused::kNothing;
-  // This rank releases its claim at once; its name comes once only.
+  // This rank releases its claim at once; the name of the step is unique.
   int32_t careless_rank = -1;
   std::vector<bool> joined;  // ranks that joined before and take no part; empty: none
   unsigned salt = 0;
 };
 
 struct Round {
-  // Every rank waits for each step before the next, as synchronous calls do. Otherwise each of
-  // the threads submits its steps in an order of its own, and looks after them in another.
+  // If true, every rank waits for each step before the next, like synchronous calls. Otherwise each
+  // thread submits its steps in its own order, and waits for them in another order.
   bool in_order = false;
   int threads = 1;
   bool ends_with_join = false;
@@ -57,11 +57,11 @@ struct Round {
 struct Program {
   unsigned seed = 0;
   int size = 1;
-  // Added before the rounds, each by all ranks, and removed after them; ascending ranks.
+  // All ranks add these sets before the rounds and remove them afterwards; ascending ranks.
   std::vector<std::vector<int32_t>> sets;
   std::vector<Round> rounds;
 
-  // How many take part in a step, this rank's index among them or -1, and the rank of an index.
+  // Number of ranks in a step, this rank's index among them or -1, and the rank of an index.
   int members(const Step& step) const;
   int index_in(const Step& step, int rank) const;
   int rank_of(const Step& step, int index) const;
@@ -79,9 +79,9 @@ Vocabulary everything();
 
 Program make_program(unsigned seed, int size, const Vocabulary& vocabulary);
 
-// The shape that a member submits, oddness included.
+// Returns the shape that a member submits, oddness included.
 std::vector<int64_t> shape_on(const Step& step, size_t tensor, int rank);
-// One line a step.
+// Returns one line per step.
 std::string describe(const Step& step);
 std::string describe(const Program& program);
 

@@ -1,6 +1,6 @@
-// One rank of random_process_test: plays random programs by the C ABI alone, many in one start.
-// usage: program_worker FIRST_SEED COUNT. Prints a digest of the sentences of the steps that had to
-// fail, the same on all ranks; complaints go to standard error. Exits with 0, or 1 after those.
+// One rank of random_process_test: plays random programs by the C ABI, several per start. usage:
+// program_worker FIRST_SEED COUNT. Prints a digest of the expected errors, which is equal on all
+// ranks; complaints go to standard error. Exits with 0, or with 1 after a complaint.
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -52,7 +52,7 @@ class CAbi final : public hvd::test::RankApi {
   }
 };
 
-// True when a program went well.
+// Returns true if a program had no complaints.
 bool play_one(unsigned seed, hvd::test::Report* report, std::string* sentences) {
   const auto program = hvd::test::make_program(seed, hvd_size(), hvd::test::everything());
   CAbi api;

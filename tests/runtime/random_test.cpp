@@ -1,5 +1,5 @@
-// Random programs on runtimes of this process: every rank submits the same work in an order of its
-// own, from one or two threads, and looks after it in another; results against plain arithmetic.
+// Random programs on runtimes of this process: every rank submits the same work in its own order,
+// from one or two threads, and waits in another order. Compares results with reference arithmetic.
 // HVD_PROGRAMS gives the number of programs, HVD_SEED the first seed.
 #include <doctest/doctest.h>
 
@@ -31,8 +31,8 @@ unsigned number_from(const char* variable, unsigned otherwise) {
   return text ? static_cast<unsigned>(hvd::parse_int(*text).value_or(otherwise)) : otherwise;
 }
 
-// Returns what failed; empty on success. The reports live longer than the ranks: released work may
-// end late.
+// Returns the failures; empty on success. The reports must outlive the ranks: released work may end
+// late.
 std::vector<std::string> run_on(Ranks& ranks, const Program& program, double timeout,
                                 std::deque<Report>* reports) {
   for (int rank = 0; rank < ranks.size(); ++rank) reports->emplace_back();
@@ -61,7 +61,7 @@ void complain(const Program& program, const std::vector<std::string>& wrong,
   for (size_t i = 0; i < std::min<size_t>(wrong.size(), 20); ++i) text += wrong[i] + "\n";
   FAIL_CHECK(cat(text, "the smallest that still fails, of ", describe(small)));
 }
-// A world of its own size and settings, with several programs one after another.
+// A job with random size and settings, and several programs one after another.
 void run_world(unsigned seed, unsigned programs, const Vocabulary& vocabulary,
                RanksOptions options) {
   std::mt19937 random(seed);
@@ -74,7 +74,7 @@ void run_world(unsigned seed, unsigned programs, const Vocabulary& vocabulary,
   REQUIRE(options.settings.set("cycle_time", windows[random() % 3]).ok());
   int32_t machines = 0;
   for (int rank = 0; rank < size; ++rank) {
-    // Numbered in the order of their lowest rank.
+    // Numbered in the order of each host's lowest rank.
     const auto machine = static_cast<int32_t>(random() % static_cast<unsigned>(machines + 1));
     machines = std::max(machines, machine + 1);
     options.machines.push_back(machine);

@@ -1,5 +1,5 @@
-// Common parts of the tests of in-process ranks: worlds over each kind of links, the start of all
-// ranks, and the most frequent operations.
+// Common helpers of tests with in-process ranks: jobs over each kind of links, the start of all
+// ranks, and frequent operations.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -10,7 +10,7 @@
 
 #include "runtime/ranks.h"
 
-// A build without the built-in plugins' folders has the memory links alone.
+// A build without the built-in plugins' folders has only the memory links.
 #define FOR_ALL_LINKS(options)                   \
   hvd::test::RanksOptions options;               \
   SUBCASE("over memory links") {}                \

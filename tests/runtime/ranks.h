@@ -1,4 +1,4 @@
-// N ranks of a job as N runtimes of this process, for tests. Each is driven by its own threads.
+// The ranks of a job as runtimes of this process, for tests. The runtimes' own threads drive them.
 #pragma once
 
 #include <cstring>
@@ -16,14 +16,14 @@ namespace hvd::test {
 
 enum class Links { kMemory, kBuiltin };
 
-// Whether this build has the built-in controller and op.
+// Returns whether this build has the built-in controller and op.
 bool has_builtin_links();
 
 struct RanksOptions {
   Links links = Links::kMemory;
   Settings settings;
   std::vector<int32_t> machines;  // each rank's machine, for memory links; empty: one machine
-  bool has_heaps = false;         // each rank shares memory of its own with the others
+  bool has_heaps = false;         // each rank shares its own memory with other ranks
   uint32_t epoch = 0;
   double start_seconds = 20;
   std::vector<std::vector<int32_t>> process_sets;
@@ -31,8 +31,8 @@ struct RanksOptions {
   // The memory links delay each message by a random time of at most this; the seed decides.
   std::chrono::microseconds late{0};
   unsigned late_seed = 0;
-  std::vector<RankCounters>* counters = nullptr;  // by rank; null: each has its own
-  // The store as a rank sees it, made from the one of all; empty: that one.
+  std::vector<RankCounters>* counters = nullptr;  // by rank; null: each rank has its own value
+  // Returns a rank's view of the shared store; empty: the shared store itself.
   std::function<std::shared_ptr<rendezvous::Store>(int rank, std::shared_ptr<rendezvous::Store>)>
       store_of;
 };
@@ -44,14 +44,14 @@ class Ranks {
 
   int size() const { return size_; }
   runtime::Runtime& operator[](int rank) { return *runtimes_[static_cast<size_t>(rank)]; }
-  // Runs body(rank) on a thread for each rank, and waits for all.
+  // Runs body(rank) on a thread for each rank, and waits for all threads.
   void each(const std::function<void(int rank)>& body);
-  // Shuts all down; done by the destructor otherwise.
+  // Shuts all ranks down; the destructor does so too.
   void shutdown();
   MemoryWorld& world() { return *world_; }
   collectives::SharedHeap& heap(int rank) { return heaps_[static_cast<size_t>(rank)]; }
   rendezvous::Store& store() { return *store_; }
-  // By rank: the result of its start; its runtime is null after a failure.
+  // By rank: the result of its start; a failed rank has no runtime.
   std::vector<Status> start_status;
 
  private:
@@ -62,7 +62,7 @@ class Ranks {
   std::vector<std::unique_ptr<runtime::Runtime>> runtimes_;
 };
 
-// Work for one rank, with the memory it needs.
+// One rank's work and its buffers.
 struct Work {
   template <typename T>
   Work(int32_t op, std::string name, std::vector<T> values, int32_t dtype,

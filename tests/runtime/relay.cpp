@@ -175,7 +175,7 @@ void Relay::accept_all() {
       UniqueFd near(::accept4(route.listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!near) break;
       UniqueFd far = connect_to(route.target);
-      if (!far) continue;  // refused: the near end reads that
+      if (!far) continue;  // refused: the near end reads end-of-file
       set_options(near.get());
       set_options(far.get());
       Pair& pair = pairs_.emplace_back();
@@ -197,7 +197,7 @@ void Relay::read(Pair& pair, int side) {
   Direction& in = pair.from[side];
   if (in.ended || in.held >= kHeldAtMost) return;
   char bytes[16384];
-  // Odd pieces show who believes that a message comes whole.
+  // Odd pieces reveal readers that expect a whole message.
   const size_t most = most_.count() == 0 ? sizeof bytes : 1 + random_() % 5000;
   const ssize_t count =
       ::recv(pair.ends[side].get(), bytes, most, MSG_DONTWAIT | (stalled_ ? MSG_PEEK : 0));
@@ -220,7 +220,7 @@ void Relay::read(Pair& pair, int side) {
   in.held += static_cast<size_t>(count);
 }
 
-// Writes to this side what came from the other side; an empty piece is the end.
+// Writes data of the other side to this side; an empty piece is the end.
 void Relay::write(Pair& pair, int side) {
   Direction& out = pair.from[1 - side];
   const auto now = Clock::now();

@@ -1,5 +1,5 @@
-// TCP links under a test's control: relays connections byte by byte, late, in odd pieces, not at
-// all, or cuts them. One thread of its own; any thread may call.
+// TCP links under a test's control: relays connections byte by byte, delayed, in odd pieces, or not
+// at all, or cuts them. Has one thread; any thread may call.
 #pragma once
 
 #include <chrono>
@@ -25,18 +25,18 @@ class Relay {
   ~Relay();
   Relay(const Relay&) = delete;
 
-  // A port of 127.0.0.1 that leads to another one.
+  // Returns a port of 127.0.0.1 that forwards to another port.
   uint16_t route(uint16_t target);
   // From now on pieces of random sizes wait up to `most`.
   void delay(unsigned seed, std::chrono::microseconds most);
   // Moves nothing until resume.
   void stall();
   void resume();
-  // Cuts one connection, by a reset or by a plain end; false when there is none.
+  // Cuts one connection, by a reset or by a plain end. Returns false without a connection.
   bool cut_one(unsigned pick);
-  // Blocks until that many bytes have gone through, false when `abandoned` by then.
+  // Blocks until that many bytes have passed. Returns false if `abandoned` first.
   bool wait_for_bytes(uint64_t count);
-  // Blocks until somebody has sent something that does not move; false when abandoned.
+  // Blocks until a sender is stalled. Returns false if abandoned.
   bool wait_for_withheld();
   // Ends all waits.
   void abandon();
@@ -51,7 +51,7 @@ class Relay {
     std::deque<Piece> pieces;
     size_t held = 0;
     bool ended = false;
-    bool ready = false;  // to be read, seen while stalled
+    bool ready = false;  // readable, seen while stalled
   };
   struct Pair {
     UniqueFd ends[2];

@@ -1,4 +1,4 @@
-// A Runtime of this process as programs see it.
+// Adapts a Runtime of this process to the interface for programs.
 #pragma once
 
 #include "runtime/player.h"

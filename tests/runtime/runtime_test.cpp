@@ -1,4 +1,4 @@
-// Ranks of one process, over the links of the test and again over the built-in ones.
+// Ranks of one process, over the test's memory links and over the built-in links.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -190,7 +190,7 @@ TEST_CASE("names that the ranks submit in different orders complete") {
     }
   });
   const auto counts = ranks[0].counts();
-  CHECK(counts.batches < 4 * kNames);  // some were fused
+  CHECK(counts.batches < 4 * kNames);  // some tensors were fused
 }
 
 TEST_CASE("many small tensors of one step become few batches, and repeat by their ids") {
@@ -211,7 +211,7 @@ TEST_CASE("many small tensors of one step become few batches, and repeat by thei
   const auto counts = ranks[1].counts();
   CHECK(counts.batches < kSteps * 25);
   CHECK(counts.fused_tensors > kSteps * 25);
-  // An id comes with the second agreement.
+  // The second agreement assigns an id.
   CHECK(counts.short_announcements == (kSteps - 2) * 50);
 }
 
@@ -303,7 +303,7 @@ TEST_CASE("ranks that disagree all read the same sentence, and go on") {
       CAPTURE(one.what);
       std::vector<Status> statuses(3);
       ranks.each([&](int rank) {
-        // The same name, also after it was agreed upon and cached.
+        // The same name, also after it was negotiated and cached.
         Work work = sum_of("w", {1, 2});
         one.change(rank, work);
         statuses[static_cast<size_t>(rank)] = work.run(ranks[rank]);
@@ -328,7 +328,7 @@ TEST_CASE("an operation that no plugin can run fails on all ranks alike, and the
   Ranks ranks(2, options);
   require_started(ranks);
   ranks.each([&](int rank) {
-    // Bool has no product with a factor; the memory op knows no bool at all.
+    // Bool has no product with a factor; the memory op does not support bool.
     Work work(HVD_ALLREDUCE, "b", std::vector<uint8_t>{1, 0}, HVD_BOOL);
     work.submission.prescale = 0.25;
     const Status status = work.run(ranks[rank]);
@@ -349,7 +349,7 @@ TEST_CASE("a name in flight is refused, and the first is unharmed") {
     REQUIRE(first.submit(ranks[rank]).ok());
     Work second = sum_of("twice", {7});
     const Status status = second.submit(ranks[rank]);
-    // The other rank may be through already; then the name is free again.
+    // The other rank may have finished; then the name is free again.
     if (!status.ok()) {
       CHECK(status.code() == Code::kAlreadyExists);
       CHECK(status.message().find("same name as another tensor") != std::string::npos);

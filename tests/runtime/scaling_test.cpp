@@ -26,7 +26,7 @@ std::vector<int32_t> machines_of(int size) {
 
 int log2_of(int size) { return std::bit_width(static_cast<unsigned>(size)) - 1; }
 
-// Hops from the farthest rank to the root.
+// Returns the hops from the farthest rank to the root.
 int depth_of(const std::vector<int32_t>& machines) {
   std::vector<int32_t> members(machines.size());
   std::iota(members.begin(), members.end(), 0);
@@ -80,7 +80,7 @@ TEST_CASE("messages of each rank grow with the logarithm of the ranks, up to 512
       most = std::max(most, sent);
       all += sent;
     }
-    // Up once for each rank but the root, and down once.
+    // One message up for each rank except the root, and one down.
     CHECK(all == static_cast<uint64_t>(kTimes * 2 * (size - 1)));
     CHECK(most <= static_cast<uint64_t>(kTimes * (8 + log2_of(size))));
   }

@@ -5,7 +5,7 @@
 namespace hvd::test {
 namespace {
 
-// Takes out ever smaller pieces of the elements that `list` finds in a program.
+// Removes ever smaller ranges of the elements that `list` returns for a program.
 template <typename List>
 void take_out(Program* program, const std::function<bool(const Program&)>& fails, int* tries,
               const List& list) {

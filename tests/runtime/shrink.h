@@ -1,4 +1,4 @@
-// Makes a program that fails smaller for as long as it still fails: for the reader of a failure.
+// Shrinks a failing program while it still fails, to make the failure readable.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace hvd::test {
 
-// `fails` runs a program; it is called at most `tries` times.
+// `fails` runs a program and returns whether it fails; the function calls it at most `tries` times.
 Program shrink(Program program, const std::function<bool(const Program&)>& fails, int tries);
 
 }  // namespace hvd::test

@@ -1,5 +1,5 @@
-// Threads that submit, fall asleep and must be woken, without a deadline to save them: a wake-up
-// that is lost stops them for good, and the watchdog says so.
+// Threads that submit, sleep and must be woken, without a deadline: a lost wake-up stops them
+// forever, and the watchdog reports it.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -23,14 +23,14 @@ using hvd::test::Work;
 
 namespace {
 
-// How long nothing may be completed on any thread before that counts as hanging.
+// Returns the time without a completed round after which the test counts as hanging.
 std::chrono::seconds timeout() {
   const char* seconds = std::getenv("HVD_TEST_WATCHDOG_SECONDS");
   return std::chrono::seconds(seconds != nullptr ? std::atoi(seconds) : 30);
 }
 
-// Runs body(completed), which counts what it completes, and ends the process when that hangs: the
-// threads that sleep cannot be joined.
+// Runs body(completed), which counts its rounds, and ends the process if the count stops: sleeping
+// threads cannot be joined.
 template <typename Body>
 void watched(const Body& body) {
   std::atomic<int> completed{0};
@@ -47,7 +47,7 @@ void watched(const Body& body) {
   over.get();
 }
 
-// Now at once, now when others are about to sleep or do.
+// Returns at once, or when other threads are falling asleep or sleep.
 void dawdle(std::minstd_rand& random) {
   const unsigned dice = random() % 8;
   if (dice < 5) std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
@@ -64,9 +64,9 @@ void end(Work& work, Runtime& runtime) {
   CHECK(work.result<float>()[0] == 2);
 }
 
-// Brings `first`, which the peer does not submit yet, so that whoever drives this rank falls asleep
-// over it: a thread that waits in every second round, the helper in the others. Then `second`, for
-// which the sleeper must be woken: the peer does nothing before that is done.
+// Submits `first`, which the peer does not submit yet, so that this rank's driving thread falls
+// asleep: a waiting thread in even rounds, the helper thread in odd rounds. `second` must then wake
+// the sleeper, because the peer does nothing before `second` completes.
 void bring(Runtime& runtime, std::atomic<int>& peer_rounds, int round, std::minstd_rand& random) {
   Work first = sum_of("first");
   Work second = sum_of("second");
@@ -106,7 +106,7 @@ void check_sleepers(Links links, int rounds) {
     ranks.each([&](int rank) {
       std::minstd_rand random(1);
       for (int round = 0; round < rounds; ++round) {
-        // The root brings, and then the other one.
+        // The root submits first in one half of the rounds, the other rank in the other half.
         if ((rank == 0) == (round < rounds / 2))
           bring(ranks[rank], completed, round, random);
         else

@@ -1,5 +1,5 @@
-// Speculative allreduces of two ranks on two machines, among all that can come in between: joins,
-// other operations and shapes, ids that are taken back, parameters that are being tuned.
+// Speculative allreduces of two ranks on two machines, interleaved with joins, other operations and
+// shapes, withdrawn ids, and parameters that the autotuner changes.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -20,7 +20,7 @@ using hvd::test::Work;
 
 namespace {
 
-// Rounds of one rank, the same on both but for when they submit.
+// Rounds of one rank, equal on both ranks except for the times of submission.
 class Rounds {
  public:
   Rounds(Ranks& ranks, int rank, unsigned seed)
@@ -52,7 +52,7 @@ class Rounds {
     expected_.push_back(is_broadcast ? value : 2 * value + 1);
   }
 
-  // Before it one of the ranks has work that nobody else submits.
+  // One rank first has work that the other rank does not submit.
   void join() {
     const bool is_alone = common_() % 2 == static_cast<unsigned>(rank_);
     const unsigned count = common_() % 3;

@@ -1,4 +1,4 @@
-// Work that stays pending: who is named, how often, and what ends it.
+// Pending work: which ranks the report names, how often it comes, and how the work ends.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// A report file that is gone with the test.
+// A report file that is removed after the test.
 struct ReportFile {
   ReportFile() : path(hvd::cat("/tmp/stall-test-", ::getpid(), "-", this)) {}
   ~ReportFile() { std::remove(path.c_str()); }
@@ -44,8 +44,8 @@ struct ReportFile {
     for (std::string line; std::getline(file, line);) all.push_back(line);
     return all;
   }
-  // The first that holds all of this; empty when there is none. A slow machine has stalls of its
-  // own.
+  // Returns the first line with all parts, or an empty string. A slow machine may report additional
+  // stalls.
   std::string line_with(const std::vector<std::string>& parts) const {
     for (const std::string& line : lines()) {
       if (std::all_of(parts.begin(), parts.end(), [&](const std::string& part) {
@@ -68,7 +68,7 @@ RanksOptions checked(const ReportFile& file, const char* warning, const char* sh
   return options;
 }
 
-// Waits for what another thread brings about.
+// Waits for an event of another thread.
 template <typename F>
 bool eventually(F&& f) {
   const Deadline deadline = Deadline::after_seconds(200);
@@ -83,7 +83,7 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// An inquiry on times that the test makes up.
+// An inquiry with simulated times.
 struct Inquired {
   explicit Inquired(int32_t size, StallTimes times = {10, 0}, std::vector<int32_t> parents = {})
       : inquiry(
@@ -97,7 +97,7 @@ struct Inquired {
   void waits(int32_t rank, const std::string& name, double seconds, int32_t op = HVD_ALLREDUCE) {
     inquiry.waiting(rank, StallWaiting{{{{0, name}, op, seconds}}}, now);
   }
-  // Asks, when it is time; the ranks of `states` answer, those that are given no state do not.
+  // Asks if it is time; the ranks of `states` with a state answer, the other ranks do not.
   std::optional<StallReport> ask(const std::vector<std::optional<StallState>>& states,
                                  double last_seconds = 99) {
     now += 1s;
@@ -121,7 +121,7 @@ struct Inquired {
   StallInquiry inquiry;
   int32_t size;
   int questions = 0;
-  std::vector<std::string> places;  // of the ranks that wait
+  std::vector<std::string> places;  // by waiting rank
   Clock::time_point now = Clock::time_point() + std::chrono::hours(1);
 };
 
@@ -219,7 +219,7 @@ TEST_CASE("a silent rank is named alone, without the ranks whose answers come th
   CHECK(has(text_of(*report),
             "rank 2 on host host2, pid 102: does not answer; it is stopped, or its links to the "
             "other ranks are dead; the answers of these ranks come through it: 3, 4"));
-  // A rank below one that answers is silent by itself.
+  // A rank below a rank that answers is itself silent.
   inquired.now += std::chrono::seconds(30);
   inquired.waits(0, "b", 30);
   const auto other = inquired.ask({kWaiting, kWaiting, kWaiting, {}, kWaiting});
@@ -466,7 +466,7 @@ TEST_CASE("switched off, nobody says anything") {
   CHECK(options.settings.set("stall_check_disable", "1").ok());
   Ranks ranks(2, options);
   ranks.each([&](int rank) {
-    if (rank == 1) std::this_thread::sleep_for(200ms);  // no event marks what must not happen
+    if (rank == 1) std::this_thread::sleep_for(200ms);  // no event marks its absence
     Work work = sum_of("late");
     CHECK(work.run(ranks[rank]).ok());
   });
@@ -477,9 +477,9 @@ TEST_CASE("a rank with nothing pending is woken by nothing but the question") {
   ReportFile file;
   Ranks ranks(2, checked(file, "0.05"));
   ranks.each([&](int rank) { CHECK(sum_of("x").run(ranks[rank]).ok()); });
-  std::this_thread::sleep_for(200ms);  // the helpers go to sleep
+  std::this_thread::sleep_for(200ms);  // the helper threads fall asleep
   const uint64_t steps[2] = {ranks[0].counts().steps, ranks[1].counts().steps};
-  std::this_thread::sleep_for(300ms);  // no event marks what must not happen
+  std::this_thread::sleep_for(300ms);  // an event that must not happen cannot be awaited
   for (const int rank : {0, 1}) CHECK(ranks[rank].counts().steps == steps[rank]);
 }
 

@@ -1,4 +1,4 @@
-// Work that is submitted before its inputs are there, and begins with hvd_start.
+// Work that is submitted before its inputs are ready, and begins with hvd_start.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -47,7 +47,7 @@ TEST_CASE("work that awaits its start reads its inputs after it, and holds up no
     const float values[] = {1.0f + static_cast<float>(rank), 10};
     std::memcpy(late.input.data(), values, sizeof values);
     CHECK(ranks[rank].start(late.handle).ok());
-    CHECK(ranks[rank].start(late.handle).ok());  // again: without effect
+    CHECK(ranks[rank].start(late.handle).ok());  // a second call has no effect
     const Status status = late.finish(ranks[rank]);
     CHECK_MESSAGE(status.ok(), status.message());
     CHECK(late.result<float>() == std::vector<float>{3, 20});
@@ -65,7 +65,7 @@ TEST_CASE("a waiting rank sleeps until another thread starts its work") {
       REQUIRE(submit_for_later(first, ranks[rank]).ok());
       REQUIRE(submit_for_later(second, ranks[rank]).ok());
       std::thread starter([&] {
-        // Before the work is taken from the queue, in the driver's spin, and in its sleep.
+        // Before the driver takes the work from the queue, during its spin, and during its sleep.
         if (step % 10 == rank) std::this_thread::sleep_for(std::chrono::milliseconds(step % 4 * 4));
         CHECK(ranks[rank].start(rank == 0 ? first.handle : second.handle).ok());
         CHECK(ranks[rank].start(rank == 0 ? second.handle : first.handle).ok());

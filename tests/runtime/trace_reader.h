@@ -1,4 +1,4 @@
-// Reads a timeline's file as strictly as a viewer may: JSON, an array, events that nest.
+// Reads a timeline's file strictly: JSON, an array, events that nest.
 #pragma once
 
 #include <doctest/doctest.h>

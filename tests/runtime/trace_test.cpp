@@ -37,7 +37,7 @@ std::string array_of(const std::vector<std::string>& values) {
   return "[" + join(values, ",\n") + "]";
 }
 
-// The trace of the events that a rank has noted.
+// Returns the trace of the events that a rank has recorded.
 struct Formatted {
   explicit Formatted(int32_t size)
       : format(size, 0, 17, [this](std::string_view value) { values.emplace_back(value); }) {}
@@ -119,7 +119,7 @@ TEST_CASE("a writer that is killed leaves JSON") {
       ::_exit(1);
     }
     const std::string path = temporary.path + (round % 2 == 0 ? "" : "-odd");
-    // Killed while it writes, a little later each time.
+    // Kills the writing process, a little later each time.
     for (;;) {
       std::error_code ignored;
       const auto size = std::filesystem::file_size(path, ignored);
@@ -138,7 +138,7 @@ TEST_CASE("a rank's records become the events that tools know") {
   TraceRecorder recorder;
   Named a("allreduce.a", {{HVD_FLOAT32, {2, 3}}});
   recorder.negotiate(a.submission);
-  CHECK(recorder.empty());  // nothing is noted while no timeline runs
+  CHECK(recorder.empty());  // no event is recorded without a timeline
   recorder.start(true);
   Submission* batch[] = {&a.submission};
   recorder.cycle();
@@ -211,7 +211,7 @@ TEST_CASE("events that were lost are counted, and the rest still nests") {
   taken.dropped = recorder.dropped();
   recorder.take(&taken.slots);
   CHECK(taken.slots.size() == TraceRecorder::kSlots);
-  // Some more are lost on the way.
+  // More messages are lost on the way.
   taken.slots.erase(taken.slots.begin() + 5000, taken.slots.begin() + 5007);
   formatted.format.add(taken);
   formatted.format.finish();
@@ -223,15 +223,15 @@ TEST_CASE("events that were lost are counted, and the rest still nests") {
 TEST_CASE("the root's clock is known as well as the quickest exchange allows") {
   ClockEstimate clock(false);
   CHECK(!clock.known());
-  clock.add(1000, 501'400, 501'600, 2000);  // 1,000 there and back, 200 of it at the root
+  clock.add(1000, 501'400, 501'600, 2000);  // 1,000 for the round trip, 200 of it at the root
   CHECK(clock.offset() == 500'000);
   CHECK(clock.error(2000) == 401);
-  clock.add(3000, 600'000, 600'000, 90'000);  // slow: says less
+  clock.add(3000, 600'000, 600'000, 90'000);  // a slow round trip is less accurate
   CHECK(clock.offset() == 500'000);
   clock.add(100'000, 600'110, 600'110, 100'200);
   CHECK(clock.offset() == 500'010);
-  CHECK(clock.error(100'200 + 20'000'000) == 101 + 2000);  // drifts
-  clock.add(5, 1, 900, 10);                                // answered before it arrived: nonsense
+  CHECK(clock.error(100'200 + 20'000'000) == 101 + 2000);  // the clock drifts
+  clock.add(5, 1, 900, 10);  // the reply precedes the request: ignored
   clock.add(INT64_MIN, INT64_MAX, INT64_MIN, INT64_MAX);
   CHECK(clock.offset() == 500'010);
 }

@@ -1,6 +1,6 @@
-/* One rank of process_test: does what its first argument says, by the C ABI alone. Exit codes:
- * 0 as expected, 1 not (with a line on standard error), 7 a failure that it reports by a line on
- * standard output. */
+/* One rank of process_test: runs the mode of its first argument, through the C ABI only. Exit codes:
+ * 0 as expected, 1 otherwise (with a line on standard error), 7 a failure that it reports by a line
+ * on standard output. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <signal.h>
@@ -75,7 +75,7 @@ static int hash_sums(int steps) {
   return 0;
 }
 
-/* Says who it is once all ranks are there, and goes on until it is ended. */
+/* Prints its rank once all ranks have started, and continues until a signal ends it. */
 static int steps_for_ever(void) {
   for (float value = 1;; value = 1) {
     static int said = 0;
@@ -83,7 +83,7 @@ static int steps_for_ever(void) {
     if (!said) printf("ready %d %ld\n", hvd_rank(), (long)getpid());
     if (!said) fflush(stdout);
     said = 1;
-    usleep(500); /* as a small model's steps are */
+    usleep(500); /* like a small model's steps */
   }
 }
 
@@ -102,7 +102,7 @@ static int again_and_again(int times) {
   return 0;
 }
 
-/* ---- What 1000 starts and ends leave behind ---- */
+/* ---- Leaks of 1000 starts and ends ---- */
 
 static long entries_of(const char* folder) {
   long count = 0;
@@ -139,7 +139,7 @@ static int cycles(void) {
   }
   printf("1000 cycles: %+ld KiB, %+ld descriptors, %+ld threads\n", resident_kib() - memory,
          entries_of("/proc/self/fd") - descriptors, entries_of("/proc/self/task") - threads);
-  /* Less than 2 KiB a cycle is the allocator's own. */
+  /* The allocator itself may keep up to 2 KiB per cycle. */
   return resident_kib() - memory < 2000 && entries_of("/proc/self/fd") == descriptors &&
                  entries_of("/proc/self/task") == threads
              ? 0
@@ -170,7 +170,7 @@ static int lose_a_rank(int by_signal) {
   return 7;
 }
 
-/* The port at the other end of a TCP socket, else 0. */
+/* Returns the port at the other end of a TCP socket, else 0. */
 static int peer_port(int fd) {
   struct sockaddr_storage address;
   socklen_t size = sizeof address;
@@ -180,7 +180,7 @@ static int peer_port(int fd) {
   return 0;
 }
 
-/* Whether this process has a socket to a rank, or shared memory, open. */
+/* Returns whether this process has a socket to a rank, or shared memory, open. */
 static int has_links(void) {
   const char* store = getenv("HOROVOD_STORE");
   const int store_port = store != NULL ? atoi(strrchr(store, ':') + 1) : -1;
@@ -199,7 +199,7 @@ static int has_links(void) {
   return 0;
 }
 
-/* A forked child must be told that it cannot use the runtime, and must not disturb it. */
+/* The runtime refuses calls of a forked child, which must not disturb the parent. */
 static int use_in_child(void) {
   fflush(stdout);
   if (!has_links()) return wrong("the parent has no links to close");

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Each public header compiles alone, as C11 and as C++20, without a warning.
+"""Compiles each public header alone, as C11 and as C++20, and fails on a warning.
 
 usage: check_c11_headers.py CC CXX INCLUDE_FOLDER...
 """
@@ -11,7 +11,7 @@ import sys
 
 def compiles(command, folders, header):
     arguments = [argument for folder in folders for argument in ("-I", str(folder))]
-    source = f'#include "{header}"\ntypedef int one_declaration;\n'  # C wants one in each unit
+    source = f'#include "{header}"\ntypedef int one_declaration;\n'  # C needs a declaration in each unit
     done = subprocess.run(
         [*command, "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", *arguments, "-"],
         input=source,

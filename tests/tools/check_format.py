@@ -11,7 +11,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SUFFIXES = {".h", ".hpp", ".c", ".cpp"}
-# Another version formats otherwise.
+# Other versions format differently.
 PROGRAM = "clang-format-14"
 SKIPPED = 77
 

@@ -1,10 +1,10 @@
 #!/usr/bin/python3 -B
-"""Fails when modules of the Python package import each other in a circle.
+"""Fails when modules of the Python package import each other in a cycle.
 
 usage: check_imports.py PACKAGE
 
-PACKAGE is the folder of the package. Imports inside functions count: they hide a circle and do not
-remove it. An import of a name from a package counts for the module that has the name.
+PACKAGE is the folder of the package. Imports inside functions count, because they only hide a cycle. An import of a
+name from a package counts for the module that defines the name.
 """
 
 import ast
@@ -13,7 +13,7 @@ import sys
 
 
 def modules_of(package):
-    """Path by module name."""
+    """Returns paths by module name."""
     names = {}
     for path in sorted(package.rglob("*.py")):
         parts = [package.name, *path.relative_to(package).with_suffix("").parts]
@@ -22,7 +22,7 @@ def modules_of(package):
 
 
 def imports_of(name, path, modules):
-    """Modules of the package that the module `name` imports."""
+    """Returns modules of the package that the module `name` imports."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -39,7 +39,7 @@ def imports_of(name, path, modules):
 
 
 def circles(graph):
-    """Groups of modules that reach each other, by Tarjan's algorithm."""
+    """Returns groups of modules that reach each other, by Tarjan's algorithm."""
     index, low, stack, groups = {}, {}, [], []
 
     def visit(node):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""check_imports.py finds what is planted."""
+"""check_imports.py finds planted cycles."""
 
 import pathlib
 import tempfile

@@ -69,10 +69,10 @@ CLEAN = (
     "tests/worlds/",
 )
 NOT_YET = ("docs/design/",)
-# Text that others wrote, or that a test reads as it is.
+# Third-party text, or text that a test reads verbatim.
 FOREIGN = ("tests/fuzz/corpus/", "debian/copyright", "debian/changelog", "debian/source/", "debian/control")
 READ = (".h", ".hpp", ".c", ".cpp", ".py", ".md", ".sh", ".cmake", ".txt", "")
-# These name the phrases themselves.
+# These files contain the phrases themselves.
 WORD_LISTS = ("tests/tools/check_language.py", "tests/tools/check_language_test.py")
 
 PHRASES = re.compile(r"\b(?:(?:is|are|was|were)\s+(?:told|said\s+to)|in\s+vain|any\s+more(?!\s+than)|shall)\b", re.I)
@@ -106,7 +106,7 @@ QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 LINE_END = re.compile(r'"?\n[ \t]*(?:(?://|#|\*)[ \t]*|")?')
 
 BEGINS = re.compile(r"(?:^|(?<=[.!?]\s))(?:Who|What|Whose|Whoever|Of|So)\b[^?.]*(?:[?.]|$)")
-# A comment behind code, and a string: also in lower case.
+# A trailing comment, and a string: also in lower case.
 LOWER = re.compile(r"(?:what|who|whose|whoever)\b(?!\s+is\b[^?]*\?)")
 STRING = re.compile(r'"(?:[:;,] )?((?:what|who|whose|whoever)\s[^"]*)"')
 TEST_NAME = re.compile(
@@ -120,7 +120,7 @@ DOCSTRING = re.compile(r'"""(.*?)"""', re.S)
 
 
 def blocks(path, text):
-    """(line, text) of each comment block, docstring or paragraph."""
+    """Yields (line, text) of each comment block, docstring or paragraph."""
     if path.suffix == ".md":
         text = re.sub(r"^```.*?^```", lambda m: "\n" * m[0].count("\n"), text, flags=re.S | re.M)
         for match in re.finditer(r"(?:^(?! {4}|[|#]).*\S.*\n?)+", text, re.M):
@@ -147,7 +147,7 @@ def blocks(path, text):
 
 
 def names(path, text):
-    """(line, text) of each name of a test, string or comment behind code that begins with such a word."""
+    """Yields (line, text) of each test name, string or trailing comment that begins with such a word."""
     for match in TEST_NAME.finditer(text):
         yield text.count("\n", 0, match.start(1)) + 1, match[1].replace("_", " ")
     if path.suffix in (".h", ".hpp", ".c", ".cpp", ".py"):
@@ -160,20 +160,20 @@ def names(path, text):
 
 
 def phrases(text):
-    """(line, phrase) of each phrase to avoid, also of one that a line break divides."""
+    """Yields (line, phrase) of each phrase to avoid, also across a line break."""
     joined = LINE_END.sub(lambda end: "\n" + " " * (len(end[0]) - 1), text).replace("_", " ")
     for match in PHRASES.finditer(joined):
         yield joined.count("\n", 0, match.start()) + 1, " ".join(match[0].split())
 
 
 def private_words(name, text):
-    """(line, word, better word) of each word for users that no engineer uses."""
+    """Yields (line, word, better word) of each word in texts for users that has a better word."""
     if name.startswith(FOR_USERS):
         parts = [(0, text)]
     elif name.startswith(PRODUCT) and name.endswith((".h", ".cpp", ".py")):
         no_text = r"(?m)^\s*(?://|#).*|\"{3}(?s:.*?)\"{3}"
         code = re.sub(no_text, lambda found: "\n" * found[0].count("\n"), text)
-        # A string with a blank is a sentence, or a part of one.
+        # A string with a blank is a sentence or a part of one.
         parts = [(code.count("\n", 0, found.start()), found[1]) for found in QUOTED.finditer(code) if " " in found[1]]
     else:
         return
@@ -184,7 +184,7 @@ def private_words(name, text):
 
 
 def faults(root, paths):
-    """Sentences, one for each fault in the files `paths` below `root`."""
+    """Returns one message per fault in the files `paths` below `root`."""
     found = []
     for path in paths:
         name = str(path)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""check_language.py finds what is planted."""
+"""check_language.py finds planted faults."""
 
 import pathlib
 import tempfile

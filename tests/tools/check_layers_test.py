@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""check_layers finds what is planted, and nothing in a tree that is in order."""
+"""check_layers finds planted faults, and nothing in a correct tree."""
 
 import graphlib
 import pathlib

@@ -1,11 +1,10 @@
-"""Every public name of the Python package says what it takes and gives: a docstring, and type hints on
-each argument and result.
+"""Every public name of the Python package has a docstring, and type hints on each argument and result.
 
-    check_python_api.py FOLDER
+check_python_api.py FOLDER
 
-Public is what does not begin with an underscore: functions, classes, and methods of public classes; of
-modules that begin with one, what public modules import from there. Overrides of what a framework
-documents, and classes that only narrow a base, need no words of their own.
+Public names do not begin with an underscore: functions, classes, and methods of public classes; also names that public
+modules import from private modules. Overrides of a framework's documented methods, and classes that only narrow a base,
+need no docstring.
 """
 
 import ast
@@ -27,7 +26,7 @@ OVERRIDES = {
 
 
 def functions(tree):
-    """(qualified name, node, whether it is a method) of what is public."""
+    """Yields (qualified name, node, whether it is a method) of public names."""
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield node.name, node, False
@@ -71,7 +70,7 @@ def is_private(module):
 
 
 def exported(trees):
-    """(module, name) for what public modules import from others; the name * for all."""
+    """Yields (module, name) that public modules import from other modules; the name * for all."""
     return {
         (node.module, alias.name)
         for module, tree in trees.items()
@@ -84,7 +83,7 @@ def exported(trees):
 
 
 def check(folder):
-    """A sentence for each thing that is missing."""
+    """Returns a message for each missing docstring or hint."""
     folder, found = pathlib.Path(folder), []
     paths = {module_of(path, folder): path for path in sorted(folder.rglob("*.py"))}
     trees = {module: ast.parse(path.read_text(encoding="utf-8")) for module, path in paths.items()}

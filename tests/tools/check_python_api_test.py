@@ -1,4 +1,4 @@
-"""The check of the Python package's public names finds what is planted."""
+"""check_python_api.py finds planted faults."""
 
 import pathlib
 import tempfile

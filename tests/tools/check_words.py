@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-# Name of a file that is gone -> what a reader searches for now. A folder limits the name to it.
+# Old file name -> its successor. A folder limits the rule to that folder.
 FILES = {
     "foresight": "speculation",
     "foresight_test": "speculation_test",
@@ -64,7 +64,7 @@ FILES = {
     "table_faces": "table_facades",
 }
 
-# Name of a type that is gone -> its successor.
+# Old type name -> its successor.
 TYPES = {
     "Foresight": "Speculation",
     "Brought": "EagerData",
@@ -100,7 +100,7 @@ TYPES = {
     "Copier": "CopyCommand",
 }
 
-# Word of an identifier of C, C++ or Python -> its successor.
+# Word in an identifier of C, C++ or Python -> its successor.
 PARTS = {
     "arena": "shared_region",
     "baton": "progress_lock",
@@ -122,7 +122,7 @@ PARTS = {
     "vain": "hung, abandoned",
     "whereabouts": "process_snapshot",
 }
-# The same, in the C and C++ of the product: what processes do with messages has the field's verbs.
+# Words in the product's C and C++: messages between processes use the field's verbs.
 SPEECH = {
     "dismiss": "reject, end",
     "greet": "send_hello",
@@ -139,7 +139,7 @@ SPEECH = {
 PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 IDENTIFIER = re.compile(r"\b[A-Za-z_]\w*\b")
 
-# A class name outside of classes has one definition in the product, but for these; the reason of each.
+# Each class name at namespace scope has one definition in the product, except these; with the reason.
 SAME_NAME = {
     "Binding": "the functions of libhorovod.so as Python has set them, in two Python modules that share no code",
     "DataType": "the enum of a library, in its namespace abi: oneCCL's and NCCL's",
@@ -152,9 +152,9 @@ SAME_NAME = {
 }
 
 PRODUCT = ("src/", "launcher/", "rendezvous/", "plugins/", "python/", "include/")
-# These name the words themselves, or an argument of Keras.
+# These files name the words themselves, or an argument of Keras.
 WORD_LISTS = ("tests/tools/check_", "tests/python/keras_script.py")
-# A docstring is prose, too, but a line of it alone cannot be told from code.
+# Python is tokenized, because a single line of a docstring looks like code.
 COMMENT_OR_STRING = re.compile(r"//.*|(?<!\S)#(?!include|define|if|el|endif).*|\"(?:[^\"\\\\]|\\\\.)*\"|^\s*[*] .*")
 CODE = (".h", ".hpp", ".c", ".cpp", ".py")
 DEFINITION = re.compile(
@@ -165,7 +165,7 @@ DEFINITION = re.compile(
 
 
 def private_parts(line, words):
-    """(identifier, word) of each identifier with one of the words, in code alone."""
+    """Yields (identifier, word) of each identifier with one of the words, in code only."""
     for name in IDENTIFIER.findall(COMMENT_OR_STRING.sub("", line)):
         for part in PART.findall(name):
             if part.lower() in words:
@@ -173,7 +173,7 @@ def private_parts(line, words):
 
 
 def faults(root, paths):
-    """Sentences, one for each fault in the files `paths` below `root`."""
+    """Returns one message per fault in the files `paths` below `root`."""
     found = []
     definitions = collections.defaultdict(set)
     gone = re.compile(r"(?:class|struct)\s+(" + "|".join(TYPES) + r")\b(?!\w)(?!\s*;)")

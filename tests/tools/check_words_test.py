@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""check_words.py finds what is planted."""
+"""check_words.py finds planted faults."""
 
 import pathlib
 import tempfile

@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
-"""Counts the functions whose cyclomatic complexity is above LIMIT, by folder: none of the counts may grow.
+"""Counts the functions with a cyclomatic complexity above LIMIT, by folder: no count may grow.
 
-lizard, which comes from PyPI, counts. Lower a number of AT_MOST when such a function is divided.
+lizard, a package of PyPI, counts. Lower a number in AT_MOST after dividing such a function.
 """
 
 import collections

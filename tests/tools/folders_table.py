@@ -3,7 +3,7 @@
 
 usage: folders_table.py [--write]
 
-Without --write it fails where a folder is missing, or a number is a fifth and 200 lines away from that of the tree.
+Without --write it fails if a folder is missing, or if a number differs from the tree's by a fifth and 200 lines.
 """
 
 import pathlib

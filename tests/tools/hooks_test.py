@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def commands(ctest, build):
-    """The words of each test's command after the interpreter, with paths as seen from the root."""
+    """Returns the words of each test's command after the interpreter, with paths relative to the root."""
     done = subprocess.run(
         [ctest, "--test-dir", build, "--show-only=json-v1", "-L", "tools"], check=True, capture_output=True, text=True
     )

@@ -3,8 +3,8 @@
 
 usage: lint.py codespell|shellcheck|ruff|mypy
 
-ruff and mypy come from PyPI: they are looked for beside the interpreter $HVD_TEST_MYPY, in the
-environment that tests/run.sh --all makes, and in PATH.
+ruff and mypy come from PyPI: searched next to the interpreter $HVD_TEST_MYPY, in the environment of tests/run.sh --all,
+and in PATH.
 """
 
 import os

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Locks are Mutex of src/base/mutex.h, and clang refuses an access that they do not guard."""
+"""Locks are Mutex of src/base/mutex.h, and clang refuses an unguarded access."""
 
 import pathlib
 import re

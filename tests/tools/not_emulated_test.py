@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Each row of tests/not_emulated.txt that leaves out a case names one that exists."""
+"""Each row of tests/not_emulated.txt that leaves out a case names an existing case."""
 
 import fnmatch
 import pathlib
@@ -10,7 +10,7 @@ TESTS = pathlib.Path(__file__).resolve().parents[1]
 
 
 def titles():
-    """The cases of doctest, and the subcases as the table names them."""
+    """Returns the cases of doctest, and the subcases as the table names them."""
     found = []
     for path in (*TESTS.rglob("*.cpp"), *TESTS.rglob("*.h")):
         text = re.sub(r'"\s*\n\s*"', "", path.read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -B
-"""The files for public services are YAML with the fields that they need. tests/gpu.sh names tests that exist, and
-skips in a sentence."""
+"""The files for public services are YAML with the required fields. tests/gpu.sh names tests that exist, and its skip is
+one message."""
 
 import pathlib
 import re
@@ -25,12 +25,12 @@ def expect(condition, words):
 
 
 def scripts(text):
-    """The files of this repository that a text runs."""
+    """Returns the files of this repository that a text runs."""
     return set(re.findall(r"\./([a-z/._-]+\.sh)", text))
 
 
 workflow = load(".github/workflows/tests.yml")
-# YAML 1.1 reads the key "on" as a truth value.
+# YAML 1.1 reads the key "on" as a boolean.
 expect({"push", "pull_request", "schedule", "workflow_dispatch"} <= set(workflow[True]), workflow)
 commands = [[step["run"] for step in job["steps"] if "run" in step] for job in workflow["jobs"].values()]
 tiers = ["./tests/run.sh", "./tests/run.sh --all", "./tests/run.sh --newest"]

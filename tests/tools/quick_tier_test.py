@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The quick tier (tests/quick.txt) names tests that exist, and at least one of each end-to-end file."""
+"""The quick tier (tests/quick.txt) names tests that exist, and at least one test of each end-to-end file."""
 
 import pathlib
 import re
@@ -7,7 +7,7 @@ import sys
 import unittest
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
-# All their cases take long, or need what the quick tier does not install.
+# All their cases take long, or need software that the quick tier does not install.
 WITHOUT = {
     "gpu_bundle",
     "grid_engine",
@@ -24,7 +24,7 @@ WITHOUT = {
 
 
 def cases():
-    """Each end-to-end file's stem with the names of its cases."""
+    """Returns each end-to-end file's stem with the names of its cases."""
     return {
         path.name.removesuffix("_test.py"): re.findall(r"(?m)^def test_(\w+)", path.read_text(encoding="utf-8"))
         for path in (TESTS / "e2e").glob("*_test.py")

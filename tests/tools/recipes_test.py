@@ -149,7 +149,7 @@ class RecipesTest(unittest.TestCase):
         folder = ROOT / "examples/tutorials"
 
         def imports(script):
-            """Modules that a script imports, and the scripts beside it that it imports."""
+            """Returns modules that a script imports, also through scripts in its folder."""
             found = set()
             for node in ast.walk(ast.parse(text(script))):
                 if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -172,7 +172,8 @@ class RecipesTest(unittest.TestCase):
         self.assertEqual(extras["pytorch"], extras["torch"])
 
     def test_the_package_of_spack_has_the_form_of_its_repositories(self):
-        """Without Spack: the layout of `api: v2.0`, imports, names of directives, checksums of versions, tests."""
+        """Checks without Spack: the layout of `api: v2.0`, imports, names of directives, checksums of versions,
+        tests."""
         path = next((PACKAGING / "spack").rglob("package.py.in"))
         repository = path.parents[2]
         self.assertEqual(path.parts[-5:-1], ("spack_repo", repository.name, "packages", "horovodrun"))

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The sdist holds the files of the repository, each with its contents, and nothing else of the folder.
+"""The sdist has the repository's files with their contents, and nothing else of the folder.
 
 HVD_TEST_WHEEL names an interpreter that has scikit-build-core.
 """
@@ -18,7 +18,7 @@ BUILD = "import sys, scikit_build_core.build as backend; backend.build_sdist(sys
 
 
 def files_of_the_repository():
-    # Files that are not committed yet, and that git does not ignore, go into an sdist too.
+    # Uncommitted files that git does not ignore go into an sdist too.
     words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -1,15 +1,14 @@
 #!/usr/bin/python3 -B
-"""Counts what ran: names every failure and every skip, and judges skips of required tests.
+"""Counts test results: names every failure and every skip, and judges skips of required tests.
 
 usage: summary.py --required FILE [--strict] [--no-flaky] [--left-out-of BUILD] RESULT...
 
-A RESULT is a JUnit file as ctest writes it (its tests' names get the file's stem and a dot in
-front, unless that is "release"), or a .txt file with lines "PASS name", "FAIL name: reason" and
-"SKIP name: reason". NAME.alone.xml holds what failed in NAME.xml and ran again with nothing beside
-it: a pass there counts, and is named with what was said at first; but not after a crash or a
-sanitizer's report, which need no load to be wrong. With --no-flaky such a pass is a failure.
---left-out-of names a build folder: its tests that no RESULT holds are counted.
-The slowest tests are listed. The last line printed is "N passed, N failed, N skipped".
+A RESULT is a JUnit file from ctest (its tests' names get the file's stem and a dot as a prefix, unless that is
+"release"), or a .txt file with lines "PASS name", "FAIL name: reason" and "SKIP name: reason". NAME.alone.xml has the
+tests that failed in NAME.xml and ran again alone: a pass there counts, and is listed with the first reason; but not
+after a crash or a sanitizer's report, which do not depend on load. With --no-flaky such a pass is a failure.
+--left-out-of names a build folder: its tests without a RESULT are counted. The slowest tests are listed. The last line
+printed is "N passed, N failed, N skipped".
 """
 
 import argparse
@@ -46,7 +45,7 @@ def read_junit(path):
             yield name, "CRASH" if wrong else "FAIL", last_lines(output)
         elif case.find("skipped") is not None:
             said = re.search(r"(?m)^SKIP: (.*)$", output)
-            # A test whose program was not built did not choose to be skipped.
+            # A test without a built program did not skip itself.
             if said:
                 yield name, "SKIP", said.group(1)
             else:
@@ -56,7 +55,7 @@ def read_junit(path):
 
 
 def slowest(paths, count=50):
-    """The tests that took longest, as (seconds, name)."""
+    """Returns the slowest tests, as (seconds, name)."""
     times = []
     for path in paths:
         if path.suffix == ".xml" and not path.stem.endswith(".alone"):
@@ -69,7 +68,7 @@ def slowest(paths, count=50):
 
 
 def count_left_out(build, names):
-    """How many of a build folder's tests are not among these names, by area."""
+    """Returns the number of a build folder's tests that are not among these names, by area."""
     listed = subprocess.run(
         ["ctest", "--test-dir", build, "--show-only=json-v1"], stdout=subprocess.PIPE, check=True
     ).stdout
@@ -78,8 +77,8 @@ def count_left_out(build, names):
 
 
 def read(paths):
-    """Each test's name with its verdict and the reason; and the first reasons of those that passed
-    only alone."""
+    """Returns each test's name with its verdict and the reason; and the first failure reasons of tests that passed only
+    alone."""
     results, late = [], {}
     for path in sorted(paths, key=lambda each: each.stem.endswith(".alone")):
         found = read_lines(path) if path.suffix == ".txt" else read_junit(path)
@@ -108,7 +107,7 @@ def read_patterns(path):
 
 
 def judge_required(results, patterns, exempt):
-    """Required tests that were skipped, and required ones that do not exist."""
+    """Returns required tests that were skipped or do not exist."""
     skipped = {name for name, verdict, _ in results if verdict == "SKIP"}
     names = {name for name, _, _ in results}
     for pattern in patterns:

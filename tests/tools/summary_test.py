@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""summary.py counts what ctest says, and fails where a required test did not run."""
+"""summary.py counts ctest's results, and fails if a required test did not run."""
 
 import pathlib
 import subprocess

@@ -24,7 +24,7 @@ FOLDERS = ["src", "rendezvous", "plugins", "python", "launcher"]
 
 
 def sources_of(entry):
-    """The sources of a compiler command: its file, or the files that a unity file includes."""
+    """Returns the sources of a compiler command: its file, or the files that a unity file includes."""
     path = pathlib.Path(entry["directory"], entry["file"])
     if path.parent.name != "Unity":
         return frozenset([str(path)])
@@ -32,7 +32,7 @@ def sources_of(entry):
 
 
 def chosen(build, folders):
-    """A file for each set of sources in these folders that the build compiles, the largest first."""
+    """Returns a file for each set of sources in these folders that the build compiles, the largest first."""
     files = {}
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         sources = sources_of(entry)
@@ -42,7 +42,7 @@ def chosen(build, folders):
 
 
 def findings_in(root, build, file):
-    """The findings in one file and in what it includes: each with its place and the lines below it."""
+    """Returns the findings in one file and its includes: each with its place and the lines below it."""
     ran = subprocess.run(
         [CLANG_TIDY, "--quiet", f"--config-file={root}/.clang-tidy", "-p", build, file],
         stdout=subprocess.PIPE,

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""tidy.py finds what is planted in a tree, in plain and in unity builds, and nothing else."""
+"""tidy.py finds planted faults in plain and in unity builds, and nothing else."""
 
 import json
 import pathlib
@@ -12,7 +12,7 @@ import unittest
 TOOLS = pathlib.Path(__file__).resolve().parent
 ROOT = TOOLS.parents[1]
 CLEAN = "int twice(int number) { return 2 * number; }\n"
-# bugprone-branch-clone.
+# This code triggers bugprone-branch-clone.
 PLANTED = "int seven(bool is_so) {\n  if (is_so)\n    return 7;\n  else\n    return 7;\n}\n"
 
 
@@ -24,7 +24,7 @@ class Tidy(unittest.TestCase):
         shutil.copy(ROOT / ".clang-tidy", self.root)
 
     def tidied(self, **compiled):
-        """The exit code and the output for files that are compiled, by path."""
+        """Returns the exit code and the output for compiled files, by path."""
         commands = []
         for name, text in compiled.items():
             path = self.root / name.replace("__", "/").replace("_cpp", ".cpp")

@@ -20,7 +20,7 @@ TIERS = ("quick", "all", "release")
 
 
 def tests_of(folder):
-    """Each test's name and labels."""
+    """Returns each test's name and labels."""
     listed = subprocess.run(
         ["ctest", "--test-dir", folder, "--show-only=json-v1"], stdout=subprocess.PIPE, check=True
     ).stdout
@@ -30,7 +30,7 @@ def tests_of(folder):
 
 
 def tiers_of(labels):
-    """The tiers of the release build that run a test."""
+    """Returns the tiers of the release build that run a test."""
     tiers = {"release"}
     if not labels & {"soak", "release"}:
         tiers.add("all")

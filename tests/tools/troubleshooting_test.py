@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Checks that each message of docs/troubleshooting.md stands in the sources, so that a search finds it."""
+"""Checks that the sources contain each message of docs/troubleshooting.md, so that a search finds it."""
 
 import pathlib
 import re
@@ -13,7 +13,7 @@ BROKEN = re.compile(r'"\s*\n\s*"')
 
 
 def messages(page):
-    """The first cells of the tables of messages, without the dots that stand for names."""
+    """Returns the first cells of the tables of messages, without the dots that stand for names."""
     found = []
     for line in page.splitlines():
         cell = re.match(r"\| (`[^`]+`)(?: …)? \|", line)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The version has one place, `project()` in CMakeLists.txt; all else is generated from it or equals it.
+"""The version is defined once, in `project()` in CMakeLists.txt; all other places are generated from it or equal it.
 
 usage: version_test.py PROGRAM...
 
@@ -14,8 +14,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = []
-# Besides CMakeLists.txt: the citation is read where nothing is built; the changelogs name releases, and the list
-# of symbols the release in which each came.
+# Other places: the citation is read without a build; the changelogs name releases, and the list of symbols the release
+# that introduced each symbol.
 MAY_NAME_IT = {"CMakeLists.txt", "CITATION.cff", "CHANGELOG.md", "debian/changelog", "debian/libhorovod1.symbols"}
 GENERATED = ("include/horovod/version.h.in", "python/horovod/_version.py.in", "packaging/cmake/horovod.pc.in")
 
@@ -29,7 +29,7 @@ def version():
 
 
 def files():
-    """The tree, without what builds leave in it."""
+    """Copies the tree without build outputs."""
     for top in sorted(ROOT.iterdir()):
         if top.name.startswith((".git", "build")):
             continue

@@ -1,9 +1,9 @@
-"""Reads the ranks that frameworks find: python3 detectors.py NAME... runs each in a process of its own, one after the
+"""Detects ranks as frameworks do: python3 detectors.py NAME... runs each detector in a new process, one after the
 other, and prints a line for each: "cell NAME rank R size S local L sum T", or "cell NAME failed ...".
 
-A detector returns its rank, its size, its local rank or None, and the sum of rank + 1 over all ranks. It gets no
-hint: it calls what the users of its framework call. CELL_HOSTS and CELL_SLOTS are the numbers that users of Lightning
-write into their program; CELL_PORT is added to MASTER_PORT, so that no detector meets the sockets of the one before.
+A detector returns its rank, its size, its local rank or None, and the sum of rank + 1 over all ranks. It uses only the
+calls of the framework's users. CELL_HOSTS and CELL_SLOTS are the numbers that users of Lightning write into their
+program; CELL_PORT is added to MASTER_PORT, so that no detector meets sockets of the previous one.
 """
 
 import importlib
@@ -20,7 +20,7 @@ NEEDS = {}
 
 
 def detector(*needs):
-    """Adds a function under its name, with the modules that its process imports before the fork."""
+    """Registers a function under its name, with the modules that its process imports before the fork."""
 
     def add(function):
         name = function.__name__.replace("_", "-").replace("--", ".")
@@ -32,7 +32,7 @@ def detector(*needs):
 
 
 def by_torch():
-    """The place of this process in the process group that a framework has made, and its sum."""
+    """Returns the place of this process in a framework's process group, and its sum."""
     import torch.distributed as group
 
     total = torch.tensor([group.get_rank() + 1.0])
@@ -136,10 +136,10 @@ def deepspeed():
 def jax__distributed():
     jax = sys.modules["jax"]
     if "SLURM_JOB_ID" not in os.environ:
-        importlib.import_module("horovod.jax")  # registers horovodrun: JAX itself knows no rank outside Slurm
+        importlib.import_module("horovod.jax")  # registers horovodrun: JAX detects ranks only under Slurm
     jax.distributed.initialize(initialization_timeout=LIMIT)
     rank, size = jax.process_index(), jax.process_count()
-    # By the coordinator: gloo in JAX listens at the address of the host's name, which may be one of its loopback.
+    # By the coordinator: gloo in JAX listens at the address of the host's name, which may be a loopback address.
     store = importlib.import_module("jax._src.distributed").global_state.client
     store.key_value_set(f"cell/{rank}", str(rank + 1))
     total = sum(int(store.blocking_key_value_get(f"cell/{each}", 1000 * LIMIT)) for each in range(size))
@@ -152,7 +152,7 @@ def mpi4py():
     mpi = importlib.import_module("mpi4py.MPI")
     world = mpi.COMM_WORLD
     place = world.rank, world.size, None, world.allreduce(world.rank + 1)
-    mpi.Finalize()  # or the next program of this rank would wait for the end of this one
+    mpi.Finalize()  # else the next program of this rank would wait for this program's end
     return place
 
 
@@ -162,7 +162,7 @@ def run(name):
 
 
 def in_child(name, number):
-    """Runs a detector and prints its line, at once, as no thread of it may."""
+    """Runs a detector and prints its line in a single write, so that no thread can split it."""
     if "MASTER_PORT" in os.environ:
         os.environ["MASTER_PORT"] = str(int(os.environ["MASTER_PORT"]) + int(os.environ.get("CELL_PORT", "0")) + number)
     signal.alarm(LIMIT)

@@ -1,9 +1,9 @@
 #!/usr/bin/python3 -B
-"""Makes docs/frameworks-and-launchers.md of cells.txt.
+"""Generates docs/frameworks-and-launchers.md from cells.txt.
 
 usage: page.py [--write]
 
-Without --write it fails where the page is older than the file, or a row or column lacks a detector or a test.
+Without --write it fails if the page is out of date, or if a row or column lacks a detector or a test.
 """
 
 import pathlib
@@ -31,7 +31,7 @@ With PyTorch 2.13, Lightning 2.6, Accelerate 1.15, transformers 5.24, ignite 0.5
 4.1, MPICH 4.0 and Slurm 22.05.
 
 """
-# Columns of one table: more do not fit on a page.
+# Columns per table: more do not fit on a page.
 WIDTH = 5
 WORDS = {"a": "**yes**", "r": "*yes*", "x": "refused", "-": ""}
 
@@ -57,7 +57,7 @@ def page():
 
 
 def lacks():
-    """Rows without a detector, and columns without a test of each of their tiers."""
+    """Returns rows without a detector, and columns without a test in one of their tiers."""
     detectors = (ROOT / "tests/worlds/detectors.py").read_text()
     tests = (ROOT / "tests/worlds/worlds_test.py").read_text()
     for name in table.detectors():

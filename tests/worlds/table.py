@@ -21,11 +21,11 @@ def mark(detector, surrounding):
 
 
 def cells(surrounding, tier):
-    """The detectors that a tier runs there."""
+    """Returns the detectors that a tier runs in a surrounding."""
     return [name for name in detectors() if mark(name, surrounding) in {"all": "ax", "release": "r"}[tier]]
 
 
 def text_of(kind, name):
-    """The words of a detector or a surrounding, or the sentence that refuses a job there."""
+    """Returns the words of a detector or a surrounding, or the message that refuses a job there."""
     (found,) = [line for line in LINES if line.startswith(f"{kind} {name}: ")]
     return re.sub(r"^\S+ \S+: ", "", found)

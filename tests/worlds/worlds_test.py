@@ -1,8 +1,8 @@
 #!/usr/bin/python3 -B
-"""Each framework's own detection, in each surrounding, finds one world, or one sentence refuses the job. cells.txt
-names the cells, detectors.py has the detectors, page.py makes docs/frameworks-and-launchers.md of both.
+"""In each surrounding, each framework's own detection finds one world, or one message refuses the job. cells.txt has
+the cells, detectors.py the detectors; page.py generates docs/frameworks-and-launchers.md from both.
 
-A test starts one job for its surrounding. Each rank runs all its detectors: those of one interpreter import once.
+A test starts one job for its surrounding. Each rank runs all its detectors; detectors of one interpreter share imports.
 """
 
 import contextlib
@@ -19,10 +19,10 @@ from slurm_test import on_cluster, salloc, sbatch
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 AGENT_HOSTS = ("a", "b")
-# How the ranks of a surrounding lie: hosts and ranks on each.
+# Distribution of a surrounding's ranks: hosts and ranks on each host.
 ONE_HOST, TWO_HOSTS = (1, 2), (2, 1)
-# A program of MPI prints what a detector of Python prints. It does not call MPI_Finalize, which may block in MPICH 4.0
-# where ranks are on several hosts, also under its own mpiexec.
+# The MPI program prints the same line as a Python detector. It does not call MPI_Finalize, which may block in MPICH 4.0
+# with ranks on several hosts, also under MPICH's mpiexec.
 OF_MPI = """
 #include <mpi.h>
 #include <stdio.h>
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
 
 
 def interpreter(name):
-    """The one that has the framework of a detector, or None."""
+    """Returns the interpreter that has the detector's framework, or None."""
     if name in ("hvd.numpy", "mpi4py"):
         return PYTHON
     variable = {
@@ -58,7 +58,7 @@ def interpreter(name):
 
 
 def program_of(mpi, folder):
-    """The program of an MPI, with its arguments, or None."""
+    """Returns the program of an MPI, with its arguments, or None."""
     compiler = shutil.which(f"mpicc.{mpi}", path="/usr/bin")
     if not compiler:
         return None
@@ -68,7 +68,7 @@ def program_of(mpi, folder):
 
 
 def script_of(names, layout):
-    """A script that runs these detectors as one rank, and the detectors that cannot run here. All hosts have it."""
+    """Writes a script for all hosts that runs these detectors as one rank; also returns those that cannot run here."""
     folder = scratch("/etc")
     lines = [f"export CELL_HOSTS={layout[0]} CELL_SLOTS={layout[1]}"]
     groups, lacking = {}, []
@@ -87,7 +87,7 @@ def script_of(names, layout):
 
 
 def judge(out, names, layout):
-    """Expects the lines of each detector: all ranks once, each with the world's size, its local rank and the sum."""
+    """Expects each detector's lines: all ranks once, each with the world's size, its local rank and the sum."""
     hosts, slots = layout
     size = hosts * slots
     wrong = []
@@ -104,8 +104,8 @@ def judge(out, names, layout):
 
 
 def check(surrounding, tier, start, layout=TWO_HOSTS, at_once=True):
-    """Runs the cells of a tier. `start`: returns the output of a job whose ranks run this command. `at_once`: one job
-    runs all detectors; other launchers serve one program of MPI alone."""
+    """Runs the cells of a tier. `start` runs a command as the ranks of a job and returns its output. `at_once`: one job
+    runs all detectors; other launchers start one MPI program per job."""
     names = table.cells(surrounding, tier)
     scripts = [script_of(part, layout) for part in ([names] if at_once else [[name] for name in names])]
     lacking = {name for _, some in scripts for name in some}
@@ -181,7 +181,7 @@ def test_salloc(cluster):
 
 @on_cluster()
 def test_below_srun(cluster):
-    """One sentence for all detectors, which do not start."""
+    """Expects one message for all detectors, which do not start."""
     script, _ = script_of(table.cells("below-srun", "all"), TWO_HOSTS)
     job = Job(
         *("-N2", "--ntasks-per-node=1", LAUNCHER, "sh", script),

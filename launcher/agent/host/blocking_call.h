@@ -1,5 +1,5 @@
-// A function that may block for long, such as one that looks at 100,000 files or dials. It runs on a detached thread, so
-// that the agent answers pings meanwhile. The agent never waits for that thread, not even to end. Lives on the agent's
+// Runs a function that may block for long, such as a scan of 100,000 files or a dial, on a detached thread, so that the
+// agent answers pings meanwhile. The agent never waits for that thread, not even at its own end. Lives on the agent's
 // loop.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Chooses the processes of a rank that get SIGTERM when the rank is to end: the one that saves, and neither the
-// shells above it nor the workers below it. Pure.
+// Chooses the processes of a rank that get SIGTERM at the rank's end: the process that saves, but not the shells above
+// it or the workers below it. Pure.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,6 @@
-// Removes what jobs of this user have left on this host: folders of jobs whose processes were all killed at
-// once, and agents and packages of other versions that no job has used for 30 days. Errors are ignored: the next job tries again.
+// Removes leftovers of this user's jobs on this host: folders of jobs whose processes were all killed at once, and
+// agents and packages of other versions that no job has used for 30 days. Ignores errors, because the next job tries
+// again.
 #pragma once
 
 #include <string>

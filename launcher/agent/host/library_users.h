@@ -1,5 +1,5 @@
 // Finds the processes below this one that have loaded PyTorch, JAX or an MPI, and whether one of them is connected to
-// another process. A look reads /proc, and may block as long as a process changes its memory. Independence owns it. Any
+// another process. A scan reads /proc, and may block while a process changes its memory. Independence owns it. Any
 // thread, one at a time.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Finds another user who listens at a TCP port of this host: MASTER_PORT is free for a moment before rank 0
-// listens there, and any user of the host can take it. class Ranks asks when rank 0 has failed.
+// Finds another user who listens at a TCP port of this host: before rank 0 listens at MASTER_PORT, the port is briefly
+// free, and any user of the host can take it. class Ranks calls it when rank 0 has failed.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// Describes what the processes of a rank do, as far as /proc shows it: the state, the place in the kernel and the share
-// of a core of the busiest one. Keeps the CPU times of its last look. The agent owns one; never stops a process.
+// Describes the activity of a rank's processes, as far as /proc shows it: state, kernel function and share of a core of
+// the busiest process. Keeps the CPU times of its last call. The agent owns one; never stops a process.
 #pragma once
 
 #include <sys/types.h>

@@ -13,8 +13,8 @@ namespace hvd::launcher {
 // The own end and the other one of a connection, as the kernel writes them: "0100007F:1F90".
 using ConnectionEnds = std::pair<std::string, std::string>;
 
-// The kernel takes milliseconds to list the sockets of a network: this reads its table once for all processes. Knows the
-// first 100,000 sockets of each network.
+// The kernel takes milliseconds to list the sockets of a network: this class reads the table of a network once for all
+// processes, up to 100,000 sockets.
 class Connections {
  public:
   std::set<ConnectionEnds> of(pid_t process);

@@ -1,5 +1,5 @@
-// Takes a snapshot of a process that may hang: its state in the kernel, and the Python stack of a
-// process that offers one (horovod/_stack.py). Uses no ptrace.
+// Takes a snapshot of a process that may hang: its state in the kernel, and its Python stack if the process provides
+// one (horovod/_stack.py). Uses no ptrace.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,6 @@
-// Finds, signals and ends all descendants of this process. This process must be a subreaper, so that
-// orphans stay its descendants. Without /proc it sees none. The agent and the guardian use it. Scans run on any thread,
-// signals on one.
+// Finds, signals and ends all descendants of this process. This process must be a subreaper, so that orphans stay its
+// descendants. Without /proc it finds no process. The agent and the guardian use it. Scans run on any thread, signals
+// on one.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,5 @@
-// Reads the sources of a Python program: its script, module or code, and the modules that it imports from the
-// program's own folder and from others that the caller names. Packages elsewhere are not read. Reads files, and
-// starts no interpreter.
+// Reads the sources of a Python program: its script, module or code, and the modules that it imports from the program's
+// own folder and from folders that the caller names. Skips other packages. Reads files, and starts no interpreter.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +13,8 @@
 
 namespace hvd::launcher {
 
-// kUnknown: no source has the word, but one was not found, is not text, or is a compiled module, or there are more
-// than 200 files or 4 MiB.
+// kUnknown: no source contains the word, but a source is missing, not text, or a compiled module, or the limit of 200
+// files or 4 MiB was reached.
 enum class Mention { kNone, kSome, kUnknown };
 
 // Whether `has_word` is true for one of the sources. A script is relative to `folder`, and modules are searched in

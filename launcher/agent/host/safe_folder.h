@@ -1,5 +1,5 @@
-// Finds folders of this host for files that ranks execute: those of place_agent.sh, by the same rules. Reads the
-// file system and changes nothing, except that make_safe_folder() creates the folder.
+// Finds folders of this host for files that ranks execute: the same folders, by the same rules, as place_agent.sh.
+// Reads the file system and changes nothing, except that make_safe_folder() creates the folder.
 #pragma once
 
 #include <string>

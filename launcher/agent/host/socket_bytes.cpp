@@ -1,6 +1,6 @@
 #include "launcher/agent/host/socket_bytes.h"
 
-// Not with <netinet/tcp.h>, whose tcp_info ends before the counts.
+// Not <netinet/tcp.h>, whose tcp_info lacks the byte counters.
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>

@@ -1,5 +1,5 @@
-// Reads how much the TCP connections of this network namespace have moved, by sock_diag(7): what a process receives by
-// recv(2) does not show in /proc/PID/io.
+// Reads the bytes transferred by the TCP connections of this network namespace, by sock_diag(7): /proc/PID/io does not
+// count bytes that a process receives by recv(2).
 #pragma once
 
 #include <cstdint>

@@ -72,7 +72,7 @@ Result<UniqueFd> dial(const net::SocketAddress& address, Deadline deadline) {
   return socket;
 }
 
-// The connection before it carries frames.
+// A connection in its opening, before it carries frames.
 class Wire {
  public:
   Wire(int socket, Cipher* cipher, Deadline deadline)

@@ -1,5 +1,5 @@
-// Opens a connection between an agent and its launcher, each kind by its own function. It ends as two
-// descriptors. The agent's main and its LauncherLink call them.
+// Opens a connection between an agent and its launcher, each kind by its own function. The result is two descriptors.
+// The agent's main and its LauncherLink call them.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ struct Link {
   std::unique_ptr<Cipher> cipher = {};  // null: frames are sent without encryption
 };
 
-// A connection on which the launcher has asked for an offer to resume.
+// A connection on which the launcher has requested an offer to resume.
 struct Returned {
   Link connection;
   Nonce challenge{};

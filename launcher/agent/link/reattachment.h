@@ -1,7 +1,6 @@
-// Hands a connection from a new agent process to the running agent of the same session: when the
-// launcher has run the command again that started the agent, the new process hands over its standard input
-// and output, by an abstract Unix socket with the name of the session. A user who does not know the
-// session cannot guess its name.
+// Hands a connection from a new agent process to the running agent of the same session: when the launcher has repeated
+// the command that started the agent, the new process hands over its standard input and output through an abstract Unix
+// socket with the name of the session. A user who does not know the session cannot guess its name.
 #pragma once
 
 #include <functional>

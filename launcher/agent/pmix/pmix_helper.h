@@ -1,9 +1,9 @@
-// Serves PMIx, and PMI-1 for MPICH, to the ranks of this host. The agent listens at two ports of 127.0.0.1, which it
-// names to the ranks; the first connection starts the helper (launcher/pmix), an executable embedded in the agent's, so that programs without
-// MPI cost no server. Connections of other users are closed: PMIx believes the uid that a client sends, and PMI-1
-// asks for none. The others
-// wait until the helper has registered the ranks, and are then relayed to it. When it fails, all are closed, so that
-// MPI_Init fails, and the report says why. The agent owns it. Lives on the agent's loop and never blocks it.
+// Serves PMIx, and PMI-1 for MPICH, to the ranks of this host. The agent listens at two ports of 127.0.0.1, and passes
+// them to the ranks. The first connection starts the helper (launcher/pmix), an executable embedded in the agent, so
+// that programs without MPI need no server. The agent closes connections of other users, because PMIx believes the uid
+// that a client sends, and PMI-1 sends none. Other connections wait until the helper has registered the ranks, and are
+// then relayed to it. If the helper fails, all connections are closed, so that MPI_Init fails, and the report contains
+// the reason. The agent owns it. Lives on the agent's loop and never blocks it.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Copies bytes between two connected stream sockets, in both directions, and parses none. Reads a socket only after
-// the other one has taken what came before. PmixHelper owns it. Lives on the agent's loop.
+// Copies bytes between two connected stream sockets, in both directions, without parsing them. Reads a socket only
+// after the other socket has taken the earlier bytes. PmixHelper owns it. Lives on the agent's loop.
 #pragma once
 
 #include <functional>

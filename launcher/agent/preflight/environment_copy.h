@@ -1,5 +1,5 @@
-// The environment of --stage-env on this host: files of the launcher, installed once for a Python of this host and used
-// by later jobs again. The hash of the list of the files, and the Python, name it. One thread at a time.
+// The environment of --stage-env on this host: files of the launcher, installed once for a Python of this host and
+// reused by later jobs. Its name contains the hash of the list of the files, and the Python. One thread at a time.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // Receives the files of an environment, and serves them to the next host. Another host sends the files; the launcher
-// sends them if there is no other host, or from the current file on if the transfer from that host fails. Each file is
-// compared with the hash of the launcher's list when it is whole; the next host, which compares as well, gets its parts
-// as they come. Lives on the agent's loop.
+// sends them if there is no other host, or, if the transfer from that host fails, the rest from the current file on.
+// Compares each complete file with its hash in the launcher's list; passes parts to the next host, which compares too,
+// as they arrive. Lives on the agent's loop.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// Prepares a host before ranks start: runs the user's --remote-init, which gives the ranks their
-// environment, installs that of --stage-env, finds the program, asks a Python program's interpreter for its versions,
-// and gives an interpreter without horovod that of the launcher. Lives on the agent's loop.
+// Prepares a host before ranks start: runs the user's --remote-init, which gives the ranks their environment, installs
+// the environment of --stage-env, finds the program, queries a Python program's interpreter for its versions, and
+// provides the launcher's package to an interpreter without horovod. Lives on the agent's loop.
 #pragma once
 
 #include <functional>

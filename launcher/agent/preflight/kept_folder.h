@@ -1,6 +1,6 @@
-// A folder of files that a launcher sends once, and that later jobs of this user on this host use again. It is made
-// under another name and renamed when it is whole. While this object lives, it holds a shared lock on the folder, so
-// that nobody removes or replaces it. One thread at a time.
+// A folder of files that a launcher sends once, and that later jobs of this user on this host reuse. The folder is
+// created under another name, and renamed when complete. While this object lives, it holds a shared lock on the folder,
+// which prevents its removal or replacement. One thread at a time.
 #pragma once
 
 #include <functional>

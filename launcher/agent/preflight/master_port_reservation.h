@@ -1,7 +1,6 @@
-// Reserves MASTER_PORT, at which programs of other stacks find rank 0. The agent of rank 0's host
-// finds a free port, listens there while the agents of the other hosts test their addresses, and
-// releases the port when ranks start. Strangers cannot use up the agent's descriptors. Lives on the
-// agent's loop.
+// Reserves MASTER_PORT, at which programs of other stacks find rank 0. The agent of rank 0's host finds a free port,
+// listens there while the agents of the other hosts test their addresses, and releases the port when ranks start.
+// Unknown clients cannot exhaust the agent's descriptors. Lives on the agent's loop.
 #pragma once
 
 #include <string>

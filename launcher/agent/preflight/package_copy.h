@@ -1,7 +1,7 @@
 // The copy of the launcher's package horovod on this host: PARENT/horovod-package-NAME in the folder of the agent,
 // where later jobs find it. Its name is the hash of the list of its files (package_list.h), and each file is compared
-// with the list before each use. An incomplete copy never has that name. Holds a shared lock on the copy that it uses:
-// nobody removes it while the job runs. Lives on the agent's thread.
+// with the list before each use. An incomplete copy never has that name. Holds a shared lock on the copy in use, which
+// prevents its removal while the job runs. Lives on the agent's thread.
 #pragma once
 
 #include <optional>

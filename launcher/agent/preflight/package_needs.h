@@ -1,4 +1,4 @@
-// Whether the launcher's package runs on this host, by what the Python that would import it says of itself. Pure.
+// Decides whether the launcher's package runs on this host, from the versions that the importing Python reports. Pure.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace hvd::launcher {
 
-// An interpreter on this host. A field is empty where the interpreter did not report it, and "none" where it has no
-// such library.
+// An interpreter on this host. A field is empty if the interpreter did not report it, and "none" if it has no such
+// library.
 struct PythonFacts {
   std::string version;  // "3.11.2"
   std::string machine;  // as uname -m prints it

@@ -1,6 +1,6 @@
-// Gets the files of an environment from the agent of another host (PartServer). Gives up when that host cannot be
-// reached, sends nothing for some seconds, or sends what the key does not authenticate. The caller compares each file
-// with its hash. Lives on the agent's loop.
+// Gets the files of an environment from the agent of another host (PartServer). Stops if that host is unreachable, is
+// silent for some seconds, or sends data that the key does not authenticate. The caller compares each file with its
+// hash. Lives on the agent's loop.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
-// Passes the files of an environment on to the agent of one other host, while this host still gets them. Listens from
-// open() until that host has all, or close(). Acts on no byte of a client before the client has proven the key
-// (part_stream.h). Clients that have proven nothing are limited in number and time. Lives on the agent's loop, and
-// never blocks it but to read a file.
+// Passes the files of an environment on to the agent of one other host, while this host still receives them. Listens
+// from open() until that host has all files, or close(). Acts on no byte of a client before the client has proven the
+// key (part_stream.h). Limits the number and time of unproven clients. Lives on the agent's loop, and blocks it only to
+// read a file.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// Signals the processes of ranks that are to end: SIGTERM reaches the process that saves (end_targets.h), and a
-// process that it leaves out gets SIGTERM when no rank is above it any longer. Another signal, and SIGTERM where no
-// process is chosen, reaches all. class Ranks owns it. One thread.
+// Signals the processes of ranks that must end: SIGTERM goes to the process that saves (end_targets.h). A skipped
+// process gets SIGTERM when it no longer has a rank as ancestor. Another signal, or SIGTERM without a chosen process,
+// goes to all processes. class Ranks owns it. One thread.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,6 @@
-// Runs commands of the user beside a rank while the job runs (`horovodrun exec`), in the rank's environment without
-// the variables by which MPI finds the other ranks. Ends them with the job, or when the process that ordered them has
-// gone. The agent owns it. Lives on the agent's loop.
+// Runs commands of the user beside a rank while the job runs (`horovodrun exec`), in the rank's environment without the
+// variables by which MPI finds the other ranks. Ends them with the job, or when the ordering process has disconnected.
+// The agent owns it. Lives on the agent's loop.
 #pragma once
 
 #include <sys/types.h>

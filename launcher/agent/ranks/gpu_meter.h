@@ -1,6 +1,6 @@
-// Asks nvidia-smi, or rocm-smi on a host without it, what processes use of this host's GPUs: while somebody looks, and
-// every 5 s at most. A program that does not answer is asked again after a minute. MetricsAnswers owns it. Lives on the
-// agent's loop.
+// Queries nvidia-smi, or rocm-smi on a host without it, for the use of this host's GPUs by processes: on demand, at
+// most every 5 s. Runs a program that did not answer again after a minute. MetricsAnswers owns it. Lives on the agent's
+// loop.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
-// Collects the signs that the ranks of this host know of each other. Without any, each rank of a Python
-// program has done the work of the whole job, which looks like success: the launcher warns of it at the
-// end. It also looks, at growing intervals, whether a process has loaded PyTorch, JAX or an MPI and is connected to no
-// other process. These looks run on a thread. The agent owns it. Lives on the agent's loop.
+// Collects the signs that the ranks of this host know of each other. Without any sign, each rank of a Python program
+// has done the work of the whole job, which looks like success: the launcher warns about it at the end. Also checks, at
+// growing intervals, whether a process has loaded PyTorch, JAX or an MPI but is connected to no other process. These
+// checks run on a thread. The agent owns it. Lives on the agent's loop.
 #pragma once
 
 #include <cstdint>

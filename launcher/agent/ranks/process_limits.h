@@ -1,5 +1,5 @@
-// The resource limits and the umask that the command of --remote-init leaves to the ranks (`ulimit`, `umask`): read from
-// what /proc says of its shell, and set in a new process. Pure but for the calls that get and set.
+// The resource limits and the umask that the command of --remote-init leaves to the ranks (`ulimit`, `umask`): read
+// from /proc for its shell, and set in a new process. Pure, except for the calls that get and set.
 #pragma once
 
 #include <sys/resource.h>

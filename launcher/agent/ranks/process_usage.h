@@ -1,4 +1,4 @@
-// Reads from /proc what processes have used. Stops no process, and waits for none.
+// Reads the resource usage of processes from /proc. Stops no process, and waits for none.
 #pragma once
 
 #include <cstdint>

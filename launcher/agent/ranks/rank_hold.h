@@ -1,6 +1,6 @@
-// Stops the ranks and their children while the launcher is silent: another host may replace this one by then, and two
-// ranks must not write one checkpoint. Owns the time limit, and knows since when the launcher is silent. The agent owns
-// it, and continues the ranks when the launcher confirms that this host still counts. One thread.
+// Stops the ranks and their children while the launcher is silent: another host may have replaced this one, and two
+// ranks must not write one checkpoint. Owns the time limit and the start of the silence. The agent owns it, and
+// continues the ranks when the launcher confirms that this host is still in the job. One thread.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// Reads the values of the ranks of this host (HostSample): from the shared pages in which ranks count, and from /proc.
-// Reads only when the launcher asks, and sends nothing to ranks. Ranks owns it.
+// Reads the values of the ranks of this host (HostSample): from the shared pages with the ranks' counters, and from
+// /proc. Reads only on a request of the launcher, and sends nothing to ranks. Ranks owns it.
 #pragma once
 
 #include <sys/types.h>

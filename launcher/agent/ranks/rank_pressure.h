@@ -1,4 +1,4 @@
-// Reads from /proc and the cgroups what disturbs the processes of ranks. Stops no process, and waits for none.
+// Reads disturbances of the ranks' processes from /proc and the cgroups. Stops no process, and waits for none.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,5 @@
-// Starts the process of one rank, in its own process group, with pipes for its output. The kernel
-// kills it when the agent dies. It inherits no other descriptor of the agent. class Ranks calls it.
-// One thread.
+// Starts the process of one rank, in its own process group, with pipes for its output. The kernel kills it when the
+// agent dies. The process inherits no other descriptor of the agent. class Ranks calls it. One thread.
 #pragma once
 
 #include <sys/resource.h>

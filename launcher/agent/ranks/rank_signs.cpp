@@ -58,7 +58,7 @@ bool add_io(const std::string& folder, RankSigns& signs) {
   return !io.empty();
 }
 
-// The time that a thread had a processor, and that it waited for one, in microseconds.
+// The time for which a thread had a processor, and for which it waited for one, in microseconds.
 struct ThreadTimes {
   uint64_t cpu = 0, delay = 0;
 };

@@ -1,4 +1,4 @@
-// Reads from /proc and sock_diag whether the processes of ranks move. Stops and wakes no process.
+// Reads signs of progress of the ranks' processes from /proc and sock_diag. Stops and wakes no process.
 #pragma once
 
 #include <sys/types.h>

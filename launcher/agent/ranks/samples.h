@@ -1,5 +1,5 @@
-// Answers the launcher's questions for samples of its ranks. An answer with GPUs waits for nvidia-smi or rocm-smi, on a host
-// that has one, for half a second at most. The agent owns it. Lives on the agent's loop.
+// Answers the launcher's requests for samples of its ranks. An answer with GPUs waits at most half a second for
+// nvidia-smi or rocm-smi, if the host has one. The agent owns it. Lives on the agent's loop.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
-// Files that the launcher sends to this host, such as the copy of the user's code (--stage): a private directory that
-// is removed with the job. The agent's main chooses its name before the fork, so that the guardian can remove it too.
+// Files that the launcher sends to this host, such as the copy of the user's code (--stage), in a private directory
+// that is removed with the job. The agent's main chooses its name before the fork, so that the guardian can remove it
+// too.
 #pragma once
 
 #include <ctime>

@@ -1,6 +1,6 @@
-// Answers the launcher's questions where ranks are: what the kernel shows, the stacks that ranks offer, and for Python
-// without such an offer that of py-spy, which reads it from outside and does not stop the process. Waits for no process
-// on the agent's thread. The agent owns it. Lives on the agent's loop.
+// Answers the launcher's questions about the ranks' positions: with kernel state and the stacks that ranks provide, or
+// else with the Python stack from py-spy, which reads it from outside without stopping the process. Never waits for a
+// process on the agent's thread. The agent owns it. Lives on the agent's loop.
 #pragma once
 
 #include <sys/types.h>

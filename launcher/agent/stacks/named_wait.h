@@ -1,5 +1,5 @@
-// Names what a rank waits for in a communication library, by its Python stack, the threads and libraries of its
-// process, and the source line of its innermost call. Pure.
+// Names the operation of a communication library in which a rank waits, from its Python stack, the threads and
+// libraries of its process, and the source line of its innermost call. Pure.
 #pragma once
 
 #include <set>

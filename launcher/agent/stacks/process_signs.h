@@ -1,4 +1,4 @@
-// Reads what /proc shows of a process with Python: its threads, and who may read its memory.
+// Reads facts about a Python process from /proc: its threads, and the users who may read its memory.
 #pragma once
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-// The stack of a Python thread as values, read from what py-spy and Python's faulthandler print. Pure; the parsers
+// The stack of a Python thread as values, parsed from the output of py-spy and Python's faulthandler. Pure; the parsers
 // accept any text.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Describes where a rank is for the launcher, which looks for hangs. Pure.
+// Describes the position of a rank for the launcher, which detects hangs. Pure.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Explains why py-spy could not read the stack of a process, and what helps, as one sentence. Pure.
+// Explains why py-spy could not read the stack of a process, and the remedy, as one sentence. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The tunnel from the ranks of this host to the launcher's store: listens on an abstract Unix socket,
-// and on a loopback port if a setting asks for it, and turns each connection into a stream of the
-// link. Copies bytes and parses none. The agent owns it. Lives on the agent's loop.
+// The tunnel from the ranks of this host to the launcher's store: listens on an abstract Unix socket, and on a loopback
+// port if a setting asks for it, and turns each connection into a stream of the link. Copies bytes without parsing
+// them. The agent owns it. Lives on the agent's loop.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
-// Parses the output of --host-discovery-script: the hosts that an elastic job may use now. Tolerant:
-// a line that cannot be understood is skipped with a warning, so that one bad line does not end the
-// training on all other hosts. Pure.
+// Parses the output of --host-discovery-script: the hosts that an elastic job may use now. Skips invalid lines with a
+// warning, so that one bad line does not end the training on all other hosts. Pure.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Remembers the hosts whose ranks failed, and from when on each may be used again. One per job. Pure: the
-// caller passes the time and the random numbers.
+// Remembers the hosts whose ranks failed, and the time from which each may be used again. One per job. Pure: the caller
+// passes the time and the random numbers.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace hvd::launcher {
 
-// --blacklist-cooldown-range.
+// The values of --blacklist-cooldown-range.
 struct CooldownRange {
   double low = 0, high = 0;  // seconds
 };

@@ -1,6 +1,6 @@
-// The hosts that an elastic job may use: those that are named, without those that a user has removed, and
-// with the time at which each may be used after a failure. Outlives a launch of the job. Pure: the caller
-// passes the time and the random numbers.
+// The hosts that an elastic job may use: the named hosts, except hosts that a user has removed, each with the time from
+// which it may be used after a failure. Outlives a launch of the job. Pure: the caller passes the time and the random
+// numbers.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace hvd::launcher {
 
-// Where the hosts of an elastic job come from. It decides whether others may come later.
+// The source of the hosts of an elastic job, which determines whether other hosts may come later.
 enum class HostSource {
   kNamed,    // flags, a file or a scheduler have named all of them
   kScript,   // a discovery script names them anew while the job runs

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kTag = "[discovery]<stderr>:";
 
-// Says the same thing once in a while. Bounded: with too many texts it is silent.
+// Limits repetitions of the same sentence. Bounded: with too many different sentences, it is silent.
 class Repetition {
  public:
   explicit Repetition(std::chrono::milliseconds quiet_time) : quiet_time_(quiet_time) {}
@@ -37,8 +37,8 @@ class Repetition {
 
 }  // namespace
 
-// The coroutines hold this state by their arguments, also before they begin to run. It therefore outlives
-// the ScriptDiscovery until they have returned.
+// The coroutines hold this state by their arguments, even before they begin to run. The state therefore outlives the
+// ScriptDiscovery until they have returned.
 struct ScriptDiscovery::State {
   State(asio::any_io_executor executor, DiscoveryScript from, DiscoveryCallbacks to)
       : executor(executor),

@@ -1,6 +1,6 @@
-// Asks the script of --host-discovery-script for the hosts of an elastic job, again and again. Keeps the
-// newest answer: a script that fails or hangs later changes nothing but gets a warning. Owns the running
-// script. Lives on the launch's loop; its callbacks run there, and may call each function but stop().
+// Runs --host-discovery-script repeatedly for the hosts of an elastic job. Keeps the newest answer: a later failure or
+// hang of the script only causes a warning. Owns the running script. Lives on the launch's loop; its callbacks run
+// there, and may call any function except stop().
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// One run of a shell command that prints an answer, in a session and process group of its own, without
-// standard input. At the end of the shell, at the time limit or at kill(), the group gets SIGKILL: only
-// processes that called setsid() survive. Lives on one loop. ScriptDiscovery owns it.
+// One run of a shell command that prints an answer, in its own session and process group, without standard input. At
+// the end of the shell, at the time limit or at kill(), the group gets SIGKILL: only processes that called setsid()
+// survive. Lives on one loop. ScriptDiscovery owns it.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,7 @@ struct ScriptLimits {
   size_t output = 1 << 20;  // bytes; the rest is read and thrown away
 };
 
-// The end of a run.
+// The result of a run.
 struct ScriptAnswer {
   std::string output;
   bool is_cut = false;  // the output was longer than the limit; it ends with its last complete line

@@ -10,7 +10,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Groups of ranks beyond these are counted.
+// The number of groups of ranks that are named; further groups are only counted.
 constexpr size_t kMostGroups = 8;
 
 struct RanksThere {
@@ -40,7 +40,7 @@ std::vector<RanksThere> groups_of(const HangRule::Places& places) {
     else
       groups.push_back({what, is_waiting, {rank}});
   }
-  // Groups that wait come first.
+  // Waiting groups come first.
   std::ranges::stable_sort(groups, std::greater{}, &RanksThere::is_waiting);
   return groups;
 }
@@ -57,7 +57,7 @@ std::string duration(double seconds) {
   return whole < 600 ? cat(whole, " s") : cat(whole / 60, " min");
 }
 
-// Whether a rank waits for what may be a computation.
+// Returns whether a rank waits for a possible computation.
 bool may_compute(const HangRule::Places& places) {
   const auto is_of_device = [](const auto& each) {
     return each.second.library == "the GPU" || each.second.library == "JAX";

@@ -1,5 +1,5 @@
-// Formats a finding of HangRule as the sentence that the user reads: which ranks hang, and where. Pure. Escapes the
-// texts that agents send.
+// Formats a finding of HangRule as a sentence for the user with the hanging ranks and their positions. Pure. Escapes
+// texts from agents.
 #pragma once
 
 #include <string>
@@ -19,9 +19,9 @@ struct EndedRank {
 // in load_shard, loader.py:30". `host_of`: by rank.
 std::string hang_sentence(const HangRule::Finding& finding, const std::vector<EndedRank>& ended,
                           const std::vector<std::string>& host_of);
-// Whether a stack shows that a rank waits for others.
+// Returns whether a stack shows that a rank waits for other ranks.
 bool is_certain(const HangRule::Finding& finding);
-// Why the finding has ranks without Python stacks, and what helps; empty where it has none.
+// Returns why the finding has ranks without Python stacks, and the remedy; empty if all have stacks.
 std::string missing_stacks(const HangRule::Finding& finding,
                            const std::vector<std::string>& host_of);
 

@@ -9,16 +9,16 @@ namespace hvd::launcher {
 namespace {
 
 constexpr int kSamples = 3;
-// A wait is reported after so many limits.
+// A wait is reported after this number of limits.
 constexpr double kWaitLimits = 10;
 constexpr double kStopLimits = 2;
-// Shares of a core below which a thread does not work, with the step in which the kernel counts its time.
+// The largest share of a core of a thread without work, including the step in which the kernel counts its time.
 constexpr double kIdleShare = 0.02, kTickSeconds = 0.02;
-// A share of the time above which threads wait for a processor: they have work.
+// The share of time spent waiting for a processor above which threads have work.
 constexpr double kStarvedShare = 0.5;
-// Signs of life between processes that do nothing else, as of TCPStore and gRPC, bytes a second.
+// Bytes a second of keep-alive messages between idle processes, such as TCPStore and gRPC.
 constexpr double kKeepAlive = 200;
-// Shortest time between two looks that is a suspension of this process or its machine.
+// The shortest time between two looks that indicates a suspension of this process or its machine.
 constexpr double kShortestGap = 5;
 
 double seconds_between(HangRule::Time from, HangRule::Time to) {
@@ -29,7 +29,7 @@ HangRule::Time later(HangRule::Time time, double seconds) {
   return time + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-// Whether every rank waits in the same operation: it may take long.
+// Returns whether every rank waits in the same operation, which may take long.
 bool is_one_operation(const HangRule::Places& places) {
   const RankPlace& first = places.begin()->second;
   return std::ranges::all_of(places, [&](const auto& each) {
@@ -39,15 +39,16 @@ bool is_one_operation(const HangRule::Places& places) {
   });
 }
 
-// Whether a wait at this place may spin, so that the main thread uses a core: a wait for a GPU, or in MPI (UCX).
+// Returns whether a wait at this position may spin, so that the main thread uses a core: a wait for a GPU, or in MPI
+// (UCX).
 bool may_spin(const RankPlace& place) {
   const std::string_view library = place.library;
   return library == "MPI" || library == "JAX" || library == "the GPU" ||
          library.find("NCCL") != std::string_view::npos;
 }
 
-// Whether the rank may wait for its own GPU and not for other ranks. A computation on a GPU looks like a wait for other
-// ranks, and the stack of a rank may be missing.
+// Returns whether the rank may wait for its own GPU instead of other ranks. A computation on a GPU looks like a wait
+// for other ranks, and the stack of a rank may be missing.
 bool may_wait_alone(const RankPlace& place) {
   return place.library == "the GPU" || place.library == "JAX" || !place.no_stack.empty();
 }
@@ -66,7 +67,7 @@ bool HangRule::is_quiet(const RankSigns& before, const RankSigns& now, double se
   const auto is_below = [&](uint64_t RankSigns::*count, double most) {
     return now.*count >= before.*count && static_cast<double>(now.*count - before.*count) <= most;
   };
-  // A thread that wakes another by an eventfd reads and writes 8 bytes.
+  // A thread that wakes another through an eventfd reads and writes 8 bytes.
   const auto of_eventfds = 8 * static_cast<double>(now.calls - std::min(now.calls, before.calls));
   return now.processes == before.processes && now.storage_bytes == before.storage_bytes &&
          is_below(&RankSigns::bytes, std::min(of_eventfds, kKeepAlive * seconds)) &&
@@ -93,7 +94,7 @@ void HangRule::update(const Signs& signs, Time now, double seconds) {
   }
   ranks_ = std::move(ranks);
   if (is_known) return;
-  // Nothing before this time counts.
+  // Earlier observations do not count.
   for (auto& [number, rank] : ranks_) rank = {rank.last, now, rank.last.main_microseconds};
 }
 
@@ -130,7 +131,7 @@ bool HangRule::look(const Signs& signs, Time now) {
   return !is_done && (is_wait_due || now >= next_sample_);
 }
 
-// The places are no hang: the next sample is due after a pause that doubles.
+// The positions are not a hang: the next sample follows after a pause that doubles.
 void HangRule::postpone(Time now) {
   samples_ = 0;
   next_sample_ = later(now, pause_);
@@ -149,7 +150,7 @@ std::optional<HangRule::Finding> HangRule::judge(Places places, bool has_ended, 
                                 : judge_wait(std::move(places), now);
 }
 
-// Whether the main thread of the rank has worked since all ranks are quiet.
+// Returns whether the main thread of the rank has worked since all ranks became quiet.
 bool HangRule::main_is_busy(const Rank& rank) const {
   const double seconds = seconds_between(quiet_since_, looked_);
   const uint64_t now = rank.last.main_microseconds;
@@ -157,7 +158,7 @@ bool HangRule::main_is_busy(const Rank& rank) const {
          static_cast<double>(now - rank.main_since) > 1e6 * (kIdleShare * seconds + kTickSeconds);
 }
 
-// Whether these places of ranks that do not move can be a hang.
+// Returns whether these positions of ranks that do not move can be a hang.
 bool HangRule::is_hang(const Places& places) const {
   bool is_waiting = false, is_moving = false;
   for (const auto& [number, place] : places) {
@@ -205,7 +206,7 @@ std::optional<HangRule::Finding> HangRule::judge_wait(Places places, Time now) {
   for (const auto& [number, rank] : ranks_) {
     const double seconds = seconds_between(rank.since, now);
     const RankPlace& place = places[number];
-    // Ranks come to a collective one after the other.
+    // Ranks reach a collective one after another.
     if (seconds < (kWaitLimits - 1) * limit_ || place.is_collective == 0) continue;
     if (!place.no_stack.empty()) continue;  // without a stack, the rank may not wait for others
     if (!may_spin(place) && main_is_busy(rank)) continue;

@@ -1,19 +1,19 @@
-// Decides whether a job hangs, or whether ranks have waited long for others. Two inputs come from the agents: signs
-// (RankSigns), counters of the kernel, which are cheap to read; and places (RankPlace), stacks, which need py-spy.
-// HangWatch passes the signs at each look, and the places when look() asks for them.
+// Decides whether a job hangs, or whether ranks have waited long for other ranks. Two inputs come from the agents:
+// signs (RankSigns), counters of the kernel, which are cheap to read; and places (RankPlace), stacks, which need
+// py-spy. HangWatch passes the signs at each look, and the places when look() requests them.
 //
 //   look(signs)    A rank moves when a count of its processes grows by more than idle processes cause: main thread,
 //                  other threads, bytes, sockets, its own output. `quiet_since_` is the last move of any rank.
-//   judge(places)  Called after half a limit without a move. If the places can be a hang, the next sample follows after
-//                  a quarter of the limit. Else (no rank waits in a collective, the main thread of a rank works, or a
-//                  rank is excused), the next sample follows after a pause that doubles, up to ten limits.
-//   kHang          after a whole limit and three equal samples in which a rank waits in a collective.
+//   judge(places)  HangWatch calls it after half a limit without a move. If the places can be a hang, the next sample
+//                  follows after a quarter of the limit. Otherwise (no rank waits in a collective, the main thread of
+//                  a rank works, or a rank is excused), it follows after a pause that doubles, up to ten limits.
+//   kHang          after a full limit and three equal samples in which a rank waits in a collective.
 //   kStop          after two limits, if the ranks are not all in one operation, or a rank has ended: no long operation
 //                  of all ranks explains the wait.
-//   kWait          A rank has waited in a collective for ten limits while others move. Once for each wait.
+//   kWait          after ten limits in which a rank waits in a collective while others move. Once for each wait.
 //
-// Invariant: no finding rests on time in which a rank was not seen. A look that comes late, a new, hidden or excused
-// rank, and forget() restart all times. HangWatch owns it. Pure: each call carries its time.
+// Invariant: no finding rests on time in which a rank was not seen. A late look, a new, hidden or excused rank, and
+// forget() restart all times. HangWatch owns it. Pure: each call carries its time.
 #pragma once
 
 #include <cstdint>
@@ -29,41 +29,41 @@ namespace hvd::launcher {
 class HangRule {
  public:
   using Time = Clock::time_point;
-  // By rank.
+  // Indexed by rank.
   using Signs = std::map<int, RankSigns>;
   using Places = std::map<int, RankPlace>;
 
   struct Finding {
     enum class Kind {
       kHang,  // no rank moves
-      kWait,  // ranks wait for others, which move
+      kWait,  // some ranks wait for other ranks, which move
       kStop   // the hang has lasted for two limits, and cannot be a long operation of all ranks
     };
     Kind kind = Kind::kHang;
-    double seconds = 0;        // that no rank has moved; kWait: that the waiting ranks have not
-    std::vector<int> waiting;  // kWait: the ranks that wait for the others
+    double seconds = 0;        // the time without a move of any rank; kWait: of the waiting ranks
+    std::vector<int> waiting;  // kWait: the ranks that wait for other ranks
     Places places;
   };
 
-  // `limit`: seconds without a move that are a hang.
+  // `limit`: seconds without a move that count as a hang.
   HangRule(double limit, bool may_stop) : limit_(limit), may_stop_(may_stop) {}
 
   // The pause between two looks, in seconds.
   double interval() const;
-  // The rank has written something.
+  // The rank has written output.
   void moved(int rank) { has_written_[rank] = true; }
-  // The time until now does not count: a host or a rank was suspended, or is not seen.
+  // The time until now does not count: a host or a rank was suspended, or is invisible.
   void forget();
-  // The signs of all running ranks. Returns whether their places are needed.
+  // Takes the signs of all running ranks. Returns whether the rule needs their places.
   bool look(const Signs& signs, Time now);
-  // The places of all running ranks, after look() has asked for them. `has_ended`: another rank has ended.
+  // Takes the places of all running ranks, after look() has requested them. `has_ended`: another rank has ended.
   std::optional<Finding> judge(Places places, bool has_ended, Time now);
 
  private:
   struct Rank {
     RankSigns last;
-    Time since{};             // it has not moved
-    uint64_t main_since = 0;  // RankSigns::main_microseconds then
+    Time since{};             // time of its last move
+    uint64_t main_since = 0;  // RankSigns::main_microseconds at that time
   };
 
   void update(const Signs& signs, Time now, double seconds);
@@ -81,15 +81,15 @@ class HangRule {
   std::map<int, Rank> ranks_;
   std::map<int, bool> has_written_;
   Time looked_{};
-  Time quiet_since_{};  // of all ranks
-  Places last_;         // of the last samples, which were alike
-  int samples_ = 0;     // that were alike, without a move between them
+  Time quiet_since_{};  // time of the last move of any rank
+  Places last_;         // places in the last samples, which were equal
+  int samples_ = 0;     // number of equal samples without a move between them
   Time next_sample_{};
-  double pause_ = 0;  // before the next sample, in seconds
+  double pause_ = 0;  // pause before the next sample, in seconds
   bool is_reported_ = false;
   bool is_stopped_ = false;
   Time next_wait_sample_{};
-  std::map<int, Time> wait_reported_;  // by rank: Rank::since of its wait that was reported
+  std::map<int, Time> wait_reported_;  // by rank: Rank::since of its reported wait
 };
 
 }  // namespace hvd::launcher

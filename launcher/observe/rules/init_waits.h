@@ -1,5 +1,5 @@
-// Knows which ranks of a job of constant size wait in hvd.init(), and for which others, by the reports of the ranks
-// (rendezvous::WorldReport) and by their states. JobLaunch and StartWatch use it. Pure: each event carries its time.
+// Tracks which ranks of a job of constant size wait in hvd.init(), and for which ranks, from the ranks' reports
+// (rendezvous::WorldReport) and states. JobLaunch and StartWatch use it. Pure: each event carries its time.
 #pragma once
 
 #include <map>
@@ -16,11 +16,11 @@ namespace hvd::launcher {
 class InitWaits {
  public:
   using Time = Clock::time_point;
-  // Ranks that start together, and not all of them are there.
+  // Ranks that start together, while some of them are missing.
   struct Wait {
     std::vector<int> present;  // ranks in hvd.init()
     std::vector<int> missing;  // ranks that have not called it
-    Time since{};              // the first one has called it
+    Time since{};              // time when the first rank called it
   };
 
   // `hosts` outlives this object.
@@ -28,18 +28,18 @@ class InitWaits {
 
   void joined(const Joined& joined, Time now);
 
-  // The longest wait for ranks that run.
+  // Returns the longest wait for ranks that still run.
   std::optional<Wait> longest() const { return find(false); }
-  // A wait for ranks of which the first has ended: it cannot succeed.
+  // Returns a wait whose first missing rank has ended, so that the wait cannot succeed.
   std::optional<Wait> hopeless() const { return find(true); }
-  // The wait that this rank is in, or nothing.
+  // Returns the wait that includes this rank, if any.
   std::optional<Wait> of(int rank) const;
-  // Whether a rank has ever called hvd.init().
+  // Returns whether any rank has called hvd.init().
   bool has_begun() const { return !starts_.empty(); }
 
  private:
   struct Start {
-    std::vector<bool> members, present;  // by rank
+    std::vector<bool> members, present;  // indexed by rank
     Time since{};
     bool has_met = false;
   };
@@ -47,16 +47,16 @@ class InitWaits {
   Wait wait_of(const Start& start, bool is_hopeless) const;
 
   const HostTable& hosts_;
-  std::map<std::string, Start> starts_;  // by the names of their reports
+  std::map<std::string, Start> starts_;  // key: the names in the ranks' reports
 };
 
 // "rank 3 on b has not called hvd.init() for 60 s: running (python3 train.py), 98 % of a core; ranks 0-2 wait for it".
-// `activity`: of the first missing rank, or empty.
+// `activity`: activity of the first missing rank, or empty.
 std::string wait_sentence(const InitWaits::Wait& wait, const std::vector<std::string>& host_of,
                           int64_t seconds, const std::string& activity);
 
-// "ranks started 4; importing 1 (rank 2 on b); in hvd.init 3; 12 s". `wait`: that for other ranks, which run, or
-// nothing: the program may not use Horovod.
+// "ranks started 4; importing 1 (rank 2 on b); in hvd.init 3; 12 s". `wait`: the wait for running ranks, if any: the
+// program may not use Horovod.
 std::string start_line(size_t ranks, const std::optional<InitWaits::Wait>& wait,
                        const std::vector<std::string>& host_of, double seconds, size_t columns);
 

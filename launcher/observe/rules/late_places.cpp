@@ -7,7 +7,7 @@
 namespace hvd::launcher {
 namespace {
 
-// A line that explains a late rank was seen so often.
+// The number of samples needed for a line that explains a late rank.
 constexpr int kLeastSamples = 3;
 constexpr double kLeastShare = 0.4;
 

@@ -7,7 +7,7 @@
 
 namespace hvd::launcher {
 
-// The mean of the middle two of an even number; 0 of none.
+// For an even number of values, the mean of the middle two; 0 for no values.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kLineAfter = 5;
 constexpr double kReportAfter = 15;
-// Hosts whose silence began together are reported together: their pings are this far apart.
+// The interval of pings: hosts that fell silent within this time are reported together.
 constexpr double kTogether = 1;
 constexpr size_t kMostHostNames = 4;
 
@@ -50,7 +50,7 @@ void SilentHosts::on_answer(int host) {
   if (found == silent_.end()) return;
   if (found->second.is_reported) answered_.push_back(host);
   silent_.erase(found);
-  // Hosts that a cut has silenced answer together: one sentence is enough for all.
+  // Hosts silenced by one network failure answer again together, so one sentence suffices.
   const bool has_more =
       std::ranges::any_of(silent_, [](const auto& each) { return each.second.is_reported; });
   if (!has_more && !answered_.empty()) report_answers();

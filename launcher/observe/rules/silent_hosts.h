@@ -1,5 +1,5 @@
-// Describes hosts that do not answer: one sentence after a while, one when they answer again, and a line for
-// the terminal in between. JobLaunch owns it and passes it the events of the agents. Pure.
+// Describes unresponsive hosts: one sentence after a while, one when they answer again, and a status line in between.
+// JobLaunch owns it and passes it the events of the agents. Pure.
 #pragma once
 
 #include <functional>
@@ -47,7 +47,7 @@ class SilentHosts {
   const SlotPlan& plan_;
   const RanksOf ranks_of_;
   std::map<int, Silence> silent_;
-  std::vector<int> answered_;  // after they were reported, and not reported yet
+  std::vector<int> answered_;  // hosts that answer again after a report, not yet reported
   std::vector<std::string> news_;
 };
 

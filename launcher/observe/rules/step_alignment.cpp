@@ -6,7 +6,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Nothing if a rank no longer has these steps, or if the ranks have had other ones.
+// Returns nothing if a rank no longer has these steps, or if the ranks had different steps.
 std::optional<StepWindow> window_at(uint64_t first, const std::map<int, StepAlignment::Rank>& all) {
   StepWindow window{first, {}};
   for (const auto& [rank, each] : all) {
@@ -40,9 +40,9 @@ std::vector<StepWindow> StepAlignment::take(const std::map<int, Rank>& ranks) {
     oldest = std::max(oldest, each.steps.ended - each.steps.last.size());
   }
   has_moved_ = ended != ended_;
-  if (ended < ended_) next_ = 0;  // the ranks have begun again
+  if (ended < ended_) next_ = 0;  // the ranks have restarted
   ended_ = ended;
-  // Steps were missed, unless one of the ranks has begun again.
+  // Steps were missed, unless one of the ranks has restarted.
   if (next_ < oldest && oldest <= ended)
     next_ = std::max(oldest, ended - std::min(ended, StepWindow::kSteps));
   for (; next_ + StepWindow::kSteps <= ended; next_ += StepWindow::kSteps) {

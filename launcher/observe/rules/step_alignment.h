@@ -1,5 +1,5 @@
-// Lays the training steps of all ranks beside each other, from the last steps of each that the agents have read at
-// different moments. StragglerWatch owns it. Pure.
+// Aligns the training steps of all ranks, from each rank's last steps, which the agents have read at different moments.
+// StragglerWatch owns it. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct StepWindow {
   static constexpr size_t kSteps = 50;
   struct Rank {
     int rank = 0;
-    int host = 0;  // its number
+    int host = 0;  // number of its host
     std::vector<StepSample> steps;
   };
   uint64_t first = 0;  // the number of its first step
@@ -29,11 +29,11 @@ class StepAlignment {
     int host = 0;
     RankSteps steps;
   };
-  // By rank: all ranks of the job. Returns the windows that are new.
+  // Takes the last steps of all ranks of the job, indexed by rank. Returns the new windows.
   std::vector<StepWindow> take(const std::map<int, Rank>& ranks);
-  // Steps until the next window ends, when take() was called last; 0: no steps are known.
+  // Returns the number of steps until the next window ends, as of the last take(); 0: no steps are known.
   size_t left() const { return left_; }
-  // Whether a step has ended between the last two calls of take().
+  // Returns whether a step has ended between the last two calls of take().
   bool has_moved() const { return has_moved_; }
 
  private:

@@ -30,7 +30,7 @@ uint64_t growth_of(const Growth& growth, Count count) {
   return last - std::min(last, count(growth.first));
 }
 
-// A disturbance explains a late rank if it has taken this share of its lateness.
+// The share of a rank's lateness that a disturbance must have taken to explain it.
 constexpr double kShare = 0.3;
 constexpr double kStealShare = 0.05;
 constexpr double kBlockedShare = 0.3;
@@ -40,7 +40,7 @@ constexpr double kPagesInStep = 4;
 constexpr double kResentInStep = 0.2;
 constexpr double kLeastResent = 10;
 
-// The late ranks beside the others.
+// Compares the late ranks with the other ranks.
 struct Compared {
   const StragglerFinding& finding;
   const Ranks& ranks;
@@ -48,9 +48,9 @@ struct Compared {
   bool is_late(int rank) const {
     return finding.ranks.empty() || std::ranges::count(finding.ranks, rank) > 0;
   }
-  // The time of a step with the waits of the others.
+  // Returns the time of a step, including the waits of the other ranks.
   double step_seconds() const { return finding.step_seconds + finding.late_seconds; }
-  // The median over the late ranks, or over the others, in a step.
+  // Returns the median per step over the late ranks, or over the other ranks.
   double in_step(Count count, bool of_late) const {
     std::vector<double> values;
     for (const auto& [rank, each] : ranks) {
@@ -59,7 +59,7 @@ struct Compared {
     }
     return median(std::move(values));
   }
-  // The most of a late rank, and the median over the others.
+  // Returns the maximum over the late ranks, and the median over the other ranks.
   double most(double (*share)(const Growth&)) const {
     double found = 0;
     for (const auto& [rank, each] : ranks) {
@@ -74,7 +74,7 @@ struct Compared {
     }
     return median(std::move(values));
   }
-  // How much more the late ranks have of it than the others.
+  // Returns how much more of it the late ranks have than the other ranks.
   double more_in_step(Count count) const { return in_step(count, true) - in_step(count, false); }
 };
 
@@ -184,7 +184,7 @@ Found resent_segments(const Compared& compared) {
                         true};
 }
 
-// Ranks of other hosts may wait as long for a processor, but at times when no rank waits for them.
+// Ranks of other hosts may wait equally long for a processor, but at times when no rank waits for them.
 Found contended_processors(const Compared& compared) {
   const double delay = 1e-6 * compared.in_step(kRunDelay, true);
   if (delay <= kShare * compared.finding.late_seconds) return {};

@@ -1,5 +1,5 @@
-// Names what of a host explains that a rank is late: a wait for processors, a CPU quota, a hypervisor, storage or the
-// network. Pure.
+// Names the property of a host that explains a late rank: a wait for processors, a CPU quota, a hypervisor, storage or
+// the network. Pure.
 #pragma once
 
 #include <map>
@@ -11,26 +11,26 @@
 
 namespace hvd::launcher {
 
-// Counts of disturbances of a rank and of its host.
+// Counters of disturbances of a rank and of its host.
 struct RankPressure {
   RankMetrics rank{};
   HostPressure host{};
 };
-// The counts that agents have read of the ranks while a rank was suspected, by rank.
+// The counters that agents have read from the ranks while a rank was suspected, by rank.
 class PressureRecord {
  public:
   using Pressures = std::map<int, RankPressure>;
   void clear() { *this = {}; }
   void take(const Pressures& now, double at_seconds);
-  // Two looks are needed.
+  // At least two looks are needed.
   bool is_whole() const { return looks_ > 1; }
 
   struct Growth {
-    double seconds = 0;  // between the first look and the last
+    double seconds = 0;  // time between the first and the last look
     RankPressure first{}, last{};
     int looks = 0, blocked = 0;
   };
-  // By rank.
+  // Indexed by rank.
   std::map<int, Growth> growth() const;
 
  private:
@@ -42,7 +42,7 @@ class PressureRecord {
 
 struct StragglerCause {
   std::string text = "the program itself";
-  bool is_of_host = false;  // another host would not have it
+  bool is_of_host = false;  // a move to another host would remove it
 };
 StragglerCause cause_of(const StragglerFinding& finding,
                         const std::map<int, PressureRecord::Growth>& ranks);

@@ -1,4 +1,4 @@
-// Says as one sentence who is late, and why. Pure; escapes what agents say.
+// Formats one sentence with the late ranks and the cause. Pure; escapes texts from agents.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace hvd::launcher {
 
-// Where a late rank was while others waited.
+// The position of a late rank while other ranks waited.
 struct LateLine {
   std::string line;  // "read_shard, loader.py:30"; empty: unknown
-  int samples = 0;   // that were there
+  int samples = 0;   // number of samples at that line
   int of = 0;
 };
 
-// "rank 3 on b is 7.4 ms late in 47 of 50 steps, 15 % of a step; cause: the program itself". `cause`: may be empty.
-// `host_of`: by rank.
+// "rank 3 on b is 7.4 ms late in 47 of 50 steps, 15 % of a step; cause: the program itself". `cause` may be empty.
+// `host_of` is indexed by rank.
 std::string straggler_sentence(const StragglerFinding& finding, const std::string& cause,
                                const LateLine& line, const std::vector<std::string>& host_of);
 

@@ -12,23 +12,23 @@ namespace hvd::launcher {
 namespace {
 
 constexpr size_t kSteps = StepWindow::kSteps;
-// Programs compile, fill caches and choose kernels in their first steps.
+// The first steps are skipped: programs compile, fill caches and choose kernels in them.
 constexpr uint64_t kFirstSteps = 100;
-// A shorter step, with its waits, is that of a toy.
+// Steps shorter than this, including waits, belong to toy programs.
 constexpr double kShortestStep = 0.02;
-constexpr double kLateShare = 0.1;  // of a step
+constexpr double kLateShare = 0.1;  // share of a step
 constexpr double kDeviations = 5;
 // The standard deviation of a normal distribution in median absolute deviations.
 constexpr double kScale = 1.4826;
-// Less is no matter of a rank: the scheduler of the kernel alone delays by as much.
+// A smaller lateness is ignored, because the kernel's scheduler alone delays by as much.
 constexpr double kLeastSeconds = 0.5e-3;
 constexpr int kWindows = 2, kClearWindows = 3;
-// A finding without a rank needs more.
+// The minimum for a finding without a rank.
 constexpr int kWindowsOfAll = 4;
-// A peak: late by this share of a step, with all others in time.
+// A peak: late by this share of a step while all other ranks are in time.
 constexpr double kPeakShare = 0.5;
 constexpr size_t kLeastPeaks = 3, kMostPeaks = 8;
-// A share of a step without waits: the noise of many ranks makes one of them late by half a step.
+// A share of a step without waits: noise of many ranks alone delays one of them by half a step.
 constexpr double kMovingShare = 0.75;
 constexpr size_t kUsualWindows = 8, kLeastUsual = 4;
 constexpr int kMostEverybody = 3;
@@ -45,22 +45,22 @@ double scaled_deviation(const std::vector<double>& values) {
 
 }  // namespace
 
-// A window in seconds. Ranks by their index in it.
+// A window in seconds. Ranks are identified by their index in it.
 struct StragglerRule::Numbers {
   explicit Numbers(const StepWindow& window);
   size_t size() const { return late.size(); }
 
-  // In how many steps the rank is later than the median rank by a share of a step.
-  // `others`: how late the others are in the median.
+  // Counts the steps in which the rank is later than the median rank by a share of a step. `others`: the median
+  // lateness of the other ranks.
   int late_steps(const std::vector<size_t>& of, double others) const;
-  // How much later than the others; of two ranks, than the other one.
+  // Returns how much later the rank is than the median of the other ranks; with two ranks, than the other rank.
   double peak(size_t rank, size_t step) const;
 
   const StepWindow& window;
-  std::vector<std::vector<double>> late;  // by rank and step
-  std::vector<double> medians;            // of `late`, by rank
-  std::vector<double> waits;              // medians, by rank
-  std::vector<double> reference;          // by step: of the median rank
+  std::vector<std::vector<double>> late;  // indexed by rank and step
+  std::vector<double> medians;            // medians of `late`, by rank
+  std::vector<double> waits;              // median waits, by rank
+  std::vector<double> reference;          // of the median rank, by step
   double center = 0;                      // the median of `medians`
   double step = 0;                        // the median duration without waits
   double whole = 0;                       // the median duration
@@ -90,7 +90,7 @@ StragglerRule::Numbers::Numbers(const StepWindow& all) : window(all) {
   for (size_t i = 0; i < kSteps; ++i) {
     std::vector<double> of_step;
     for (const std::vector<double>& of_rank : late) of_step.push_back(of_rank[i]);
-    // If there are two ranks, the reference is the rank that is less late.
+    // With two ranks, the reference is the rank that is less late.
     reference.push_back(size() == 2 ? std::min(of_step[0], of_step[1]) : median(of_step));
   }
   center = median(medians);
@@ -130,14 +130,15 @@ namespace {
 // The indexes of ranks, by host.
 using HostRanks = std::map<int, std::vector<size_t>>;
 
-// The later one of two groups whose values are `one` and `other`: 0 or 1; or -1. `noise`: of their difference.
+// Returns the later one of two groups with the values `one` and `other`: 0 or 1; or -1. `noise`: noise of their
+// difference.
 int later_of_two(double one, double other, double step, double noise) {
   const double least = std::max({kLateShare * step, kDeviations * noise, kLeastSeconds});
   if (one - other > least) return 0;
   return other - one > least ? 1 : -1;
 }
 
-// Half of the ranks cannot outvote the other half: each of two hosts is compared as a whole.
+// Half of the ranks cannot outvote the other half, so compare the two hosts as a whole.
 std::set<int> late_host_of_two(const StragglerRule::Numbers& numbers, const HostRanks& by_host) {
   std::set<int> late;
   if (by_host.size() != 2) return late;
@@ -152,7 +153,7 @@ std::set<int> late_host_of_two(const StragglerRule::Numbers& numbers, const Host
   const int later = later_of_two(median(medians[0]), median(medians[1]), numbers.step, noise);
   if (later < 0) return late;
   const auto& of = later == 0 ? by_host.begin()->second : by_host.rbegin()->second;
-  // Where some of its ranks are in time, the ranks are late and not the host.
+  // If some of its ranks are in time, the ranks are late, not the host.
   const double other = median(medians[1 - later]);
   const double least =
       std::max({kLateShare * numbers.step, kDeviations * noise, kLeastSeconds}) / 2;
@@ -164,7 +165,7 @@ std::set<int> late_host_of_two(const StragglerRule::Numbers& numbers, const Host
 
 }  // namespace
 
-// Indexes of the ranks that are late in this window.
+// Returns the indexes of the ranks that are late in this window.
 std::set<int> StragglerRule::late_ranks(const Numbers& numbers) const {
   std::set<int> late;
   const size_t size = numbers.size();
@@ -173,7 +174,7 @@ std::set<int> StragglerRule::late_ranks(const Numbers& numbers) const {
     std::vector<double> differences;
     for (size_t i = 0; i < kSteps; ++i)
       differences.push_back(numbers.late[0][i] - numbers.late[1][i]);
-    // The standard error of a median, of a normal distribution.
+    // The standard error of the median of a normal distribution.
     const double noise = 1.2533 * scaled_deviation(differences) / std::sqrt(double{kSteps});
     const int later = later_of_two(median(differences), 0, numbers.step, noise);
     if (later >= 0) late.insert(later);
@@ -183,9 +184,9 @@ std::set<int> StragglerRule::late_ranks(const Numbers& numbers) const {
   for (size_t rank = 0; rank < size; ++rank) by_host[ranks[rank].host].push_back(rank);
   late = late_host_of_two(numbers, by_host);
   if (!late.empty()) return late;
-  std::vector<double> shares;  // of what makes a rank late
+  std::vector<double> shares;  // each rank's excess as a share of the threshold
   for (size_t rank = 0; rank < size; ++rank) {
-    // A rank of few would hide itself among them.
+    // With few ranks, the rank itself would raise the reference.
     std::vector<double> others = numbers.medians;
     others.erase(others.begin() + static_cast<ptrdiff_t>(rank));
     const double center = median(others);
@@ -194,7 +195,7 @@ std::set<int> StragglerRule::late_ranks(const Numbers& numbers) const {
     shares.push_back((numbers.medians[rank] - center) / least);
     if (shares.back() > 1) late.insert(static_cast<int>(rank));
   }
-  // The host is late if most of its ranks are, and none is in time.
+  // The host is late if most of its ranks are late, and none is in time.
   for (const auto& [host, of] : by_host) {
     const auto count = std::ranges::count_if(of, [&](size_t rank) { return shares[rank] > 1; });
     const bool is_whole = std::ranges::all_of(of, [&](size_t rank) { return shares[rank] > 0.5; });
@@ -230,9 +231,9 @@ std::vector<StragglerFinding> StragglerRule::judge(const StepWindow& window) {
 // Ranks that are not stragglers differ by chance.
 namespace {
 
-// The median lateness of the ranks that are not stragglers.
+// Returns the median lateness of the ranks that are not stragglers.
 double lateness_of_others(const StragglerRule::Numbers& numbers, const std::set<int>& late) {
-  // If half of the ranks or more are late, the median of all ranks would be that of late ranks.
+  // If at least half of the ranks are late, the median of all ranks would be that of late ranks.
   if (2 * late.size() < numbers.size()) return numbers.center;
   std::vector<double> rest;
   for (size_t index = 0; index < numbers.size(); ++index) {
@@ -241,7 +242,7 @@ double lateness_of_others(const StragglerRule::Numbers& numbers, const std::set<
   return median(std::move(rest));
 }
 
-// `late`: indexes of all ranks that are late; `of`: of those of the finding.
+// `late`: indexes of all late ranks; `of`: indexes of the ranks in the finding.
 StragglerFinding constant_finding(const StragglerRule::Numbers& numbers, const std::set<int>& late,
                                   StragglerKind kind, const std::vector<size_t>& of) {
   const auto& ranks = numbers.window.ranks;
@@ -263,11 +264,11 @@ void StragglerRule::judge_constant(const Numbers& numbers,
                                    std::vector<StragglerFinding>& findings) {
   const auto& ranks = numbers.window.ranks;
   std::set<int> late = late_ranks(numbers);
-  // Long delays of other ranks move the median of one, too.
+  // Long delays of other ranks also move a rank's median.
   std::erase_if(late, [&, others = lateness_of_others(numbers, late)](int index) {
     return 2 * numbers.late_steps({static_cast<size_t>(index)}, others) < static_cast<int>(kSteps);
   });
-  std::map<int, std::vector<size_t>> begun;  // by host
+  std::map<int, std::vector<size_t>> begun;  // ranks by host
   std::map<int, size_t> on_host;
   for (size_t index = 0; index < ranks.size(); ++index) {
     ++on_host[ranks[index].host];
@@ -324,7 +325,7 @@ void StragglerRule::judge_periodic(const Numbers& numbers,
                      .period = period});
   }
   for (StragglerFinding& each : found) {
-    // Where it is the turn of each rank, none is late.
+    // If every rank takes its turn, no rank is late.
     if (2 * each.late_seconds * each.late_steps < late_of_all) continue;
     reported_periodic_.insert(each.ranks.front());
     findings.push_back(std::move(each));
@@ -357,7 +358,7 @@ void StragglerRule::judge_moving(const Numbers& numbers, std::vector<StragglerFi
                       .late_steps = static_cast<int>(late)});
 }
 
-// The time that ranks do not wait has grown on all of them.
+// Reports that the time without waits has grown on all ranks.
 void StragglerRule::judge_everybody(const Numbers& numbers,
                                     std::vector<StragglerFinding>& findings) {
   std::vector<double> own;

@@ -1,19 +1,19 @@
-// Decides which ranks are late, and in which way, from windows of training steps. In a step, a rank is late by the
-// longest wait of any rank less its own: who comes last waits least. StragglerWatch owns it. Pure.
+// Decides which ranks are late, and in which way, from windows of training steps. In a step, the lateness of a rank is
+// the longest wait of any rank minus its own wait: the last rank waits least. StragglerWatch owns it. Pure.
 //
 //   judge(window)    50 steps of the same numbers on all ranks (StepAlignment)
 //     constant       the median lateness of a rank exceeds that of the median rank by more than 10 % of a step (without its
 //                    waits) and more than 5 scaled median absolute deviations of the others. Two windows running open an
-//                    episode, which is reported once; three windows without it close it. If most ranks of a host are late
-//                    and none is in time, the host is.
-//     periodic       a rank is late in each n-th step, by peaks at equal distances. Once for each rank.
-//     moving         in most steps somebody is late, and nobody in most of them. Once for each episode.
-//     everybody      steps take longer than before, and nobody is late.
+//                    episode, which is reported once; three windows without lateness close it. If most ranks of a host
+//                    are late and none is in time, the host is late.
+//     periodic       a rank is late in every n-th step, with peaks at equal distances. Once for each rank.
+//     moving         in most steps a rank is late, but no rank is late in most steps. Once for each episode.
+//     everybody      steps take longer than before, and no rank is late.
 //   is_suspicious()  a window shows the beginning of an episode: the owner then looks for causes, before the report.
 //
-// With two ranks, or two hosts, the other one is the reference, and a finding is marked (`is_one_of_two`): nobody can say
-// which is as it should be. Invariants: no finding in the first 100 steps, nor in windows whose median step is shorter
-// than 20 ms, nor from windows with other ranks than the last one had (the owner makes a new rule).
+// With two ranks, or two hosts, the other one is the reference, and a finding is marked (`is_one_of_two`): the data
+// cannot show which of them is normal. Invariants: no finding in the first 100 steps, nor in windows whose median step
+// is shorter than 20 ms, nor from windows with other ranks than the last one had (the owner makes a new rule).
 #pragma once
 
 #include <cstdint>
@@ -30,24 +30,24 @@ enum class StragglerKind : uint8_t {
   kConstant,  // these ranks are late in most steps
   kHost,      // all ranks of a host are late in most steps
   kPeriodic,  // a rank is late in every n-th step
-  kMoving,    // in each step another rank is late
+  kMoving,    // a different rank is late in each step
   kEverybody  // all ranks are slower than before
 };
 
 struct StragglerFinding {
   StragglerKind kind = StragglerKind::kConstant;
-  std::vector<int> ranks = {};  // kMoving, kEverybody: none
-  double late_seconds = 0;      // in a step; kEverybody: that a step takes longer
-  double step_seconds = 0;      // of a step
-  int late_steps = 0;           // of StepWindow::kSteps
-  uint64_t period = 0;          // kPeriodic: every so many steps
-  // It is one of two ranks or of two hosts: nobody can say which of them is as it should be.
+  std::vector<int> ranks = {};  // kMoving, kEverybody: empty
+  double late_seconds = 0;      // lateness per step; kEverybody: increase of the duration of a step
+  double step_seconds = 0;      // duration of a step
+  int late_steps = 0;           // number of late steps among StepWindow::kSteps
+  uint64_t period = 0;          // kPeriodic: number of steps between peaks
+  // It is one of two ranks or of two hosts: the data cannot show which of them is normal.
   bool is_one_of_two = false;
 };
 
 class StragglerRule {
  public:
-  // How late a rank has been in the last window.
+  // The lateness of a rank in the last window.
   struct Lateness {
     int rank = 0;
     int host = 0;
@@ -58,22 +58,22 @@ class StragglerRule {
 
   struct Numbers;
 
-  // Returns what is new, once for each episode.
+  // Returns new findings, once for each episode.
   std::vector<StragglerFinding> judge(const StepWindow& window);
-  // The ranks that were late in the last window, and are not stragglers yet.
+  // Returns the ranks that were late in the last window but are not stragglers yet.
   const std::set<int>& suspects() const { return suspects_; }
-  // Whether the next window may have a finding: its causes are worth a look.
+  // Returns whether the next window may have a finding, so that the owner should look for causes.
   bool is_suspicious() const { return is_suspicious_; }
-  // By rank.
+  // Indexed by rank.
   const std::vector<Lateness>& latest() const { return latest_; }
 
  private:
-  // One thing that may last over windows.
+  // A condition that may last over several windows.
   struct Episode {
-    int windows = 0;  // running
-    int clear = 0;    // windows since
+    int windows = 0;  // consecutive windows with it
+    int clear = 0;    // consecutive windows without it
     bool is_open = false;
-    // Returns whether it begins. `needed`: windows running.
+    // Returns whether the episode begins. `needed`: number of consecutive windows.
     bool next(bool is_there, int needed);
   };
 
@@ -83,14 +83,14 @@ class StragglerRule {
   void judge_moving(const Numbers& numbers, std::vector<StragglerFinding>& findings);
   void judge_everybody(const Numbers& numbers, std::vector<StragglerFinding>& findings);
 
-  std::map<int, Episode> episodes_;            // by rank
-  std::map<int, std::deque<uint64_t>> peaks_;  // by rank: steps in which it alone was late
+  std::map<int, Episode> episodes_;            // key: rank
+  std::map<int, std::deque<uint64_t>> peaks_;  // key: rank; steps in which only it was late
   std::set<int> reported_periodic_;
   Episode moving_, everybody_;
-  std::deque<double> usual_;  // steps of earlier windows, in seconds, without waits
-  uint32_t phase_ = 0;        // which operation ended most of their steps
+  std::deque<double> usual_;  // durations of steps in earlier windows, in seconds, without waits
+  uint32_t phase_ = 0;        // the operation that ended most of their steps
   int reports_of_all_ = 0;
-  uint64_t next_ = 0;  // the step behind the last window
+  uint64_t next_ = 0;  // the step after the last window
   std::set<int> suspects_;
   bool is_suspicious_ = false;
   std::vector<Lateness> latest_;

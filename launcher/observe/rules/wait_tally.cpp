@@ -9,15 +9,15 @@ namespace hvd::launcher {
 namespace {
 
 constexpr double kMicro = 1e-6;
-// A summary needs so many windows of steps, and is no matter below this share or for such short steps.
+// A summary needs this number of windows of steps; smaller shares and shorter steps are irrelevant.
 constexpr uint64_t kLeastWindows = 4;
 constexpr double kLeastWaits = 0.05;
 constexpr double kLeastStepSeconds = 1e-3;
-// A step in which the last rank was later than the first by less than this share has no last rank.
+// If the last rank was later than the first by less than this share, the step has no last rank.
 constexpr double kLastShare = 0.05;
-// A rank is named that was last in this share of the steps, and its operation if it had this share of the waits.
+// A rank is named if it was last in this share of the steps, and its operation if it had this share of the waits.
 constexpr double kNamedShare = 0.3, kUnfair = 1.5;
-// Names beyond these are not counted: a program may make new ones without end.
+// Further names are not counted, because a program may create names without end.
 constexpr size_t kMostNames = 1000;
 
 }  // namespace
@@ -25,7 +25,7 @@ constexpr size_t kMostNames = 1000;
 void WaitTally::take(const std::map<int, StepAlignment::Rank>& ranks) {
   for (const auto& [number, each] : ranks) {
     Rank& rank = ranks_[number];
-    if (each.steps.total < rank.total) {  // it has begun again
+    if (each.steps.total < rank.total) {  // the rank has restarted
       rank.total_before += rank.total;
       rank.waited_before += rank.waited;
     }
@@ -38,7 +38,7 @@ void WaitTally::take(const std::map<int, StepAlignment::Rank>& ranks) {
 }
 
 void WaitTally::take(const StepWindow& window) {
-  // Steps that nobody saw count as those of this window.
+  // Steps that were not observed count like those of this window.
   const uint64_t since = window.first >= next_ ? window.first - next_ : 0;
   const double weight = 1 + static_cast<double>(since) / StepWindow::kSteps;
   next_ = window.first + StepWindow::kSteps;
@@ -53,7 +53,7 @@ void WaitTally::take(const StepWindow& window) {
     }
     for (const StepWindow::Rank& rank : window.ranks) {
       ranks_[rank.rank].late += weight * kMicro * (longest - rank.steps[i].waited);
-      // The rank that came last waits too, for the messages.
+      // The last rank also waits, for the messages.
       waited_for_ranks_ += rank.steps[i].waited - last->steps[i].waited;
       seen_ += rank.steps[i].microseconds;
     }
@@ -92,7 +92,7 @@ std::string WaitTally::summary(const std::vector<std::string>& host_of) const {
   std::string text =
       cat("ranks waited ", std::lround(100 * share), " % of the time for other ranks");
   if (times == 0 || static_cast<double>(most->second.times_last) < kNamedShare * seen) return text;
-  // Each of few ranks is the last one in a large share of the steps.
+  // With few ranks, each rank is last in a large share of the steps.
   const double fair = static_cast<double>(times) / static_cast<double>(ranks_.size());
   if (static_cast<double>(most->second.times_last) < kUnfair * fair) return text;
   const auto rank = static_cast<size_t>(most->first);

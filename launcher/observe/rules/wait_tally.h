@@ -1,5 +1,5 @@
-// Sums what the ranks of a job have waited for each other, for its metrics and for the line at its end. StragglerWatch
-// owns it. Pure.
+// Sums the time that the ranks of a job have waited for each other, for the job's metrics and the line at its end.
+// StragglerWatch owns it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,32 +17,32 @@ class WaitTally {
   // Takes the answers of the agents, for all ranks of the job.
   void take(const std::map<int, StepAlignment::Rank>& ranks);
   void take(const StepWindow& window);
-  // Call it when the numbers of ranks mean other processes than before.
+  // Call it when rank numbers begin to mean other processes.
   void forget_ranks() {
     ranks_.clear();
     named_windows_ = 0;
   }
-  // By rank; whether they are late now is left to the caller.
+  // Indexed by rank; the caller decides which ranks are late now.
   std::map<int, RankWaits> waits() const;
-  // "ranks waited 21 % of the time, most often for rank 3 (b), in layer4.weight"; empty where they waited little, or
-  // where few steps were seen. `host_of`: by rank.
+  // "ranks waited 21 % of the time, most often for rank 3 (b), in layer4.weight"; empty if they waited little, or if
+  // few steps were observed. `host_of` is indexed by rank.
   std::string summary(const std::vector<std::string>& host_of) const;
 
  private:
   struct Rank {
-    // Microseconds: of the present start of the rank, and of those before.
+    // Microseconds: since the rank's present start, and before it.
     uint64_t total = 0, waited = 0;
     uint64_t total_before = 0, waited_before = 0;
-    double late = 0;  // seconds, in the steps that were seen, and by estimate in others
+    double late = 0;  // in seconds: observed for some steps, estimated for the others
     uint64_t times_last = 0;
   };
 
   std::map<int, Rank> ranks_;
   std::map<std::string, uint64_t> awaited_;  // microseconds, by operation
-  // Microseconds of the windows, over all ranks: beyond the wait of the last rank of each step, and in all.
+  // Microseconds of the windows, over all ranks: beyond the wait of the last rank of each step, and in total.
   uint64_t waited_for_ranks_ = 0, seen_ = 0;
   uint64_t windows_ = 0, named_windows_ = 0;  // the latter since forget_ranks()
-  uint64_t next_ = 0;                         // the step behind the last window
+  uint64_t next_ = 0;                         // the step after the last window
 };
 
 }  // namespace hvd::launcher

@@ -1,6 +1,6 @@
-// A terminal that shows one picture: its alternate screen without a cursor, and keys that come at once and without an
-// echo. Restores the terminal when it is destroyed, when it is suspended, and when the process dies of a signal that
-// it can catch. One object at a time.
+// A terminal in full-screen mode: the alternate screen without a cursor, and keys without buffering or echo. Restores
+// the terminal when it is destroyed, when it is suspended, and when the process dies of a signal that it can catch. One
+// object at a time.
 #pragma once
 
 #include <termios.h>
@@ -12,12 +12,12 @@ namespace hvd::launcher {
 
 class FullScreen {
  public:
-  // Standard input and output are terminals.
+  // Standard input and output must be terminals.
   FullScreen();
   ~FullScreen();
   FullScreen(const FullScreen&) = delete;
 
-  // Gives the terminal back, as before Ctrl-Z, and takes it again.
+  // leave() restores the terminal, as before Ctrl-Z; enter() begins full-screen mode again.
   void leave();
   void enter();
   // Replaces the picture. `lines`: each with its newline, no wider than the terminal.

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kMaxRequest = 4 << 20;
 constexpr size_t kPieceOfRequest = 4096;
-// The pause after an accept that failed, for example for lack of descriptors.
+// The pause after a failed accept, for example for lack of descriptors.
 constexpr std::chrono::milliseconds kPause{500};
 
 }  // namespace
@@ -64,7 +64,7 @@ void Inspection::on_answer(size_t host, uint32_t number, HostAnswer answer) {
     return;
   }
   Open& open = **found;
-  // A host that has joined since was not asked.
+  // A host that has joined since was not queried.
   if (host >= open.is_open.size() || !open.is_open[host]) return;
   open.answers[host] = std::move(answer);
   close(open, host);
@@ -107,7 +107,7 @@ class InspectionServer::Impl : public std::enable_shared_from_this<Impl> {
   }
 
  private:
-  // False: accept(2) failed.
+  // Returns false if accept(2) failed.
   bool accept() {
     UniqueFd fd(
         ::accept4(listener_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));

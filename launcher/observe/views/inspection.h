@@ -20,14 +20,14 @@ namespace hvd::launcher {
 
 inline constexpr std::chrono::milliseconds kInspectionTime{5000};
 
-// Asks the agents about their ranks, and waits for their answers, but not long.
+// Queries the agents about their ranks, and waits briefly for their answers.
 class Inspection {
  public:
-  // Makes the question of this number.
+  // Creates the question with this number.
   using Question = std::function<Message(uint32_t number)>;
-  // Sends a host a question; false when there is nobody to answer.
+  // Sends a question to a host; returns false if the host has no agent to answer.
   using Send = std::function<bool(size_t host, const Message& question)>;
-  // Takes a sample with metrics that comes when its question has ended.
+  // Receives a sample with metrics that arrives after the end of its question.
   using Late = std::function<void(size_t host, HostAnswer answer)>;
   // `hosts` outlives this object.
   Inspection(net::asio::any_io_executor executor, const HostTable& hosts, Send send, Late late)
@@ -36,19 +36,19 @@ class Inspection {
         send_(std::move(send)),
         late_(std::move(late)) {}
 
-  // By host of the table.
+  // Indexed by host of the table.
   net::Task<std::vector<HostAnswer>> ask_all(Question question,
                                              std::chrono::milliseconds limit = kInspectionTime);
   net::Task<HostAnswer> ask(size_t host, Question question);
   void on_answer(size_t host, uint32_t number, HostAnswer answer);
-  // The host does not answer: ends the wait for it.
+  // Ends the wait for a host that does not answer.
   void give_up(size_t host);
 
  private:
   struct Open {
     uint32_t number;
     std::vector<HostAnswer> answers;
-    std::vector<bool> is_open;  // by host
+    std::vector<bool> is_open;  // indexed by host
     size_t left;
     net::asio::steady_timer answered;
   };
@@ -61,15 +61,15 @@ class Inspection {
   const HostTable& hosts_;
   const Send send_;
   const Late late_;
-  // Shared with the waiting calls: a loop that outlives this object may end them after it.
+  // Shared with the waiting calls: a loop that outlives this object may end them later.
   const std::shared_ptr<std::vector<Open*>> open_ = std::make_shared<std::vector<Open*>>();
   uint32_t last_ = 0;
 };
 
 class InspectionServer {
  public:
-  // Answers "ps", "ps --json", "stack", "stack --native", "metrics LEVEL", "exec ORDER", "resize N" or "remove HOST"; then
-  // the socket is closed.
+  // Answers "ps", "ps --json", "stack", "stack --native", "metrics LEVEL", "exec ORDER", "resize N" or "remove HOST",
+  // and then closes the socket.
   using Answer = std::function<net::Task<void>(std::string request, net::StreamSocket& caller)>;
   static Result<std::unique_ptr<InspectionServer>> open(net::asio::any_io_executor executor,
                                                         Answer answer);
@@ -81,7 +81,7 @@ class InspectionServer {
   std::shared_ptr<Impl> impl_;
 };
 
-// Records tell what is said while a command runs. False when the caller is gone.
+// Sends a record with a message while a command runs. Returns false if the caller has disconnected.
 net::Task<bool> send_record(net::StreamSocket& caller, const Message& message);
 
 // "horovodrun/0/": the beginning of the names of this user's launchers. The pid follows, and random

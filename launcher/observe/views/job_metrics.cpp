@@ -14,9 +14,9 @@ namespace hvd::launcher {
 namespace {
 
 constexpr double kMicro = 1e-6;
-// The figures of a host that answers late for once, or over a slow link.
+// The figures of a host stay this long if one answer is late, for example over a slow link.
 constexpr std::chrono::seconds kStays{2};
-// Steps differ, and answers are up to two seconds old.
+// Steps vary in length, and answers are up to two seconds old.
 constexpr uint64_t kIdleSteps = 5, kIdleMilliseconds = 2000;
 
 template <typename T>
@@ -117,7 +117,7 @@ void put_states(std::string& text, std::string_view name, std::string_view help,
   }
 }
 
-// The counts of a host that does not answer stay; what it is at present is unknown.
+// The counts of a host that does not answer stay; its present values are unknown.
 void forget_present(HostMetrics& host) {
   host.step_age = -1;
   host.sum.pending = 0;
@@ -195,7 +195,7 @@ bool JobMetrics::is_stepping() const {
   return age >= 0 && static_cast<uint64_t>(age) < kIdleMilliseconds + kIdleSteps * step / 1000;
 }
 
-// The samples of the job itself, of its ranks by state and of its hosts by state.
+// Returns the samples of the job itself, of its ranks by state and of its hosts by state.
 std::string JobMetrics::about_job(const HostTable& hosts, const std::string& job) const {
   std::string text;
   put_family(text, "job_info", "gauge", "The job, as labels.");
@@ -215,7 +215,7 @@ std::string JobMetrics::text(const HostTable& hosts, MetricsLevel level) const {
   Metrics sum;
   const int64_t step_age = this->step_age();
   Part all{.labels = job};
-  // A host that came back to an elastic job is there twice.
+  // A host that has returned to an elastic job is listed twice.
   std::map<std::string, Part> by_host;
   std::map<int, Part> by_rank;
   for (size_t i = 0; i < hosts_.size(); ++i) {

@@ -1,6 +1,6 @@
-// The metrics of a job as text in Prometheus's format, from what its agents have read and from the states of its hosts
-// and ranks. Keeps the last answer of each host, so that no count falls when a host does not answer. JobInspector owns
-// it. Lives on the launch's loop.
+// The metrics of a job as text in Prometheus's format, from the agents' answers and the states of its hosts and ranks.
+// Keeps the last answer of each host, so that no counter decreases if a host does not answer. JobInspector owns it.
+// Lives on the launch's loop.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace hvd::launcher {
 
-// Each level has what the one before has. The first two grow with neither hosts nor ranks.
+// Each level contains the previous one. The size of the first two depends on neither hosts nor ranks.
 enum class MetricsLevel : uint8_t { kSummary, kHosts, kRanks };
 // "summary", "host" or "rank".
 std::optional<MetricsLevel> parse_metrics_level(std::string_view word);
@@ -27,15 +27,15 @@ class JobMetrics {
   JobMetrics(std::string job, std::string name, uint32_t restarts)
       : job_(std::move(job)), name_(std::move(name)), restarts_(restarts) {}
 
-  // `answers`: by host, with metrics where they came in time. The last answer of a host stays for two seconds.
+  // `answers`: by host, with metrics if they arrived in time. The last answer of a host stays valid for two seconds.
   void take(const std::vector<HostAnswer>& answers, Clock::time_point now = Clock::now());
-  // An answer to an earlier question.
+  // Takes an answer to an earlier question.
   void take_late(size_t host, const HostAnswer& answer, Clock::time_point now = Clock::now());
-  // The figures of a rank of the table, as of its host's last answer; null where that is too old.
+  // Returns the figures of a rank of the table, from its host's last answer; null if that answer is too old.
   const RankMetrics* rank(int number) const;
-  // Milliseconds since the last training step of any rank, or -1.
+  // Returns milliseconds since the last training step of any rank, or -1.
   int64_t step_age() const;
-  // Whether a training step of any rank has ended within the time of a few steps.
+  // Returns whether a training step of any rank has ended within the time of a few steps.
   bool is_stepping() const;
   std::string text(const HostTable& hosts, MetricsLevel level) const;
   // The waits of ranks for each other; empty where they are unknown.
@@ -45,7 +45,7 @@ class JobMetrics {
 
  private:
   struct Host {
-    bool has_answered = false;  // of late
+    bool has_answered = false;  // within the last seconds
     Clock::time_point answered_at{};
     std::optional<HostMetrics> last;
   };
@@ -57,8 +57,8 @@ class JobMetrics {
   const std::string job_;
   const std::string name_;
   const uint32_t restarts_;
-  std::vector<Host> hosts_;                    // as in the table
-  std::map<int, const RankMetrics*> by_rank_;  // of the hosts that have answered
+  std::vector<Host> hosts_;                    // same order as in the table
+  std::map<int, const RankMetrics*> by_rank_;  // figures of hosts that have answered
   bool has_notified_ = false;
 };
 

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 double tenths(double seconds) { return std::round(seconds * 10) / 10; }
 double seconds_of(uint64_t microseconds) { return static_cast<double>(microseconds) / 1e6; }
 
-// Adds to the states of ranks what `ps` and `top` show.
+// Adds the figures that `ps` and `top` show to the states of ranks.
 class Figures {
  public:
   Figures(const HostTable& hosts, const JobFigures& figures) : hosts_(hosts), figures_(figures) {}

@@ -20,20 +20,21 @@ struct SlowestRank {
 
 // Figures that `ps` and `top` show beside the states.
 struct JobFigures {
-  int pid = 0;                         // of the launcher
-  std::vector<std::string> command{};  // of the ranks
+  int pid = 0;                         // pid of the launcher
+  std::vector<std::string> command{};  // command of the ranks
   std::string name{};                  // --name, or empty
-  double seconds = 0;                  // since the job began
+  double seconds = 0;                  // time since the job began
   double read_at = -1;   // seconds of the job at which the figures of ranks were read; -1: never
   double step_age = -1;  // seconds since the last training step of any rank; -1: unknown
   std::optional<SlowestRank> slowest{};
-  // The figures of a rank of the table; null where its agent has not answered.
+  // Returns the figures of a rank of the table; null if its agent has not answered.
   std::function<const RankMetrics*(int number)> rank{};
-  // The ranks of the table that a rank of the table waits for in hvd.init().
+  // Returns the ranks of the table for which a rank of the table waits in hvd.init().
   std::function<std::vector<int>(int number)> init_wait{};
-  // The ranks that announce fewer operations than this rank, which waits for them, as name_of_ranks(); or empty.
+  // Returns the ranks that announce fewer operations than this rank, which waits for them, as name_of_ranks(); or
+  // empty.
   std::function<std::string(int rank)> operation_wait{};
-  // The seconds for which a host has not answered; 0: it answers.
+  // Returns the time in seconds for which a host has not answered; 0: it answers.
   std::function<double(const HostRun& host)> silence{};
 };
 

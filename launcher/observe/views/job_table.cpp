@@ -15,7 +15,7 @@ using Cells = std::vector<std::string>;
 
 constexpr size_t kGap = 2;
 
-// The rank's share of a core since its start.
+// Returns the rank's share of a core since its start.
 double mean_share(const RankView& rank) {
   return rank.cpu_seconds < 0 || rank.seconds < 0 ? -1
                                                   : rank.cpu_seconds / std::max(rank.seconds, 0.1);
@@ -42,7 +42,7 @@ std::string ps_state(const RankLine& line) {
                line.has_color);
 }
 
-// "hosts ready 2/4; c: connect 3 s": while some are not; else empty.
+// Returns "hosts ready 2/4; c: connect 3 s" while some hosts are not ready; else empty.
 std::string start_line(const std::vector<const HostView*>& hosts, size_t columns) {
   std::vector<HostProgress> progress;
   for (const HostView* const host : hosts) {
@@ -56,7 +56,7 @@ std::string start_line(const std::vector<const HostView*>& hosts, size_t columns
   return is_whole ? "" : cat(progress_line(progress, columns == 0 ? kWithoutEnd : columns), "\n");
 }
 
-// Processes that have left an elastic job are of its past.
+// Returns false for processes that have left an elastic job.
 bool is_shown(const RankView& rank, bool is_elastic) {
   return !is_elastic || rank.rank >= 0 || !rank.is_over();
 }
@@ -178,7 +178,7 @@ std::string job_as_table(const JobView& job, size_t columns, bool has_color) {
     if (host->silence > 0)
       silent += cat("host ", colored(silence_text(*host), has_color ? kRed : ""), "\n");
   }
-  // Ranks in their order, then processes that are no rank.
+  // Ranks in ascending order, then processes that are not ranks.
   std::ranges::stable_sort(
       lines, {}, [](const RankLine& line) { return static_cast<unsigned>(line.rank->rank); });
   const std::array ps_columns = {

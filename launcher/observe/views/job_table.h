@@ -1,4 +1,4 @@
-// Formats a job as the table of `horovodrun ps`, of which `top` has parts. Pure.
+// Formats a job as the table of `horovodrun ps`; `top` uses parts of it. Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,12 @@
 
 namespace hvd::launcher {
 
-// "horovodrun, pid 4711, 2 ranks: python3 train.py", a line for each rank, one for hosts that start, and one for each
-// host that does not answer.
-// `columns`: lines are cut there; 0: not at all. `has_color`: what host_color(), rank_color() and state_color() say.
+// "horovodrun, pid 4711, 2 ranks: python3 train.py", a line for each rank, one for starting hosts, and one for each
+// host that does not answer. `columns`: the maximum width of lines; 0: no limit. `has_color`: uses host_color(),
+// rank_color() and state_color().
 std::string job_as_table(const JobView& job, size_t columns, bool has_color = false);
 
-// Lines of columns that are as wide as they need to be. The columns of `is_number` stand to the right. Cells may have
-// colors.
+// Formats lines with columns as wide as needed. The columns in `is_number` are right-aligned. Cells may contain colors.
 std::string aligned(const std::vector<std::vector<std::string>>& rows,
                     const std::vector<bool>& is_number, size_t columns);
 
@@ -36,7 +35,7 @@ struct RankColumn {
   const char* title;
   bool is_number;
   std::string (*cell)(const RankLine& line);
-  bool (*is_shown)(const JobView& job) = nullptr;  // null: always
+  bool (*is_shown)(const JobView& job) = nullptr;  // null: always shown
 };
 // Columns of both ps and top.
 extern const RankColumn kRankColumn, kHostColumn, kPidColumn, kMemoryColumn, kGpuColumn,
@@ -44,11 +43,11 @@ extern const RankColumn kRankColumn, kHostColumn, kPidColumn, kMemoryColumn, kGp
 std::string table_of(std::span<const RankColumn> columns, const JobView& job,
                      const std::vector<RankLine>& lines, size_t width);
 
-// The hosts without those that have ended and are in the job once more.
+// Returns the hosts, except an ended host that has joined the job again.
 std::vector<const HostView*> present_hosts(const JobView& job);
-// Whether its agent is prepared, or was.
+// Returns whether the host's agent is prepared, or was.
 bool is_past_start(const HostView& host);
-// The present step of a host that starts: "authenticate", "prepare"
+// Returns the present step of a starting host: "authenticate", "prepare"
 std::string stage_text(const HostView& host);
 // "in_job", "stopped", "exit 3", "signal 9"
 std::string state_text(const RankView& rank);

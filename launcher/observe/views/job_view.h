@@ -1,4 +1,4 @@
-// A job as `horovodrun ps --json` prints it, read again by the commands that show it. Pure.
+// A job parsed from the output of `horovodrun ps --json`, for the commands that show it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace hvd::launcher {
 
-// A member is absent, or -1, where the launcher has not got it from the agent.
+// A member is absent, or -1, if the launcher has not received it from the agent.
 struct RankView {
-  int rank = -1;     // -1: a process of an elastic job that is no rank
+  int rank = -1;     // -1: a process of an elastic job that is not a rank
   int process = -1;  // -1: the job is not elastic
   std::string state{};
   std::optional<int> code{}, signal{};  // how it ended
   bool is_stopped = false;
   int64_t pid = -1;
-  double seconds = -1;  // since its start
+  double seconds = -1;  // time since its start
   double cpu_seconds = -1;
   double run_delay_seconds = -1;
   int64_t memory = -1;  // bytes
   std::optional<uint64_t> steps{}, bytes{}, pending{};
   double step_seconds = -1;  // mean of the last steps
   double waited_share = -1;  // of a step, until all ranks had agreed
-  double gpu_share = -1;     // of the time in which its busiest GPU computed
+  double gpu_share = -1;     // share of time in which its busiest GPU computed
   int64_t gpu_memory = -1;   // bytes
   std::string waits_for{};
 
@@ -36,9 +36,9 @@ struct RankView {
 
 struct HostView {
   std::string name{}, state{};
-  std::string stage{};  // while it connects
-  double seconds = 0;   // in the state or the stage
-  double silence = 0;   // for which it has not answered
+  std::string stage{};  // while the host connects
+  double seconds = 0;   // time in the state or the stage
+  double silence = 0;   // time without an answer
   std::vector<RankView> ranks{};
 
   bool is_over() const { return state == "done" || state == "lost"; }
@@ -50,10 +50,10 @@ struct JobView {
   int64_t generation = -1;  // -1: the job is not elastic
   std::vector<std::string> command{};
   double seconds = 0;
-  int64_t size = 0;  // ranks
+  int64_t size = 0;  // number of ranks
   double read_at = -1;
   double step_age = -1;
-  int slowest = -1;  // the rank that others wait for most, or -1
+  int slowest = -1;  // the rank for which the others wait most, or -1
   double late_seconds = 0;
   std::vector<HostView> hosts{};
 };

@@ -13,29 +13,29 @@ namespace {
 using Kind = Key::Kind;
 
 constexpr char kEscapeByte = '\x1b';
-// A longer sequence is none.
+// The maximum length of a sequence.
 constexpr size_t kLongest = 32;
 
 bool is_between(char byte, char first, char last) { return byte >= first && byte <= last; }
 
-// The size of the sequence that begins the text with Esc; 0: it is not whole; 1: it is the key Esc.
+// Returns the size of the escape sequence at the start of the text; 0: it is incomplete; 1: it is the key Esc.
 size_t size_of_sequence(std::string_view text) {
   if (text.size() < 2) return 0;
   if (text[1] == kEscapeByte) return 1;
   // Alt with a character.
   if (text[1] != '[' && text[1] != 'O') return 2;
-  // The console sends "\x1b[[A" for F1.
+  // The Linux console sends "\x1b[[A" for F1.
   const bool is_of_console = text.substr(1).starts_with("[[");
   size_t at = is_of_console ? 3 : 2;
-  // Parameters and intermediate bytes, of which an SS3 sequence has numbers alone.
+  // Parameters and intermediate bytes; an SS3 sequence has only numbers.
   while (at < text.size() && is_between(text[at], ' ', '?')) ++at;
   if (at >= kLongest) return text.size();
   if (at == text.size()) return 0;
-  // A control character ends a sequence that is broken, and is no part of it.
+  // A control character ends a broken sequence without being a part of it.
   return is_between(text[at], '@', '~') ? at + 1 : at;
 }
 
-// The key of a sequence such as "\x1b[1;5H", "\x1bOH" or "\x1b[4~".
+// Returns the key of a sequence such as "\x1b[1;5H", "\x1bOH" or "\x1b[4~".
 std::optional<Kind> kind_of(std::string_view sequence) {
   if (sequence.size() < 3) return {};
   const char last = sequence.back();

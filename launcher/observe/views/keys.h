@@ -1,4 +1,4 @@
-// Finds the keys in what a terminal sends: characters, and the escape sequences of other keys, which may come in several
+// Parses keys from a terminal's input: characters, and the escape sequences of other keys, which may arrive in several
 // parts. Pure.
 #pragma once
 
@@ -12,16 +12,16 @@ namespace hvd::launcher {
 struct Key {
   enum class Kind : uint8_t { kCharacter, kEscape, kUp, kDown, kPageUp, kPageDown, kHome, kEnd };
   Kind kind = Kind::kCharacter;
-  char character = 0;  // of kCharacter
+  char character = 0;  // only for kCharacter
 };
 
 class KeyReader {
  public:
-  // Returns the keys that are whole. Leaves out keys that the command does not know, such as F5.
+  // Returns the complete keys. Omits keys that the command does not know, such as F5.
   std::vector<Key> take(std::string_view bytes);
-  // Whether a key may have come in part. If nothing follows for a moment, call give_up().
+  // Returns whether the last key may be incomplete. If no further byte arrives within a moment, call give_up().
   bool is_waiting() const { return !pending_.empty(); }
-  // Returns the key Esc if there was nothing else.
+  // Returns the key Esc if only its byte is pending.
   std::vector<Key> give_up();
 
  private:

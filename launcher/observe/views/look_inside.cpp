@@ -32,7 +32,7 @@ namespace {
 // The launcher waits for stacks.
 constexpr double kStackSeconds = kAnswerSeconds + 1e-3 * kInspectionTime.count();
 
-// Until the command has ended: what it says, as it comes.
+// Prints the output of the command as it arrives, until the command ends.
 int show_records(const RunningLauncher& launcher) {
   std::string bytes;
   await_answer(launcher);
@@ -57,15 +57,15 @@ int show_records(const RunningLauncher& launcher) {
 }
 
 struct ExecWords {
-  std::string job;  // empty: none is given
+  std::string job;  // empty: no job is given
   Run order;
 };
 
-// Whether the first word of `exec` is a job, and not the command: a number, or the name of a job that runs.
+// Returns whether the first word of `exec` is a job instead of the command: a number, or the name of a running job.
 bool means_job(const std::string& word) { return parse_int(word) || means_running_job(word); }
 
-// A word that is neither the name of a job that runs nor of a program is meant as a job if a program comes next. Else
-// it may be a program that only the hosts have, such as nvidia-smi.
+// If a word is neither the name of a running job nor of a program, it means a job if a program follows. Otherwise it
+// may be a program that only the hosts have, such as nvidia-smi.
 Status check_program(const std::string& word, std::span<const std::string> more) {
   const std::string path = environment_variable("PATH").value_or("");
   const auto is_here = [&](const std::string& program) {
@@ -162,7 +162,7 @@ int show_answer(const std::vector<RunningLauncher>& launchers, const std::string
 }
 
 struct PsWords {
-  std::string job;  // empty: all that run
+  std::string job;  // empty: all running jobs
   bool has_all = false, is_json = false, is_wide = false;
 };
 
@@ -192,7 +192,7 @@ struct PsAnswers {
   std::vector<std::string> silent;  // pids of launchers that do not answer
 };
 
-// Leaves out launchers whose job has ended, unless the user has named it.
+// Omits launchers whose job has ended, unless the user has named the job.
 Result<PsAnswers> ask_for_jobs(const std::vector<RunningLauncher>& launchers, bool is_named) {
   PsAnswers found;
   for (size_t i = 0; auto& answer : ask_each(launchers, "ps --json")) {

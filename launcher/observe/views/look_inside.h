@@ -10,9 +10,9 @@
 
 namespace hvd::launcher {
 
-// True when the arguments begin with one of these.
+// Returns whether the arguments begin with one of these commands.
 bool asks_about_jobs(std::span<const std::string> arguments);
-// Prints the answer; the exit code.
+// Prints the answer; returns the exit code.
 int answer_about_jobs(std::span<const std::string> arguments);
 
 }  // namespace hvd::launcher

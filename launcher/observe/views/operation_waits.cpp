@@ -10,15 +10,15 @@
 namespace hvd::launcher {
 namespace {
 
-// A viewer that asks more often needs one look each time.
+// A look within this time of the previous look needs no second one.
 constexpr std::chrono::seconds kFollows{3};
 
 auto world_of(const OperationWaits::Rank& rank) {
   return std::tie(rank.start, rank.world_size, rank.joins);
 }
 
-// Ranks that have joined (hvd.join) announce nothing, and no one waits for them. Without a name of its world, a rank can
-// be compared with no other.
+// Skips ranks that have joined (hvd.join), which announce nothing and delay no rank. A rank without the name of its
+// world cannot be compared with others.
 bool is_comparable(const OperationWaits::Rank& rank) {
   return rank.joins % 2 == 0 && !rank.start.empty() && !rank.start.starts_with('/');
 }
@@ -39,14 +39,14 @@ void OperationWaits::take(const std::vector<Rank>& ranks, Clock::time_point now)
   if (follows) needs_another_ = false;
 }
 
-// The rank at the look before, if it was in the same world; or null.
+// Returns the rank at the previous look if it was in the same world; or null.
 const OperationWaits::Rank* OperationWaits::before(const Rank& rank) const {
   const auto found = before_.find(rank.number);
   return found == before_.end() || world_of(found->second) != world_of(rank) ? nullptr
                                                                              : &found->second;
 }
 
-// The count of a waiting rank is as old as the look before: it was above that of the others when these were read.
+// The count of a waiting rank dates from the previous look: it was already above the present counts of the others.
 void OperationWaits::take_world(std::vector<const Rank*> ranks) {
   std::ranges::stable_sort(ranks, {}, &Rank::operations);
   if (ranks.empty() || ranks.front()->operations == ranks.back()->operations) return;
@@ -65,7 +65,7 @@ void OperationWaits::take_world(std::vector<const Rank*> ranks) {
     }
     for (; begin < end; ++begin) {
       const Rank* const earlier = before(*ranks[begin]);
-      // A rank whose count falls has initialised Horovod again, in another world.
+      // A rank whose count decreases has initialised Horovod again, in another world.
       if (earlier != nullptr && earlier->operations <= operations)
         behind.push_back(ranks[begin]->rank);
     }

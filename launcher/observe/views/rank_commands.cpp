@@ -16,7 +16,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Seen by the read that waits for the caller's end, which may come after all else has gone.
+// Shared with the read that waits for the caller's end, which may complete after all other objects are destroyed.
 struct CallerWatch {
   explicit CallerWatch(const net::asio::any_io_executor& executor) : changed(executor) {}
   net::Notification changed;
@@ -29,7 +29,7 @@ std::shared_ptr<CallerWatch> watch(const net::asio::any_io_executor& executor,
   auto watch = std::make_shared<CallerWatch>(executor);
   caller.async_read_some(net::asio::buffer(&watch->byte, 1),
                          [watch](const net::error_code&, size_t) {
-                           watch->is_gone = true;  // it says nothing more while it is there
+                           watch->is_gone = true;  // a connected caller sends no more data
                            watch->changed.notify();
                          });
   return watch;
@@ -54,7 +54,7 @@ struct RankCommands::Beside {
 
 struct RankCommands::Pending {
   std::deque<Beside> besides;      // ascending by rank
-  std::deque<OutputChunk> chunks;  // not yet sent
+  std::deque<OutputChunk> chunks;  // unsent output
   size_t left = 0;
   std::shared_ptr<CallerWatch> watch;
 };
@@ -135,7 +135,7 @@ net::Task<void> RankCommands::run(Run wish, net::StreamSocket& caller) {
   if (!watch->is_gone) co_await send_record(caller, end);
 }
 
-// False when the caller is gone. Without bytes: what is left of an unfinished line.
+// Returns false if the caller has disconnected. Without bytes, sends the rest of an unfinished line.
 net::Task<bool> RankCommands::send_chunk(net::StreamSocket& caller, Pending& pending,
                                          const OutputChunk& chunk) {
   if (pending.besides.size() == 1) {

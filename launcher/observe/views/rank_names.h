@@ -1,4 +1,4 @@
-// Names the processes of an elastic job by their ranks, in what an agent says about them. Pure.
+// Names the processes of an elastic job by their ranks in the text of an agent. Pure.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Computes what each rank has used between two answers of its launcher. Pure.
+// Computes the resources that each rank has used between two answers of its launcher. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace hvd::launcher {
 
 // Shares of the time between two answers; -1: unknown.
 struct RankRates {
-  double cpu = -1;        // of a core
+  double cpu = -1;        // share of a core
   double run_delay = -1;  // runnable, but without a processor
 };
 

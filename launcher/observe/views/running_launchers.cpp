@@ -43,7 +43,7 @@ std::vector<RunningLauncher> running_launchers(const std::string& pid) {
     std::string owner = rest.substr(0, rest.find('/'));
     if (!pid.empty() && owner != pid) continue;
     auto found = net::connect_to_listener(name, SOCK_STREAM);
-    // Every user can bind such a name.
+    // Other users can bind such a name, too.
     if (!found || !net::is_trusted_peer(found->socket.get())) continue;
     launchers.push_back({std::move(owner), std::move(found->socket)});
   }
@@ -68,7 +68,7 @@ Result<std::vector<RunningLauncher>> choose_launchers(const std::string& job,
 
 Status several_run(const std::string& command, const std::vector<RunningLauncher>& launchers,
                    const std::string& more) {
-  const auto view = view_state();  // without records, the rows are numbers
+  const auto view = view_state();  // without records, the rows contain only numbers
   std::string rows;
   for (const RunningLauncher& one : launchers) {
     std::string row = cat("\n  ", one.pid);
@@ -139,7 +139,7 @@ std::vector<Result<std::string>> ask_each(const std::vector<RunningLauncher>& la
   for (size_t i = 0; i < count; ++i) {
     if (Status sent = send_question(launchers[i], question); !sent.ok()) close(i, std::move(sent));
   }
-  // As long as one of them goes on, the others may, too.
+  // While one launcher sends data, the others may send data, too.
   auto deadline = Deadline::after_seconds(seconds);
   while (left > 0 && !deadline.passed()) {
     if (::poll(open.data(), open.size(), deadline.poll_timeout()) <= 0) continue;

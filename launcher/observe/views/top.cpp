@@ -33,9 +33,9 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::chrono::milliseconds kAskEvery{1000};
-// A launcher that has not answered for this long may be stopped.
+// A launcher that has not answered for this time may be stopped.
 constexpr std::chrono::seconds kNotice{2};
-// The bytes of one key come together, or nearly so over a slow link.
+// The bytes of one key arrive together, or nearly so over a slow link.
 constexpr std::chrono::milliseconds kKeyTime{50};
 constexpr char kQuestion[] = "ps --json";
 
@@ -61,7 +61,7 @@ Result<TopWords> read_top_words(std::span<const std::string> words) {
   return read;
 }
 
-// Asks a launcher once a second, and never waits for it.
+// Queries a launcher once a second, and never blocks on it.
 class Questions {
  public:
   explicit Questions(RunningLauncher launcher)
@@ -70,9 +70,9 @@ class Questions {
   }
 
   const std::string& pid() const { return pid_; }
-  // The descriptor to wait for, or -1.
+  // Returns the descriptor to wait for, or -1.
   int fd() const { return launcher_ ? launcher_->socket.get() : -1; }
-  // The launcher does not answer if none has come by then.
+  // Returns the time after which a launcher without an answer counts as silent.
   Clock::time_point limit() const {
     const std::chrono::duration<double> limit(kAnswerSeconds);
     return launcher_ ? asked_at_ + std::chrono::duration_cast<Clock::duration>(limit)
@@ -84,7 +84,7 @@ class Questions {
   std::chrono::duration<double> silence() const { return Clock::now() - answered_at_; }
   bool has_ended() const { return has_ended_; }
 
-  // Call when next() has come.
+  // Call it when the time next() has come.
   void ask() {
     std::vector<RunningLauncher> launchers = running_launchers(pid_);
     asked_at_ = Clock::now();
@@ -96,7 +96,7 @@ class Questions {
     has_ended_ = has_process_ended();
   }
 
-  // Call when fd() can be read. Returns a whole answer.
+  // Call it when fd() is readable. Returns a complete answer.
   std::optional<std::string> read() {
     const auto is_more = read_more(*launcher_, text_);
     if (is_more.ok() && *is_more) return {};
@@ -117,19 +117,19 @@ class Questions {
   }
 
   int64_t start() const { return start_of(parse_int(pid_).value_or(0)); }
-  // Another process may have its number since.
+  // Another process may have reused its number.
   bool has_process_ended() const { return start() == 0 || start() != start_; }
 
   const std::string pid_;
-  const int64_t start_;                      // of the process
-  std::optional<RunningLauncher> launcher_;  // while an answer is awaited
+  const int64_t start_;                      // start of the process
+  std::optional<RunningLauncher> launcher_;  // while an answer is pending
   std::string text_;
   Clock::time_point asked_at_{};
   Clock::time_point answered_at_ = Clock::now();
   bool has_ended_ = false;
 };
 
-// Waits for a descriptor, no longer than to `deadline`.
+// Waits for a descriptor, until `deadline` at most.
 bool is_readable(int fd, Clock::time_point deadline) {
   pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
   return ::poll(&entry, fd >= 0 ? 1 : 0, Deadline::at(deadline).poll_timeout()) > 0;
@@ -139,7 +139,8 @@ std::string end_sentence(const Questions& questions) {
   return cat("the job of horovodrun with pid ", questions.pid(), " has ended");
 }
 
-// The next answer. Code::kUnavailable: the job has ended; Code::kDeadlineExceeded: the launcher does not answer.
+// Returns the next answer. Code::kUnavailable: the job has ended; Code::kDeadlineExceeded: the launcher does not
+// answer.
 Result<std::string> next_answer(Questions& questions) {
   for (;;) {
     if (questions.has_ended()) return unavailable(end_sentence(questions));
@@ -153,7 +154,7 @@ Result<std::string> next_answer(Questions& questions) {
   }
 }
 
-// `--json`, and `--once`, for which two answers make a frame: it has rates.
+// Handles `--json`, and `--once`, whose frame has rates and therefore needs two answers.
 int print_answers(Questions& questions, const TopWords& words) {
   JobRates rates;
   for (bool is_first = true;; is_first = false) {
@@ -181,7 +182,7 @@ int print_answers(Questions& questions, const TopWords& words) {
   }
 }
 
-// The command on a terminal.
+// Runs the command on a terminal.
 class Top {
  public:
   explicit Top(Questions& questions) : questions_(questions) {
@@ -231,7 +232,7 @@ class Top {
   void take_input(short events) {
     std::array<char, 256> keys;
     const ssize_t size = ::read(STDIN_FILENO, keys.data(), keys.size());
-    // The terminal is gone. A flush may have taken keys that poll() has seen.
+    // The terminal is closed. A flush may have taken keys that poll() has reported.
     const bool is_gone = size == 0 && (events & (POLLHUP | POLLERR)) != 0;
     if (is_gone || (size < 0 && errno != EINTR && errno != EAGAIN)) is_over_ = true;
     if (size <= 0) return;
@@ -255,7 +256,7 @@ class Top {
     rates_.add(*job_);
   }
 
-  // By SIGTSTP, which the system ignores where no shell could continue the command, as under `ssh -t`.
+  // By SIGTSTP, which the system ignores if no shell could continue the command, as under `ssh -t`.
   static void stop_here() {
     sigset_t set;
     sigemptyset(&set);
@@ -302,7 +303,7 @@ class Top {
   std::optional<FullScreen> screen_;
   TopChoice choice_;
   KeyReader keys_;
-  // Then a key that has come in part is what it is.
+  // Without further bytes, interpret the partial key.
   Clock::time_point key_until_ = Clock::time_point::max();
   JobRates rates_;
   std::optional<JobView> job_;

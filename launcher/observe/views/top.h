@@ -1,5 +1,5 @@
-// `horovodrun top [--once] [--json] [NAME]`: shows a running job, and asks its launcher once a second for as long as it
-// is shown. Sends the job no signal.
+// `horovodrun top [--once] [--json] [NAME]`: shows a running job, and queries its launcher once a second. Sends no
+// signal to the job.
 #pragma once
 
 #include <span>

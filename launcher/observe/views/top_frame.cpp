@@ -19,7 +19,7 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-// The rows above and below those of ranks.
+// The rows above and below the rows of ranks.
 constexpr size_t kAround = 5;
 
 std::string milliseconds(double seconds) {
@@ -35,7 +35,7 @@ std::string state_of(const RankLine& line) {
   return is_lost ? "lost" : line.host->silence > 0 ? "no answer" : state_text(*line.rank);
 }
 
-// "no answer" is about the host.
+// "no answer" refers to the host.
 std::string_view state_color(const RankLine& line) {
   return line.host->silence > 0 ? kRed : state_color(*line.host, *line.rank);
 }
@@ -79,7 +79,7 @@ struct Fold {
     std::string_view color{};
   };
   const HostView* host = nullptr;
-  std::string_view color{};  // of its slowest rank
+  std::string_view color{};  // color of its slowest rank
   std::map<std::string, Count> states{};
   uint64_t steps = 0;
   bool has_steps = false;
@@ -127,7 +127,7 @@ std::string folded(const std::vector<RankLine>& lines, bool has_color, size_t co
 std::string title_of(const JobView& job, const TopLook& look) {
   const std::string name = job.name.empty() ? "" : cat(printable(job.name), ", ");
   const std::string generation = job.generation < 0 ? "" : cat(", generation ", job.generation);
-  // First: a long command is cut.
+  // First, because a long command is cut.
   return cat(look.notice.empty() ? "" : cat("[", look.notice, "] "), name, "pid ", job.pid,
              generation, ": ", printable(join(job.command, " "), std::string::npos));
 }
@@ -207,7 +207,7 @@ std::string clipped(std::string_view lines, size_t columns, size_t rows) {
   return text;
 }
 
-// Returns false: it is another key.
+// Returns false for any other key.
 bool move_rows(TopChoice& choice, Key::Kind key, size_t page) {
   switch (key) {
     case Key::Kind::kUp:

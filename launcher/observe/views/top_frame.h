@@ -1,4 +1,4 @@
-// Makes what `horovodrun top` shows of a job, and lets keys change it. Pure.
+// Formats the frame that `horovodrun top` shows of a job, and handles keys that change it. Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,33 +12,33 @@
 
 namespace hvd::launcher {
 
-// More ranks are shown by host, unless the user asks for ranks.
+// Above this number, ranks are shown by host, unless the user requests ranks.
 constexpr size_t kMostRows = 40;
 
 enum class TopOrder : uint8_t { kRank, kCpu, kMemory, kStep };
 
 struct TopChoice {
   TopOrder order = TopOrder::kRank;
-  bool is_folded = false;        // by host
-  bool has_chosen_fold = false;  // else by the number of ranks
+  bool is_folded = false;        // one row per host
+  bool has_chosen_fold = false;  // false: the number of ranks decides
   bool is_paused = false;
   bool shows_help = false;
   bool is_filtering = false;  // keys go to the filter
-  std::string filter;         // part of a host's name, of a state, or of what is waited for
+  std::string filter;         // part of a host's name, of a state, or of an awaited operation
   size_t first = 0;           // the row at the top
 };
 
-// Returns false for the key that ends the command. `rows`: of the terminal.
+// Returns false for the key that ends the command. `rows`: rows of the terminal.
 bool take_keys(TopChoice& choice, std::span<const Key> keys, size_t rows);
 
 struct TopLook {
   ScreenSize size{};
   bool has_color = false;
   bool is_utf8 = false;
-  std::string notice{};  // as "no answer for 3 s", or empty
+  std::string notice{};  // such as "no answer for 3 s", or empty
 };
 
-// Lines of at most `size.columns`, and at most `size.rows` of them. `size.rows` is 0: all rows, and no line about keys.
+// Returns at most `size.rows` lines of at most `size.columns`. `size.rows` of 0: all rows, and no line about keys.
 std::string top_frame(const JobView& job, const JobRates& rates, TopChoice& choice,
                       const TopLook& look);
 

@@ -1,5 +1,5 @@
-// An sshd that closes a connection before the key exchange: it has more unauthenticated connections than its
-// MaxStartups, and a later try may succeed. SshSpawner and JumpConnections use it.
+// Handles an sshd that closes a connection before the key exchange: it has more unauthenticated connections
+// than MaxStartups allows, and a later try may succeed. SshSpawner and JumpConnections use it.
 #pragma once
 
 #include <chrono>
@@ -13,16 +13,16 @@ namespace hvd::launcher {
 inline constexpr std::string_view kCrowded =
     "its sshd, or that of its jump host, has more logins at once than its MaxStartups allows";
 
-// Returns whether ssh's messages, between "; ", show nothing but such a close.
+// Returns whether ssh's messages, separated by "; ", report only such a close.
 bool shows_hang_up(std::string_view messages);
-// Appends the likely cause to an error whose message shows such a close.
+// Appends the likely cause to an error whose message reports such a close.
 Status explain_hang_up(const Status& status);
 
-// The waits between the tries, which double. Random parts keep the hosts of a job apart.
+// The waiting times between tries, which double. Random parts spread the hosts of a job.
 class Retries {
  public:
   explicit Retries(std::chrono::milliseconds first) : next_(first) {}
-  // Returns false when there were enough tries, or the coroutine was cancelled.
+  // Returns false after the last try, or if the coroutine was cancelled.
   net::Task<bool> wait();
 
  private:

@@ -14,12 +14,12 @@
 namespace hvd::launcher {
 namespace {
 
-// Runs ssh until its input ends, as it does with the launcher, and removes the socket's folder.
+// Runs ssh until its input ends, which is at the launcher's end, and removes the socket's folder.
 constexpr char kKeepConnection[] =
     "folder=$1; shift; trap : HUP; exec 3<&0; (read -r line <&3; kill -HUP 0) & "
     "\"$@\" </dev/null 3<&-; code=$?; kill -HUP $! 2>/dev/null; rm -rf \"$folder\"; exit $code";
 
-// Returns a new folder that only this user can enter, or empty. The path of a socket is short.
+// Creates a folder that only this user can enter; empty on failure. Short, since a socket's path must be short.
 std::string make_folder() {
   for (const std::string& parent :
        {environment_variable("XDG_RUNTIME_DIR").value_or(""), std::string("/tmp")}) {
@@ -57,7 +57,7 @@ struct JumpConnections::Connection {
   int tries = 0;
   Status status;  // of the last try
   std::string command;
-  std::unique_ptr<ChildProcess> ssh;  // null: no connection of our own
+  std::unique_ptr<ChildProcess> ssh;  // null: the launcher has no connection of its own
 };
 
 JumpConnections::JumpConnections(SshUser user) : user_(std::move(user)) {}

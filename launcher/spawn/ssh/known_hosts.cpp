@@ -15,7 +15,7 @@ namespace hvd::launcher {
 
 namespace {
 
-// Returns whether a pattern of the line that begins with ! matches; libssh ignores such patterns.
+// Returns whether a pattern with a leading ! excludes the name; libssh ignores such patterns.
 bool is_excluded(const std::string& name, std::string_view line) {
   const size_t end = std::min(line.find(' '), line.size());
   for (const std::string& pattern : split(line.substr(0, end), ',')) {
@@ -45,7 +45,7 @@ const KnownHostKey* find(const std::vector<KnownHostKey>& keys, ssh_key key) {
   return found == keys.end() ? nullptr : &*found;
 }
 
-// Returns the name as HashKnownHosts requests it: "|1|SALT|HMAC-SHA1 of the name".
+// Returns the name in HashKnownHosts form: "|1|SALT|HMAC-SHA1 of the name".
 std::string hashed_name(std::string_view name) {
   std::array<std::byte, 20> salt;
   fill_random(salt);
@@ -82,7 +82,7 @@ bool read_key(KnownHostKey& known, const std::string& name, std::string_view wor
   return outcome != SSH_AGAIN;
 }
 
-// Adds what a line says about the name. `known` has the place of the line.
+// Adds a line's key or mark for the name. `known` has the line's position.
 void add_line(KnownHostKeys& found, const std::string& name, std::string_view line,
               KnownHostKey known) {
   std::string_view words = trim(line);
@@ -124,7 +124,7 @@ KnownHost find_known_host(const SshSettings& settings) {
   std::vector<std::string> files = settings.user_known_hosts_files;
   files.insert(files.end(), settings.global_known_hosts_files.begin(),
                settings.global_known_hosts_files.end());
-  // HostKeyAlias names the key alone, without a port.
+  // HostKeyAlias names only the key, without a port.
   const bool has_alias = !settings.host_key_alias.empty();
   known.name =
       has_alias ? settings.host_key_alias : known_hosts_name(settings.host_name, settings.port);
@@ -144,7 +144,7 @@ Status check_host_key(const SshLogin& login, const KnownHost& known, ssh_key key
                                  ": somebody may be listening in, or the host needs a new key"));
   }
   if (find(known.exact.keys, key) != nullptr) return {};
-  // A key of another kind counts as changed too: an attacker may choose the kind.
+  // A key of another type also counts as changed: an attacker may choose the type.
   if (!known.exact.keys.empty()) {
     const KnownHostKey& other = known.exact.keys[0];
     return permission_denied(
@@ -153,7 +153,7 @@ Status check_host_key(const SshLogin& login, const KnownHost& known, ssh_key key
             "ssh-keygen -f ",
             other.file, " -R ", shell_quote(known.name)));
   }
-  // A key that is known without a port is valid for every port.
+  // A key known without a port is valid for every port.
   if (find(known.portless.keys, key) != nullptr) return {};
   const std::string refusal = refusal_of_new_key(login, known.exact.authority_in);
   if (!refusal.empty()) {

@@ -1,5 +1,5 @@
 // Host keys: looks them up in known_hosts files as OpenSSH does (in every file, by the same names), and
-// decides about the key that a host shows. Needs libssh(), except where a comment says otherwise.
+// decides about the key that a host presents. Needs libssh(), except where a comment states otherwise.
 #pragma once
 
 #include <string>
@@ -22,10 +22,10 @@ struct KnownHostKey {
 struct KnownHostKeys {
   std::vector<KnownHostKey> keys;
   std::vector<KnownHostKey> revoked;
-  // The place of a marked line that only the system's ssh supports: @cert-authority, or a revoked key
-  // that libssh cannot read.
+  // The position of a marked line that only the system's ssh supports: @cert-authority, or a
+  // revoked key that libssh cannot read.
   std::string marked_in;
-  std::string authority_in;  // the place of a @cert-authority line
+  std::string authority_in;  // the position of a @cert-authority line
 };
 
 struct KnownHost {
@@ -43,7 +43,7 @@ KnownHostKeys find_known_hosts(const std::string& name, const std::vector<std::s
 // Returns the lines about a host in all files of its settings; without libssh(), no lines.
 KnownHost find_known_host(const SshSettings& settings);
 
-// Checks the key that the host shows, in the order of OpenSSH. Adds an accepted new key to the user's
+// Checks the key that the host presents, in OpenSSH's order. Adds an accepted new key to the user's
 // first file, and reports it.
 Status check_host_key(const SshLogin& login, const KnownHost& known, ssh_key key);
 

@@ -1,6 +1,6 @@
-// Loads libssh when the launcher first connects by it: without ssh hosts, the launcher starts
-// without libssh and Kerberos. The functions of libssh keep their names. Call libssh() before any
-// of them, and call none of them when libssh() returns an error.
+// Loads libssh when the launcher first uses it: without ssh hosts, the launcher starts without
+// libssh and Kerberos. The functions of libssh keep their names. Call libssh() before any of them,
+// and call none of them if libssh() returns an error.
 #pragma once
 
 #include <libssh/callbacks.h>
@@ -32,7 +32,7 @@ struct LibsshFunctions {
   HVD_LIBSSH_FUNCTIONS(HVD_LIBSSH_MEMBER)
 #undef HVD_LIBSSH_MEMBER
 };
-// Loads libssh with the first call. An error says what is missing.
+// Loads libssh at the first call. An error names the missing part.
 const Result<LibsshFunctions>& libssh();
 
 template <auto Function>

@@ -1,5 +1,5 @@
-// The key of a host that no known_hosts file contains: whether the user's settings accept it, and how it
-// is remembered. SshSpawner and SystemSsh call it. Works without libssh.
+// The key of a host that no known_hosts file contains: decides whether the user's settings accept
+// it, and stores it. SshSpawner and SystemSsh call it. Works without libssh.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace hvd::launcher {
 
-// Returns why the key of a host without known keys is refused, as the end of a sentence. Empty: the
-// key is accepted. `authority_in`: the place of a @cert-authority line about the host, or empty.
+// Returns why the key of a host without known keys is refused, as the end of a sentence. Empty: the key
+// is accepted. `authority_in`: the position of a @cert-authority line for the host; may be empty.
 std::string refusal_of_new_key(const SshLogin& login, std::string_view authority_in);
 
-// Warns about a new key that is accepted. `added`: the result of adding it to the user's first file.
+// Warns about an accepted new key. `added`: the result of adding it to the user's first file.
 void report_new_key(const SshLogin& login, std::string_view fingerprint, const Status& added);
 
 // Appends a line, which ends with a newline. If the file does not end with a newline, the call adds

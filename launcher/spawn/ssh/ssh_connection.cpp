@@ -18,7 +18,7 @@ namespace asio = net::asio;
 
 namespace {
 
-// libssh reads 4 KiB at a time. After this many reads, other sessions get their turn.
+// libssh reads 4 KiB at a time. After this many reads, other sessions may run.
 constexpr int kReadsAtOnce = 64;
 
 void log_of_libssh(int, const char* function, const char* text, void*) {
@@ -31,7 +31,7 @@ bool has_ssh_agent(const SshSettings& settings) {
          !environment_variable("SSH_AUTH_SOCK").value_or("").empty();
 }
 
-// Returns how the system's ssh may log in where libssh could not, or empty.
+// Returns how the system's ssh may log in if libssh could not; may be empty.
 std::string other_way(const SshSettings& settings, bool has_agent, int methods) {
   if (settings.has_gssapi && (methods & SSH_AUTH_METHOD_GSSAPI_MIC)) return "GSSAPI";
   if (settings.identities_only && has_agent) return "IdentitiesOnly with an ssh-agent";
@@ -50,7 +50,7 @@ void SshConnection::settle() {
   for (SshStream* stream : streams_) stream->drain_errors();
   const uint64_t bytes = counters_.in_bytes + counters_.out_bytes;
   const bool broken = is_broken();
-  // libssh may learn that the socket is writable without sending a byte; a writer waits for that.
+  // libssh may find that the socket is writable without sending a byte; a writer waits for that.
   const bool output = has_output();
   if (bytes != seen_bytes_ || broken != seen_broken_ || output != seen_output_) {
     seen_bytes_ = bytes;
@@ -85,8 +85,8 @@ bool SshConnection::set(ssh_options_e option, const std::string& value) {
   return value.empty() || ssh_options_set(session_.get(), option, value.c_str()) == SSH_OK;
 }
 
-// Returns the user's algorithms, with those of known keys first: a server with several keys then
-// shows a known one.
+// Returns the user's algorithms, those of known keys first: a server with several keys then
+// presents a known one.
 std::string SshConnection::host_key_algorithms(const SshSettings& settings) const {
   std::vector<std::string> algorithms = split(settings.host_key_algorithms, ',');
   const auto is_known = [this](std::string_view algorithm) {
@@ -113,7 +113,7 @@ bool SshConnection::set_options(const SshLogin& login) {
       {SSH_OPTIONS_GLOBAL_KNOWNHOSTS, "/dev/null"},
       {SSH_OPTIONS_IDENTITY_AGENT, settings.identity_agent},
       {SSH_OPTIONS_COMPRESSION, settings.compression ? "yes" : "no"},
-      // libssh uses the names that it knows, and ignores others.
+      // libssh uses the names that it supports, and ignores others.
       {SSH_OPTIONS_KEY_EXCHANGE, settings.key_exchanges},
       {SSH_OPTIONS_HOSTKEYS, host_key_algorithms(settings)},
       {SSH_OPTIONS_PUBLICKEY_ACCEPTED_TYPES, settings.public_key_algorithms},
@@ -121,7 +121,7 @@ bool SshConnection::set_options(const SshLogin& login) {
       {SSH_OPTIONS_CIPHERS_S_C, settings.ciphers},
       {SSH_OPTIONS_HMAC_C_S, settings.macs},
       {SSH_OPTIONS_HMAC_S_C, settings.macs}};
-  const bool reads_files = false;  // ssh -G has read them, and check_host_key compares the keys
+  const bool reads_files = false;  // `ssh -G` has read them, and check_host_key() compares keys
   const int strict = 1;
   const std::pair<ssh_options_e, const void*> numbers[] = {
       {SSH_OPTIONS_PORT, &settings.port},
@@ -205,8 +205,8 @@ net::Task<Status> SshConnection::connect(const SshLogin& login,
                               " closed the connection and sent "
                               "nothing (not an sshd, or its MaxStartups is reached)"));
   }
-  // An sshd with too many unauthenticated connections hangs up: with a reset, or after text that is
-  // no handshake.
+  // An sshd with too many unauthenticated connections closes the connection: with a reset, or after
+  // text that is not a handshake.
   const std::string reason = error();
   failure.is_hung_up = reason.find("reset by peer") != std::string::npos ||
                        reason.find("disconnected") != std::string::npos;
@@ -312,7 +312,7 @@ net::Task<Status> SshConnection::authenticate(const SshLogin& login, SshFailure&
     if (outcome == SSH_AUTH_SUCCESS) co_return Status();
     if (outcome == SSH_AUTH_PARTIAL || is_broken()) break;
   }
-  // Asks the server for its methods; a server without authentication lets the user in here.
+  // Requests the server's methods; a server without authentication accepts the login here.
   if (outcome == SSH_AUTH_DENIED && ssh_userauth_list(session_.get(), nullptr) == 0) {
     const auto none =
         co_await finish([&] { return ssh_userauth_none(session_.get(), nullptr); }, SSH_AUTH_AGAIN);
@@ -324,7 +324,7 @@ net::Task<Status> SshConnection::authenticate(const SshLogin& login, SshFailure&
     failure.beyond_libssh = unreadable;
   else
     failure.beyond_libssh = other_way(settings, has_agent, offered);
-  // An agent that refuses to sign is an error, and would ask the user once more.
+  // If an agent refuses to sign, this is an error, and a retry would ask the user again.
   failure.is_refusal = failure.beyond_libssh.empty() && outcome == SSH_AUTH_DENIED;
   co_return refused(login, outcome, tried);
 }

@@ -22,7 +22,7 @@ namespace hvd::launcher {
 
 class SshStream;
 
-// The libssh session and its socket. A read of libssh for one waiting coroutine may bring data for
+// The libssh session and its socket. A read by libssh for one waiting coroutine may bring data for
 // another one. Counters therefore detect all progress of libssh, and any progress wakes all
 // waiters.
 class SshConnection : public std::enable_shared_from_this<SshConnection> {
@@ -42,8 +42,8 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
   net::Task<Status> authenticate(const SshLogin& login, SshFailure& failure);
   net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command);
 
-  // Repeats a call of libssh until it returns another value than `again`, and waits for the socket
-  // in between. False in `was_notified` means that the coroutine was cancelled.
+  // Repeats a call of libssh while it returns `again`, and waits for the socket in between.
+  // `was_notified` false means that the coroutine was cancelled.
   template <typename Call>
   net::Task<Result<int>> finish(Call call, int again) {
     for (;;) {
@@ -52,14 +52,14 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
       settle();
       if (outcome != again) co_return outcome;
       if (epoch_ != before) continue;
-      // libssh asks for repetition also when the connection broke during authentication.
+      // libssh also asks for repetition if the connection broke during authentication.
       if (is_broken()) co_return unavailable(cat("the ssh connection broke: ", error()));
       const bool was_notified = co_await changed_.wait();
       if (!was_notified) co_return aborted("the connection was cancelled");
     }
   }
 
-  // Call after every call of libssh: sends queued data, reads received data, and wakes all waiters.
+  // Call it after every call of libssh: sends queued data, reads received data, and wakes all waiters.
   void settle();
   uint64_t epoch() const { return epoch_; }
   net::Notification& changed() { return changed_; }
@@ -74,7 +74,7 @@ class SshConnection : public std::enable_shared_from_this<SshConnection> {
  private:
   void arm();
   bool set(ssh_options_e option, const std::string& value);
-  // False: libssh does not accept one of them.
+  // Returns false if libssh does not accept one of them.
   bool set_options(const SshLogin& login);
   std::string host_key_algorithms(const SshSettings& settings) const;
   net::Task<Result<int>> try_key_file(std::string path, std::vector<std::string>& tried,

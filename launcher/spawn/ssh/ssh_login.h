@@ -18,7 +18,7 @@ struct SshUser {
   std::string directory;      // "~/.ssh"
   std::string system_config;  // "/etc/ssh/ssh_config"
 
-  // Returns the user by the password database, as ssh does.
+  // Returns the user according to the password database, as ssh does.
   static SshUser current();
 };
 
@@ -27,29 +27,29 @@ struct SshLogin {
   SshSettings settings;
   SshUser user;
   std::string proxy_command =
-      {};  // of a shared connection to the jump host; empty: as the settings say
+      {};  // of a shared connection to the jump host; empty: use the settings
 };
 
 // Returns the flags with which the ssh program connects to the user's target.
 std::vector<std::string> ssh_flags(const SpawnTarget& target, const SshUser& user);
 
-// Returns the arguments for advice, after "ssh " or "ssh-copy-id ": "-p 2202 root@a".
+// Returns the destination's arguments for advice, after "ssh " or "ssh-copy-id ": "-p 2202 root@a".
 std::string ssh_destination(const SpawnTarget& target);
 
-// Returns a certificate of the login that has expired, with the end of its validity, as a sentence. Empty: none has.
-// Runs ssh-keygen.
+// Runs ssh-keygen. If a certificate of the login has expired, returns a sentence with the end of
+// its validity; else empty.
 std::string expired_certificate(const SshLogin& login);
 
-// Returns a command with which the user can try the host's login shell: "ssh -p 2202 root@a true".
+// Returns a command with which the user can test the host's login shell: "ssh -p 2202 root@a true".
 std::string ssh_try_command(const SpawnTarget& target);
 
-// Returns advice on a key in place of a password. `accepts_keys`: the host's sshd accepts keys.
+// Returns advice to use a key instead of a password. `accepts_keys`: the host's sshd accepts keys.
 std::string password_advice(const SpawnTarget& target, bool accepts_keys);
 
-// Expands ~, variables and tokens in a path; returns nothing when the path has an unknown token.
+// Expands ~, variables and tokens in a path; returns nothing if the path has an unknown token.
 std::optional<std::string> expand_ssh_path(const std::string& path, const SshLogin& login);
 
-// Returns a file's content, or nothing when it is unreadable.
+// Returns a file's content, or nothing if it is unreadable.
 std::optional<std::string> read_ssh_file(const std::string& path);
 
 }  // namespace hvd::launcher

@@ -66,7 +66,7 @@ net::Task<Result<SshSettings>> SshQuery::settings_of(const SpawnTarget& target) 
 net::Task<Result<SshQuery::Answer>> SshQuery::ask(const SpawnTarget& target) const {
   ChildCommand child;
   // With -v, ssh names the files that it reads.
-  // With ForkAfterAuthentication, ssh wants a command.
+  // With ForkAfterAuthentication, ssh requires a command.
   child.arguments = {"ssh", "-v", "-G", "-T", "-o", "RemoteCommand=none"};
   for (std::string& flag : ssh_flags(target, user_)) child.arguments.push_back(std::move(flag));
   child.arguments.insert(child.arguments.end(), {"--", target.host, "true"});
@@ -88,13 +88,13 @@ net::Task<Result<SshQuery::Answer>> SshQuery::ask(const SpawnTarget& target) con
   auto settings = parse_ssh_settings(output);
   if (!settings) {
     const std::string complaint = complaint_of(output);
-    // Another ssh, such as dropbear's, knows neither -G nor OpenSSH's configuration.
+    // Another ssh, for example dropbear's, supports neither -G nor OpenSSH's configuration.
     if (output.find("OpenSSH_") == std::string::npos) {
       co_return without_ssh(target, cat("the ssh program is not OpenSSH's: ", complaint));
     }
     co_return failed_precondition(cat("ssh does not accept its configuration: ", complaint));
   }
-  // ssh itself takes a name such as 28 for an address.
+  // ssh itself parses a name like 28 as an address.
   if (settings->host_name == address_of_number(target.host)) settings->host_name = target.host;
   Answer answer{*std::move(settings), true};
   for (const std::string& file : configuration_files(output)) {
@@ -113,7 +113,7 @@ SshQuery::Answer SshQuery::without_ssh(const SpawnTarget& target, const std::str
   for (const std::string& file : {user_.directory + "/config", user_.system_config}) {
     if (read_ssh_file(file)) unread += cat(unread.empty() ? "" : " and ", file);
   }
-  // The configuration that no program reads may ask for strict checking.
+  // A configuration that this program cannot read may require strict checking.
   if (!unread.empty()) answer.settings.strict_host_key_checking = "unread";
   log::info(cat(why, ": hosts are reached by ssh's defaults and the flags -p and -i",
                 unread.empty()

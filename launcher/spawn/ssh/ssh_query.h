@@ -1,5 +1,5 @@
-// Asks the system's ssh for the settings of a host, by one `ssh -G` per host, all in parallel. A
-// single `ssh -G` serves all hosts when no line of the user's configuration depends on the host.
+// Reads a host's settings from the system's ssh, by one `ssh -G` per host, all in parallel. A
+// single `ssh -G` serves all hosts if no line of the user's configuration depends on the host.
 // Lives on the launcher's loop.
 #pragma once
 
@@ -30,7 +30,7 @@ class SshQuery {
   Answer without_ssh(const SpawnTarget& target, const std::string& why) const;
 
   SshUser user_;
-  // The groups of hosts that one answer may serve, by user, port and key.
+  // Groups of hosts with one common answer, by user, port and key.
   std::map<std::tuple<std::string, int, std::string>, std::shared_ptr<Group>> groups_;
 };
 

@@ -17,22 +17,22 @@ namespace hvd::launcher {
 
 class SshConnection;
 
-// The tries that are left after libssh has failed.
+// The remaining options after libssh has failed.
 struct SshFailure {
-  std::string beyond_libssh;  // the reason why the system's ssh may; or empty
+  std::string beyond_libssh;  // why the system's ssh may succeed; may be empty
   bool is_refusal = false;    // the host refused the login for an unknown reason
-  bool is_hung_up = false;    // it closed the connection before the key exchange: another try may
+  bool is_hung_up = false;    // closed before the key exchange: another try may succeed
 };
 
 class SshSession : public RemoteShell {
  public:
-  // Whether this build can use libssh.
+  // Returns whether this build can use libssh.
   static bool is_built();
 
-  // Returns the place of a @cert-authority line about the host; empty without such a line or libssh.
+  // Returns the position of a @cert-authority line for the host; empty without such a line or libssh.
   static std::string authority_of(const SshSettings& settings);
 
-  // A failed call fills `failure`.
+  // A failed call sets `failure`.
   static net::Task<Result<std::unique_ptr<SshSession>>> open(
       SshLogin login, std::function<void(SpawnStage)> on_stage, SshFailure& failure);
   ~SshSession() override;

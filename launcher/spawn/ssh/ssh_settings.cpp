@@ -10,11 +10,11 @@ namespace {
 
 constexpr std::string_view kReading = "debug1: Reading configuration data ";
 
-// Settings that libssh does not support. A setting counts unless its value is harmless.
+// Settings that libssh does not support. A setting is ignored if its value is harmless.
 struct BeyondLibssh {
   std::string_view keyword;
   const char* shown;
-  std::string_view harmless;  // besides "none", "no" and "false"
+  std::string_view harmless;  // in addition to "none", "no" and "false"
 };
 constexpr BeyondLibssh kBeyondLibssh[] = {
     {"proxyjump", "ProxyJump", ""},
@@ -37,7 +37,7 @@ bool is_off(std::string_view value) {
   return value.empty() || value == "none" || value == "no" || value == "false";
 }
 
-// `ssh -G` separates several file names by spaces, and quotes none.
+// `ssh -G` separates several file names by spaces, without quoting.
 std::vector<std::string> file_names(std::string_view value, SshSettings& settings) {
   std::vector<std::string> names;
   for (const std::string& name : split(value, ' ')) {
@@ -50,7 +50,7 @@ std::vector<std::string> file_names(std::string_view value, SshSettings& setting
   return names;
 }
 
-// Keywords whose value is a text, and those that are on or off.
+// Keywords with a text value, and keywords with an on/off value.
 struct TextKeyword {
   std::string_view keyword;
   std::string SshSettings::*member;
@@ -192,7 +192,7 @@ std::vector<std::string> configuration_files(std::string_view messages) {
 }
 
 bool depends_on_host(std::string_view configuration) {
-  // A token such as %h may stand anywhere.
+  // A token, for example %h, may occur anywhere.
   bool depends = false;
   for_each_line(configuration, [&](const std::string& keyword, const std::string& rest) {
     depends |= rest.find('%') != std::string::npos || keyword == "hostname" ||
@@ -227,7 +227,7 @@ bool is_canonical_name(std::string_view host) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
   };
   if (host.empty() || !std::all_of(host.begin(), host.end(), is_plain)) return false;
-  // No numeric address begins with a letter and has no colon.
+  // A numeric address never begins with a letter, unless it has a colon.
   if (host[0] >= 'a' && host[0] <= 'z') return true;
   const std::vector<std::string> numbers = split(host, '.');
   return numbers.size() == 4 && std::all_of(numbers.begin(), numbers.end(), [](const auto& text) {

@@ -16,7 +16,7 @@ struct SshSettings {
   int port = 22;
   std::string host_key_alias;
   std::string strict_host_key_checking;  // "true", "false", "ask", "accept-new"
-  // A configuration file says `ask`. `ssh -G` prints the same word for the default.
+  // A configuration file has `ask`. `ssh -G` prints the same word for the default.
   bool asks_about_new_keys = false;
   std::string identity_agent;                       // as written; empty: SSH_AUTH_SOCK
   std::vector<std::string> identity_files;          // as written, in order, defaults included
@@ -31,38 +31,38 @@ struct SshSettings {
   bool identities_only = false;
   bool has_gssapi = false;        // GSSAPIAuthentication yes
   bool has_control_path = false;  // a master connection may exist
-  bool has_session_type = false;  // this ssh knows SessionType (OpenSSH 8.7 and later)
-  // The reason why these settings need the system's ssh; empty when libssh suffices.
+  bool has_session_type = false;  // this ssh supports SessionType (OpenSSH 8.7 and later)
+  // The reason why these settings need the system's ssh; empty if libssh suffices.
   std::string beyond_libssh;
 
   bool operator==(const SshSettings&) const = default;
 };
 
-// Parses the output of `ssh -G`; returns nothing when it holds no settings.
+// Parses the output of `ssh -G`; returns nothing if it contains no settings.
 std::optional<SshSettings> parse_ssh_settings(std::string_view output);
 
-// Returns the settings without a configuration, for a machine that has no ssh program.
+// Returns the settings without any configuration, for a machine without ssh.
 SshSettings default_ssh_settings(const std::string& host, const std::string& user);
 
 // Returns the configuration files that `ssh -v` names in its messages. Their lines decide whether
-// the settings of one host apply to all hosts.
+// one host's settings apply to all hosts.
 std::vector<std::string> configuration_files(std::string_view messages);
 
-// Returns whether a configuration file may give different settings to different hosts.
+// Returns whether a configuration file may give different hosts different settings.
 bool depends_on_host(std::string_view configuration);
 
-// Returns whether a configuration file says StrictHostKeyChecking ask.
+// Returns whether a configuration file contains StrictHostKeyChecking ask.
 bool asks_about_new_keys(std::string_view configuration);
 
-// Returns the end of a certificate's validity ("2026-01-31T18:00:00", in local time) from the output of
-// `ssh-keygen -L`. Empty: the certificate has no end, or the output shows none.
+// Returns the end of a certificate's validity ("2026-01-31T18:00:00", in local time) from the
+// output of `ssh-keygen -L`. Empty: the certificate has no end, or the output has none.
 std::string end_of_validity(std::string_view output);
 
-// Returns whether ssh uses the name unchanged: lower case and the usual form of an address are
-// equal to it.
+// Returns whether ssh uses the name unchanged: it is in lower case, and an address is in its usual
+// form.
 bool is_canonical_name(std::string_view host);
 
-// Expands ~, ${VARIABLE} and the tokens of a path. Returns nothing when the path has an unknown
+// Expands ~, ${VARIABLE} and the tokens of a path. Returns nothing if the path has an unknown
 // token.
 struct SshTokens {
   std::string home, local_user, remote_user, remote_host, original_host;

@@ -13,7 +13,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Expands the file names of the settings to paths.
+// Expands the settings' file names to paths.
 void expand(std::vector<std::string>& paths, SshLogin& login) {
   for (std::string& path : paths) {
     auto expanded = expand_ssh_path(path, login);
@@ -42,7 +42,7 @@ constexpr std::string_view kRefused = "Permission denied (";
 
 bool is_refusal(const std::string& message) { return message.find(kRefused) != std::string::npos; }
 
-// If ssh refuses too, the error of libssh is enough, since it names the keys. Another error of ssh is appended.
+// If ssh refuses too, libssh's error is enough, since it names the keys. Another error of ssh is appended.
 Status joined(const Status& by_libssh, const Status& by_ssh) {
   if (by_ssh.code() != Code::kFailedPrecondition || is_refusal(by_ssh.message())) return by_libssh;
   return permission_denied(cat(by_libssh.message(), "; ", by_ssh.message()));
@@ -63,8 +63,8 @@ net::Task<Result<SshLogin>> SshSpawner::login_to(const SpawnTarget& target) {
   if (!settings.ok()) co_return settings.status();
   SshLogin login{target, *std::move(settings), user_};
   std::vector<std::string>& keys = login.settings.identity_files;
-  // ssh -G lists the default keys, even if they do not exist. It omits a key that the user named
-  // and that does not exist.
+  // `ssh -G` lists the default keys even if they do not exist. It omits a missing key that the user
+  // named.
   const std::string usual = user_.home + "/.ssh/id_";
   expand(keys, login);
   std::erase_if(keys, [&](const std::string& key) {
@@ -73,7 +73,7 @@ net::Task<Result<SshLogin>> SshSpawner::login_to(const SpawnTarget& target) {
   if (!target.identity_file.empty() && (keys.empty() || keys[0] != target.identity_file)) {
     keys.insert(keys.begin(), target.identity_file);
   }
-  // Like ssh, which loads the certificate beside a key.
+  // ssh also loads the certificate next to a key.
   std::vector<std::string>& certificates = login.settings.certificate_files;
   expand(certificates, login);
   for (const std::string& key : keys) {
@@ -101,8 +101,8 @@ Result<std::shared_ptr<const AgentFile>> SshSpawner::agent_file(const std::strin
   return file;
 }
 
-// One host tries whether the system's ssh logs in where libssh is refused: a server counts refusals against the
-// launcher's address.
+// One host tests whether the system's ssh can log in after libssh was refused: a server counts
+// refusals of the launcher's address.
 struct SshSpawner::Refusal {
   explicit Refusal(const net::asio::any_io_executor& executor)
       : turns(std::make_shared<net::Turns>(executor)) {}
@@ -112,7 +112,7 @@ struct SshSpawner::Refusal {
     if (of_ssh.ok() || is_refusal(of_ssh.message())) is_cured = of_ssh.ok();
   }
 
-  std::optional<bool> is_cured;  // by the system's ssh; nothing before its first try
+  std::optional<bool> is_cured;  // by the system's ssh; empty before its first try
 };
 
 net::Task<Result<std::unique_ptr<Duplex>>> SshSpawner::spawn(

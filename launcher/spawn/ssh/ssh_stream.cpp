@@ -11,7 +11,7 @@ namespace asio = net::asio;
 
 namespace {
 
-// The time that the end of a channel's data waits for the exit status of the command.
+// After the end of a channel's data, the time to wait for the command's exit status.
 constexpr std::chrono::milliseconds kEndOfCommand{500};
 constexpr size_t kWriteAtOnce = 64 << 10;
 
@@ -75,7 +75,7 @@ net::Task<Result<size_t>> SshStream::read_some(std::span<std::byte> buffer) {
   }
 }
 
-// The end of the data comes before the exit status.
+// The end of the data arrives before the exit status.
 net::Task<void> SshStream::wait_for_exit() {
   const std::shared_ptr<SshConnection> connection = connection_;
   const auto limit = Clock::now() + kEndOfCommand;
@@ -96,8 +96,8 @@ net::Task<Status> SshStream::write(ByteView bytes) {
   while (!bytes.empty() || connection->has_output()) {
     if (is_closed_) co_return aborted("the stream was closed");
     const uint64_t before = connection->epoch();
-    // libssh buffers the encrypted bytes that the socket does not take. With hundreds of hosts,
-    // each writes one piece at a time to bound that memory.
+    // libssh buffers the encrypted bytes that the socket does not accept. With hundreds of hosts,
+    // each writes one piece at a time to limit that memory.
     if (!bytes.empty() && !connection->has_output()) {
       const auto limit = static_cast<uint32_t>(std::min(bytes.size(), kWriteAtOnce));
       const int size = ssh_channel_write(channel_, bytes.data(), limit);

@@ -1,5 +1,5 @@
-// The channel of one command in an ssh connection, as a stream between the launcher and that command. SshSession opens
-// it. Keeps its SshConnection alive. Lives on the launcher's loop.
+// The channel of one command in an ssh connection, as a stream between the launcher and that
+// command. SshSession opens it. Keeps its SshConnection alive. Lives on the launcher's loop.
 #pragma once
 
 #include <memory>

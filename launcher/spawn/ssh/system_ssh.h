@@ -14,8 +14,8 @@ namespace hvd::launcher {
 
 class SystemSsh : public RemoteShell {
  public:
-  // `accepts_new_key`: whether the host's key may be one that no known_hosts file contains. `reason`:
-  // why libssh does not reach the host.
+  // `accepts_new_key`: the host's key may be missing in all known_hosts files. `reason`: why libssh
+  // does not reach the host.
   SystemSsh(SshLogin login, bool accepts_new_key, std::string reason)
       : login_(std::move(login)), accepts_new_key_(accepts_new_key), reason_(std::move(reason)) {}
   net::Task<Result<std::unique_ptr<Duplex>>> run(std::string command) override;
@@ -28,10 +28,10 @@ class SystemSsh : public RemoteShell {
   std::string reason_;
 };
 
-// Returns whether ssh's messages say that it refused a key because no file contains that key.
+// Returns whether ssh's messages report a refused key that no file contains.
 bool refused_new_key(std::string_view messages);
 
-// Returns a filter that reports the key that ssh adds, and removes the messages that only show it.
+// Returns a filter that reports the key that ssh adds, and removes messages that only show the key.
 LastWords::Filter new_key_filter(const SshLogin& login);
 
 }  // namespace hvd::launcher

@@ -1,4 +1,4 @@
-// SshSession of a build with HVD_LIBSSH=OFF: the system's ssh reaches every host.
+// SshSession of a build with HVD_LIBSSH=OFF: the system's ssh connects to every host.
 #include "launcher/spawn/ssh/ssh_session.h"
 
 namespace hvd::launcher {

@@ -17,7 +17,7 @@ namespace {
 
 using hvd::mpi::MpiApi;
 
-constexpr double kInitSeconds = 600;  // where the host does not say
+constexpr double kInitSeconds = 600;  // if the host has no setting
 constexpr uint64_t kLongest = 1 << 20;
 
 std::string setting(const hvd_plugin_host& host, const char* variable) {
@@ -42,8 +42,8 @@ class Mpi final : public Source {
   Mpi(MpiApi api, int rank, int size, const hvd_plugin_host& host)
       : api_(std::move(api)), rank_(rank), size_(size), host_(host) {}
 
-  // A communicator of its own, so that nothing is mistaken for what the program sends; and those of
-  // this machine, for whom nobody has to wait once all ranks have come.
+  // Separate communicators, so that no message is confused with the program's messages; that of
+  // this machine needs no waiting after all ranks have arrived.
   Status begin(Deadline deadline) {
     if (size_ == 1) return {};
     MPI_Request request{};
@@ -96,7 +96,7 @@ class Mpi final : public Source {
   }
 
  private:
-  // MPI wakes nobody.
+  // Polls, since MPI does not wake the thread.
   Status finish(MPI_Request* request, Deadline deadline) const {
     const double seconds = quiet_seconds(deadline.seconds_left());
     Deadline quiet = Deadline::after_seconds(seconds);

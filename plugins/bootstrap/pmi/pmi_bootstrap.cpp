@@ -1,5 +1,5 @@
-// Takes the identity of a rank that MPICH's hydra or srun --mpi=pmi2 started: both speak PMI-1 on
-// the descriptor PMI_FD, which needs no library.
+// Takes the identity of a rank that MPICH's hydra or srun --mpi=pmi2 started: both use PMI-1 on the
+// descriptor PMI_FD, which needs no library.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -72,8 +72,8 @@ Result<int64_t> number_of(const char* variable) {
   return *number;
 }
 
-// A rank closes the descriptor for the programs that it starts, and many wrappers close all: another file may
-// have its number.
+// A rank closes the descriptor for its child programs, and many wrappers close all descriptors:
+// another file may have its number.
 Status check_inherited(int fd, int64_t rank) {
   struct stat info {};
   if (::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode)) return {};
@@ -90,8 +90,8 @@ class Pmi final : public Source {
   Pmi(int fd, int32_t rank, int32_t size, const hvd_plugin_host& host)
       : fd_(fd), rank_(rank), size_(size), host_(host) {}
 
-  // Slurm's server takes one init from a process. That it was said, the descriptor remembers: no
-  // program that this one starts has anything to say there, and it is closed for those.
+  // Slurm's server accepts one init per process. The descriptor's close-on-exec flag records it,
+  // and closes the descriptor for child programs, which have no messages to send there.
   Status begin() {
     const int flags = ::fcntl(fd_, F_GETFD);
     if (flags < 0) return system_error(cat("PMI_FD is ", fd_), errno);
@@ -124,7 +124,7 @@ class Pmi final : public Source {
     return {};
   }
 
-  // In hexadecimal digits, since a value is a word, and in parts, since one has a longest.
+  // In hexadecimal digits, since a value is a word, and in parts, since a value's length is limited.
   Status put(std::string_view key, ByteView value) override {
     const std::string text = to_hex(value);
     const size_t part = longest_value_ - 1;
@@ -150,7 +150,7 @@ class Pmi final : public Source {
     return from_hex(text);
   }
 
-  // Each rank that waits says so, since a server of PMI-1 names none of those that are missing.
+  // Each waiting rank reports this, since a PMI-1 server does not name missing ranks.
   Status fence(double timeout_seconds) override {
     const Deadline deadline = Deadline::after_seconds(timeout_seconds);
     const double quiet = quiet_seconds(timeout_seconds);
@@ -214,7 +214,7 @@ class Pmi final : public Source {
     }
   }
 
-  // Nothing follows a line before the next question.
+  // No further bytes follow a line before the next request.
   Result<std::string> read_line(Deadline deadline) {
     std::string line;
     char byte = 0;
@@ -247,7 +247,7 @@ struct Plugin {
   static Status probe() { return {}; }
   static Result<std::unique_ptr<Source>> open(const hvd_plugin_host& host,
                                               const hvd_plugin_config&) {
-    // Slurm's mpi/pmi2 takes one beginning of a conversation.
+    // Slurm's mpi/pmi2 accepts only one init per process.
     if (environment_variable("SLURM_MPI_TYPE").value_or("") == "pmi2" && mpi_is_initialised()) {
       return failed_precondition("MPI has begun with the PMI server of srun --mpi=pmi2 already");
     }

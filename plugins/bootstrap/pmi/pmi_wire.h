@@ -1,5 +1,5 @@
-// The lines of PMI-1, as MPICH's hydra and Slurm's mpi/pmi2 speak it on a descriptor:
-// "cmd=put kvsname=K key=X value=Y" and the like. pmi_bootstrap.cpp sends and reads them. Pure.
+// The lines of PMI-1, used by MPICH's hydra and Slurm's mpi/pmi2 on a descriptor: "cmd=put
+// kvsname=K key=X value=Y" and the like. pmi_bootstrap.cpp sends and reads them. Pure.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@ using PmiFields = std::map<std::string, std::string, std::less<>>;
 // message may have blanks.
 Result<PmiFields> parse_pmi(std::string_view line);
 
-// Checks an answer: it must have this cmd, and rc=0 if it has an rc.
+// Checks a reply: it must have this cmd, and rc=0 if it has an rc.
 Status check_pmi(const PmiFields& answer, std::string_view cmd);
 
 }  // namespace hvd::bootstrap

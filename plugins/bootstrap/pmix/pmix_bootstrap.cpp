@@ -1,6 +1,6 @@
 // Takes the identity of a rank that a PMIx server started: srun --mpi=pmix, Open MPI's mpirun,
-// prrte. The plugin opens libpmix at run time, and reports in a sentence if it is missing. It uses
-// only the types of libpmix's headers, which are equal in PMIx 3, 4 and 5.
+// prrte. The plugin opens libpmix at run time, and returns an error if it is missing. It uses only
+// the types of libpmix's headers, which are equal in PMIx 3, 4 and 5.
 #include <pmix.h>
 #include <pmix_version.h>
 #include <sys/stat.h>
@@ -40,7 +40,7 @@ constexpr Seconds kAnswerTime(2);
 constexpr std::chrono::milliseconds kPause(100);
 constexpr size_t kMostNames = 8;
 
-// The functions of libpmix that are used here.
+// The functions of libpmix that this plugin calls.
 struct PmixLibrary {
   decltype(&PMIx_Init) init;
   decltype(&PMIx_Finalize) finalize;
@@ -78,13 +78,13 @@ struct PmixLibrary {
   }
 };
 
-// A key's text fits: they are ours, and short.
+// The text always fits: the keys are the plugin's own, and short.
 void set_key(pmix_key_t to, std::string_view key) {
   std::memset(to, 0, sizeof(pmix_key_t));
   std::memcpy(to, key.data(), std::min(key.size(), sizeof(pmix_key_t) - 1));
 }
 
-// Seconds as PMIx takes them.
+// Limits seconds to PMIx's range.
 double within_limits(double seconds) { return std::clamp(seconds, 1.0, 1e6); }
 
 pmix_info_t timeout_info(double seconds) {
@@ -96,7 +96,7 @@ pmix_info_t timeout_info(double seconds) {
   return info;
 }
 
-// A fence of all ranks. PMIx may end it after its rank has given up: end() owns a share.
+// A fence of all ranks. PMIx may complete it after its rank has timed out, so end() owns a reference.
 struct Fence {
   pmix_proc_t all;
   pmix_info_t infos[2];
@@ -109,8 +109,8 @@ struct Fence {
   }
 };
 
-// The ranks that have put a key. PMIx may answer about a rank after the one that asks has given up: each question owns
-// a share.
+// The ranks that have put a key. PMIx may answer about a rank after the asking rank has timed out,
+// so each request owns a reference.
 struct Arrivals {
   explicit Arrivals(size_t size) : has_come(size) {}
   Mutex mutex;
@@ -132,14 +132,14 @@ struct Arrivals {
   }
 };
 
-// Slurm's servers send values from node to node in clear, and give a value to each process that says
-// it is a rank of this user. Slurm's MUNGE, where it works, hides values from other users.
+// Slurm's servers send values between nodes unencrypted, and give a value to any process that
+// claims to be a rank of this user. Slurm's MUNGE, if it works, hides values from other users.
 std::optional<Munge> munge_for(const pmix_proc_t& self) {
   if (!std::string_view(self.nspace).starts_with("slurm.pmix.")) return std::nullopt;
   auto munge = Munge::open();
   if (!munge.ok()) return std::nullopt;
   const auto sealed = munge->seal(as_bytes("horovod"));
-  // In some user namespaces a process seals what it may not open.
+  // In some user namespaces a process can seal a message but not unseal it.
   if (!sealed.ok() || !munge->unseal(*sealed).ok()) return std::nullopt;
   return *munge;
 }
@@ -155,7 +155,7 @@ class Pmix final : public Source {
     HVD_ASSIGN_OR_RETURN(const int64_t size, number(job, PMIX_JOB_SIZE));
     identity->rank = static_cast<int32_t>(self_.rank);
     identity->size = static_cast<int32_t>(size);
-    // Optional ones: the runtime finds out itself who shares a machine.
+    // Optional: the runtime itself detects the ranks that share a machine.
     const auto local_rank = number(self_, PMIX_LOCAL_RANK);
     const auto local_size = number(job, PMIX_LOCAL_SIZE);
     if (local_rank.ok() && local_size.ok()) {
@@ -189,7 +189,7 @@ class Pmix final : public Source {
     return value_of(0, key, timeout_seconds);
   }
 
-  // Not after a fence of some ranks: Slurm's servers name its first rank alone to other hosts.
+  // Not after a fence of some ranks: Slurm's servers report only the fence's first rank to other hosts.
   Result<Bytes> get_from(int32_t rank, std::string_view key, double timeout_seconds) override {
     const double limit = within_limits(timeout_seconds);
     const double quiet = quiet_seconds(limit);
@@ -204,7 +204,7 @@ class Pmix final : public Source {
     return value_of(from, key, kAnswerTime.count());
   }
 
-  // A server waits for the ranks of other hosts without regard to PMIX_TIMEOUT: this rank looks at the time itself.
+  // A server waits for other hosts' ranks and ignores PMIX_TIMEOUT, so this rank checks the time itself.
   Status fence(double timeout_seconds) override {
     const std::string mark = cat("horovod.came.", ++fences_);
     pmix_key_t name;
@@ -226,7 +226,7 @@ class Pmix final : public Source {
     auto share = std::make_unique<std::shared_ptr<Fence>>(fence);
     const pmix_status_t begun =
         library_.fence_nb(&fence->all, 1, fence->infos, 2, Fence::end, share.get());
-    if (begun == PMIX_OPERATION_SUCCEEDED) return {};  // it calls nothing then
+    if (begun == PMIX_OPERATION_SUCCEEDED) return {};  // then it makes no callback
     HVD_RETURN_IF_ERROR(check(begun, "PMIx_Fence"));
     share.release();
     const Seconds limit(within_limits(timeout_seconds));
@@ -282,7 +282,7 @@ class Pmix final : public Source {
     return bytes;
   }
 
-  // Precedes a sealed message: it is of this step, for this key.
+  // Precedes a sealed message: it identifies this step and this key.
   std::string heading(std::string_view key) const { return cat(self_.nspace, " ", key, "\n"); }
 
   pmix_proc_t proc(pmix_rank_t rank) const {
@@ -297,8 +297,8 @@ class Pmix final : public Source {
     return code == PMIX_ERR_TIMEOUT ? deadline_exceeded(message) : unavailable(message);
   }
 
-  // "rank 2 on host b has": the ranks that have not put this key; empty if that is not known. `is_first`: empty, too,
-  // where a lower rank has put it, which says the same.
+  // "rank 2 on host b has": the ranks that have not put this key; empty if unknown. `is_first`:
+  // also empty if a lower rank has put the key, since that rank reports the same.
   std::string missing_ranks(const std::string& key, bool is_first) const {
     const auto size = number(proc(PMIX_RANK_WILDCARD), PMIX_JOB_SIZE);
     if (!size.ok() || self_.rank >= static_cast<uint64_t>(*size)) return {};
@@ -339,7 +339,7 @@ class Pmix final : public Source {
     return name;
   }
 
-  // Whether the rank puts the key in this time. Some servers wait for it, and others answer at once.
+  // Returns whether the rank puts the key within this time. Some servers wait for the rank, others reply at once.
   bool comes(pmix_rank_t rank, std::string_view key, double seconds) const {
     const Deadline deadline = Deadline::after_seconds(seconds);
     while (!arrivals(key, rank, 1, Seconds(deadline.seconds_left())).front()) {
@@ -349,7 +349,7 @@ class Pmix final : public Source {
     return true;
   }
 
-  // Which of the ranks `first`, `first` + 1, ... have put the key, as far as PMIx answers in this time.
+  // Returns which of the ranks `first`, `first` + 1, ... have put the key, as far as PMIx replies within this time.
   std::vector<bool> arrivals(std::string_view key, size_t first, size_t count,
                              Seconds limit = kAnswerTime) const {
     const auto all = std::make_shared<Arrivals>(count);
@@ -393,7 +393,7 @@ class Pmix final : public Source {
   int fences_ = 0;
 };
 
-// By a hydra that a server of PMIx has started: what it starts has the variables of both.
+// Returns whether a hydra that a PMIx server started has started this process, which then has the variables of both.
 bool is_started_by_hydra() {
   const auto fd = parse_int(environment_variable("PMI_FD").value_or(""));
   struct stat info {};

@@ -1,7 +1,7 @@
-// Takes the identity of a rank in a plain step of srun, which offers its tasks no exchange of data.
-// Rank 0, or the first of a list of ranks, listens on its host, at a port derived from job and step: rank 0 on
-// the step's first host, or under srun --distribution=arbitrary on any, as the others. It sends its message to every
-// client, sealed by MUNGE: only processes of this user can read it.
+// Takes the identity of a rank in a step of srun without PMI, which offers its tasks no data exchange.
+// Rank 0, or the first rank of a list, listens on its host at a port derived from job and step. Rank 0
+// is on the step's first host, but under srun --distribution=arbitrary it may be on any host. It sends
+// its message to every client, sealed by MUNGE, so that only processes of this user can read it.
 #include <cmath>
 
 #include "base/clock.h"
@@ -76,7 +76,7 @@ class Slurm final : public Source {
     for (int attempt = 0; attempt < kStepPorts; ++attempt) {
       auto listener = listen_everywhere(port_of_step(step_.job, step_.id, attempt));
       if (listener.ok()) {
-        // MUNGE seals the message anew for each client.
+        // MUNGE seals the message separately for each client.
         server_ = std::make_unique<MessageServer>(
             *std::move(listener),
             [munge = munge_, message = std::move(message)] { return munge.seal(message); });
@@ -110,7 +110,7 @@ class Slurm final : public Source {
     const double quiet = quiet_seconds(timeout_seconds);
     auto value = ask_for(quiet);
     if (is_late(value)) {
-      // Which of the other ranks have come, that rank alone would know.
+      // Only that rank would know which of the other ranks have arrived.
       warn(host_, cat("rank ", rank, " on ", where, " has not called hvd.init() for ",
                       std::lround(quiet), " s, and rank ", step_.rank, " waits there"));
       value = ask_for(timeout_seconds - quiet);
@@ -154,7 +154,7 @@ struct Plugin {
                                               const hvd_plugin_config&) {
     HVD_ASSIGN_OR_RETURN(Step step, this_step());
     HVD_ASSIGN_OR_RETURN(Munge munge, Munge::open());
-    // Every rank tests MUNGE itself: all report a fault, and none waits for rank 0.
+    // Every rank tests MUNGE itself: all report an error, and none waits for rank 0.
     if (const Status sealed = munge.seal(as_bytes("horovod")).status(); !sealed.ok()) {
       return sealed.with_context(
           "a plain step of srun is authenticated by MUNGE; srun --mpi=pmix, with Slurm's mpi/pmix "

@@ -9,7 +9,7 @@ namespace hvd::bootstrap {
 namespace {
 
 constexpr uint32_t kFirstPort = 20000;
-constexpr uint32_t kPorts = 12000;  // below those of Linux's ip_local_port_range
+constexpr uint32_t kPorts = 12000;  // below Linux's ip_local_port_range
 
 bool is_host_name(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {

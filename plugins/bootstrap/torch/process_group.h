@@ -1,4 +1,4 @@
-// Reads the process group that torchrun and similar launchers describe by variables. Pure.
+// Reads the process group from the variables of torchrun and similar launchers. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace hvd::bootstrap {
 
 struct ProcessGroup {
   int32_t rank = 0, size = 1;
-  int32_t local_rank = -1, local_size = -1;  // -1: no variable names them
+  int32_t local_rank = -1, local_size = -1;  // -1: not in any variable
   std::string address;                       // MASTER_ADDR
   uint16_t port = 0;                         // MASTER_PORT
   std::string run;                           // TORCHELASTIC_RUN_ID, or empty
 
   bool has_one_host() const { return local_size == size; }
-  // Text that differs between process groups that exist at the same time.
+  // Text that differs between concurrent process groups.
   std::string name() const;
 };
 
@@ -27,9 +27,9 @@ using Variables = std::function<std::optional<std::string>(const char* name)>;
 // kFailedPrecondition: RANK and WORLD_SIZE are not set. The error names the variable that is missing or wrong.
 Result<ProcessGroup> process_group_of(const Variables& variables);
 
-// Ports at which rank 0 may listen, most likely the first. None is MASTER_PORT.
+// Ports at which rank 0 may listen, in order of preference. Never MASTER_PORT.
 constexpr int kGroupPorts = 4;
-// `first` to `last`: HOROVOD_PORT_RANGE. 0: any port that the kernel does not choose by itself.
+// `first` to `last`: HOROVOD_PORT_RANGE. 0: any port that the kernel does not assign itself.
 uint16_t port_of_group(const ProcessGroup& group, uint16_t first, uint16_t last, int attempt);
 
 }  // namespace hvd::bootstrap

@@ -1,7 +1,7 @@
-// Takes the identity of a rank from the variables of torchrun, accelerate and DeepSpeed, which offer their
-// processes MASTER_ADDR and MASTER_PORT for a TCPStore of torch.distributed. Rank 0 listens beside it: on one
-// host at an abstract Unix socket, for processes of this user only; else at a port derived from the
-// variables, whose message is in clear, as those of torch.distributed are.
+// Takes the identity of a rank from the variables of torchrun, accelerate and DeepSpeed, which give
+// their processes MASTER_ADDR and MASTER_PORT for a TCPStore of torch.distributed. Rank 0 listens next
+// to it: on one host at an abstract Unix socket, for processes of this user only; otherwise at a port
+// derived from the variables, where its message is unencrypted, like those of torch.distributed.
 #include "base/secrets/hmac.h"
 #include "base/secrets/secret.h"
 #include "base/settings.h"
@@ -15,7 +15,7 @@
 namespace hvd::bootstrap {
 namespace {
 
-// The network gets nothing of ranks that meet at a loopback address.
+// Ranks with a loopback master address use no network.
 Result<UniqueFd> listen_for(const std::string& master, uint16_t port) {
   const bool is_v6 = master == "::1";
   if (!is_v6 && master != "localhost" && !master.starts_with("127."))

@@ -12,7 +12,7 @@ MessageChannel::~MessageChannel() {
   bool in_flight = !sent_.empty();
   for (auto& messages : arrivals_) in_flight |= !messages.empty();
   if (in_flight) {
-    // MPI may still read and write there.
+    // MPI may still read and write this memory.
     hvd::mpi::abandon_mpi();
     for (auto& pending : sent_) static_cast<void>(pending.release());
     for (auto& messages : arrivals_) {
@@ -40,7 +40,7 @@ Status MessageChannel::send(Kind kind, int32_t to, ByteView message) {
     own_.push_back(std::move(bytes));
     return {};
   }
-  // MPI may know its memory from here on, whatever it returns.
+  // From here on MPI may use the message's memory, whatever it returns.
   sent_.emplace_back(new PendingMessage{kind, std::move(bytes), job_.api.handles.no_request});
   PendingMessage& pending = *sent_.back();
   HVD_RETURN_IF_ERROR(
@@ -68,7 +68,7 @@ Result<bool> MessageChannel::remove_sent() {
   return moved;
 }
 
-// Everything that has begun to come gets its room, so that the next of the same rank can be seen.
+// Allocates memory for every message that has begun to arrive, so that the rank's next message becomes visible.
 Result<bool> MessageChannel::probe_messages() {
   const auto& api = job_.api;
   bool moved = false;

@@ -1,6 +1,6 @@
-// Messages between the ranks of a job over MPI, on their own communicator. Messages from one rank to
-// another arrive complete, once and in order. The MPI controller owns it. One caller at a time; only
-// the end waits.
+// Messages between the ranks of a job over MPI, on a separate communicator. Messages from one rank
+// to another arrive complete, once and in order. The MPI controller owns it. One caller at a time;
+// only the end waits.
 #pragma once
 
 #include <deque>
@@ -27,7 +27,7 @@ class MessageChannel {
 
   MessageChannel(const MpiJob& job, std::unique_ptr<MpiComm> everyone)
       : job_(job), everyone_(std::move(everyone)), arrivals_(job.world_ranks.size()) {}
-  // Messages still under way keep their memory.
+  // Messages in flight keep their memory.
   ~MessageChannel();
   MessageChannel(const MessageChannel&) = delete;
 
@@ -56,7 +56,7 @@ class MessageChannel {
   // MPI keeps the addresses of messages, so they must not move.
   std::deque<std::unique_ptr<PendingMessage>> sent_;
   std::vector<std::deque<std::unique_ptr<PendingMessage>>> arrivals_;  // by rank, in order
-  std::deque<Bytes> own_;                                              // to this rank itself
+  std::deque<Bytes> own_;                                              // to this rank
   size_t receiving_ = 0;
 };
 

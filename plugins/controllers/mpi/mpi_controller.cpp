@@ -1,4 +1,4 @@
-// The controller over MPI: its record, when it looks for messages, and how its links fail.
+// The controller over MPI: its record, its polling times, and its failures.
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ constexpr Nanoseconds kShortest = std::chrono::microseconds(50);
 constexpr Nanoseconds kUsual = std::chrono::milliseconds(1);
 constexpr Nanoseconds kLongest = std::chrono::milliseconds(250);
 constexpr int kPartOfQuiet = 100;
-// Time limits for the last messages of a rank that leaves, or fails.
+// Time limits for the last messages of a rank that leaves or fails.
 constexpr double kLeaveSeconds = 10;
 constexpr double kFailSeconds = 1;
 
@@ -132,7 +132,7 @@ void Controller::number_hosts() {
 template <typename OnMessage>
 Status Controller::poll(OnMessage on_message, bool& progressed) {
   if (!failure_.ok()) {
-    // Others may not have received it yet.
+    // Other ranks may not have received it yet.
     if (channel_->has_work())
       static_cast<void>(channel_->poll([](MessageChannel::Kind, int32_t, ByteView) {}).ok());
     return failure_;

@@ -99,14 +99,14 @@ Result<MeshOptions> options_of(const hvd_plugin_host& host, const hvd_plugin_con
   std::string name = setting(host, "HOROVOD_HOSTNAME");
   if (name.empty()) name = own_host_name();
   const std::string generation = setting(host, "HOROVOD_GENERATION");
-  // An agent's store has a random name, which no other machine has.
+  // An agent's store has a random name, which is unique among machines.
   const std::string store = setting(host, "HOROVOD_STORE");
   HVD_ASSIGN_OR_RETURN(const auto ports,
                        net::parse_port_range(setting(host, "HOROVOD_PORT_RANGE")));
   HVD_ASSIGN_OR_RETURN(const auto interfaces,
                        net::InterfaceChoice::parse(setting(host, "HOROVOD_NETWORK_INTERFACES")));
   HVD_ASSIGN_OR_RETURN(const double link_seconds, link_seconds_of(host));
-  // The last two are no knobs: hosts that play several machines in one test offer them.
+  // The last two are not settings: tests that simulate several machines on one host set them.
   return MeshOptions{
       .rank = config.rank,
       .size = config.size,
@@ -168,7 +168,7 @@ Result<std::unique_ptr<TcpController>> TcpController::open(const hvd_plugin_host
       SharedMesh mesh,
       Mesh::establish(std::move(options), store, Deadline::after_seconds(seconds.value_or(30))));
   std::unique_ptr<TcpController> controller(new TcpController(host, std::move(mesh)));
-  // A rank that is late at the first barrier has connected to all others already.
+  // A rank that is late for the first barrier has already connected to all others.
   if (host.publish(host.host, collectives::kMeshName, &controller->mesh_) != HVD_OK) {
     return internal_error("the host refuses a name for the links between ranks");
   }

@@ -1,5 +1,5 @@
-// Our declarations of the part of oneCCL's binary interface that this backend uses. The backend builds
-// without oneCCL's headers. The functions are C++ with the types of libstdc++ and g++'s mangled names.
+// Declarations of the part of oneCCL's binary interface that this backend uses. The backend builds
+// without oneCCL's headers. The functions are C++ with libstdc++ types and g++'s mangled names.
 // tests/plugins/ccl/abi_test.cpp compares every declaration with the headers, if they are installed.
 #pragma once
 
@@ -48,8 +48,8 @@ struct Communicator {
   ~Communicator() {}
 };
 
-// The interface of the key-value store by which oneCCL's ranks find each other; class CclStore implements
-// it. get returns an empty value for a key that is not there yet, and oneCCL then calls it again.
+// The interface of the key-value store through which oneCCL's ranks find each other; class CclStore
+// implements it. get returns an empty value for a missing key, and oneCCL then calls it again.
 class KvsInterface {
  public:
   virtual ~KvsInterface() = default;

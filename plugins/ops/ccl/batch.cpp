@@ -45,7 +45,7 @@ std::optional<int> type_of(int32_t dtype) {
   }
 }
 
-// A bool is 0 or 1: any is the greatest, all the least.
+// A bool is 0 or 1: "any" is the maximum, "all" the minimum.
 std::optional<int> operation_of(int32_t reduce_op, bool is_bool) {
   switch (reduce_op) {
     case HVD_SUM:
@@ -157,7 +157,7 @@ Status CclBatch::reduce() {
   return {};
 }
 
-// The library has one for parts of one size; of others each member keeps its part of the whole.
+// oneCCL scatters only parts of equal size; for other sizes each member keeps its part of the complete sum.
 Status CclBatch::reducescatter() {
   const std::vector<int64_t> counts = scatter_counts(batch_, members_.size);
   const auto own = static_cast<size_t>(counts[static_cast<size_t>(members_.index)]);
@@ -182,7 +182,7 @@ Status CclBatch::reducescatter() {
   return {};
 }
 
-// Elements of any type are bytes where nothing is computed.
+// Operations without arithmetic treat elements of any type as bytes.
 Status CclBatch::allgather() {
   const std::vector<size_t> parts = in_bytes(gather_counts(batch_, members_.size), width());
   const size_t own = parts[static_cast<size_t>(members_.index)];
@@ -209,7 +209,7 @@ Status CclBatch::broadcast() {
   return {};
 }
 
-// Tensor by tensor, in the order that all members have.
+// Tensor by tensor, in an order that is equal on all members.
 Status CclBatch::alltoall() {
   std::vector<std::vector<size_t>> sent, received;
   for (const hvd_batch_tensor& tensor : tensors_of(batch_)) {

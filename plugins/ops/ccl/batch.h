@@ -13,14 +13,14 @@
 
 namespace hvd::ops::ccl {
 
-// Where this rank stands among the members, and what they share.
+// This rank's index among the members, and common values.
 struct Members {
   int32_t index = 0, size = 1;
   abi::Communicator* communicator = nullptr;
 };
 
-// Whether oneCCL can run it; the same answer on all members. HVD_CPU memory alone, and no minimum or maximum of
-// floating-point numbers. `has_halves`: all ranks' processors have what it needs to add float16 and bfloat16.
+// Returns whether oneCCL can run it, equal on all members. Only HVD_CPU memory, without floating-point
+// minima and maxima. `has_halves`: all ranks' processors have the instructions to add float16 and bfloat16.
 bool can_run(const hvd_batch& batch, bool has_halves);
 
 class CclBatch : public QueuedBatch {
@@ -34,7 +34,7 @@ class CclBatch : public QueuedBatch {
         members_(*owner_) {}
   Status start() override;
   Result<bool> test() override;
-  // Also gives back what oneCCL and the pool have lent, on the thread that they belong to.
+  // Also releases memory of oneCCL and of the pool, on the thread that owns it.
   void finish() override;
 
  private:
@@ -54,8 +54,8 @@ class CclBatch : public QueuedBatch {
   const std::shared_ptr<const Members> owner_;
   const Members& members_;
   const abi::Events none_;
-  bool direct_ = false;    // an allreduce in the tensors' own memory
-  bool scatters_ = false;  // a reducescatter by the library's own, not by an allreduce
+  bool direct_ = false;    // an allreduce directly in the tensors' memory
+  bool scatters_ = false;  // by the library's reducescatter, not by an allreduce
   Buffer sent_, received_;
   std::vector<std::unique_ptr<abi::Event>> events_;
 };

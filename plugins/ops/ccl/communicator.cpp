@@ -63,7 +63,7 @@ Status CclThread::destroy(CclGroup& group) {
   return {};
 }
 
-// Leaks what runs: oneCCL may still write to its memory.
+// Leaks running batches: oneCCL may still write to their memory.
 void CclThread::close_library(bool failed, Batches running) {
   if (failed || !running.empty()) {
     abandoned().store(true);

@@ -1,4 +1,4 @@
-// A process set's communicator in oneCCL, and the one thread that makes all calls of oneCCL for all
+// A process set's communicator in oneCCL, and the single thread that makes all calls of oneCCL for all
 // sets. The thread creates communicators in the order of their sets, because a creation waits for all
 // members. Batches advance while the thread tests their events. The Backend owns the communicators.
 #pragma once
@@ -65,12 +65,12 @@ class CclThread : public LibraryThread {
       : LibraryThread("hvd-ccl", "oneCCL", std::move(event)), api_(api) {}
 
   void make(std::shared_ptr<CclGroup> group);
-  // Once its batches are over.
+  // Call it after its batches have ended.
   void drop(std::shared_ptr<CclGroup> group);
-  // Ends the thread. After a failure, or with work under way, what oneCCL has stays with it forever;
-  // when it returns, nothing touches the memory of batches.
+  // Ends the thread. After a failure, or with work in flight, oneCCL keeps its objects forever;
+  // after the return, no thread uses the memory of batches.
   void end();
-  // Whether this process has abandoned work inside oneCCL, which then cannot start again.
+  // Returns whether this process has abandoned work in oneCCL, which then cannot start again.
   static bool has_abandoned();
 
   const CclApi& api() const { return api_; }
@@ -84,7 +84,7 @@ class CclThread : public LibraryThread {
   Status create(const std::shared_ptr<CclGroup>& group);
   Status destroy(CclGroup& group);
 
-  const CclApi api_;    // its own: a thread that hangs in the library may outlive the backend
+  const CclApi api_;    // a copy: a thread that hangs in the library may outlive the backend
   BufferPool buffers_;  // used by that thread only
   std::list<std::shared_ptr<CclGroup>> made_;  // used by that thread only
 

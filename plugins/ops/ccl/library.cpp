@@ -14,14 +14,13 @@ namespace hvd::ops::ccl {
 namespace {
 
 constexpr char kName[] = "libccl.so.1";
-// oneCCL itself asks for the name that only a development package has.
+// oneCCL itself requests the name that only a development package has.
 constexpr char kFabric[] = "libfabric.so.1";
 constexpr char kFabricVariable[] = "CCL_OFI_LIBRARY_PATH";
 constexpr char kThreadsVariable[] = "CCL_WORKER_OFFLOAD";
 constexpr size_t kSentence = 500;
 
-// Where it lies when the dynamic linker does not know it: Intel's own folder, and that of pip and
-// conda.
+// The paths if the dynamic linker does not find it: Intel's own folder, and that of pip and conda.
 std::vector<std::string> candidates() {
   std::vector<std::string> names{kName};
   for (const char* variable : {"CCL_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX"}) {
@@ -47,7 +46,7 @@ Result<SharedLibrary> open_library() {
       "libccl.so.1)");
 }
 
-// Where operations go over MPI, or another libfabric is named, there is nothing to find.
+// If operations use MPI, or another libfabric is named, it need not be found.
 Status find_fabric() {
   if (environment_variable(kFabricVariable) ||
       environment_variable("CCL_ATL_TRANSPORT").value_or("ofi") != "ofi") {

@@ -34,16 +34,15 @@ struct CclApi {
   CallWithDefaults<abi::AllToAll> all_to_all;
 };
 
-// Opens the library that this process has loaded already, else the one that HOROVOD_CCL_LIBRARY names,
-// else the usual one. Returns an error that says what to do when the library or its libfabric is
-// missing.
+// Opens the library that this process has already loaded, else the one in HOROVOD_CCL_LIBRARY, else
+// the usual one. If the library or its libfabric is missing, returns an error with the remedy.
 Result<CclApi> open_api();
 
-// Sets the library's environment variables for this rank, except those that are set already, and starts
-// the library. Only the first call in a process has an effect.
+// Sets the library's environment variables for this rank, except those already set, and starts the
+// library. Only the first call in a process has an effect.
 Status start(const CclApi& api, const hvd_plugin_host& host, const hvd_plugin_config& config);
 
-// Whether threads of the library run a batch to its end by themselves, even after its memory is freed.
+// Returns whether the library's own threads run a batch to its end, even after its memory is freed.
 bool works_by_itself();
 
 }  // namespace hvd::ops::ccl

@@ -57,8 +57,8 @@ class CclBackend : public Backend {
   int made_ = 0;
 };
 
-// Every rank tells what it has. A job in which oneCCL was left in the midst of something goes on
-// without it; ranks that have different things do not begin.
+// Every rank publishes its state. A job in which oneCCL was abandoned continues without it; ranks
+// with different states do not start.
 Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config,
              const Result<CclApi>& api) {
   const auto version = api.ok() ? Result<std::string>(api->title) : api.error();

@@ -34,7 +34,7 @@ bool Backend::poll() {
   return moved;
 }
 
-// Starts new batches in order, the same on every member. Ends batches that are over, in order.
+// Starts new batches in order, equally on every member. Ends completed batches, in order.
 bool Backend::advance(Set& set) {
   if (failed() || set.entries.empty()) return false;
   const auto ready = set.communicator->is_ready();
@@ -74,7 +74,7 @@ bool Backend::note_streams(Set& set) {
   for (Entry& entry : set.entries) {
     if (entry.is_on_stream) continue;
     void* const event = entry.running->event();
-    if (event == nullptr) break;  // later ones follow it
+    if (event == nullptr) break;  // later batches follow it
     entry.is_on_stream = moved = true;
     entry.batch->on_stream(entry.argument, event);
   }
@@ -95,12 +95,12 @@ void Backend::fail() {
 }
 
 void Backend::fail_all() {
-  // The runtime waits here, so all libraries that hang share one time limit.
+  // The runtime waits here, so all hanging libraries share one time limit.
   for (auto& [id, set] : sets_) set->communicator->begin_abort();
   const Deadline until = LibraryThread::end_limit();
   for (auto& [id, set] : sets_) set->communicator->abort(until);
   on_abort();
-  // Done callbacks may run new batches, which fail at once.
+  // Callbacks may submit new batches, which fail at once.
   for (auto& [id, set] : sets_) {
     while (!set->entries.empty()) {
       auto& running = set->entries.front().running;

@@ -22,10 +22,10 @@ class RunningBatch {
   virtual ~RunningBatch() = default;
   // Returns nullopt while the batch runs, else its result. Never waits.
   virtual std::optional<Status> poll() = 0;
-  // Whether the library may still use the tensors of a batch that has failed. Only where the batch
-  // allows it (hvd_batch.keeps_tensors).
+  // Returns whether the library may still use the tensors of a failed batch; only if the batch
+  // allows this (hvd_batch.keeps_tensors).
   virtual bool uses_tensors() const { return false; }
-  // The event of a batch that is on a stream (hvd_batch.on_stream); nullptr: it is on none yet.
+  // The event of a batch on a stream (hvd_batch.on_stream); nullptr: not on a stream yet.
   virtual void* event() const { return nullptr; }
 };
 
@@ -33,15 +33,15 @@ class RunningBatch {
 class BackendCommunicator {
  public:
   virtual ~BackendCommunicator() = default;
-  // Whether batches can start. An error fails the whole backend.
+  // Returns whether batches can start. An error fails the complete backend.
   virtual Result<bool> is_ready() { return true; }
   virtual Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) = 0;
-  // Begins what abort waits for: all communicators begin before the first one is waited for. Never waits.
+  // Begins the work that abort waits for: all communicators begin before the first wait. Never waits.
   virtual void begin_abort() {}
-  // Ends all batches. After it returns, the library does not touch the tensors of its batches, except
-  // where uses_tensors. A library that hangs is given up at the deadline.
+  // Ends all batches. Afterwards the library does not use the tensors of its batches, except as
+  // reported by uses_tensors. A library that hangs is abandoned at the deadline.
   virtual void abort(Deadline) {}
-  // Whether the progress thread may sleep while batches run: an event wakes it at their end.
+  // Returns whether the progress thread may sleep while batches run: an event wakes it at their end.
   virtual bool wakes() const { return false; }
 };
 
@@ -64,7 +64,7 @@ class Backend {
   bool may_sleep();
 
  protected:
-  // Derived destructors call it first: communicators use what these destructors destroy.
+  // Derived destructors must call it first: communicators use members that these destructors destroy.
   void drop_all() {
     sets_.drop_all();
     lost_.clear();
@@ -74,7 +74,7 @@ class Backend {
  private:
   struct Entry : QueueEntry {
     std::shared_ptr<RunningBatch> running;
-    bool is_on_stream = false;  // the runtime knows
+    bool is_on_stream = false;  // reported to the runtime
   };
   struct Set {
     std::unique_ptr<BackendCommunicator> communicator;

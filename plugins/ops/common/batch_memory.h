@@ -12,10 +12,10 @@
 
 namespace hvd::ops {
 
-// The slice of a tensor that member `index` keeps of a reducescatter: first element and count.
+// The slice of a tensor that member `index` gets from a reducescatter: first element and count.
 std::pair<int64_t, int64_t> kept_of(const hvd_batch_tensor& tensor, int32_t index, int32_t size);
 
-// result[i] = input[i], scaled; a copy when there is nothing to do or the type is bool. `result` and
+// result[i] = input[i], scaled; a copy if no scaling is needed or the type is bool. `result` and
 // `input` may be the same memory.
 void scale(void* result, const void* input, int32_t dtype, int64_t count,
            const collectives::Scale& by);
@@ -47,7 +47,7 @@ void unpack_whole(const hvd_batch& batch, int32_t size, const std::byte* buffer)
 
 // The number of elements of all tensors.
 int64_t total_count(const hvd_batch& batch);
-// True for a single tensor with both input and output, which needs no buffer, since the library adds in its type.
+// True for a single tensor with both input and output in the type of the sum, which needs no buffer.
 bool is_direct(const hvd_batch& batch);
 // True for HVD_CPU memory and a type and reduction that are defined for each other.
 bool is_known(const hvd_batch& batch);

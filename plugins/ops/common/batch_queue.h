@@ -1,5 +1,5 @@
-// The queue of batches of each process set, in the order that all members have. Backend and CpuBackend
-// own one. Lives on the progress thread.
+// The queue of batches of each process set, in an order that is equal on all members. Backend and
+// CpuBackend own one. Lives on the progress thread.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct QueueEntry {
   void* argument;
 };
 
-// Set has `entries`, a std::deque of QueueEntry or of a class derived from it.
+// Set must have `entries`, a std::deque of QueueEntry or of a derived class.
 template <typename Set>
 class BatchQueue {
  public:
@@ -55,7 +55,7 @@ class BatchQueue {
                status.ok() ? nullptr : status.message().c_str());
   }
 
-  // True when no set has a batch.
+  // True if no set has a batch.
   bool is_idle() const { return size_ == 0; }
   // Pairs of an id and a unique_ptr<Set>.
   auto begin() { return sets_.begin(); }

@@ -1,6 +1,6 @@
-// Blocks SIGPIPE in the current thread, and in the threads that it starts, while this object lives. A
-// library may write to the connection of a member that has ended: the write then fails with EPIPE, and the
-// signal does not end the process. The thread of a library uses it, and Gloo's device when it opens.
+// Blocks SIGPIPE in the current thread, and in threads started by it, during its lifetime. A library
+// may write to the connection of a member that has ended: the write then fails with EPIPE, and the
+// signal does not end the process. A library's thread uses it, and so does Gloo's device when it opens.
 #pragma once
 
 #include <signal.h>
@@ -18,7 +18,7 @@ class BlockedSigpipe {
   }
   ~BlockedSigpipe() {
     if (::sigismember(&before_, SIGPIPE) != 0) return;
-    // A signal that came meanwhile waits for this thread: take it before the mask lets it through.
+    // A signal that arrived meanwhile is pending for this thread: take it before unblocking.
     const timespec at_once{};
     while (::sigtimedwait(&sigpipe_, nullptr, &at_once) == SIGPIPE) {
     }

@@ -15,9 +15,9 @@ namespace hvd::ops {
 
 namespace {
 
-// A broken connection is seldom the first cause: the controller may report a better one in this time.
+// A broken connection is rarely the first cause: the controller may report a better one within this time.
 constexpr std::chrono::seconds kGrace{2};
-// Polls without progress after which the thread yields the processor before each poll.
+// After this many polls without progress, the thread yields the processor before each poll.
 constexpr int kEagerPolls = 1000;
 constexpr size_t kLongestError = 500;
 

@@ -1,8 +1,8 @@
 // The thread on which a backend calls a library that blocks, or that must be called from one thread.
 // Runs orders in the order in which they were added. Several batches may run at a time.
 //
-// A backend derives a class from it. The thread shares ownership of the object: when the library hangs,
-// the thread may outlive the backend.
+// A backend derives a class from it. The thread shares ownership of the object: if the library
+// hangs, the thread may outlive the backend.
 #pragma once
 
 #include <atomic>
@@ -54,13 +54,13 @@ class WakeWatch {
 };
 
 // A batch that the library thread runs and the progress thread polls. The library thread calls all
-// functions but poll.
+// functions except poll().
 class QueuedBatch : public RunningBatch {
  public:
   explicit QueuedBatch(const hvd_batch& batch) : batch_(batch) {}
   // Starts the batch, or runs it to its end. An error of start or test fails the backend.
   virtual Status start() = 0;
-  // Whether the library has finished the batch.
+  // Returns whether the library has finished the batch.
   virtual Result<bool> test() { return true; }
   // Writes the outputs, after test has returned true.
   virtual void finish() {}
@@ -69,7 +69,7 @@ class QueuedBatch : public RunningBatch {
   std::optional<Status> poll() override;
 
  protected:
-  const hvd_batch& batch_;  // not touched once the batch is over
+  const hvd_batch& batch_;  // not used after the batch has ended
 
  private:
   std::atomic<bool> is_over_{false};
@@ -78,10 +78,10 @@ class QueuedBatch : public RunningBatch {
 
 class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
  public:
-  // The time limit of stop: a library that hangs must not keep the process from its exit.
+  // The time limit of stop(): a library that hangs must not prevent the process's exit.
   static Deadline end_limit() { return Deadline::after_seconds(20); }
 
-  // `name`: of the thread. `title`: the first word of the library's errors.
+  // `name`: the thread's. `title`: the first word of the library's errors.
   LibraryThread(const char* name, const char* title, std::shared_ptr<WakeEvent> event)
       : name_(name), title_(title), event_(std::move(event)) {}
   virtual ~LibraryThread() = default;
@@ -91,13 +91,13 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   void start();
   void add(std::shared_ptr<QueuedBatch> batch) { give({std::move(batch), nullptr}); }
   void call(std::function<Status()> call) { give({nullptr, std::move(call)}); }
-  // Tests the running batches soon. Any thread.
+  // Makes the thread test the running batches soon. Any thread.
   void wake();
   // Waits until all orders so far have run.
   void drain();
   // Starts no further order, and interrupts a call in progress. Never waits.
   void begin_end();
-  // The same; when close returns, no call that uses the memory of a batch is in progress.
+  // Like begin_end(); after the return, no call that uses the memory of a batch is in progress.
   void close();
   // Ends the thread. If it has not ended by the deadline, returns false: the thread then continues
   // without access to the memory of batches.
@@ -117,10 +117,10 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   // the library may touch their memory until this returns.
   virtual void close_library(bool /*failed*/, Batches) {}
 
-  // Sleeps on the thread. Returns false when the thread has to end.
+  // Sleeps on the thread. Returns false if the thread must end.
   bool pause(std::chrono::microseconds time);
   const std::shared_ptr<WakeEvent>& event() const { return event_; }
-  // Returns the Status of body(), or turns an exception of the library into one.
+  // Returns the Status of body(), or converts an exception of the library.
   template <typename Body>
   Status guarded(Body&& body) const {
     try {
@@ -145,10 +145,10 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   const char* const name_;
   const char* const title_;
   const std::shared_ptr<WakeEvent> event_;
-  Batches running_;  // batches under way; used by the thread only
+  Batches running_;  // batches in progress; used only by the thread
 
   Mutex memory_;  // held while outputs are written
-  // stop() has given the thread up
+  // stop() has abandoned the thread.
   bool memory_is_gone_ HVD_GUARDED_BY(memory_) = false;
 
   Mutex mutex_;
@@ -156,10 +156,10 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   std::deque<Order> orders_ HVD_GUARDED_BY(mutex_);
   Status failure_ HVD_GUARDED_BY(mutex_);
   bool woken_ HVD_GUARDED_BY(mutex_) = false;
-  bool busy_ HVD_GUARDED_BY(mutex_) = false;  // in a turn
+  bool busy_ HVD_GUARDED_BY(mutex_) = false;  // in a pass
   bool closing_ HVD_GUARDED_BY(mutex_) = false;
   bool ended_ HVD_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // used by the backend's thread only
+  std::thread thread_;  // used only by the backend's thread
 };
 
 }  // namespace hvd::ops

@@ -1,5 +1,5 @@
-// Makes the C record hvd_op_v1 of an op plugin from a C++ class. Every op plugin instantiates it, and
-// the runtime calls the class through it. Static dispatch: a call costs no more than the C call.
+// Makes the C record hvd_op_v1 of an op plugin from a C++ class. Every op plugin instantiates it,
+// and the runtime calls the class through it. Static dispatch: a call costs only the C call.
 #pragma once
 
 #include "base/plugin_record.h"

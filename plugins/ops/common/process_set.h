@@ -24,7 +24,7 @@ struct ProcessSetDescriptor {
   int32_t index_of(int32_t rank) const {
     return static_cast<int32_t>(std::find(members.begin(), members.end(), rank) - members.begin());
   }
-  // A name that is the same on all members, and unique among the sets of the job.
+  // A name that is equal on all members, and unique among the sets of the job.
   std::string name(std::string_view prefix) const {
     std::string text = cat(prefix, "/", id, "/", incarnation);
     for (const int32_t member : members) text += cat(".", member);
@@ -32,7 +32,7 @@ struct ProcessSetDescriptor {
   }
 };
 
-// Counts the incarnations of sets: a job may remove a set and add it again. All members count alike.
+// Counts the incarnations of sets, since a job may remove a set and add it again. All members count equally.
 class Incarnations {
  public:
   ProcessSetDescriptor make(int32_t id, std::vector<int32_t> members) {

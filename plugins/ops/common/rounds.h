@@ -27,10 +27,10 @@ class Rounds {
   const hvd_plugin_config& config_;
 };
 
-// Returns a record for an exchange: the version of a library that this rank has, or why it has none.
+// Returns a record for an exchange: this rank's version of a library, or the reason why it has none.
 std::string library_record(const Result<std::string>& version);
-// Returns an error that names two ranks and ends with `advice`, unless all ranks have one version or
-// none has the library.
+// Returns an error that names two ranks and ends with `advice`, unless all ranks have equal
+// versions or none has the library.
 Status check_same_library(const std::vector<std::string>& records, std::string_view advice);
 
 }  // namespace hvd::ops

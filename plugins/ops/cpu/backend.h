@@ -1,6 +1,6 @@
 // The built-in backend for host memory, over src/collectives. Runs the batches of a process set one
-// after another, and those of different sets concurrently. Owns the mesh of links and the queues of
-// batches. The runtime calls it through OpRecord, on the progress thread.
+// after another, and the batches of different sets concurrently. Owns the mesh of links and the
+// queues of batches. The runtime calls it through OpRecord, on the progress thread.
 #pragma once
 
 #include <deque>
@@ -25,9 +25,9 @@ class CpuBackend {
   static int32_t supports(const hvd_batch& batch) { return collectives::can_run(batch) ? 100 : 0; }
   // Starts the batch, or queues it after the others of its set.
   int run(const hvd_batch& batch, Done done, void* argument);
-  // Advances all batches. Returns true when any made progress.
+  // Advances all batches. Returns true if any made progress.
   bool poll();
-  // Whether poll would find nothing to do.
+  // Returns whether poll() would have nothing to do.
   bool is_idle();
 
   int new_set(int32_t id, std::vector<int32_t> members);

@@ -1,5 +1,5 @@
-// The addresses by which the other members of a process set reach one: a record of the job's store with
-// a place for each member. A place is the length of an address and its bytes. Pure.
+// The addresses at which the other members of a process set reach one member: a record of the job's
+// store with an entry for each member. An entry is the length of an address and its bytes. Pure.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ inline void put_address(std::string* record, size_t longest, size_t member,
   std::memcpy(place + 1, address.data(), address.size());
 }
 
-// The address for `member` in the record of another of `size` members.
+// The address for `member` in another member's record; the set has `size` members.
 inline Result<std::vector<char>> take_address(std::string_view record, size_t size, size_t longest,
                                               size_t member) {
   if (record.size() != (longest + 1) * size) {

@@ -19,10 +19,10 @@ namespace {
 
 using ContextPtr = std::shared_ptr<::gloo::Context>;
 
-// Bytes of an element that Gloo sends.
+// Bytes of an element as Gloo sends it.
 size_t width_of(const hvd_batch& batch) { return size_of(sum_dtype(batch)); }
 
-// Calls use(T*) with an unsigned type as wide as the batch's elements: Gloo asks for no more.
+// Calls use(T*) with an unsigned type as wide as the batch's elements, since Gloo only needs the width.
 template <typename Use>
 void with_width(size_t width, Use&& use) {
   switch (width) {
@@ -126,7 +126,7 @@ void alltoall(const ContextPtr& context, const hvd_batch& batch, uint32_t tag) {
       to_each[r] = tensor.rank_rows[r] * tensor.row * width;
       from_each[r] = tensor.from_rows[r] * tensor.row * width;
     }
-    uint8_t nothing = 0;  // Gloo wants an address, also of nothing
+    uint8_t nothing = 0;  // Gloo requires an address even for zero bytes
     auto* input = static_cast<uint8_t*>(const_cast<void*>(tensor.input));
     auto* output = static_cast<uint8_t*>(tensor.output);
     ::gloo::AlltoallvOptions options(context);

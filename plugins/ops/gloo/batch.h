@@ -11,7 +11,7 @@
 
 namespace hvd::ops::gloo_backend {
 
-// `tag` is the same on all members, and differs from that of the batch before.
+// `tag` must be equal on all members, and differ from the previous batch's.
 void run_batch(const std::shared_ptr<::gloo::Context>& context, const hvd_batch& batch,
                uint32_t tag);
 

@@ -12,7 +12,7 @@
 
 namespace hvd::ops::gloo_backend {
 
-// The state that all communicators of the backend share.
+// The state shared by all communicators of the backend.
 struct GlooWorld {
   const hvd_plugin_host& host;
   int32_t rank, size;

@@ -123,7 +123,7 @@ class GlooContext : public ::gloo::Context {
   std::shared_ptr<InterruptibleLinks> interruptible_;
 };
 
-// How the others reach this one, each by an address of its own.
+// The addresses at which the other members reach this one, a separate address for each.
 std::string offer_addresses(GlooContext& mesh) {
   std::string offered = address_record(static_cast<size_t>(mesh.size), kLongest);
   for (int other = 0; other < mesh.size; ++other) {
@@ -147,7 +147,7 @@ std::shared_ptr<::gloo::transport::Device> make_device(const hvd_plugin_host& ho
   } else if (config.local_size == config.size) {
     attributes.hostname = "127.0.0.1";
   }
-  const BlockedSigpipe blocked_sigpipe;  // for the thread that the device starts
+  const BlockedSigpipe blocked_sigpipe;  // inherited by the thread that the device starts
   return ::gloo::transport::tcp::CreateDevice(attributes);
 }
 

@@ -14,19 +14,19 @@
 
 namespace hvd::ops::gloo_backend {
 
-// By HOROVOD_GLOO_IFACE; else the loopback where all ranks are on this host, else the host's name.
+// Uses HOROVOD_GLOO_IFACE; else the loopback interface if all ranks are on this host, else the host's name.
 std::shared_ptr<::gloo::transport::Device> make_device(const hvd_plugin_host& host,
                                                        const hvd_plugin_config& config);
 
-// Waits for all members. `name` is the same on all of them and good for one mesh. Throws what Gloo
-// throws.
+// Waits for all members. `name` must be equal on all members and unique for each mesh. Lets Gloo's
+// exceptions through.
 Result<std::shared_ptr<::gloo::Context>> connect(const hvd_plugin_host& host,
                                                  std::shared_ptr<::gloo::transport::Device> device,
                                                  const std::string& name, int index, int size,
                                                  bool is_everyone, double timeout_seconds);
 
-// For any thread: ends all calls, also those in progress, on a context that `connect` returned, and other
-// members' calls that wait for this one.
+// Any thread may call it: ends all calls on a context from connect(), including those in progress,
+// and other members' calls that wait for this member.
 void interrupt(::gloo::Context& context);
 
 }  // namespace hvd::ops::gloo_backend

@@ -1,4 +1,4 @@
-// Tensor operations of libgloo.
+// Tensor operations with libgloo.
 #include "base/text.h"
 #include "ops/common/activity.h"
 #include "ops/common/backend.h"

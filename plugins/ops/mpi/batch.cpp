@@ -42,7 +42,7 @@ MpiBatch::~MpiBatch() {
     return;
   }
   world_.fail();
-  static_cast<void>(memory_.release());  // MPI may still read and write there
+  static_cast<void>(memory_.release());  // MPI may still read and write this memory
 }
 
 std::byte* MpiBatch::room(Buffer* buffer, int64_t count) {
@@ -104,8 +104,8 @@ Status MpiBatch::allreduce() {
   return reduce_in_place(to, total);
 }
 
-// MPI demands MPI_IN_PLACE on all members or on none, and Open MPI picks its algorithm by it. Members
-// whose tensors lie differently (in place, packed, joined) therefore all reduce in place.
+// MPI requires MPI_IN_PLACE on all members or on none, and Open MPI chooses its algorithm by it.
+// Members with differently placed tensors (in place, packed, joined) therefore all reduce in place.
 Status MpiBatch::reduce_in_place(std::byte* at, int64_t total) {
   memory_->requests.reserve(static_cast<size_t>(total / kPiece) + 1);
   for (int64_t first = 0; first < total; first += kPiece) {
@@ -165,7 +165,7 @@ Status MpiBatch::allgather() {
                "MPI_Iallgatherv");
 }
 
-// Tensor by tensor, on packed copies too: members that copy and members that do not meet.
+// Tensor by tensor, also on packed copies: members with and without copies must make matching calls.
 Status MpiBatch::broadcast() {
   direct_ = may_use_tensors();
   const bool is_root = batch_.root == comm_.index;
@@ -200,7 +200,7 @@ Status MpiBatch::broadcast() {
   return {};
 }
 
-// Tensor by tensor, from rank to rank: messages of a pair keep their order.
+// Tensor by tensor, from rank to rank: the messages of a pair of ranks keep their order.
 Status MpiBatch::alltoall() {
   direct_ = may_use_tensors();
   std::vector<std::vector<int64_t>> to_each, from_each;

@@ -1,7 +1,7 @@
-// Runs one batch as nonblocking operations of MPI on the communicator of its set. MPI cannot abandon an
-// operation, and may still use its memory when the job has failed. A single tensor needs no buffer where
-// the batch keeps its tensors; else, and for several tensors, MPI gets packed copies, which a failed batch
-// leaves to it. MpiCommunicator starts it, on the progress thread.
+// Runs one batch as nonblocking MPI operations on its set's communicator. MPI cannot abandon an
+// operation, and may still use its memory after the job has failed. A single tensor needs no buffer
+// if the batch keeps its tensors; otherwise, and for several tensors, MPI gets packed copies, which
+// a failed batch leaks. MpiCommunicator starts it, on the progress thread.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace hvd::ops::mpi {
 
-// Whether MPI can run the batch. MPI's counts are ints.
+// Returns whether MPI can run the batch, since MPI's counts are ints.
 bool can_run(const hvd_batch& batch, int32_t size);
 
 class MpiBatch : public RunningBatch {
@@ -24,15 +24,15 @@ class MpiBatch : public RunningBatch {
   MpiBatch(World& world, const MpiComm& communicator, const hvd_batch& batch)
       : world_(world), comm_(communicator), batch_(batch), memory_(std::make_unique<Memory>()) {}
   ~MpiBatch() override;
-  // poll returns its errors.
+  // poll() returns its errors.
   void start() { started_ = start_operations(); }
   std::optional<Status> poll() override;
   bool uses_tensors() const override { return direct_ && !over_; }
 
  private:
-  // The most elements in one operation of MPI.
+  // The most elements in one MPI operation.
   static constexpr int64_t kPiece = int64_t{1} << 30;
-  // All memory that MPI uses until the operations are complete, other than tensors.
+  // All memory other than tensors that MPI uses until the operations are complete.
   struct Memory {
     std::vector<MPI_Request> requests;
     Buffer sent, received;
@@ -47,8 +47,8 @@ class MpiBatch : public RunningBatch {
   Status broadcast();
   Status alltoall();
   void finish();
-  // Whether to sum by slices: each rank receives its slice from all ranks, reduces it, and sends the
-  // result to all ranks.
+  // Returns whether to sum by slices: each rank receives its slice from all ranks, reduces it, and
+  // sends the result to all ranks.
   bool goes_by_slices(int64_t total) const;
   Status send_slices();
   Status spread_slice();
@@ -74,7 +74,7 @@ class MpiBatch : public RunningBatch {
   std::byte* sum_ = nullptr;
   int64_t total_ = 0;
   bool spreads_ = false;  // in a sum by slices: this rank sends its reduced slice to all ranks
-  bool direct_ = false;   // MPI uses the tensors
+  bool direct_ = false;   // MPI uses the tensors without copies
   bool over_ = false;
 };
 

@@ -18,12 +18,12 @@ class CommunicatorThread : public LibraryThread {
         api_(api),
         world_ranks_(std::move(world_ranks)),
         self_(self) {}
-  // All members call it in the same order. members: ascending ranks of the job.
+  // All members must call it in the same order. members: ascending ranks of the job.
   std::shared_ptr<MpiComm> make(const std::vector<int32_t>& members);
   void free(std::shared_ptr<MpiComm> communicator);
 
  private:
-  const MpiApi api_;  // its own: a thread that hangs in MPI may outlive the backend
+  const MpiApi api_;  // a copy: a thread that hangs in MPI may outlive the backend
   const std::vector<int> world_ranks_;
   const int32_t self_;
 };

@@ -42,7 +42,7 @@ class CommunicatorThread;
 
 class World {
  public:
-  // Every rank of the job calls it. All ranks return the same error when one fails.
+  // Every rank of the job must call it. If one rank fails, all return its error.
   static Result<std::unique_ptr<World>> open(const hvd_plugin_host& host,
                                              const hvd_plugin_config& config);
   ~World();
@@ -51,14 +51,14 @@ class World {
   BufferPool& buffers() { return buffers_; }
   const Reductions& reductions() const { return *reductions_; }
   std::shared_ptr<MpiComm> everyone() const { return everyone_; }
-  // Whether MPI allows calls from several threads on all ranks. A thread creates each communicator,
-  // because the call waits for all members.
+  // Returns whether MPI allows calls from several threads on all ranks. A separate thread creates
+  // each communicator, because the call waits for all members.
   bool has_threads() const { return job_.has_threads(); }
-  // All members call it in the same order. members: ascending ranks of the job.
+  // All members must call it in the same order. members: ascending ranks of the job.
   std::shared_ptr<MpiComm> make(const std::vector<int32_t>& members);
-  // Frees a communicator that no member uses. All members call it.
+  // Frees a communicator that no member uses. All members must call it.
   void give_back(std::shared_ptr<MpiComm> communicator);
-  // The job has failed: later calls free nothing in MPI, since that waits for other ranks.
+  // The job has failed: later calls free nothing in MPI, since freeing waits for other ranks.
   void fail();
 
   std::string describe(int code) const { return hvd::mpi::describe(api(), code); }
@@ -70,7 +70,7 @@ class World {
   BufferPool buffers_;
   std::optional<Reductions> reductions_;
   std::shared_ptr<MpiComm> everyone_;
-  std::shared_ptr<CommunicatorThread> thread_;  // none before the first set
+  std::shared_ptr<CommunicatorThread> thread_;  // null before the first set
   bool failed_ = false;
 };
 

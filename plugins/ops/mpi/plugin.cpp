@@ -1,4 +1,4 @@
-// Tensor operations of an MPI library: Open MPI's or MPICH's, by the files that are built with it.
+// Tensor operations with an MPI library: Open MPI or MPICH, depending on the files in the build.
 #include "mpi/environment.h"
 #include "ops/common/activity.h"
 #include "ops/common/backend.h"

@@ -1,5 +1,5 @@
-// A sum from rank to rank, where the library's own nonblocking one is slow: each member gets its slice
-// of all others, reduces it, and sends it to all.
+// A sum from rank to rank, used if the library's nonblocking sum is slow: each member receives its
+// slice from all others, reduces it, and sends it to all.
 #include "base/dtype.h"
 #include "collectives/kernels/reduce_kernels.h"
 #include "ops/mpi/batch.h"

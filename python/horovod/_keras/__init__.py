@@ -28,7 +28,7 @@ def create_distributed_optimizer(
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """`hvd.DistributedOptimizer` of this Keras, for programs that import it from here."""
+    """`hvd.DistributedOptimizer` of this Keras, for programs that import it from this module."""
     return distribute(
         keras,
         optimizer,

@@ -10,9 +10,9 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 
 class Reduction(NamedTuple):
-    """The counterpart of horovod.tensorflow._reduction.Reduction. `reduce_all` is the backend's
-    function: (arrays, name, compression, op, prescale, postscale, process_set) -> arrays. `name`: of the
-    requests; each optimizer gives another one."""
+    """The counterpart of horovod.tensorflow._reduction.Reduction. `reduce_all` is the backend's function: (arrays,
+    name, compression, op, prescale, postscale, process_set) -> arrays. `name`: the base name of the requests, different
+    for each optimizer."""
 
     compression: Any = None
     sparse_as_dense: bool = False
@@ -59,7 +59,7 @@ class Reduction(NamedTuple):
 
     @property
     def takes_steps(self) -> bool:
-        """Returns whether the ranks reduce the changes of their local steps, not gradients."""
+        """Returns whether the ranks reduce the changes of their local steps instead of gradients."""
         return steps_travel(self.op, self.process_set)
 
 

@@ -25,7 +25,7 @@ def framework_of(keras: Any) -> str:
 
 
 def backend_of(keras: Any) -> Any:
-    """Returns the module that reduces and broadcasts tensors of that framework."""
+    """Returns the module that reduces and broadcasts tensors of this Keras's framework."""
     return importlib.import_module(f"horovod._keras.on_{framework_of(keras)}")
 
 
@@ -37,7 +37,7 @@ def mark_reduced(grad: Any) -> None:
 
 def mark_allreduced(tensor: Any, process_set: ProcessSet) -> Any:
     """Marks the result of an allreduce over this process set that a script has called, and returns it."""
-    tensor._hvd_allreduced = process_set.process_set_id  # a number, since copies and pickles of the tensor have it
+    tensor._hvd_allreduced = process_set.process_set_id  # a number, because copies and pickles of the tensor carry it
     return tensor
 
 

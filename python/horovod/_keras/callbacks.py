@@ -1,5 +1,5 @@
-"""The callbacks of `horovod.keras.callbacks` and `horovod.tensorflow.keras.callbacks`: what they do,
-and `callbacks_for`, which makes them callbacks of one Keras, `_keras` in their classes."""
+"""The callbacks of `horovod.keras.callbacks` and `horovod.tensorflow.keras.callbacks`. `callbacks_for` derives the
+classes for one Keras, which they hold as `_keras`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from horovod.numpy import _collectives as host
 
 
 def _share_state(model: Any) -> None:
-    # On JAX, the compiled step holds a model's variables during training.
+    # On JAX, the compiled step holds the model's variables during training, so copy them back first.
     sync = getattr(model, "jax_state_sync", None)
     if sync is not None and getattr(model, "_jax_state", None) is not None:
         sync()
 
 
 def _sums_of_passes(optimizer: Any) -> List[Any]:
-    """The sums of gradients that an optimizer of Keras 3 reduces after its last pass."""
+    """Returns the sums of gradients that an optimizer of Keras 3 reduces after its last pass."""
     sums: List[Any] = []
     while optimizer is not None:
         sums += [each for each in getattr(optimizer, "_accumulated_gradients", ()) if each is not None]
@@ -36,7 +36,7 @@ def _sums_of_passes(optimizer: Any) -> List[Any]:
 
 def _about_batches(callback: Any, consequence: str) -> str:
     """Returns a sentence with the consequence if ranks whose optimizer reduces gradients have different numbers of
-    batches in an epoch, else nothing. Keras does not know the size of all data: such ranks are not compared."""
+    batches in an epoch, else an empty string. Skips ranks where Keras does not know the size of the data."""
     optimizers = loss_scale.wrapped(getattr(callback.model, "optimizer", None))
     distributed = next((each for each in optimizers if isinstance(each, Distributed)), None)
     if distributed is None:
@@ -52,8 +52,8 @@ def _about_batches(callback: Any, consequence: str) -> str:
 
 
 class BroadcastGlobalVariables:
-    """Sets the model's and the optimizer's variables to their values on the rank `root_rank`, once,
-    after the first batch, when all of them exist.
+    """Sets the model's and the optimizer's variables to their values on the rank `root_rank`, once, after the first
+    batch, when all variables exist.
 
     `local_variables`: a variable that keeps this rank's value, or a list of them. `device` is accepted
     for existing scripts.
@@ -69,7 +69,7 @@ class BroadcastGlobalVariables:
         self._is_done = False
 
     def register_local_var(self, var: Any) -> None:
-        """This variable keeps this rank's value."""
+        """Keeps this rank's value of the variable."""
         self._local.append(var)
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
@@ -77,7 +77,7 @@ class BroadcastGlobalVariables:
         if warning and _basics.rank() == 0:
             warnings.warn(warning, stacklevel=2)
 
-    # Keras calls on_batch_* from on_train_batch_*. Programs that wrap callbacks replace the former.
+    # Keras calls on_batch_* from on_train_batch_*. Programs that wrap callbacks replace on_batch_*.
     def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         if self._is_done:
             return
@@ -85,7 +85,7 @@ class BroadcastGlobalVariables:
         _share_state(self.model)
         optimizer = self.model.optimizer
         own = optimizer.variables if optimizer is not None else []
-        # Each rank keeps the sum of its own passes, the first of which has already run.
+        # Each rank keeps the sum of its own passes: the first pass has already run.
         local = {backend.key_of(variable) for variable in self._local + _sums_of_passes(optimizer)}
         variables = [
             variable
@@ -97,9 +97,9 @@ class BroadcastGlobalVariables:
 
 
 class MetricAverage:
-    """Replaces each metric at the end of an epoch by its average over the ranks, for the callbacks
-    after this one. All ranks must have the same metrics, and the same number of batches in an epoch: ValueError
-    before the first batch if Keras knows otherwise. `device` is accepted for existing scripts."""
+    """Replaces each metric at the end of an epoch by its average over the ranks, for the callbacks after this one. All
+    ranks must have the same metrics, and the same number of batches in an epoch: ValueError before the first batch if
+    Keras detects a difference. `device` is accepted for existing scripts."""
 
     def __init__(self, device: str = "") -> None:
         super().__init__()
@@ -127,7 +127,7 @@ def _constant(value: float, epoch: float) -> float:
     return value
 
 
-@functools.lru_cache(maxsize=None)  # once in a process
+@functools.lru_cache(maxsize=None)  # once per process
 def _warn_of_constant() -> None:
     if not _basics.is_initialized() or _basics.rank() == 0:
         warnings.warn(
@@ -230,12 +230,12 @@ class LearningRateSchedule:
     def _correct(self, optimizer: Any, factor: float) -> None:
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         momentum: Any = getattr(optimizer, "momentum", None)
-        if hasattr(momentum, "assign"):  # older optimizers have it in a variable: for one batch
+        if hasattr(momentum, "assign"):  # older optimizers keep momentum in a variable: change it for one batch
             self._momentum = float(momentum.numpy())
             optimizer.momentum = self._momentum * factor
         elif isinstance(optimizer, (self._keras.optimizers.SGD, self._keras.optimizers.RMSprop)):
-            # In other versions the compiled step has momentum as a constant, so this scales the
-            # velocity that it multiplies.
+            # In other versions the compiled step has momentum as a constant, so scale the velocity that the constant
+            # multiplies.
             for name in ("momentums", "_momentums"):
                 for gathered in getattr(optimizer, name, None) or []:
                     gathered.assign(gathered * factor)

@@ -47,7 +47,7 @@ class VariablesState(ObjectState):
         if variables:
             self._broadcast(variables)
         super().sync()
-        self.save()  # at the end: a failure in between returns to variables and attributes of one commit
+        self.save()  # last: a failure before this line returns to variables and attributes of one commit
 
 
 def variables_of_model(model: Any, optimizer: Any) -> List[Any]:
@@ -80,7 +80,7 @@ class ModelState(VariablesState):
 
 
 class CommitState:
-    """Commits the state after every `batches_per_commit` batches, and at an epoch's end."""
+    """Commits the state after every `batches_per_commit` batches, and at the end of each epoch."""
 
     def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
         super().__init__()
@@ -108,9 +108,9 @@ class CommitState:
 
 
 class UpdateBatchState:
-    """`state.batch` is the number of the batch that comes next in its epoch. Put it in front of
-    CommitStateCallback. Where it is not 0 when `fit` begins, `fit` continues that epoch: the program leaves
-    out the first `state.batch` batches of its data, and sets `steps_per_epoch` to the number of the others.
+    """`state.batch` is the number of the batch that comes next in its epoch. Put this callback in front of
+    CommitStateCallback. If `state.batch` is not 0 when `fit` begins, `fit` continues that epoch: the program skips the
+    first `state.batch` batches of its data, and sets `steps_per_epoch` to the number of remaining batches.
     """
 
     def __init__(self, state: Any) -> None:
@@ -119,22 +119,22 @@ class UpdateBatchState:
         self._done = 0
 
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Remembers how many batches of this epoch were done before."""
+        """Stores the number of batches of this epoch that earlier calls completed."""
         self._done = self.state.batch
 
     def on_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Sets the batch that comes next."""
+        """Sets the number of the next batch."""
         self.state.batch = self._done + batch + 1
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """The next epoch begins with its first batch."""
+        """Resets the number of the next batch to 0."""
         self.state.batch = 0
 
 
 class UpdateEpochState:
-    """`state.epoch` is the number of the epoch that comes next, counted over all calls of `fit`. Put it
-    in front of CommitStateCallback. Both `fit(initial_epoch=state.epoch, epochs=N)` and
-    `fit(epochs=N - state.epoch)` continue after it."""
+    """`state.epoch` is the number of the epoch that comes next, counted over all calls of `fit`. Put this callback in
+    front of CommitStateCallback. Both `fit(initial_epoch=state.epoch, epochs=N)` and `fit(epochs=N - state.epoch)`
+    continue after it."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()
@@ -143,16 +143,16 @@ class UpdateEpochState:
         self._first: Optional[int] = None
 
     def on_train_begin(self, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Remembers how many epochs were done before this call of `fit`."""
+        """Stores the number of epochs completed before this call of `fit`."""
         self._done, self._first = self.state.epoch, None
 
     def on_epoch_begin(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Remembers the number of this call's first epoch: `initial_epoch` sets it."""
+        """Stores the number of this call's first epoch, which `initial_epoch` sets."""
         if self._first is None:
             self._first = epoch
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
-        """Sets the epoch that comes next."""
+        """Sets the number of the next epoch."""
         self.state.epoch = self._done + epoch - (self._first or 0) + 1
 
 

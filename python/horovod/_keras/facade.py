@@ -32,9 +32,8 @@ def functions_for(keras: Any) -> Dict[str, Any]:
         op: Optional[int] = None,
         compression: Any = None,
     ) -> Any:
-        """Returns the tensor, or what can become one, reduced over all ranks: by `op`, which is
-        Average where it is None. `average` is an older way to say so. All ranks must call it, with
-        equal shapes and types."""
+        """Returns the tensor (or a value that converts to one) reduced over all ranks by `op`; None means Average.
+        `average` is an older argument for the same choice. All ranks must call it, with equal shapes and types."""
         more = {} if compression is None else {"compression": compression}
         if more:
             check_compression(compression)
@@ -62,8 +61,8 @@ def functions_for(keras: Any) -> Dict[str, Any]:
         return backend.reducescatter(value, name=name, op=op)
 
     def broadcast_global_variables(root_rank: int) -> Any:
-        """In graphs of TensorFlow 1, the operation that gives all variables their values on the
-        rank `root_rank`. RuntimeError elsewhere, where BroadcastGlobalVariablesCallback does it."""
+        """In graphs of TensorFlow 1, returns the operation that sets all variables to their values on the rank
+        `root_rank`. RuntimeError in other modes: use BroadcastGlobalVariablesCallback there."""
         if framework_of(keras) != "tensorflow":
             raise RuntimeError(
                 "hvd.broadcast_global_variables works in graphs of TensorFlow 1; use "
@@ -91,20 +90,19 @@ def functions_for(keras: Any) -> Dict[str, Any]:
     ) -> Any:
         """Returns an optimizer like `optimizer`, of Keras, that reduces gradients over all ranks first.
 
-        All ranks must train the same model. With Keras 2 the methods that compute gradients reduce
-        (`minimize`, which Model.fit calls, `compute_gradients`, `get_gradients`), and `apply_gradients`
-        takes gradients as they are, with one warning where nothing has reduced them. Keras 3 has no such
-        methods: `apply` and `apply_gradients` reduce, but not what a DistributedGradientTape has returned;
-        ValueError where such gradients have changed since (clipped) and a second reduction gives another
-        result (op=hvd.Sum or hvd.Product, and local layers). With a LossScaleOptimizer, which compile adds
-        under mixed_float16, all ranks make a step or none does. `backward_passes_per_step`: gradients of so many
-        batches are added on this rank, or averaged where `average_aggregated_gradients`, before they
-        are reduced and applied; with Keras 2 a schedule of the learning rate then advances once in so many
-        batches, so divide its numbers of steps. `sparse_as_dense`: tf.IndexedSlices become tensors first.
-        `gradient_predivide_factor`: f splits the average in two: divided by f before the sum and by
-        size / f after it. `groups`: a number of groups, or lists of variables, whose gradients
-        travel together (on TensorFlow; elsewhere all do). With op=hvd.Adasum each rank steps by
-        itself, and what the steps have changed is combined. `device_dense` and `device_sparse` are
+        All ranks must train the same model. With Keras 2 the methods that compute gradients reduce (`minimize`, which
+        Model.fit calls, `compute_gradients`, `get_gradients`), and `apply_gradients` takes gradients as they are, with
+        one warning where nothing has reduced them. Keras 3 has no such methods: `apply` and `apply_gradients` reduce,
+        but not gradients returned by a DistributedGradientTape; ValueError if such gradients have changed since (by
+        clipping) and a second reduction would give another result (op=hvd.Sum or hvd.Product, and local layers). With a
+        LossScaleOptimizer, which compile adds under mixed_float16, all ranks make a step or none does.
+        `backward_passes_per_step`: the number of batches whose gradients this rank adds (or averages, if
+        `average_aggregated_gradients`) before it reduces and applies them; with Keras 2 a schedule of the learning rate
+        then advances once per that number of batches, so divide its numbers of steps. `sparse_as_dense`:
+        tf.IndexedSlices become tensors first. `gradient_predivide_factor`: f splits the average in two: divided by f
+        before the sum and by size / f after it. `groups`: a number of groups, or lists of variables, whose gradients
+        travel together (on TensorFlow; on other backends all gradients travel together). With op=hvd.Adasum each rank
+        makes its own step, and the ranks combine the changes of these steps. `device_dense` and `device_sparse` are
         accepted for existing scripts. ValueError for bad arguments.
         """
         plan = plan_of(
@@ -139,8 +137,8 @@ def functions_for(keras: Any) -> Dict[str, Any]:
         local_layers: Any = None,
         scale_local_gradients: bool = True,
     ) -> Any:
-        """`DistributedOptimizer` that leaves the gradients of `local_layers`, a built layer or a list
-        of them, to this rank, divided by the number of ranks where `scale_local_gradients`."""
+        """`DistributedOptimizer` that leaves the gradients of `local_layers`, a built layer or a list of them, to this
+        rank; `scale_local_gradients` divides them by the number of ranks."""
         plan = plan_of(
             keras,
             compression,
@@ -164,11 +162,10 @@ def functions_for(keras: Any) -> Dict[str, Any]:
         compression: Any = None,
         legacy_opts: bool = False,
     ) -> Any:
-        """Loads a model that Keras has saved, and makes its optimizer a distributed one, in the
-        state in which it was saved.
+        """Loads a model that Keras has saved, and makes its optimizer a distributed one, in its saved state.
 
-        `custom_optimizers`: classes of optimizers that Keras does not know; `custom_objects`: a dict of
-        others. `legacy_opts` is accepted for existing scripts.
+        `custom_optimizers`: classes of optimizers that Keras does not know; `custom_objects`: a dict of other custom
+        classes. `legacy_opts` is accepted for existing scripts.
         """
         plan = plan_of(keras, compression, False, 1.0, Average, 1, False, 0, None, global_process_set, True)
         return load(keras, filepath, plan, custom_optimizers, custom_objects)
@@ -204,8 +201,8 @@ _LAST = {
 
 
 def functions_of_keras(keras: Any) -> Dict[str, Any]:
-    """Returns `functions_for` with the order of arguments of `horovod.keras`: after `op` it differs from
-    that of `horovod.tensorflow.keras`."""
+    """Returns `functions_for` with the order of arguments of `horovod.keras`: after `op` the order differs from that of
+    `horovod.tensorflow.keras`."""
     made = functions_for(keras)
     return {**made, **{name: _with_last(made[name], last.split()) for name, last in _LAST.items()}}
 

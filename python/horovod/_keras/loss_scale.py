@@ -12,7 +12,7 @@ from horovod._keras._frameworks import backend_of, major_of
 
 
 def wrapped(optimizer: Any) -> Iterator[Any]:
-    """Returns the optimizer, the one that it wraps, and so on."""
+    """Yields the optimizer, then the optimizer that it wraps, and so on."""
     while optimizer is not None:
         yield optimizer
         optimizer = getattr(optimizer, "inner_optimizer", None)
@@ -24,8 +24,8 @@ def class_of(keras: Any) -> Type[Any]:
 
 
 def prepare(keras: Any) -> None:
-    """Patches LossScaleOptimizer, which Model.compile puts around optimizers. Other optimizers than those that
-    wrap a distributed one work as before."""
+    """Patches LossScaleOptimizer, which Model.compile puts around optimizers. Behaviour changes only for optimizers
+    that wrap a distributed optimizer."""
     if major_of(keras) >= 3:
         base = class_of(keras)
         prepare_class(keras, base)
@@ -38,8 +38,8 @@ def prepare(keras: Any) -> None:
 
 
 def prepare_class(keras: Any, made: Type[Any]) -> None:
-    """Patches the methods of a class of Keras 3 that is LossScaleOptimizer, or derives from it, and tests gradients
-    in another way."""
+    """Patches the methods of a Keras 3 class that is LossScaleOptimizer, or derives from it and tests gradients in
+    another way."""
     base = class_of(keras)
     for owner in made.__mro__:
         if issubclass(owner, base) and "check_finite" in vars(owner):
@@ -69,11 +69,11 @@ def _distributed(optimizer: Any) -> Any:
 
 def _checking(keras: Any, original: Callable[..., Any]) -> Callable[..., Any]:
     def check_finite(self: Any, grads: Any) -> Any:
-        # Keras calls this before its condition, in each pass, with gradients that are not yet reduced.
+        # Keras calls this before its condition, in each pass, with gradients that the ranks have not yet reduced.
         ours = _distributed(self)
         if ours is None or "_hvd_checks" in self.__dict__ or (ours is self and ours.has_reduced_all()):
-            return original(self, grads)  # also where a derived class calls the method of its base
-        self.__dict__["_hvd_checks"] = True  # past __setattr__, which would track it
+            return original(self, grads)  # also if a derived class calls the method of its base
+        self.__dict__["_hvd_checks"] = True  # bypasses __setattr__, which would track it
         try:
             finite = original(self, grads)
         finally:
@@ -103,11 +103,11 @@ def _applying(keras: Any, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _agreed(keras: Any, ours: Any, pairs: List[Any]) -> List[Any]:
-    """Returns the pairs of gradients and variables, with a gradient that is not finite if a rank has one."""
+    """Returns the pairs of gradients and variables; all ranks get a gradient that is not finite if one rank has one."""
     import tensorflow as tf
 
     if not ours._hvd["reduction"].takes_steps and not ours._hvd["local"]:
-        return pairs  # reduced
+        return pairs  # the ranks have already reduced these gradients
     there = [i for i, (grad, _) in enumerate(pairs) if grad is not None]
     if not there:
         return pairs
@@ -123,5 +123,5 @@ def _agreed(keras: Any, ours: Any, pairs: List[Any]) -> List[Any]:
 
 
 def _total(keras: Any, ours: Any, flag: Any) -> Any:
-    """Returns the number of ranks with this flag. A sum, since a rank that has joined adds 0."""
+    """Returns the number of ranks with this flag, by a sum, because a rank that has joined adds 0."""
     return backend_of(keras).total(flag, f"keras.overflows.{ours._hvd_name()}", ours.process_set)

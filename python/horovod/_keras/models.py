@@ -16,9 +16,8 @@ def _knows(function: Any, argument: str) -> bool:
 
 
 def prepare(keras: Any) -> None:
-    """Patches Model.compile: it accepts the arguments of Keras 2, and does not compile reducing steps
-    by XLA."""
-    # Patch the class that defines it: Keras takes a method of Model itself for a user's.
+    """Patches Model.compile: it accepts the arguments of Keras 2, and does not compile steps with reductions by XLA."""
+    # Patch the class that defines it: Keras would take a method of Model itself for a user's method.
     owner = next(one for one in keras.Model.__mro__ if "compile" in vars(one))
     compile_ = owner.compile
     if getattr(compile_, "_hvd_prepared", False):

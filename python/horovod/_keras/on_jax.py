@@ -1,4 +1,4 @@
-"""Keras 3 on JAX: gradients are reduced inside the compiled step."""
+"""Keras 3 on JAX, which reduces gradients inside the compiled step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def Reduction(*arguments: Any) -> _dense.Reduction:
 
 
 def is_traced(value: Any) -> bool:
-    """Returns whether the value is not known yet, in a function that is being compiled."""
+    """Returns whether the value is a tracer of a function that JAX compiles."""
     return isinstance(value, jax.core.Tracer)
 
 

@@ -19,7 +19,7 @@ reducescatter = mpi_ops.reducescatter
 
 
 def is_traced(value: Any) -> bool:
-    """Returns whether the value is not known yet, in a graph that is being made."""
+    """Returns whether the value is symbolic, in a graph that TensorFlow traces."""
     return not tf.executing_eagerly()
 
 

@@ -63,7 +63,7 @@ def Reduction(*arguments: Any) -> _dense.Reduction:
 
 
 def is_traced(value: Any) -> bool:
-    """Returns whether the value is not known yet, in a function that is being compiled."""
+    """Returns whether the value is symbolic, in a function that torch compiles."""
     return False
 
 

@@ -15,13 +15,13 @@ from horovod.process_sets import ProcessSet, id_of
 
 # Programs look for this name in the text of an optimizer or in its class.
 _MODULE = "horovod._keras"
-# The next number of an optimizer, by class. Ranks may use several optimizers in different order, or in several threads,
-# so the requests of each one have names of their own.
+# The next number of an optimizer, by class. Ranks may use several optimizers in different orders or threads, so each
+# optimizer names its requests by its number.
 _numbers: DefaultDict[str, Iterator[int]] = collections.defaultdict(itertools.count)
 
 
 def _restart_numbers(process_set: int) -> None:
-    # New processes of an elastic job begin at 0, so all do.
+    # New processes of an elastic job begin at 0, so all processes must.
     if process_set == -1:
         _numbers.clear()
 
@@ -41,7 +41,7 @@ class Distributed:
 
     @property
     def process_set(self) -> ProcessSet:
-        """The ranks that reduce. Functions that TensorFlow or JAX has compiled keep the former set."""
+        """The ranks that reduce. Functions that TensorFlow or JAX has compiled keep the previous set."""
         return self._hvd["reduction"].process_set
 
     @process_set.setter
@@ -51,7 +51,7 @@ class Distributed:
 
     @property
     def scale_local_gradients(self) -> bool:
-        """Whether gradients of local variables are divided by the number of ranks."""
+        """Returns whether gradients of local variables are divided by the number of ranks."""
         return self._hvd["reduction"].scale_local_gradients
 
     @scale_local_gradients.setter
@@ -59,11 +59,11 @@ class Distributed:
         self._hvd["reduction"] = self._hvd["reduction"]._replace(scale_local_gradients=bool(value))
 
     def register_local_var(self, var: Any) -> None:
-        """The gradients of this variable stay this rank's own."""
+        """Keeps the gradients of this variable local to this rank."""
         self._hvd["local"].add(self._hvd["key_of"](var))
 
     def _allreduce(self, grads: Sequence[Any], vars: Sequence[Any]) -> List[Any]:
-        """Returns gradients reduced over all ranks. Those of local variables stay local. None stays None."""
+        """Returns gradients reduced over all ranks. Gradients of local variables stay local, and None stays None."""
         plan, results, variables = self._hvd, list(grads), list(vars)
         own: List[int] = []
         shared: List[int] = []
@@ -88,13 +88,13 @@ class Distributed:
         return reduction(grads, vars)
 
     def _hvd_name(self) -> str:
-        """Returns the name of this optimizer in requests: that of its class, with a number if it is not the first of
-        its class. The first call, when the optimizer is built or reduces, chooses the number, so that an optimizer
-        that one rank makes alone, and does not use, takes none."""
+        """Returns the name of this optimizer in requests: its class name, with a number unless the optimizer is the
+        first of its class. The first call, when the optimizer is built or reduces, chooses the number. An optimizer
+        that only one rank makes, and never uses, therefore takes no number."""
         if "_hvd_named" not in self.__dict__:
             name = type(self).__name__
             number = next(_numbers[name])
-            # Past __setattr__, which would track it as a part of the model.
+            # Bypass __setattr__, which would track it as a part of the model.
             self.__dict__["_hvd_named"] = f"{name}.{number}" if number else name
         return self.__dict__["_hvd_named"]
 
@@ -109,14 +109,14 @@ class _OfKeras3(Distributed):
 
     def _note(self, grads: List[Any], variables: Sequence[Any]) -> None:
         _refuse_allreduced(self._hvd, grads, variables)
-        # Past __setattr__, which would track it as a part of the model.
+        # Bypass __setattr__, which would track it as a part of the model.
         self.__dict__["_hvd_reduced"] = {
             self._hvd["key_of"](variable) for grad, variable in zip(grads, variables) if is_reduced(grad)
         }
 
     def _reduce(self, grads: List[Any], variables: Sequence[Any]) -> None:
         """Reduces all gradients over the ranks, except those that a tape has already reduced. Raises ValueError for
-        those computed from reduced ones, where a second reduction gives another result."""
+        gradients computed from reduced gradients if a second reduction would give another result."""
         plan, reduced = self._hvd, self.__dict__.get("_hvd_reduced", ())
         rest = [i for i, variable in enumerate(variables) if plan["key_of"](variable) not in reduced]
         if plan["record"] is not None:
@@ -129,8 +129,8 @@ class _OfKeras3(Distributed):
 
 
 def _refuse_allreduced(plan: Dict[str, Any], grads: Sequence[Any], variables: Sequence[Any]) -> None:
-    """Raises ValueError if the script has reduced a gradient by allreduce, and a second reduction over the same ranks
-    gives another result."""
+    """Raises ValueError if the script has reduced a gradient by allreduce and a second reduction over the same ranks
+    would give another result."""
     reduction = plan["reduction"]
     if reduction.op not in (Sum, Product) or reduction.process_set.size() == 1:
         return
@@ -148,8 +148,8 @@ def _refuse_allreduced(plan: Dict[str, Any], grads: Sequence[Any], variables: Se
 
 
 def _refuse_twice(plan: Dict[str, Any], grads: Sequence[Any], variables: Sequence[Any]) -> None:
-    """Raises ValueError if the optimizer would reduce gradients of a distributed tape, which have changed since,
-    again, and the result would differ."""
+    """Raises ValueError if the optimizer would again reduce gradients that a distributed tape has reduced and the
+    program has changed since, and the result would differ."""
     reduction, record = plan["reduction"], plan["record"]
     if reduction.process_set.size() == 1:
         return
@@ -158,7 +158,7 @@ def _refuse_twice(plan: Dict[str, Any], grads: Sequence[Any], variables: Sequenc
             continue
         kind = record.kind_of(variable, grads)
         if kind == record.LOCAL or (kind == record.REDUCED and reduction.op in (Sum, Product)):
-            record.forget(variables)  # the next step may be another
+            record.forget(variables)  # the next step may use another tape
             raise ValueError(
                 f"{variable.name}: the optimizer would reduce this gradient a second time, since it is not the "
                 f"tensor that DistributedGradientTape returned, but one computed from it (clipped, scaled). Give such "
@@ -167,8 +167,8 @@ def _refuse_twice(plan: Dict[str, Any], grads: Sequence[Any], variables: Sequenc
 
 
 class _Keras3Around(_OfKeras3):
-    """Wraps an optimizer such as LossScaleOptimizer. Reduces gradients before the optimizer tests them,
-    so that they are finite on all ranks or on none, except those of local variables."""
+    """Wraps an optimizer such as LossScaleOptimizer. Reduces gradients before the optimizer tests them, so that they
+    are finite on all ranks or on none, except gradients of local variables."""
 
     def has_reduced_all(self) -> bool:
         """Returns whether all gradients of this step are equal on all ranks."""
@@ -200,12 +200,12 @@ class _Keras3(_OfKeras3):
         return super().apply(grads, trainable_variables)
 
     def _add_earlier(self, grads: List[Any], variables: List[Any]) -> None:
-        """Adds variables that had gradients in earlier passes of this step, and have none in its last pass: Keras
+        """Adds the variables with gradients in earlier passes of this step but not in its last pass, because Keras
         would drop their sums. In a compiled function all passes have gradients of the same variables."""
         plan = self._hvd
         if plan["is_traced"](self._iterations.value):
             return
-        had = self.__dict__.setdefault("_hvd_had", {})  # past __setattr__, which would track it
+        had = self.__dict__.setdefault("_hvd_had", {})  # bypasses __setattr__, which would track it
         if (int(self._iterations.value) + 1) % self.gradient_accumulation_steps:
             had.update(
                 (plan["key_of"](variable), variable) for grad, variable in zip(grads, variables) if grad is not None
@@ -227,7 +227,7 @@ class _Keras3(_OfKeras3):
         return super()._backend_apply_gradients(grads, trainable_variables)
 
     def _clip_gradients(self, grads: Any) -> Any:
-        # Keras calls this once per step, also when it accumulates gradients, before it uses them.
+        # Keras calls this once per step, before it uses the gradients, even if it accumulates gradients.
         grads = list(grads)
         variables = self.__dict__.get("_hvd_variables")
         if variables is None or len(variables) != len(grads):
@@ -240,7 +240,7 @@ class _Keras3(_OfKeras3):
         return super()._clip_gradients(grads)
 
     def _apply_weight_decay(self, variables: Any) -> None:
-        # Keras calls this once per step, before anything else changes variables.
+        # Keras calls this once per step, before any other change of the variables.
         if self._hvd["reduction"].takes_steps:
             copy = self._hvd["copy"]
             self.__dict__["_hvd_starts"] = {id(each): copy(each) for each in variables}
@@ -260,12 +260,11 @@ class _Keras3(_OfKeras3):
 
 
 class _Keras2(Distributed):
-    """Reduces gradients when it computes them, also in `minimize` and `Model.fit`. Applies gradients
-    unchanged."""
+    """Reduces gradients when it computes them, including in `minimize` and `Model.fit`. Applies gradients unchanged."""
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Tuple[Any, Any]]:
-        """As the optimizer's own, of all ranks; all ranks must call it."""
-        own = super()  # older optimizers have the other name
+        """Returns the optimizer's gradients, reduced over all ranks; all ranks must call it."""
+        own = super()  # older optimizers have the name _compute_gradients
         pairs = list((getattr(own, "compute_gradients", None) or own._compute_gradients)(*args, **kwargs))
         variables = [variable for _, variable in pairs]
         self._hvd["record"].note()
@@ -274,7 +273,7 @@ class _Keras2(Distributed):
     _compute_gradients = compute_gradients
 
     def get_gradients(self, loss: Any, params: Any) -> List[Any]:
-        """As the optimizer's own, of all ranks, in graphs of TensorFlow 1."""
+        """Returns the optimizer's gradients, reduced over all ranks, in graphs of TensorFlow 1."""
         self._hvd["record"].note()
         return self._allreduce(super().get_gradients(loss, params), list(params))
 
@@ -286,14 +285,14 @@ class _Keras2(Distributed):
         )
 
     def _hvd_passes(self) -> Any:
-        # Past __setattr__, which would track it as a part of the model.
+        # Bypass __setattr__, which would track it as a part of the model.
         if "_hvd_aggregation" not in self.__dict__:
             self.__dict__["_hvd_aggregation"] = self._hvd["aggregate"]()
         return self.__dict__["_hvd_aggregation"]
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        """As the optimizer's own, once the passes of a step have all been computed. It reduces nothing,
-        but the changes that the step makes where op=hvd.Adasum."""
+        """Applies gradients as the optimizer does, once all passes of a step are computed. Reduces nothing, except the
+        changes of the step with op=hvd.Adasum."""
         import tensorflow as tf
 
         from horovod.tensorflow import _adasum
@@ -325,7 +324,7 @@ class _Keras2(Distributed):
         return passes.apply(apply, pairs, count_of(self, passes.steps))
 
     def _hvd_check_reduced(self, pairs: Sequence[Tuple[Any, Any]]) -> None:
-        """Warns once if no reduction ran for these gradients: this rank trains alone."""
+        """Warns once if no reduction ran for these gradients, in which case this rank trains alone."""
         plan, record = self._hvd, self._hvd["record"]
         if (
             "_hvd_warned" in self.__dict__
@@ -334,7 +333,7 @@ class _Keras2(Distributed):
             or self.process_set.size() == 1
         ):
             return
-        applied = self.__dict__.setdefault("_hvd_applied", {})  # past __setattr__, which would track it
+        applied = self.__dict__.setdefault("_hvd_applied", {})  # bypasses __setattr__, which would track it
         shared = [(grad, variable) for grad, variable in pairs if plan["key_of"](variable) not in plan["local"]]
         keys = [id(variable) for _, variable in shared]
         before = max((applied.get(key, 0) for key in keys), default=-1)
@@ -377,8 +376,8 @@ def make_class(keras: Any, base: Type[Any], plan: Dict[str, Any]) -> Type[Any]:
 
 
 def _register(keras: Any, base: Type[Any], made: Type[Any]) -> None:
-    """Registers a derived class under the name by which `base` is registered, so that saved models contain
-    this name. Models that are loaded get `base`."""
+    """Registers a derived class under the name by which `base` is registered, so that saved models contain this name.
+    Loaded models get `base`."""
     registered = keras.utils.get_registered_name(base)
     package, separator, name = registered.partition(">")
     if separator:
@@ -468,20 +467,20 @@ def distribute(keras: Any, optimizer: Any, name: Optional[str], plan: Dict[str, 
             config["gradient_accumulation_steps"] = plan["steps"]
         return made.from_config(config)
     if major_of(keras) < 3:
-        config.pop("name", None)  # it has no name of its own
+        config.pop("name", None)  # the configuration sets no name
     elif plan["steps"] > 1 or plan["reduction"].takes_steps:
         raise ValueError(
             f"DistributedOptimizer cannot combine several passes or changes (op=hvd.Adasum) around a "
             f"{type(optimizer).__name__}; give it the optimizer inside, and make a "
             f"{type(optimizer).__name__} of the result."
         )
-    # from_config would look the class of the inner optimizer up by name, and Keras does not find all of them.
+    # from_config would look up the class of the inner optimizer by name, and Keras does not find all such classes.
     inner = optimizer.inner_optimizer
     config["inner_optimizer"] = type(inner).from_config(inner.get_config())
     return made(**config)
 
 
 def distribute_in_place(keras: Any, optimizer: Any, plan: Dict[str, Any]) -> None:
-    """Makes a restored optimizer a distributed one, with its state."""
+    """Makes a restored optimizer distributed, and keeps its state."""
     if not isinstance(optimizer, Distributed):
         optimizer.__class__ = make_class(keras, type(optimizer), plan)

@@ -1,4 +1,4 @@
-"""Names that scripts import from here; each says what it is in the module that has it."""
+"""Names that scripts import from here; their own modules document them."""
 
 import importlib
 from typing import Any

@@ -40,7 +40,7 @@ __all__ = [
 
 EXTENSIONS = ["tensorflow", "torch", "mxnet"]
 
-# Programs that exit with 0 where a framework finds a GPU.
+# Programs that exit with 0 if a framework finds a GPU.
 _GPU_PROGRAMS = {
     "torch": "import torch; raise SystemExit(not torch.cuda.is_available())",
     "tensorflow": "import tensorflow; raise SystemExit(not tensorflow.config.list_physical_devices('GPU'))",
@@ -49,7 +49,7 @@ _GPU_PROGRAMS = {
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether a framework, such as "torch", is installed. Does not import it."""
+    """Returns whether a framework, such as "torch", is installed. Does not import it."""
     return importlib.util.find_spec(ext_base_name) is not None
 
 
@@ -77,7 +77,7 @@ def get_extension_full_path(pkg_path: str, *args: str) -> str:
 
 @functools.lru_cache(maxsize=None)
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether a framework, such as "torch", finds a GPU. A process of its own asks it."""
+    """Returns whether a framework, such as "torch", finds a GPU. Starts a separate process for the test."""
     if ext_base_name not in _GPU_PROGRAMS or not extension_available(ext_base_name):
         return False
     if not (_basics.cuda_built() or _basics.rocm_built()):
@@ -118,7 +118,7 @@ def get_average_backwards_compatibility_fun(reduce_ops: Any) -> Callable[[Option
 
 
 def is_version_greater_equal_than(ver: str, target: str) -> bool:
-    """Whether the version `ver`, such as "2.15.1", is `target` or later. ValueError for a `target` that
+    """Returns whether the version `ver`, such as "2.15.1", is `target` or later. ValueError for a `target` that
     is not three numbers."""
     if not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", target):
         raise ValueError(f"target is {target!r}; give three numbers, such as '2.15.0'.")
@@ -133,48 +133,48 @@ def _numbers(version: str) -> Tuple[int, ...]:
 
 
 def mpi_built(verbose: bool = False) -> bool:
-    """Whether the MPI library can be opened on this machine. All these functions accept `verbose` for
+    """Returns whether the MPI library can be opened on this machine. All these functions accept `verbose` for
     existing scripts."""
     return _basics.mpi_built()
 
 
 def gloo_built(verbose: bool = False) -> bool:
-    """Whether jobs without MPI work on this machine."""
+    """Returns whether jobs without MPI work on this machine."""
     return _basics.gloo_built()
 
 
 def nccl_built(verbose: bool = False) -> bool:
-    """Whether NCCL works on this machine."""
+    """Returns whether NCCL works on this machine."""
     return bool(_basics.nccl_built())
 
 
 def ddl_built(verbose: bool = False) -> bool:
-    """Whether IBM's DDL works on this machine."""
+    """Returns whether IBM's DDL works on this machine."""
     return _basics.ddl_built()
 
 
 def ccl_built(verbose: bool = False) -> bool:
-    """Whether Intel's oneCCL works on this machine."""
+    """Returns whether Intel's oneCCL works on this machine."""
     return _basics.ccl_built()
 
 
 def cuda_built(verbose: bool = False) -> bool:
-    """Whether tensors in CUDA memory work on this machine."""
+    """Returns whether tensors in CUDA memory work on this machine."""
     return _basics.cuda_built()
 
 
 def rocm_built(verbose: bool = False) -> bool:
-    """Whether tensors in ROCm memory work on this machine."""
+    """Returns whether tensors in ROCm memory work on this machine."""
     return _basics.rocm_built()
 
 
 def is_iterable(x: Any) -> bool:
-    """Whether the object is iterable."""
+    """Returns whether the object is iterable."""
     return hasattr(x, "__iter__")
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:
-    """Whether a number of ranks is 1, 2, 4 and so on."""
+    """Returns whether a number of ranks is 1, 2, 4 and so on."""
     return num_rank > 0 and num_rank & (num_rank - 1) == 0
 
 

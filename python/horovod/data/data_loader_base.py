@@ -1,4 +1,4 @@
-"""BaseDataLoader, which subclasses fill, and a mixin that prepares batches in a thread."""
+"""BaseDataLoader, which subclasses implement, and a mixin that prepares batches in a thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Iterator, List, Optional, Tuple
 
 
 class BaseDataLoader:
-    """A loader of batches: subclasses say how many there are and make them."""
+    """A loader of batches: subclasses implement the number of batches and their creation."""
 
     def __len__(self) -> int:
         """Returns the number of batches of an iteration. A subclass must implement it."""
@@ -30,9 +30,9 @@ class BaseDataLoader:
 
 
 class _Preparation:
-    """One iteration that runs ahead in its own thread, by a limited number of batches."""
+    """One iteration that prepares a limited number of batches ahead, in its own thread."""
 
-    # How long the process waits at exit for a batch.
+    # The maximum wait at exit for a batch.
     _AT_EXIT = 10
 
     def __init__(self, batches: Iterator[Any], ahead: int) -> None:
@@ -40,7 +40,8 @@ class _Preparation:
         self._ended = threading.Event()
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._fill, args=(batches,), daemon=True, name="horovod-data")
-        # Python would end a thread that comes back from a framework's C++ at exit within it: the process aborts.
+        # At exit, Python would end a thread that returns from a framework's C++ code while C++ frames are active, which
+        # aborts the process.
         atexit.register(self._end, self._AT_EXIT)
         self._thread.start()
 
@@ -50,7 +51,7 @@ class _Preparation:
                 if not self._offer("batch", batch):
                     return
             self._offer("end", None)
-        except BaseException as error:  # belongs to the iterating thread
+        except BaseException as error:  # the iterating thread raises it
             self._offer("error", error)
 
     def _offer(self, kind: str, value: Any) -> bool:
@@ -94,8 +95,8 @@ class _Preparation:
 
 
 class AsyncDataLoaderMixin:
-    """Comes before a BaseDataLoader among the bases of a class: batches are made in a thread, while
-    the training uses those before.
+    """A mixin before a BaseDataLoader in a class's list of bases: a thread makes batches, while the training uses
+    earlier ones.
 
         class Loader(AsyncDataLoaderMixin, MyLoader): ...
     """
@@ -103,15 +104,15 @@ class AsyncDataLoaderMixin:
     def __init__(
         self, async_loader_queue_size: int = 64, debug_data_loader: bool = False, *args: Any, **kwargs: Any
     ) -> None:
-        """`async_loader_queue_size`: how many batches are made ahead; 0 makes none, in no thread.
-        `debug_data_loader`: for existing scripts; without effect. The other arguments are the loader's."""
+        """`async_loader_queue_size`: the number of batches made ahead; 0 starts no thread. `debug_data_loader`: for
+        existing scripts; has no effect. The other arguments are the loader's."""
         self.async_loader_queue_size = async_loader_queue_size
         self.debug_data_loader = debug_data_loader
         self._preparations: List[_Preparation] = []
         super().__init__(*args, **kwargs)
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterates over the batches once; what making them raises is raised here."""
+        """Iterates over the batches once; raises the errors of the thread that makes them."""
         if self.async_loader_queue_size <= 0:
             yield from super().__iter__()  # type: ignore[misc]
             return
@@ -126,6 +127,6 @@ class AsyncDataLoaderMixin:
                 self._preparations.remove(ahead)
 
     def close_async_loader(self) -> None:
-        """Ends the threads of iterations that were not finished; those end there."""
+        """Ends the threads of unfinished iterations, and these iterations."""
         for preparation in list(self._preparations):
             preparation.close()

@@ -1,5 +1,6 @@
-"""Places of ranks for `jax.distributed.initialize()` without arguments. JAX finds the address of its coordinator in
-JAX_COORDINATOR_ADDRESS, and asks the environments that it knows, such as Slurm's, for the number of processes."""
+"""Provides the ranks' places to `jax.distributed.initialize()` without arguments. JAX reads its coordinator's address
+from JAX_COORDINATOR_ADDRESS, and gets the number of processes from the cluster environments that it knows, such as
+Slurm's."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ _VARIABLES = "HOROVOD_RANK", "HOROVOD_SIZE", "MASTER_ADDR", "MASTER_PORT"
 
 
 def register() -> None:
-    """Makes JAX ask `horovodrun` first. Does nothing where this version of JAX has no such environments."""
+    """Registers `horovodrun` as the first cluster environment. Does nothing if this version of JAX has no such
+    environments."""
     try:
         from jax._src.clusters import ClusterEnv
     except ImportError:
@@ -40,12 +42,12 @@ def register() -> None:
 
         @classmethod
         def get_local_process_id(cls) -> Optional[int]:
-            # A rank alone on its host, or with a GPU of its own, uses all devices that it sees.
+            # A rank that is alone on its host, or has its own GPU, uses all devices that it sees.
             is_alone = os.environ.get("HOROVOD_LOCAL_SIZE", "1") == "1"
             has_one = os.environ.get("CUDA_VISIBLE_DEVICES", ",").count(",") == 0
             return None if is_alone or has_one else int(os.environ["HOROVOD_LOCAL_RANK"])
 
-    # The class has added itself at the end, after that of a Slurm allocation.
+    # The class has appended itself to the list, after the environment of a Slurm allocation.
     if HorovodCluster in kinds:
         kinds.remove(HorovodCluster)
         kinds.insert(0, HorovodCluster)

@@ -2,29 +2,27 @@
 
 Rules for all of them:
 
-* Every rank must make the same call under the same name. Unnamed calls are named by their order, so all
-  ranks must then make them in the same order. Inside `jit` the order is that of the program, and the name
-  begins with the program's: `grouped_allreduce.jit_step.2`. A trace or a compilation more on one rank, as by
-  `jax.eval_shape` or by a smaller last batch, changes no name.
-* Arrays are on any device, and travel through host memory; of type uint8 to uint64, int8 to int64,
-  float16, bfloat16, float32, float64, bool, complex64 or complex128 (reduced by Sum and Average only).
-  Results are new arrays of the same type: JAX arrays, numpy
-  arrays where JAX has no such type (64 bits without jax_enable_x64), and numbers of Python for such numbers.
-  A value that JAX would cut inside `jit` raises OverflowError.
-* Inside `jit`, on the CPU, XLA calls the runtime itself, without Python, and no thread of XLA's waits for
-  other ranks. The calls of a program run in the order in which its functions make them, each when the one before
-  is complete, also where a constant differs between ranks; a tree is one call. All ranks must run their
-  programs in the same order, since JAX begins a program when the one before has ended. On JAX before 0.8, calls
-  inside a named axis (`jax.pmap`, `jax.shard_map`, `jax.vmap` with `axis_name`) have no order among them.
-  Where XLA cannot (HOROVOD_JAX_FFI=0, an old JAX, another device) Python is called back, in the same order. Results
-  have the shapes that ranks with equal inputs give. A compiled program keeps the process set that it was traced with.
-* `jax.grad`, `jax.jvp`, `jax.hessian` and others differentiate sums, averages and what moves rows, to any order.
-  `jax.vmap` of a reduction or a broadcast is the same collective on the batch; other collectives refuse it.
+* Every rank must make the same call under the same name. Unnamed calls are named by their order, so all ranks must then
+  make them in the same order. Inside `jit` the order is that of the program, and the name begins with the program's:
+  `grouped_allreduce.jit_step.2`. An additional trace or compilation on one rank, by `jax.eval_shape` or for a smaller
+  last batch, changes no name.
+* Arrays may be on any device, and travel through host memory. Their type is uint8 to uint64, int8 to int64, float16,
+  bfloat16, float32, float64, bool, complex64 or complex128 (reduced by Sum and Average only). Results are new arrays of
+  the same type: JAX arrays, numpy arrays where JAX has no such type (64 bits without jax_enable_x64), and numbers of
+  Python for such numbers. A value that JAX would cut inside `jit` raises OverflowError.
+* Inside `jit`, on the CPU, XLA calls the runtime itself, without Python, and no thread of XLA's waits for other ranks.
+  The calls of a program run in the order in which its functions make them, each when the previous call is complete,
+  even if a constant differs between ranks; a tree is one call. All ranks must run their programs in the same order,
+  because JAX begins a program when the previous one has ended. On JAX before 0.8, calls inside a named axis
+  (`jax.pmap`, `jax.shard_map`, `jax.vmap` with `axis_name`) have no order among them. Where XLA cannot
+  (HOROVOD_JAX_FFI=0, an old JAX, another device), it calls back to Python, in the same order. Results have the shapes
+  that result from equal inputs on all ranks. A compiled program keeps the process set that it was traced with.
+* `jax.grad`, `jax.jvp`, `jax.hessian` and others differentiate sums, averages and collectives that move rows, to any
+  order. `jax.vmap` of a reduction or a broadcast is the same collective on the batch; other collectives refuse it.
   `jax.pmap`, `jax.shard_map` and sharded arrays on several devices of a process are refused.
-* ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets
-  it, and Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is
-  not initialised. Inside `jit` JAX raises an error of its own with these words, which
-  `hvd.horovod_errors` and `hvd.elastic.run` turn into these.
+* ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets it, and Horovod stays
+  usable). HorovodInternalError: a rank died or shut down, or Horovod is not initialised. Inside `jit`, JAX raises its
+  own error with the same message, which `hvd.horovod_errors` and `hvd.elastic.run` convert.
 """
 
 from __future__ import annotations
@@ -44,8 +42,8 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 
 def _call(request: Request, values: Sequence[Any], shapes: Callable[..., Sequence[Tuple[int, ...]]]) -> Sequence[Any]:
-    """Returns the results of the collective for the values. `shapes`: returns the shapes of the results, which a
-    traced function must know, for the arguments."""
+    """Returns the results of the collective for the values. `shapes`: a function from the arguments to the shapes of
+    the results, which a traced function must know."""
     _dropped.check()
     if not _compiled.is_tracing(*values):
         arrays = [_values.on_host(value, request.label) for value in values]
@@ -62,11 +60,11 @@ def _is_complex(array: Any) -> bool:
 
 
 def _call_with_pairs(request: Request, arrays: Sequence[Any], shapes: Sequence[Tuple[int, ...]]) -> Sequence[Any]:
-    """The same in a traced function, with complex numbers as pairs of reals, in which they travel."""
+    """Does the work of `_call` in a traced function, and sends complex numbers as pairs of reals."""
     check_complex(request.label, request.kind, request.reduce_op)
     for array in arrays:
         if not array.ndim and request.kind not in (Kind.ALLREDUCE, Kind.BROADCAST):
-            return _compiled.call(request, [array.real], shapes)  # which refuses a number without rows
+            return _compiled.call(request, [array.real], shapes)  # refuses a number without rows
     pairs = [jnp.stack([array.real, array.imag], axis=-1) if _is_complex(array) else array for array in arrays]
     results = _compiled.call(
         request, pairs, [(*shape, 2) if _is_complex(array) else shape for array, shape in zip(arrays, shapes)]
@@ -128,7 +126,7 @@ def allreduce(
         return tuple(_call(request, values, lambda *arrays: [array.shape for array in arrays]))
 
     values = list(map(_array, leaves))
-    if op == Adasum and _compiled.is_tracing(*values):  # no linear function
+    if op == Adasum and _compiled.is_tracing(*values):  # Adasum is not linear
         reduce = _with_gradient(
             reduce,
             lambda grads: allreduce(
@@ -140,7 +138,7 @@ def allreduce(
 
 
 def _with_gradient(forward: Callable[..., Any], backward: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Returns `forward` as a function whose gradients `backward` makes of the gradients of the results."""
+    """Returns `forward` as a function; `backward` computes its gradients from the gradients of the results."""
     function = jax.custom_vjp(forward)
     function.defvjp(lambda *given: (function(*given), None), lambda _, grads: tuple(backward(grads)))
     return function
@@ -149,9 +147,8 @@ def _with_gradient(forward: Callable[..., Any], backward: Callable[[Any], Any]) 
 def allgather(tensor: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Array:
     """Returns the arrays of all ranks, concatenated along the first dimension in rank order.
 
-    `tensor`: at least one dimension; the first may differ between ranks (not inside `jit`), the
-    others and the type must agree. Differentiable: the gradient is that of one's own rows, averaged over
-    the ranks.
+    `tensor`: at least one dimension; the first may differ between ranks (not inside `jit`), the others and the type
+    must agree. Differentiable: the gradient is that of this rank's rows, averaged over the ranks.
     """
     return _one(
         _request(Kind.ALLGATHER, name, process_set),
@@ -218,9 +215,8 @@ def reducescatter(
 ) -> Array:
     """Reduces as `allreduce` does, and returns this rank's share of the rows.
 
-    `tensor`: at least one dimension; where the rows do not divide evenly, the first ranks get one
-    more. `op`: Average or Sum. Differentiable: the gradient of an average is gathered as it is, that of a sum
-    times the number of ranks.
+    `tensor`: at least one dimension; where the rows do not divide evenly, the first ranks get one more. `op`: Average
+    or Sum. Differentiable: the gradient is gathered; for a sum, it is multiplied by the number of ranks.
     """
     request = _request(
         Kind.REDUCESCATTER,

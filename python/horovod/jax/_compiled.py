@@ -1,10 +1,10 @@
-"""Collectives inside traced functions: one primitive of JAX, which XLA runs by our handler.
+"""Collectives inside traced functions: one primitive of JAX, for which XLA runs our handler.
 
-Where this JAX cannot, or the program is not for the CPU, the host is called back. A token orders the calls of a
-program as the function makes them: XLA alone chooses another order when a constant differs between ranks, and JAX
-lowers an inner function once, so that its calls share their names. A JAX that traces without a compilation, as
-`jax.eval_shape` does, or that compiles again for other shapes changes no name: unnamed calls are numbered in each
-program, when the program is lowered.
+If this JAX lacks handlers, or the program is not for the CPU, XLA calls back to the host. A token keeps the calls of a
+program in the order of the function's calls: without it, XLA would choose another order when a constant differs between
+ranks. JAX lowers an inner function once, so that its calls share their names. A trace without a compilation
+(`jax.eval_shape`) or a compilation for other shapes changes no name, because lowering numbers the unnamed calls of each
+program.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from horovod.process_sets import id_of
 
 
 class _Program:
-    """A program that JAX lowers, and how many unnamed calls it contains so far."""
+    """A program that JAX lowers, and the number of unnamed calls in it so far."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._counts: Dict[Tuple[str, int], int] = {}
 
     def next_name(self, prefix: str, process_set: int) -> str:
-        """Returns a name for an unnamed call: equal on all ranks whose programs make the same calls."""
+        """Returns a name for an unnamed call: equal on all ranks with programs that make the same calls."""
         key = (prefix, process_set)
         self._counts[key] = self._counts.get(key, 0) + 1
         return f"{self.name}.{self._counts[key]}"
 
 
 def _program_of(ctx: Any) -> _Program:
-    # All parts of a lowering share the list of what JAX keeps alive with the program.
+    # All parts of a lowering share the list of objects that JAX keeps alive with the program.
     kept = ctx.module_context.keepalives
     for each in kept:
         if isinstance(each, _Program):
@@ -55,7 +55,7 @@ def _program_of(ctx: Any) -> _Program:
 
 def _base_name(ctx: Any, program: _Program, request: Request) -> str:
     base = request.name or program.next_name(request.prefix, id_of(request.process_set))
-    # jax.checkpoint computes the call again for the gradient, perhaps while the first one is in flight.
+    # jax.checkpoint repeats the call for the gradient, perhaps while the first call is in flight.
     return base + ".remat" * str(ctx.name_stack).count("rematted_computation")
 
 
@@ -123,7 +123,7 @@ def _lower_to_callback(ctx: Any, *operands: Any, request: Request, shapes: Any) 
 
     types = tuple(jax.ShapeDtypeStruct(shape, array.dtype) for shape, array in zip(shapes, ctx.avals_in))
     lowering = mlir.lower_fun(lambda *arrays: io_callback(run, types, *arrays, ordered=True), multiple_results=True)
-    # The token of our effect orders the callback in place of the token of io_callback's effect.
+    # The token of our effect orders the callback, instead of the token of io_callback's effect.
     inner = ctx.replace(tokens_in=mlir.TokenSet({_io_effect: ctx.tokens_in.get(_ordered_effect)}))
     results = lowering(inner, *operands)
     _set_token(ctx, inner.tokens_out.get(_io_effect))
@@ -143,7 +143,7 @@ def _make_primitive(lower: Callable[..., Any], effect: Callable[[], Any], **lowe
 
     made.def_effectful_abstract_eval(abstract)
     made.def_impl(run_now)
-    # Each call of a program has a name of its own, so that no two can share one lowering.
+    # Each call of a program has a unique name, so that no two calls can share one lowering.
     if "cacheable" in inspect.signature(mlir.register_lowering).parameters:
         lowering["cacheable"] = False
     mlir.register_lowering(made, lower, **lowering)
@@ -152,7 +152,7 @@ def _make_primitive(lower: Callable[..., Any], effect: Callable[[], Any], **lowe
 
 
 def _effect_of_handler() -> Any:
-    """Returns the effect of a call that is traced now."""
+    """Returns the effect of the call that JAX traces now."""
     pmap_refuses_order = hasattr(pxla, "stage_parallel_callable") and not getattr(
         jax.config, "jax_pmap_shmap_merge", False
     )
@@ -163,13 +163,13 @@ def _effect_of_handler() -> Any:
 
 
 class CollectiveEffect(type(_io_effect)):  # type: ignore[misc]
-    """The effect of calls in the order of the program: other ranks wait for a call even if this program does not
-    use its result."""
+    """The effect of calls that run in program order: other ranks wait for a call even if this program does not use its
+    result."""
 
 
 class UnorderedCollectiveEffect(effects.Effect):
-    """The same without an order: jax.pmap refuses ordered effects where it makes programs by itself (before JAX 0.8),
-    and a named axis that is traced there may be its axis."""
+    """The effect of calls without an order: jax.pmap refuses ordered effects where it makes programs by itself (before
+    JAX 0.8), and a named axis in the trace may be the axis of such a jax.pmap."""
 
     def __str__(self) -> str:
         return "Horovod"
@@ -188,9 +188,9 @@ for _allowed in (
 
 def _begin_each_program_anew() -> None:
     """JAX passes the token of a program to the next program. The token of a failed program would fail all later
-    programs, even after a restart of Horovod. The order between programs needs no token, since they run one after the
-    other. All programs therefore begin with one token for each list of devices, or JAX would copy a new token to the
-    devices for each program."""
+    programs, even after a restart of Horovod. Programs run one after the other, so their order needs no token. All
+    programs therefore begin with one token for each list of devices: with a new token, JAX would copy it to the devices
+    for each program."""
     tokens = dispatch.RuntimeTokenSet
     take, keep = tokens.get_token_input, tokens.set_token_result
     first: Dict[Tuple[Any, ...], Any] = {}
@@ -217,7 +217,7 @@ _callback_primitive: Any = _make_primitive(_lower_to_callback, lambda: _ordered_
 
 
 def uses_ffi() -> bool:
-    """Returns whether compiled programs call the native handler, and not Python."""
+    """Returns whether compiled programs call the native handler instead of Python."""
     return _primitive is not None and jax.default_backend() == "cpu"
 
 

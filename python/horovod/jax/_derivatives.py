@@ -1,4 +1,4 @@
-"""The rules by which JAX differentiates and batches a collective inside a traced function.
+"""The rules with which JAX differentiates and batches a collective inside a traced function.
 
 The derivative of a linear collective is the same collective of the tangents. Its transposition follows Horovod's
 convention: the gradient that reaches this rank is averaged over the ranks, except for sums.
@@ -29,7 +29,7 @@ def _of_tangents(request: Request) -> Request:
 
 
 def of_gradients(request: Request) -> Request:
-    """Returns the request for the gradients of `request`'s results, under a name of its own."""
+    """Returns the request for the gradients of `request`'s results, under a separate name."""
     suffix = re.sub(r"\.tangent(\d*)$", r".gradient\1", request.suffix)
     return request._replace(suffix=suffix if suffix != request.suffix else suffix + ".gradient", derivatives=0)
 
@@ -40,9 +40,9 @@ def _averaged(request: Request, primitive: Any, grad: Any) -> Any:
 
 
 def _rows_before(request: Request, rows: int, is_traced: bool) -> int:
-    """Returns the number of rows of the lower ranks in an allgather of which this rank has `rows`."""
+    """Returns the number of rows that the lower ranks have in an allgather where this rank has `rows` rows."""
     rank = request.process_set.rank()
-    if is_traced:  # a compiled program has as many rows on each rank
+    if is_traced:  # in a compiled program all ranks have equally many rows
         return rows * rank
     counts = perform(
         request._replace(suffix=of_gradients(request).suffix + ".rows"), request.name, [numpy.array([rows])]

@@ -1,5 +1,6 @@
-"""Finds a call of `broadcast_parameters` whose result the program has dropped: JAX's arrays do not change, so the
-ranks train from different parameters, unless the program has made others of the result, which nothing shows."""
+"""Detects a call of `broadcast_parameters` whose result the program has dropped: JAX's arrays do not change, so the
+ranks would train from different parameters. A program may have made other arrays of the result, which this module
+cannot detect."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import jax
 
 _References = List["weakref.ReferenceType[Any]"]
 
-# Arguments and results of the last call, until the next collective.
+# The arguments and results of the last call, until the next collective.
 _last: Optional[Tuple[_References, _References]] = None
 
 
@@ -23,7 +24,7 @@ def note(arguments: Sequence[Any], results: Sequence[Any]) -> None:
 
 
 def check() -> None:
-    """Warns if all results of the last call are gone, while its arguments are not."""
+    """Warns if all results of the last call are freed while its arguments are alive."""
     global _last
     if _last is None:
         return

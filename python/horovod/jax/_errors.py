@@ -30,8 +30,8 @@ _KINDS = {
 
 
 def translated(error: BaseException) -> Optional[HorovodInternalError]:
-    """Returns the error that a collective outside of compiled programs raises in this case. None if
-    JAX's error does not come from a collective."""
+    """Returns the error that the same collective would raise outside of compiled programs; None if the JAX error does
+    not come from a collective."""
     found = _RAISED.search(str(error)) or _TEXT.search(str(error))
     if found is None or not isinstance(error, JaxRuntimeError):
         return None
@@ -40,14 +40,14 @@ def translated(error: BaseException) -> Optional[HorovodInternalError]:
 
 @contextlib.contextmanager
 def horovod_errors() -> Iterator[None]:
-    """A `with` block, or a function decorated with `@hvd.horovod_errors()`, in which collectives of
-    compiled programs fail as others do.
+    """A `with` block, or a function decorated with `@hvd.horovod_errors()`, in which collectives of compiled programs
+    raise the same errors as other collectives.
 
-    JAX says by an error of its own, when it runs a program or when somebody looks at the results, that a
-    collective inside `jax.jit` has failed. Here that becomes HorovodInternalError: a rank died or shut
-    down; HorovodDisagreementError, a ValueError too: ranks disagree; or HorovodUnimplementedError. Other
-    errors pass. Results that nobody has looked at inside of the block say it later: end it with
-    `jax.block_until_ready`. `hvd.elastic.run` does this by itself.
+    When a collective inside `jax.jit` has failed, JAX raises its own error, when it runs the program or when the
+    program reads the results. In the block this error becomes HorovodInternalError (a rank died or shut down),
+    HorovodDisagreementError (ranks disagree; also a ValueError) or HorovodUnimplementedError. Other errors pass.
+    Results read after the block raise it later: end the block with `jax.block_until_ready`. `hvd.elastic.run` does this
+    by itself.
     """
     try:
         yield

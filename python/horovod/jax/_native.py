@@ -1,4 +1,4 @@
-"""Loads the operation that compiled programs contain, and gives it the library that is open."""
+"""Loads the operation that compiled programs contain, and passes it the open library."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import jax
 from horovod._library import library
 
 TARGET = "horovod"
-_handlers: List[ctypes.PyDLL] = []  # the handler's library, once XLA has it
+_handlers: List[ctypes.PyDLL] = []  # the handler's library, once XLA uses it
 # In the order of jax_ops/library.h.
 _FUNCTIONS = ["hvd_submit", "hvd_wait", "hvd_poll", "hvd_get_output", "hvd_release"]
 
 
 def _interface(where: str) -> int:
-    """Returns the minor version of the FFI of this JAX, by the header that JAX ships. Raises
-    ImportError for an unsupported version."""
+    """Returns the minor version of this JAX's FFI, read from the header that JAX ships. Raises ImportError for an
+    unsupported version."""
     try:
         header = pathlib.Path(jax.ffi.include_dir(), "xla", "ffi", "api", "c_api.h").read_text()
         numbers = dict(re.findall(r"#define XLA_FFI_API_(MAJOR|MINOR) (\d+)", header))
@@ -58,7 +58,7 @@ def _register() -> None:
 
 
 def note_compilation(program: str) -> None:
-    """Counts the compilations of a program, for reports of stalls."""
+    """Counts the compilations of a program, for stall reports."""
     if _handlers:
         _handlers[0].horovod_jax_note_compilation(program.encode())
 

@@ -19,10 +19,10 @@ from horovod.process_sets import ProcessSet, global_process_set, id_of
 
 
 def broadcast_parameters(params: Any, root_rank: int = 0) -> Any:
-    """Returns the tree of arrays of the rank `root_rank` on every rank. All ranks must call it, with
-    trees of the same structure. A leaf keeps its type: a JAX array, a key of `jax.random.key`, a numpy array, or a
-    number of Python. Leaves that are neither arrays nor numbers keep their values. A program that drops the result is
-    warned at its next collective."""
+    """Returns the tree of arrays of the rank `root_rank` on every rank. All ranks must call it, with trees of the same
+    structure. A leaf keeps its type: a JAX array, a key of `jax.random.key`, a numpy array, or a number of Python.
+    Leaves that are neither arrays nor numbers keep their values. A program that drops the result gets a warning at its
+    next collective."""
     _dropped.check()
     leaves, tree = jax.tree_util.tree_flatten(params)
     sent = [
@@ -37,7 +37,7 @@ def broadcast_parameters(params: Any, root_rank: int = 0) -> Any:
     ]
     received = iter(_ops.run_all(handle for handle in handles if handle is not None))
     results = [leaf if handle is None else _received(next(received), leaf) for leaf, handle in zip(leaves, handles)]
-    # One rank warns for all.
+    # Only one rank warns.
     if _basics.size() > 1 and _basics.rank() == (1 if root_rank == 0 else 0):
         _dropped.note(leaves, results)
     return jax.tree_util.tree_unflatten(tree, results)
@@ -48,7 +48,7 @@ def _sent(leaf: Any, what: str) -> numpy.ndarray:
 
 
 def _received(result: numpy.ndarray, leaf: Any) -> Any:
-    """Returns the result as the kind of value that the leaf is."""
+    """Returns the result as the same kind of value as the leaf."""
     if _values.is_key(leaf):
         return jax.random.wrap_key_data(jax.numpy.asarray(result), impl=jax.random.key_impl(leaf))
     if isinstance(leaf, numpy.ndarray):
@@ -82,17 +82,16 @@ def DistributedOptimizer(
     """Returns an optimizer of optax like `optimizer` whose `update` first reduces this rank's gradients
     over all ranks, as one request; also inside `jax.jit`.
 
-    All ranks must call `update` equally often, with trees of the same structure. `op`: as for
-    `allreduce`. Without `name`, requests are numbered as those of `allreduce`. `gradient_predivide_factor`: f
-    splits the division of an average in two: by f before the sum and by size / f after it; only with Average.
-    `compression`: the type of gradients in transfer, `Compression.none`, `.fp16` or `.bf16`. Raises ValueError
-    for invalid arguments.
+    All ranks must call `update` equally often, with trees of the same structure. `op`: as for `allreduce`. Without
+    `name`, requests are numbered like those of `allreduce`. `gradient_predivide_factor`: f splits the division of an
+    average in two: by f before the sum and by size / f after it; only with Average. `compression`: the type of
+    gradients in transfer, `Compression.none`, `.fp16` or `.bf16`. Raises ValueError for invalid arguments.
 
-    A wrapper of optax that skips updates by the gradients goes inside, where gradients are equal on all ranks:
+    Put an optax wrapper that skips updates depending on the gradients inside, where gradients are equal on all ranks:
     `hvd.DistributedOptimizer(optax.apply_if_finite(...))`. Around this optimizer, `optax.apply_if_finite`, and
     `optax.MultiSteps` with a `should_skip_update_fn`, are refused: `update` raises NotImplementedError.
-    `optax.MultiSteps` without one may be around it or inside. The same is true of a condition of your own, such as
-    `jax.lax.cond`: all ranks must decide alike.
+    `optax.MultiSteps` without one may be around it or inside. In your own condition, such as `jax.lax.cond`, all ranks
+    must take the same branch.
     """
     if hasattr(optimizer, "gradient_transformation"):  # optax.MultiSteps
         optimizer = optimizer.gradient_transformation()

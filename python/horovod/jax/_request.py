@@ -1,4 +1,4 @@
-"""The arguments of a collective besides its arrays, and its execution on numpy arrays."""
+"""The arguments of a collective other than its arrays, and its execution on numpy arrays."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _PREFIXES = {
 
 
 class Request(NamedTuple):
-    """As hvd_submission of include/horovod/horovod.h."""
+    """The fields of hvd_submission in include/horovod/horovod.h."""
 
     kind: Kind
-    name: Optional[str]  # None: a number
+    name: Optional[str]  # None: the call gets a number
     process_set: ProcessSet
     reduce_op: int = 1
     root_rank: int = 0
     prescale: float = 1.0
     postscale: float = 1.0
-    suffix: str = ""  # of the name: which derivative of the call this is
-    derivatives: int = 0  # how often the call was differentiated
+    suffix: str = ""  # end of the name: which derivative of the call this is
+    derivatives: int = 0  # the number of differentiations of the call
 
     @property
     def prefix(self) -> str:
@@ -43,13 +43,13 @@ class Request(NamedTuple):
         return f"{self.prefix}.{self.name or 'noname'}{self.suffix}"
 
     def full_name(self, base: str) -> str:
-        """Returns the name by which ranks match the call. `base`: the name, or what stands for it."""
+        """Returns the name by which ranks match the call. `base`: the name, or its substitute."""
         return f"{self.prefix}.{base}{self.suffix}"
 
 
 def perform(request: Request, base: Optional[str], arrays: Sequence[Any]) -> List[Any]:
-    """Returns the results of the collective for numpy arrays. `base`: as for `Request.full_name`; None: the
-    number of unnamed calls that this process has made."""
+    """Returns the results of the collective for numpy arrays. `base`: as for `Request.full_name`; None: the process
+    numbers its unnamed calls."""
     number = id_of(request.process_set)
     if base is None:
         base = _ops.auto_name(request.prefix, number)[len(request.prefix) + 1 :]

@@ -1,7 +1,7 @@
 """Arguments and results of collectives as values of JAX, of numpy, or as numbers of Python.
 
-Without jax_enable_x64, JAX makes 32-bit arrays of 64-bit values. Here no value changes that way: it keeps its
-type, or OverflowError is raised.
+Without jax_enable_x64, JAX makes 32-bit arrays of 64-bit values. Here each value keeps its type; otherwise
+OverflowError is raised.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def of_all_processes(what: str) -> str:
 
 
 def on_host(value: Any, what: str) -> numpy.ndarray:
-    """Returns the value as a numpy array. `what` needs it, for errors."""
+    """Returns the value as a numpy array. `what`: the caller's name in errors."""
     if is_key(value):
         raise ValueError(
             f"{what}: arrays of type {value.dtype} are not supported; send jax.random.key_data of the "
@@ -50,13 +50,13 @@ def on_host(value: Any, what: str) -> numpy.ndarray:
 
 
 def as_jax(array: Any) -> Any:
-    """Returns a JAX array, or the numpy array itself where JAX would change its type."""
+    """Returns a JAX array, or the numpy array itself if JAX would change its type."""
     return jnp.asarray(array) if jax.dtypes.canonicalize_dtype(array.dtype) == array.dtype else array
 
 
 def traced(value: Any, what: str) -> Any:
-    """Returns the value as JAX has it inside a traced function. Raises OverflowError if JAX's type, of 32 bits
-    without jax_enable_x64, cannot hold it."""
+    """Returns the value in the form that JAX uses inside a traced function. Raises OverflowError if JAX's type, of 32
+    bits without jax_enable_x64, cannot hold it."""
     if isinstance(value, jax.Array):
         return value
     if is_key(value):
@@ -79,8 +79,8 @@ def traced(value: Any, what: str) -> Any:
 
 
 def like(result: numpy.ndarray, argument: Any) -> Any:
-    """Returns the result of a collective as the kind of value that the argument is: a number of Python for a
-    number, numpy for a numpy array of a type that JAX would change, else a JAX array."""
+    """Returns the result of a collective as the same kind of value as the argument: a number of Python for a number,
+    numpy for a numpy array of a type that JAX would change, else a JAX array."""
     if isinstance(argument, (bool, int, float, complex)) and not isinstance(argument, numpy.generic):
         return type(argument)(result.item())
     return as_jax(result)

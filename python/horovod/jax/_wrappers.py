@@ -9,7 +9,7 @@ from typing import Any, Iterator, NamedTuple, Optional
 
 
 def _codes(function: Any) -> Iterator[CodeType]:
-    """The code of a function and of all functions that it defines."""
+    """Yields the code of a function and of all functions defined in it."""
     pending = [inspect.unwrap(function).__code__]
     while pending:
         code = pending.pop()
@@ -25,7 +25,7 @@ def _skips_by_choice(steps: Any, multi_steps: Any) -> bool:
 
 class Wrapper(NamedTuple):
     name: str
-    inside: str  # how it is written as the argument of DistributedOptimizer
+    inside: str  # the argument to write for DistributedOptimizer
 
 
 _FINITE = Wrapper("optax.apply_if_finite", "optax.apply_if_finite(...)")
@@ -33,9 +33,9 @@ _STEPS = Wrapper("optax.MultiSteps with should_skip_update_fn", "optax.MultiStep
 
 
 def deciding_wrapper() -> Optional[Wrapper]:
-    """Returns the wrapper of optax whose update is running, on this thread, if it skips the wrapped optimizer by
-    the rank's own gradients; None: there is none. Both wrappers trace the wrapped update by `jax.lax.cond`, also
-    outside of `jax.jit`, so the call stack shows them."""
+    """Returns the optax wrapper whose update runs on this thread, if it skips the wrapped optimizer depending on the
+    rank's own gradients; else None. Both wrappers trace the wrapped update by `jax.lax.cond`, even outside of
+    `jax.jit`, so the call stack shows them."""
     optax = sys.modules.get("optax")
     if not hasattr(optax, "apply_if_finite") or not hasattr(optax, "MultiSteps"):
         return None

@@ -30,7 +30,7 @@ class Compression:
 
 
 def compress_all(compression: Any, arrays: Sequence[Any]) -> Tuple[List[Any], List[Any]]:
-    """The array to send for each array, and the contexts for `decompress_all`."""
+    """Returns the array to send for each array, and the contexts for `decompress_all`."""
     if compression is NoneCompressor:
         return list(arrays), []
     pairs = [compression.compress(jnp.asarray(array)) for array in arrays]
@@ -38,7 +38,7 @@ def compress_all(compression: Any, arrays: Sequence[Any]) -> Tuple[List[Any], Li
 
 
 def decompress_all(compression: Any, arrays: Sequence[Any], contexts: Sequence[Any]) -> List[Any]:
-    """The arrays in their original types."""
+    """Returns the arrays in their original types."""
     if compression is NoneCompressor:
         return list(arrays)
     return [compression.decompress(*pair) for pair in zip(arrays, contexts)]

@@ -1,7 +1,7 @@
 """States of JAX programs that start again from their last commit: `hvd.elastic`.
 
-Trees of arrays are attributes of an ObjectState as anything else: `ObjectState(params=params,
-opt_state=opt_state, step=0)`. See `run`, and docs/elastic.md.
+Trees of arrays can be attributes of an ObjectState: `ObjectState(params=params, opt_state=opt_state, step=0)`. See
+`run`, and docs/elastic.md.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from horovod.jax._errors import horovod_errors
 class ObjectState(_elastic.ObjectState):
     """A state whose attributes are the keyword arguments: trees of arrays, and any picklable objects.
 
-    A commit keeps references to arrays of JAX, which do not change, and copies of everything else. It raises
-    ValueError when an array of the state or of the last commit was donated to a compiled function
-    (`donate_argnums`), because no failure could return to it.
+    A commit keeps references to arrays of JAX, which do not change, and copies of everything else. It raises ValueError
+    when an array of the state or of the last commit was donated to a compiled function (`donate_argnums`), because the
+    program could not return to this commit after a failure.
     """
 
     def save(self) -> None:
-        """Keeps the attributes, once the computations that produce them have ended. Raises their
-        error instead, so that no commit has a result of a failed collective."""
+        """Stores the attributes, once the computations that produce them have ended. Raises the error of a failed
+        computation instead, so that no commit contains the result of a failed collective."""
         attributes = self._attributes()
         donated = _donated(attributes) or _donated(self._saved_state)
         if donated:
@@ -36,8 +36,8 @@ class ObjectState(_elastic.ObjectState):
         super().save()
 
     def restore(self) -> None:
-        """Sets the attributes to those of the last commit. Where its arrays were donated since, this rank takes the
-        state of another one in the synchronisation that follows."""
+        """Sets the attributes to those of the last commit. If its arrays were donated since, this rank receives the
+        state of another rank in the next synchronisation."""
         self._lost = _donated(self._saved_state)
         super().restore()
 
@@ -57,9 +57,9 @@ def _donated(attributes: Dict[str, Any]) -> Optional[str]:
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """`horovod._elastic.run`, to which a collective that failed inside `jax.jit` is a
-    HorovodInternalError; all ranks must call the function. After each change of the ranks JAX compiles again, since
-    compiled functions have shapes for one number of ranks."""
+    """`horovod._elastic.run` that turns the failure of a collective inside `jax.jit` into a HorovodInternalError. All
+    ranks must call the function. After each change of the ranks JAX compiles again, since compiled functions have
+    shapes for one number of ranks."""
     return _elastic.run_with(func, _restart, horovod_errors)
 
 

@@ -48,7 +48,7 @@ def is_on_gpu(array: Any) -> bool:
 
 
 def dense(array: Any) -> Any:
-    """Returns the array itself, since MXNet's arrays are row-major; of one on a GPU, a copy in host memory."""
+    """Returns the array itself, because MXNet's arrays are row-major; for an array on a GPU, a copy in host memory."""
     return _moved(array, mxnet.cpu()) if is_on_gpu(array) else array
 
 
@@ -58,15 +58,15 @@ def _moved(array: Any, context: Any) -> Any:
 
 
 def receivers(arrays: Sequence[Any], in_place: bool) -> Tuple[Sequence[Any], bool]:
-    """Returns the arrays of a collective and whether it is in place. Where arrays are on a GPU, it works in place
-    on copies, which get the results on that GPU."""
+    """Returns the arrays of a collective and whether it is in place. If arrays are on a GPU, the collective works in
+    place on copies in host memory."""
     if in_place or not any(map(is_on_gpu, arrays)):
         return arrays, in_place
     return [array.copy() for array in arrays], True
 
 
 def returned(results: Sequence[Any], arrays: Sequence[Any]) -> List[Any]:
-    """Returns each result where the array lies."""
+    """Returns each result on the device of its argument."""
     return [_moved(result, array.context) if is_on_gpu(array) else result for result, array in zip(results, arrays)]
 
 

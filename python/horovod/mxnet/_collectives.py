@@ -6,18 +6,18 @@ Rules for all of them:
   ranks must then make them in the same order.
 * Arrays are dense, in host memory or on a GPU, of type uint8, int8, int32, int64, float16, bfloat16, float32, float64
   or bool.
-* allreduce, broadcast, their forms in place and of groups return at once. MXNet's engine orders them with all
-  that reads or writes the arrays, and a read waits for them. A call waits for an earlier one of its name.
-  It waits for its result where arrays of a group share memory, with NaiveEngine, and where an array is on a GPU:
-  these travel through host memory.
+* allreduce, broadcast, and their in-place and group forms return at once. MXNet's engine orders them with all
+  operations that read or write the arrays, and a read waits for them. A call waits for an earlier call of the same
+  name. It also waits for its own result if arrays of a group share memory, with NaiveEngine, and if an array is on a
+  GPU: such arrays travel through host memory.
 * The other collectives wait for MXNet's pending work on the arrays, and return with the result.
-* The forms that end in `_` write into the arrays that they are given. `priority` is for existing scripts.
-* No call is recorded for gradients.
+* The forms that end in `_` write into their arguments. `priority` is for existing scripts.
+* MXNet records no call for gradients.
 * ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets it, and
   Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is not initialised.
 * A call that returned at once raises errors other than bad arguments as MXNetError where a result is read.
   After the loss of a rank, later calls raise HorovodInternalError too.
-* `hvd.shutdown()` and the end of a program wait for calls that returned at once. They end those that still wait for
+* `hvd.shutdown()` and the end of a program wait for calls that returned at once. They end calls that still wait for
   other ranks once no call has completed for HOROVOD_STALL_CHECK_TIME_SECONDS (60; 0: never).
 """
 
@@ -76,7 +76,7 @@ def allreduce_async(
 def _is_sendable(
     kind: Kind, tensors: Sequence[Array], process_set: ProcessSet, number: Any, factors: Sequence[Any] = ()
 ) -> bool:
-    """Returns whether this rank can see nothing wrong with a collective. `number`: its op or root."""
+    """Returns whether this rank finds no error in a collective. `number`: its op or root."""
     if (
         not is_initialized()
         or not isinstance(number, int)
@@ -98,8 +98,8 @@ def _is_sendable(
 def _collect(
     name: str, tensors: Sequence[Array], in_place: bool, is_sendable: bool, start: Callable[[Any], int]
 ) -> List[Array]:
-    """Calls `start` with a module of functions on arrays, once the arrays are computed. Returns the results
-    at once where MXNet's engine orders the call, and where `start` need not raise here."""
+    """Calls `start` with a module of array functions, once the arrays are computed. Returns the results at once if
+    MXNet's engine orders the call and `start` need not raise here."""
     if not is_sendable or not _engine.can_order(tensors):
         _engine.wait_for(name)
         results = _ops.run(start(_arrays))
@@ -153,13 +153,12 @@ def allreduce(
     process_set: ProcessSet = global_process_set,
     op: Optional[ReduceOp] = None,
 ) -> Array:
-    """Returns the array reduced over all ranks, element by element; `tensor` stays as it is.
+    """Returns the array reduced over all ranks, element by element; does not change `tensor`.
 
-    `tensor`: any shape, the same shape and dtype on all ranks. `op`: Average (the default), Sum, Min,
-    Max, Product or Adasum; an average of integers is cut towards zero (its sum wraps around
-    only in 64 bits), and a NaN of any rank is the result. Inputs are multiplied by
-    `prescale_factor` and results by `postscale_factor`, neither of which may be 0. `average`
-    is the deprecated way to say Average or Sum.
+    `tensor`: any shape, the same shape and dtype on all ranks. `op`: Average (the default), Sum, Min, Max, Product or
+    Adasum; an average of integers is cut towards zero (its sum wraps around only in 64 bits), and a NaN of any rank is
+    the result. Inputs are multiplied by `prescale_factor` and results by `postscale_factor`, neither of which may be 0.
+    `average` is the deprecated argument for Average or Sum.
     """
     return _allreduce([tensor], False, name, choose_op(average, op), prescale_factor, postscale_factor, process_set)[0]
 
@@ -174,7 +173,7 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
     op: Optional[ReduceOp] = None,
 ) -> Array:
-    """As `allreduce`, in place: returns `tensor` with its new values."""
+    """Like `allreduce`, in place: returns `tensor` with its new values."""
     return _allreduce([tensor], True, name, choose_op(average, op), prescale_factor, postscale_factor, process_set)[0]
 
 
@@ -188,8 +187,8 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
     op: Optional[ReduceOp] = None,
 ) -> List[Array]:
-    """Reduces several arrays as one request, each as `allreduce`: none starts before all are there on
-    all ranks. Returns the list of results."""
+    """Reduces several arrays as one request, each as `allreduce`. The request starts when all arrays are ready on all
+    ranks. Returns the list of results."""
     base = group_base("grouped_allreduce", tensors, name, process_set)
     return _allreduce(
         tensors, False, None, choose_op(average, op), prescale_factor, postscale_factor, process_set, base
@@ -206,7 +205,7 @@ def grouped_allreduce_(
     process_set: ProcessSet = global_process_set,
     op: Optional[ReduceOp] = None,
 ) -> List[Array]:
-    """As `grouped_allreduce`, in place: returns the arrays with their new values."""
+    """Like `grouped_allreduce`, in place: returns the arrays with their new values."""
     base = group_base("grouped_allreduce", tensors, name, process_set)
     return _allreduce(tensors, True, None, choose_op(average, op), prescale_factor, postscale_factor, process_set, base)
 
@@ -250,8 +249,8 @@ def broadcast(
 ) -> Array:
     """Returns the array of the rank `root_rank` on every rank.
 
-    `tensor`: any shape, the same shape and dtype on all ranks. `root_rank` is a rank of the job, also
-    with a process set.
+    `tensor`: any shape, the same shape and dtype on all ranks. `root_rank` is a rank of the job, even with a process
+    set.
     """
     return _broadcast(tensor, False, root_rank, name, process_set)
 
@@ -263,7 +262,7 @@ def broadcast_(
     priority: int = 0,
     process_set: ProcessSet = global_process_set,
 ) -> Array:
-    """As `broadcast`, in place: returns `tensor` with the root's values."""
+    """Like `broadcast`, in place: returns `tensor` with the root's values."""
     return _broadcast(tensor, True, root_rank, name, process_set)
 
 

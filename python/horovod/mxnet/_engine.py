@@ -1,7 +1,7 @@
 """Asynchronous collectives, which MXNet's engine starts once the arrays are computed.
 
-To the engine, each is an asynchronous operation that reads and changes arrays: only later computations on
-these arrays wait for it. After a failure, reading an array that it changes raises MXNetError. The next
+To the engine, each collective is an asynchronous operation that reads and changes arrays: only later computations on
+these arrays wait for it. After a failure, reading an array that the collective changes raises MXNetError. The next
 `reduce` raises the original error of a `reduce`; after the loss of a rank, every later call raises it.
 """
 
@@ -31,14 +31,14 @@ class _Context(ctypes.Structure):
 
 
 class _OnComplete(ctypes.Structure):
-    """mxnet/engine.h: CallbackOnComplete, to be copied while the operation is being started."""
+    """CallbackOnComplete of mxnet/engine.h, which must be copied while the operation starts."""
 
     _fields_ = [("function", _Function), ("engine", ctypes.c_void_p), ("argument", ctypes.c_void_p)]
 
 
 class Computed:
-    """The functions of `_arrays`, for arrays that the engine has computed: a wait for them here would
-    never end."""
+    """The functions of `_arrays`, for arrays that the engine has computed: on the engine's thread, a wait for such
+    arrays would never end."""
 
     check, dense = staticmethod(_arrays.check), staticmethod(_arrays.dense)
     copy = staticmethod(_arrays.copy)
@@ -62,16 +62,16 @@ class _Pending(NamedTuple):
 
     start: Callable[[], int]
     name: str
-    arrays: Sequence[Any]  # it reads and changes these
+    arrays: Sequence[Any]  # the arrays that the collective reads and changes
     is_reduce: bool
 
 
 _tokens = itertools.count(1)
-_pending: Dict[int, _Pending] = {}  # by token. The engine never begins work on arrays that failed.
+_pending: Dict[int, _Pending] = {}  # key: token. The engine never begins work on arrays that failed.
 _latest: Dict[str, int] = {}  # tokens, by the names of pending collectives
 _waits: Dict[int, threading.Event] = {}
 _started: queue.SimpleQueue[Tuple[int, _OnComplete, int]] = queue.SimpleQueue()
-_failures: List[Exception] = []  # later calls raise these
+_failures: List[Exception] = []  # errors that later calls raise
 # Errors after which Horovod stays usable: MXNet reports them where a result is read.
 _PASSING = (ValueError, NotImplementedError)
 # With oneDNN, MXNet keeps some arrays in blocked layouts. The name is that of NDArray::Reorder2DefaultAsync.
@@ -98,8 +98,8 @@ def _forget(token: int) -> None:
 
 
 def _error(message: str) -> Optional[Any]:
-    """Returns a dmlc::Error, which has the layout of std::runtime_error; None if the library is
-    missing. The engine copies it."""
+    """Returns a dmlc::Error, which has the layout of std::runtime_error; None if the library is missing. The engine
+    copies the error."""
     try:
         construct = ctypes.CDLL("libstdc++.so.6")["_ZNSt13runtime_errorC1EPKc"]
     except (AttributeError, OSError):
@@ -114,7 +114,7 @@ def _kept(buffer: Any) -> Any:
     return buffer
 
 
-_errors: List[Any] = []  # few: each one ends a training
+_errors: List[Any] = []  # few: each error ends a training
 
 
 def _copied(address: int) -> _OnComplete:
@@ -137,7 +137,7 @@ def _begin(_: int, address: int, token: int) -> None:
 def _arrive(_: int, address: int, token: int) -> None:
     on_complete = _copied(address)
     on_complete.function(on_complete.engine, on_complete.argument, None)
-    _waits.pop(token).set()  # last: Python may end now
+    _waits.pop(token).set()  # last: Python may exit after this line
 
 
 def _wait() -> None:
@@ -152,14 +152,14 @@ def _wait() -> None:
 
 
 def is_asynchronous() -> bool:
-    """Returns whether the engine runs operations asynchronously. NaiveEngine, which is for debugging,
-    does not."""
+    """Returns whether the engine runs operations asynchronously. NaiveEngine, for debugging, runs them
+    synchronously."""
     return os.environ.get("MXNET_ENGINE_TYPE", "") != "NaiveEngine"
 
 
 def share_memory(arrays: Sequence[Any]) -> bool:
-    """Returns whether two of the arrays share memory, as views of one array do. The engine never begins an
-    operation that changes both."""
+    """Returns whether two of the arrays share memory, for example two views of one array. The engine never begins an
+    operation that changes two such arrays."""
     # mxnet/ndarray.h: the first member of NDArray points to its memory, which views share.
     places = [ctypes.c_void_p.from_address(array.handle.value).value for array in arrays]
     return len(set(places)) < len(places)
@@ -171,8 +171,7 @@ def can_order(arrays: Sequence[Any]) -> bool:
 
 
 def wait_all(limit: Optional[float] = None) -> None:
-    """Returns once all collectives are complete, failed or not. `limit`: the most seconds in which none of them
-    completes."""
+    """Returns once all collectives are complete, failed or not. `limit`: the most seconds without a completion."""
     _wait_for(list(_pending), limit)
 
 
@@ -189,7 +188,7 @@ def _wait_for(tokens: Sequence[int], limit: Optional[float] = None) -> None:
         event = _waits.get(token)
         if event is None:
             event = _waits[token] = threading.Event()
-            # Unlike wait_to_read, this takes no error from what reads the arrays later.
+            # Unlike wait_to_read, this raises no error of operations that read the arrays later.
             _push(_arrive, token, pending.arrays, [], True)
         left = len(_pending)
         while not event.wait(limit):
@@ -200,16 +199,16 @@ def _wait_for(tokens: Sequence[int], limit: Optional[float] = None) -> None:
 
 
 _ops.also_complete(wait_all)
-# Before a fork, MXNet waits for its engine while this thread holds Python's lock, which `_wait` needs.
+# Before a fork, MXNet waits for its engine while this thread holds the GIL, which `_wait` needs.
 os.register_at_fork(before=wait_all)
-if sys.version_info < (3, 10):  # later ones start programs by vfork, before which MXNet does not wait
+if sys.version_info < (3, 10):  # later versions start programs by vfork, before which MXNet does not wait
     sys.addaudithook(lambda event, _: wait_all() if event == "subprocess.Popen" else None)
 
 
 def collect(inputs: Sequence[Any], outputs: Sequence[Any], start: Callable[[], int], name: str) -> None:
-    """Makes the engine call `start` once the arrays are computed. `start` submits work that reads `inputs`
-    and writes `outputs`, which may be the same, and returns its handle. Waits only for earlier work of the
-    same name. Raises the error of a lost job."""
+    """Makes the engine call `start` once the arrays are computed. `start` submits work that reads `inputs` and writes
+    `outputs`, which may be the same, and returns its handle. Waits only for earlier work of the same name. Raises the
+    error of a failed job."""
     for failure in _failures:
         if not isinstance(failure, _PASSING):
             raise failure
@@ -226,7 +225,7 @@ def reduce(arrays: Sequence[Any], start: Callable[[], int], name: str) -> None:
         _turns.clear()  # the engine has marked these arrays as failed too
         raise failure
     earlier = _pending.get(_latest.get(name, 0))
-    if earlier is not None and not earlier.is_reduce:  # it has no turn
+    if earlier is not None and not earlier.is_reduce:  # reductions alone use a turn array
         wait_for(name)
     if name not in _turns:
         _turns[name] = mxnet.nd.zeros((1,))
@@ -244,7 +243,7 @@ def _collect(
         _basics.after_shutdown(_end)
         _ends = True
     if _reorder is not None:
-        for array in inputs:  # in `_begin`, a reordering would wait for the operation that it is a part of
+        for array in inputs:  # in `_begin`, a reordering would wait for the operation that contains it
             _reorder(array.handle)
     token = next(_tokens)
     read = [] if outputs is inputs else inputs
@@ -277,8 +276,7 @@ def _push(function: Any, token: int, read: Sequence[Any], changed: Sequence[Any]
 
 
 def _end() -> None:
-    # The job is over: the work in flight has failed, and the engine must get the errors while Python
-    # runs.
+    # The job is over: the work in flight has failed, and the engine must receive the errors while Python still runs.
     global _ends
     _ends = False
     wait_all()

@@ -54,7 +54,7 @@ def _average(named: List[Any], num_groups: int, factor: float, process_set: Proc
             kind = "grouped_allreduce" if len(arrays) > 1 else "allreduce"
             _engine.reduce(arrays, functools.partial(start, _engine.Computed()), f"{id_of(process_set)}.{kind}.{name}")
         else:
-            _engine.wait_all()  # work of the same name is not submitted twice
+            _engine.wait_all()  # work of the same name must not be submitted twice
             handles.append(start(_arrays))
     _ops.run_all(handles)
 
@@ -62,9 +62,9 @@ def _average(named: List[Any], num_groups: int, factor: float, process_set: Proc
 class DistributedOptimizer(mxnet.optimizer.Optimizer):
     """Averages gradients over all ranks before the user's optimizer uses them.
 
-    For `Module` and other users of mxnet.optimizer; for Gluon use `DistributedTrainer`. All ranks must
-    update the same weights in the same order. An update waits for nothing, as in `DistributedTrainer`.
-    Attributes are those of the user's optimizer, also when they are set.
+    For `Module` and other users of mxnet.optimizer; for Gluon use `DistributedTrainer`. All ranks must update the same
+    weights in the same order. An update returns at once, as in `DistributedTrainer`. Reading or setting an attribute
+    reaches the user's optimizer.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class DistributedOptimizer(mxnet.optimizer.Optimizer):
         num_groups: int = 0,
         process_set: ProcessSet = global_process_set,
     ) -> None:
-        """`gradient_predivide_factor`: f splits the division of an average in two: by f before the sum
-        and by size / f after it. `num_groups`: the number of requests for gradients that are updated
-        together. Raises ValueError for what is no optimizer, and for an invalid factor or number."""
+        """`gradient_predivide_factor`: f splits the division of an average in two: by f before the sum and by size / f
+        after it. `num_groups`: the number of requests for gradients that are updated together. Raises ValueError for an
+        object that is not an optimizer, and for an invalid factor or number."""
         if not isinstance(optimizer, mxnet.optimizer.Optimizer):
             raise ValueError(
                 "DistributedOptimizer takes an mxnet.optimizer.Optimizer, such as "
@@ -90,7 +90,7 @@ class DistributedOptimizer(mxnet.optimizer.Optimizer):
         self._num_groups, self._process_set = num_groups, process_set
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_optimizer":  # while it is being unpickled
+        if name == "_optimizer":  # during unpickling
             raise AttributeError(name)
         return getattr(self._optimizer, name)
 
@@ -109,33 +109,33 @@ class DistributedOptimizer(mxnet.optimizer.Optimizer):
         self.__dict__.update(state)
 
     def create_state(self, index: Any, weight: Any) -> Any:
-        """As the optimizer's own."""
+        """Calls the optimizer's method."""
         return self._optimizer.create_state(index, weight)
 
     def create_state_multi_precision(self, index: Any, weight: Any) -> Any:
-        """As the optimizer's own."""
+        """Calls the optimizer's method."""
         return self._optimizer.create_state_multi_precision(index, weight)
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        """Averages the gradients, in place; then the optimizer's own update. All ranks must call it."""
+        """Averages the gradients in place, then calls the optimizer's `update`. All ranks must call it."""
         self._reduce(index, grad)
         self._optimizer.update(index, weight, grad, state)
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
-        """As `update`."""
+        """Averages as `update` does, then calls the optimizer's method."""
         self._reduce(index, grad)
         self._optimizer.update_multi_precision(index, weight, grad, state)
 
     def set_learning_rate(self, lr: float) -> None:
-        """As the optimizer's own."""
+        """Calls the optimizer's method."""
         self._optimizer.set_learning_rate(lr)
 
     def set_lr_mult(self, args_lr_mult: Dict[Any, float]) -> None:
-        """As the optimizer's own."""
+        """Calls the optimizer's method."""
         self._optimizer.set_lr_mult(args_lr_mult)
 
     def set_wd_mult(self, args_wd_mult: Dict[Any, float]) -> None:
-        """As the optimizer's own."""
+        """Calls the optimizer's method."""
         self._optimizer.set_wd_mult(args_wd_mult)
 
     def _reduce(self, index: Any, grad: Any) -> None:
@@ -150,7 +150,7 @@ class DistributedOptimizer(mxnet.optimizer.Optimizer):
         )
 
 
-# The function keeps the trainers where this module is imported again.
+# An attribute of the function keeps the trainers when this module is imported again.
 _trainers: weakref.WeakSet = vars(mxnet.gluon.utils.clip_global_norm).setdefault("_hvd_trainers", weakref.WeakSet())
 
 
@@ -160,7 +160,7 @@ def _redirect_once() -> None:
 
 
 def _clip(original: Callable[..., Any], arrays: Any, *args: Any, **kwargs: Any) -> Any:
-    """Calls clip_global_norm, unless it would clip the gradients of this rank alone."""
+    """Calls clip_global_norm; refuses gradients that the ranks have not reduced."""
     ids = {id(array) for array in arrays}
     for trainer in list(_trainers):
         trainer._check_reduced(ids)
@@ -170,13 +170,13 @@ def _clip(original: Callable[..., Any], arrays: Any, *args: Any, **kwargs: Any) 
 class DistributedTrainer(mxnet.gluon.Trainer):
     """A Gluon trainer whose `step` uses gradients averaged over all ranks.
 
-    All ranks must make it with the same parameters in the same order, and call `step` (or
-    `allreduce_grads` and `update`) equally often. `step` waits for nothing: each gradient travels as soon
-    as MXNet has computed it. A failure, such as the death of a rank, is an MXNetError where weights
-    or what depends on them are read, and a HorovodInternalError of the next `step`.
+    All ranks must make the trainer with the same parameters in the same order, and call `step` (or `allreduce_grads`
+    and `update`) equally often. `step` returns at once: each gradient travels as soon as MXNet has computed it. After a
+    failure, such as the death of a rank, reading weights or dependent values raises MXNetError, and the next `step`
+    raises HorovodInternalError.
 
-    To change gradients, call `allreduce_grads`, then change them, then call `update`:
-    `gluon.utils.clip_global_norm` raises AssertionError for gradients that are not reduced yet.
+    To change gradients, call `allreduce_grads`, then change them, then call `update`: `gluon.utils.clip_global_norm`
+    raises AssertionError for unreduced gradients.
     """
 
     def __init__(
@@ -190,10 +190,9 @@ class DistributedTrainer(mxnet.gluon.Trainer):
         num_groups: int = 0,
         process_set: ProcessSet = global_process_set,
     ) -> None:
-        """`params`, `optimizer`, `optimizer_params`: as for mxnet.gluon.Trainer. `compression`: what
-        gradients are sent as, `Compression.none` or `.fp16`. `prefix`: of the gradients' names, for two
-        trainers in one program. The others: as for `DistributedOptimizer`. ValueError for arguments
-        that cannot be."""
+        """`params`, `optimizer`, `optimizer_params`: as for mxnet.gluon.Trainer. `compression`: the type of gradients
+        in transfer, `Compression.none` or `.fp16`. `prefix`: begins the gradients' names, for two trainers in one
+        program. For the others see `DistributedOptimizer`. ValueError for invalid arguments."""
         if not isinstance(optimizer, (str, mxnet.optimizer.Optimizer)):
             raise ValueError(
                 "DistributedTrainer takes an mxnet.optimizer.Optimizer or the name of one, "
@@ -212,7 +211,7 @@ class DistributedTrainer(mxnet.gluon.Trainer):
             optimizer = optimizer._optimizer
         super().__init__(params, optimizer, optimizer_params=optimizer_params, kvstore=None)
         self._hvd = (compression, gradient_predivide_factor, prefix or "", num_groups, process_set)
-        self._is_reduced = False  # since the last update
+        self._is_reduced = False  # whether gradients were reduced since the last update
         _redirect_once()
         _trainers.add(self)
 
@@ -253,7 +252,7 @@ class DistributedTrainer(mxnet.gluon.Trainer):
 
 
 def _once_initialized(param: Any, then: Callable[[Any], None]) -> None:
-    """Calls `then(data)` as soon as the parameter, whose shape is not known yet, has values."""
+    """Calls `then(data)` as soon as a parameter of unknown shape has values."""
     plain = param._init_impl
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -267,9 +266,9 @@ def _once_initialized(param: Any, then: Callable[[Any], None]) -> None:
 def broadcast_parameters(params: Any, root_rank: int = 0, prefix: Optional[str] = None) -> None:
     """Overwrites parameters with those of the rank `root_rank`; all ranks must call it.
 
-    `params`: a dict of arrays, or Gluon's `collect_params()`, with the same names and shapes on all
-    ranks; parameters whose shapes are not known yet are broadcast when they get values. `prefix`: of
-    their names, for two models in one program. ValueError for anything else.
+    `params`: a dict of arrays, or Gluon's `collect_params()`, with the same names and shapes on all ranks; parameters
+    whose shapes are not known yet are broadcast when they get values. `prefix`: begins their names, for two models in
+    one program. ValueError for anything else.
     """
     if not hasattr(params, "items"):
         raise ValueError(

@@ -1,7 +1,7 @@
 """Horovod for numpy: ``import horovod.numpy as hvd``.
 
-Collectives, process sets and objects for programs whose arrays are numpy's, or can be converted. Names
-and signatures are those of Horovod for other frameworks.
+Collectives, process sets and objects for programs with numpy arrays, or with arrays that numpy can convert. Names and
+signatures are the same as for other frameworks.
 """
 
 from horovod._framework import need as _need

@@ -34,7 +34,7 @@ COMPLEX = {numpy.dtype("complex64"): Dtype.FLOAT32, numpy.dtype("complex128"): D
 
 
 def number_of(dtype: numpy.dtype) -> Optional[int]:
-    """Returns the library's number of a dtype, or of its reals; None if the library does not know it."""
+    """Returns the library's number of a dtype, or of its real dtype; None if the library does not know it."""
     # numpy has no bfloat16; JAX uses that of ml_dtypes.
     return Dtype.BFLOAT16 if dtype.name == "bfloat16" else DTYPES.get(dtype, COMPLEX.get(dtype))
 
@@ -45,12 +45,12 @@ def is_complex(array: Any) -> bool:
 
 
 def to_array(value: Any) -> Any:
-    """Returns the value as a numpy array; a masked array as it is, which `check` refuses."""
+    """Returns the value as a numpy array; leaves a masked array unchanged, which `check` refuses."""
     return value if isinstance(value, numpy.ma.MaskedArray) else numpy.asarray(value)
 
 
 def check_mask(value: Any, what: str) -> None:
-    """Raises ValueError for a masked array: its values travel, its mask does not."""
+    """Raises ValueError for a masked array: the runtime would send its values without its mask."""
     if isinstance(value, numpy.ma.MaskedArray):
         raise ValueError(f"{what}: a masked array would lose its mask; fill it, as by x.filled(0).")
 

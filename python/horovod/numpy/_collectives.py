@@ -4,11 +4,11 @@ Rules for all of them:
 
 * Every rank must make the same call under the same name. Unnamed calls are named by their order,
   so all ranks must then make them in the same order.
-* Arrays have any strides, and type uint8 to uint64, int8 to int64, float16, float32, float64, bool,
-  complex64, complex128 (reduced by Sum and Average only), or the bfloat16 of ml_dtypes. Where a
-  result is a new array, an argument may also be whatever `numpy.asarray` takes, such as a number, but no masked array.
-* The `_async` forms return a handle for `poll` and `synchronize` at once; until then the arrays
-  must not be changed. The forms that end in `_` write into the array they are given.
+* Arrays have any strides, and type uint8 to uint64, int8 to int64, float16, float32, float64, bool, complex64,
+  complex128 (reduced by Sum and Average only), or the bfloat16 of ml_dtypes. Where a result is a new array, an argument
+  may also be any value that `numpy.asarray` accepts, such as a number, except a masked array.
+* The `_async` forms return a handle for `poll` and `synchronize` at once; do not change the arrays until the work is
+  complete. The forms that end in `_` write into their argument.
 * ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets
   it, and Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is
   not initialised.
@@ -50,7 +50,7 @@ __all__ = [
     "synchronize",
 ]
 
-# The native module recognises an array that needs no copy by these values.
+# The native module uses these values to recognise an array that needs no copy.
 _PLAIN: Tuple[Any, ...] = (numpy.ndarray, {}, None)
 _submit = functools.partial(_frontend.elementwise, _arrays)
 _allreduce = functools.partial(_frontend.allreduce, _submit)

@@ -1,4 +1,4 @@
-"""Jobs that a Python program starts: `run` calls a function on all ranks of a new job.
+"""Jobs started by a Python program: `run` calls a function on all ranks of a new job.
 
 Imports no framework and opens no library: the calling process is not a rank.
 """
@@ -51,14 +51,13 @@ def run(
 ) -> List[Any]:
     """Starts a job, calls `func(*args, **kwargs)` on each of its ranks, and returns their results.
 
-    The function, its arguments and its results are pickled and stored in the job's store. Every message
-    of the store is signed with the job's secret, and each result with a key of its rank. Other hosts must
-    have the same Python, and the modules that the function uses, at the same paths. The function itself
-    calls `hvd.init()` if it needs Horovod. The calling process prints the output of the ranks, like
-    `horovodrun`.
+    The function, its arguments and its results are pickled and stored in the job's store. Every message of the store is
+    signed with the job's secret, and each result with its rank's key. Other hosts must have the same Python, and the
+    modules that the function uses, at the same paths. The function itself calls `hvd.init()` if it needs Horovod. The
+    calling process prints the output of the ranks, like `horovodrun`.
 
     Args:
-      func: called once on each rank; may be a lambda or be defined in the main file.
+      func: called once on each rank; may be a lambda, or defined in the main file.
       num_proc: the number of ranks (`np` is the deprecated name).
       hosts: hosts and slots, such as "a:2,b:2"; `hostfile` names a file with them. Without either
         the ranks run on this host, or on the hosts of a scheduler's allocation.
@@ -71,13 +70,12 @@ def run(
       ssh_port, ssh_identity_file, output_filename, network_interfaces, verbose, disable_cache, mpi_args: as the
         flags of `horovodrun` of these names.
 
-    Returns the list of the results, in the order of ranks; of an elastic job the results of the last generation,
-    which has at least `min_num_proc`.
+    Returns the list of the results, in the order of ranks; for an elastic job, the results of the last generation,
+    which has at least `min_num_proc` ranks.
 
-    Raises RemoteError, a RuntimeError, when the function raised on a rank. Its message has the rank's
-    traceback, its cause is the exception, and the other ranks have been ended. Raises RuntimeError with
-    the launcher's message when the job could not start or a rank died, and ValueError for arguments
-    that contradict each other.
+    Raises RemoteError, a RuntimeError, when the function raised on a rank. Its message contains the rank's traceback,
+    its cause is the exception, and the launcher has ended the other ranks. Raises RuntimeError with the launcher's
+    message when the job could not start or a rank died, and ValueError for arguments that contradict each other.
     """
     for name, value in (("np", np), ("min_np", min_np), ("max_np", max_np), ("network_interface", network_interface)):
         if value is not None:
@@ -92,7 +90,7 @@ def run(
     ranks = num_proc if np is None else np
     if isinstance(ranks, bool) or not hasattr(ranks, "__index__") or operator.index(ranks) < 1:
         raise ValueError(f"horovod.run: num_proc is {ranks!r}; it must be a whole number, 1 or more.")
-    ranks = operator.index(ranks)  # of numpy, too
+    ranks = operator.index(ranks)  # also accepts numpy integers
     flags = _program.flags(
         ranks,
         {

@@ -11,7 +11,7 @@ from horovod._version import __version__
 
 class _Flag(NamedTuple):
     attribute: str
-    names: str  # separated by spaces; the last one is given to horovodrun
+    names: str  # separated by spaces; the last name is passed to horovodrun
     type: Any = str  # bool: a flag without a value
     off: str = ""  # the flag for False
     number: int = 1

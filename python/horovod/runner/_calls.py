@@ -27,18 +27,17 @@ def result_key(rank: int) -> str:
 
 
 def signing_key(secret: bytes, rank: str) -> bytes:
-    """Returns the key with which a rank signs its outcome, as the launcher derives it
-    (launcher/job/host_jobs.cpp)."""
+    """Returns the key with which a rank signs its outcome, derived as in the launcher (launcher/job/host_jobs.cpp)."""
     return hmac.new(secret, f"horovod.run result 1\n{rank}".encode(), "sha256").digest()
 
 
 def taken_key(rank: int) -> str:
-    """Returns the key that the caller sets when the rank's outcome has arrived and the rank may end."""
+    """Returns the key that the caller sets when it has received the rank's outcome and the rank may end."""
     return f"{TAKEN}{rank}"
 
 
 def cloudpickle() -> Any:
-    """Returns the module of that name. ImportError with one sentence without it."""
+    """Returns the module cloudpickle. ImportError with one sentence if it is missing."""
     try:
         import cloudpickle as found
     except ImportError:
@@ -62,17 +61,17 @@ def pack_call(path: List[str], func: Callable[..., Any], args: tuple, kwargs: Di
 
 
 def import_path(path: List[str], first: int, own: List[str]) -> List[str]:
-    """Returns the import path of a rank: a name means the module that it means to the caller. `path`: the caller's,
-    `first` of which are before its standard library; `own`: the rank's."""
-    # -m puts the working folder in front, which is on the caller's path only if the caller was started so.
+    """Returns the import path of a rank, on which each name finds the same module as in the caller. `path`: the
+    caller's path, whose `first` entries precede its standard library; `own`: the rank's path."""
+    # -m puts the working folder first; the caller's path has the folder only if -m started the caller.
     begin = 1 if own and own[0] == os.getcwd() else 0
     return list(dict.fromkeys([*path[:first], *own[begin:], *path[first:], *own[:begin]]))
 
 
 def unpack_call(data: bytes) -> Tuple[List[str], int, Callable[[], Any]]:
-    """Returns the caller's import path, the number of its places before the standard library, and a function that
-    makes the call. RuntimeError if the caller has another version of Python: it sends the compiled code of functions,
-    which another one may take for other code."""
+    """Returns the caller's import path, the number of its entries before the standard library, and a function that
+    makes the call. RuntimeError if the caller has another version of Python: its compiled code may mean something else
+    in this version."""
     python, path, first, call = pickle.loads(data)
     if python != _python():
         raise RuntimeError(
@@ -93,19 +92,19 @@ class Outcome(NamedTuple):
     value: Any
     error: Optional[BaseException]
     trace: str
-    # The place when the call ended, in an elastic job.
+    # The rank and generation at the end of the call, in an elastic job.
     rank: int = -1
     generation: int = 0
-    # The exception, whose class the caller may lack; `error` has its words then.
+    # The exception; the caller may lack its class, and then `error` has its message.
     pickled: bytes = b""
 
     def rank_of(self, process: int) -> int:
-        """The rank, where `process` is the rank at the start of its process."""
+        """Returns the rank. `process`: the rank at the start of its process."""
         return self.rank if self.rank >= 0 else process
 
 
 def _place() -> Tuple[int, int]:
-    """Returns this rank and its generation in an elastic job, as hvd.init has set them."""
+    """Returns this rank and its generation in an elastic job, from the variables that hvd.init has set."""
     if "HOROVOD_ELASTIC_PROCESS" not in os.environ:
         return -1, 0
     return int(os.environ["HOROVOD_RANK"]), int(os.environ.get("HOROVOD_GENERATION", 0))
@@ -117,16 +116,16 @@ def pack_value(value: Any) -> bytes:
 
 
 def pack_error(error: BaseException, remark: str = "") -> bytes:
-    """Returns an exception as bytes; only its text if the exception cannot be pickled. `remark`: lines in front of the
+    """Returns an exception as bytes; only its text if the exception cannot be pickled. `remark`: lines before the
     traceback."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_globals.get("__package__") == __package__:
-        frames = frames.tb_next  # the caller's own code has priority
+        frames = frames.tb_next  # skip this package's frames
     trace = remark + "".join(traceback.format_exception(type(error), error, frames))
     pickled = b""
     try:
         pickled = cloudpickle().dumps(error)
-        pickle.loads(pickled)  # exceptions with other arguments than their words cannot be made again
+        pickle.loads(pickled)  # exceptions with other arguments than their message cannot be created again
     except Exception:
         pickled = b""
     words = RuntimeError(f"{type(error).__name__}: {error}")
@@ -139,7 +138,7 @@ def sign(packed: bytes, key: bytes) -> bytes:
 
 
 def unpack(message: bytes, key: bytes) -> Optional[Outcome]:
-    """Decodes the bytes of `sign`. Returns None, and unpickles nothing, for another key's signature. Raises the errors
+    """Decodes the bytes of `sign`. Returns None without unpickling if another key made the signature. Raises the errors
     of pickle for a value."""
     signature, packed = message[:32], memoryview(message)[32:]
     if not hmac.compare_digest(hmac.new(key, packed, "sha256").digest(), signature):

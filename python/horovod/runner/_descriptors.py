@@ -1,4 +1,4 @@
-"""Open ends of pipes and sockets whose end of file says that this process has ended."""
+"""Pipe and socket ends whose end of file signals that this process has ended."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _lifelines: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def keep_from_children(end: Any) -> Any:
-    """Returns the open socket or file. A child by fork gets /dev/null in its place: with a copy of its own, the other
-    end would take this process to be alive until that child ends too."""
+    """Returns the open socket or file. A forked child gets /dev/null in its place: with a copy of its own, the peer
+    would treat this process as alive until that child ends too."""
     _lifelines.add(end)
     return end
 
@@ -23,11 +23,11 @@ def _leave() -> None:
             numbers.append(end.fileno())
         except ValueError:
             pass  # a closed file
-    numbers = [number for number in numbers if number >= 0]  # not of closed sockets
+    numbers = [number for number in numbers if number >= 0]  # omits closed sockets
     if numbers:
         null = os.open(os.devnull, os.O_RDWR)
         for number in numbers:
-            # The objects stay in the child and close their numbers, which must not be those of other files then.
+            # The objects stay in the child and close their numbers later, when these must not belong to other files.
             os.dup2(null, number, inheritable=False)
         os.close(null)
 

@@ -19,14 +19,14 @@ from horovod.runner._store import Store, StoreError
 
 _SENTENCE = b"horovodrun: "
 _BEGINS = re.compile(r"generation (\d+): \d+ ranks")
-# The lines of output that belong to a sentence of the launcher which ends with a colon.
+# The number of output lines that belong to a sentence of the launcher that ends with a colon.
 _QUOTED_LINES = 20
 # The time limit for the launcher's end after its store has refused a request.
 _REFUSED_SECONDS = 5.0
 
 
 class RemoteError(RuntimeError):
-    """The function raised on a rank, or its result cannot be pickled: `rank`, `trace` (the traceback there), and the
+    """The function raised on a rank, or its result cannot be pickled: `rank`, `trace` (its traceback), and the
     exception itself as `__cause__`."""
 
     def __init__(self, rank: int, trace: str) -> None:
@@ -35,7 +35,7 @@ class RemoteError(RuntimeError):
         self.trace = trace
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        # By default an exception is made again from its words alone.
+        # By default, pickle creates an exception again from its message alone.
         return type(self), (self.rank, self.trace)
 
 
@@ -45,7 +45,7 @@ class _Launcher:
     def __init__(self, flags: List[str], python: str) -> None:
         ours, its = (keep_from_children(_above_standard(end)) for end in socket.socketpair(socket.AF_UNIX))
         for stream in (sys.stdout, sys.stderr):
-            _flush(stream)  # the program's own output comes before that of the ranks
+            _flush(stream)  # show the program's own output before that of the ranks
         with its:
             self._process = subprocess.Popen(
                 [_program.find(), *flags, "--store-fd", str(its.fileno()), python, "-m", "horovod.runner.run_task"],
@@ -107,7 +107,7 @@ class _Launcher:
         return True
 
     def generation(self) -> int:
-        """Returns the last generation that has begun, as far as the messages of an elastic job say."""
+        """Returns the last generation that has begun, according to the messages of an elastic job."""
         begun = filter(None, map(_BEGINS.match, self.messages))
         return max((int(found.group(1)) for found in begun), default=0)
 
@@ -116,13 +116,13 @@ class _Launcher:
         self.socket.close()
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
-            self._process.send_signal(signal.SIGCONT)  # a stopped one does not end
+            self._process.send_signal(signal.SIGCONT)  # a stopped process would not handle the signal that ends it
         self.wait()
 
 
 def _above_standard(end: socket.socket) -> socket.socket:
-    """Returns the socket with a number that is none of a standard stream: the program may have closed one, and still
-    write to its number."""
+    """Returns the socket with a number above those of the standard streams: the program may have closed one of them,
+    and still write to its number."""
     if end.fileno() > 2:
         return end
     with end:
@@ -130,7 +130,7 @@ def _above_standard(end: socket.socket) -> socket.socket:
 
 
 def _show(text: str) -> None:
-    """Writes to standard error, if the program has one that works: a job does not depend on it, and would wait for a
+    """Writes to standard error if the program has a working stream. The job must not depend on it, nor wait for a
     reader of its output."""
     try:
         try:
@@ -150,7 +150,7 @@ def _flush(stream: Any) -> None:
 
 
 def _environment() -> Dict[str, str]:
-    """Returns this process's environment, with which the ranks' Python finds this package."""
+    """Returns this process's environment, in which the ranks' Python finds this package."""
     environment = dict(os.environ)
     place = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     known = environment.get("PYTHONPATH", "").split(os.pathsep)
@@ -160,8 +160,8 @@ def _environment() -> Dict[str, str]:
 
 
 def call_on_all(call: bytes, ranks: int, flags: List[str], python: str, is_elastic: bool = False) -> List[Any]:
-    """Starts a job whose ranks make the call, and returns the result of each rank. `is_elastic`: `ranks` is the
-    least number of results, of the ranks of the last generation."""
+    """Starts a job whose ranks make the call, and returns the result of each rank. `is_elastic`: `ranks` is the minimum
+    number of results from the last generation."""
     launcher = _Launcher(flags, python)
     try:
         outcomes = _collect(launcher, call, None if is_elastic else ranks)
@@ -209,7 +209,7 @@ def call_on_all(call: bytes, ranks: int, flags: List[str], python: str, is_elast
 
 
 def _show_survived(outcomes: Dict[int, _calls.Outcome], end: int) -> None:
-    """Prints the exceptions in generations before `end`, which the job has survived: they are no error of it."""
+    """Prints the exceptions in generations before `end`, which the job has survived."""
     shown = {
         outcome.trace: (outcome.rank_of(process), outcome.generation)
         for process, outcome in outcomes.items()
@@ -258,8 +258,8 @@ def _collect(launcher: _Launcher, call: bytes, ranks: Optional[int]) -> Dict[int
 
 
 def _messages(launcher: _Launcher, store: Store, call: bytes) -> Iterator[Tuple[str, bytes]]:
-    """Gives the call to the ranks. Yields the number and the message of each rank once, until the launcher ends: its
-    exit code and its sentence say why. Raises StoreError for a request that the store refuses."""
+    """Sends the call to the ranks. Yields the number and the message of each rank once, until the launcher ends, whose
+    exit code and message give the reason. Raises StoreError for a request that the store refuses."""
     known = set()
     try:
         revision = store.revision()

@@ -26,9 +26,9 @@ _SWITCHES = {"disable_cache": "--disable-cache", "verbose": "--verbose", "use_gl
 
 
 def find(name: str = "horovodrun") -> str:
-    """Returns the path of a program: the one beside this package, else the one on PATH.
+    """Returns the path of a program: the copy beside this package, else the one on PATH.
 
-    Raises FileNotFoundError with one sentence if there is none.
+    Raises FileNotFoundError with one sentence if both are missing.
     """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     places = [

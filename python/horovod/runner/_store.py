@@ -1,7 +1,7 @@
 """A client of the job's store (rendezvous/PROTOCOL.md), for the messages of `horovod.run` and groups of torch.
 
-Both ends prove with each request that they know the job's secret: the values come from the job. Knows no
-framework and does not need the library.
+Both ends prove with each request that they know the job's secret, so the values come from the job. Imports no framework
+and does not need the library.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import time
 import urllib.parse
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-# The server takes bodies of 64 MiB.
+# The server accepts bodies of up to 64 MiB.
 _CHUNK = 32 << 20
-# The limits of a response: of a line of its head, and of the number of its lines.
+# The limits of a response: the length of a header line, and the number of header lines.
 _LINE = 65536
 _LINES = 100
 _WAIT_SECONDS = 20.0
@@ -129,14 +129,14 @@ class Store:
 
     def __init__(self, open_socket: Callable[[], Any], secret: str, reconnects: bool, limited: bool = True) -> None:
         """`secret`: in hexadecimal digits. `reconnects`: restore a broken connection. `limited`: give responses a time
-        limit; a server on this host breaks the connection when it ends, and may be stopped for any time."""
+        limit; a server on this host closes the connection when it ends, but may be suspended for any time."""
         self._open, self._secret, self._reconnects = open_socket, bytes.fromhex(secret), reconnects
         self._limited = limited
         self._connection: Optional[_Connection] = None
 
     @classmethod
     def of_environment(cls) -> Store:
-        """Returns the store of this rank's job. Raises RuntimeError if this process is no rank."""
+        """Returns the store of this rank's job. Raises RuntimeError if this process is not a rank."""
         place, secret = os.environ.get("HOROVOD_STORE"), os.environ.get("HOROVOD_JOB_SECRET")
         if not place or not secret:
             raise RuntimeError(
@@ -145,7 +145,7 @@ class Store:
         return cls(lambda: connect(place), secret, True)
 
     def close(self) -> None:
-        """Ends the connection, if there is one."""
+        """Closes the connection, if it is open."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -158,7 +158,7 @@ class Store:
         self._must("PUT", _target(key), str(len(parts)).encode())
 
     def get(self, key: str) -> bytes:
-        """Waits without a limit until the key has a value; returns the value, empty if `put` did not set
+        """Waits without a limit until the key has a value; returns the value, which is empty if `put` did not set
         it."""
         count = _number(self._wait(_target(key)).decode("latin-1")) or 0
         return b"".join(self._wait(_target(f"{key}/part/{index}")) for index in range(count))
@@ -176,7 +176,7 @@ class Store:
         ]
 
     def ask(self, method: str, target: str, body: bytes = b"") -> Tuple[int, bytes]:
-        """Makes a request of the protocol that does not wait; returns status and body of the response."""
+        """Makes a protocol request that does not wait; returns status and body of the response."""
         return self._ask(method, target, body, _WAIT_SECONDS + len(body) / 262144)
 
     def _wait(self, target: str, joined_by: str = "?") -> bytes:
@@ -211,7 +211,7 @@ class Store:
 
 
 def _number(text: str) -> Optional[int]:
-    """Returns a decimal number without a sign, or None. str.isdigit() also takes what int() does not."""
+    """Returns a decimal number without a sign, or None. str.isdigit() also accepts digits that int() rejects."""
     return int(text) if re.fullmatch("[0-9]{1,18}", text) else None
 
 

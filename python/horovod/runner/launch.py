@@ -1,4 +1,4 @@
-"""`python -m horovod.runner.launch ...` is `horovodrun ...`, for scripts that start jobs so."""
+"""`python -m horovod.runner.launch ...` is `horovodrun ...`, for scripts that start jobs in this way."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from horovod.runner._job import call_on_all
 
 
 def parse_args(args: Optional[Sequence[str]] = None) -> _arguments.HorovodArgs:
-    """Returns the flags and the command of a command line of the original's horovodrun, by default of
-    this process. SystemExit for other words."""
+    """Returns the flags and the command of a command line of the original's horovodrun, by default of this process.
+    SystemExit for invalid arguments."""
     return _arguments.parse(args)
 
 
@@ -43,7 +43,7 @@ def _run(args: Any) -> Optional[List[Any]]:
 
 
 def run_commandline() -> None:
-    """Becomes the launcher, with this process's arguments. FileNotFoundError where there is none."""
+    """Replaces this process by the launcher, with this process's arguments. FileNotFoundError if it is missing."""
     program = _program.find()
     os.execv(program, [program, *sys.argv[1:]])
 

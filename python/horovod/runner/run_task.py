@@ -13,18 +13,18 @@ from horovod.runner import _calls
 from horovod.runner._store import Store, StoreError
 
 
-# The time that a rank's process may need to end after the function: until it says why, and, if the function raised,
-# until it is ended, so that the other ranks end too.
+# The time limit for a rank's process after the function: until it reports its exception, and, if the function raised,
+# until the launcher ends it so that the other ranks end too.
 _EXPLAIN_SECONDS = 5.0
 _FAILED_SECONDS = 30.0
 
 
 def main(addr: Optional[str] = None, port: Optional[int] = None) -> int:
-    """The rank's exit code: 0, or 1 where the function raised, which the caller shows. The arguments have
-    no effect: the environment names the store."""
+    """Returns the rank's exit code: 0, or 1 if the function raised an exception, which the caller shows. The arguments
+    have no effect: the environment names the store."""
     rank = int(os.environ.get("HOROVOD_ELASTIC_PROCESS") or os.environ["HOROVOD_RANK"])
     store = Store.of_environment()
-    key = bytes.fromhex(os.environ.pop("HOROVOD_RESULT_KEY"))  # not for the function's own children
+    key = bytes.fromhex(os.environ.pop("HOROVOD_RESULT_KEY"))  # hidden from the function's own children
     failure: Optional[BaseException] = None
     process = os.getpid()
     try:
@@ -39,9 +39,9 @@ def main(addr: Optional[str] = None, port: Optional[int] = None) -> int:
             outcome = _calls.pack_error(error, f"The result, of type {type(value).__name__}, cannot be pickled.\n")
     except SystemExit:
         raise
-    except BaseException as error:  # also asyncio.CancelledError, and classes of the program's own
+    except BaseException as error:  # also asyncio.CancelledError and the program's own classes
         failure, outcome = error, _calls.pack_error(error)
-    if os.getpid() != process:  # a child by fork of the function, whose outcome is not that of the rank
+    if os.getpid() != process:  # a forked child of the function, whose outcome is not the rank's
         if failure is not None:
             traceback.print_exception(type(failure), failure, failure.__traceback__)
         return 0 if failure is None else 1

@@ -1,6 +1,6 @@
 """Horovod for TensorFlow: ``import horovod.tensorflow as hvd``.
 
-Eagerly, in `tf.function` and in graphs of TensorFlow 1. Signatures are Horovod's.
+Works eagerly, in `tf.function` and in graphs of TensorFlow 1. Signatures are Horovod's.
 """
 
 from horovod._framework import need as _need

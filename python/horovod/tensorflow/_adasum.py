@@ -9,16 +9,16 @@ import tensorflow as tf
 
 
 def keep(grads: Sequence[Any], *unused: Any) -> List[Any]:
-    """Takes the place of a reduction, and leaves gradients unchanged."""
+    """Replaces a reduction, and leaves gradients unchanged."""
     return list(grads)
 
 
 def step(
     apply: Callable[[], Any], variables: Sequence[tf.Variable], reduce: Callable[[List[tf.Tensor]], List[tf.Tensor]]
 ) -> Any:
-    """Calls apply(), which changes `variables`. Then sets them to their former values plus the result
-    of `reduce` on the changes. In a graph of TensorFlow 1 returns the operation to run."""
-    # A read of a variable in such a graph may not copy it.
+    """Calls apply(), which changes `variables`. Then sets them to their former values plus the result of `reduce` on
+    the changes. In a graph of TensorFlow 1, returns the operation to run."""
+    # In such a graph, reading a variable may return a reference instead of a copy.
     starts = [tf.raw_ops.DeepCopy(x=variable.read_value()) for variable in variables]
     with tf.control_dependencies(_in_graph(starts)):
         applied = apply()

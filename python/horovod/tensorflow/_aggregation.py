@@ -1,4 +1,4 @@
-"""Sums of the gradients of several backward passes, which are reduced once."""
+"""Sums of the gradients of several backward passes, which the ranks reduce once."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from horovod.tensorflow._graph_updates import GraphUpdates, about_closures
 from horovod.tensorflow._reduction import key_of
 
 Pairs = List[Tuple[Any, Any]]
-_MOST_PASSES = 32  # that programs compute before they apply the first of them
-_MOST_OPERATIONS = 10000  # between the gradients of a pass and their use
+_MOST_PASSES = 32  # passes computed before the first of them is applied
+_MOST_OPERATIONS = 10000  # searched between the gradients of a pass and their use
 
 
 class Pass(NamedTuple):
-    """A call of `reduce`, or its operations in a graph."""
+    """One call of `reduce`, or its operations in a graph."""
 
     graph: Any  # None: TensorFlow executed it eagerly
-    number: Any  # of passes so far
+    number: Any  # number of passes up to this one
     given: FrozenSet[Key]  # the keys of variables with a gradient
     returned: FrozenSet[Key]  # the keys of gradients that `reduce` has returned
-    listed: FrozenSet[Key]  # the keys of all variables that it was given
+    listed: FrozenSet[Key]  # the keys of all variables in its argument
     results: Tuple[Any, ...]  # the identities of the returned gradients: see _origins
 
 
 class LocalAggregation:
-    """Sums gradients in local variables, for each variable of the model. Call `reduce` and then `apply`
-    once for each backward pass. The passes of a step may have gradients of different variables, and list
-    them in any order. With one pass per step it has no variables."""
+    """Sums gradients in local variables, for each variable of the model. Call `reduce` and then `apply` once for each
+    backward pass. The passes of a step may have gradients of different variables, and list them in any order. With one
+    pass per step, it creates no variables."""
 
     def __init__(self, steps: int, average: bool = False, sparse_as_dense: bool = False) -> None:
         if not isinstance(steps, int) or steps < 1:
@@ -60,9 +60,9 @@ class LocalAggregation:
     def reduce(
         self, grads: Sequence[Any], variables: Sequence[Any], reduction: Callable[[List[Any], List[Any]], List[Any]]
     ) -> List[Any]:
-        """Returns reduction(sums, variables) in the last pass of a step; in other passes, unused values.
-        In the last pass of a step a variable without a gradient gets the sum of the passes before. In a
-        graph such a sum may be zero, and `apply` leaves its variable out."""
+        """Returns reduction(sums, variables) in the last pass of a step; in other passes, unused values. In the last
+        pass of a step, a variable without a gradient gets the sum of the earlier passes. In a graph this sum may be
+        zero; then `apply` omits the variable."""
         if self.steps == 1:
             return reduction(list(grads), list(variables))
         if self.sums is None:
@@ -114,10 +114,9 @@ class LocalAggregation:
     def apply(
         self, function: Callable[[Pairs], Any], pairs: Optional[Pairs] = None, count: Optional[Callable[[], Any]] = None
     ) -> Any:
-        """Calls function(pairs) in the last pass of a step, and if `reduce` was never called. The last
-        pass may lack variables that got gradients in earlier passes of its step: function gets their
-        pairs too. `pairs` is None if the function has its own; then such a variable is a ValueError.
-        `count` is called in the other passes."""
+        """Calls function(pairs) in the last pass of a step, and if `reduce` was never called; calls `count` in the
+        other passes. The pairs include variables whose gradients came only in earlier passes of the step. `pairs` is
+        None if the function has its own pairs; then such a variable raises ValueError."""
         if self.steps == 1 or self.sums is None:
             return function(pairs or [])
         found = self._pass_of(pairs)
@@ -138,8 +137,7 @@ class LocalAggregation:
         count: Optional[Callable[[], Any]] = None,
         zeros: AbstractSet[Key] = frozenset(),
     ) -> Any:
-        """Applies eagerly after the pass `number`. `zeros`: the keys of gradients that may be zeros in place
-        of None."""
+        """Applies eagerly after the pass `number`. `zeros`: the keys of gradients that may be zeros instead of None."""
         if number % self.steps:
             return count() if count else None
         touched, listed = self.sums.touched(number), self.sums.listed(number)
@@ -162,12 +160,12 @@ class LocalAggregation:
         return list(zip(self._reduction([self.sums.value(key, self._divisor) for key in keys], variables), variables))
 
     def names(self, keys: Sequence[Key]) -> str:
-        """Returns the names of the variables of these sums, for an error."""
+        """Returns the names of these sums' variables, for an error message."""
         return ", ".join(sorted(str(getattr(self.sums.variable(key), "name", "?")) for key in keys))
 
     def _pass_of(self, pairs: Optional[Pairs]) -> Optional[Pass]:
-        """Returns the pass that has computed the gradients of `pairs`, if it ran in this graph; otherwise
-        the newest one that may have done so."""
+        """Returns the pass that has computed the gradients of `pairs`, if it ran in this graph; otherwise the newest
+        pass that may have computed them."""
         graphs = _graphs()
         here = [one for one in self._passes if any(one.graph is graph for graph in graphs)]
         passes = {id(result): one for one in here for result in one.results}
@@ -206,9 +204,8 @@ class LocalAggregation:
         return tf.cond(tf.equal(number % self.steps, 0), applied, lambda: as_group(count() if count else None))
 
     def _is_usual(self, found: Optional[Pass], number: Any) -> Any:
-        """Returns whether the last pass has returned the gradients of all variables of its step, and no
-        others. Another step may have gradients of variables that were unknown when the function was
-        compiled: Python applies them."""
+        """Returns whether the last pass has returned the gradients of all variables of its step, and no others. Another
+        step may have gradients of variables that were unknown at compilation: Python applies them."""
         touched, listed = self.sums.touched(number), self.sums.listed(number)
         is_touched = tf.stack(list(touched.values()))
         is_returned = tf.stack(
@@ -222,8 +219,8 @@ class LocalAggregation:
 
 
 def _keys_of(grads: Sequence[Any], variables: Sequence[Any]) -> List[Key]:
-    # The n-th gradient of a variable is added to its n-th sum. None stands for a gradient that is not
-    # there, so entries with gradients are counted first.
+    # The n-th gradient of a variable is added to its n-th sum. Entries with gradients are counted first, because None
+    # stands for a missing gradient.
     counts: Dict[Any, int] = {}
     keys: List[Any] = [None] * len(grads)
     refs = [key_of(variable) for variable in variables]
@@ -240,14 +237,14 @@ def _is_there(grad: Any) -> bool:
 
 
 def _identity(grad: Any) -> Any:
-    # A later tensor may get the id of one that is gone.
+    # A later tensor may reuse the id of a deleted tensor.
     tensor = grad.values if isinstance(grad, tf.IndexedSlices) else grad
     return weakref.ref(tensor) if tf.executing_eagerly() else getattr(tensor, "op", None)
 
 
 def _origins(pairs: Pairs) -> Iterator[Any]:
-    """Yields what identifies the gradients of these pairs, and in a graph the operations of which they are
-    made: programs clip gradients."""
+    """Yields the identities of the gradients of these pairs. In a graph, also yields the operations that produced them,
+    because programs clip gradients."""
     waiting = collections.deque(_identity(grad) for grad, _ in pairs if grad is not None)
     seen = set(map(id, waiting))
     while waiting and len(seen) < _MOST_OPERATIONS:
@@ -258,7 +255,7 @@ def _origins(pairs: Pairs) -> Iterator[Any]:
 
 
 def _graphs() -> List[Any]:
-    """Returns the graph to which operations are added now, and those around it."""
+    """Returns the graph that gets new operations now, and its outer graphs."""
     if tf.executing_eagerly():
         return [None]
     graphs = [tf.compat.v1.get_default_graph()]

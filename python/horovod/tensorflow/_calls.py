@@ -1,13 +1,13 @@
 """Numbers the calls of a `tf.function`, and the iterations of a loop, in a graph of TensorFlow 1.
 
-A session may run the calls of a function as calls of one function, and their collectives then have one node,
-hence one name. A function there takes the number of its call as one more captured input, whose value is made
-where the function is called; the operations put it into the name by which ranks match. Iterations of a loop have one
-node too, and a session runs several at once, in any order: the number of the iteration is a tensor of the loop.
-In functions TensorFlow itself orders the iterations.
+A session may run all calls of a function through one copy of its graph; their collectives then share one node and one
+name. Such a function captures the number of its call as an additional input, whose value the caller provides; the
+operations add the number to the name by which ranks match. Iterations of a loop share a node too, and a session runs
+several at once, in any order: the number of the iteration is a tensor of the loop. In functions, TensorFlow itself
+orders the iterations.
 
-The functions of `tf.data` have no such number. Where `tf.data` makes several calls of one at once, a collective is
-refused.
+The functions of `tf.data` have no such number. If `tf.data` makes several calls of a function at once, it must not
+contain a collective.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def number(graph: tf.Graph) -> Optional[tf.Tensor]:
 
 
 def _numbers(graph: tf.Graph) -> Iterator[tf.Tensor]:
-    """Yields the number of the call that runs the function, and those of the loops in it, outermost first."""
+    """Yields the number of the function's call, then the numbers of the loops around the operation, outermost first."""
     if not isinstance(graph, FuncGraph):
         yield from _numbers_of_contexts(graph._get_control_flow_context())
     elif not isinstance(graph, _NOT_FUNCTIONS):
@@ -63,7 +63,7 @@ def _numbers(graph: tf.Graph) -> Iterator[tf.Tensor]:
 
 
 def _numbers_of_contexts(context: Any) -> Iterator[tf.Tensor]:
-    """The same for loops whose operations lie in the graph itself (tf.compat.v1.disable_control_flow_v2)."""
+    """Yields the numbers of loops whose operations lie in the graph itself (tf.compat.v1.disable_control_flow_v2)."""
     if context is None:
         return
     yield from _numbers_of_contexts(context.outer_context)
@@ -74,7 +74,7 @@ def _numbers_of_contexts(context: Any) -> Iterator[tf.Tensor]:
 
 
 def _counter_of(context: WhileContext) -> tf.Tensor:
-    """Adds a counter of its iterations to a loop, as TensorFlow does for gradients."""
+    """Adds an iteration counter to a loop, as TensorFlow does for gradients."""
     with tf.control_dependencies(None):
         outer = context.outer_context
         if outer is not None:
@@ -115,12 +115,12 @@ def _input(function: FuncGraph) -> tf.Tensor:
 
 
 def number_of_gradient(op: Any, graph: tf.Graph) -> Optional[tf.Tensor]:
-    """The same for the gradient of an operation, where the number has that of the operation's call, since one
-    function computes the gradients of all calls. Several gradients of one call are several calls of that function,
-    which have numbers of their own."""
+    """Returns the number for the gradient of an operation. It contains the number of the operation's call, because one
+    function computes the gradients of all calls. Several gradients of one call are several calls of that function, each
+    with its own number."""
     if not op.type.endswith("InCall"):
         return None
-    forward = op.inputs[-1]  # a tape gives its own object for the operation, without `graph`
+    forward = op.inputs[-1]  # a tape passes its own object for the operation, without `graph`
     function = _function(graph)
     if not isinstance(function, FuncGraph) or function is _function(forward.graph):
         return forward
@@ -136,9 +136,9 @@ def _function(graph: tf.Graph) -> tf.Graph:
 class _OfEachCall:
     """A captured input that becomes the number of a call where TensorFlow makes the call.
 
-    A tape asks only once for the inputs that the function of its gradients captures, and gives them to all calls of
-    that function: a tensor would be one number for several gradients. The attributes are those that TensorFlow
-    reads from a captured tensor."""
+    A tape reads the captured inputs of its gradient function only once, and passes them to all calls of that function:
+    a plain tensor would be one number for several gradients. The attributes are those that TensorFlow reads from a
+    captured tensor."""
 
     dtype = tf.int64
     shape = tf.TensorShape([])
@@ -152,7 +152,7 @@ class _OfEachCall:
         return tf.TensorSpec([], tf.int64)
 
     def next(self) -> tf.Tensor:
-        """Returns the number of one more call, which the default graph makes."""
+        """Returns the number of the next call, which the default graph makes."""
         graph = tf.compat.v1.get_default_graph()
         called = _called.setdefault(_function(graph), Counter())
         called[self._name] += 1

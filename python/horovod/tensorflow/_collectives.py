@@ -2,25 +2,24 @@
 
 Rules for all of them:
 
-* Every rank must make the same call under the same name. Eager calls without a name are numbered in
-  the order of the calls, so all ranks must make them in the same order. In graphs, the name of the
-  tensor is the default, and the order does not matter. If the graph already has the name, or if it is
-  another gradient of the same operation, a number is added: all ranks must create such operations in
-  the same order. Inside nested functions, the calls that lead to the operation come before the name.
-* Types: uint8 to uint64, int8 to int64, float16, bfloat16, float32, float64, bool, and
-  complex64 and complex128, which are reduced by Sum and Average only; else ValueError.
-  Tensors travel through host memory.
+* Every rank must make the same call under the same name. Eager calls without a name are numbered in the order of the
+  calls, so all ranks must make them in the same order. In graphs, the default is the name of the tensor, and the order
+  does not matter. If the graph already contains the name, or for another gradient of the same operation, a number is
+  added: all ranks must create such operations in the same order. Inside nested functions, the calls that lead to the
+  operation come before the name.
+* Types: uint8 to uint64, int8 to int64, float16, bfloat16, float32, float64, bool, and complex64 and complex128, which
+  only Sum and Average reduce; else ValueError. Tensors travel through host memory.
 * Every collective is differentiable. The gradient is again a collective, so every rank must compute it.
 * `tf.vectorized_map`, and `jacobian` of a tape, send one allreduce or broadcast request for all iterations.
   They raise NotImplementedError for other collectives and for Adasum.
 * In a graph of TensorFlow 1 the iterations of a loop (`tf.while_loop`, `tf.map_fn`, `tf.scan`, an RNN) may run at once:
-  ranks match equal iterations. A function of which `tf.data` makes several calls at once (`num_parallel_calls`) has no
-  such number, and contains no collective: tf.errors.InvalidArgumentError when the graph is built.
-* No thread of TensorFlow's waits for other ranks in a graph for longer than 10 ms.
-* ValueError, or tf.errors.InvalidArgumentError from an operation, for an argument that cannot be right.
-  tf.errors.FailedPreconditionError, on every rank, where ranks disagree; tf.errors.UnknownError when a
-  rank died or shut down.
-* `device_dense` and `device_sparse` are accepted for the sake of existing scripts.
+  ranks match equal iterations. A function that `tf.data` calls several times at once (`num_parallel_calls`) has no such
+  number, and must not contain a collective: tf.errors.InvalidArgumentError when the graph is built.
+* In a graph, a thread of TensorFlow waits at most 10 ms for other ranks.
+* ValueError, or tf.errors.InvalidArgumentError from an operation, for an invalid argument.
+  tf.errors.FailedPreconditionError, on every rank, if ranks disagree; tf.errors.UnknownError when a rank died or shut
+  down.
+* `device_dense` and `device_sparse` are accepted for existing scripts.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ def _allreduce_sparse(
             "sparse_as_dense=True or tf.convert_to_tensor."
         )
     for each in (prescale_factor, postscale_factor):
-        _nodes.bits_of(each, "allreduce")  # raises an error for a factor that cannot be right
+        _nodes.bits_of(each, "allreduce")  # raises an error for an invalid factor
     factor = float(prescale_factor) * float(postscale_factor)
     values = allgather(slices.values, name and f"{name}.values", ignore_name_scope, process_set)
     indices = allgather(slices.indices, name and f"{name}.indices", ignore_name_scope, process_set)
@@ -115,8 +114,8 @@ def _allreduce_sparse(
 
 
 def _scaled(values: tf.Tensor, factor: float, size: Optional[tf.Tensor]) -> tf.Tensor:
-    """Returns values times `factor`, of the same type: integers are truncated towards zero. Over `size`, integers
-    become floats, as by TensorFlow's `/`: float32 from 8 and 16 bits, else float64."""
+    """Returns values times `factor`, of the same type: integers are truncated towards zero. With `size`, divides by it,
+    and integers become floats, as with TensorFlow's `/`: float32 from 8 and 16 bits, else float64."""
     exact = values.dtype
     if exact.is_integer:
         exact = tf.float32 if size is not None and exact.size < 4 else tf.float64
@@ -178,8 +177,8 @@ def grouped_allreduce(
     ignore_name_scope: bool = False,
     name: Optional[str] = None,
 ) -> List[Any]:
-    """`allreduce` of a list of tensors as one request: all or none are reduced. tf.IndexedSlices in the
-    list are reduced by separate requests. An empty list makes no request, and returns one."""
+    """`allreduce` of a list of tensors as one request: the ranks reduce all of them or none. Separate requests reduce
+    tf.IndexedSlices in the list. An empty list makes no request, and returns an empty list."""
     op = choose_op(average, op)
     _reduced.note()
     if not isinstance(tensors, (list, tuple)):
@@ -358,22 +357,22 @@ def grouped_reducescatter(
 
 
 def rank_op(name: Optional[str] = None) -> tf.Tensor:
-    """The rank of this process as a scalar int32 tensor, evaluated when the graph runs."""
+    """Returns the rank of this process as a scalar int32 tensor, evaluated when the graph runs."""
     return _nodes.number(0, name=name)
 
 
 def local_rank_op(name: Optional[str] = None) -> tf.Tensor:
-    """The rank of this process on its host as a scalar int32 tensor, evaluated when the graph runs."""
+    """Returns the rank of this process on its host as a scalar int32 tensor, evaluated when the graph runs."""
     return _nodes.number(1, name=name)
 
 
 def size_op(process_set_id: int = 0, name: Optional[str] = None) -> tf.Tensor:
-    """The number of ranks as a scalar int32 tensor, evaluated when the graph runs."""
+    """Returns the number of ranks as a scalar int32 tensor, evaluated when the graph runs."""
     return _nodes.number(2, process_set_id, name)
 
 
 def local_size_op(name: Optional[str] = None) -> tf.Tensor:
-    """The number of ranks on this host as a scalar int32 tensor, evaluated when the graph runs."""
+    """Returns the number of ranks on this host as a scalar int32 tensor, evaluated when the graph runs."""
     return _nodes.number(3, name=name)
 
 

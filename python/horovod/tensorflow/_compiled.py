@@ -1,8 +1,8 @@
-"""Compiles the kernels for a TensorFlow whose C API has no asynchronous ones, which is 2.12 or older.
+"""Compiles the kernels for TensorFlow 2.12 and older, whose C API lacks asynchronous kernels.
 
-The first import of `horovod.tensorflow` compiles `_async_kernels.cpp` against the headers of the installed
-TensorFlow, and keeps the result in `$XDG_CACHE_HOME/horovod` (`~/.cache/horovod`). Synchronous kernels would
-hold a thread each: ranks that reach collectives in different orders would wait for each other forever.
+The first import of `horovod.tensorflow` compiles `_async_kernels.cpp` against the headers of the installed TensorFlow,
+and keeps the result in `$XDG_CACHE_HOME/horovod` (`~/.cache/horovod`). Each synchronous kernel would block a thread:
+ranks that reach collectives in different orders would deadlock.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import tensorflow as tf
 
 
 def load() -> None:
-    """Opens the compiled kernels where TensorFlow needs them. Raises ImportError if they cannot be made."""
+    """Opens the compiled kernels if TensorFlow needs them. Raises ImportError if the compilation fails."""
     from tensorflow.python import _pywrap_tensorflow_internal
 
-    internal = ctypes.CDLL(_pywrap_tensorflow_internal.__file__)  # is open already
+    internal = ctypes.CDLL(_pywrap_tensorflow_internal.__file__)  # already open
     if hasattr(internal, "TF_NewAsyncKernelBuilder"):
         return
     source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_async_kernels.cpp")
     flags = [*tf.sysconfig.get_compile_flags(), *tf.sysconfig.get_link_flags()]
-    if not any("-std=" in flag for flag in flags):  # below 2.10: its functions take absl::string_view then
+    if not any("-std=" in flag for flag in flags):  # TensorFlow before 2.10: its functions then take absl::string_view
         flags.append("-std=c++14")
     try:
         with open(source, "rb") as file:
@@ -52,8 +52,8 @@ def load() -> None:
 
 @contextlib.contextmanager
 def _own_folder() -> Iterator[str]:
-    """A folder that only this user can write. One process of a host has it at a time where the file system
-    has locks. Without such a folder in the cache, a temporary one."""
+    """Yields a folder that only this user can write, to one process of a host at a time if the file system supports
+    locks. Falls back to a temporary folder."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = os.path.join(cache, "horovod")
     try:
@@ -68,7 +68,7 @@ def _own_folder() -> Iterator[str]:
         return
     lock = os.open(folder, os.O_RDONLY)
     try:
-        with contextlib.suppress(OSError):  # two processes then compile the same
+        with contextlib.suppress(OSError):  # without a lock, two processes may both compile
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
     finally:

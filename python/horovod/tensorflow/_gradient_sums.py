@@ -1,4 +1,4 @@
-"""Sums of the gradients of one step in variables of this rank: one sum for each variable of the model."""
+"""Sums of the gradients of one step in local variables: one sum for each variable of the model."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import AbstractSet, Any, Dict, List, Sequence, Tuple
 
 import tensorflow as tf
 
-# Identifies a variable, and which of its gradients in one pass: a list may have a variable twice.
+# A variable, and the index of its gradient in one pass: a list may contain a variable twice.
 Key = Tuple[Any, int]
 
 
 def as_operations(values: Sequence[Any]) -> List[Any]:
-    """Returns what these values wait for in a graph; nothing where TensorFlow executes eagerly."""
+    """Returns the operations that produce these values in a graph; an empty list if TensorFlow executes eagerly."""
     if tf.executing_eagerly():
         return []
     return [
@@ -22,7 +22,7 @@ def as_operations(values: Sequence[Any]) -> List[Any]:
 
 
 def as_group(value: Any) -> Any:
-    """Returns an operation that waits for this value, or for nothing."""
+    """Returns an operation that waits for this value; for None, an empty operation."""
     return tf.group(*as_operations([value]))
 
 
@@ -42,12 +42,12 @@ class _Sum:
     def __init__(self, variable: Any, grad: Any) -> None:
         self.variable = variable
         self._total = _made(tf.zeros(variable.shape, grad.dtype))
-        self._rows: Any = None  # whether a row has a gradient
+        self._rows: Any = None  # whether each row has a gradient
         if isinstance(grad, tf.IndexedSlices):
             self._rows = _made(tf.zeros(variable.shape[:1], tf.bool))
 
     def add(self, grad: Any, is_first: Any) -> List[Any]:
-        """Adds a gradient. `is_first`: the sum has still the value of an earlier step."""
+        """Adds a gradient. `is_first`: the sum still has the value of an earlier step."""
         value = tf.cast(tf.convert_to_tensor(grad), self._total.dtype)
         writes = [_add(self._total, value, is_first, tf.add)]
         if self._rows is not None:
@@ -74,15 +74,15 @@ class _Sum:
 
 
 class _Block:
-    """The sums that one pass has made. For each of them: the last step in which it got a gradient, and
-    the last pass that listed its variable."""
+    """The sums that one pass has created. Stores for each sum the last step in which it got a gradient, and the last
+    pass that listed its variable."""
 
     def __init__(self, sums: Dict[Key, _Sum]) -> None:
         self.sums = sums
         self._steps, self._passes = [_made(tf.fill([len(sums)], tf.constant(-1, tf.int64))) for _ in range(2)]
 
     def add(self, grads: Dict[Key, Any], listed: AbstractSet[Key], number: Any, step: Any) -> Tuple[List[Any], Any]:
-        """Returns the writes of a pass, and the number of sums that got the first gradient of a step."""
+        """Returns the writes of a pass, and the number of sums that got their first gradient in this step."""
         last = self._steps.read_value()
         given = tf.constant([key in grads for key in self.sums])
         is_first = tf.not_equal(last, step)
@@ -124,7 +124,7 @@ class GradientSums:
         self._sums: Dict[Key, _Sum] = {}
         with tf.init_scope():
             self.passes = _made(tf.zeros([], tf.int64))
-            self._count = _made(tf.zeros([], tf.int64))  # of sums that got gradients in this step
+            self._count = _made(tf.zeros([], tf.int64))  # number of sums with gradients in this step
 
     def __contains__(self, key: Key) -> bool:
         return key in self._sums
@@ -136,11 +136,11 @@ class GradientSums:
         return self._sums[key].value(divisor, is_there)
 
     def add(self, grads: Dict[Key, Any], variables: Dict[Key, Any]) -> Any:
-        """Adds the gradients of a pass. `variables`: those that it lists, also without a gradient. Returns
-        the number of passes so far."""
+        """Adds the gradients of a pass. `variables`: the listed variables, with or without a gradient. Returns the
+        number of passes so far."""
         new = [key for key in grads if key not in self._sums]
         if new:
-            with tf.init_scope():  # also where a function is compiled: such variables are not its own
+            with tf.init_scope():  # also during tracing: the variables must not belong to the function
                 block = _Block({key: _Sum(variables[key], grads[key]) for key in new})
             self._blocks.append(block)
             self._sums.update(block.sums)
@@ -158,7 +158,7 @@ class GradientSums:
                 return tf.identity(passes)
 
     def touched(self, number: Any) -> Dict[Key, Any]:
-        """Returns which sums have got a gradient in the step to which the pass `number` belongs."""
+        """Returns whether each sum has received a gradient in the step that contains the pass `number`."""
         with tf.control_dependencies(as_operations([number])):
             return {
                 key: is_touched
@@ -172,12 +172,12 @@ class GradientSums:
             return {key: is_listed for block in self._blocks for key, is_listed in block.listed(number).items()}
 
     def count(self, number: Any) -> Any:
-        """Returns how many sums have got a gradient in this step, also those of which a function that
-        was compiled earlier does not know."""
+        """Returns the number of sums with a gradient in this step, including sums unknown to a function that was
+        compiled earlier."""
         with tf.control_dependencies(as_operations([number])):
             return self._count.read_value()
 
     def mark_listed(self, keys: AbstractSet[Key], number: Any) -> None:
-        """The pass `number` lists these sums too."""
+        """Marks these sums as listed by the pass `number`."""
         for block in self._blocks:
             block.mark_listed(keys, number)

@@ -9,11 +9,11 @@ import tensorflow as tf
 from horovod.tensorflow._gradient_sums import Key, as_group, as_operations
 from horovod.tensorflow._reduction import key_of
 
-_MOST_SETS = 64  # of variables that may have gradients in one step
+_MOST_SETS = 64  # number of sets of variables that may have gradients in one step
 
 
 class _Update:
-    """An operation that applies the gradients of a step that ends with one pass."""
+    """An operation that applies the gradients of a step that ends with a certain pass."""
 
     def __init__(self, last: Any, function: Callable[..., Any], pairs: Optional[list]) -> None:
         self.last, self.function, self.pairs = last, function, pairs
@@ -23,9 +23,9 @@ class _Update:
 
 
 class GraphUpdates:
-    """The updates of one optimizer. A graph is made before the order of its passes is known, and a later
-    pass may have gradients of more variables. Each update has a branch for each set of variables that can
-    have gradients in a step; it gets more branches when more such sets become known."""
+    """The updates of one optimizer. A graph is built before the order of its passes is known, and a later pass may have
+    gradients of more variables. Each update has a branch for each set of variables that can have gradients in a step,
+    and gains a branch when a new set becomes known."""
 
     def __init__(self, aggregation: Any) -> None:
         self._aggregation = aggregation
@@ -33,7 +33,7 @@ class GraphUpdates:
         self._updates: List[Any] = []
 
     def learn(self, given: FrozenSet[Key]) -> None:
-        """Notes that a pass has gradients of these variables."""
+        """Records that a pass has gradients of these variables."""
         if given in self._given:
             return
         self._given.append(given)
@@ -44,7 +44,7 @@ class GraphUpdates:
     def apply(
         self, last: Any, function: Callable[..., Any], pairs: Optional[list], count: Optional[Callable[[], Any]]
     ) -> Any:
-        """Returns the operation of `LocalAggregation.apply` where the pass `last` is the last one."""
+        """Returns the operation of `LocalAggregation.apply` for steps whose last pass is `last`."""
         if last is None:
             raise ValueError(
                 "apply_gradients: no gradients were computed in this graph; call "
@@ -71,7 +71,7 @@ class GraphUpdates:
         return [self._branch(update, keys) for keys in new]
 
     def _sets(self, last: FrozenSet[Key]) -> List[FrozenSet[Key]]:
-        """Returns the sets of variables that may have gradients in a step whose last pass has `last`."""
+        """Returns the sets of variables that may have gradients in a step whose last pass has gradients of `last`."""
         found = [last]
         for _ in range(self._aggregation.steps - 1):
             more = dict.fromkeys(one | given for one in found for given in self._given)
@@ -109,7 +109,7 @@ class GraphUpdates:
         return as_group(tf.cond(is_it, applied, tf.no_op))
 
     def _check(self, update: _Update) -> Any:
-        """Returns an operation that fails where a step has gradients of other variables."""
+        """Returns an operation that fails if a step has gradients of other variables."""
         count, number = self._aggregation.sums.count(update.last.number), update.last.number
         is_known = tf.reduce_any([tf.equal(count, len(keys)) for keys in update.done])
         return tf.debugging.Assert(
@@ -123,7 +123,7 @@ class GraphUpdates:
 
 
 def about_closures(names: str) -> str:
-    """Returns the text of the error for sums that a function with its own pairs cannot apply."""
+    """Returns the error text for sums that a function with its own pairs cannot apply."""
     return (
         f"The passes of this step have gradients of different variables, and the last pass has no "
         f"gradient of {names}: execute the passes eagerly, and give compute_gradients all variables in "

@@ -44,7 +44,7 @@ DTYPES = frozenset(
 
 
 def _pairs(tensors: Sequence[tf.Tensor], is_in_rows: bool = False) -> List[tf.Tensor]:
-    """Returns the tensors with complex numbers as pairs of reals, in which they travel. `is_in_rows`: the
+    """Returns the tensors, with complex numbers as the pairs of reals that the runtime sends. `is_in_rows`: the
     operation refuses a number without dimensions."""
     return [
         tensor
@@ -110,14 +110,13 @@ def to_splits(splits: Any) -> tf.Tensor:
 def node_name(op: str, name: Optional[str], tensors: Sequence[tf.Tensor], ignore_name_scope: bool = False) -> str:
     """Returns the name by which ranks match the operation, or '' for a number at run time.
 
-    In graphs the name depends on the graph alone, so that it stays equal on a rank that traces a
-    function once more than others. A name that the graph already has gets a number, in the order of
-    construction.
+    In graphs the name depends on the graph alone, so that an additional trace on one rank does not change it. A name
+    that already exists in the graph gets a number, in the order of construction.
     """
     if tf.executing_eagerly():
         return name or ""
     graph = tf.compat.v1.get_default_graph()
-    # The name of a branch ends in a number that differs between ranks: unique_fn_name of TensorFlow.
+    # A branch's name ends in a number that differs between ranks (unique_fn_name of TensorFlow).
     own = re.sub(r"_\d+$", "", getattr(graph, "name", None) or "")
     prefix = f"{own}/" if own else ""
     if name is not None:
@@ -145,7 +144,7 @@ def _unique(graph: tf.Graph, op: str, name: str) -> str:
 
 
 def name_of_batch(op: Any) -> str:
-    """Returns the name of an operation that stands for those of all iterations, of which `op` is the traced one."""
+    """Returns the name of an operation that replaces the operations of all iterations; `op` is the traced operation."""
     return _unique(tf.compat.v1.get_default_graph(), "batch", f"{_given_name(op) or op.type}.batch")
 
 
@@ -155,9 +154,9 @@ def _given_name(op: Any) -> str:
 
 
 def _run(collective: str, tensor_name: str, given: Optional[str], call: Optional[tf.Tensor], **arguments: Any) -> Any:
-    """Runs a collective, or adds its node to the graph. The node has the name that the caller of the
-    collective gave, in so far as TensorFlow accepts its characters. `call`: see _calls.py; without it, a
-    kernel knows the function calls that lead to the node by the node's own name in this graph."""
+    """Runs a collective, or adds its node to the graph. The node has the name that the caller gave, as far as
+    TensorFlow accepts its characters. `call`: see _calls.py; without it, a kernel derives the function calls around the
+    node from the node's name in this graph."""
     make = getattr(operations, f"horovod_{collective}")
     if tf.executing_eagerly():
         return make(tensor_name=tensor_name, **arguments)
@@ -204,9 +203,9 @@ def _shaped(results: List[tf.Tensor], like: Sequence[tf.Tensor]) -> List[tf.Tens
 
 
 def _shapes_of(tensors: Sequence[tf.Tensor]) -> List[int]:
-    """Returns the static shapes of a graph's tensors: for each tensor the number of dimensions, then
-    the dimensions. Empty unless all are known, and in eager execution, where TensorFlow makes a new
-    kernel for each value of an attribute."""
+    """Returns the static shapes of a graph's tensors: for each tensor the number of dimensions, then the dimensions.
+    Returns an empty list if a shape is unknown, and in eager execution, where each attribute value would create a new
+    kernel."""
     if tf.executing_eagerly() or not all(t.shape.is_fully_defined() for t in tensors):
         return []
     return [number for tensor in tensors for number in (tensor.shape.rank, *tensor.shape.as_list())]
@@ -223,9 +222,9 @@ def allreduce(
     given: Optional[str] = None,
     call: Optional[tf.Tensor] = None,
 ) -> List[tf.Tensor]:
-    """`given`: the name that the caller gave the collective, also below. `is_last`: a thread of
-    TensorFlow may briefly wait for the result, since no other work can run meanwhile. `call`: of a
-    gradient, see `_described`."""
+    """`given`: the name that the caller gave the collective, here and in the functions below. `is_last`: a thread of
+    TensorFlow may briefly wait for the result, because no other work can run meanwhile. `call`: the number of a
+    gradient's call, see `_described`."""
     op = whole_op(op)
     _check_op(tensors, Kind.ALLREDUCE, op)
     sent = _pairs(tensors)
@@ -330,15 +329,15 @@ def _described(op: Any) -> Tuple[str, int, Optional[tf.Tensor]]:
     name, process_set = _given_name(op), op.get_attr("process_set")
     if tf.executing_eagerly():
         return name and name + ".gradient", process_set, None
-    # One operation may have several gradients in a graph: one for each loss.
+    # One operation may have several gradients in a graph, one for each loss.
     graph = tf.compat.v1.get_default_graph()
     unique = _unique(graph, "gradient", f"{name or op.type}.gradient")
     return unique, process_set, _calls.number_of_gradient(op, graph)
 
 
 def _register(collective: str) -> Callable[[Callable[..., List[Any]]], Callable[..., List[Any]]]:
-    """Registers a gradient, which gets the operation and the gradients of its results, and returns those
-    of its tensors and splits."""
+    """Registers a gradient function: from the operation and the gradients of its results to the gradients of its
+    tensors and splits."""
 
     def register(gradient: Callable[..., List[Any]]) -> Callable[..., List[Any]]:
         name = f"Horovod{collective.capitalize()}"

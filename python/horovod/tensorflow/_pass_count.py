@@ -1,4 +1,4 @@
-"""Counts of the passes of an optimizer of Keras 2, where several passes make a step."""
+"""Counts the passes of a Keras 2 optimizer whose steps have several passes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from horovod import _basics
 
 
 def count_of(optimizer: Any, steps: int) -> Optional[Callable[[], Any]]:
-    """Returns a function that counts a pass which does not end its step; None where `iterations` counts
-    updates alone. Warns once if a schedule of the learning rate meets several
-    passes."""
+    """Returns a function that counts a pass that does not end its step; None if `iterations` counts updates only. Warns
+    once about a learning rate schedule with several passes per step."""
     if steps == 1:
         return None
     if os.environ.get("HOROVOD_COUNT_PASSES", "").strip().lower() in ("1", "true", "yes", "on"):
         with tf.init_scope():
-            iterations = optimizer.iterations  # older optimizers make it now
+            iterations = optimizer.iterations  # older optimizers create it now
         return lambda: iterations.assign_add(1)
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     if any(callable(getattr(inner, name, None)) for name in ("_learning_rate", "learning_rate")):
@@ -28,7 +27,7 @@ def count_of(optimizer: Any, steps: int) -> Optional[Callable[[], Any]]:
     return None
 
 
-@functools.lru_cache(maxsize=None)  # once in a process for each number of passes
+@functools.lru_cache(maxsize=None)  # once per process for each number of passes
 def _warn_of_schedule(steps: int) -> None:
     if _basics.is_initialized() and _basics.rank() != 0:
         return

@@ -1,6 +1,6 @@
 """Records which reductions ran since the last step of an optimizer, eagerly or in the graph of the step.
 
-The mark of a gradient (`mark_reduced`) is not enough: a clipped or unscaled gradient is another tensor."""
+The mark of a gradient (`mark_reduced`) is insufficient, because a clipped or unscaled gradient is another tensor."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ REDUCED, LOCAL = "reduced", "local"
 
 
 class _Record:
-    """The reductions of eager execution, or of one graph. A complete graph also applies what it reduces."""
+    """The reductions of eager execution, or of one graph. A complete graph also applies the gradients that it
+    reduces."""
 
     def __init__(self) -> None:
         self.is_complete = False
-        self.has_others = False  # reductions of values whose variables are not known
+        self.has_others = False  # reductions of values with unknown variables
         self.variables: Dict[int, Any] = {}  # by id: a weak reference, and whether the gradient stayed local
 
     def kind_of(self, variable: Any) -> Optional[str]:
@@ -35,7 +36,7 @@ _calls = 0
 
 
 def note(variables: Sequence[Any] = (), local: Sequence[bool] = ()) -> None:
-    """Records a reduction; with the variables whose gradients it reduces, or leaves to this rank."""
+    """Records a reduction, and the variables whose gradients it reduces or leaves to this rank."""
     global _calls
     _calls += 1
     records = [_eager] if tf.executing_eagerly() else [_graphs.setdefault(graph, _Record()) for graph in _own_graphs()]
@@ -56,15 +57,15 @@ def calls() -> int:
 
 
 def may_have_run(grads: Sequence[Any], variables: Sequence[Any], calls_before: int) -> bool:
-    """Returns whether a reduction may have run for these gradients: in the graph that applies them; or, if they come
-    from elsewhere, since there were `calls_before` calls."""
+    """Returns whether a reduction may have run for these gradients: in the graph that applies them, or, for gradients
+    from elsewhere, since the count of calls was `calls_before`."""
     if not tf.executing_eagerly():
         graphs = _own_graphs()
         if any(graph in _graphs for graph in graphs) or _calls_a_reduction(graphs[-1]):
             return True
         if not _are_inputs(graphs[-1], grads):
             return False
-    # A function that reduces, and applies nothing, may have run too.
+    # A function that reduces but applies no gradients may have run too.
     return _calls != calls_before or any(
         record.has_others or any(map(record.kind_of, variables))
         for record in _graphs.values()
@@ -73,13 +74,13 @@ def may_have_run(grads: Sequence[Any], variables: Sequence[Any], calls_before: i
 
 
 def kind_of(variable: Any, grads: Sequence[Any]) -> Optional[str]:
-    """Returns REDUCED or LOCAL if a tape returned a gradient of this variable, which nothing has applied yet. `grads`:
-    all gradients of the step."""
+    """Returns REDUCED or LOCAL if a tape returned a gradient of this variable, which the program has not applied yet.
+    `grads`: all gradients of the step."""
     return next(filter(None, (record.kind_of(variable) for record in _sources(grads))), None)
 
 
 def forget(variables: Sequence[Any]) -> None:
-    """Records that these variables have been changed by their gradients."""
+    """Records that the gradients of these variables have been applied."""
     graphs = [] if tf.executing_eagerly() else _own_graphs()
     records = [_graphs[graph] for graph in graphs if graph in _graphs]
     for record in records:
@@ -98,12 +99,12 @@ def _sources(grads: Sequence[Any]) -> Iterator[_Record]:
 
 
 def _plain(variable: Any) -> Any:
-    value = getattr(variable, "value", None)  # of a variable of Keras 3
+    value = getattr(variable, "value", None)  # the TensorFlow variable in a variable of Keras 3
     return value if isinstance(value, tf.Variable) else variable
 
 
 def _own_graphs() -> List[tf.Graph]:
-    """Returns the graph that is being made, and the functions around it, of which the outermost is last."""
+    """Returns the graph that TensorFlow is building, and its outer functions, the outermost last."""
     graphs = [tf.compat.v1.get_default_graph()]
     while isinstance(graphs[-1], FuncGraph) and isinstance(graphs[-1].outer_graph, FuncGraph):
         graphs.append(graphs[-1].outer_graph)
@@ -111,10 +112,10 @@ def _own_graphs() -> List[tf.Graph]:
 
 
 def _calls_a_reduction(graph: tf.Graph) -> bool:
-    """Returns whether a function of which the graph has a call was traced before and reduces."""
+    """Returns whether the graph calls a function that was traced before and reduces."""
     try:
         functions = graph.as_graph_def().library.function
-    except ValueError:  # too large for a message
+    except ValueError:  # the graph is too large for a protobuf message
         return True
     return any(
         node.op.startswith(("HorovodAllreduce", "HorovodReducescatter"))

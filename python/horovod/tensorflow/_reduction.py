@@ -22,20 +22,20 @@ def key_of(variable: Any) -> Any:
     return variable.ref() if hasattr(variable, "ref") else id(variable)
 
 
-# The most bytes of one gradient, and of all gradients, that wait for the end of backpropagation in a
-# graph. On one host the ranks' own cores move the data, so an early start gains nothing.
+# The most bytes of one gradient, and of all gradients, that wait for the end of backpropagation in a graph. On one host
+# the ranks' own cores move the data, so an early start has no benefit.
 _LIMITS_ON_ONE_HOST = (4 << 20, 16 << 20)
 _LIMITS_BETWEEN_HOSTS = (64 << 10, 1 << 20)
 
 
 def _on_one_host() -> bool:
-    # In an elastic job, ranks that come later must choose as those that began on one host.
+    # In an elastic job, new ranks must make the same choice as ranks that began on one host.
     return _basics.size() == _basics.local_size() and not _basics.is_elastic()
 
 
 def _together(shared: Sequence[int], grads: Sequence[Any]) -> List[int]:
-    """Returns the gradients of a graph that form one request; equal on all ranks. The first variables
-    of a model get their gradients last, so they lose least by the wait."""
+    """Returns the gradients of a graph that form one request; equal on all ranks. The first variables of a model get
+    their gradients last, so the wait costs them least."""
     largest, left = _LIMITS_ON_ONE_HOST if _on_one_host() else _LIMITS_BETWEEN_HOSTS
     chosen = []
     for i in shared:
@@ -48,7 +48,7 @@ def _together(shared: Sequence[int], grads: Sequence[Any]) -> List[int]:
 
 
 class Reduction(NamedTuple):
-    """The arguments that tapes and optimizers share. `checked` raises ValueError for invalid ones."""
+    """The arguments that tapes and optimizers share."""
 
     compression: Any = Compression.none
     sparse_as_dense: bool = False
@@ -59,8 +59,7 @@ class Reduction(NamedTuple):
     scale_local_gradients: bool = True
 
     def checked(self, num_groups: int = 0) -> Reduction:
-        """Returns itself with final `groups`. Raises ValueError with one sentence for invalid
-        arguments."""
+        """Returns a copy with final `groups`. Raises ValueError with one sentence for invalid arguments."""
         check_choices(self.op, self.compression)
         check_predivision(self.gradient_predivide_factor, self.op)
         id_of(self.process_set)
@@ -73,10 +72,10 @@ class Reduction(NamedTuple):
         local: AbstractSet[Any] = frozenset(),
         generic_names: bool = False,
     ) -> List[Any]:
-        """Returns the reduced gradients in order. None stays None. Gradients of variables whose keys
-        are in `local` stay local, divided by the number of ranks if so configured. `generic_names`:
-        names depend on the gradients' places in the list, and not on the names of tensors. Raises
-        ValueError for a process set that does not exist, also where no gradient is shared."""
+        """Returns the reduced gradients in order. None stays None. Gradients of variables whose keys are in `local`
+        stay local, and are divided by the number of ranks if configured. `generic_names`: names depend on the
+        gradients' indices, not on tensor names. Raises ValueError for an unknown process set, even if all gradients
+        stay local."""
         id_of(self.process_set)
         results = list(grads)
         keys = [key_of(v) for v in variables] if variables is not None else [None] * len(results)
@@ -156,5 +155,5 @@ class Reduction(NamedTuple):
 
     @property
     def takes_steps(self) -> bool:
-        """Returns whether the ranks reduce the changes of their local steps, not gradients."""
+        """Returns whether the ranks reduce the changes of their local steps instead of gradients."""
         return steps_travel(self.op, self.process_set)

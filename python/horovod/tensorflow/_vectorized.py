@@ -1,7 +1,7 @@
-"""Collectives inside `tf.vectorized_map` and below the `jacobian` of a tape.
+"""Collectives inside `tf.vectorized_map` and in the `jacobian` of a tape.
 
-TensorFlow makes one operation of those of all iterations. Without the rules below it would run ours in a loop, beside
-the operation of the traced iteration, and under one name: ranks would combine values of different iterations.
+TensorFlow merges the operations of all iterations into one. Without the rules below, it would run ours in a loop,
+together with the operation of the traced iteration, under one name: ranks would combine values of different iterations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _refuse(op: Any) -> None:
 
 
 def _converted(given: Any) -> List[Any]:
-    """Returns the results of the collective on the batch. An element has the same result as in its iteration, since
+    """Returns the results of the collective on the batch. Each element has the same result as in its iteration, because
     the ranks reduce and broadcast element by element."""
     op = given.op
     collective = op.type[len("Horovod") :]

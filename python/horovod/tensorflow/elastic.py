@@ -31,8 +31,8 @@ def _errors() -> Iterator[None]:
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """`horovod._elastic.run`, to which TensorFlow's UnknownError of our operations is a
-    HorovodInternalError; all ranks must call the function."""
+    """`horovod._elastic.run` that turns TensorFlow's UnknownError of our operations into a HorovodInternalError. All
+    ranks must call the function."""
     return _elastic.run_with(func, init, _errors)
 
 
@@ -58,7 +58,7 @@ class _InSession:
         return self._session().run(self._variable)
 
     def assign(self, value: Any) -> None:
-        # The operation that sets the initial value, with another value: the graph may be finalized.
+        # Reuses the operation that sets the initial value, because the graph may be finalized.
         setter = self._variable.initializer
         self._session().run(setter, {setter.inputs[1]: value})
 
@@ -66,9 +66,9 @@ class _InSession:
 class TensorFlowState(_impl.VariablesState):
     """Variables of TensorFlow, and keyword arguments as attributes.
 
-    In a graph of TensorFlow 1, `variables` may be left out: all global variables of the graph. They are
-    initialised, and read and set in `session`, which may be left out for the default session. ValueError
-    without variables where TensorFlow executes eagerly, and without a session in a graph.
+    In a graph of TensorFlow 1, `variables` defaults to all global variables of the graph. They must be initialised, and
+    are read and set in `session`, by default the default session. ValueError without variables in eager execution, and
+    without a session in a graph.
     """
 
     def __init__(self, variables: Optional[Sequence[tf.Variable]] = None, session: Any = None, **kwargs: Any) -> None:

@@ -45,7 +45,7 @@ def broadcast_variables(
             raise ValueError(
                 f"broadcast_variables takes variables, which can be assigned to, and not a {type(target).__name__}."
             )
-    # The variables of a random generator and similar ones cannot be broadcast as tensors.
+    # Variables of unusual types, such as those of a random generator, cannot be broadcast as tensors.
     if not targets:
         return None if tf.executing_eagerly() else tf.no_op()
     values = grouped_broadcast([tf.convert_to_tensor(target) for target in targets], root_rank, process_set=process_set)
@@ -54,9 +54,8 @@ def broadcast_variables(
 
 
 def broadcast_global_variables(root_rank: int) -> tf.Operation:
-    """The operation that assigns to all global variables of the default graph, of TensorFlow 1, their
-    values on the rank `root_rank`. RuntimeError when executing eagerly, where there is no such
-    collection."""
+    """Returns the operation that assigns to all global variables of the default graph, of TensorFlow 1, their values on
+    the rank `root_rank`. RuntimeError in eager execution, which has no such collection."""
     if tf.executing_eagerly():
         raise RuntimeError(
             "hvd.broadcast_global_variables works in graphs of TensorFlow 1; when executing eagerly "

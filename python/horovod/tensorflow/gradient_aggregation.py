@@ -1,4 +1,4 @@
-"""Gradients of several backward passes on one rank, for training loops that reduce them by hand."""
+"""Gradients of several backward passes on one rank, for training loops that call the reduction themselves."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ __all__ = [
 
 
 def get_not_none_from_list(tensor_list: Sequence[Any]) -> List[Any]:
-    """The tensors that are not None."""
+    """Returns the tensors that are not None."""
     return [tensor for tensor in tensor_list if tensor is not None]
 
 
 def apply_op_to_not_none_tensors(tensor_op: Callable[..., Any], tensors: Sequence[Any], *args: Any) -> List[Any]:
-    """tensor_op(tensor, *args) of each tensor, and None where there is None."""
+    """Returns tensor_op(tensor, *args) for each tensor, and None for None."""
     return [None if tensor is None else tensor_op(tensor, *args) for tensor in tensors]
 
 
 class LocalGradientAggregationHelper:
-    """Adds gradients up in variables of this rank, and has them reduced in a step's last pass.
+    """Sums gradients in local variables, and reduces the sums in a step's last pass.
 
-    `allreduce_func`: takes a list of gradients and one of their variables, and returns the gradients
-    of all ranks. `rank`, `optimizer_type` and `name` are accepted for the sake of existing scripts.
-    ValueError for a `backward_passes_per_step` that is no number above 0.
+    `allreduce_func`: takes a list of gradients and a list of their variables, and returns the gradients reduced over
+    all ranks. `rank`, `optimizer_type` and `name` are accepted for existing scripts. ValueError unless
+    `backward_passes_per_step` is a number above 0.
     """
 
     def __init__(
@@ -57,21 +57,21 @@ class LocalGradientAggregationHelper:
         self._local: Set[Any] = set()
 
     def register_local_var(self, var: Any) -> None:
-        """The gradients of this variable stay this rank's own."""
+        """Keeps the gradients of this variable local to this rank."""
         self._local.add(key_of(var))
 
     def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> List[Any]:
-        """Those of all ranks in a step's last pass; the sums so far in others, for nobody to use.
+        """Returns the gradients reduced over all ranks in a step's last pass; in other passes, the unreduced sums.
 
-        `grads`: tensors, IndexedSlices or None, one for each of `vars`. Each variable has its own sum, and
-        in the last pass None becomes the sum of earlier passes. All ranks must call it as often."""
+        `grads`: tensors, IndexedSlices or None, one for each of `vars`. Each variable has its own sum, and in the last
+        pass None becomes the sum of earlier passes. All ranks must call it equally often."""
         return self._aggregation.reduce(grads, vars, self._reduce)
 
     def apply_gradients(
         self, apply_grads_closure: Callable[[], Any], optimizer: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        """Calls the closure in a step's last pass only. Raises ValueError if a variable has a gradient in an
-        earlier pass, and the last call of `compute_gradients` did not have it."""
+        """Calls the closure in a step's last pass only. Raises ValueError if a variable had a gradient in an earlier
+        pass but not in the last call of `compute_gradients`."""
         return self._aggregation.apply(lambda pairs: apply_grads_closure())
 
     def _reduce(self, grads: List[Any], variables: List[Any]) -> List[Any]:
@@ -93,7 +93,7 @@ class LocalGradientAggregationHelper:
 
 
 class LocalGradientAggregationHelperEager(LocalGradientAggregationHelper):
-    """The same, with the arguments in the order of TensorFlow 2."""
+    """The same class, with the arguments in the order of TensorFlow 2."""
 
     def __init__(
         self,

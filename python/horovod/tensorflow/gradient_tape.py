@@ -1,4 +1,4 @@
-"""Gradient tapes whose gradients are those of all ranks."""
+"""Gradient tapes that return gradients reduced over all ranks."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class _DistributedGradientTape(tf.GradientTape):
 
     @property
     def scale_local_gradients(self) -> bool:
-        """Whether gradients of local sources are divided by the number of ranks."""
+        """Returns whether gradients of local sources are divided by the number of ranks."""
         return self._hvd_reduction.scale_local_gradients
 
     def register_local_source(self, source: Any) -> None:
-        """The gradient of this variable stays this rank's own."""
+        """Keeps the gradient of this variable local to this rank."""
         self._local_sources.add(key_of(source))
 
     def gradient(
@@ -45,8 +45,8 @@ class _DistributedGradientTape(tf.GradientTape):
     ) -> Any:
         """tf.GradientTape.gradient, reduced over all ranks; all ranks must call it.
 
-        `use_generic_names`: operations get names that depend on the gradients' order, and not on the
-        names of tensors, for ranks whose models name them differently."""
+        `use_generic_names`: operation names depend on the gradients' order instead of the names of tensors, for ranks
+        whose models use different names."""
         grads = super().gradient(target, sources, output_gradients, unconnected_gradients)
         flat = tf.nest.flatten(grads, expand_composites=False)
         variables = tf.nest.flatten(sources, expand_composites=False)
@@ -56,8 +56,8 @@ class _DistributedGradientTape(tf.GradientTape):
     def get_local_and_global_gradients(
         self, target: Any, sources: Any, output_gradients: Any = None, use_generic_names: bool = False
     ) -> Tuple[List, List]:
-        """`gradient`, as two lists of pairs of a source and its gradient: those of local sources, which
-        stay this rank's own, and all others, which are reduced over all ranks; all ranks must call it."""
+        """Returns two lists of pairs (source, gradient): the unreduced gradients of local sources, and the gradients of
+        other sources, reduced over all ranks. All ranks must call it."""
         variables = tf.nest.flatten(sources, expand_composites=False)
         grads = self.gradient(target, variables, output_gradients, use_generic_names=use_generic_names)
         pairs = list(zip(variables, grads))
@@ -92,10 +92,9 @@ def make_allreduce_grads_fn(
     groups: Any,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[..., List[Any]]:
-    """Returns the function that reduces lists of gradients, with the arguments of
-    `DistributedGradientTape`, for scripts that have optimizers of their own. It takes the gradients,
-    their variables and `use_generic_names`; None stays None. `name` and the devices are accepted for
-    existing scripts. Raises ValueError for invalid arguments."""
+    """Returns the function that reduces lists of gradients, with the arguments of `DistributedGradientTape`, for
+    scripts with their own optimizers. It takes the gradients, their variables and `use_generic_names`; None stays None.
+    `name` and the devices are accepted for existing scripts. Raises ValueError for invalid arguments."""
     reduction = Reduction(compression, sparse_as_dense, op, gradient_predivide_factor, groups, process_set).checked()
 
     def allreduce_grads(

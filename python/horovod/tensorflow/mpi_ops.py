@@ -28,7 +28,7 @@ check_num_rank_power_of_2 = num_rank_is_power_2
 
 
 def handle_average_backwards_compatibility(op: Optional[ReduceOp], average: Optional[bool]) -> ReduceOp:
-    """The reduction that a call's `op`, or its deprecated `average`, names."""
+    """Returns the reduction that a call's `op`, or its deprecated `average`, selects."""
     return choose_op(average, op)
 
 
@@ -41,7 +41,7 @@ def _allreduce(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """`allreduce` with the arguments in the order that some scripts use, and a sum where they name none."""
+    """`allreduce` with the order of arguments that some scripts use; the default reduction is Sum."""
     return _collectives.allreduce(
         tensor,
         name=name,
@@ -62,7 +62,7 @@ def _grouped_allreduce(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> List[Any]:
-    """`grouped_allreduce`, as `_allreduce` is `allreduce`."""
+    """`grouped_allreduce` with the order of arguments and the default of `_allreduce`."""
     return _collectives.grouped_allreduce(
         tensors,
         name=name,

@@ -1,4 +1,4 @@
-"""Optimizers whose gradients are those of all ranks: Keras's and those of TensorFlow 1."""
+"""Optimizers of Keras and TensorFlow 1 that use gradients reduced over all ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _V1: Any = tf.compat.v1.train.Optimizer
 
 
 class _DistributedOptimizer(_V1):
-    """An optimizer of TensorFlow 1 around another: `compute_gradients` reduces."""
+    """A TensorFlow 1 optimizer around another optimizer: `compute_gradients` reduces."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class _DistributedOptimizer(_V1):
         return self._reduction.process_set
 
     def register_local_var(self, var: Any) -> None:
-        """The gradients of this variable stay this rank's own. Call it before `compute_gradients`."""
+        """Keeps the gradients of this variable local to this rank. Call it before `compute_gradients`."""
         self._local.add(key_of(var))
 
     def _allreduce_grads(self, grads: Sequence[Any], vars: Sequence[Any]) -> List[Any]:
@@ -47,7 +47,7 @@ class _DistributedOptimizer(_V1):
         return self._reduction(grads, vars, self._local)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> List[Tuple[Any, Any]]:
-        """As the optimizer's own, of all ranks; all ranks must call it."""
+        """Returns the optimizer's gradients, reduced over all ranks; all ranks must call it."""
         pairs = self._optimizer.compute_gradients(*args, **kwargs)
         if not pairs:
             return pairs
@@ -56,8 +56,7 @@ class _DistributedOptimizer(_V1):
         return list(zip(self._aggregation.reduce(grads, variables, reduction), variables))
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        """As the optimizer's own, in every `backward_passes_per_step`-th call. Each call adds one to
-        `global_step`."""
+        """Applies gradients in every `backward_passes_per_step`-th call. Each call adds one to `global_step`."""
 
         def apply(pairs: List[Tuple[Any, Any]]) -> Any:
             variables = [
@@ -107,12 +106,11 @@ def DistributedOptimizer(
 ) -> Any:
     """Returns an optimizer like `optimizer` that first reduces gradients over all ranks.
 
-    `optimizer`: of Keras, or of TensorFlow 1 (`tf.compat.v1.train`). `backward_passes_per_step`: the
-    number of calls whose gradients this rank sums, or averages with `average_aggregated_gradients`,
-    before it reduces and applies them. Each variable has its own sum, so passes may have gradients of
-    different variables. `global_step` counts each call. The other arguments are those of
-    `DistributedGradientTape`. With op=hvd.Adasum each rank takes its own step, and the changes of the
-    variables are combined, for each variable on its own. Raises ValueError for invalid arguments.
+    `optimizer`: of Keras, or of TensorFlow 1 (`tf.compat.v1.train`). `backward_passes_per_step`: the number of calls
+    whose gradients this rank sums, or averages with `average_aggregated_gradients`, before it reduces and applies them.
+    Each variable has its own sum, so passes may have gradients of different variables. `global_step` counts each call.
+    The other arguments are those of `DistributedGradientTape`. With op=hvd.Adasum each rank takes its own step, and the
+    ranks combine the changes of each variable separately. Raises ValueError for invalid arguments.
     """
     if not isinstance(optimizer, _V1):
         from horovod._keras import facade

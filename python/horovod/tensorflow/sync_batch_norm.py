@@ -21,7 +21,7 @@ def _sum(tensor: Any) -> Any:
 
 
 def _moments(inputs: Any, axes: Sequence[int], mask: Any = None) -> Tuple[Any, Any]:
-    """Returns mean and variance of all ranks' samples over `axes`, which keep the extent 1."""
+    """Returns mean and variance of all ranks' samples over `axes`, which are kept with length 1."""
     dtype = tf.float64 if inputs.dtype == tf.float64 else tf.float32
     wide = tf.cast(inputs, dtype)
     weights = tf.ones_like(wide)
@@ -35,11 +35,11 @@ def _moments(inputs: Any, axes: Sequence[int], mask: Any = None) -> Tuple[Any, A
 
 
 class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
-    """As Keras's BatchNormalization, with mean and variance of all ranks' samples in training.
+    """Keras's BatchNormalization, with mean and variance of all ranks' samples in training.
 
-    Ranks may have different numbers of samples. All ranks must call it equally often in training, and
-    then compute gradients; in evaluation each rank is on its own. `fused` must be False: ValueError.
-    The other arguments are those of Keras's.
+    Ranks may have different numbers of samples. All ranks must call it equally often in training, and then compute
+    gradients; in evaluation each rank works alone. `fused` must be False: ValueError. The other arguments are those of
+    Keras.
     """
 
     def __init__(self, fused: bool = False, **kwargs: Any) -> None:
@@ -52,7 +52,7 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):
         super().__init__(**kwargs)
 
     def _moments(self, inputs: Any, *more: Any, **kwargs: Any) -> Tuple[Any, Any]:
-        if _basics.size() == 1 and not _basics.is_elastic():  # a compiled function outlives the size
+        if _basics.size() == 1 and not _basics.is_elastic():  # a compiled function outlives a change of the size
             return super()._moments(inputs, *more, **kwargs)
         if major_of(tf.keras) >= 3:
             mean, variance = _moments(inputs, self._reduction_axes, more[0] if more else kwargs.get("mask"))

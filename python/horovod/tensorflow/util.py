@@ -10,12 +10,12 @@ __all__ = ["refs_to_vars", "vars_to_refs"]
 
 
 def vars_to_refs(vars: Any) -> Any:
-    """References, which can be keys of a dict, in tuples where `vars` has lists of variables."""
+    """Returns references, which can be keys of a dict; lists of variables in `vars` become tuples."""
     return tuple(map(vars_to_refs, vars)) if isinstance(vars, (list, tuple)) else vars.ref()
 
 
 def refs_to_vars(refs: Any) -> Any:
-    """The variables of `vars_to_refs`, in lists."""
+    """Inverts `vars_to_refs`; tuples become lists."""
     return list(map(refs_to_vars, refs)) if isinstance(refs, tuple) else refs.deref()
 
 

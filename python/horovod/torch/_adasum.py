@@ -1,4 +1,4 @@
-"""DistributedOptimizer with op=Adasum: each rank steps by itself, and the steps are combined."""
+"""DistributedOptimizer with op=Adasum: each rank makes its own step, and the ranks combine the steps."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from horovod.torch._attributes import Attributes
 
 
 class AdasumMixin(Attributes):
-    """A mixin before the user's optimizer class. The ranks combine the changes of their local steps,
-    not gradients, so it works with optimizers of any kind."""
+    """A mixin before the user's optimizer class. The ranks combine the changes of their local steps instead of
+    gradients, so any kind of optimizer works."""
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Changes the attribute only: gradients accumulate until `step`, over any number of passes."""
+        """Changes only the attribute: gradients accumulate until `step`, over any number of passes."""
         self._options = self._options._replace(backward_passes_per_step=passes)
 
     def synchronize(self) -> None:
@@ -26,7 +26,7 @@ class AdasumMixin(Attributes):
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Raises AssertionError, since there is no reduction to skip."""
+        """Raises AssertionError, because Adasum has no reduction to skip."""
         raise AssertionError(
             "skip_synchronize() has no meaning with op=hvd.Adasum, which combines steps and not "
             "gradients; clip or inspect them before step() without it."
@@ -50,15 +50,15 @@ class AdasumMixin(Attributes):
                 try:
                     delta = self._compression.decompress(_ops.run(handle), context)
                     param.copy_(start.add_(delta))
-                except Exception as error:  # wait for the other works nevertheless
+                except Exception as error:  # wait for the other works first
                     failure = failure or error
         if failure is not None:
             raise failure
         return loss
 
     def _agree_on_overflow(self, found: Dict[Any, torch.Tensor]) -> None:
-        """Makes GradScaler skip a step on all ranks, or on none: the gradients stay local, and an overflow
-        too. `found`: 1 by device if it has an infinite gradient."""
+        """Makes GradScaler skip a step on all ranks or on none: gradients and overflows stay local. `found`: by device,
+        1 if it has an infinite gradient."""
         if not self.process_set.included():
             return
         overflow = max((value.item() for value in found.values()), default=0.0)

@@ -41,7 +41,7 @@ def allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts `allreduce` and returns a handle; the result is a new tensor, without gradient."""
+    """Starts `allreduce` and returns a handle; the result is a new tensor without gradient."""
     return _start([tensor], False, average, name, op, prescale_factor, postscale_factor, process_set)
 
 
@@ -83,7 +83,7 @@ def _check_differentiable(op: ReduceOp) -> None:
 
 
 class HorovodAllreduce(torch.autograd.Function):
-    """allreduce as a node of the graph: the gradient is allreduced in the same way."""
+    """The autograd node of allreduce: its gradient is allreduced in the same way."""
 
     @staticmethod
     def forward(ctx, tensor, average, name, op, prescale_factor, postscale_factor, process_set):
@@ -173,7 +173,7 @@ def grouped_allreduce_(
 
 
 class HorovodGroupedAllreduce(torch.autograd.Function):
-    """grouped_allreduce as a node of the graph."""
+    """The autograd node of grouped_allreduce."""
 
     @staticmethod
     def forward(ctx, average, name, op, prescale_factor, postscale_factor, process_set, *tensors):

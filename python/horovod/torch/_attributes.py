@@ -12,7 +12,7 @@ from horovod.process_sets import ProcessSet
 
 
 class Options(NamedTuple):
-    """The arguments of DistributedOptimizer that its attributes show."""
+    """The arguments of DistributedOptimizer that are readable as attributes."""
 
     compression: Any
     backward_passes_per_step: int
@@ -27,14 +27,14 @@ def _params(optimizer: torch.optim.Optimizer) -> List[torch.Tensor]:
 
 
 class Copied:
-    """A mixin before the user's optimizer class. A pickled optimizer loads as one of the user's class;
-    a copy is distributed like its original, and a shallow one reduces the same gradients."""
+    """A mixin before the user's optimizer class. A pickled optimizer loads as an instance of the user's class. A copy
+    is distributed like its original, and a shallow copy reduces the same gradients."""
 
     _base: Type[torch.optim.Optimizer]
     _names: Dict[int, str]
     _options: Any
-    # Distributes an optimizer with these (name, parameter) pairs and this number of passes; its last
-    # argument finds parameters.
+    # Makes an optimizer distributed, with these (name, parameter) pairs and this number of passes; its last argument
+    # finds parameters.
     _again: Callable[[Any, Any, int, Callable[[torch.Tensor], torch.Tensor]], Any]
 
     def _plain(self) -> torch.optim.Optimizer:
@@ -43,11 +43,11 @@ class Copied:
         return plain
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self._plain().__reduce_ex__(1)  # later versions need the object's own class
+        return self._plain().__reduce_ex__(1)  # protocols above 1 need the object's own class
 
     def __copy__(self) -> Any:
         made: Any = type(self).__new__(type(self))
-        # As in a plain copy, a scheduler's `step` of the original is not one of the copy.
+        # Like a plain copy, omits the `step` that a scheduler has set on the original.
         made.__dict__.update({key: value for key, value in self.__dict__.items() if key != "step"})
         return made
 
@@ -67,7 +67,7 @@ class Attributes(Copied):
     scripts read."""
 
     _options: Options
-    param_groups: List[Dict[str, Any]]  # of the user's class
+    param_groups: List[Dict[str, Any]]  # an attribute of the user's class
 
     @staticmethod
     def find_duplicates(lst: Any) -> Set[Any]:
@@ -91,12 +91,12 @@ class Attributes(Copied):
 
     @property
     def gradient_predivide_factor(self) -> float:
-        """The part of the division of an average that is done before the sum."""
+        """The divisor that an average applies before the sum."""
         return self._options.gradient_predivide_factor
 
     @property
     def sparse_as_dense(self) -> bool:
-        """Whether sparse gradients are reduced as dense ones."""
+        """Whether the ranks reduce sparse gradients as dense gradients."""
         return self._options.sparse_as_dense
 
     @property

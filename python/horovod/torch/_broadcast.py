@@ -27,7 +27,7 @@ def broadcast_async(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts `broadcast` and returns a handle; the result is a new tensor, without gradient."""
+    """Starts `broadcast` and returns a handle; the result is a new tensor without gradient."""
     return _frontend.broadcast(_submission.elementwise, tensor, False, root_rank, name, process_set)
 
 
@@ -52,7 +52,7 @@ def broadcast_(
 
 
 class HorovodBroadcast(torch.autograd.Function):
-    """broadcast as a node of the graph: the root gets the averaged gradient, others zeros."""
+    """The autograd node of broadcast: the root gets the averaged gradient, other ranks get zeros."""
 
     @staticmethod
     def forward(ctx, tensor, root_rank, name, process_set):
@@ -64,7 +64,8 @@ class HorovodBroadcast(torch.autograd.Function):
     def backward(ctx, grad_output):
         averaged = _submission.in_graph(HorovodAllreduce, grad_output, None, None, Average, 1.0, 1.0, ctx.process_set)
         if rank() != ctx.root_rank:
-            # A gradient of this gradient reaches all ranks' nodes, so that all take part in its collective.
+            # A gradient of this gradient reaches the node on all ranks, so that all of them take part in its
+            # collective.
             averaged = averaged * 0 if averaged.requires_grad else averaged.zero_()
         return averaged, None, None, None
 

@@ -1,4 +1,4 @@
-"""Buckets: the gradients of one optimizer that travel as one request, and their state within a step."""
+"""Buckets: the gradients of one optimizer that one request reduces, and their state within a step."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from horovod.exceptions import HorovodInternalError
 from horovod.torch import _gradient_bucket
 from horovod.torch._gradient_states import GradientCopies, GradientStates
 
-# Work in flight: a handle, or a function that waits for it and stores the result.
+# Work in flight: a handle, or a function that waits for the work and stores its result.
 Pending = Union[int, Callable[[], None]]
 
 
 class Interrupted(BaseException):
-    """A signal's handler has raised `error`, of any class, in a wait. The work can be waited for again."""
+    """A signal handler raised `error`, of any class, during a wait. The caller may wait for the work again."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(error)
@@ -24,7 +24,7 @@ class Interrupted(BaseException):
 
 
 def wait(handle: int) -> Any:
-    """As _ops.wait. Raises Interrupted where the handle stays valid, and else the error of the work."""
+    """Waits as _ops.wait does. Raises Interrupted if the handle stays valid, otherwise the error of the work."""
     try:
         return _ops.wait(handle)
     except HorovodInternalError:
@@ -38,7 +38,7 @@ def wait(handle: int) -> Any:
 
 
 class Bucket:
-    """Parameters whose gradients travel as one request, and the requests in flight.
+    """Parameters whose gradients one request reduces, and the requests in flight.
 
     A bucket lives for many steps. `works` is empty between synchronize and the next backward pass.
     """
@@ -57,12 +57,12 @@ class Bucket:
         return self.params
 
     def wanted(self) -> List[torch.Tensor]:
-        """Returns the parameters that have or may have a gradient. The others were frozen meanwhile, on all ranks: a
-        gradient of zeros would let the optimizer move them by their momentum."""
+        """Returns the parameters that have or may have a gradient. The other parameters are now frozen on all ranks:
+        with a gradient of zeros, the optimizer would still move them by their momentum."""
         return [param for param in self.params if param.requires_grad or param.grad is not None]
 
     def is_wanted(self) -> bool:
-        """Returns whether there is such a parameter."""
+        """Returns whether a parameter has or may have a gradient."""
         return any(param.requires_grad or param.grad is not None for param in self.params)
 
     def rearm(self, passes: int) -> None:
@@ -72,8 +72,8 @@ class Bucket:
 
 
 class PackedBucket(Bucket):
-    """Small gradients that travel together after the backward pass. Only the last gradient has a hook,
-    so that the others cost nothing during the backward pass."""
+    """Small gradients that travel together after the backward pass. Only the last gradient has a hook, so that the
+    other gradients cost nothing during the backward pass."""
 
     def __init__(self, named: Sequence[Tuple[str, torch.Tensor]], passes: int, copies: bool = False) -> None:
         self.names = [name for name, _ in named]
@@ -84,7 +84,7 @@ class PackedBucket(Bucket):
         return self.params[:1]
 
     def apart(self, passes: int) -> List[Bucket]:
-        """Returns a bucket of its own for each parameter that has or may have a gradient."""
+        """Returns a separate bucket for each parameter that has or may have a gradient."""
         return [
             Bucket(name, [param], passes)
             for name, param in zip(self.names, self.params)

@@ -1,4 +1,4 @@
-"""Exchanges of the ranks about the closure of a step: its loss, and whether gradients are there before it."""
+"""Exchanges between the ranks about a step's closure: its loss, and whether gradients exist before it runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from horovod.torch._step import INTERRUPTED, READ
 
 
 class _Replaced(torch.autograd.Function):
-    """The mean loss of all ranks in place of that of this rank, whose graph it keeps."""
+    """Replaces this rank's loss by the mean loss of all ranks, and keeps the graph of this rank's loss."""
 
     @staticmethod
     def forward(ctx: Any, loss: torch.Tensor, mean: float) -> torch.Tensor:
@@ -28,7 +28,7 @@ class _Replaced(torch.autograd.Function):
 
 
 def _number(loss: Any) -> Optional[float]:
-    """Returns the loss as a number; None if it is something else, such as a dict."""
+    """Returns the loss as a number; None if it is another kind of value, such as a dict."""
     if isinstance(loss, torch.Tensor):
         is_real = loss.layout is torch.strided and not loss.is_complex() and loss.dtype is not torch.bool
         return float(loss.detach()) if is_real and loss.numel() == 1 else None
@@ -52,7 +52,7 @@ def _like(loss: Any, mean: float) -> Any:
 
 def share_loss(loss: Any, reducer: Any) -> Callable[[], Any]:
     """Returns a function that waits for the losses of all ranks, and returns their mean (with Sum their sum) in the
-    form of this loss. A value that is no number stays as it is, and must be none on all ranks."""
+    form of this loss. A value that is not a number is returned unchanged, and then must not be a number on any rank."""
     if _is_array(loss):
         wait_for_tensor = share_loss(torch.tensor(loss), reducer)
         return lambda: wait_for_tensor().numpy()
@@ -81,31 +81,31 @@ def share_loss(loss: Any, reducer: Any) -> Callable[[], Any]:
 
 
 class ClosureStep:
-    """A step with a closure, up to the end of its first evaluation. If a signal's handler raises meanwhile, the next
-    call goes on from there: with the agreement of the ranks, with the reduction of former gradients, with the work
-    that the interrupted backward pass had started (`left`, then `kept`), or with the loss of the evaluation (`loss`).
+    """A step with a closure, up to the end of its first evaluation. If a signal handler raises meanwhile, the next call
+    continues there: with the agreement of the ranks, with the reduction of former gradients, with the work that the
+    interrupted backward pass had started (`left`, then `kept`), or with the loss of the evaluation (`loss`).
 
-    Before the first evaluation, the ranks agree whether the parameters have gradients already, as in Sharpness-Aware
-    Minimization, whose step reads these former gradients. With Average, Min and Max, the former gradients are reduced
-    before the closure adds to them: the next reduction leaves their part unchanged. With Sum, it would multiply that
-    part by the number of ranks."""
+    Before the first evaluation, the ranks agree whether the parameters already have gradients, which the step of
+    Sharpness-Aware Minimization reads. With Average, Min and Max, the ranks reduce these former gradients before the
+    closure adds to them: the next reduction leaves their part unchanged. With Sum, the next reduction would multiply
+    their part by the number of ranks."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Drops what an interrupted call has left."""
+        """Drops the state of an interrupted call."""
         self.loss: Optional[Callable[[], Any]] = None  # waits for the loss of an evaluation; its closure has run
-        # The buckets in flight when the backward pass of the closure was interrupted. To other ranks, this work
-        # belongs to this step.
+        # The buckets in flight when the backward pass of the closure was interrupted. Other ranks count this work to
+        # this step.
         self.left: Optional[List[Bucket]] = None
         self.kept: Dict[Bucket, List[Optional[torch.Tensor]]] = {}  # reduced gradients of those buckets
-        self._are_former_reduced = False  # the ranks have agreed to reduce them, and have not ended that
+        self._are_former_reduced = False  # the ranks have agreed to reduce them, but have not finished
         self._sent: Any = None
         self._handle: Any = None
 
     def is_agreeing(self) -> bool:
-        """Returns whether a signal's handler has raised while the ranks agreed."""
+        """Returns whether a signal handler raised during the agreement of the ranks."""
         return self._sent is not None
 
     def begin(self, reducer: Any) -> None:
@@ -118,19 +118,19 @@ class ClosureStep:
             self._are_former_reduced = False
         elif self.loss is None and (self.left is not None or reducer.has_work()):
             reducer.drain()
-            for bucket in self.left or []:  # is not reduced again
+            for bucket in self.left or []:  # must not be reduced again
                 self.kept[bucket] = [None if param.grad is None else param.grad.clone() for param in bucket.params]
             self.left = None
 
     def restore(self) -> None:
-        """Gives the parameters the gradients that work of an interrupted pass has reduced."""
+        """Assigns the gradients that the work of an interrupted pass has reduced to the parameters."""
         while self.kept:
             bucket, grads = self.kept.popitem()
             for param, grad in zip(bucket.params, grads):
                 param.grad = grad
 
     def abandon(self) -> None:
-        """Waits for the agreement in flight, and drops what an interrupted call has left."""
+        """Waits for the agreement in flight, and drops the state of an interrupted call."""
         if self._handle is not None:
             self._wait()
         self.forget()
@@ -148,7 +148,7 @@ class ClosureStep:
         raise raised
 
     def _agree(self, reducer: Any) -> None:
-        """Sets `_are_former_reduced`. Raises AssertionError on all ranks if some ranks have such gradients."""
+        """Sets `_are_former_reduced`. Raises AssertionError on all ranks if only some ranks have such gradients."""
         if reducer.op not in (Average, Min, Max) or not reducer.buckets:
             return
         name = f"closure.{next(iter(reducer.names.values()))}"

@@ -1,9 +1,9 @@
 """Support for torch's DistributedDataParallel: its process group, and the parameters that it reduces.
 
-Some scripts for Horovod also wrap their model in DistributedDataParallel without a process group. This
-module creates a process group with the first such model, unless the script has created one. Only
-DistributedDataParallel then reduces the parameters of its model: the distributed optimizer asks `owns`,
-and gets a call of `released` when a model takes parameters over.
+Some scripts for Horovod also wrap their model in DistributedDataParallel without a process group. This module creates a
+process group with the first such model, unless the script has created one. Only DistributedDataParallel then reduces
+the parameters of its model: the distributed optimizer calls `owns`, and receives a call of `released` when a model
+takes over parameters.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import torch.distributed as dist
 
 from horovod import _basics, _objects
 
-# The key is the id of a parameter: a module keeps its parameters alive, so that ids stay unique.
+# The key is the id of a parameter: a module keeps its parameters alive, so the ids stay unique.
 _owners: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class _State:
     has_warned = False
-    has_group = False  # the process group that this module created
+    has_group = False  # this module has created the process group
 
 
 def owns(param: torch.Tensor) -> bool:
@@ -37,7 +37,7 @@ def owns(param: torch.Tensor) -> bool:
 
 
 def watch(watcher: Any) -> None:
-    """Calls `watcher.released()` whenever a module has taken parameters, while `watcher` lives."""
+    """While `watcher` lives, calls `watcher.released()` whenever a module has taken over parameters."""
     _watchers.add(watcher)
 
 
@@ -68,11 +68,11 @@ def _is_wanted() -> bool:
 
 
 def _meet(timeout: datetime.timedelta) -> Any:
-    """Returns the store by which the group's ranks find each other."""
+    """Returns the store through which the group's ranks find each other."""
     if _basics.size() == 1:
         return dist.HashStore()
     is_first = _basics.rank() == 0
-    # The launcher tested that this host reaches rank 0's host by this address.
+    # The launcher has tested that this host reaches rank 0's host by this address.
     address = os.environ.get("MASTER_ADDR")
     if is_first:
         offer: Tuple[Optional[str], int] = (None, 0)
@@ -97,21 +97,21 @@ def _meet(timeout: datetime.timedelta) -> Any:
 
 
 def _backend(is_on_gpu: bool) -> str:
-    """Returns the backend of the group; `is_on_gpu`: of a module with parameters there."""
+    """Returns the backend of the group. `is_on_gpu`: the module has parameters on a GPU."""
     own = "gloo" if os.environ.get("HOROVOD_TORCH_BACKEND", "").strip().lower() == "gloo" else "horovod"
     if not dist.is_nccl_available():
         return own
-    if not hasattr(dist.ProcessGroup, "_register_backend"):  # a group of torch before 2.0 has one backend
+    if not hasattr(dist.ProcessGroup, "_register_backend"):  # before torch 2.0, a group has one backend
         return "nccl" if is_on_gpu else own
-    # A later module may be on a GPU. NCCL starts with the first tensor there.
+    # A later module may be on a GPU. NCCL starts with the first tensor on a GPU.
     return f"cpu:{own},cuda:nccl" if is_on_gpu or torch.cuda.is_available() else own
 
 
 def _make_group(module: Any) -> None:
-    from horovod.torch.distributed import _rendezvous  # with the backend, which needs this module's package
+    from horovod.torch.distributed import _rendezvous  # here, because it imports this module's package
 
     backend = _backend(any(param.is_cuda for param in module.parameters()))
-    if _basics.is_elastic():  # where MASTER_ADDR may be that of a lost host
+    if _basics.is_elastic():  # MASTER_ADDR may name a lost host
         store: Any = _rendezvous.of_job()[0]
     else:
         seconds = float(os.environ.get("HOROVOD_START_TIMEOUT") or 30)
@@ -128,8 +128,8 @@ def _end_group() -> None:
 
 
 def _serve(ddp: Any) -> None:
-    """Patches the class: its modules find a process group, and register their parameters."""
-    plain = getattr(ddp.__init__, "_hvd_original", ddp.__init__)  # where this module is imported again
+    """Patches the class: its modules create or use a process group, and register their parameters."""
+    plain = getattr(ddp.__init__, "_hvd_original", ddp.__init__)  # this module may be imported again
 
     @functools.wraps(plain)
     def __init__(self: Any, module: Any, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Small gradients in GPU memory that travel as one tensor: one kernel gathers them, and one scatters them."""
+"""Small gradients in GPU memory that travel as one tensor: one kernel gathers them, another scatters them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _ALIGNMENT = 64
 
 
 def _copy(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
-    """Copies each source to its target; those of equal layout in one kernel."""
+    """Copies each source to its target; pairs of equal layout share one kernel."""
     if hasattr(torch, "_foreach_copy_"):
-        # One pair of different layouts would make the others slow.
+        # One pair of different layouts would slow the kernel for all pairs.
         pairs = [(target, source) for target, source in zip(targets, sources) if not source.is_contiguous()]
         if not pairs:
             torch._foreach_copy_(targets, sources)
@@ -32,7 +32,7 @@ def _copy(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
 class DeviceBucket:
     """The gradients of `params`, all of one dtype and on one GPU, as one request of one tensor.
 
-    The interface is that of GradientBucket. The host never reads the tensor, so it carries no notice.
+    Has the interface of GradientBucket. The host never reads the tensor, so the tensor carries no notice.
     """
 
     carries_notices = False
@@ -40,28 +40,28 @@ class DeviceBucket:
 
     def __init__(self, params: List[torch.Tensor]) -> None:
         self.params = params
-        # The slots stay as they are when a model changes type or size.
+        # The slots stay the same when a model changes dtype or device.
         self._dtype, self._device = params[0].dtype, params[0].device
         self._ordinal, self._shapes = _devices.cuda.ordinal(params[0]), [param.shape for param in params]
         self._step = max(1, _ALIGNMENT // params[0].element_size())
         self._slots: List[torch.Tensor] = []  # views of `_flat`
         self._flat: Any = None
-        self._grads: List[torch.Tensor] = []  # from gather to scatter: those that are copied back
-        self._used: List[torch.Tensor] = []  # and their slots
+        self._grads: List[torch.Tensor] = []  # gradients to copy back, from gather to scatter
+        self._used: List[torch.Tensor] = []  # slots of these gradients
 
     def _allocate(self) -> None:
         starts, end = [], 0
         for shape in self._shapes:
             starts.append(end)
             end += -(-shape.numel() // self._step) * self._step
-        # Zeros between the slots take part in reductions without effect.
+        # The zeros between the slots have no effect on reductions.
         self._flat = _devices.cuda.empty((end,), self._dtype, self._ordinal).zero_()
         self._slots = [
             self._flat[start : start + shape.numel()].view(shape) for start, shape in zip(starts, self._shapes)
         ]
 
     def takes(self, index: int, grad: torch.Tensor) -> bool:
-        """Returns whether the slot has room for this gradient, whatever its device and order in memory are."""
+        """Returns whether the gradient fits into the slot, regardless of its device and memory order."""
         return grad.layout is torch.strided and grad.dtype == self._dtype and grad.numel() == self._slots[index].numel()
 
     def slot(self, index: int, grad: torch.Tensor) -> torch.Tensor:
@@ -69,12 +69,12 @@ class DeviceBucket:
         return self._slots[index].view(grad.shape)
 
     def run(self, terms: tuple) -> bool:
-        """Returns False: gather, submit and scatter do what a bucket in host memory does in one call."""
+        """Returns False: the caller uses gather, submit and scatter, which a host bucket combines in one call."""
         return False
 
     def gather(self) -> Sequence[int]:
-        """Copies the gradients into their slots. Returns the indices of unusable gradients, whose slots
-        become zero: those that are missing, sparse, elsewhere, or of another dtype or shape."""
+        """Copies the gradients into their slots. Returns the indices of unusable gradients, which are missing, sparse,
+        on another device, or of another dtype or shape; their slots become zero."""
         if self._flat is None:
             self._allocate()
         grads: List[Any] = [param.grad for param in self.params]

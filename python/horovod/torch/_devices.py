@@ -1,8 +1,8 @@
 """Tensors in GPU memory. If the process set has a backend for them (NCCL, which HOROVOD_GPU_OPERATIONS or a trial
-chooses), the runtime gets them with an event of their stream. Otherwise they travel through pinned host memory:
+chooses), the runtime receives them with an event of their stream. Otherwise they travel through pinned host memory:
 streams of this module copy them, and no thread waits for a stream.
 
-This module was tested with a test double of CUDA, and not yet on a GPU.
+Tests have run this module with a test double of CUDA, but not yet on a GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from horovod.torch import _paths, _tensors
 
 
 class Cuda:
-    """The only place that calls torch.cuda."""
+    """The only class that calls torch.cuda."""
 
     def holds(self, tensor: Any) -> bool:
         return getattr(tensor, "is_cuda", False)
@@ -37,7 +37,7 @@ class Cuda:
         return torch.cuda.is_current_stream_capturing()
 
     def event(self, stream: Any) -> Any:
-        """Returns an event after all work that is on the stream now. RuntimeError if the device has failed."""
+        """Returns an event after all work now queued on the stream. RuntimeError if the device has failed."""
         event = torch.cuda.Event()
         event.record(stream)
         return event
@@ -46,27 +46,27 @@ class Cuda:
         return torch.cuda.Stream(device)
 
     def on(self, stream: Any) -> Any:
-        """Returns a context in which the stream is the current one."""
+        """Returns a context in which the stream is the current stream."""
         return torch.cuda.stream(stream)
 
     def wait(self, stream: Any, other: Any) -> None:
-        """Makes the stream wait for all work that is on the other one now."""
+        """Makes the stream wait for all work now queued on the other stream."""
         stream.wait_stream(other)
 
     def forget_error(self) -> None:
-        """Takes the error that a failed call of this thread left, which torch would raise after its next kernel."""
+        """Clears the error that a failed call of this thread left: torch would raise it after its next kernel."""
         take = _address("GetLastError")
         if take:
             ctypes.CFUNCTYPE(ctypes.c_int)(take)()
 
     def launcher(self) -> int:
-        """Returns the address of cudaLaunchHostFunc, or of HIP's; 0 if it is not found."""
+        """Returns the address of cudaLaunchHostFunc or hipLaunchHostFunc; 0 if it is missing."""
         return _address("LaunchHostFunc")
 
     def fast_path(self) -> Optional[Tuple[Any, ...]]:
-        """Returns the arguments of _native.use_devices but the last two, or None if one is not there."""
+        """Returns all but the last two arguments of _native.use_devices, or None if a required one is missing."""
         found = (*map(_address, EVENT_FUNCTIONS), torch.Tensor, getattr(torch._C, "_cuda_getCurrentRawStream", None))
-        # The last two functions are for HOROVOD_ENABLE_ASYNC_COMPLETION alone.
+        # HOROVOD_ENABLE_ASYNC_COMPLETION alone needs the last two functions.
         return found if all(found[:6] + found[8:]) else None
 
     def pinned(self, like: torch.Tensor) -> torch.Tensor:
@@ -101,7 +101,7 @@ EVENT_FUNCTIONS = (
 
 @functools.lru_cache(maxsize=None)
 def _address(name: str) -> int:
-    """Returns the address of a function of the runtime that torch has loaded, CUDA's or HIP; 0 if it lacks it."""
+    """Returns the address of a function of the CUDA or HIP runtime that torch has loaded; 0 if it is missing."""
     prefix, found = "hip" if torch.version.hip else "cuda", None
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
@@ -110,7 +110,7 @@ def _address(name: str) -> int:
         paths = set()
     names = {"cuda": "libcudart", "hip": "libamdhip64"}
     for path in [None, *sorted(path for path in paths if names[prefix] in path)]:
-        with contextlib.suppress(OSError):  # a file that was deleted
+        with contextlib.suppress(OSError):  # a deleted file
             found = found or getattr(ctypes.CDLL(path), prefix + name, None)
     return (ctypes.cast(found, ctypes.c_void_p).value or 0) if found else 0
 
@@ -119,7 +119,7 @@ cuda: Any = Cuda()
 
 
 class _CopyStreams(NamedTuple):
-    """The streams that copy tensors of one device to host memory, and results from it."""
+    """The streams that copy tensors of one device to host memory, and results back."""
 
     out: Any
     back: Any
@@ -144,8 +144,8 @@ _ops.also_complete(_wait_for_copies)
 
 
 def of(tensors: Sequence[Any], what: str) -> Optional[int]:
-    """Returns the GPU that holds the tensors, or None for host memory. ValueError if they are in
-    different places, or a graph is being captured."""
+    """Returns the GPU that holds the tensors, or None for host memory. ValueError if their devices differ, or during
+    the capture of a graph."""
     if not any(map(cuda.holds, tensors)):
         return None
     if cuda.is_capturing():
@@ -166,9 +166,9 @@ _ops.also_forget(lambda process_set: _runs.clear())
 def arrays_for(
     device: int, tensors: Sequence[torch.Tensor], kind: int, arguments: Dict[str, Any], process_set: int
 ) -> Any:
-    """Returns the array functions that _frontend needs for tensors on `device`. They are equal on all ranks, but that
-    Meanwhile on one rank fits to any on the others."""
-    # The values of the factors decide nothing, and loss scaling makes ever new ones.
+    """Returns the array functions that _frontend needs for tensors on `device`. All ranks get the same kind, except
+    that Meanwhile on one rank matches every kind on the others."""
+    # The decision does not depend on the values of the factors, which loss scaling changes all the time.
     has_factors = any(arguments.get(name, 1.0) not in (0, 1) for name in ("prescale", "postscale"))
     reduction = (arguments.get("reduce_op", _ops.Sum), 0.5 if has_factors else 1.0)
     is_tried = False
@@ -191,13 +191,14 @@ def arrays_for(
     return OnDevice(device)
 
 
-# The most bytes of a model that such a broadcast has in pinned host memory.
+# The most bytes of pinned host memory that a broadcast of a model uses at once.
 STAGED_BYTES = 256 << 20
 
 
 def staged_size(tensor: Any) -> int:
     """Returns the bytes of pinned host memory that a broadcast of the tensor needs. torch keeps such memory until the
-    process ends. Waits for a trial of the ranks first, after which the tensor may need none."""
+    process ends. Waits for a trial of the backend first, because the tensor needs no such memory if the trial
+    succeeds."""
     if not cuda.holds(tensor):
         return 0
     device = cuda.ordinal(tensor)
@@ -207,7 +208,7 @@ def staged_size(tensor: Any) -> int:
     return tensor.numel() * tensor.element_size() if is_staged else 0
 
 
-# Keys as those of _runs, with the device, of what the native module may submit.
+# Work that the native module may submit: the keys of _runs with the device.
 _fast: Dict[Tuple[Any, ...], bool] = {}
 _ops.also_forget(lambda process_set: _fast.clear())
 
@@ -220,7 +221,8 @@ def _begin_fast_path() -> None:
 
 
 def _cycle() -> float:
-    """Returns the seconds of a cycle if waits end before the work (HOROVOD_ENABLE_ASYNC_COMPLETION), else -1."""
+    """Returns the seconds of a cycle if waits return before the work completes (HOROVOD_ENABLE_ASYNC_COMPLETION), else
+    -1."""
     if os.environ.get("HOROVOD_ENABLE_ASYNC_COMPLETION", "").strip().lower() not in ("1", "true", "yes", "on"):
         return -1.0
     try:
@@ -231,7 +233,7 @@ def _cycle() -> float:
 
 def use_fast_path(kind: int, tensors: Sequence[torch.Tensor], arguments: Dict[str, Any], device: int) -> None:
     """Lets the native module submit such tensors of all ranks, which the backend reads and writes in the memory of this
-    GPU. Those on another one may have to go through host memory."""
+    GPU. Tensors on another GPU may have to go through host memory."""
     if arguments.get("process_set", 0) == 0:
         _begin_fast_path()
         has_factors = any(arguments.get(name, 1.0) not in (0, 1) for name in ("prescale", "postscale"))
@@ -267,7 +269,7 @@ class OnDevice:
 
     def scattered(self, dense: torch.Tensor, process_set: ProcessSet) -> Optional[torch.Tensor]:
         if dense.dim() == 0 or not process_set.included():
-            return None  # which the runtime refuses
+            return None  # the runtime refuses such a call
         rows, longer = divmod(dense.shape[0], process_set.size())
         rows += process_set.rank() < longer
         return cuda.empty((rows, *dense.shape[1:]), dense.dtype, self._device)
@@ -282,7 +284,7 @@ class OnDevice:
         return tensor
 
     def all_taken(self) -> None:
-        # The runtime gets its memory back now, or once the stream is through.
+        # The runtime reclaims its memory after this call, so wait for the copies unless the stream orders them.
         if self._is_copying:
             self._is_copying = False
             if not _native.is_finishing_early():
@@ -292,9 +294,9 @@ class OnDevice:
 class Staged:
     """Tensors of one submission that travel through host memory.
 
-    A stream copies them there, and its end starts the work: hvd_start. Another stream copies results back, and
-    the caller's stream waits for it. Memory of the caller is in use by the first stream until the work is
-    complete: this object keeps the tensors.
+    One stream copies them to host memory, and then starts the work by hvd_start. Another stream copies the results
+    back, and the caller's stream waits for that stream. The first stream may use the caller's memory until the work is
+    complete, so this object keeps the tensors.
     """
 
     is_staged = True
@@ -307,11 +309,11 @@ class Staged:
         self._device = device
         self._caller = cuda.stream(device)
         self._streams = _streams_of(device)
-        self._tensors: Sequence[torch.Tensor] = ()  # that the first stream may still read
+        self._tensors: Sequence[torch.Tensor] = ()  # tensors that the first stream may still read
         self._has_new_results = False
 
     def __del__(self) -> None:
-        # The work has failed, or nobody wanted its results. torch reuses memory in the order of the stream.
+        # The work has failed, or the program dropped its results. torch reuses memory in the order of the stream.
         if self._tensors and not sys.is_finalizing():
             with contextlib.suppress(RuntimeError):  # the device has failed
                 cuda.wait(self._caller, self._streams.out)
@@ -332,11 +334,11 @@ class Staged:
 
     def _start(self, handle: int) -> None:
         launcher, out = cuda.launcher(), self._streams.out
-        with cuda.on(out):  # the device of the stream must be the current one
+        with cuda.on(out):  # the stream's device must be the current device
             error = _native.start_after(launcher, out.cuda_stream, handle) if launcher else 1
         if error:
             cuda.forget_error()
-            out.synchronize()  # which raises if the device has failed
+            out.synchronize()  # raises if the device has failed
             _native.start_after(0, 0, handle)
 
     def _check(self) -> None:
@@ -350,7 +352,7 @@ class Staged:
     def copy_all(self, copies: Sequence[Tuple[torch.Tensor, torch.Tensor]]) -> None:
         self._tensors = ()
         stream, back = cuda.stream(self._device), self._streams.back
-        if self._has_new_results:  # earlier work may still use their memory
+        if self._has_new_results:  # earlier work may still use the results' memory
             cuda.wait(back, stream)
         with cuda.on(back), torch.no_grad():
             for target, source in copies:
@@ -372,8 +374,8 @@ class Staged:
 
 
 class Meanwhile(Staged):
-    """Tensors that travel through host memory, and that the backend of another rank may take from there: before this
-    rank knows the outcome of the trial, or on another GPU than that of the trial, which is `own`."""
+    """Tensors that travel through host memory, where the backend of another rank may also read them: this rank does not
+    know the outcome of the trial yet, or the tensors are on another GPU than `own`, the trial's GPU."""
 
     def __init__(self, device: int, own: int) -> None:
         super().__init__(device)

@@ -12,16 +12,16 @@ from horovod.torch import _devices, _submission, _tensors
 from horovod.torch._device_bucket import DeviceBucket
 
 _ALIGNMENT = 64
-# A gradient of at least this many bytes is a tensor of its own in the request: to copy it costs more
-# than to name it. The second constant limits the number of such tensors.
+# A gradient of at least this many bytes is a separate tensor in the request: copying it costs more than describing it.
+# The second constant limits the number of such tensors.
 _LARGE = 16 << 10
 _MOST_APART = 100
-# A positive number, not larger than 2, of every floating-point type.
+# A positive number of at most 2, for every floating-point type.
 _NOTICE = 0x3F3F3F3F3F3F3F3F
 
-# The most bytes of one gradient, and of all gradients, that wait for the end of the backward pass. On
-# one host the ranks' own cores move the data, so an early start gains nothing. Between hosts, large
-# gradients start early, and so do those on GPUs, where no core of the ranks moves the data.
+# The most bytes of one gradient, and of all gradients, that wait for the end of the backward pass. On one host the
+# ranks' own cores move the data, so an early start has no benefit. Between hosts, large gradients start early. Large
+# gradients on GPUs do too, because no core of the ranks moves them.
 _ON_ONE_HOST = (4 << 20, 16 << 20)
 _BETWEEN_HOSTS = (64 << 10, 1 << 20)
 
@@ -29,10 +29,10 @@ _BETWEEN_HOSTS = (64 << 10, 1 << 20)
 def choose(params: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
     """Returns the lists of `params` that travel together, one per dtype and device; equal on all ranks.
 
-    The first parameters of a model get their gradients last, so they lose least by the wait for the end
-    of the backward pass.
+    The first parameters of a model get their gradients last, so the wait for the end of the backward pass costs them
+    least.
     """
-    # In an elastic job, ranks that come later must choose as those that began on one host.
+    # In an elastic job, new ranks must make the same choice as ranks that began on one host.
     is_one_host = _basics.size() == _basics.local_size() and not _basics.is_elastic()
     limits = {False: _ON_ONE_HOST if is_one_host else _BETWEEN_HOSTS, True: _BETWEEN_HOSTS}  # by: on a GPU
     lefts = {on_gpu: left for on_gpu, (_, left) in limits.items()}
@@ -57,7 +57,7 @@ def _is_usable(param: torch.Tensor) -> bool:
 
 
 def make(params: List[torch.Tensor]) -> Any:
-    """Returns a bucket for the gradients of such a list."""
+    """Returns a bucket for a list of parameters from `choose`."""
     kind = DeviceBucket if _devices.cuda.holds(params[0]) else GradientBucket
     return kind(params)
 
@@ -70,10 +70,10 @@ class GradientBucket:
 
     def __init__(self, params: List[torch.Tensor]) -> None:
         self.params = params
-        # The slots stay as they are when a model changes type or size.
+        # The slots stay the same when a model changes dtype or device.
         self._dtype, self._element = params[0].dtype, params[0].element_size()
         self._counts = [param.numel() for param in params]
-        self._repeats = 0  # steps with the gradients of the step before
+        self._repeats = 0  # consecutive steps with the same gradient tensors
         self._may_settle = True
         self._was_same = False
         self._has_notice = False
@@ -88,7 +88,7 @@ class GradientBucket:
             if index not in self._apart:
                 end += -(-self._bytes(index) // _ALIGNMENT) * _ALIGNMENT
         self._memory = _memory.registered_buffer(end + _ALIGNMENT)
-        # The last elements carry the notice: zero, but on a rank that has one.
+        # The last elements carry the notice: zero, except on a rank with a notice.
         self._notice = ctypes.c_uint64.from_buffer(self._memory, end)
         end += _ALIGNMENT
         self.set_notice(self._has_notice)
@@ -104,7 +104,7 @@ class GradientBucket:
             ],
         )
         self.interrupted: Optional[int] = None  # the handle, if a signal handler raised in `run`
-        self._spares: dict = {}  # by index: substitutes of unusable large gradients
+        self._spares: dict = {}  # by index: substitutes for unusable large gradients
         self._residents: list = [None] * len(self.params)  # gradients that live in their slots
         self._hold_nothing()
 
@@ -112,25 +112,25 @@ class GradientBucket:
         return self._counts[index] * self._element
 
     def _hold_nothing(self) -> None:
-        self._held: list = [None] * len(self.params)  # from gather to scatter
+        self._held: list = [None] * len(self.params)  # gradients between gather and scatter
         self._keep = [self._held, self._memory, self._spares]
         self._lists = (self.params, self._residents, self._held, self._keep, _submission.PLAIN)
 
     def set_notice(self, has_notice: bool) -> None:
-        """Sets whether this rank has a notice for the others, who find it in `has_notice` after the
-        reduction. For reductions that keep what is not zero: Sum and Average."""
+        """Sets whether this rank has a notice, which all ranks read by `has_notice` after the reduction. Works with Sum
+        and Average, which preserve nonzero values."""
         self._has_notice = has_notice
         self._notice.value = _NOTICE if has_notice else 0
 
     def has_notice(self) -> bool:
-        """Returns whether a rank had a notice in the reduction that is complete; then forgets it."""
+        """Returns whether a rank had a notice in the completed reduction, and resets the answer."""
         if not self._notice.value:
             return False
         self.set_notice(False)
         return True
 
     def takes(self, index: int, grad: torch.Tensor) -> bool:
-        """Returns whether the slot has room for this gradient, whatever its device and order in memory are."""
+        """Returns whether the gradient fits into the slot, regardless of its device and memory order."""
         return grad.layout is torch.strided and grad.dtype == self._dtype and grad.numel() == self._counts[index]
 
     def slot(self, index: int, grad: torch.Tensor) -> torch.Tensor:
@@ -141,10 +141,9 @@ class GradientBucket:
         return flat.view(grad.shape)
 
     def run(self, terms: tuple) -> bool:
-        """Reduces the gradients in place, by the terms (name, op, prescale, postscale, process set).
-        Returns False after a mere `gather` unless all gradients are usable. If a signal handler
-        interrupts the call, `interrupted` is the handle of the running request, and `scatter` completes
-        it."""
+        """Reduces the gradients in place, by the terms (name, op, prescale, postscale, process set). Returns False
+        after `gather`, without a request, unless all gradients are usable. If a signal handler interrupts the call,
+        `interrupted` is the handle of the running request, and `scatter` completes the reduction."""
         self.interrupted = None
         try:
             found = _native.bucket_run(self._native, self._lists, terms)
@@ -161,12 +160,11 @@ class GradientBucket:
         return True
 
     def gather(self) -> Sequence[int]:
-        """Copies the gradients into their slots. Returns the indices of unusable gradients, whose slots
-        become zero: those that are missing, sparse, outside of host memory, or of another dtype."""
+        """Copies the gradients into their slots. Returns the indices of unusable gradients, which are missing, sparse,
+        outside of host memory, or of another dtype; their slots become zero."""
         found = _native.bucket_gather(self._native, self._lists)
         if found == -1:
-            # The program holds a gradient that lives in this memory and may read it later, so use new
-            # memory.
+            # The program holds a gradient that lives in this memory and may read it later, so allocate new memory.
             self._may_settle = False
             self._allocate()
             found = _native.bucket_gather(self._native, self._lists)
@@ -184,7 +182,7 @@ class GradientBucket:
         return _native.bucket_submit(self._native, terms, self._keep)
 
     def scatter(self) -> None:
-        """Copies the slots back to the gradients outside of them."""
+        """Copies the slots back to the gradients that lie elsewhere."""
         _native.bucket_scatter(self._native)
         self._finished(self._was_same)
 
@@ -195,7 +193,7 @@ class GradientBucket:
         self._hold_nothing()
 
     def _settle(self) -> None:
-        # Gradients that stay from step to step move into the slots, so that later steps copy nothing.
+        # Gradients that persist between steps move into the slots, so that later steps copy nothing.
         self._may_settle = False
         if any(
             grad._base is not None

@@ -10,7 +10,7 @@ import torch
 
 
 class _Record(NamedTuple):
-    """Gradients, and what each of them was: its version, or a copy."""
+    """Gradients, and the state of each at that time: its version, or a copy."""
 
     grads: List[Any]
     states: List[Any]
@@ -33,7 +33,7 @@ def _copies(grads: Sequence[Any]) -> List[Any]:
 
 
 def _is_equal(was: Any, now: Any) -> bool:
-    """Returns whether a copy of a gradient has its values."""
+    """Returns whether a gradient still has the values of its copy."""
     if was is None or now is None:
         return was is now
     if was.layout is not torch.strided or now.layout is not torch.strided:
@@ -42,8 +42,8 @@ def _is_equal(was: Any, now: Any) -> bool:
 
 
 class SteppedGradients:
-    """The gradients of `params` after an optimizer's step, by identity and version. Keeps none of them alive.
-    `copies`: also by copies."""
+    """The gradients of `params` after an optimizer's step, by identity and version. Does not keep the gradients alive.
+    `copies`: also compares copies."""
 
     def __init__(self, params: Sequence[torch.Tensor], copies: bool) -> None:
         grads: List[Any] = [param.grad for param in params]
@@ -52,7 +52,7 @@ class SteppedGradients:
         self._grads = [None if grad is None else weakref.ref(grad) for grad in grads]
 
     def are_replaced(self) -> bool:
-        """Returns whether the program has given the parameters other gradients since, or other values but zero."""
+        """Returns whether the program has since assigned other gradients, or written values other than zero."""
         grads: List[Any] = [param.grad for param in self._params]
         for grad, version, was, reference in zip(grads, _versions(grads), self._versions, self._grads):
             if grad is None:
@@ -64,7 +64,7 @@ class SteppedGradients:
         return False
 
     def are_written_uncounted(self) -> bool:
-        """Returns whether the copies show other values than zero that have not changed the version."""
+        """Returns whether a write to nonzero values has changed a gradient's copy but not its version."""
         return any(
             param.grad is not None and not _is_equal(value, param.grad) and not is_zero(param.grad)
             for param, value in zip(self._params, self._values)
@@ -72,11 +72,10 @@ class SteppedGradients:
 
 
 class GradientStates:
-    """The identities and versions of the gradients of `params`, at the end of the last backward pass or
-    at their submission.
+    """The identities and versions of the gradients of `params` at the end of the last backward pass or at submission.
 
-    A pass may add to gradients that are not submitted: `begin_pass` and `end_pass` distinguish these
-    changes from writes of the program. Writes that leave `_version` as it is are not detected.
+    A pass may add to gradients that are not submitted: `begin_pass` and `end_pass` distinguish these additions from
+    writes of the program. Writes that do not change `_version` stay undetected.
     """
 
     def __init__(self, params: Sequence[torch.Tensor]) -> None:
@@ -86,18 +85,18 @@ class GradientStates:
     def forget(self) -> None:
         """Detects no writes until the next record."""
         self._last: Optional[_Record] = None
-        self._before: Optional[_Record] = None  # at the beginning of the pass that runs
-        self._written: Set[int] = set()  # before a later pass, which has not added to them
+        self._before: Optional[_Record] = None  # gradients at the beginning of the running pass
+        self._written: Set[int] = set()  # written before a later pass, which has not added to them
 
     def begin_pass(self) -> None:
-        """Notes what was written since the last record."""
+        """Notes which gradients the program has written since the last record."""
         self._before = self._read()
         if self._last is not None:
             self._written.update(self._changed(self._last, self._before))
 
     def end_pass(self) -> bool:
-        """Records the gradients, unless no pass of this step has added to them yet. Returns whether this
-        pass has."""
+        """Records the gradients, unless no pass of this step has added to them yet. Returns whether this pass has added
+        to them."""
         before, self._before = self._before, None
         now = self._read()
         if before is None or self._is_same(before, now):
@@ -111,11 +110,11 @@ class GradientStates:
         return has_added
 
     def record(self) -> None:
-        """Records the gradients, which are being submitted."""
+        """Records the gradients at their submission."""
         self._last, self._written = self._read(), set()
 
     def first_written(self) -> Optional[int]:
-        """Returns the index of the first parameter whose gradient was written since the record."""
+        """Returns the index of the first parameter whose gradient the program has written since the record."""
         if self._last is None:
             return None
         now = self._read()
@@ -124,7 +123,7 @@ class GradientStates:
         return min(self._written.union(self._changed(self._last, now)), default=None)
 
     def _changed(self, was: _Record, now: _Record) -> List[int]:
-        # A gradient that the program itself has made is local, like those of backward.
+        # A gradient created by the program is local, like the gradients of backward.
         return [
             index
             for index, grad in enumerate(was.grads)
@@ -139,13 +138,13 @@ class GradientStates:
         return was == now
 
     def _read(self) -> _Record:
-        # This runs three times in each step, for each gradient: every line costs time.
+        # This runs three times per step for each gradient, so every line costs time.
         grads = [param.grad for param in self._params]
         return _Record(grads, _versions(grads))
 
 
 class GradientCopies(GradientStates):
-    """As GradientStates, but with copies of the gradients: detects every write that changes a value."""
+    """GradientStates with copies of the gradients: detects every write that changes a value."""
 
     def _read(self) -> _Record:
         grads = [param.grad for param in self._params]

@@ -1,4 +1,4 @@
-"""Messages between two ranks: send and recv. No other rank takes part, and none needs a name."""
+"""Messages between two ranks: send and recv. Other ranks take no part, and messages need no name."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def send(
     process_set: ProcessSet = global_process_set,
     timeout: Optional[float] = None,
 ) -> None:
-    """Sends `tensor` to the `rank` of the job, which calls `recv` with the same tag and process set.
+    """Sends `tensor` to the `rank` of the job, which must call `recv` with the same tag and process set.
 
-    Returns when `tensor` may be changed. A small tensor is on its way then, and a large one was received:
-    two ranks that both send a large tensor before they receive wait for each other; use `send_async`. Messages
-    of one rank with one tag are received in the order of their sends. `timeout`: seconds after which
+    Returns when the caller may change `tensor`: a small tensor is then in transfer, and a large tensor has been
+    received. Two ranks that both send a large tensor before they receive would wait for each other: use `send_async`.
+    Messages of one rank with one tag are received in the order of their sends. `timeout`: seconds after which
     HorovodInternalError is raised unless the receiver has called `recv` by then; None waits without a limit.
     """
     return _ops.run(send_async(tensor, rank, tag, process_set, timeout))
@@ -80,10 +80,10 @@ def recv(
     process_set: ProcessSet = global_process_set,
     timeout: Optional[float] = None,
 ) -> int:
-    """Receives into `tensor` what the `rank` of the job, or with None any rank, has sent with the same tag and
-    process set. Returns the sender's rank.
+    """Receives into `tensor` a message of the `rank` of the job (None: any rank) with the same tag and process set.
+    Returns the sender's rank.
 
-    Both tensors have one dtype and number of elements; otherwise ValueError is raised. `timeout` as for `send`.
+    Raises ValueError unless both tensors have the same dtype and number of elements. `timeout`: see `send`.
     """
     return _ops.run(recv_async(tensor, rank, tag, process_set, timeout))
 

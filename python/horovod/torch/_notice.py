@@ -1,4 +1,4 @@
-"""A notice of one rank to all, which travels with the gradients."""
+"""A notice from one rank to all ranks, which travels with the gradients."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from horovod.torch._buckets import PackedBucket, Pending
 
 
 class Notice:
-    """A finding of this rank at the end of a step, before its last gradients are submitted: a gradient that
-    was written while it is being reduced, parameters that were unfrozen, gradients that no longer fit into
-    their slots, or a function that clips and found no gradients.
+    """A finding of this rank at the end of a step, before its last gradients are submitted: a gradient written during
+    its reduction, unfrozen parameters, gradients that no longer fit into their slots, or a clipping function that found
+    no gradients.
 
-    The notice itself is an element of a bucket that is reduced anyway, or a request of its own. The ranks
-    exchange more only if one of them has a notice.
+    The notice is an element of a bucket that the ranks reduce anyway, or a separate request. The ranks exchange more
+    only if one of them has a notice.
     """
 
     def __init__(self) -> None:
@@ -31,13 +31,13 @@ class Notice:
         self._unfrozen: List[str] = []
         self._changed: Dict[str, str] = {}  # kinds of gradients that do not fit, by parameter
         self._missing: Set[str] = set()  # parameters whose gradient this rank lacks
-        self._has_read_none = False  # a function that clips has found no gradients on this rank, which has none yet
+        self._has_read_none = False  # a clipping function has found no gradients on this rank, which still has none
         self.carrier: Optional[PackedBucket] = None  # the bucket that carries the notice
-        self._flag: Any = None  # a tensor that is being reduced, if no bucket carries the notice
-        self.works: List[Pending] = []  # of that request
+        self._flag: Any = None  # the tensor in reduction, if no bucket carries the notice
+        self.works: List[Pending] = []  # the works of that request
 
     def find(self, reducer: Any) -> None:
-        """Looks for written gradients and unfrozen parameters of this rank."""
+        """Looks for gradients that the program has written and for unfrozen parameters of this rank."""
         self.forget()
         for bucket in reducer.buckets:
             index = bucket.states.first_written()
@@ -56,18 +56,18 @@ class Notice:
         self._changed[name] = f"{grad.dtype} of shape {list(grad.shape)}{', sparse' if grad.is_sparse else ''}"
 
     def choose_carrier(self, reducer: Any) -> Optional[PackedBucket]:
-        """Returns the bucket that carries the notice, if there is one. All ranks choose the same bucket. It is
-        submitted after all others, which may add to the notice."""
+        """Returns the bucket that carries the notice, or None. All ranks choose the same bucket. It is submitted last,
+        because the submission of other buckets may add to the notice."""
         self.carrier = _carrier(reducer)
         return self.carrier
 
     def write(self) -> None:
-        """Writes the notice to its bucket, which is submitted next."""
+        """Writes the notice to its bucket before the bucket's submission."""
         if self.carrier is not None:
             self.carrier.gradients.set_notice(self._exists())
 
     def send(self, reducer: Any) -> None:
-        """Sends the notice as a request of its own, where no bucket carries it."""
+        """Sends the notice as a separate request, if no bucket carries it."""
         if self.carrier is None and self._flag is None and reducer.is_needed():
             self._flag = torch.tensor([float(self._exists())], dtype=torch.float32, device="cpu")
             name = f"notice.{next(iter(reducer.names.values()))}"
@@ -77,7 +77,7 @@ class Notice:
         return self._written is not None or bool(self._unfrozen) or bool(self._changed) or self._has_read_none
 
     def is_sent(self) -> bool:
-        """Returns whether a rank has sent a notice in the reduction that is complete."""
+        """Returns whether a rank has sent a notice in the completed reduction."""
         if self.carrier is not None:
             return self.carrier.gradients.has_notice()
         return self._flag is not None and bool(self._flag.item())

@@ -1,9 +1,9 @@
 """Chooses for each process set whether tensors on GPUs go through a backend such as NCCL, or through host memory.
 
-Only where HOROVOD_GPU_OPERATIONS is not set. The first tensor on a GPU starts a trial of the backend, which begins
-once each rank of the set has such a tensor. Until the outcome is known to all, tensors go through host memory. Only a
-broadcast of a model waits for the trial, and a rank may learn the outcome later than another: the runtime matches
-copies in host memory (_ops.STAGED) with tensors on GPUs.
+Used only if HOROVOD_GPU_OPERATIONS is not set. The first tensor on a GPU starts a trial of the backend, which begins
+once each rank of the set has such a tensor. Until a rank knows the outcome, its tensors go through host memory. Only a
+broadcast of a model waits for the trial, and ranks may learn the outcome at different times: the runtime matches copies
+in host memory (_ops.STAGED) with tensors on GPUs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from horovod._ops import Dtype, Kind
 from horovod.exceptions import HorovodInternalError
 from horovod.process_sets import registered
 
-_SIZE = 512  # of the text that says why a rank cannot use the backend
+_SIZE = 512  # bytes of the text with the reason why a rank cannot use the backend
 LIMIT = 20.0  # a rank without tensors on GPUs never begins the trial
 
 
 class Trial:
-    """The trial of one process set. `device`: the GPU of this rank. The ranks broadcast nothing in the trial; they
+    """The trial of one process set. `device`: the GPU of this rank. The broadcast of a trial moves no data; the ranks
     then exchange its outcomes."""
 
     def __init__(self, process_set: int, device: int) -> None:
@@ -60,9 +60,9 @@ class Trial:
         self._succeeded = not texts.strip(b"\0")
 
     def outcome(self, waits: bool = False) -> Optional[bool]:
-        """Returns whether the set's tensors on GPUs go through the backend; None while that is not known to this
-        rank. With `waits`, waits for it until LIMIT seconds after the begin of the trial. Other threads do not wait
-        meanwhile."""
+        """Returns whether the set's tensors on GPUs go through the backend; None while this rank does not know the
+        outcome. With `waits`, waits for the outcome until LIMIT seconds after the start of the trial, without blocking
+        other threads."""
         if self._succeeded is not None or not self._lock.acquire(blocking=waits):
             return self._succeeded
         end = self._begin + LIMIT if waits else 0.0
@@ -74,7 +74,7 @@ class Trial:
                 except TimeoutError:
                     self._handle = handle
                 except ValueError:
-                    self._succeeded = False  # on all ranks: one has joined
+                    self._succeeded = False  # equal on all ranks: one of them has joined
                 except HorovodInternalError:
                     pass  # the job has failed
         finally:

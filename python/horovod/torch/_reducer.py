@@ -23,7 +23,7 @@ from horovod.torch._step import IDLE, IN_FLIGHT, INTERRUPTED, PASS, READ, READY,
 from horovod.torch._replicas import ReplicaCheck, ReplicaModel
 from horovod.torch.compression import Compression
 
-_SEVERAL = -1  # the number of no thread
+_SEVERAL = -1  # stands for several threads
 
 
 def _forget(process_set: int) -> None:
@@ -61,20 +61,20 @@ class GradientReducer:
         self.passes = backward_passes_per_step
         self.op = op
         self.process_set = process_set
-        # A single rank reduces nothing, but may get company in an elastic job.
+        # A single rank reduces nothing, but an elastic job may add ranks.
         self.active = process_set.included() and (_basics.size() > 1 or _basics.is_elastic())
         self.buckets: List[Bucket] = []
         self.step = Step()
         self.closure = ClosureStep()
-        self._failure: Optional[Exception] = None  # of an earlier bucket of this step
-        # This list keeps graph nodes with hooks alive. They have the shape that their parameter had.
+        self._failure: Optional[Exception] = None  # the error of an earlier bucket of this step
+        # This list keeps graph nodes with hooks alive. The shape is that of the parameter when the hook was added.
         self._hooked: List[Tuple[Any, torch.Tensor, torch.Size]] = []
         self._hooks: List[Any] = []  # handles that remove hooks
         self._added: List[Tuple[str, List[torch.Tensor]]] = []
-        self.names: Dict[int, str] = {}  # of the added parameters, by id
+        self.names: Dict[int, str] = {}  # names of the added parameters, by id
         self._frozen: List[torch.Tensor] = []  # added parameters that have no bucket yet
-        self._thread = threading.get_ident()  # that made this reducer, or synchronized or ended its last step
-        # The thread whose backward pass runs and is recorded; _SEVERAL if passes of several threads may add to the
+        self._thread = threading.get_ident()  # the thread that made this reducer, or last ended a step
+        # The thread whose backward pass is being recorded; _SEVERAL if passes of several threads may add to the
         # gradients of this step at once.
         self._recorder: Optional[int] = None
         self._notice = Notice()
@@ -88,8 +88,8 @@ class GradientReducer:
         _torch_calls.watch(self)
 
     def add(self, named: Sequence[Tuple[str, Sequence[torch.Tensor]]]) -> None:
-        """Makes a bucket of each (name, params), and packs small single parameters into one. Parameters
-        that require no gradient get a bucket in the first step in which they do."""
+        """Makes a bucket of each (name, params), and packs small single parameters into one. Frozen parameters get a
+        bucket in the first step in which they require a gradient."""
         if not self.active:
             return
         for name, params in named:
@@ -99,8 +99,8 @@ class GradientReducer:
         self._make_buckets(named)
 
     def _make_buckets_again(self) -> None:
-        """Makes the buckets as the parameters are now. All ranks do so at the same time, since the buckets have other
-        names then."""
+        """Makes new buckets for the present parameters. All ranks do so at the same time, because the buckets' names
+        change."""
         for hook in self._hooks:
             hook.remove()
         self.buckets, self._hooked, self._hooks, self._frozen = [], [], [], []
@@ -138,7 +138,7 @@ class GradientReducer:
             self._hook(param, len(self.buckets) - 1, index)
 
     def _hook(self, param: torch.Tensor, bucket: int, index: int) -> None:
-        # A hook outlives a deleted optimizer, and must do nothing then.
+        # A hook outlives a deleted optimizer, and must then do nothing.
         weak_self = weakref.ref(self)
 
         def hook(*unused: Any) -> None:
@@ -149,14 +149,14 @@ class GradientReducer:
         if hasattr(param, "register_post_accumulate_grad_hook"):
             self._hooks.append(param.register_post_accumulate_grad_hook(hook))
             return
-        # Before torch 2.1, only a function of the parameter leads to the node that adds to .grad.
+        # Before torch 2.1, only an operation on the parameter gives access to the node that adds to .grad.
         with torch.enable_grad():
             node = param.expand_as(param).grad_fn.next_functions[0][0]
         self._hooks.append(node.register_hook(hook))
         self._hooked.append((node, param, param.shape))
 
     def _on_gradient(self, bucket: Bucket, index: int) -> None:
-        # This function runs once per parameter and step during the backward pass: every line costs time.
+        # This function runs once per parameter and step during the backward pass, so every line costs time.
         step = self.step
         if step.state < PASS:
             step.rise(PASS)
@@ -205,14 +205,14 @@ class GradientReducer:
         self.step.rise(IN_FLIGHT)
 
     def set_passes(self, passes: int) -> None:
-        """Sets how many backward passes make a step."""
+        """Sets the number of backward passes per step."""
         self.passes = passes
         for bucket in self.buckets:
             bucket.rearm(passes)
 
     def forget(self) -> None:
-        """Resets the state after a shutdown of Horovod: no work is in flight. The ranks must agree
-        again on their buckets, since some ranks may have failed within a step."""
+        """Resets the state after a shutdown of Horovod: no work is in flight. The ranks must agree on their buckets
+        again, because some ranks may have failed within a step."""
         self.step, self._failure = Step(), None
         self.closure.forget()
         self._requests.sparse.forget()
@@ -228,7 +228,7 @@ class GradientReducer:
         return self.step.state >= READY
 
     def has_gradients(self) -> bool:
-        """Returns whether gradients are there that no step has used, of as many passes as make a step."""
+        """Returns whether unused gradients exist from as many passes as make a step."""
         if any(0 < left < self.passes for bucket in self.buckets for left in bucket.passes_left):
             return False
         if self.step.state >= PASS:  # unless the program has dropped them since the pass
@@ -241,8 +241,8 @@ class GradientReducer:
         return not is_of_the_step and not self._are_dropped()
 
     def begin_pass(self, thread: int) -> None:
-        """Records what the program has written before a backward pass. Records nothing until the step once passes
-        run in two threads at once: either may add to the gradients, and the other one may be that of another model."""
+        """Records what the program has written before a backward pass. If passes run in two threads at once, records
+        nothing until the step: either pass may add to these gradients, or belong to another model."""
         if self._recorder == _SEVERAL or (thread != self._thread and self.step.reduced() in (READ, REDUCED)):
             return
         if self._recorder not in (None, thread):
@@ -267,13 +267,13 @@ class GradientReducer:
         self.step.has_passed = True
 
     def _are_dropped(self) -> bool:
-        """Returns whether the program has dropped all gradients of the step, or set them to zero. If a rank's
-        pass has then added none, other ranks may nevertheless have some, and reduce them."""
+        """Returns whether the program has dropped all gradients of the step, or set them to zero. Even if this rank's
+        pass has added no gradients since, other ranks may have some and reduce them."""
         grads = [param.grad for bucket in self.buckets for param in bucket.params]
         return all(grad is None or is_zero(grad) for grad in grads)
 
     def fail_pass(self, thread: int) -> None:
-        """Forgets the records: the pass has left gradients in any state."""
+        """Forgets the records, because the failed pass may have left gradients in any state."""
         if self._recorder != thread:
             return
         self._recorder = None
@@ -284,7 +284,7 @@ class GradientReducer:
                 bucket.states.forget()
 
     def explain(self, error: BaseException) -> None:
-        """Raises an error that names the parameter, if a pass has failed because of its other shape."""
+        """Raises an error that names the parameter, if a pass has failed because a parameter's shape has changed."""
         for _, param, shape in self._hooked:
             if param.shape != shape:
                 raise RuntimeError(
@@ -302,8 +302,8 @@ class GradientReducer:
         )
 
     def reduce_early(self) -> None:
-        """Reduces the gradients for a function that reads them before the step. After the step they are
-        reduced: one rank may read them alone."""
+        """Reduces the gradients for a function that reads them before the step. After the step they are already
+        reduced, so a single rank may read them."""
         step = self.step
         if step.state is STEPPED and not self._are_of_the_step():
             step.end(IDLE)
@@ -313,7 +313,7 @@ class GradientReducer:
             self.synchronize(READ)
 
     def _are_of_the_step(self) -> bool:
-        """Returns whether the gradients are those that the step has left."""
+        """Returns whether the gradients are those of the last step."""
         stepped = self.step.stepped
         if stepped is not None and stepped.are_replaced():
             return False
@@ -325,15 +325,15 @@ class GradientReducer:
                 stacklevel=5,
             )
             return False
-        return not (self.step.has_passed and self._are_dropped())  # which reads values, and waits for a GPU
+        return not (self.step.has_passed and self._are_dropped())  # reads values, and waits for a GPU
 
     def has_read_none(self) -> bool:
-        """Returns whether a function that clips has found no gradients after the step, and this rank has none yet:
-        those of other ranks, which come now, would be clipped there alone."""
+        """Returns whether a function that clips has found no gradients after the step, and this rank still has none:
+        only the ranks with new gradients would clip them."""
         return self.step.has_read_none and self._are_dropped()
 
     def end_step(self, state: State) -> None:
-        """Ends the step: IDLE if it is given up; STEPPED if the present gradients are its own."""
+        """Ends the step: IDLE if the step is abandoned; STEPPED if the present gradients belong to it."""
         self.step.end(state)
         self._mark_step()
 
@@ -343,7 +343,7 @@ class GradientReducer:
             self._recorder = None
 
     def warn_about_graphs(self, optimizer: str) -> None:
-        """Warns about an optimizer that may differentiate gradients: their graphs are those of the local loss."""
+        """Warns about an optimizer that may differentiate gradients: their graphs belong to the local loss."""
         grads: List[Any] = [param.grad for bucket in self.buckets for param in bucket.params]
         if any(grad is not None and grad.requires_grad for grad in grads):
             warnings.warn(
@@ -354,8 +354,8 @@ class GradientReducer:
             )
 
     def record_step(self) -> None:
-        """Records the gradients after the optimizer's own step, which may have written them. The program may give the
-        parameters new ones without a backward pass."""
+        """Records the gradients after the optimizer's own step, which may have written them. The program may assign new
+        gradients without a backward pass."""
         if self.step.state is STEPPED and self.buckets:
             params = [param for bucket in self.buckets for param in bucket.params]
             self.step.stepped = SteppedGradients(params, self._copies)
@@ -405,7 +405,7 @@ class GradientReducer:
         """Starts the buckets that no hook has started."""
         carrier = self._notice.choose_carrier(self)
         for bucket in self.buckets:
-            # A bucket of parameters that were frozen meanwhile, on all ranks, has no gradients to reduce.
+            # Without wanted gradients, the parameters of the bucket are now frozen on all ranks.
             if not bucket.works and bucket is not carrier and bucket not in self.closure.kept and bucket.is_wanted():
                 self._start(bucket)
         self._notice.send(self)
@@ -416,18 +416,18 @@ class GradientReducer:
         return {self.names[id(param)]: param for bucket in self.buckets for param in bucket.wanted()}
 
     def is_needed(self) -> bool:
-        """Returns whether there is something to reduce, now or once it is unfrozen."""
+        """Returns whether some parameter needs a reduction, now or after it is unfrozen."""
         return bool(self.buckets or self._frozen)
 
     def unfrozen(self) -> List[torch.Tensor]:
-        """Returns the parameters that require a gradient by now and have no bucket."""
+        """Returns the parameters that now require a gradient and have no bucket."""
         if not self._frozen:
             return []
         return [param for param in self._frozen if param.requires_grad and not _ddp.owns(param)]
 
     def _share_notice(self) -> None:
-        """Raises on all ranks if a rank has found a written gradient; else makes buckets for the parameters that
-        all ranks have unfrozen or changed, and reduces their gradients."""
+        """Raises on all ranks if a rank has found a gradient that the program wrote; otherwise makes buckets for the
+        parameters that all ranks have unfrozen or changed, and reduces their gradients."""
         names = self._notice.share(self)
         if not names:
             return
@@ -467,8 +467,8 @@ class GradientReducer:
             bucket.rearm(0)  # so that the next backward pass detects the interruption
 
     def drain(self) -> None:
-        """Waits for the work in flight and prepares for the next step, also after a failure. If a
-        signal handler raises meanwhile, a second call continues where the first one stopped.
+        """Waits for the work in flight and prepares for the next step, also after a failure. If a signal handler raises
+        meanwhile, a second call continues at that point.
         """
         raised: Optional[BaseException] = None
         try:
@@ -499,7 +499,7 @@ class GradientReducer:
                     wait(works[0])
                 else:
                     works[0]()
-            except Exception as error:  # wait for the other works nevertheless
+            except Exception as error:  # wait for the other works first
                 self._failure = self._failure or error
             del works[0]
 

@@ -24,7 +24,7 @@ class ReplicaModel:
         self._optimizer: Any = lambda: None
 
     def watch(self, optimizer: torch.optim.Optimizer) -> None:
-        """Compares the options of the optimizer too."""
+        """Adds the options of the optimizer to the comparison."""
         self._optimizer = weakref.ref(optimizer)
 
     def order(self) -> List[List[str]]:
@@ -34,7 +34,7 @@ class ReplicaModel:
         return [[reducer.names[id(param)] for param in bucket.params] for bucket in reducer.buckets]
 
     def parameters(self) -> List[Tuple[str, torch.Tensor]]:
-        """Without what is a part of a larger tensor, or marked as local, and differs between ranks by design."""
+        """Omits parts of larger tensors and parameters marked as local, which differ between ranks by design."""
         reducer: Any = self._reducer()
         return [
             (reducer.names[id(param)], param)
@@ -58,7 +58,7 @@ class ReplicaModel:
         return (torch.view_as_real(values) if values.is_complex() else values).reshape(-1)
 
     def doubled(self, reals: torch.Tensor, start: int) -> Tuple[torch.Tensor, int, int]:
-        # A NaN of one rank is a large difference.
+        # Makes a NaN of one rank a large difference.
         numbers = torch.nan_to_num(_piece(reals, start), 1e100).clamp_(-1e100, 1e100)
         doubled = torch.cat([numbers, -numbers])
         return doubled, doubled.data_ptr(), doubled.numel()
@@ -87,7 +87,7 @@ class ReplicaModel:
         return found
 
 
-# torch.compile of a step traces what the step calls.
+# torch.compile of a step would trace the functions that the step calls.
 _untraced: Any = getattr(torch, "_disable_dynamo", lambda function: function)
 
 

@@ -15,7 +15,7 @@ from horovod.torch._sparse_gradients import SparseGradients
 
 
 class Requests:
-    """Starts requests. `names`: of the parameters, by id. Puts what it finds into the notice."""
+    """Starts requests, and adds findings to the notice. `names`: names of the parameters, by id."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class Requests:
         return [self.start_any(alone) for alone in bucket.apart(passes)]
 
     def run(self, bucket: PackedBucket) -> bool:
-        """Reduces a bucket in one call, if all gradients are small and complete. Returns False otherwise. If a
-        signal's handler raises meanwhile, the bucket has the work that goes on."""
+        """Reduces a bucket in one call, if all gradients are small and complete. Returns False otherwise. If a signal
+        handler raises meanwhile, the bucket holds the continuing work."""
         try:
             return bucket.gradients.run(self._terms(bucket))
         except BaseException:
@@ -58,7 +58,7 @@ class Requests:
             for index in self._gather(bucket):
                 param, name = bucket.params[index], bucket.names[index]
                 if param.grad is None and not param.requires_grad:
-                    continue  # frozen meanwhile, on all ranks
+                    continue  # now frozen on all ranks
                 if self.sparse.is_apart(param):
                     works.append(self._start_one(name, param))
                     continue
@@ -75,8 +75,8 @@ class Requests:
         return [self._end_of(gradients, gradients.submit(self._terms(bucket)), copies), *works]
 
     def _gather(self, bucket: PackedBucket) -> Sequence[int]:
-        """Gathers the gradients, without those that are sparse on some ranks and have requests of their own. Returns
-        the indices of all that are not gathered."""
+        """Gathers the gradients, except gradients that are sparse on some ranks and have separate requests. Returns the
+        indices of the gradients not gathered."""
         apart = []
         if self.sparse.are_apart():
             apart = [(param, param.grad) for param in bucket.params if self.sparse.is_apart(param)]
@@ -126,8 +126,8 @@ class Requests:
         return finish
 
     def _start_one(self, name: str, param: torch.Tensor) -> Callable[[], None]:
-        """Starts one gradient. A rank without one does not know whether those of other ranks are sparse: if the ranks
-        have requested different operations, all of them request the sum of sparse gradients."""
+        """Starts one gradient. A rank without this gradient does not know whether other ranks have a sparse one: if the
+        ranks have requested different operations, all of them request the sum of sparse gradients."""
         if param.grad is None and self.sparse.is_apart(param):
             end = self.sparse.start(name, param)
         else:

@@ -32,7 +32,7 @@ __all__ = [
     "sparse_allreduce_async",
 ]
 
-# A torch with this check warns once, unless the caller chooses whether to check.
+# A torch with this check warns once, unless the caller decides whether to check.
 _unchecked = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
 
 _rows = functools.partial(_frontend.named_rows, _submission.rows)
@@ -43,16 +43,16 @@ def allgather_async(
     name: Optional[str] = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts `allgather` and returns a handle; the result is a new tensor, without gradient."""
+    """Starts `allgather` and returns a handle; the result is a new tensor without gradient."""
     return _rows(Kind.ALLGATHER, [tensor], name, process_set)
 
 
 class HorovodAllgather(torch.autograd.Function):
-    """allgather as a node of the graph: each rank gets its rows of the averaged gradient."""
+    """The autograd node of allgather: each rank gets its rows of the averaged gradient."""
 
     @staticmethod
     def forward(ctx, tensor, name, process_set):
-        handle = allgather_async(tensor, name, process_set)  # which refuses a value that is no tensor
+        handle = allgather_async(tensor, name, process_set)  # refuses a value that is not a tensor
         ctx.rows = tensor.shape[0] if tensor.dim() else 0
         ctx.process_set = process_set
         return _ops.run(handle)
@@ -64,8 +64,7 @@ class HorovodAllgather(torch.autograd.Function):
 
 
 def _own_rows(gathered: Sequence[torch.Tensor], rows: Sequence[int], process_set: ProcessSet) -> List[torch.Tensor]:
-    """Returns this rank's part of each gathered tensor, in which this rank has `rows` rows. A
-    collective."""
+    """Returns this rank's part of each gathered tensor, in which this rank has `rows` rows. It is a collective."""
     table = _ops.run(allgather_async(torch.tensor([rows], device="cpu"), process_set=process_set))
     starts = table[: process_set.rank()].sum(0).tolist()
     return [tensor.narrow(0, start, count) for tensor, start, count in zip(gathered, starts, rows)]
@@ -94,7 +93,7 @@ def grouped_allgather_async(
 
 
 class HorovodGroupedAllgather(torch.autograd.Function):
-    """grouped_allgather as a node of the graph, with the gradients of HorovodAllgather for the group."""
+    """The autograd node of grouped_allgather, with the gradients of HorovodAllgather for the group."""
 
     @staticmethod
     def forward(ctx, name, process_set, *tensors):
@@ -139,8 +138,8 @@ def sparse_allreduce_async(
 ) -> Callable[[], torch.Tensor]:
     """Starts the reduction of a sparse COO tensor. Returns a function that waits for the reduced tensor and returns it.
 
-    `op`: Average or Sum; ValueError for others. The rows of all ranks are gathered: until it is coalesced,
-    the reduced tensor has as many entries as all inputs together.
+    `op`: Average or Sum; ValueError for others. Gathers the rows of all ranks: until `coalesce`, the reduced tensor has
+    as many entries as all inputs together.
     """
     if op not in (Average, Sum):
         raise ValueError(f"{name}: sparse tensors can be reduced by Average and Sum only.")
@@ -156,7 +155,7 @@ def sparse_allreduce_async(
     found: list = []
 
     def wait() -> torch.Tensor:
-        while len(found) < 2:  # again, after an interruption
+        while len(found) < 2:  # continues after an interruption
             found.append(_ops.wait(values if found else indices))
         return _sparse_sum(tensor, found[0], found[1], op, process_set)
 
@@ -166,8 +165,8 @@ def sparse_allreduce_async(
 def sparse_gradient_async(
     tensor: torch.Tensor, name: str, op: ReduceOp, process_set: ProcessSet
 ) -> Callable[[], torch.Tensor]:
-    """Starts the reduction of a sparse gradient, as `sparse_allreduce_async`, by one request, whose name is that of
-    the request for a dense one: ranks with gradients of both kinds get an error."""
+    """Starts the reduction of a sparse gradient by one request, with the name of the request for a dense gradient: if
+    the ranks have gradients of both kinds, they get an error."""
     coalesced = tensor.coalesce()
     parts = [coalesced.values(), coalesced.indices().t().contiguous()]
     handle = _submission.rows(Kind.ALLGATHER, name, parts, process_set, (None, None), grouped=True)
@@ -202,8 +201,7 @@ def alltoall_async(
 
 
 class HorovodAlltoall(torch.autograd.Function):
-    """alltoall as a node of the graph: the gradients of the rows return to the ranks that sent the
-    rows."""
+    """The autograd node of alltoall: the gradients of the rows return to the ranks that sent the rows."""
 
     @staticmethod
     def forward(ctx, tensor, splits, name, process_set):
@@ -216,7 +214,7 @@ class HorovodAlltoall(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output, unused):
         grad, _ = _submission.in_graph(HorovodAlltoall, grad_output, ctx.received, None, ctx.process_set)
-        if grad.shape[0] < ctx.rows:  # rows beyond the sum of splits were not sent
+        if grad.shape[0] < ctx.rows:  # alltoall did not send rows beyond the sum of splits
             rest = grad.new_zeros(ctx.rows - grad.shape[0], *grad.shape[1:])
             grad = torch.cat([grad, rest])
         return grad, None, None, None
@@ -304,7 +302,7 @@ def _gradient_factor(op: ReduceOp, process_set: ProcessSet, prescale_factor: flo
 
 
 class HorovodReducescatter(torch.autograd.Function):
-    """reducescatter as a node of the graph: gradients of the rows are gathered."""
+    """The autograd node of reducescatter: gathers the gradients of the rows."""
 
     @staticmethod
     def forward(ctx, tensor, name, op, process_set, prescale_factor, postscale_factor):
@@ -342,7 +340,7 @@ def reducescatter(
 
 
 class HorovodGroupedReducescatter(torch.autograd.Function):
-    """grouped_reducescatter as a node of the graph: gradients of the rows are gathered."""
+    """The autograd node of grouped_reducescatter: gathers the gradients of the rows."""
 
     @staticmethod
     def forward(ctx, name, op, process_set, prescale_factor, postscale_factor, *tensors):

@@ -1,7 +1,8 @@
-"""The gradients of one optimizer that are sparse, and what a rank knows of those of other ranks.
+"""The sparse gradients of one optimizer, and this rank's knowledge of sparse gradients on other ranks.
 
-A rank without a gradient does not know whether those of other ranks are sparse, and takes part with dense zeros. The
-requests for both have one name, so that the ranks get an error for two kinds, and exchange what they have.
+A rank without a gradient does not know whether other ranks have a sparse one, and takes part with dense zeros. Requests
+for sparse and dense gradients have the same name. If both kinds meet, the ranks get an error, and then exchange their
+kinds.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ class SparseGradients:
         self.forget()
 
     def forget(self) -> None:
-        """Forgets what the ranks know, as after a shutdown of Horovod."""
+        """Forgets this knowledge, for example after a shutdown of Horovod."""
         # Parameters whose gradient was sparse on some rank, with its sparse dimensions.
         self._known: Dict[torch.Tensor, int] = {}
-        self._made_dense: Dict[torch.Tensor, int] = {}  # in this step
+        self._made_dense: Dict[torch.Tensor, int] = {}  # gradients converted in this step
         self._has_shared = False
 
     def is_apart(self, param: torch.Tensor) -> bool:
-        """Returns whether the gradient has a request of its own on all ranks, since it is sparse on some."""
+        """Returns whether the gradient has a separate request on all ranks, because it is sparse on some."""
         return not self._as_dense and param in self._known
 
     def are_apart(self) -> bool:
-        """Returns whether there is such a gradient."""
+        """Returns whether a gradient has a separate request."""
         return not self._as_dense and bool(self._known)
 
     def dense(self, param: torch.Tensor) -> torch.Tensor:
-        """Returns the gradient: zeros if it is missing, and dense with `as_dense`."""
+        """Returns the gradient: zeros if it is missing, and dense if `as_dense`."""
         if param.grad is None:
             param.grad = torch.zeros_like(param)
             if self._as_dense and param in self._known:
@@ -54,7 +55,7 @@ class SparseGradients:
         return param.grad
 
     def _dimensions(self, param: torch.Tensor) -> int:
-        """Returns the sparse dimensions of a sparse gradient; before torch 2, zero_() changes them."""
+        """Returns the number of sparse dimensions of a sparse gradient; before torch 2, zero_() changes it."""
         return self._known.get(param) or param.grad.sparse_dim()
 
     def start(self, name: str, param: torch.Tensor) -> Callable[[], None]:
@@ -73,7 +74,8 @@ class SparseGradients:
         return finish
 
     def are_elsewhere(self, name: str, param: torch.Tensor, error: HorovodDisagreementError) -> bool:
-        """Called on all ranks after an error that all have got. Returns whether a rank has a sparse gradient."""
+        """Called on all ranks after an error that all of them received. Returns whether a rank has a sparse
+        gradient."""
         if not str(error).startswith("Mismatched ") or self._op not in (Average, Sum):
             return False
         is_sparse = param.grad is not None and param.grad.is_sparse
@@ -92,9 +94,9 @@ class SparseGradients:
                 self._known[param] = dimensions
 
     def make_sparse(self, params: Callable[[], Dict[str, torch.Tensor]]) -> None:
-        """Makes the gradients sparse again that were made dense. In the first step, a rank learns of those that it had
-        none of: SparseAdam refuses a dense gradient, and SGD rounds otherwise with it. `params`: all of them, by
-        name."""
+        """Converts gradients that `dense` converted back to sparse. In the first step, a rank also learns of gradients
+        that it lacked: SparseAdam refuses a dense gradient, and SGD rounds differently with it. `params`: all
+        parameters, by name."""
         if self._as_dense and not self._has_shared:
             named = params()
             if named:

@@ -11,7 +11,7 @@
                  |         all are reduced        |
                  +--------------------------------+
 
-A rank that has no gradients when the ranks reduce them takes part with zeros, and moves to PASS then.
+A rank that has no gradients when the ranks reduce them takes part with zeros, and then moves to PASS.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from typing import Any, Dict, FrozenSet
 
 
 class State(enum.IntEnum):
-    """The states, in an order: up to REDUCED no gradient waits for its reduction; from READY on, some are complete."""
+    """The states in ascending order: up to REDUCED no gradient waits for its reduction; from READY on, some are
+    complete."""
 
     IDLE = 0  # no gradients, or zeros
-    STEPPED = 1  # those of the step that has ended, which has reduced them
-    READ = 2  # reduced for GradScaler or a function that clips
+    STEPPED = 1  # gradients of the last step, which has reduced them
+    READ = 2  # reduced for GradScaler or a clipping function
     REDUCED = 3  # reduced by synchronize()
-    PASS = 4  # some are not reduced
-    READY = 5  # those of a bucket are complete, and its request has not started
-    IN_FLIGHT = 6  # those of a bucket are being reduced
-    INTERRUPTED = 7  # a signal's handler has raised in the wait for them
+    PASS = 4  # some gradients are not reduced
+    READY = 5  # the gradients of a bucket are complete, and its request has not started
+    IN_FLIGHT = 6  # the gradients of a bucket are in reduction
+    INTERRUPTED = 7  # a signal handler has raised in the wait for them
 
 
 IDLE, STEPPED, READ, REDUCED, PASS, READY, IN_FLIGHT, INTERRUPTED = State
 
 _END = (IDLE, STEPPED)
-_lock = threading.Lock()  # of no object: steps are copied with their optimizers
+_lock = threading.Lock()  # not an attribute: steps are copied with their optimizers
 MOVES: Dict[State, FrozenSet[State]] = {
     IDLE: frozenset((PASS, *_END)),
     STEPPED: frozenset((PASS, *_END)),
@@ -51,16 +52,16 @@ MOVES: Dict[State, FrozenSet[State]] = {
 
 
 class Step:
-    """The state of one optimizer's gradients, and what belongs to the state alone. The threads of backward passes call
-    rise(), and the thread of the step calls the rest."""
+    """The state of one optimizer's gradients, with the data that belongs to the state. The threads of backward passes
+    call rise(), and the thread of the step calls the rest."""
 
     def __init__(self) -> None:
         self.state = self._before = IDLE
         self._begin()
 
     def _begin(self) -> None:
-        # In STEPPED: the gradients that the step has left (SteppedGradients); whether a pass has added nothing to
-        # them since; whether a function that clips has found none.
+        # In STEPPED: the gradients that the step left (SteppedGradients); whether a pass has added nothing to them
+        # since; whether a clipping function has found none.
         self.stepped: Any = None
         self.has_passed = self.has_read_none = False
 
@@ -76,7 +77,8 @@ class Step:
         self.state = state
 
     def rise(self, state: State) -> None:
-        """Moves to the state unless it is in it or beyond: backward passes of several threads do so at once."""
+        """Moves to the state unless the step has reached it or a later one: backward passes of several threads do so at
+        once."""
         if self.state >= state:
             return
         with _lock:
@@ -84,13 +86,13 @@ class Step:
                 self.to(state)
 
     def end(self, state: State) -> None:
-        """Ends the step: IDLE or STEPPED. Gradients that come now belong to another one."""
+        """Ends the step with IDLE or STEPPED. Later gradients belong to another step."""
         self.to(state)
         self._begin()
 
     def reduced(self) -> State:
-        """Returns READ or REDUCED if the gradients, or those to which later passes have added, were reduced before the
-        step; else another state."""
+        """Returns READ or REDUCED if the gradients were reduced before the step, even if later passes have added to
+        them; otherwise another state."""
         return self.state if self.state < PASS else self._before
 
 

@@ -1,4 +1,4 @@
-"""The shared part of torch's collectives: submission of tensors, fast paths, nodes of the autograd graph."""
+"""The shared part of torch's collectives: submission of tensors, fast paths, and autograd nodes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from horovod.torch import _devices, _tensors
 
 Tensors = Union[List[torch.Tensor], Tuple[torch.Tensor, ...]]
 
-# The native module recognises dense tensors by these values, and finds the numbers of dtypes here.
-# Newer versions of torch describe a tensor to native code in one call.
+# The native module uses these values to recognise dense tensors, and to find the numbers of dtypes. Newer versions of
+# torch describe a tensor to native code in one call.
 PLAIN = (torch.Tensor, _tensors.DTYPES, torch.strided, getattr(torch.Tensor, "__dlpack_c_exchange_api__", None))
 
 
@@ -48,7 +48,7 @@ def rows(kind: Kind, name: str, tensors: Tensors, process_set: ProcessSet, *more
 
 def in_graph(function: Any, *arguments: Any) -> Any:
     # A graph node costs more than a small allreduce: create one only if a gradient is needed. In forward mode, torch
-    # refuses the node of a tensor with a tangent, which would be lost without a word.
+    # refuses the node of a tensor with a tangent, which would otherwise be lost silently.
     wanted = forward_ad._current_level >= 0 or (
         torch.is_grad_enabled()
         and any(isinstance(argument, torch.Tensor) and argument.requires_grad for argument in arguments)
@@ -57,4 +57,4 @@ def in_graph(function: Any, *arguments: Any) -> Any:
 
 
 class _NoContext:
-    """A context for `forward` when there will be no `backward`."""
+    """A context for `forward` when no `backward` will follow."""

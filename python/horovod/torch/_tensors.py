@@ -34,7 +34,7 @@ COMPLEX = {torch.complex64: Dtype.FLOAT32, torch.complex128: Dtype.FLOAT64}
 
 
 def number_of(dtype: torch.dtype) -> Optional[Dtype]:
-    """Returns the library's number of the dtype, or of its reals; None if the library does not know it."""
+    """Returns the library's number of the dtype, or of its real dtype; None if the library does not know it."""
     return DTYPES.get(dtype, COMPLEX.get(dtype))
 
 
@@ -83,8 +83,8 @@ def empty_like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor itself when its memory has its values in order, else a copy. The values of
-    `tensor.conj()`, or of its imaginary part, differ from the memory until they are resolved."""
+    """Returns the tensor itself if its memory holds its values in order, else a copy. Until `tensor.conj()` or its
+    imaginary part is resolved, its values differ from its memory."""
     if tensor.is_conj() or tensor.is_neg():
         return tensor.detach().resolve_conj().resolve_neg().contiguous()
     return tensor if tensor.is_contiguous() else tensor.detach().contiguous()

@@ -1,8 +1,8 @@
-"""The calls of torch that reducers of gradients must know: backward, and functions that read gradients.
+"""The torch functions that reducers of gradients observe: backward, and functions that read gradients.
 
-`torch.autograd.backward` reports the beginning and end of each pass. Functions that clip gradients, and
-GradScaler, reduce the gradients of distributed optimizers before they read them. A reducer that `watch` was
-given has the methods begin_pass, end_pass, fail_pass, explain, owns, reduce_early, end_step and record_step.
+`torch.autograd.backward` reports the beginning and end of each pass. Functions that clip gradients, and GradScaler,
+reduce the gradients of distributed optimizers before they read them. A reducer passed to `watch` has the methods
+begin_pass, end_pass, fail_pass, explain, owns, reduce_early, end_step and record_step.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ try:
 except ImportError:  # before torch 2.3
     from torch.cuda.amp.grad_scaler import GradScaler
 
-# In the order of their creation, which is equal on all ranks. The function keeps the list where this module is
-# imported again.
+# In the order of creation, which is equal on all ranks. The function keeps the list if this module is imported again.
 _watchers: List[weakref.ref] = vars(torch.autograd.backward).setdefault("_hvd_watchers", [])
 _passes: Set[int] = set()  # the threads that run a backward pass
 _task_id = getattr(torch._C, "_current_graph_task_id", None)  # torch 2.1 or later
@@ -36,17 +35,17 @@ class _State:
 
 
 def watch(reducer: Any) -> None:
-    """Calls the methods of `reducer`, while it lives."""
+    """Calls the methods of `reducer` while it lives."""
     _watchers.append(weakref.ref(reducer, _watchers.remove))
 
 
 def watchers() -> List[Any]:
-    """Returns the reducers that live."""
+    """Returns the living reducers."""
     return [reducer for reducer in (reference() for reference in _watchers) if reducer is not None]
 
 
 def _is_in_pass() -> bool:
-    """Returns whether this thread runs in a backward pass, of its own or as a thread of the autograd engine."""
+    """Returns whether this thread runs within a backward pass, as its caller or as a thread of the autograd engine."""
     if not _passes:
         return False
     if threading.get_ident() in _passes:
@@ -86,8 +85,8 @@ def _owners(tensors: Iterable[torch.Tensor]) -> List[Any]:
 
 
 def _reads_gradients(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Calls a function whose first argument is a parameter, or several, after their reduction. A hook
-    that clips during a backward pass gets the gradients as they are."""
+    """Calls a function whose first argument is a parameter, or several, after their reduction. A hook that clips during
+    a backward pass gets unreduced gradients."""
     if _watchers and not _is_in_pass():
         if args:
             first, rest = args[0], args[1:]
@@ -136,7 +135,7 @@ def _step(original: Callable[..., Any], scaler: Any, optimizer: Any, *args: Any,
 def _wrap(method: str, call: Callable[..., Any]) -> None:
     """Makes a method of GradScaler and of its subclasses run `call(the original, ...)`."""
     current = getattr(GradScaler, method)
-    original = getattr(current, "_hvd_original", current)  # where this module is imported again
+    original = getattr(current, "_hvd_original", current)  # this module may be imported again
 
     @functools.wraps(original)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -153,7 +152,7 @@ def install() -> None:
     _State.is_installed = True
     redirect(torch.autograd.backward, _backward)
     for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"):
-        if hasattr(torch.nn.utils, name):  # the last two came with torch 2.6
+        if hasattr(torch.nn.utils, name):  # the last two names exist since torch 2.6
             redirect(getattr(torch.nn.utils, name), _reads_gradients)
     _wrap("_unscale_grads_", _unscale)
     _wrap("step", _step)

@@ -32,9 +32,8 @@ def _memory_of(tensor: Any) -> Tuple[int, int]:
 
 
 def _broadcast_all(entries: Iterable[Tuple[Optional[str], Any]], root_rank: int) -> None:
-    """Broadcasts the tensors in place, all at once. One that shares memory with another of them (tied
-    weights, a view of a buffer), or for which there is no room in host memory, starts when those before it are
-    complete."""
+    """Broadcasts the tensors in place, all at once. A tensor that shares memory with an earlier one (tied weights, a
+    view of a buffer), or does not fit into host memory, starts when the earlier broadcasts are complete."""
     handles: List[int] = []
     starts: List[int] = []  # the memory in flight, ascending
     ends: List[int] = []
@@ -86,7 +85,8 @@ class _Slot:
         self.is_on_cpu = tensor.device.type == "cpu"
 
     def fill(self, device: torch.device) -> torch.Tensor:
-        """`device`: that of this rank's parameter, where the root's tensor is not in host memory."""
+        """Returns an empty tensor. `device`: the device of this rank's parameter, for a tensor that the root has
+        outside of host memory."""
         return torch.empty(self.shape, dtype=self.dtype, device="cpu" if self.is_on_cpu else device)
 
 
@@ -169,7 +169,7 @@ def broadcast_optimizer_state(
     if not is_root:
         structure = _fill(structure, tensors, params)
     _broadcast_all([(f"optimizer_state.{index}", tensor) for index, tensor in enumerate(tensors)], root_rank)
-    if sizes != structure["sizes"]:  # raised after the other ranks have got their data
+    if sizes != structure["sizes"]:  # raised after the other ranks have received their data
         raise ValueError(
             f"broadcast_optimizer_state: the optimizer here has groups of {sizes} parameters, but on "
             f"rank {root_rank} of {structure['sizes']}."

@@ -1,17 +1,17 @@
-"""Collectives on torch tensors. The name is the one that scripts import; no MPI is needed.
+"""Collectives on torch tensors. Scripts import this module by this name; it does not need MPI.
 
 Rules for all of them:
 
 * Every rank must make the same call under the same name. Unnamed calls are named by their order,
   so all ranks must then make them in the same order.
-* Tensors lie in host memory, in any layout of strides, of type uint8, int8, int16, int32, int64,
-  float16, bfloat16, float32, float64, bool, complex64 or complex128 (and uint16, uint32, uint64 where
-  torch has them). Complex numbers travel as pairs of reals: Sum and Average reduce them, and Min, Max,
-  Product and Adasum are refused. Their gradients follow torch's convention.
-* The `_async` forms return a handle for `poll` and `synchronize` at once; until then the tensors
-  must not be changed. The forms that end in `_` write into the tensor they are given.
-* `send` and `recv` concern two ranks alone: they are matched by rank, tag and process set, and have no name.
-* Forms that return a new tensor pass gradients on; the `_async` forms and those in place do not.
+* Tensors lie in host memory, in any layout of strides, of type uint8, int8, int16, int32, int64, float16, bfloat16,
+  float32, float64, bool, complex64 or complex128 (and uint16, uint32, uint64 where torch has them). Complex numbers
+  travel as pairs of reals: Sum and Average reduce them, and Min, Max, Product and Adasum are refused. The gradients of
+  complex numbers follow torch's convention.
+* The `_async` forms return a handle for `poll` and `synchronize` at once; do not change the tensors until the work is
+  complete. The forms that end in `_` write into their argument.
+* `send` and `recv` concern two ranks alone: rank, tag and process set match them, and they have no name.
+* Forms that return a new tensor pass gradients on; the `_async` and in-place forms do not.
 * ValueError: a bad argument, a name that is in flight, or ranks that disagree (every rank gets
   it, and Horovod stays usable). HorovodInternalError: a rank died or shut down, or Horovod is
   not initialised. NotImplementedError: not in this build.

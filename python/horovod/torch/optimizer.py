@@ -50,7 +50,7 @@ class _DistributedOptimizer(Attributes):
     _drops_gradients = False  # True: zero_grad drops them at less cost than the base class
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Sets how many backward passes add up to one step, from the next step on."""
+        """Sets the number of backward passes per step, from the next step on."""
         _check_passes(passes)
         self._reducer.set_passes(passes)
         self._options = self._options._replace(backward_passes_per_step=passes)
@@ -66,7 +66,7 @@ class _DistributedOptimizer(Attributes):
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """A `step` inside the `with` block takes the gradients as they are."""
+        """A `step` inside the `with` block uses the gradients without another reduction."""
         self._should_synchronize = False
         try:
             yield
@@ -76,14 +76,13 @@ class _DistributedOptimizer(Attributes):
     def step(self, closure: Optional[Callable[[], Any]] = None, **more: Any) -> Any:
         """Waits for the reduced gradients, then does the optimizer's own step.
 
-        All ranks must call it. Gradients that GradScaler or a function of torch.nn.utils has unscaled or
-        clipped are reduced already. Raises AssertionError on all ranks if a gradient was written in
-        another way since backward. With a `closure`, the gradients and the loss of each of its
-        evaluations are reduced, and the optimizer gets the mean loss (with op=Sum the sum) in the form
-        of the closure's number or tensor; all ranks must evaluate it equally often. Gradients that are
-        there before the first evaluation are reduced too, except with op=Sum and Product.
-        Where a signal's handler has raised in the first evaluation, or while its gradients were being
-        reduced, the next call goes on from there.
+        All ranks must call it. Before GradScaler or a function of torch.nn.utils unscales or clips gradients, they are
+        already reduced. Raises AssertionError on all ranks if the program has written a gradient in another way since
+        backward. With a `closure`, the gradients and the loss of each of its evaluations are reduced, and the optimizer
+        gets the mean loss (with op=Sum the sum) in the form of the closure's number or tensor; all ranks must evaluate
+        it equally often. Gradients that exist before the first evaluation are reduced too, except with op=Sum and
+        Product. If a signal handler raises in the first evaluation, or during the reduction of its gradients, the next
+        call continues at that point.
         """
         if not self._should_synchronize:
             self._end_step(STEPPED)
@@ -128,7 +127,7 @@ class _DistributedOptimizer(Attributes):
                 if loss is None:
                     loss = self._shared(closure())
                 if not is_over:
-                    if reducer.step.state is not READ:  # by a closure that clips
+                    if reducer.step.state is not READ:  # the closure has not clipped
                         reducer.synchronize()
                     self._end_step(STEPPED)
                 result = loss()
@@ -149,12 +148,12 @@ class _DistributedOptimizer(Attributes):
         return evaluate
 
     def _shared(self, loss: Any) -> Callable[[], Any]:
-        """Returns a function that returns the loss, reduced over all ranks: the next step of LBFGS or of a line
+        """Returns a function that returns the loss reduced over all ranks, because the next step of LBFGS or of a line
         search depends on it."""
         return _closures.share_loss(loss, self._reducer) if self._reducer.buckets else lambda: loss
 
     def zero_grad(self, *args: Any, **kwargs: Any) -> None:
-        """As the optimizer's own, with its arguments (`set_to_none`)."""
+        """Calls the optimizer's `zero_grad` with its arguments (`set_to_none`)."""
         if self._reducer.has_work():
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() and before "
@@ -171,7 +170,7 @@ class _DistributedOptimizer(Attributes):
         super().zero_grad(*args, **kwargs)
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """As the optimizer's own; waits for reductions in flight and forgets them."""
+        """Calls the optimizer's method; first waits for reductions in flight and forgets them."""
         self._forget_step()
         super().load_state_dict(state_dict)
 
@@ -181,7 +180,7 @@ class _DistributedOptimizer(Attributes):
         self._end_step(IDLE)
 
     def add_param_group(self, param_group: Dict[str, Any]) -> None:
-        """As the optimizer's own; all ranks must add the same parameters."""
+        """Calls the optimizer's method; all ranks must add the same parameters."""
         super().add_param_group(param_group)
         group = len(self.param_groups) - 1
         prefix = f"added.{next(_unnamed)}.{group}"
@@ -271,18 +270,18 @@ def DistributedOptimizer(
 ) -> Any:
     """Returns an optimizer like `optimizer` whose `step` uses gradients reduced over all ranks.
 
-    The result is an instance of a subclass of the optimizer's class, with `synchronize`,
-    `skip_synchronize` and `set_backward_passes_per_step`. It shares the optimizer's options and state.
-    The reduction of a large gradient starts as soon as backward has computed it. Small gradients are
-    reduced in one request after backward, under the name of the first and the number of the others.
-    Gradients that persist between steps (`zero_grad(set_to_none=False)`) move into memory that the
-    ranks of a host share: read `param.grad` in each step instead of keeping a view of it. A pickle is
-    an optimizer of the class of `optimizer`, with its state. A deep copy is distributed too.
+    The result is an instance of a subclass of the optimizer's class, with `synchronize`, `skip_synchronize` and
+    `set_backward_passes_per_step`. It shares the optimizer's options and state. The reduction of a large gradient
+    starts as soon as backward has computed it. One request reduces small gradients after backward; its name contains
+    the first gradient's name and the number of the others. Gradients that persist between steps
+    (`zero_grad(set_to_none=False)`) move into memory that the ranks of a host share: read `param.grad` in each step
+    instead of keeping a view of it. A pickle is an optimizer of the class of `optimizer`, with its state. A deep copy
+    is distributed too.
 
-    All ranks must wrap the same parameters in the same order and call `step` equally often. Clipping by
-    torch.nn.utils and GradScaler get reduced gradients; `step` refuses other changes of gradients since
-    backward on all ranks, unless they come between `synchronize` and `skip_synchronize`. Parameters that
-    are unfrozen later are reduced from then on. See docs/data-and-checkpoints.md.
+    All ranks must wrap the same parameters in the same order and call `step` equally often. Clipping by torch.nn.utils
+    and GradScaler get reduced gradients; `step` refuses other changes of gradients since backward on all ranks, unless
+    they happen between `synchronize` and `skip_synchronize`. The gradients of unfrozen parameters are reduced from then
+    on. See docs/data-and-checkpoints.md.
 
     Args:
       named_parameters: `model.named_parameters()`, for names in messages and timelines.
@@ -290,12 +289,12 @@ def DistributedOptimizer(
       backward_passes_per_step: the number of passes whose gradients are summed (not averaged)
         before the reduction.
       op: Average or Sum; Min, Max and Product work too. With Adasum each rank takes its own
-        step, and the changes of the parameters are combined, for each parameter on its own.
+        step, and the ranks combine the changes of each parameter separately.
       gradient_predivide_factor: f splits the division of an average in two: by f before the sum and
         by size / f after it. Only with Average.
       groups: the number of groups into which the gradients are divided, or lists of parameters.
         One request reduces a group. `num_groups` is the deprecated name for the number.
-      sparse_as_dense: reduces sparse gradients as dense ones; they are sparse again before the step.
+      sparse_as_dense: reduces sparse gradients as dense gradients; they are sparse again before the step.
 
     Raises ValueError for arguments that contradict each other.
     """
@@ -347,9 +346,9 @@ def _derive(
     base = type(optimizer)
     made: Any = type(base.__name__, (mixin, base), {"__module__": __name__, "_base": base})
     derived = made.__new__(made)
-    # Learning rate schedulers set a `step` on the instance, which would bypass the mixin's.
+    # Learning rate schedulers set a `step` on the instance, which would bypass the mixin's `step`.
     derived.__dict__.update({key: value for key, value in optimizer.__dict__.items() if key != "step"})
     derived._names, derived._again, derived._options = names, again, options
-    if "step" in optimizer.__dict__:  # schedulers count its steps; the derived one steps now
+    if "step" in optimizer.__dict__:  # schedulers count its steps; the derived optimizer makes them
         optimizer._opt_called, optimizer._step_count = True, 1
     return derived

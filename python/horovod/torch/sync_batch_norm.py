@@ -19,11 +19,11 @@ from horovod.torch.mpi_ops import allreduce_async as allreduce_async, size as si
 class SyncBatchNorm(_BatchNorm):
     """Like torch's BatchNorm1d, 2d and 3d, with the mean and variance over the samples of all ranks.
 
-    Input: (samples, features) or (samples, features, ...), of any floating-point type, on any device
-    that `hvd.allreduce` accepts. Ranks may have different numbers of samples, also none. In training,
-    all ranks must call it equally often and then run the same backward passes. In evaluation each rank
-    works alone. The arguments are those of torch. Raises ValueError for an input of another shape, and
-    in training when all ranks together have one value per feature.
+    Input: (samples, features) or (samples, features, ...), of any floating-point type, on any device that
+    `hvd.allreduce` accepts. Ranks may have different numbers of samples, or none. In training, all ranks must call it
+    equally often and then run the same backward passes. In evaluation each rank works alone. The arguments are those of
+    torch. Raises ValueError for an input of another shape, and in training when all ranks together have one value per
+    feature.
     """
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
@@ -52,7 +52,7 @@ class SyncBatchNorm(_BatchNorm):
 
 
 def _moments(input: torch.Tensor, names: str) -> Any:
-    """Returns the mean and variance per feature, and the number of values, over all ranks, as tensors: to read one
+    """Returns the mean and variance per feature, and the number of values, over all ranks, as tensors: reading one
     would wait for the stream of a GPU."""
     features = input.shape[1]
     rows = input.transpose(0, 1).flatten(1)
@@ -63,7 +63,7 @@ def _moments(input: torch.Tensor, names: str) -> Any:
     everybody = _ops.run(allgather_async(own, f"{names}.moments.{features}"))
     counts = everybody[:, -1:]
     total = counts.sum()
-    # A rank with two values knows that it is not alone with one.
+    # A rank with two values knows that all ranks together have more than one.
     if count < 2 and total < 2:
         raise ValueError("expected more than one value per feature on all ranks together")
     means, all_squares = everybody[:, :features], everybody[:, features : 2 * features]
@@ -77,7 +77,7 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _sum(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """Returns the sum over the ranks, of which a derivative may be taken."""
+    """Returns the sum over the ranks, in a differentiable form."""
     return _submission.in_graph(HorovodAllreduce, tensor, None, name, Sum, 1.0, 1.0, global_process_set)
 
 
@@ -103,7 +103,7 @@ class _Normalize(torch.autograd.Function):
         features = wide.shape[1]
         shape = (1, -1) + (1,) * (wide.dim() - 2)
         over = [axis for axis in range(wide.dim()) if axis != 1]
-        # A derivative of these gradients depends on the input also by the mean and the variance.
+        # The mean and the variance also depend on the input, which matters for derivatives of these gradients.
         is_differentiated = torch.is_grad_enabled()
         if is_differentiated:
             mean = _sum(wide.sum(over), f"sync_batch_norm.means.{features}") / ctx.count

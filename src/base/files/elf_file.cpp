@@ -12,7 +12,7 @@
 namespace hvd {
 namespace {
 
-// Nothing where the file ends before.
+// Empty if the file ends before the value does.
 template <typename T>
 std::optional<T> read_at(ByteView file, uint64_t at) {
   if (at > file.size() || file.size() - at < sizeof(T)) return {};
@@ -33,7 +33,7 @@ std::optional<Elf64_Ehdr> header_of(ByteView file) {
   return header;
 }
 
-// The tables by which the dynamic loader finds the versions, as offsets in the file.
+// File offsets of the tables in which the dynamic loader finds the symbol versions.
 struct VersionTables {
   uint64_t needs = 0;
   uint64_t names = 0;
@@ -51,7 +51,7 @@ class Segments {
     const auto found = std::ranges::find(all_, type, &Elf64_Phdr::p_type);
     return found == all_.end() ? nullptr : &*found;
   }
-  // The offset in the file of an address in memory, or 0.
+  // Returns the file offset of a memory address, or 0.
   uint64_t offset_of(uint64_t address) const {
     for (const Elf64_Phdr& each : all_) {
       if (each.p_type != PT_LOAD || address < each.p_vaddr) continue;
@@ -115,7 +115,7 @@ bool is_older(std::string_view version, std::string_view than) {
 std::string needed_version(ByteView file, std::string_view family) {
   const VersionTables tables = find_tables(file);
   std::string newest;
-  // Each entry lies behind the one before: the walk ends.
+  // Each entry must lie behind the previous one, so the loop ends.
   for (uint64_t at = tables.needs; at != 0 && tables.names != 0;) {
     const auto library = read_at<Elf64_Verneed>(file, at);
     if (!library) break;

@@ -1,5 +1,5 @@
-// Reads what an ELF file needs of the machine that loads it: its processor, and the newest versions of the symbols of
-// glibc and libstdc++. Pure: bytes that are no ELF file, or a damaged one, need nothing.
+// Reads an ELF file's requirements: the processor, and the newest symbol versions of glibc and
+// libstdc++. Pure. Other files and damaged ones require nothing.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace hvd {
 // The machine as `uname -m` prints it; empty for another file or an unknown machine.
 std::string machine_of_elf(ByteView file);
 
-// The newest version of a family of symbols that a program or shared object of 64 bits needs: "2.34" for "GLIBC_".
-// Empty: it needs none.
+// The newest symbol version of a family that a 64-bit program or shared object needs: "2.34" for
+// "GLIBC_". Empty if it needs none.
 std::string needed_version(ByteView file, std::string_view family);
 
 // Compares versions such as 2.9 and 2.34, number by number.

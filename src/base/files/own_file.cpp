@@ -45,7 +45,7 @@ Status check_owner(const UniqueFd& opened, const std::string& shown) {
   return status;
 }
 
-// The place to which a link of this user or root leads, from the folder of the link. Empty for another user's link.
+// The target of a link of this user or root, relative to the link's folder. Empty for another user's link.
 std::string target_of(int folder, const std::string& name) {
   const UniqueFd link(::openat(folder, name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat about {};
@@ -59,9 +59,9 @@ std::string target_of(int folder, const std::string& name) {
 
 Result<UniqueFd> open_at(int folder, const std::string& name, int flags, const std::string& shown) {
   const int access = (flags & O_ACCMODE) == O_RDWR ? O_RDWR : O_WRONLY;
-  // Emptied after the look at its owner.
+  // No O_TRUNC: the file is truncated after the check of its owner.
   const int how = access | (flags & O_APPEND) | O_CREAT | O_NONBLOCK | O_CLOEXEC;
-  // The server of a file system may give a new file to another user.
+  // The owner is not checked: a file server may assign a new file to another user.
   UniqueFd file(::openat(folder, name.c_str(), how | O_EXCL, kFileMode));
   if (file) return file;
   file.reset(::openat(folder, name.c_str(), how | O_NOFOLLOW, kFileMode));
@@ -72,7 +72,7 @@ Result<UniqueFd> open_at(int folder, const std::string& name, int flags, const s
   }
   if (!file) return failed(folder, name, shown);
   HVD_RETURN_IF_ERROR(check_owner(file, shown));
-  ::fcntl(file.get(), F_SETFL, flags & O_APPEND);  // writes may wait for the reader of a FIFO
+  ::fcntl(file.get(), F_SETFL, flags & O_APPEND);  // a write may now wait for a FIFO's reader
   struct stat about {};
   const bool is_cut =
       (flags & O_TRUNC) != 0 && ::fstat(file.get(), &about) == 0 && S_ISREG(about.st_mode);

@@ -10,16 +10,16 @@
 
 namespace hvd {
 
-// Opens `path` for writing, and creates it where it is missing. `flags`: O_TRUNC, O_APPEND, O_RDWR. Refuses
-// a file of another user than this one and root, and a symbolic link of another user as last component.
-// Does not wait for the reader of a FIFO (ENXIO). `what`: the word before the path in an error, as in
-// "cannot write to /x". After an error, errno says why, in all three functions.
+// Opens `path` for writing, and creates it if it is missing. `flags`: O_TRUNC, O_APPEND, O_RDWR.
+// Refuses a file that belongs neither to this user nor to root, and another user's symbolic link as
+// last component. Does not wait for a FIFO's reader (ENXIO). `what` is the text before the path in
+// errors ("cannot write to /x"). After an error of these three functions, errno has the reason.
 Result<UniqueFd> open_own_file(const std::string& path, int flags, std::string_view what = "to ");
-// As open_own_file(), for the file `name` in a directory of this user. `path`: for errors.
+// Like open_own_file(), for the file `name` in a directory of this user. Errors name `path`.
 Result<UniqueFd> open_own_file_in(const UniqueFd& folder, const std::string& name, int flags,
                                   const std::string& path);
-// Opens the directory, and creates it where it is missing. Refuses a symbolic link as last component, and
-// a directory of another user than this one and root.
+// Opens the directory, and creates it if it is missing. Refuses a symbolic link as last component,
+// and a directory that belongs neither to this user nor to root.
 Result<UniqueFd> open_own_folder(const std::string& path);
 
 }  // namespace hvd

@@ -14,7 +14,7 @@
 namespace hvd {
 namespace {
 
-// A handler of the language gets no argument.
+// Global, because a terminate handler and a new handler get no argument.
 struct TerminateOptions {
   const char* program = "";
   int exit_code = 1;
@@ -31,7 +31,7 @@ void restore() {
   if (const auto call = terminate_options().restore.exchange(nullptr)) call();
 }
 
-// Allocates nothing.
+// Called when memory has run out: allocates nothing.
 void end_without_memory() {
   char host[65] = "", text[256];
   ::gethostname(host, sizeof host - 1);
@@ -72,7 +72,7 @@ void end_without_handler() {
                            ? 0
                            : terminate_options().error_number_of(error);
     if (number != 0) end_because(system_error("cannot go on", number));
-    // A defect: ends below.
+    // Any other exception is a defect; the usual handler reports it below.
   } catch (...) {
   }
   restore();

@@ -1,19 +1,19 @@
-// The end of a program that cannot go on: a sentence in place of an abort.
+// Ends a program that cannot continue with an error message instead of an abort.
 #pragma once
 
 #include <exception>
 
 namespace hvd {
 
-// For a program's first lines. When memory runs out, or nothing catches the exception by which a library
-// reports that the system refuses it a descriptor or a thread, the process says so on standard error and
-// exits with `exit_code`. `program` begins the sentence, and must live as long as the process.
-// `error_number_of`: the errno value in an exception of a library, else 0; may be null.
+// Call it first in a program. The process prints an error message and exits with `exit_code` when
+// memory runs out, or when nothing catches a library's exception about a refused descriptor or
+// thread. The message begins with `program`, which must outlive the process. `error_number_of`
+// returns the errno value in a library's exception, else 0; may be null.
 void end_by_sentence(const char* program, int exit_code,
                      int (*error_number_of)(const std::exception&) = nullptr);
 
-// Calls `restore`, which is async-signal-safe, before such a sentence and before an abort for another exception; null:
-// nothing.
+// Calls `restore` before such a message, and before an abort for another exception. `restore` must
+// be async-signal-safe; null: no call.
 void before_last_words(void (*restore)());
 
 }  // namespace hvd

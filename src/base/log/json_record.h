@@ -1,4 +1,4 @@
-// Lines as JSON objects, for programs that read what this one says. Pure but for the clock.
+// Formats lines as JSON objects for other programs. Pure except for the clock.
 #pragma once
 
 #include <chrono>
@@ -7,13 +7,13 @@
 
 namespace hvd {
 
-// "text":"...", or "base64":"..." where the bytes are no UTF-8.
+// "text":"...", or "base64":"..." if the bytes are not valid UTF-8.
 std::string json_text_member(std::string_view bytes);
-// The begin of an object: {"time":"2026-01-31T12:00:00.000Z".
+// The beginning of an object: {"time":"2026-01-31T12:00:00.000Z".
 std::string json_time(
     std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
-// A whole line for each line of the text, which ends with a newline: an object with time, source, level
-// unless it is empty, and text.
+// Formats each line of the text as an object with time, source, level (unless empty) and text. The
+// result ends with a newline.
 std::string json_records(std::string_view source, std::string_view level, std::string_view text);
 
 }  // namespace hvd

@@ -14,8 +14,8 @@
 namespace hvd::log {
 namespace {
 
-// Passes lines to the writer or to standard error. Holds no lock meanwhile: standard error may stall one
-// thread, and must not stall those whose lines the writer takes.
+// Passes lines to the writer or to standard error. Holds no lock during the output: standard error
+// may stall one thread, and must not stall threads whose lines go to the writer.
 class LogSink final : public spdlog::sinks::sink {
  public:
   void set_writer(Writer writer) {
@@ -49,7 +49,7 @@ class LogSink final : public spdlog::sinks::sink {
       std::make_unique<spdlog::pattern_formatter>();
 };
 
-// One logger a process: lines of all runtimes in it go to the same standard error.
+// One logger per process, because all runtimes in it share standard error.
 struct Logger {
   Logger() : spd("horovod", output) {
     spd.set_level(spdlog::level::warn);
@@ -70,7 +70,7 @@ struct Logger {
 };
 
 Logger& logger() {
-  // Never destroyed: a thread of a library may speak while the process exits.
+  // Never destroyed: a library's thread may log while the process exits.
   static Logger& instance = *new Logger;
   return instance;
 }
@@ -157,7 +157,7 @@ void write(Level level, std::string_view message) {
     else if (!logger().identity.empty())
       line = logger().identity + ": ";
     if (is_json)
-      line.pop_back();  // spdlog ends the line
+      line.pop_back();  // spdlog adds the newline
     else
       line += message;
   }

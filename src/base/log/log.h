@@ -1,5 +1,5 @@
-// The log: lines for people on standard error, with time, level and speaker ("rank 3", "a/agent"). Any
-// thread. The code logs nothing per tensor.
+// The log: lines for people on standard error, with time, level and source ("rank 3", "a/agent").
+// Any thread may log. The code logs nothing per tensor.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@ namespace hvd::log {
 
 enum class Level { kTrace, kDebug, kInfo, kWarning, kError, kOff };
 
-// The least level that is printed, kWarning at start; the prefix of each line, empty at start.
+// The lowest level that is printed, initially kWarning; the prefix of each line, initially empty.
 void set_level(Level level);
 void set_identity(std::string identity);
 void set_timestamps(bool shown);
 bool enabled(Level level);
 
-// "info", "WARNING", ...; false when the word is none of the levels.
+// "info", "WARNING", ...; false if the word is not a level.
 bool parse_level(std::string_view word, Level& level);
 
 void write(Level level, std::string_view message);

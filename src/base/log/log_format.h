@@ -1,4 +1,4 @@
-// How lines of the log look, and where they go, which a program chooses; see log.h for who writes them. Any
+// The format and the destination of the log, which a program chooses. log.h writes the lines. Any
 // thread.
 #pragma once
 
@@ -7,14 +7,14 @@
 
 namespace hvd::log {
 
-// kJson: each line is an object, see json_record.h, whose source is the identity.
+// kJson: each line is an object (json_record.h) with the identity as its source.
 enum class Format { kText, kJson };
 
 void set_format(Format format);
 Format format();
 
-// Gets each line with its end, on the thread that logs it. False: the line goes to standard error, as all
-// lines do without a writer.
+// Receives each line with its newline, on the thread that logs it. If it returns false, or if no
+// writer is set, the line goes to standard error.
 using Writer = std::function<bool(std::string_view line)>;
 void set_writer(Writer writer);
 

@@ -1,4 +1,4 @@
-// Times of the calendar as text. Any thread.
+// Formats calendar times as text. Any thread.
 #pragma once
 
 #include <chrono>
@@ -8,12 +8,12 @@ namespace hvd {
 
 enum class TimeZone { kLocal, kUtc };
 
-// As strftime(3) writes it.
+// In a format of strftime(3).
 std::string time_text(
     const char* format, TimeZone zone,
     std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
 
-// As ISO 8601 writes it, with milliseconds and without the zone: "2026-11-25T09:04:27.123".
+// In ISO 8601 format with milliseconds and without the zone: "2026-11-25T09:04:27.123".
 std::string iso_time(TimeZone zone,
                      std::chrono::system_clock::time_point time = std::chrono::system_clock::now());
 

@@ -1,6 +1,6 @@
-// Counters and histograms of a rank: plain numbers, so that a count costs one addition. The runtime writes them with the
-// progress lock held. They may lie in a page that another process reads meanwhile (metrics_page.h).
-// metrics_text.cpp and docs/metrics.md have their public names.
+// Counters and histograms of a rank: plain numbers, so that a count costs one addition. The runtime
+// writes them with the progress lock held. They may lie in a page that another process reads
+// (metrics_page.h). metrics_text.cpp and docs/metrics.md have their public names.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace hvd {
 
 enum class Counter : uint8_t {
-  kSteps,  // of the training: a name of a tensor comes again
+  kSteps,  // training steps: a tensor's name is used again
   kPasses,
   kWakeups,
   kBatches,
@@ -28,10 +28,10 @@ enum class Counter : uint8_t {
 };
 constexpr size_t kCounters = 10;
 
-// Distribution of a number: how many values were at most bound(i), for bounds that double.
+// A distribution: how many values were at most bound(i). Each bound doubles the previous one.
 struct Histogram {
   static constexpr size_t kBounds = 32;
-  std::array<uint64_t, kBounds + 1> counts{};  // in each bucket alone; the last is above all
+  std::array<uint64_t, kBounds + 1> counts{};  // values per bucket; the last bucket has no bound
   uint64_t sum = 0;
 
   static constexpr uint64_t bound(size_t i) { return uint64_t{1} << i; }
@@ -47,8 +47,8 @@ struct Metrics {
   std::array<uint64_t, kOpCount> done{};
   std::array<uint64_t, kOpCount> failed{};
   std::array<uint64_t, kOpCount> bytes{};
-  std::array<Histogram, kOpCount> latency{};  // microseconds from when it was taken up to its end
-  Histogram negotiation{};                    // microseconds until all ranks had it
+  std::array<Histogram, kOpCount> latency{};  // microseconds from submission to completion
+  Histogram negotiation{};                    // microseconds until all ranks had submitted it
   Histogram batch_bytes{};
   Histogram batch_fill{};  // thousandths of the fusion threshold
   uint64_t pending = 0;    // submissions that are not complete
@@ -58,13 +58,13 @@ struct Metrics {
   void count(Counter counter, uint64_t n = 1) { counters[static_cast<size_t>(counter)] += n; }
   void finished(int32_t op, bool ok, uint64_t size, std::chrono::nanoseconds took) {
     const auto index = static_cast<size_t>(op);
-    if (index >= kOpCount) return;  // the runtime's own
+    if (index >= kOpCount) return;  // an internal operation of the runtime
     ++(ok ? done : failed)[index];
     bytes[index] += ok ? size : 0;
     latency[index].observe(microseconds(took));
   }
-  // A name has come again, which it does once in each training step. A name is known from its second time on: the
-  // first step that is seen to end is the second.
+  // A tensor's name is used again, which happens once per training step. The second use of a name
+  // makes it known, so the first step whose end is seen is the second step.
   void stepped(std::chrono::steady_clock::time_point now) {
     count(Counter::kSteps, counters[static_cast<size_t>(Counter::kSteps)] == 0 ? 2 : 1);
     stepped_at = static_cast<uint64_t>(
@@ -78,7 +78,7 @@ struct Metrics {
     batch_bytes.observe(size);
     if (threshold > 0) batch_fill.observe(size / std::max<uint64_t>(threshold / 1000, 1));
   }
-  // Adds the counts of another rank. Training steps are those of the rank that has the most.
+  // Adds the counts of another rank. The sum has the training steps of the rank with the most steps.
   void add(const Metrics& other);
   static uint64_t microseconds(std::chrono::nanoseconds time) {
     return time.count() <= 0 ? 0 : static_cast<uint64_t>(time.count() + 999) / 1000;

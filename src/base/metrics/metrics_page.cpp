@@ -34,7 +34,7 @@ std::atomic_ref<uint64_t> layout_of(RankCounters& counters) {
 Result<MetricsPages> MetricsPages::create(size_t count) {
   const size_t stride = stride_of_pages();
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  // vm.memfd_noexec may demand the first, which kernels before Linux 6.3 do not know.
+  // The sysctl vm.memfd_noexec may require MFD_NOEXEC_SEAL, which kernels before Linux 6.3 do not know.
   UniqueFd file(::memfd_create("horovod-metrics", kFlags | kNoExecSeal));
   if (!file) file.reset(::memfd_create("horovod-metrics", kFlags));
   if (!file) return system_error("cannot make memory for the counters of ranks", errno);
@@ -68,7 +68,7 @@ std::optional<RankCounters> MetricsPages::read(size_t index) const {
   return counters;
 }
 
-// Another process writes the rest of the page.
+// Writes one field, since another process writes the rest of the page.
 void MetricsPages::set_longest_wait(size_t index, uint64_t microseconds) const {
   constexpr size_t kPlace = offsetof(RankCounters, steps) + offsetof(StepLog, longest_wait);
   [[maybe_unused]] const ssize_t size = ::pwrite(file_.get(), &microseconds, sizeof microseconds,
@@ -84,15 +84,15 @@ Result<std::unique_ptr<MetricsPage>> MetricsPage::open(const std::string& place)
   const std::string path = place.substr(0, colon);
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!file) return system_error(cat("cannot open ", printable(path)), errno);
-  // By the seals it is such memory, of whose size there can be no doubt: an agent that has ended may have left its pid
-  // and descriptor to others.
+  // The seals prove that this is an agent's memory of fixed size: after an agent's end, another
+  // process may have its pid and descriptor number.
   const off_t size = ::lseek(file.get(), 0, SEEK_END);
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (seals < 0 || (seals & kSeals) != kSeals ||
       offset + static_cast<off_t>(stride_of_pages()) > size) {
     return invalid_argument(cat(printable(path), " is not the memory of an agent"));
   }
-  // The kernel drops this lock with the process, also if it is killed.
+  // The kernel releases this lock when the process ends, also after SIGKILL.
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;

@@ -1,7 +1,7 @@
-// The counters of the ranks of a host, in memory that the ranks write and another process reads: no rank is asked, and
-// the counters of a rank that hangs, is stopped or has ended can be read. A rank opens the memory as
-// /proc/PID/fd/NUMBER of the agent and not as an inherited descriptor: programs between the agent and the rank, such as
-// Python's subprocess, close those.
+// The counters of a host's ranks, in memory that the ranks write and another process reads. The reader
+// needs no reply, so it can read the counters of a rank that hangs, is stopped or has ended. A rank
+// opens the memory as /proc/PID/fd/NUMBER of the agent, not as an inherited descriptor: programs
+// between the agent and the rank, such as Python's subprocess, close inherited descriptors.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@
 
 namespace hvd {
 
-// Both sides of a page are of the same layout, or the reader sees none: "HVDM", its number, and its size.
+// Identifies the layout of a page: "HVDM", a version, and the size. A reader ignores a page of another layout.
 constexpr uint64_t kMetricsLayout =
     (uint64_t{0x4856444d} << 32) | (uint64_t{3} << 16) | sizeof(RankCounters);
 
-// The pages of all ranks of this host. The agent owns them. One thread.
+// The pages of all ranks of this host. The agent owns them. For one thread.
 class MetricsPages {
  public:
   static Result<MetricsPages> create(size_t count);
@@ -30,9 +30,9 @@ class MetricsPages {
 
   // The value of HOROVOD_METRICS_PAGE for one rank: "/proc/PID/fd/NUMBER:OFFSET".
   std::string place_of(size_t index) const;
-  // Nothing before a process has counted there.
+  // Empty before a process has opened the page.
   std::optional<RankCounters> read(size_t index) const;
-  // Sets that of StepLog for the rank.
+  // Sets StepLog::longest_wait of a rank.
   void set_longest_wait(size_t index, uint64_t microseconds) const;
 
  private:
@@ -45,15 +45,15 @@ class MetricsPages {
   const std::byte* memory_;
 };
 
-// The page of this process, which is a rank or one of several below it. Lives as long as the process.
+// The page of this process's rank; the process is the rank or one of its children. Lives as long as the process.
 class MetricsPage {
  public:
-  // An error if the memory is gone, is no page, or if another process uses it.
+  // An error if the memory is gone or not a page, or if another process uses the page.
   static Result<std::unique_ptr<MetricsPage>> open(const std::string& place);
   MetricsPage(const MetricsPage&) = delete;
   ~MetricsPage();
 
-  // Sets all counters to zero, for a new start of this rank.
+  // Sets all counters to zero when this rank starts again.
   RankCounters* begin(int32_t rank, int32_t size);
 
  private:

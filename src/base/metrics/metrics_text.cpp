@@ -36,7 +36,7 @@ std::string labels_of(const LabelledMetrics& one, std::string_view op) {
   return cat(one.labels, one.labels.empty() ? "" : ",", "operation=\"", op, "\"");
 }
 
-// A histogram as it is shown: the first `bounds` of it, in units of `scale`.
+// A histogram for output: its first `bounds` buckets, in units of `scale`.
 struct HistogramText {
   std::string_view name;
   size_t bounds;
@@ -104,7 +104,7 @@ std::string escape_label(std::string_view text) {
 
 std::string number_text(double value) {
   std::array<char, 32> digits;
-  // Sums of binary fractions differ from decimal ones behind these digits.
+  // Sums of binary fractions differ from decimal sums after this many digits.
   constexpr int kDigits = 15;
   const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), value,
                                  std::chars_format::general, kDigits)
@@ -131,7 +131,7 @@ std::string open_metrics_text(std::string_view text) {
     const size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end);
-    // The family of a counter is named without the ending of its samples.
+    // OpenMetrics names a counter's family without the suffix _total.
     const bool is_about = line.starts_with(kHelp) || line.starts_with(kType);
     const size_t name_end = is_about ? line.find(' ', kHelp.size()) : std::string_view::npos;
     if (is_about && line.substr(0, name_end).ends_with(kTotal))

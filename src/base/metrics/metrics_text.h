@@ -9,25 +9,25 @@
 
 namespace hvd {
 
-// `labels`: as rank="0",host="a"; may be empty.
+// `labels` is text like rank="0",host="a"; may be empty.
 struct LabelledMetrics {
   std::string labels;
   const Metrics* metrics;
 };
 std::string metrics_text(std::span<const LabelledMetrics> all);
-// The same text in OpenMetrics' format, version 1.0.0.
+// Converts this text to the OpenMetrics format, version 1.0.0.
 std::string open_metrics_text(std::string_view text);
-// The means over the last training steps; only comments before the first.
+// The means over the last training steps; before the first step only comments.
 std::string step_text(std::string_view labels, const StepLog& log);
 
-// The parts of such a text. Names are without "horovod_".
+// Parts of a text in Prometheus's format. `name` is without "horovod_".
 void put_family(std::string& text, std::string_view name, std::string_view type,
                 std::string_view help);
 void put_sample(std::string& text, std::string_view name, std::string_view labels,
                 std::string_view value);
-// The value of a label, without its quotes.
+// Escapes the value of a label; adds no quotes.
 std::string escape_label(std::string_view text);
-// The shortest digits that mean this number.
+// A number with at most 15 digits.
 std::string number_text(double value);
 
 }  // namespace hvd

@@ -27,9 +27,9 @@ void StepLog::step_ended(std::chrono::steady_clock::time_point now, const Metric
                             .ended_by = id,
                             .call = call};
     total_microseconds += took;
-    // A wait counts in the step after the one in which it lies mostly.
+    // A wait counts in the step after the step that contains most of it.
     total_waited = std::min(total_waited + waited, total_microseconds);
-    // A reader in another process takes no step that is being written.
+    // Published last: a reader in another process ignores a step that is being written.
     std::atomic_ref(ended).store(ended + 1, std::memory_order_release);
   }
   began = since_start;
@@ -59,7 +59,7 @@ std::optional<StepMeans> means_of(const StepLog& log) {
   for (uint64_t step = log.ended - count; step < log.ended; ++step) {
     const StepLog::Step& one = log.steps[step % StepLog::kKept];
     time += one.microseconds;
-    // An operation may wait from before the step.
+    // An operation may have begun to wait before the step began.
     waited += std::min(one.waited_microseconds, one.microseconds);
     bytes += one.bytes;
     waits.push_back(one.waited_microseconds);

@@ -1,5 +1,5 @@
-// All that a rank counts: metrics, and its last training steps. May lie in a page that another process reads meanwhile
-// (metrics_page.h). The runtime writes it with the progress lock held.
+// The counters of a rank: metrics and the last training steps. They may lie in a page that another
+// process reads (metrics_page.h). The runtime writes them with the progress lock held.
 #pragma once
 
 #include <algorithm>
@@ -15,41 +15,41 @@
 
 namespace hvd {
 
-// The last training steps of a rank. A step ends when the ranks agree on the name of a tensor that comes again, which
-// all ranks do in the same order: a step has the same number on each rank, counted from `first` on.
+// The last training steps of a rank. A step ends when the ranks agree on a tensor's name for a second
+// time. The ranks agree in one order, so a step has the same number on each rank, counted from `first`.
 struct StepLog {
-  // More than a window has, so that the windows of two hosts that are read one after the other meet.
+  // More steps than a window has, so that the windows of two hosts, read one after the other, overlap.
   static constexpr size_t kKept = 128;
   static constexpr size_t kWindow = 50;
   struct Step {
     uint32_t microseconds = 0;
-    // The longest wait of an operation of all ranks until they had agreed on it. The operation that begins the step
-    // counts here, and its wait lies at the end of the step before.
+    // The longest time until all ranks agreed on an operation. The operation that begins the step
+    // counts in this step, although its wait lies at the end of the previous step.
     uint32_t waited_microseconds = 0;
-    uint64_t bytes = 0;  // input of this rank in operations that completed
-    // The id in the response cache of the operation with that wait; 0: it had none.
+    uint64_t bytes = 0;  // input of this rank in completed operations
+    // The response cache id of the operation that waited longest; 0: it had no id.
     uint32_t longest = 0;
-    // Both say what ended the step, the same on each rank: the id of an operation, or 0 and the number of a call of a
-    // group.
+    // The event that ended the step, equal on each rank: an operation's id, or 0 and the number of
+    // a group's call.
     uint32_t ended_by = 0;
     uint32_t call = 0;
   };
 
   uint64_t ended = 0;  // steps; the last one lies at (ended - 1) % kKept
   std::array<Step, kKept> steps{};
-  uint64_t first = 0;  // the number of `ended` from which on each rank has had all steps
+  uint64_t first = 0;  // the value of `ended` from which all ranks counted all steps
   // The sums over all steps.
   uint64_t total_microseconds = 0;
   uint64_t total_waited = 0;
-  // The median of the longest wait of any rank in a step, in microseconds, which the agent writes; 0: unknown.
+  // The median of the ranks' longest waits in a step, in microseconds, written by the agent; 0: unknown.
   uint64_t longest_wait = 0;
-  // The step that runs.
-  std::chrono::nanoseconds began{0};  // by the steady clock; 0: none runs yet
+  // The current step.
+  std::chrono::nanoseconds began{0};  // on the steady clock; 0: no step has begun
   uint64_t bytes_before = 0;
   uint64_t waited = 0;
   uint32_t longest = 0;
 
-  // `id`: of the operation.
+  // `id`: the operation's.
   void wait_ended(std::chrono::nanoseconds took, uint32_t id = 0) {
     const uint64_t microseconds = Metrics::microseconds(took);
     if (microseconds < waited) return;
@@ -58,25 +58,25 @@ struct StepLog {
   }
   void step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics,
                   uint32_t id = 0, uint32_t call = 0);
-  // Ranks have had different numbers of steps until now: one of them had joined (hvd.join).
+  // Step numbers differed between ranks until now, because a rank had joined (hvd.join).
   void count_anew() { first = ended; }
 };
 
-// Over the last steps of a rank, at most StepLog::kWindow.
+// Means over the last steps of a rank, at most StepLog::kWindow.
 struct StepMeans {
-  double seconds = 0;       // of a step
-  double waited_share = 0;  // of that time, until all ranks had agreed
-  double bytes = 0;         // in a step
-  // How long the other ranks wait for this one in a step; empty where no launcher compares the ranks.
+  double seconds = 0;       // per step
+  double waited_share = 0;  // the share of that time spent until all ranks agreed
+  double bytes = 0;         // per step
+  // The time per step that the other ranks wait for this rank; empty if no launcher compares the ranks.
   std::optional<double> late_seconds;
 };
-// Nothing before the first step has ended.
+// Empty before the end of the first step.
 std::optional<StepMeans> means_of(const StepLog& log);
 
-// Names of operations, by their slot in the response cache. A name is written when the ranks first agree on it.
+// Names of operations by their slot in the response cache. Set when the ranks first agree on a name.
 class OperationNames {
  public:
-  // An id of the cache is a slot, and how often the slot was used before.
+  // A cache id combines a slot and a count of the slot's earlier uses.
   static constexpr uint32_t kSlotsOfCache = 1 << 20;
   static constexpr size_t kSlots = 512;
   static constexpr size_t kMostText = 55;
@@ -93,12 +93,12 @@ class OperationNames {
   std::array<Name, kSlots> names_{};
 };
 
-// How many operations of all ranks of its world a rank has announced. All ranks announce the same ones, so that a rank
-// that has announced more than another waits for that one. Not counted are operations of smaller process sets and of
-// groups, and messages between two ranks.
+// The number of world operations that a rank has announced. All ranks announce the same operations,
+// so a rank that has announced more than another waits for it. Does not count operations of smaller
+// process sets and groups, nor messages between two ranks.
 struct Announcements {
-  uint64_t operations = 0;  // since all ranks joined last (hvd.join)
-  // Begins and ends of joins; odd: this rank has joined, and another one has not.
+  uint64_t operations = 0;  // since all ranks last joined (hvd.join)
+  // The number of begins and ends of joins. Odd: this rank has joined, and another rank has not.
   uint64_t joins = 0;
 };
 

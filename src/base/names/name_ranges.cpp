@@ -50,7 +50,7 @@ Result<std::vector<std::string>> expand_range(std::string_view text) {
   return numbers;
 }
 
-// Where the bracket that opens at `open` closes.
+// Finds the bracket that closes the bracket at `open`.
 size_t closing_bracket(std::string_view text, size_t open) {
   int depth = 0;
   for (size_t i = open; i < text.size(); ++i) {

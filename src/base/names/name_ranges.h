@@ -9,14 +9,14 @@
 
 namespace hvd {
 
-// More names than that come from one text only by mistake.
+// A text that expands to more names is a mistake.
 constexpr size_t kMaxNames = 1 << 17;
 
-// All names, in the order of the ranges, the last one fastest; a text without brackets is itself.
-// A number keeps the width of its range's beginning. Brackets may hold brackets.
+// Returns all names in the order of the ranges, the last range fastest. A text without brackets is
+// one name. A number has the width of its range's first number. Brackets may be nested.
 Result<std::vector<std::string>> expand_names(std::string_view pattern);
 
-// "a,n[1,3],b" is {"a", "n[1,3]", "b"}: commas within brackets separate nothing.
+// Splits at commas outside brackets: "a,n[1,3],b" is {"a", "n[1,3]", "b"}.
 std::vector<std::string_view> split_outside_brackets(std::string_view text);
 
 }  // namespace hvd

@@ -1,5 +1,5 @@
-// The table of the operations of hvd_op_kind, for code that asks about an operation and does not run it:
-// checks, agreement, fusion, metrics, timeline. Constants; any folder may read them.
+// The table of the operations of hvd_op_kind, for code that does not run them: checks, agreement,
+// fusion, metrics, timeline. Constants; any folder may read them.
 #pragma once
 
 #include <array>
@@ -11,21 +11,21 @@
 
 namespace hvd {
 
-// The numbers of rows that a rank sends with its request, since ranks may differ in them.
+// The row counts that a rank sends with its request, because ranks may have different counts.
 enum class RowCounts : uint8_t {
   kNone,
-  kPerTensor,  // rows of each tensor
-  kPerRank     // rows for each rank: the splits
+  kPerTensor,  // the rows of each tensor
+  kPerRank     // the rows for each rank (splits)
 };
 
 struct OpTraits {
   std::string_view name = {};      // empty: no operation has this number
-  std::string_view activity = {};  // in the timeline, after a backend's name; empty: none
+  std::string_view activity = {};  // in the timeline, after a backend's name; may be empty
   bool is_nameless = false;        // users give it no name and no tensors
-  bool has_root = false;           // the root's input alone is read
-  bool reduces = false;            // it has a reduction and factors
+  bool has_root = false;           // only the root's input is read
+  bool reduces = false;            // has a reduction and scale factors
   bool makes_outputs = false;      // tensors have rows, and the runtime allocates the results
-  bool fuses = false;              // several of them may share a batch
+  bool fuses = false;              // a batch may hold several such operations
   bool runs_with_joined = false;   // ranks that have joined take part, with neutral values
   bool is_point_to_point = false;  // between two ranks, without negotiation
   RowCounts row_counts = RowCounts::kNone;
@@ -33,7 +33,7 @@ struct OpTraits {
 
 constexpr size_t kOpCount = 10;  // numbers of hvd_op_kind; 4 is none
 
-// By the number of the operation.
+// Indexed by the number of the operation.
 inline constexpr auto kOpTraits = [] {
   std::array<OpTraits, kOpCount> table{};
   table[HVD_ALLREDUCE] = {.name = "allreduce",
@@ -63,7 +63,7 @@ inline constexpr auto kOpTraits = [] {
   return table;
 }();
 
-// For a number that no operation has: a row without a name.
+// Returns a row with an empty name for an unknown number.
 constexpr const OpTraits& traits_of(int32_t op) {
   constexpr int32_t kUnused = 4;
   const bool is_in_table = op >= 0 && static_cast<size_t>(op) < kOpCount;

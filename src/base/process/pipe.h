@@ -10,11 +10,11 @@ struct Pipe {
   UniqueFd read, write;
 };
 
-// Both ends are closed on exec, and above 2.
+// Both ends have O_CLOEXEC and numbers above 2.
 Result<Pipe> open_pipe();
 
-// Moves a descriptor above 2. A process without standard streams may get the numbers 0 to 2, where the program's
-// streams would overwrite it.
+// Moves a descriptor above 2. In a process without standard streams, a new descriptor may get a
+// number from 0 to 2, and the program's streams would overwrite it.
 Status move_above_standard(UniqueFd& descriptor);
 
 }  // namespace hvd

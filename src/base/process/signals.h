@@ -1,4 +1,4 @@
-// Names of signals, and the state of signals that a started program or thread must not inherit. Any thread.
+// Names signals, and resets signal state that a started program or thread must not inherit. Any thread.
 #pragma once
 
 #include <csignal>
@@ -12,19 +12,19 @@ std::string signal_name(int number);
 // "15 (SIGTERM)", or the number of a signal without a name.
 std::string signal_text(int number);
 
-// For a program's first lines: it blocks no signal, whatever its parent blocked, and a write beyond the limit of file
-// sizes is an error and does not end it.
+// Call it first in a program. Unblocks all signals, which the parent may have blocked. A write
+// beyond the file size limit then fails with an error instead of a signal.
 void set_up_signals();
-// For the execution of a user's program, which such a write ends as usual.
+// Call it before executing a user's program: such a write then ends the program as usual.
 void set_back_signals();
 
-// The signals that this process ignores: a program that it executes would ignore them too.
+// The signals that this process ignores, and that an executed program would therefore ignore too.
 std::vector<int> ignored_signals();
-// Gives these signals their default action, and blocks none. For a child between fork and exec.
+// Gives these signals their default action, and unblocks all signals. For a child between fork and exec.
 void reset_signals(const std::vector<int>& ignored);
 
-// Blocks all signals of this thread while it lives. A thread that is started in that time leaves signals to the
-// other threads of the program.
+// Blocks all signals of this thread during its lifetime. A thread started meanwhile inherits the
+// mask, so the program's other threads receive the signals.
 class AllSignalsBlocked {
  public:
   AllSignalsBlocked();

@@ -1,5 +1,4 @@
-// Starts another program. A child that goes on in this program's code after a fork, and a rank, are started where
-// they are used. Any thread.
+// Starts another program. Other code starts ranks, and children that fork without exec. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -14,35 +13,35 @@
 
 namespace hvd {
 
-// In place of a descriptor.
+// Takes the place of a descriptor.
 inline constexpr int kDevNull = -1;
 
 enum class SpawnGroup {
   kInherited,
   kOwn,
-  kOwnSession,  // and group: a terminal's Ctrl-C does not reach the program
+  kOwnSession,  // in its own session and group: a terminal's Ctrl-C does not reach the program
 };
 
 struct SpawnOptions {
-  // The first is the program: a path, or a name to look up on PATH.
+  // The first argument is the program: a path, or a name to look up on PATH.
   std::vector<std::string> arguments = {};
-  std::vector<std::pair<std::string, std::string>> environment = {};  // all of it
-  // Descriptors above 2 (see pipe.h). Nothing: the program has that stream of this process.
+  std::vector<std::pair<std::string, std::string>> environment = {};  // the complete environment
+  // Descriptors above 2 (see pipe.h). Empty: the program inherits this process's stream.
   std::optional<int> input = {}, output = {}, errors = {};
   SpawnGroup group = SpawnGroup::kInherited;
-  std::vector<int> blocked_signals = {};  // the others are not blocked
-  bool has_default_actions = false;       // else it ignores the signals that this process ignores
+  std::vector<int> blocked_signals = {};  // all other signals are unblocked
+  bool has_default_actions = false;       // false: ignores what this process ignores
 };
 
-// Returns when the program runs. The caller reaps the process. kNotFound: there is no such program.
+// Returns when the program runs. The caller must reap the process. kNotFound: the program does not exist.
 Result<pid_t> spawn_program(const SpawnOptions& options);
 
-// Waits for the end of a child, and reaps it. Returns its exit code; after a signal 128 and the signal's number, as a
-// shell does.
+// Waits for the end of a child, and reaps it. Returns its exit code, or 128 plus the number of the
+// signal that ended it, as a shell does.
 int wait_for_exit(pid_t pid);
 
-// Runs a program without input, and returns what it writes to its output, at most 1 MiB, and to its standard error,
-// unless that is set. kDeadlineExceeded: it was not done in time. At the end its process group gets SIGKILL.
+// Runs a program without input. Returns at most 1 MiB of its standard output, and of its standard error
+// unless `errors` is set. kDeadlineExceeded: the program was late. Finally, its process group gets SIGKILL.
 Result<std::string> output_of(SpawnOptions options, Deadline deadline);
 
 }  // namespace hvd

@@ -7,7 +7,7 @@ namespace hvd {
 
 void open_standard_streams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-    // The lowest free number is the one that is looked at, since those below are open by now.
+    // open() takes the lowest free number, which is `fd`, since all lower numbers are open.
     if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);
   }
 }

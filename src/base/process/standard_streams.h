@@ -3,8 +3,8 @@
 
 namespace hvd {
 
-// Opens /dev/null in place of each that is closed: else the next file or socket gets its number,
-// and what is meant for the user goes there. For a program's first line.
+// Opens /dev/null in place of each closed stream: otherwise the next file or socket would get the
+// stream's number and receive the program's output. Call it first in a program.
 void open_standard_streams();
 
 }  // namespace hvd

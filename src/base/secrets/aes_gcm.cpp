@@ -12,7 +12,7 @@ namespace {
 
 using Nonce = std::array<unsigned char, 12>;
 
-// It has a library context of its own: no configuration file changes it, and the end of the process
+// The cipher has its own library context: no configuration file changes it, and the process's exit
 // does not free it while a thread still encrypts.
 const EVP_CIPHER* cipher() {
   static const EVP_CIPHER* const cipher =

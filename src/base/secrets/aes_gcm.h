@@ -1,4 +1,4 @@
-// AES-256-GCM by libcrypto: one key in one direction. The caller uses each nonce once, since two
+// AES-256-GCM by libcrypto: one key in one direction. The caller must use each nonce once: two
 // messages with one nonce reveal each other. One thread at a time.
 #pragma once
 
@@ -19,10 +19,10 @@ class AesGcm {
 
   AesGcm(const Digest& key, Direction direction);
 
-  // Encrypts the parts, one behind the other, to `sealed`, and appends the tag.
+  // Encrypts the concatenated parts to `sealed`, and appends the tag.
   void seal(uint64_t nonce, std::span<const ByteView> parts, std::byte* sealed);
-  // Decrypts all but the tag to `plain`, which may be the memory of `sealed`. Returns false when the
-  // tag does not match: the bytes at `plain` are then not the sender's.
+  // Decrypts all bytes except the tag to `plain`, which may be the memory of `sealed`. Returns
+  // false if the tag does not match: the bytes at `plain` are then not the sender's.
   [[nodiscard]] bool open(uint64_t nonce, ByteView sealed, std::byte* plain);
 
  private:

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-// They are the plain functions, whatever they are called today.
+// libcrypto 3 deprecates these low-level functions.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 

@@ -1,6 +1,6 @@
-// SHA-256 and HMAC-SHA256 by libcrypto's plain functions: they bring no name resolution and no
-// loader along, so that static programs can have them, and take a quarter of the time of the
-// others for messages of a line.
+// SHA-256 and HMAC-SHA256 by libcrypto's low-level functions. They need no name resolution and no
+// dynamic loader, so static programs can use them. For messages of a line they take a quarter of
+// the time of the EVP functions.
 #pragma once
 
 #include <openssl/sha.h>
@@ -16,7 +16,7 @@ using Digest = std::array<std::byte, 32>;
 
 Digest sha256(ByteView message);
 
-// SHA-256 of bytes that come in pieces. After digest(), the next one begins.
+// SHA-256 of bytes that arrive in pieces. After digest(), a new message begins.
 class Sha256 {
  public:
   Sha256();
@@ -30,7 +30,7 @@ class Sha256 {
 // HMAC-SHA1, for OpenSSH's hashed host names. `key` has at most 64 bytes.
 std::array<std::byte, SHA_DIGEST_LENGTH> hmac_sha1(ByteView key, ByteView message);
 
-// A key that is ready to sign: what depends on it alone is done once.
+// A key that is ready to sign: the steps that depend only on the key are done once.
 class HmacKey {
  public:
   explicit HmacKey(ByteView key);

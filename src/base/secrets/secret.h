@@ -1,5 +1,5 @@
-// The job's secret, and proofs of its possession by HMAC-SHA256 (hmac.h). A Secret cannot be logged.
-// Only the code that writes a worker's environment calls hex().
+// The job's secret, and proofs of its possession by HMAC-SHA256 (hmac.h). A Secret cannot be
+// logged. Call hex() only to write a worker's environment.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace hvd {
 
 class Secret {
  public:
-  // 32 bytes from the kernel.
+  // 32 random bytes from the kernel.
   static Secret random();
-  // From 1 to 1,024 bytes, taken as they are (a token file's content).
+  // 1 to 1,024 bytes without conversion (the content of a token file).
   static Result<Secret> from_bytes(ByteView bytes);
   static Result<Secret> from_hex(std::string_view hex);
 
@@ -37,14 +37,14 @@ class Secret {
   Bytes bytes_;
 };
 
-// In a time that does not depend on where they differ.
+// The time does not depend on the position of the first difference.
 bool equal_in_constant_time(ByteView a, ByteView b);
 
 void fill_random(std::span<std::byte> bytes);
 std::string to_hex(ByteView bytes);
 // Returns that many random bytes as hexadecimal digits: a name that no other process can guess.
 std::string random_hex(size_t bytes);
-// The same, two for each byte, at `digits`.
+// Writes the bytes as hexadecimal digits, two for each byte, to `digits`.
 void write_hex(ByteView bytes, char* digits);
 Result<Bytes> from_hex(std::string_view hex);
 

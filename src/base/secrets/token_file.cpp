@@ -17,11 +17,11 @@
 namespace hvd {
 namespace {
 
-// The digits of the longest Secret, with room for a line end.
+// The digits of the longest Secret, and space for a line end.
 constexpr size_t kMaxTokenBytes = 2 * 1024 + 16;
 constexpr size_t kLeastDigits = 32;
 
-// A file that is open, and its name in errors.
+// An open file, and its name in errors.
 struct OpenedFile {
   int fd;
   std::string shown;

@@ -1,4 +1,4 @@
-// A table of the legal moves between the states of an object, against which the object checks each move. Pure.
+// A table of the legal state transitions of an object. The object checks each transition against it. Pure.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace hvd {
 
-// Some states of an enum with at most 32.
+// A set of states of an enum with at most 32 values.
 template <typename State>
 class StateSet {
  public:
@@ -25,7 +25,7 @@ class StateSet {
   uint32_t bits_ = 0;
 };
 
-// A row of the table: the move is legal from each of these states. In some tables a move has a cause.
+// A row of the table: the transition is legal from each of these states. Some tables also require a cause.
 template <typename State, typename Cause = std::monostate>
 struct Move {
   StateSet<State> from;

@@ -1,5 +1,5 @@
-// Ends waits of one thread from another one: the start of a generation whose member is lost. The thread that
-// waits makes it, and the thread that knows the reason interrupts it, once. Any thread may call.
+// Ends the waits of one thread from another thread, for example when a generation being started loses a member.
+// The waiting thread creates it; the thread that knows the reason calls interrupt(). Any thread may call.
 #pragma once
 
 #include <functional>
@@ -19,16 +19,16 @@ class Interruption {
   Interruption(const Interruption&) = delete;
   Interruption& operator=(const Interruption&) = delete;
 
-  // Later calls change nothing.
+  // Only the first call counts.
   void interrupt(const Status& why);
-  // Readable from the interruption on, for poll(2). -1 where the process could not open a descriptor.
+  // Becomes readable at the interruption, for poll(2). -1 if the process could not open a descriptor.
   int fd() const { return event_.get(); }
 
-  // Calls back as long as it lives: on the interrupting thread, or in its constructor after an
-  // interruption. Its destructor waits for the end of the callback.
+  // Calls the callback at an interruption during its lifetime: on the interrupting thread, or in its
+  // constructor after an earlier interruption. Its destructor waits for the end of the callback.
   class Watch {
    public:
-    // `interruption` may be nullptr: never.
+    // With a null `interruption` the callback is never called.
     Watch(Interruption* interruption, Callback callback);
     ~Watch();
     Watch(const Watch&) = delete;

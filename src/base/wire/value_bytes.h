@@ -53,7 +53,7 @@ void put(ByteWriter& to, const std::pair<A, B>& values);
 template <typename T>
 void put(ByteWriter& to, const std::vector<T>& values);
 
-// The reader's finish() reports truncated or wrong values.
+// The reader's finish() reports truncated or invalid values.
 void get(ByteReader& from, std::string& text);
 void get(ByteReader& from, Status& status);
 void get(ByteReader& from, std::optional<uint32_t>& number);
@@ -91,7 +91,7 @@ void get(ByteReader& from, std::pair<A, B>& values) {
   get(from, values.second);
 }
 
-// The bytes that a value takes at least: of a text or a list its length.
+// The least number of bytes of an encoded value; of a text or a list, the size of its length field.
 template <typename T>
 constexpr size_t least_size() {
   if constexpr (Number<T>) {

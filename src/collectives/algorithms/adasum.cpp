@@ -1,13 +1,13 @@
 // Adasum of any number of members, tensor by tensor. Pairs of vectors are combined along a binary
 // tree over the bits of the members' indices, low to high: orthogonal vectors are added, and
-// parallel ones averaged. When the number of members is no power of two, a vector without a partner
-// goes up unchanged: a full tree with zeros for the missing members gives the same result.
+// parallel ones averaged. If the number of members is not a power of two, a vector without a
+// partner goes up unchanged: a full tree with zeros for the missing members gives the same result.
 //
-// Every member gets its part of all vectors (an alltoall), takes part in the dot products and norms
-// of each level (a small allreduce in float64), combines its part, and sends the result to all
-// members (an allgather). One member computes each element once, in float64, and rounds it once at
-// the end. Every member moves twice the bytes of the batch, as in an allreduce, for any number of
-// hosts.
+// Every member receives its part of all vectors (an alltoall), takes part in the dot products and
+// norms of each level (a small allreduce in float64), combines its part, and sends the result to
+// all members (an allgather). One member computes each element once, in float64, and rounds it once
+// at the end. Every member moves twice the bytes of the batch, as in an allreduce, for any number
+// of hosts.
 #include <memory>
 #include <span>
 #include <vector>
@@ -91,8 +91,7 @@ class Adasum {
   }
 
  private:
-  // This member's part of one tensor, which it has for the vectors of all members, one after
-  // another.
+  // This member's part of one tensor, from the vectors of all members, one after another.
   struct Part {
     size_t rows;         // index into rows_
     size_t count;        // elements of one vector's part
@@ -133,7 +132,7 @@ class Adasum {
   const hvd_dtype dtype_;
   const size_t element_;
   const double factor_;
-  size_t vectors_ = members_;    // not yet combined
+  size_t vectors_ = members_;    // vectors that are not yet combined
   bool is_accumulated_ = false;  // the vectors lie in accumulators_
   std::vector<Part> tensors_;
   std::vector<int64_t> rows_, own_rows_;

@@ -3,7 +3,7 @@
 // over the ranks of a host. Every host has as many drivers as the host with the fewest ranks has
 // ranks. In a group with one rank per host, the sockets send the user's memory itself.
 //
-// Half precision: host_part.h says what is rounded where.
+// host_part.h describes the rounding of half precision.
 #include "collectives/algorithms/allreduce_across.h"
 
 #include <algorithm>
@@ -48,8 +48,8 @@ struct WholeTensor {
   }
 };
 
-// The tensors of a batch in pieces: a piece that lies within one tensor is reduced in its output, any
-// other in a buffer.
+// The tensors of a batch in pieces. A piece within one tensor is reduced in the tensor's output,
+// any other piece in a buffer.
 class Tensors {
  public:
   Tensors(const hvd_batch& batch, const Reduction& reduction, const InterHostConfig& config)
@@ -62,7 +62,7 @@ class Tensors {
         results_(outputs_),
         buffers_(config.window) {}
 
-  // The next piece. This host's part is in `inter_host.part_of_next` of it.
+  // Returns the memory of the next piece. This host's part of the piece is in `inter_host.part_of_next` of it.
   std::byte* pack(InterHostAllreduce& inter_host) {
     const size_t count = count_of(packed_);
     const size_t size = count * reduction_.element;
@@ -128,7 +128,7 @@ Coroutine allreduce_solo(Flow& flow, Group& group, const hvd_batch& batch, Reduc
   const size_t piece =
       config.algorithm == Algorithm::kOneShot ? tuning.one_shot_chunk : tuning.chunk;
   cut(config, reduction.count, piece / reduction.element);
-  // Enough pieces for a ring, which has many hops.
+  // Enough pieces in flight for a ring, which has many hops.
   config.window = std::min(config.pieces, 4 * group.host_count() + 4);
   InterHostAllreduce& inter_host = group.inter_host();
   inter_host.begin(reduction, config);
@@ -178,7 +178,7 @@ Coroutine small_across(Flow& flow, Group& group, const hvd_batch& batch, Reducti
   end_small(group, step);
 }
 
-// An allreduce in chunks, each of which goes through a driver's stages here.
+// An allreduce in chunks. Each chunk passes the stages of a driver.
 class DrivenStream {
  public:
   DrivenStream(Group& group, const hvd_batch& batch, Reduction& reduction)
@@ -200,7 +200,7 @@ class DrivenStream {
     inter_host.begin(reduction, config);
   }
 
-  // This driver's slice of all that the host's ranks have packed, on its way to the other hosts.
+  // Reduces this driver's slice of the data of all ranks of the host, and adds it to the inter-host allreduce.
   void reduce_and_add(size_t chunk) {
     const uint64_t step = on_host.step_of(chunk);
     const Slice own = is_driver ? slice(chunk) : Slice{0, 0};

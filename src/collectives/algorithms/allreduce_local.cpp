@@ -127,7 +127,7 @@ class LocalStream {
     });
   }
 
-  // `count` elements of a tensor, which are those of the own slice `offset` bytes into it.
+  // Reduces `count` elements of a tensor; in the own slice they lie at byte `offset`.
   void reduce_part(const hvd_batch_tensor& tensor, size_t first, size_t count, uint64_t step,
                    size_t offset) {
     const size_t own = group_.local_index();

@@ -1,5 +1,5 @@
-// The places of a rank's tensors travel like a small payload, in a step of their own. A rank with a
-// private tensor announces that, and continues without the places of the others.
+// The ranks exchange the places of their tensors like a small payload, in a separate step. A rank
+// with a private tensor announces this, and continues without the places of the others.
 #include "collectives/algorithms/allreduce_registered.h"
 
 #include <cstring>
@@ -11,12 +11,12 @@
 namespace hvd::collectives {
 namespace {
 
-// To pack fewer bytes than this costs less than the exchange of places.
+// For fewer bytes, packing costs less than the exchange of places.
 constexpr size_t kLeastBytes = 32 * 1024;
 constexpr size_t kMostTensors = 128;
 
 struct TensorPlaces {
-  uint64_t count;  // number of tensors; 0 when one of them is private
+  uint64_t count;  // number of tensors; 0 if one of them is private
   SharedHeap::Place places[kMostTensors];
 };
 static_assert(sizeof(TensorPlaces) <= kSmallBytes);
@@ -36,8 +36,8 @@ bool fill_places(Group& group, const hvd_batch& batch, size_t element, TensorPla
   return true;
 }
 
-// Returns the address in this process of every rank's copy of every tensor: `[tensor * ranks + rank]`.
-// `place(rank, tensor)` is that of another rank.
+// Returns the address in this process of every rank's copy of every tensor: `[tensor * ranks +
+// rank]`. `place(rank, tensor)` returns the place on another rank.
 template <typename PlaceOf>
 Result<std::byte**> reach_all(Group& group, const hvd_batch& batch, size_t element, PlaceOf place) {
   const size_t ranks = group.local_count();
@@ -51,7 +51,7 @@ Result<std::byte**> reach_all(Group& group, const hvd_batch& batch, size_t eleme
         base = static_cast<std::byte*>(batch.tensors[i].output);
         continue;
       }
-      const SharedHeap::Place theirs = place(rank, i);  // a copy: the peer may change its own
+      const SharedHeap::Place theirs = place(rank, i);  // a copy: the peer may change it
       const auto bytes = static_cast<size_t>(batch.tensors[i].count) * element;
       HVD_ASSIGN_OR_RETURN(base, group.mesh().peer_heaps()->reach(on_host, theirs, bytes));
     }
@@ -59,7 +59,7 @@ Result<std::byte**> reach_all(Group& group, const hvd_batch& batch, size_t eleme
   return bases;
 }
 
-// `size` bytes at `at` of a tensor that lies at `bases` on each rank.
+// Reduces `size` bytes at offset `at` of a tensor whose copies begin at `bases`.
 void reduce_part(const Group& group, const Reduction& reduction, std::byte* const* bases, size_t at,
                  size_t size) {
   const size_t own = group.local_index();
@@ -147,7 +147,7 @@ Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
 std::optional<SharedHeap::Place> place_of(Group& group, const hvd_batch_tensor& tensor,
                                           size_t element) {
   const SharedHeap* heap = group.mesh().heap();
-  // A rank that has joined has no memory to share; results land where inputs were.
+  // A rank that has joined has no memory to share. The result overwrites the input.
   if (heap == nullptr || tensor.input == nullptr || tensor.input != tensor.output) {
     return std::nullopt;
   }

@@ -1,5 +1,5 @@
-// An allreduce of a group on one host, for tensors in memory that all its ranks can map (SharedHeap):
-// each rank reduces its slice in place, and packs nothing.
+// An allreduce of a group on one host, for tensors in memory that all its ranks can map
+// (SharedHeap): each rank reduces its slice in place, without packing.
 #pragma once
 
 #include <optional>
@@ -15,12 +15,12 @@ namespace hvd::collectives {
 bool may_be_registered(Group& group, const hvd_batch& batch, const Reduction& reduction);
 
 // Exchanges the places, and reduces in place if every tensor of every rank lies in mapped memory.
-// *done says whether the reduction took place; it is equal on all ranks.
+// *done is set to whether the reduction took place, equal on all ranks.
 Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
                                const Reduction& reduction, bool* done);
 
-// The same for one tensor whose places have travelled with something else, in a step that the caller has taken and in
-// which it posts kConsumed afterwards.
+// Returns the place of a single tensor, for callers that exchange places with other data, in a step
+// that they have taken and in which they post kConsumed afterwards.
 std::optional<SharedHeap::Place> place_of(Group& group, const hvd_batch_tensor& tensor,
                                           size_t element);
 // `places`: of all members, by local index.

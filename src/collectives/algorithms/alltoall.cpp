@@ -12,7 +12,7 @@
 namespace hvd::collectives {
 namespace {
 
-// The rows to or from a member: the index of the first, and their number.
+// The rows sent to or received from a member: the index of the first row, and their number.
 Piece rows_at(std::byte* data, const int64_t* rows, size_t member, size_t row) {
   int64_t before = 0;
   for (size_t i = 0; i < member; ++i) before += rows[i];
@@ -24,7 +24,7 @@ struct BlockTo {
   size_t element;
   size_t member;
   Piece operator()(const hvd_batch_tensor& tensor) const {
-    // The walk only reads.
+    // Only reads through this pointer.
     return rows_at(static_cast<std::byte*>(const_cast<void*>(tensor.input)), tensor.rank_rows,
                    member, static_cast<size_t>(tensor.row) * element);
   }

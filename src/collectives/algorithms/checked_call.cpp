@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kFields = std::tuple_size_v<CallRecord>;
 
-// An allgather of as many numbers of 64 bits from each member.
+// An allgather of equally many 64-bit numbers from each member.
 class NumberGather {
  public:
   NumberGather(const Group& group, const void* own, void* all, size_t count,
@@ -45,12 +45,12 @@ class NumberGather {
   hvd_batch batch_{};
 };
 
-// A member posts it on its host before the data of a call.
+// A member posts this record on its host before the data of a call.
 constexpr size_t kMostCounts =
     (kSmallBytes - sizeof(CallRecord) - sizeof(SharedHeap::Place)) / sizeof(int64_t);
 struct Posted {
   CallRecord record;
-  // The tensor of a large allreduce, or the input of an allgather or reduce-scatter. No size: it is private.
+  // The tensor of a large allreduce, or the input of an allgather or reduce-scatter. Size 0: private memory.
   SharedHeap::Place place;
   int64_t counts[kMostCounts];  // of an alltoall
 };
@@ -60,8 +60,8 @@ const Posted& posted_by(Group& group, size_t local, uint64_t step) {
   return *reinterpret_cast<const Posted*>(group.sub_region().small(local, step).payload);
 }
 
-// All members read the data of an allreduce up to this size: what it costs to share the additions among the members
-// is more than a read of as many bytes from the caches of the others.
+// Up to this size all members read all data of an allreduce: sharing the additions among the
+// members costs more than reading so many bytes from the others' caches.
 constexpr size_t kBytesOfAllMembers = 128 * 1024;
 
 bool goes_with_record(Group& group, const hvd_batch& batch, const Reduction& reduction) {
@@ -71,7 +71,7 @@ bool goes_with_record(Group& group, const hvd_batch& batch, const Reduction& red
   return reduction.count * reduction.element <= most;
 }
 
-// The places of all members; none if the memory of some member is private.
+// The places of all members; empty if the memory of any member is private.
 std::vector<SharedHeap::Place> posted_places(Group& group, uint64_t step) {
   std::vector<SharedHeap::Place> places;
   for (size_t i = 0; i < group.local_count(); ++i) {
@@ -81,13 +81,13 @@ std::vector<SharedHeap::Place> posted_places(Group& group, uint64_t step) {
   return places;
 }
 
-// A larger allreduce, which has its place or its first chunk in the step of the record.
+// A larger allreduce posts its place or its first chunk in the step of the record.
 bool starts_with_record(const Group& group, const hvd_batch& batch, const Reduction& reduction) {
   return batch.op == HVD_ALLREDUCE && group.size() > 1 &&
          reduction.count * reduction.element > kSmallBytes;
 }
 
-// Posts the place of the tensor or packs its first chunk. Returns whether it has packed.
+// Posts the place of the tensor or packs its first chunk. Returns whether it packed the chunk.
 bool start_large(Group& group, const hvd_batch& batch, const Reduction& reduction, uint64_t step,
                  Posted& own) {
   if (may_be_registered(group, batch, reduction)) {
@@ -139,8 +139,8 @@ void compare_posted(Group& group, uint64_t step, CheckedCall& call) {
   }
 }
 
-// On one host, each member reads the records of all others, which take one step with the data of a small allreduce
-// and the counts of an alltoall. *is_complete: the data took part.
+// On one host, each member reads the records of all others in one step, together with the data of a
+// small allreduce and the counts of an alltoall. *is_complete: that step also exchanged the data.
 Coroutine compare_on_host(Flow& flow, Group& group, const hvd_batch& batch, CheckedCall& call,
                           bool* is_complete) {
   const Reduction reduction(batch);
@@ -186,8 +186,8 @@ Coroutine compare_on_host(Flow& flow, Group& group, const hvd_batch& batch, Chec
   group.post_all(kConsumed, step + 1);
 }
 
-// Between hosts, one small allreduce has the least and, as complements, the largest value of each field. It takes the
-// steps of the group and the streams between its hosts, as the data do that follow.
+// Between hosts, one small allreduce computes the minimum and, by complements, the maximum of each
+// field. It uses the steps of the group and the streams between its hosts, like the data that follow.
 Coroutine compare_across(Flow& flow, Group& group, const hvd_batch& batch, CheckedCall& call) {
   std::array<uint64_t, 2 * kFields> least;
   for (size_t i = 0; i < kFields; ++i) {

@@ -1,6 +1,6 @@
-// A collective before which the members compare what they call. Members of a process set have negotiated their
-// calls; members of a group have not, and a call that differs on one of them must not write into any memory.
-// The runtime's groups use it.
+// A collective before which the members compare their calls. Members of a process set have
+// negotiated their calls. Members of a group have not, and a call that differs on one of them must
+// not write into any memory. The runtime's groups use it.
 #pragma once
 
 #include <array>
@@ -15,29 +15,29 @@
 
 namespace hvd::collectives {
 
-// The call of a member, as numbers.
+// A member's call, as numbers.
 using CallRecord = std::array<uint64_t, 8>;
 
-// A call of this member, and what the comparison has found.
+// This member's call, and the result of the comparison.
 struct CheckedCall {
   CallRecord record{};
-  // The elements of an alltoall: to each member, then from each member. Empty: they follow from the record.
+  // The element counts of an alltoall: to each member, then from each member. Empty if they follow from the record.
   std::vector<int64_t> counts;
 
-  Status failure;  // the host has no room for the group: nothing was compared
+  Status failure;  // the host has no memory for the group; no comparison took place
   bool is_same = false;
-  Clock::time_point met{};          // when the calls of all members were there
+  Clock::time_point met{};          // when the calls of all members had arrived
   std::vector<CallRecord> records;  // of all members, if they differ
   std::vector<int64_t> all_counts;  // `counts` of all members, one after another
 };
 
-// Compares the records of all members, and the counts of an alltoall pair by pair, and then runs the batch, which has
-// at most one tensor.
-// If anything differs, writes into no tensor and clears `is_same`. All members find the same, and the next call
-// of the group is in step. A batch with the op HVD_BARRIER ends with the comparison.
+// Compares the records of all members, and the counts of an alltoall pair by pair, and then runs
+// the batch, which has at most one tensor. If anything differs, clears `is_same` and writes into no
+// tensor. All members get the same result, and the group stays in step. A batch with the op
+// HVD_BARRIER ends with the comparison.
 Coroutine run_checked(Flow& flow, Group& group, const hvd_batch& batch, CheckedCall& call);
 
-// Returns two members, the sender first, whose counts for each other differ; nothing when all agree.
+// Returns two members, the sender first, whose counts for each other differ; empty if all counts agree.
 std::optional<std::pair<size_t, size_t>> differing_pair(std::span<const int64_t> all_counts,
                                                         size_t members);
 

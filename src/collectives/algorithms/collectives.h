@@ -1,6 +1,6 @@
-// The collectives, one coroutine each. All members call the same collectives in the same order. The
-// built-in backend starts them through Flow. A batch and its tensors must exist until the coroutine
-// has ended.
+// The collectives, one coroutine each. All members must call the same collectives in the same
+// order. The built-in backend starts them through Flow. A batch and its tensors must exist until
+// the coroutine has ended.
 #pragma once
 
 #include <span>

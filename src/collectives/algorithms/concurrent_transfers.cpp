@@ -5,7 +5,7 @@
 namespace hvd::collectives {
 
 void ConcurrentTransfers::send(PeerStream& peer_stream, const std::byte* data, size_t size) {
-  // A transfer that sends never writes through this pointer.
+  // Only a receive writes through this pointer.
   if (size > 0) transfers_.push_back({&peer_stream, const_cast<std::byte*>(data), size, true});
 }
 

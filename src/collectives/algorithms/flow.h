@@ -29,8 +29,8 @@ class FrameStack {
   static void give_back(void* frame);
 
  private:
-  // The state of a collective may need the alignment of a cache line, but the operator new of a
-  // coroutine gets no alignment.
+  // A collective's state may need the alignment of a cache line, but a coroutine's operator new
+  // gets no alignment.
   static constexpr size_t kAlign = 64;
   struct alignas(kAlign) Header {
     FrameStack* stack;  // null when the frame lies on the heap
@@ -111,14 +111,14 @@ class Flow {
   bool poll();
   // Returns whether poll() would resume the coroutine.
   bool ready() { return condition_ != nullptr && condition_->ready(); }
-  // Returns the rank that the flow waits for and that has left, so that the flow can never go on, or -1.
-  // Before has_left(rank) returns true, all that the rank did must be visible to the condition.
+  // Returns a rank that the flow waits for but that has left, so that the flow can never continue, or -1.
+  // When has_left(rank) returns true, everything that the rank did must be visible to the condition.
   template <typename HasLeft>
   int awaited_rank_that_left(const HasLeft& has_left) {
     int rank = condition_ == nullptr ? -1 : condition_->waits_for();
     while (rank >= 0 && has_left(rank)) {
       if (condition_->ready()) return -1;
-      // The rank may have done its part before it left: the condition then waits for another one.
+      // The rank may have done its part before it left: the condition then waits for another rank.
       const int next = condition_->waits_for();
       if (next == rank) return rank;
       rank = next;

@@ -14,11 +14,11 @@ uint64_t key_of(int32_t id, uint32_t incarnation, const std::vector<int32_t>& me
   for (const int32_t member : members) out.put(member);
   const Digest digest = sha256(out.view());
   const auto key = ByteReader(digest).get<uint64_t>();
-  // The key is not zero: zero means an entry without a key, and the stream of control messages.
+  // The key must not be zero: zero marks an entry without a key, and the stream of control messages.
   return key == 0 ? 1 : key;
 }
 
-// Streams beside the first have names of their own.
+// Each stream after the first has its own key.
 uint64_t stream_key(uint64_t key, size_t stream) {
   const uint64_t own = key ^ (stream * 0x9e3779b97f4a7c15);
   return own == 0 ? 1 : own;
@@ -82,7 +82,7 @@ void Group::retire() {
   release_sub_region();
   SharedRegion& region = mesh_.host_links().region();
   if (sub_region_index_ < 0 && refusal_.ok()) {
-    // A refused sub-region ends with the search of its last member.
+    // If the sub-region is refused, the last member to find it deletes it.
     const auto index = region.find_sub_region(key_);
     if (index.ok() && *index >= 0) region.release_sub_region(*index, nullptr, 0);
   }
@@ -121,7 +121,7 @@ bool Group::open_sub_region() {
   if (is_leader() && !made_sub_region_) {
     made_sub_region_ = true;
     const Status made = region.make_sub_region(key_, size, static_cast<uint32_t>(local_count()));
-    // An internal error reaches no other member.
+    // A member cannot report an internal error to the others, so it fails the mesh.
     if (!made.ok() && !(may_refuse && made.code() == Code::kUnavailable)) {
       mesh_.fail(made.with_context(mesh_.describe(mesh_.rank())));
     }

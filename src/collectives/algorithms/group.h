@@ -21,7 +21,7 @@ class Group {
  public:
   using Counter = std::atomic<uint64_t> MemberFlags::*;
 
-  // `members` holds ascending global ranks, this one included. `incarnation` distinguishes
+  // `members` holds ascending global ranks, including this rank. `incarnation` distinguishes
   // successive sets with equal id and members.
   Group(Mesh& mesh, int32_t id, std::vector<int32_t> members, uint32_t incarnation);
   ~Group();
@@ -41,27 +41,27 @@ class Group {
   std::span<const size_t> local_members() const { return hosts_[host_index_]; }
   size_t local_count() const { return hosts_[host_index_].size(); }
   size_t local_index() const { return local_index_; }
-  // The index among the local members; only for members on this host.
+  // The index among the local members; `member` must be on this host.
   size_t local_index_of(size_t member) const;
   int32_t global_rank_of_local(size_t local) const { return members_[hosts_[host_index_][local]]; }
   bool is_leader() const { return local_index_ == 0; }
   // Returns a stream to the rank on another host that has the same local index as this rank.
   PeerStream& peer_stream(size_t host, size_t stream = 0);
-  // The number of members on the host with the fewest members, and with the most.
+  // The number of members on the host with the fewest, and on the host with the most members.
   size_t fewest_local() const { return fewest_local_; }
   size_t most_local() const { return most_local_; }
   InterHostAllreduce& inter_host();
 
-  // Creates or finds the sub-region, and returns whether it is mapped. A failure fails the mesh. A group on one host
-  // that may be refused has the error in `refusal` instead, on all members.
+  // Creates or finds the sub-region, and returns whether it is mapped. A failure fails the mesh, except
+  // in a single-host group that may be refused: there all members get the error in `refusal`.
   bool open_sub_region();
   bool may_be_refused = false;
   const Status& refusal() const { return refusal_; }
   const SubRegion& sub_region() const { return sub_region_; }
-  // Gives this member's part of it back. The streams stay open, and no operation may run afterwards.
+  // Releases this member's part of the sub-region. The streams stay open. No operation may run afterwards.
   void release_sub_region();
-  // Gives back what this member has not used while others did: its part of the shared memory, and the streams that
-  // peers have opened. No member runs an operation of the group afterwards.
+  // Releases resources that other members used while this member did not: its part of the shared memory,
+  // and the streams that peers have opened. No member may run an operation of the group afterwards.
   void retire();
 
   // Reserves steps for an operation and returns the first.

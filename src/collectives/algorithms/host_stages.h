@@ -11,7 +11,7 @@
 
 namespace hvd::collectives {
 
-// Results are copied to several places in blocks of this size, which stay in the first-level cache.
+// Results are copied to several places in blocks of this size, which stay in the L1 cache.
 constexpr size_t kBlockBytes = 4096;
 
 // Copies this rank's small payload into its slot in shared memory.

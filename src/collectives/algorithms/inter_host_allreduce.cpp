@@ -11,7 +11,7 @@ namespace hvd::collectives {
 namespace {
 
 // The hops of a piece enter the queue behind the hops of this many later pieces, so that there is
-// data to send while the other hosts answer.
+// data to send while the other hosts reply.
 constexpr size_t kStagger = 2;
 // The queues take further hops below this number of transfers.
 constexpr size_t kAhead = 64;
@@ -148,8 +148,8 @@ void InterHostAllreduce::queue_hop(size_t piece, size_t hop) {
   }
 }
 
-// In each tick, each started piece whose turn it is queues its next hop, the oldest piece first;
-// then another piece starts. All hosts count the same ticks, independent of what has arrived.
+// In each tick, each started piece that is due queues its next hop, the oldest piece first; then
+// another piece starts. All hosts count the same ticks, independent of received data.
 void InterHostAllreduce::queue_hops() {
   const size_t hops = schedule_.hops.size();
   while (queued_ < kAhead && (next_start_ < config_.pieces || !started_.empty())) {
@@ -284,9 +284,9 @@ void InterHostAllreduce::settle() {
   }
 }
 
-// Moves every piece as far as the streams allow. A piece of n elements on H hosts takes these hops in a ring
-// (schedule.h names the other algorithms), here on host h. A slice has n / H elements; numbers of slices and hosts are
-// modulo H.
+// Moves every piece as far as the streams allow. A piece of n elements on H hosts takes these hops
+// in a ring (schedule.h names the other algorithms), on host h. A slice has n / H elements; numbers
+// of slices and hosts are modulo H.
 //
 //   hop 0             send slice h - 1 to host h + 1; receive slice h - 2 from host h - 1 into the scratch memory, and
 //                     reduce it into this host's slice h - 2.

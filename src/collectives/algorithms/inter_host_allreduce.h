@@ -1,7 +1,7 @@
-// The inter-host allreduce: reduces pieces of memory over all hosts of a group, in place. One rank
-// of each host takes part, those of equal index among the ranks of their hosts together. Several
-// pieces are in flight at once, each at a step of its schedule. Both ends of a stream know the order
-// of the transfers on it, so only data is sent. The progress thread polls it; no call waits.
+// The inter-host allreduce: reduces pieces of memory over all hosts of a group, in place. The ranks
+// with equal local index, one per host, take part together. Several pieces are in flight at once,
+// each at a step of its schedule. Both ends of a stream know the order of the transfers, so only
+// data is sent. The progress thread polls it; no call waits.
 #pragma once
 
 #include <vector>
@@ -39,8 +39,8 @@ class InterHostAllreduce {
   std::byte* part_of_next(std::byte* piece) {
     return config_.part.is_float32 ? float32_of(slot_of(added_)) : piece;
   }
-  // Adds the next piece, whose part is in that memory; `piece` holds the result once it is finished. Call only
-  // while may_add().
+  // Adds the next piece, whose part is in that memory. `piece` holds the result once the piece is
+  // finished. Call it only while may_add().
   void add(std::byte* piece);
   bool may_add() const { return added_ < config_.pieces && added_ - finished_ < config_.window; }
   size_t added() const { return added_; }
@@ -54,7 +54,7 @@ class InterHostAllreduce {
   struct Piece {
     std::byte* data = nullptr;
     size_t number = 0;
-    size_t hop = 0;        // the hop that receives now
+    size_t hop = 0;        // the hop that is receiving
     bool counted = false;  // receives_left is set for this hop
     size_t receives_left = 0;
     std::vector<size_t> sends_left;  // by hop
@@ -62,7 +62,7 @@ class InterHostAllreduce {
   };
   // The stripe of a transfer that one stream carries.
   struct StreamTransfer {
-    size_t piece;  // number
+    size_t piece;  // number of the piece
     size_t hop;
     size_t offset;  // bytes, from the start of the hop's transfer
     size_t size;
@@ -85,7 +85,7 @@ class InterHostAllreduce {
   struct Started {
     size_t piece;
     size_t tick;
-    size_t queued = 0;  // hops that are in the queues
+    size_t queued = 0;  // hops that have entered the queues
   };
 
   const Schedule& schedule_of(size_t piece) const {

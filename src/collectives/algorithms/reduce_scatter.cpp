@@ -1,9 +1,9 @@
 // Every member's slot has a place for each member, as in an alltoall, and every member reduces its
-// own place over all slots straight into its output: no member computes or copies another member's
+// own place over all slots into its output, so no member computes or copies another member's
 // result. A member with fewer rows than others leaves the end of its places unused.
 //
 // Between hosts the ranks of a host reduce all places, and the leaders send each host its members'
-// places and nothing else. The parts of half precision may be in float32 then (host_part.h).
+// places and nothing else. Parts of half precision may be float32 between hosts (host_part.h).
 #include <vector>
 
 #include "base/dtype.h"
@@ -25,14 +25,14 @@ struct RowsFor {
     const auto row = static_cast<size_t>(tensor.row);
     const Slice rows =
         scattered_rows(row == 0 ? 0 : static_cast<size_t>(tensor.count) / row, members, member);
-    // The walk only reads.
+    // Only reads through this pointer.
     auto* data = static_cast<std::byte*>(const_cast<void*>(tensor.input));
     if (data != nullptr) data += rows.first * row * element;
     return {data, rows.count * row * element};
   }
 };
 
-// This member's rows, which are all that its outputs hold.
+// This member's rows, the content of its outputs.
 struct OwnRows {
   RowsFor rows;
   Piece operator()(const hvd_batch_tensor& tensor) const {

@@ -12,8 +12,8 @@
 namespace hvd::collectives {
 
 enum class Algorithm : uint8_t {
-  kOneShot,            // each host sends all its data to every other one: one hop
-  kRecursiveDoubling,  // partners exchange all they have, twice as much each hop: log2 H hops
+  kOneShot,            // each host sends all its data to every other host: one hop
+  kRecursiveDoubling,  // partners exchange all they have, twice as much in each hop: log2 H hops
   kTwoShot,            // direct reduce-scatter and allgather: each host reduces a slice: two hops
   kHalvingDoubling,    // recursive halving reduce-scatter, doubling allgather: 2 log2 H hops
   kRing,               // reduce-scatter and allgather from neighbour to neighbour: 2 (H - 1) hops
@@ -22,10 +22,10 @@ enum class Algorithm : uint8_t {
 // Returns the algorithm for a batch of this many bytes; equal on all hosts.
 Algorithm choose_algorithm(const Tuning& tuning, size_t hosts, size_t bytes);
 
-// Whether hosts send sums of several hosts, not only their own data.
+// Returns whether hosts send sums of several hosts, not only their own data.
 bool sends_partial_sums(Algorithm algorithm);
 
-// Elements that travel to or from a host.
+// The elements sent to or received from a host.
 struct Transfer {
   size_t host;
   Slice part;
@@ -37,17 +37,17 @@ struct Hop {
 
 struct Schedule {
   std::vector<Hop> hops;
-  // Number of first hops that reduce: received data is reduced into local data, one range per hop,
-  // from one host or several. The other hops receive results.
+  // The number of reducing hops, which come first: each reduces received data into one range of
+  // local data, from one host or several. The other hops receive results.
   size_t reducing = 0;
-  // The last of these hops that reduces on this host; after it, `own` holds the result.
+  // The last reducing hop of this host; after it, `own` holds the result.
   size_t last_reducing = SIZE_MAX;
   Slice own{0, 0};
   // Hosts send partial sums of several hosts, not only their own data.
   bool partial = false;
   // A hop reduces into memory that the same hop sends.
   bool overwrites = false;
-  // The most elements that a reducing hop receives.
+  // The largest number of elements that a reducing hop receives.
   size_t scratch = 0;
 };
 

@@ -11,10 +11,10 @@
 namespace hvd::collectives {
 namespace {
 
-// To pack fewer bytes costs less than to map and to wait for memory of others.
+// Packing fewer bytes costs less than mapping, and waiting for, the memory of other ranks.
 constexpr size_t kLeastBytes = 32 * 1024;
 
-// In bytes. `part`: what an output has of one member, or an input has for one.
+// Sizes in bytes. `part` is one member's part of an output or of an input.
 struct Sizes {
   size_t input, output, part;
 };
@@ -93,7 +93,7 @@ Coroutine read_shared_inputs(Flow& flow, Group& group, const hvd_batch& batch, u
       reduce(group, batch, *std::move(inputs));
     group.post_all(kReduced, step + 1);
   }
-  // This rank's program may write to its input once all others have read it.
+  // This rank's program may overwrite its input after all other ranks have read it.
   AllReached read(group, kReduced, step + 1);
   co_await flow.until(read);
 }

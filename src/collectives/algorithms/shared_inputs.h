@@ -1,5 +1,5 @@
-// Allgather and reduce-scatter of a group on one host, for inputs in memory that all its ranks can map (SharedHeap):
-// each rank reads the inputs of the others where they are, and packs nothing.
+// Allgather and reduce-scatter of a group on one host, for inputs in memory that all its ranks can
+// map (SharedHeap): each rank reads the others' inputs in place, without packing.
 #pragma once
 
 #include <optional>
@@ -11,14 +11,14 @@
 
 namespace hvd::collectives {
 
-// Returns whether the ranks of the group tell each other the place of the batch's only input; equal on all ranks.
+// Returns whether the ranks of the group exchange the place of the batch's only input; equal on all ranks.
 bool may_have_shared_input(Group& group, const hvd_batch& batch);
 
-// Returns nothing for private memory.
+// Returns the place of the input; empty for private memory.
 std::optional<SharedHeap::Place> place_of_input(Group& group, const hvd_batch& batch);
 
-// Runs the batch in a step that the caller has taken and in which it posts kConsumed afterwards. Every rank has the
-// same number of rows. An input and an output overlap where an output has this rank's part, if at all. `places`: of all members, by local index.
+// Runs the batch in a step that the caller has taken and in which it posts kConsumed afterwards. Every rank has equally
+// many rows. An output may overlap its input only in this rank's part. `places`: of all members, by local index.
 Coroutine read_shared_inputs(Flow& flow, Group& group, const hvd_batch& batch, uint64_t step,
                              std::span<const SharedHeap::Place> places);
 

@@ -1,5 +1,5 @@
-// The sizes at which an inter-host allreduce changes its algorithm. The defaults measured best. A
-// batch may carry its own sizes, equal on all members of its group. Values only.
+// The sizes at which an inter-host allreduce changes its algorithm. The defaults were the fastest
+// in measurements. A batch may carry its own sizes, equal on all members of its group. Values only.
 #pragma once
 
 #include <cstddef>
@@ -22,16 +22,16 @@ struct Tuning {
   size_t one_shot_limit_of_two = 4 * 1024 * 1024;
   // Recursive doubling, up to this many bytes of a batch.
   size_t recursive_doubling_limit = 16 * 1024;
-  // Larger batches take two-shot on up to two_shot_hosts hosts, halving-doubling on more hosts, and
-  // a ring on more hosts from ring_from bytes on. In a ring no host receives from two others at
-  // once.
+  // Larger batches take two-shot on up to two_shot_hosts hosts; on more hosts they take
+  // halving-doubling, or a ring from ring_from bytes on. In a ring no host receives from two hosts
+  // at once.
   int32_t two_shot_hosts = 4;
   size_t ring_from = 4 * 1024 * 1024;
   // Bytes of a piece; several pieces are in flight.
   size_t chunk = 256 * 1024;
   // Bytes of a piece in one-shot, which has no second hop that waits for a reply.
   size_t one_shot_chunk = 512 * 1024;
-  // Streams between two ranks, and the most ranks of a host that take part.
+  // Streams between two ranks, and the most ranks of a host that drive the inter-host allreduce.
   int32_t streams = 1;
   int32_t drivers = std::numeric_limits<int32_t>::max();
 };

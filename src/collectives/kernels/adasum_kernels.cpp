@@ -49,7 +49,7 @@ Products products(const T* a, const T* b, size_t count) {
   return sum;
 }
 
-// Calls use() with the memory as an array of its type.
+// Calls use() with the memory as an array of its element type.
 template <typename Use>
 auto with_type(hvd_dtype dtype, const void* memory, Use&& use) {
   switch (dtype) {

@@ -8,7 +8,7 @@
 
 namespace hvd::collectives {
 
-// Returns whether Adasum supports the type: it supports the floating-point types.
+// Returns whether Adasum supports the type, which is true for floating-point types.
 bool adasum_knows(hvd_dtype dtype);
 
 // Dot products over the elements of a piece. The products of two pieces may be added.
@@ -26,7 +26,7 @@ Weights weights_of(const Products& products);
 // out = weights.a * a + weights.b * b. `out` may be `a`.
 void combine(hvd_dtype dtype, const void* a, const void* b, const Weights& weights, double* out,
              size_t count);
-// Convert to float64, and back: to_storage_type multiplies by a factor and rounds once.
+// Conversions from and to float64; to_storage_type multiplies by a factor and rounds once.
 void to_float64(hvd_dtype dtype, const void* in, double* out, size_t count);
 void to_storage_type(hvd_dtype dtype, const double* in, double factor, void* out, size_t count);
 

@@ -1,6 +1,6 @@
-// Reduces arrays element by element: dtype x operation, half and bfloat16 in float32, scales fused
-// in. Pure functions of memory; any thread. reduce_function picks the fastest variant for the
-// processor.
+// Reduces arrays element by element: dtype x operation, float16 and bfloat16 in float32, with the
+// scaling fused. Pure functions of memory; any thread. reduce_function picks the fastest variant
+// for the processor.
 #pragma once
 
 #include <stddef.h>
@@ -10,13 +10,13 @@
 
 namespace hvd::collectives {
 
-// A step that the kernels apply to each element: they multiply by a factor, in float32 for float16, bfloat16 and
-// float32, in float64 for float64 and integers; or they divide, for an average. Integers are truncated
-// toward zero. Quotients of floating-point numbers are correctly rounded.
+// The scaling of each element. A factor multiplies: in float32 for float16, bfloat16 and float32,
+// in float64 for float64 and integers. A divisor divides, for an average. Integers are truncated
+// toward zero. Floating-point quotients are correctly rounded.
 struct Scale {
-  double factor = 1;        // the divisor's inverse, rounded, where there is one
+  double factor = 1;        // or the rounded inverse of the divisor
   int64_t divisor = 0;      // 0: multiply
-  bool is_inexact = false;  // the factor of the divisor is rounded, and a product is no quotient
+  bool is_inexact = false;  // the divisor's inverse is rounded, so a product is not the quotient
   bool active = false;
 };
 Scale scale_by(double factor);
@@ -28,12 +28,12 @@ Scale divide_by(int32_t divisor);
 using ReduceFunction = void (*)(void* result, const void* const* inputs, size_t input_count,
                                 size_t count, const Scale& before, const Scale& after);
 
-// Returns null when the operation does not support the type. A NaN of any input is the result, for minima and
-// maxima too; all NaNs have the same bits.
+// Returns null if the operation does not support the type. A NaN in any input makes the result NaN,
+// also for minima and maxima; all NaNs have the same bits.
 ReduceFunction reduce_function(hvd_dtype dtype, hvd_reduce_op op);
 
-// The same for float16 and bfloat16 inputs and a float32 result, which is a part of a sum or product and not
-// rounded yet. Null for other types.
+// Like reduce_function(), for float16 and bfloat16 inputs and a float32 result: an unrounded part
+// of a sum or product. Null for other types.
 ReduceFunction part_function(hvd_dtype dtype, hvd_reduce_op op);
 
 // Fills with the neutral element: 0 for sum, 1 for product, the extremes for min and max.

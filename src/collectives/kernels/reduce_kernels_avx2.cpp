@@ -1,4 +1,4 @@
-// The kernels in AVX2; compiled with its flags where the compiler knows it.
+// The AVX2 kernels, compiled with AVX2 flags if the compiler has them.
 #include "base/half.h"
 #include "base/platform_cpu.h"
 #include "collectives/kernels/reduce_kernels.h"

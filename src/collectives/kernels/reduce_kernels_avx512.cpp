@@ -1,4 +1,4 @@
-// The kernels in AVX-512; compiled with its flags where the compiler knows them.
+// The AVX-512 kernels, compiled with AVX-512 flags if the compiler has them.
 #include "base/half.h"
 #include "base/platform_cpu.h"
 #include "collectives/kernels/reduce_kernels.h"

@@ -1,4 +1,4 @@
-// The kernels in the instructions that every processor of the architecture has.
+// The kernels in the baseline instructions of the architecture.
 #include "base/half.h"
 #include "base/platform_cpu.h"
 #include "collectives/kernels/reduce_kernels.h"

@@ -50,9 +50,9 @@ inline double without_payload(double value) { return value == value ? value : __
 inline uint32_t raw_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
 inline uint64_t raw_bits(double value) { return __builtin_bit_cast(uint64_t, value); }
 
-// `scale` multiplies also for a divisor whose inverse is exact. A NaN of any input is the result, and all NaNs
-// have the same bits: a processor keeps the payload of either operand, and compilers exchange operands. Minima and
-// maxima do not depend on the order either: -0 is below +0.
+// `scale` also multiplies for a divisor with an exact inverse. A NaN in any input makes the result
+// NaN. All NaNs have the same bits, since a processor keeps the payload of either operand, and
+// compilers swap operands. Minima and maxima do not depend on the order either: -0 is below +0.
 template <typename T>
 struct FloatElement {
   using Storage = T;
@@ -68,8 +68,8 @@ struct FloatElement {
   static inline T with_one_nan(T value) { return without_payload(value); }
   static inline T sum(T a, T b) { return a + b; }
   static inline T product(T a, T b) { return a * b; }
-  // One order gives b where a or b is NaN, or both are zeros, the other order gives a. The bits of both together
-  // are a NaN in the first case, and -0 or +0 in the second.
+  // If a or b is NaN, or both are zeros, one comparison yields b and the other yields a. The OR of
+  // both is then a NaN, or -0 or +0.
   static inline T min(T a, T b) {
     return __builtin_bit_cast(T, raw_bits(a < b ? a : b) | raw_bits(b < a ? b : a));
   }
@@ -104,7 +104,7 @@ struct BFloat16Element : FloatElement<float> {
   static inline float with_one_nan(float value) { return value; }  // store() does it
 };
 
-// Half precision whose result stays in float32: a part of a sum.
+// A part of a half-precision sum: the result stays in float32.
 template <typename E>
 struct PartOf : E {
   using Output = float;
@@ -112,7 +112,7 @@ struct PartOf : E {
   static inline float with_one_nan(float value) { return without_payload(value); }
 };
 
-// Sum and max are "or", product and min are "and"; scales have no effect.
+// For booleans, sum and max are OR, product and min are AND; scales have no effect.
 struct TruthElement {
   using Storage = Truth;
   using Output = Truth;
@@ -140,11 +140,11 @@ inline typename E::Value combine(typename E::Value a, typename E::Value b) {
 
 // Divides a block of sums into `out`, which does not overlap the block.
 //
-// For float16 and bfloat16, two operations are cheaper than a division in float32 and have its bits: the inverse
-// of n is the sum of two float32, `high` below it and a positive `low`, so that infinities stay. Their error is
-// 2^-47 of the quotient, and no quotient lies that near to the middle of two float32 (see below). Where the quotient
-// is a subnormal float32, the bits may differ, but not those of the result: the sum is a multiple of the smallest
-// bfloat16, hence the quotient is the middle of two bfloat16, which the operations return, or far from it.
+// For float16 and bfloat16, two operations are cheaper than a float32 division and give the same bits: the inverse
+// of n is a sum of two float32, `high` below it and a positive `low`, so that infinities stay. The error is 2^-47
+// of the quotient, and no quotient lies so close to the midpoint of two float32 (see below). A subnormal float32
+// quotient may differ, but the result does not: the sum is a multiple of the smallest bfloat16, so the quotient is
+// the midpoint of two bfloat16, which the operations return exactly, or far from it.
 template <typename E>
 inline void store_quotients(typename E::Output* __restrict out,
                             const typename E::Value* __restrict sums, size_t count,
@@ -163,12 +163,12 @@ inline void store_quotients(typename E::Output* __restrict out,
 
 inline bool is_normal(double value) { return __builtin_fabs(value) >= 0x1p-1022; }
 
-// A vector division of float64 takes several times as long as the product with the inverse and one
-// correction, which has the same bits. The divisor n is a small integer, therefore the remainder
-// x - q n is exact, and x / n is either a float64 or so far from the middle of two that the error of
-// the correction does not cross the middle. (A quotient in the middle would be a product of n's odd
-// part and an odd number of 54 bits.) Subnormal quotients may lie in the middle, and an infinity has
-// no remainder: a block that has such quotients is divided. Processors without the instruction divide.
+// A vector division of float64 takes several times as long as a product with the inverse and one
+// correction, which give the same bits. The divisor n is a small integer, so the remainder x - q n
+// is exact, and x / n is a float64 or so far from a midpoint that the correction's error does not
+// cross it. (A midpoint would be a product of n's odd part and an odd number of 54 bits.) Subnormal
+// quotients may be midpoints, and an infinity has no remainder: blocks with such quotients are
+// divided, as are all blocks without an FMA instruction.
 template <>
 inline void store_quotients<FloatElement<double>>(double* __restrict out,
                                                   const double* __restrict sums, size_t count,
@@ -185,7 +185,7 @@ inline void store_quotients<FloatElement<double>>(double* __restrict out,
     }
     if (unusual == 0) return;
     unusual = 0;
-    // Zeros are right, and frequent.
+    // Zeros are correct, and frequent.
     for (size_t i = 0; i < count; ++i) {
       unusual |= is_normal(out[i]) || out[i] == 0 ? 0 : ~uint64_t{0};
     }
@@ -194,11 +194,11 @@ inline void store_quotients<FloatElement<double>>(double* __restrict out,
   for (size_t i = 0; i < count; ++i) out[i] = without_payload(sums[i] / divisor);
 }
 
-// The step that follows the reduction.
+// The scaling after the reduction.
 enum class Finish { kNothing, kScale, kDivide };
 
-// The usual case, also for averages of gradients: two inputs without a prescale skip the block
-// buffer below. The result does not overlap the inputs, or is one of them.
+// The usual case, also for averages of gradients: two inputs without a prescale do not need the
+// block buffer below. The result does not overlap the inputs, or is one of them.
 template <typename E, int kOp, Finish kFinish>
 inline typename E::Value combine_two(typename E::Value a, typename E::Value b, const Scale& after) {
   typename E::Value result = combine<E, kOp>(a, b);
@@ -232,8 +232,8 @@ void reduce_two(void* result, const void* const* inputs, size_t count, const Sca
   reduce_apart<E, kOp, kFinish>(out, a, b, count, after);
 }
 
-// Compilers do not use the processor's conversions of float16 for loops over bits, so that a sum of two inputs in the
-// caches takes more than twice the time (docs/design/performance-log.md). Averages that divide convert by bits.
+// Compilers do not use the processor's float16 conversions for loops over bits; without them, a sum of two inputs in
+// the caches takes more than twice the time (docs/design/performance-log.md). Averages that divide convert by bits.
 template <typename E>
 inline void load_block(typename E::Value* __restrict block,
                        const typename E::Storage* __restrict in, size_t count) {
@@ -251,10 +251,10 @@ inline void store_block(typename E::Output* __restrict out,
   for (; i < count; ++i) out[i] = E::store(block[i]);
 }
 
-// A block fits into the first-level cache, and is large enough to hide the cost of the outer loop.
+// A block fits into the L1 cache, and is large enough to hide the cost of the outer loop.
 constexpr size_t kBlock = 1024;
 
-// One or two inputs without a factor before, straight into the result. False: not possible.
+// Reduces one or two inputs without a prescale directly into the result. Returns false if this is not possible.
 template <typename E, int kOp>
 inline bool reduce_directly(void* result, const void* const* inputs, size_t input_count,
                             size_t count, const Scale& before, const Scale& after) {

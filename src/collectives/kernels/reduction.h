@@ -1,5 +1,5 @@
-// How one batch is reduced on host memory: the kernel, the scales, and the copies into and out of chunks. The
-// algorithms of collectives/algorithms make one per allreduce, on the thread that makes progress.
+// The reduction of one batch in host memory: the kernel, the scales, and the copies into and out of chunks.
+// The algorithms of collectives/algorithms make one per allreduce, on the thread that makes progress.
 #pragma once
 
 #include <span>
@@ -11,8 +11,8 @@
 
 namespace hvd::collectives {
 
-// Packs the tensors one after another into chunks, in order. A tensor that this rank does not
-// have contributes the neutral element.
+// Packs the tensors one after another into chunks, in order. For a tensor that this rank does not
+// have, packs the neutral element.
 class Packer {
  public:
   explicit Packer(const hvd_batch& batch);

@@ -12,8 +12,8 @@ struct Slice {
   size_t count;
 };
 
-// Returns the slice of `count` elements that one of `parts` takes: whole cache lines, and the rest
-// for the last part.
+// Returns the slice of `count` elements for part `part` of `parts`: whole cache lines; the last
+// part gets the rest.
 inline Slice slice_of(size_t count, size_t parts, size_t part, size_t element) {
   const size_t line = 64 / element;
   const size_t each = ((count + parts - 1) / parts + line - 1) / line * line;
@@ -21,8 +21,8 @@ inline Slice slice_of(size_t count, size_t parts, size_t part, size_t element) {
   return {first, std::min(count - first, each)};
 }
 
-// Returns the rows of a reducescatter for one member. The first members get one row more when the
-// rows do not divide evenly.
+// Returns the rows of a reducescatter for one member. If the rows do not divide evenly, the first
+// members get one more row.
 inline Slice scattered_rows(size_t rows, size_t members, size_t index) {
   const size_t each = rows / members;
   const size_t longer = rows % members;

@@ -1,6 +1,6 @@
-// The tensors of a batch seen as one long vector of bytes, walked from its start to its end in
-// pieces. Packing a batch and unpacking it are walks; no fusion buffer lies in between. The
-// algorithms of the built-in backend call it. Owns no memory. Any thread.
+// The tensors of a batch as one long vector of bytes, traversed in pieces from its start to its
+// end. Packing and unpacking a batch are such walks; no fusion buffer lies in between. The built-in
+// backend's algorithms call it. Owns no memory. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace hvd::collectives {
 
-// A part of a tensor. `data` is null where this rank has no memory for it.
+// A part of a tensor. `data` is null if this rank has no memory for it.
 struct Piece {
   std::byte* data;
   size_t size;
@@ -80,7 +80,7 @@ struct WholeInput {
   }
 };
 
-// A walk in elements that yields the tensor itself: a reduction needs its input and its output.
+// A walk by elements that yields the tensor itself, since a reduction needs both its input and its output.
 class Cursor {
  public:
   explicit Cursor(std::span<const hvd_batch_tensor> tensors) : tensors_(tensors) {}

@@ -14,7 +14,7 @@ std::span<std::byte> FrameReader::space() {
     begin_ = kFront;
     end_ = kFront + kept;
   }
-  // Memory grows with what arrives, not with what a header claims.
+  // Memory grows with the received bytes, not with the size that a header claims.
   if (bytes_.empty())
     bytes_.resize(kFront + kRoom);
   else if (end_ == bytes_.size())

@@ -16,7 +16,7 @@ namespace hvd::collectives {
 enum class FrameKind : uint8_t {
   kMessage = 1,
   kAbort = 2,    // the sender's links have failed: the lost rank or -1, and the cause
-  kGoodbye = 3,  // the sender leaves in good order
+  kGoodbye = 3,  // the sender leaves without an error
 };
 
 struct ControlFrame {
@@ -30,20 +30,20 @@ class FrameReader {
   static constexpr size_t kHeader = sizeof(uint32_t) + sizeof(uint8_t);
   static constexpr uint32_t kLimit = 256u << 20;
 
-  // Returns the buffer for the next bytes, behind the bytes of an incomplete frame; never empty.
+  // Returns the buffer for the next bytes, after the bytes of an incomplete frame; never empty.
   std::span<std::byte> space();
   void advance(size_t size) { end_ += size; }
-  // Takes the next complete frame; false when none has arrived yet.
+  // Takes the next complete frame; false if none has arrived yet.
   Result<bool> next(ControlFrame& frame);
 
  private:
-  // The first size of the buffer. It holds many small messages, and grows for a large one.
+  // The initial size of the buffer. It holds many small messages, and grows for a large one.
   static constexpr size_t kRoom = 4096;
   // The payload of the first frame in the buffer is aligned to 16 bytes.
   static constexpr size_t kFront = 64 - kHeader;
 
   Bytes bytes_;
-  size_t begin_ = kFront;  // start of the bytes that no frame has taken
+  size_t begin_ = kFront;  // start of the bytes after the last frame taken
   size_t end_ = kFront;
 };
 
@@ -52,12 +52,12 @@ class ControlStream {
   ControlStream(net::EventLoop& loop, int32_t peer) : peer_stream_(loop, peer, 0) {}
 
   PeerStream& peer_stream() { return peer_stream_; }
-  // Sends a frame of two parts: writes what the socket takes now, and copies the rest to output_.
+  // Sends a frame of two parts: writes the bytes that the socket accepts, and copies the rest to output_.
   void put(FrameKind kind, ByteView first, ByteView second = {});
-  // Writes as much of output_ as the socket takes; returns true when it took any bytes.
+  // Writes as much of output_ as the socket accepts; returns true if it accepted any bytes.
   bool flush();
   bool has_output() const { return !output_.empty(); }
-  // Reads, and takes the next complete frame; false when none has arrived yet.
+  // Reads, and takes the next complete frame; false if none has arrived yet.
   Result<bool> next(ControlFrame& frame);
 
   bool departed = false;

@@ -5,8 +5,8 @@
 namespace hvd::collectives {
 namespace {
 
-// The name of the stream between two ranks; the streams of groups have hashes for names, and the control
-// stream has 0.
+// The key of the stream between two ranks. The streams of groups have hashes as keys, and the
+// control stream has 0.
 constexpr uint64_t kStream = 2;
 
 }  // namespace
@@ -66,7 +66,7 @@ Status DataLink::open_ring(const SharedHeap::Place& place) {
   return {};
 }
 
-// The mapping of a block that was not used for long may have gone: PeerHeaps maps it again.
+// PeerHeaps may have unmapped a block that was not used for long, and then maps it again.
 ByteRing DataLink::incoming() {
   if (!incoming_) return {};
   auto memory =

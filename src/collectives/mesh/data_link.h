@@ -1,7 +1,7 @@
-// Carries large data between this rank and one other rank, beside the messages of the mesh: in a ring of
-// the sender's shared heap inside a host, over a peer stream between hosts. The bytes arrive in order, once
-// and complete; their meaning is the caller's. Point-to-point messages own one per peer. One caller at a
-// time; never waits.
+// Carries large data between this rank and one other rank, separately from the messages of the
+// mesh: within a host in a ring in the sender's shared heap, between hosts over a peer stream. The
+// bytes arrive once, in order and complete; the caller defines their meaning. Point-to-point
+// messages own one per peer. One caller at a time; never waits.
 #pragma once
 
 #include <cstdint>
@@ -24,40 +24,40 @@ class DataLink {
   DataLink& operator=(const DataLink&) = delete;
 
   bool is_local() const { return is_local_; }
-  // Between hosts: opens the stream, unless it is open. Both ends call it, since perhaps only one of them
-  // can reach the other one.
+  // Between hosts: opens the stream, unless it is open. Both ends must call it, since possibly only
+  // one of them can reach the other.
   void open_stream();
-  // Inside a host: creates the ring for data to the peer in the shared heap, and returns its place, which the peer
-  // passes to open_ring(). An error: no memory can be shared with the peer.
+  // Inside a host: creates the ring for data to the peer in the shared heap, and returns its place,
+  // which the peer passes to open_ring(). An error if no memory can be shared with the peer.
   Result<SharedHeap::Place> make_ring();
   bool has_ring() const { return static_cast<bool>(outgoing_); }
   // Inside a host: uses the ring for data from the peer.
   Status open_ring(const SharedHeap::Place& place);
-  // Inside a host: returns where in the shared heap this memory of this rank lies, for reach() of the peer. Nothing:
-  // the memory is not in the shared heap.
+  // Within a host: returns the place of this rank's memory in the shared heap, for the peer's
+  // reach(). Empty: the memory is not in the shared heap.
   std::optional<SharedHeap::Place> place_of(ByteView memory) const;
-  // Inside a host: returns the address at which this process has mapped memory of the peer. `place`: from place_of() of
-  // the peer.
+  // Within a host: returns the address at which this process has mapped the peer's memory. `place`
+  // comes from the peer's place_of().
   Result<const std::byte*> reach(const SharedHeap::Place& place, size_t size);
-  // The peer has not read all: the ring's memory stays until the process ends.
+  // The peer has not read everything: keeps the ring's memory until the process ends.
   void keep_ring() { keeps_ring_ = true; }
 
   // Return the number of bytes that were written or read now.
   size_t write(ByteView bytes);
   size_t read(std::span<std::byte> bytes);
-  // Inside a host: whether a read, or a write, would move bytes. Events of a stream wake a sleeper by themselves.
+  // Within a host: returns whether a read, or a write, would move bytes. Between hosts, stream events wake a sleeper.
   bool may_read() { return is_local_ && incoming().filled() > 0; }
   bool may_write() const { return outgoing_ && outgoing_.room() > 0; }
 
  private:
-  // The ring for data from the peer; without memory while there is none.
+  // The ring for data from the peer; without memory before open_ring().
   ByteRing incoming();
 
   const SharedMesh mesh_;
   const int32_t peer_;
   const bool is_local_;
   bool keeps_ring_ = false;
-  LocalMask mask_{};  // the peer
+  LocalMask mask_{};  // the peer's bit
   ByteRing outgoing_;
   std::optional<SharedHeap::Place> incoming_;
   PeerStream* stream_ = nullptr;

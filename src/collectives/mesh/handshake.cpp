@@ -101,7 +101,7 @@ void Handshake::fail(std::string reason) {
 }
 
 void Handshake::put(ByteView bytes) {
-  // The bytes always fit into the socket buffer: nothing else was sent on this connection.
+  // The bytes always fit into the socket buffer: nothing else has been sent on this connection.
   const ssize_t size =
       ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (size != static_cast<ssize_t>(bytes.size())) {
@@ -112,7 +112,7 @@ void Handshake::put(ByteView bytes) {
 bool Handshake::gather(size_t size) {
   while (received_.size() < size) {
     std::byte buffer[256];
-    // Reads no more than the handshake needs: the bytes behind it belong to the stream.
+    // Reads only the bytes of the handshake: the following bytes belong to the stream.
     const ssize_t got = ::recv(socket_.get(), buffer,
                                std::min(sizeof buffer, size - received_.size()), MSG_DONTWAIT);
     if (got > 0) {

@@ -38,11 +38,11 @@ class HostLinks {
   bool has_output() const { return waiting_ > 0; }
   bool flush();
 
-  // Marks this rank as asleep: a rank that changes what this rank may wait for rings its doorbell.
+  // Marks this rank as asleep: a rank that changes a value for which this rank may wait rings its doorbell.
   void fall_asleep();
   void wake_up();
-  // Wakes the sleeping ranks of the mask. The caller must have stored the value that they await
-  // before, with sequential consistency.
+  // Wakes the sleeping ranks of the mask. Before, the caller must have stored the value that they
+  // wait for, with sequential consistency.
   void wake(const LocalMask& mask);
   bool anyone_sleeps(const LocalMask& mask) const;
   const LocalMask& everyone() const { return everyone_; }

@@ -18,9 +18,9 @@ class KeyValueStore {
   virtual Status set(std::string_view key, ByteView value) = 0;
   // Waits for the key until the deadline.
   virtual Result<Bytes> get(std::string_view key, Deadline deadline) = 0;
-  // Stores this party's record and returns the records of `wanted`, or of all parties when `wanted`
-  // is empty. It is empty for all parties or for none. A store may implement the exchange in one
-  // request per rank, or in one per host when all ranks want all records.
+  // Stores this party's record and returns the records of `wanted`, or of all parties if `wanted`
+  // is empty. `wanted` must be empty for all parties or for none. A store may implement the
+  // exchange in one request per rank, or in one per host if all ranks want all records.
   virtual Result<std::vector<Bytes>> exchange(std::string_view name, int32_t party, int32_t count,
                                               ByteView record, const std::vector<int32_t>& wanted,
                                               Deadline deadline) {

@@ -1,5 +1,5 @@
-// Formats the error sentence about ranks that have not arrived in time. The runtime calls it when it compares
-// backends, where all ranks have to call hvd.init, and Mesh when it connects them. Without state.
+// Formats the error about ranks that have not arrived in time. Two callers: the runtime, when it
+// compares backends during hvd.init, and Mesh, when it connects the ranks. Stateless.
 #pragma once
 
 #include <span>
@@ -12,12 +12,12 @@
 
 namespace hvd::collectives {
 
-// The most ranks that the sentence names, and the time to look for each of them once more.
+// The most ranks that the error names, and the time for a last check of each of them.
 constexpr size_t kMostNamed = 8;
 constexpr double kLookAgainSeconds = 0.05;
 
-// Returns an error that names the missing ranks, by their `numbers` if there are any, and says what they have not
-// done; calls has_come(rank) once for each rank.
+// Returns an error that names the missing ranks, by their `numbers` if not empty, and the call that
+// they have not made. Calls has_come(rank) once for each rank.
 template <typename HasCome>
 Status late_ranks(int32_t self, int32_t size, std::string_view undone, HasCome has_come,
                   std::span<const int32_t> numbers = {}) {

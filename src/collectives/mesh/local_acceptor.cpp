@@ -17,7 +17,7 @@
 namespace hvd::collectives {
 namespace {
 
-// The number of connections that may wait for their proof, beside those of the members.
+// The number of connections, in addition to those of the members, that may be waiting for their proof.
 constexpr size_t kSpareRoom = 16;
 constexpr auto kSilentTimeout = std::chrono::seconds(10);
 // The pause after an accept that failed for lack of descriptors or memory.

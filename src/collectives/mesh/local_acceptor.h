@@ -1,8 +1,8 @@
-// The leader's side of the local rendezvous: accepts connections of this user's processes, admits those
-// that prove to be ranks of this host, and refuses others. Limits the number and the age of pending
-// connections, so that no process can block it or use up its descriptors. Owns the sockets of the peers
-// until it returns them. receive_members creates and calls it, once during the start; it waits up to the
-// deadline.
+// The leader's side of the local rendezvous: accepts connections of this user's processes, admits a
+// process that proves to be a rank of this host, and refuses any other. Limits the number and the
+// age of pending connections, so that no process can block the leader or use up its descriptors.
+// Owns the sockets of the peers until it returns them. receive_members creates and calls it, once
+// during the start; it waits up to the deadline.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace hvd::collectives {
 
-// The message of a member: its rank, a nonce, its proof.
+// A member's message: its rank, a nonce, its proof.
 struct Application {
   int32_t rank = -1;
   Nonce nonce{};
@@ -32,7 +32,7 @@ struct Application {
   static std::optional<Application> decode(ByteView bytes);
 };
 
-// The answers to a peer that is refused.
+// The replies to a refused peer.
 constexpr std::string_view kRefused = "refused";
 constexpr std::string_view kOtherUser = "another user";
 
@@ -72,9 +72,9 @@ class LocalAcceptor {
   const Credentials& credentials_;
   int32_t rank_;
   const std::vector<int32_t>& members_;
-  const int interruption_;                  // readable once it has come; -1: none
+  const int interruption_;                  // becomes readable at the interruption; -1: none
   std::vector<PendingPeer> waiting_;        // the oldest first
-  Deadline pause_end_ = Deadline::never();  // accepts nothing before; never: it accepts
+  Deadline pause_end_ = Deadline::never();  // accepts nothing before; never: no pause
   bool has_warned_ = false;
   std::map<int32_t, PendingPeer> admitted_;
 };

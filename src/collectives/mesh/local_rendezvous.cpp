@@ -99,7 +99,7 @@ Result<std::vector<UniqueFd>> receive_files(int socket, size_t count, Deadline d
   return files;
 }
 
-// Returns a descriptor to pass on: a copy of the heap's, or one of /dev/null without a heap.
+// Returns a descriptor to send: a copy of the heap's, or /dev/null without a heap.
 Result<UniqueFd> copy_of(int heap) {
   UniqueFd copy(heap >= 0 ? ::fcntl(heap, F_DUPFD_CLOEXEC, 0)
                           : ::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -133,8 +133,8 @@ Result<std::unique_ptr<LeaderConnection>> find_leader(const std::vector<PeerReco
     if (socket.ok())
       return std::make_unique<LeaderConnection>(
           LeaderConnection{candidate, GuardedFd(std::move(*socket))});
-    // The name was taken before it was published: when nobody answers, it is another machine
-    // that looks the same (a virtual machine cloned while it ran).
+    // The name was bound before it was published: if nobody answers, the record is from another
+    // machine with the same identity (a virtual machine cloned while running).
     if (socket.error().code() != Code::kNotFound) {
       return socket.error().with_context(
           cat("cannot connect to ", name_of_rank(records, candidate)));
@@ -226,7 +226,7 @@ Result<LocalRendezvous> join_leader(LeaderConnection connection, const Credentia
   const size_t count = region->rank_count();
   HVD_ASSIGN_OR_RETURN(auto doorbells, receive_files(socket, count, deadline, whom));
   HVD_ASSIGN_OR_RETURN(result.heaps, receive_files(socket, heaps_among(count), deadline, whom));
-  // Indexes of the host's ranks follow from the table, so it must have as many as the memory.
+  // The indexes of the host's ranks follow from the table, so the table must have as many ranks as the region.
   const auto& leaders = result.leaders;
   const auto led = std::count(leaders.begin(), leaders.end(), connection.leader);
   if (leaders[static_cast<size_t>(rank)] != connection.leader ||
@@ -254,7 +254,7 @@ Result<std::vector<int32_t>> decode_leaders(ByteView bytes, size_t size) {
   for (size_t rank = 0; rank < leaders.size(); ++rank) {
     leaders[rank] = in.get<int32_t>();
     const auto leader = static_cast<size_t>(leaders[rank]);
-    // A leader is the lowest of its host, so it leads itself.
+    // A leader is the lowest rank of its host, so it is its own leader.
     if (in.failed() || leader > rank || leaders[leader] != leaders[rank]) {
       return invalid_argument("a table of hosts makes no sense");
     }

@@ -21,7 +21,7 @@ namespace hvd::collectives {
 struct Watched {
   int32_t rank;
   GuardedFd socket;  // reports a hang-up when no process holds the other end
-  UniqueFd process;  // a pidfd; empty where the kernel has none, and for this process itself
+  UniqueFd process;  // a pidfd; empty if the kernel has none, and for this process
 };
 
 struct LocalRendezvous {
@@ -38,7 +38,7 @@ struct RendezvousSocket {
   static Result<RendezvousSocket> open();
 };
 
-// A member's connection to the leader it has reached.
+// A member's connection to its leader.
 struct LeaderConnection {
   int32_t leader = -1;
   GuardedFd socket;
@@ -48,9 +48,9 @@ struct LeaderConnection {
 Result<std::unique_ptr<LeaderConnection>> find_leader(const std::vector<PeerRecord>& records,
                                                       int32_t rank);
 
-// The leader's side: accepts `members` (ranks, ascending, without itself). `heap` is the file of
-// this rank's shared heap; the leader passes the files of all heaps to all members. `interruption` ends the
-// wait.
+// The leader's side: accepts `members` (ascending ranks without the leader). `heap` is the file of
+// this rank's shared heap; the leader passes the files of all heaps to all members. `interruption`
+// ends the wait.
 Result<LocalRendezvous> receive_members(const RendezvousSocket& rendezvous,
                                         const Credentials& credentials,
                                         const std::vector<PeerRecord>& records, int32_t rank,

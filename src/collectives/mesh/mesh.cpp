@@ -21,10 +21,10 @@ namespace {
 // The number of polls of shared memory between two polls of the descriptors, unless notice() was
 // called: a system call costs as much as a small allreduce.
 constexpr uint32_t kPollsPerLook = 256;
-// How often one look asks the loop again for descriptors that have become ready meanwhile.
+// The maximum number of times that one dispatch asks the loop again for ready descriptors.
 constexpr int kRounds = 64;
 
-// Room for the sub-region of any group on a host with this many ranks.
+// The size of the largest sub-region of any group on a host with this many ranks.
 size_t largest_sub_region(size_t ranks) {
   size_t largest = 0;
   for (size_t count = 1; count <= ranks; ++count) {
@@ -49,7 +49,7 @@ Result<std::unique_ptr<Mesh>> Mesh::establish(MeshOptions options, KeyValueStore
 
 Mesh::~Mesh() {
   if (!in_owner_process()) {
-    // In a forked child everything belongs to the parent: the memory is not mapped, and the fork
+    // In a forked child all resources belong to the parent: the memory is not mapped, and the fork
     // has closed the descriptors of the links.
     static_cast<void>(host_.release());
     static_cast<void>(peer_heaps_.release());
@@ -58,7 +58,7 @@ Mesh::~Mesh() {
     return;
   }
   if (host_ && failure_.ok()) {
-    // The last messages get a short time to find room in the mailboxes.
+    // Gives the last messages a short time to fit into the mailboxes.
     const Deadline deadline = Deadline::after_seconds(1);
     while (!deadline.passed() && failure_.ok() && (host_->has_output() || remote_->has_output())) {
       host_->fall_asleep();
@@ -136,7 +136,7 @@ void Mesh::check() {
 void Mesh::fail(const Status& cause) {
   if (!failure_.ok()) return;
   failure_ = host_->fail(cause);
-  // A peer has sent the number, and callers use it as an index.
+  // A peer sent this number, and callers use it as an index.
   if (failure_.lost_rank() >= options_.size) failure_ = failure_.with_lost_rank(-1);
   remote_->abort(failure_);
 }
@@ -233,9 +233,9 @@ Status Mesh::exchange_records(const PeerRecord& mine, KeyValueStore& store, Dead
   return {};
 }
 
-// Returns the leader of each rank when the records do not suffice: each rank publishes the leader
-// that it has reached. A member gets the table from its leader later; here it returns a table in
-// which every rank leads itself.
+// Returns the leader of each rank if the records do not suffice: each rank publishes the leader
+// that it reached. A member receives the table from its leader later; here it returns a table in
+// which every rank is its own leader.
 Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, KeyValueStore& store,
                                                    Deadline deadline) {
   std::vector<int32_t> leaders(records_.size());
@@ -253,7 +253,7 @@ Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, KeyValueStore
   return decode_leaders(encode_leaders(leaders), leaders.size());
 }
 
-// Runs the local rendezvous: a rank is on this host if its record matches and it answers.
+// Runs the local rendezvous: a rank is on this host if its record matches and the rank answers.
 Result<LocalRendezvous> Mesh::rendezvous_on_host(const RendezvousSocket& rendezvous,
                                                  KeyValueStore& store, Deadline deadline) {
   MemoryMap& map = options_.memory_map != nullptr ? *options_.memory_map : system_map_;
@@ -284,7 +284,7 @@ Result<LocalRendezvous> Mesh::rendezvous_on_host(const RendezvousSocket& rendezv
                          deadline, options_.interruption);
 }
 
-// Before a group needs more links, a leader only talks to its neighbours in a binomial tree.
+// Until a group needs more links, a leader only communicates with its neighbours in a binomial tree.
 void Mesh::expect_neighbours() {
   if (leader_of(options_.rank) != options_.rank) return;
   std::vector<int32_t> leaders;

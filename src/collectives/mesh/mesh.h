@@ -1,7 +1,7 @@
 // One rank's links to all other ranks: shared memory inside the host, TCP between hosts. Carries
-// control messages, knows which ranks share a host, detects lost ranks, and fails as a whole. The
-// built-in controller owns it and shares it with the built-in backend. One caller at a time; never
-// waits after establish.
+// control messages, knows which ranks share a host, and detects lost ranks. One failure ends all
+// links. The built-in controller owns it and shares it with the built-in backend. One caller at a
+// time; never waits after establish.
 #pragma once
 
 #include <functional>
@@ -34,10 +34,10 @@ struct MeshOptions {
   std::string site;                      // as in PeerRecord
   net::PortRange ports{};                // ports on which this rank may listen for other hosts
   net::InterfaceChoice interfaces{};     // interfaces on which other hosts may reach this rank
-  LinkTimes times{};                     // `dial` holds for a mesh without a deadline
+  LinkTimes times{};                     // `dial` applies to a mesh without a deadline
   SharedHeap* heap = nullptr;            // memory that this process shares; may be null
   Interruption* interruption = nullptr;  // ends the wait for the ranks of this host; may be null
-  // For tests that play several hosts in one process.
+  // For tests that simulate several hosts in one process.
   MemoryMap* memory_map = nullptr;
   std::string machine;
   bool with_loopback = false;
@@ -45,7 +45,7 @@ struct MeshOptions {
 
 class Mesh {
  public:
-  // Connects to all other ranks of the job, whose records it finds in the store.
+  // Connects to all other ranks of the job by their records in the store.
   static Result<std::unique_ptr<Mesh>> establish(MeshOptions options, KeyValueStore& store,
                                                  Deadline deadline);
   // Announces to the other ranks that this rank leaves without an error, unless the mesh has
@@ -63,7 +63,7 @@ class Mesh {
   size_t local_index_of(int32_t rank) const { return local_index_[static_cast<size_t>(rank)]; }
   // "rank 3 on host b".
   std::string describe(int32_t rank) const;
-  // False in a forked child, which must leave the links alone.
+  // False in a forked child, which must not use the links.
   bool in_owner_process() const;
 
   // Messages between two ranks arrive in order, once and complete.
@@ -75,12 +75,12 @@ class Mesh {
   // Moves bytes and detects failures, but delivers no messages. Returns true when any bytes moved.
   bool pump();
 
-  // A descriptor that is readable when the mesh may have work. A sleeping caller watches it, and
-  // calls notice() once it is readable.
+  // A descriptor that is readable when the mesh may have work. A sleeping caller polls it, and
+  // calls notice() when it is readable.
   int fd() const { return loop_.fd(); }
   void notice() { look_ = true; }
-  // Returns true when the caller may block on fd(). The last condition is the idle check, which the
-  // backend sets.
+  // Returns whether the caller may block on fd(). The idle check, which the backend sets, is the
+  // last condition.
   bool before_sleep();
   void after_sleep();
   void set_idle_check(std::function<bool()> is_idle) { is_idle_ = std::move(is_idle); }
@@ -93,12 +93,12 @@ class Mesh {
 
   HostLinks& host_links() { return *host_; }
   // The shared heap of this process, and the mapped heaps of the ranks of this host. Both are null
-  // in a forked child, and on all ranks of a host with too many ranks.
+  // in a forked child and on a host with too many ranks.
   SharedHeap* heap() const { return heap_; }
   PeerHeaps* peer_heaps() { return peer_heaps_.get(); }
   PeerStream& peer_stream(int32_t rank, uint64_t id) { return remote_->peer_stream(rank, id); }
   void close_peer_stream(PeerStream& peer_stream) { remote_->close_peer_stream(peer_stream); }
-  // Closes the streams with these ids to all ranks, also those that peers have opened and this rank has not used.
+  // Closes the streams with these ids to all ranks, also streams that only the peer has used.
   void retire_peer_streams(std::span<const uint64_t> ids) { remote_->retire_peer_streams(ids); }
 
  private:

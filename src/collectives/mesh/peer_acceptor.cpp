@@ -13,14 +13,14 @@
 namespace hvd::collectives {
 namespace {
 
-// The limit of a queue: `least` connections and `per_peer` for each peer, but at most one `share`-th of
-// this process's descriptors where that is more than `least`.
+// The limit of a queue: `least` connections plus `per_peer` for each peer, but at most one
+// `share`-th of this process's descriptors if that is more than `least`.
 struct Limit {
   size_t least, per_peer, share;
 };
 constexpr Limit kKnown{64, 8, 4};
 constexpr Limit kUnknown{16, 4, 8};
-// A full queue drops its oldest connection only after this time: a peer's handshake takes less.
+// A full queue drops its oldest connection only after this time; a peer's handshake takes less.
 constexpr double kLeastSeconds = 1;
 // The pause while the queue of known addresses is full.
 constexpr double kSecondsForRoom = 0.05;
@@ -84,14 +84,14 @@ void PeerAcceptor::pause(double seconds) {
 }
 
 void PeerAcceptor::accept_peers(const net::TcpListener& listener) {
-  // The bound keeps a crowd of strangers from holding the caller here: the event comes again.
+  // Bounded, so that a flood of connections from strangers does not block the caller: the event repeats.
   for (int i = 0; i < kAcceptsPerEvent && accept_one(listener); ++i) {
   }
 }
 
-// Returns whether another connection may wait that can be accepted now.
+// Accepts one connection. Returns whether another connection may be acceptable now.
 bool PeerAcceptor::accept_one(const net::TcpListener& listener) {
-  // Peers wait in the kernel's queue until there is room for them.
+  // Peers wait in the kernel's queue until the queue has space.
   if (!make_room(known_)) {
     pause(kSecondsForRoom);
     return false;
@@ -109,7 +109,7 @@ bool PeerAcceptor::accept_one(const net::TcpListener& listener) {
   if (!accepted.socket) return false;
   changed_ = true;
   Queue& queue = addresses_.contains(as_text(accepted.address)) ? known_ : unknown_;
-  // A full queue of unknown addresses drops the new connection, so that peers need not wait for it.
+  // A full queue of unknown addresses drops the new connection, so that peers do not wait for it.
   if (!make_room(queue)) return true;
   queue.pending.push_back(
       {Handshake::accept(loop_, credentials_, std::move(accepted.socket), rank_, size_),
@@ -117,7 +117,7 @@ bool PeerAcceptor::accept_one(const net::TcpListener& listener) {
   return true;
 }
 
-// Returns false when the queue is full of connections that are young or proven.
+// Returns false if the queue is full of connections that are recent or proven.
 bool PeerAcceptor::make_room(Queue& queue) {
   auto& all = queue.pending;
   if (all.size() < queue.limit) return true;
@@ -154,7 +154,7 @@ bool PeerAcceptor::advance(Queue& queue, const std::function<bool(Handshake&)>& 
            if (handshake.state() != Handshake::State::kProven) {
              return Clock::now() >= end_of(handshake);
            }
-           addresses_.emplace(as_text(pending.address));  // perhaps a NAT's, for its other ranks
+           addresses_.emplace(as_text(pending.address));  // a NAT may serve other ranks too
            return take(handshake);
          }) != 0;
 }

@@ -26,17 +26,17 @@ class PeerAcceptor final {
                                                     net::PortRange ports);
   ~PeerAcceptor() { close(); }
 
-  // Returns 0 without an address: no peer can connect to this rank.
+  // Returns 0 if no address exists: no peer can connect to this rank.
   uint16_t port() const { return listeners_.empty() ? 0 : listeners_.front().port; }
-  // Begins to accept. `leaders`: the leader of each rank, equal for the ranks of one host. A connection
-  // ends when its peer has not proven itself in `proof_seconds`.
+  // Begins to accept. `leaders`: the leader of each rank, equal for the ranks of one host. A
+  // connection ends if its peer does not prove itself within `proof_seconds`.
   Status start(const std::vector<PeerRecord>& records, const std::vector<int32_t>& leaders,
                double proof_seconds);
   // Closes the listeners; pending connections stay.
   void close();
 
-  // Passes each proven peer to `take`, which returns whether the connection may leave the queue. Drops
-  // connections that failed or took too long. Returns true when anything changed.
+  // Passes each proven peer to `take`, which returns whether the connection may leave the queue.
+  // Drops connections that failed or took too long. Returns true if anything changed.
   bool advance(const std::function<bool(Handshake&)>& take);
   void drop_all();
   bool has_pending() const { return !known_.pending.empty() || !unknown_.pending.empty(); }
@@ -73,10 +73,10 @@ class PeerAcceptor final {
   int32_t size_ = 0;
   std::chrono::duration<double> proof_time_{10};
   std::vector<net::TcpListener> listeners_;
-  std::set<std::string, std::less<>> addresses_;  // from which peers may connect, as bytes
+  std::set<std::string, std::less<>> addresses_;  // as bytes; peers connect from these
   Queue known_;                                   // connections from these addresses
-  Queue unknown_;  // from other addresses: of strangers, or of peers behind a NAT
-  Deadline pause_end_ = Deadline::never();  // accepts nothing before; never: it accepts
+  Queue unknown_;                           // other addresses: strangers, or peers behind a NAT
+  Deadline pause_end_ = Deadline::never();  // accepts nothing before; never: no pause
   bool changed_ = false;
   bool has_warned_ = false;
 };

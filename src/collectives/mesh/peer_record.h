@@ -38,11 +38,11 @@ struct PeerRecord {
   static Result<PeerRecord> decode(ByteView bytes);
 };
 
-// Returns the leader of each rank, the lowest rank on its machine, when the records suffice.
-// Returns nothing when ranks that may share memory have different sites, or none.
+// Returns the leader of each rank, the lowest rank on its machine, if the records suffice. Empty if
+// ranks that may share memory have different sites, or none.
 std::optional<std::vector<int32_t>> known_leaders(const std::vector<PeerRecord>& records);
 
-// Returns whether two ranks run under one kernel, perhaps in different network namespaces.
+// Returns whether two ranks run on one kernel, possibly in different network namespaces.
 bool shares_kernel(const PeerRecord& one, const PeerRecord& other);
 
 }  // namespace hvd::collectives

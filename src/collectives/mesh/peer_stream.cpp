@@ -36,7 +36,7 @@ void PeerStream::end(int reason) {
   ended_ = true;
 }
 
-// Handles the result of a write; returns the bytes written, or 0 when the socket takes no more now.
+// Handles the result of a write; returns the bytes written, or 0 if the socket accepts none now.
 size_t PeerStream::wrote(ssize_t size) {
   if (size > 0) return static_cast<size_t>(size);
   if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -74,8 +74,8 @@ size_t PeerStream::write_parts(std::span<const ByteView> parts) {
   return wrote(::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
-// The bytes of a record count as written once the socket has the whole record: until then the caller
-// comes back, and sends what the socket did not take.
+// The bytes of a record count as written when the socket has the complete record: until then the
+// caller calls again, and this sends the rest.
 size_t PeerStream::write_records(std::span<const ByteView> parts) {
   RecordSealer& sealer = records_->sealer;
   size_t size = 0;

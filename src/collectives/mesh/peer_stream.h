@@ -29,9 +29,9 @@ class PeerStream final {
   Status attach(GuardedFd socket, const std::optional<LinkKeys>& keys = std::nullopt);
   void close();
 
-  // Return the number of bytes written or read; 0 before the stream is open, when the call would
-  // block, and after the stream's end. A write that took less than all must be followed by one that
-  // begins with the rest: a record may hold these bytes already.
+  // Return the number of bytes written or read; 0 before the stream is open, if the call would
+  // block, and after the stream's end. After a partial write, the next write must begin with the
+  // unwritten bytes: a record may already contain them.
   size_t write_some(ByteView bytes);
   size_t read_some(std::span<std::byte> bytes);
   // Like write_some, for up to four parts, by one system call for each record.
@@ -43,8 +43,8 @@ class PeerStream final {
 
   // Returns whether the connection has ended. Reads may still find bytes that arrived before.
   bool ended() const { return ended_; }
-  // The errno value of the end, or 0 when the peer closed the connection. EBADMSG: a record is not the
-  // one that the peer sent.
+  // The errno value of the end, or 0 if the peer closed the connection. EBADMSG: a record differs
+  // from the record that the peer sent.
   int end_reason() const { return end_reason_; }
 
  private:
@@ -59,17 +59,17 @@ class PeerStream final {
     explicit Records(const LinkKeys& keys) : sealer(keys.sending), opener(keys.receiving) {}
     RecordSealer sealer;
     RecordOpener opener;
-    size_t sealed = 0;  // bytes that a record holds, and that no write has returned yet
+    size_t sealed = 0;  // bytes in a record that no write has returned yet
   };
 
   net::EventLoop& loop_;
   int32_t peer_;
   uint64_t id_;
   GuardedFd socket_;
-  std::unique_ptr<Records> records_;  // null: the bytes travel as they are
+  std::unique_ptr<Records> records_;  // null: the bytes are sent unencrypted
   bool readable_ = false;
   bool writable_ = false;
-  bool closing_ = false;  // the peer has closed its end: a read after the last byte finds that
+  bool closing_ = false;  // the peer has closed its end: a read after the last byte returns 0
   bool ended_ = false;
   int end_reason_ = 0;
 };

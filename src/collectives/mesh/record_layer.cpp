@@ -57,7 +57,7 @@ std::span<std::byte> RecordOpener::space() {
     begin_ = 0;
     end_ = kept;
   }
-  // The small room is too small for this record.
+  // The small buffer is too small for this record.
   if (end_ == bytes_.size()) bytes_.resize(kRoom);
   return std::span(bytes_).subspan(end_);
 }
@@ -94,7 +94,7 @@ Result<size_t> RecordOpener::take(std::span<std::byte> bytes) {
     if (length == 0 || end_ - begin_ < RecordSealer::kHeader + sealed_size) return size_t{0};
     if (cipher_.is_used_up()) return broken();
     const auto sealed = std::span(bytes_).subspan(begin_ + RecordSealer::kHeader, sealed_size);
-    // A copy less, where the caller has room for the whole content.
+    // Avoids a copy if the caller's buffer holds the complete content.
     const bool fits = length <= bytes.size();
     uint64_t number = 0;
     AesGcm& cipher = cipher_.advance(number);

@@ -1,11 +1,11 @@
 // The records of an encrypted link between two ranks: AES-256-GCM, with a key for each link and
 // direction. Moves no bytes itself. One caller at a time.
 //
-// A record: the length of its content (uint32), the complement of this length, the encrypted content,
-// a tag of 16 bytes. The nonce is the number of the record in its direction. It never crosses the
-// link; a record that was repeated, reordered or left out has another number. The tag covers the
-// length. The complement finds most changed lengths at once, where the receiver would wait for bytes
-// that never come.
+// A record: the length of its content (uint32), the complement of this length, the encrypted
+// content, a tag of 16 bytes. The nonce is the record's number in its direction. It is never sent;
+// a repeated, reordered or omitted record has another number. The tag also covers the length. The
+// complement detects most changed lengths at once, where the receiver would otherwise wait for
+// bytes that never come.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ struct LinkKeys {
 };
 
 // The cipher of one direction and the number of the next record. Each 2^20 records have their own key,
-// derived from the link's: the amount of data under one key stays within the limits of AES-GCM.
+// derived from the link's key: the amount of data under one key stays within the limits of AES-GCM.
 class RecordCipher {
  public:
   static constexpr uint64_t kRecordsPerKey = uint64_t{1} << 20;
@@ -32,7 +32,7 @@ class RecordCipher {
   RecordCipher(const Digest& key, AesGcm::Direction direction, uint64_t first)
       : link_key_(key), direction_(direction), next_(first) {}
   bool is_used_up() const { return next_ == UINT64_MAX; }
-  // Returns the cipher for the next record and sets the record's number. Not once it is used up.
+  // Returns the cipher for the next record and sets the record's number. Must not be called after the last number.
   AesGcm& advance(uint64_t& number);
 
  private:
@@ -52,8 +52,8 @@ class RecordSealer {
   explicit RecordSealer(const Digest& key, uint64_t first = 0)
       : cipher_(key, AesGcm::Direction::kSeal, first) {}
 
-  // Seals one record of the parts' bytes behind the first `skip`, and returns how many it took. Only
-  // while output() is empty. An error is final: no number is left for another record.
+  // Seals bytes of the parts after the first `skip` in one record, and returns how many it sealed.
+  // Call it only if output() is empty. An error is final: the record numbers are used up.
   Result<size_t> seal(std::span<const ByteView> parts, size_t skip = 0);
   // The bytes of the record that have not been sent.
   ByteView output() const { return ByteView(record_).subspan(sent_, size_ - sent_); }
@@ -71,31 +71,31 @@ class RecordOpener {
   explicit RecordOpener(const Digest& key, uint64_t first = 0)
       : cipher_(key, AesGcm::Direction::kOpen, first) {}
 
-  // Returns the buffer for the next bytes from the link; never empty. Only after take() found nothing.
+  // Returns the buffer for the next bytes from the link; never empty. Call it only after take() returned 0.
   std::span<std::byte> space();
   void advance(size_t size) { end_ += size; }
-  // Takes content of the next record, at most bytes.size(), which is not 0. Returns 0 until the whole
-  // record is there, and no content before its tag was checked. An error is final; `bytes` may then hold
-  // bytes that the sender did not send.
+  // Takes content of the next record, at most bytes.size(), which is not 0. Returns 0 until the
+  // complete record has arrived; returns content only after checking its tag. An error is final;
+  // `bytes` may then hold bytes that the sender did not send.
   Result<size_t> take(std::span<std::byte> bytes);
-  // Returns whether take() finds content, or an error.
+  // Returns whether take() would return content or an error.
   bool has_content() const;
 
  private:
-  // The first size of the buffer, for links that carry small messages, and the other one.
+  // The initial buffer size, for links that carry small messages, and the full size.
   static constexpr size_t kSmallRoom = 4096;
   static constexpr size_t kRoom = 256 * 1024;
 
-  // The length of the next record's content; 0 before its header is there, kBroken for no header.
+  // The length of the next record's content; 0 before its header has arrived, kBroken for an invalid header.
   static constexpr size_t kBroken = SIZE_MAX;
   size_t next_length() const;
   Status broken();
 
   RecordCipher cipher_;
   Bytes bytes_;
-  size_t begin_ = 0;  // received bytes of records that were not opened: from begin_ to end_
+  size_t begin_ = 0;  // received bytes of unopened records: from begin_ to end_
   size_t end_ = 0;
-  ByteView content_;  // content of a record that was opened in bytes_, not taken yet
+  ByteView content_;  // content of a record opened in bytes_, not taken yet
   bool is_broken_ = false;
 };
 

@@ -12,7 +12,7 @@
 namespace hvd::collectives {
 namespace {
 
-// The time that a rank waits for a connection that it expects.
+// The time for which a rank waits for an expected connection before it dials.
 constexpr double kSecondsForCall = 0.3;
 // A failing rank waits this long for handshakes in progress, so that it can send its cause.
 constexpr double kSecondsForLastWords = 0.5;
@@ -121,7 +121,7 @@ bool RemoteLinks::poll_control(int32_t rank, ControlStream& stream, const Receiv
   return moved;
 }
 
-// The sentence names both ends, since either rank may send it to all others.
+// The error names both ends, since either rank may send it to all others.
 Status RemoteLinks::lost(int32_t rank, int reason) const {
   const std::string& host = records_[static_cast<size_t>(rank)].host;
   // The kernel closes the connections of a process that ends.
@@ -151,13 +151,13 @@ void RemoteLinks::check_peer_streams() {
   bool has_end = false;
   for (const auto& [key, peer_stream] : peer_streams_) {
     if (!peer_stream->ended()) continue;
-    // Wait until the control stream opens or fails: it may bring the cause.
+    // Wait until the control stream opens or fails: it may deliver the cause.
     if (dials_.contains({key.first, 0})) continue;
     const auto control = controls_.find(key.first);
     if (control != controls_.end() && control->second->departed) continue;
     const int reason = peer_stream->end_reason();
     if (reason == 0) {
-      // The control stream brings the cause, unless the network ended this stream alone.
+      // The control stream delivers the cause, unless the network broke only this stream.
       has_end = true;
       if (!cause_deadline_.passed()) continue;
     }
@@ -220,7 +220,7 @@ void RemoteLinks::abort(const Status& cause) {
             ByteWriter().put(cause.lost_rank()).put_text(cause.message()).view());
   dials_.clear();
   acceptor_->drop_all();
-  // A group may still hold on to a peer stream: closed, it moves nothing.
+  // A group may still refer to a peer stream: a closed one moves no bytes.
   for (const auto& [key, peer_stream] : peer_streams_) peer_stream->close();
   for (const auto& [rank, stream] : controls_) stream->peer_stream().close();
   acceptor_->close();
@@ -278,7 +278,7 @@ void RemoteLinks::begin_dial(Key key) {
     dial.attempts.push_back(Handshake::dial(loop_, credentials_, std::move(socket).value(), rank_,
                                             key.first, key.second, where));
   }
-  // A peer that this rank cannot reach may still call this rank.
+  // A peer that this rank cannot reach may still connect to this rank.
   if (dial.attempts.empty()) hurry(dial);
   set_timer();
 }
@@ -371,7 +371,7 @@ bool RemoteLinks::advance_dials() {
     it = dials_.erase(it);
     set_timer();
     if (is_open(key)) continue;
-    // The peer may have reached this rank instead.
+    // The peer may have connected to this rank instead.
     if (acceptor_->has_proven(key.first, key.second)) continue;
     if (!is_wanted) {
       controls_.erase(key.first);
@@ -391,8 +391,8 @@ bool RemoteLinks::advance_pending_peers() {
   return moved;
 }
 
-// Attaches the connection of a peer that has proven itself. Returns false while an own dial to the peer
-// may still take its place.
+// Attaches the connection of a peer that has proven itself. Returns false while this rank's own
+// dial to the peer may still replace it.
 bool RemoteLinks::settle(Handshake& peer) {
   const Key key{peer.peer(), peer.stream()};
   if (is_open(key)) return true;
@@ -405,7 +405,7 @@ bool RemoteLinks::settle(Handshake& peer) {
   }
   peer.confirm();
   if (peer.state() != Handshake::State::kOpen) return true;
-  // The peer has no use for a retired stream, but a refusal would fail its dial.
+  // The peer does not need a retired stream, but a refusal would fail its dial.
   if (std::ranges::find(retired_, key.second) == retired_.end()) attach(key, peer);
   return true;
 }

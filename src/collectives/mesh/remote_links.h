@@ -36,20 +36,20 @@ class RemoteLinks final {
                                                    net::PortRange ports);
 
   uint16_t port() const { return acceptor_->port(); }
-  // Sets the records of all ranks and the leader of each, and begins to accept.
+  // Sets the records of all ranks and the leader of each rank, and begins to accept connections.
   Status start(const std::vector<PeerRecord>& records, const std::vector<int32_t>& leaders,
                const LinkTimes& times);
   // Closes the listeners: a job on one host needs no connection from other hosts.
   void close_listener() { acceptor_->close(); }
 
-  // Expects a connection from `rank`, and dials it when none arrives in time. Perhaps only this
-  // rank can reach the other one, even though the other one has messages to send.
+  // Expects a connection from `rank`, and dials it if none arrives in time. Possibly only this rank
+  // can reach the other one, even if only the other one has messages to send.
   void expect(int32_t rank);
 
   // Sends two parts that arrive as one message.
   Status send(int32_t rank, ByteView first, ByteView second);
   using Receiver = std::function<void(int32_t from, ByteView message)>;
-  // Call after the loop has dispatched. Returns true when any bytes moved. A failure ends all
+  // Call it after the loop has dispatched. Returns true if any bytes moved. A failure ends all
   // links.
   bool poll(const Receiver* receiver);
   // Returns whether any link, dial or pending peer may get events.
@@ -66,8 +66,8 @@ class RemoteLinks final {
 
   PeerStream& peer_stream(int32_t rank, uint64_t id);
   void close_peer_stream(PeerStream& peer_stream);
-  // Closes the streams with these ids to all ranks. A later connection for one of them is closed at once: its peer
-  // has dialled before it knew.
+  // Closes the streams with these ids to all ranks. Closes a later connection for such an id at
+  // once: its peer dialled before it retired the stream.
   void retire_peer_streams(std::span<const uint64_t> ids);
 
   // Send the cause, or a goodbye, to every peer as far as possible without waiting; then close all
@@ -78,7 +78,7 @@ class RemoteLinks final {
  private:
   // A failing peer refuses new links at once; its cause arrives over the control streams.
   static constexpr double kSecondsForCause = 1;
-  // A connection that was dialled before so many other streams were retired is left open.
+  // The number of retired ids that are kept: a later connection for an older id stays open.
   static constexpr size_t kRetired = 4096;
   using Key = std::pair<int32_t, uint64_t>;
   struct Dial {

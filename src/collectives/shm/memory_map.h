@@ -1,4 +1,4 @@
-// Maps shared memory for SharedRegion and PeerHeaps, by mmap. Tests override it: they run all ranks as threads,
+// Maps shared memory for SharedRegion and PeerHeaps by mmap. Tests override it: they run all ranks as threads,
 // and map each region at one address for all ranks, so that ThreadSanitizer sees conflicting accesses.
 #pragma once
 

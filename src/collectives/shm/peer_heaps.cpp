@@ -10,10 +10,10 @@
 namespace hvd::collectives {
 namespace {
 
-// The limit exceeds the number of tensors that one batch may reach in a peer's heap.
+// More blocks than one batch may reach in a peer's heap.
 constexpr size_t kMostBlocks = 1024;
 
-// Returns the size of a file, or 0 when the file could shrink below its mapping.
+// Returns the size of a file, or 0 if the file could shrink below its mapping.
 uint64_t sealed_size(int file) {
   struct stat info {};
   const int seals = ::fcntl(file, F_GET_SEALS);

@@ -24,9 +24,9 @@ class SharedHeap {
   SharedHeap(const SharedHeap&) = delete;
   SharedHeap& operator=(const SharedHeap&) = delete;
 
-  // Reserves all pages at once: a lack of memory is an error here, and no signal later.
+  // Reserves all pages at once, so that a lack of memory is an error here and not a signal later.
   Result<void*> allocate(size_t size);
-  // Returns the memory to the system at once. A peer's mapping keeps its addresses but no memory.
+  // Returns the memory to the system at once. A peer's mapping keeps its addresses but has no memory.
   Status release(void* memory);
 
   // A place in the file: `offset` bytes into the block that starts at `block` and has `size` bytes.
@@ -35,7 +35,7 @@ class SharedHeap {
     uint64_t size;
     uint64_t offset;
   };
-  // Returns the place of this memory; nothing when no block holds all of it.
+  // Returns the place of this memory; empty if no single block contains it.
   std::optional<Place> find(const void* memory, size_t size) const;
 
   // Returns the sealed file, which peers may map; an error in a forked child, since the memory
@@ -55,7 +55,7 @@ class SharedHeap {
   uint64_t end_ HVD_GUARDED_BY(mutex_) = 0;   // size of the file
   uint64_t next_ HVD_GUARDED_BY(mutex_) = 0;  // offset of the next block
   std::map<uintptr_t, Block> blocks_ HVD_GUARDED_BY(mutex_);
-  std::atomic<size_t> block_count_{0};  // lets find() skip the lock while there are no blocks
+  std::atomic<size_t> block_count_{0};  // lets find() skip the lock if no block exists
 };
 
 }  // namespace hvd::collectives

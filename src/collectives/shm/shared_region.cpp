@@ -19,9 +19,9 @@ constexpr size_t kPage = 4096;
 // Sub-regions are aligned to the largest page: kernels for 64-bit ARM have pages of up to 64 KiB.
 constexpr size_t kLargestPage = 64 * 1024;
 
-// The entries behind these have no memory: there the users of a sub-region find that there was no room for it.
+// The entries after these have no memory: they mark a sub-region that was refused for lack of space.
 constexpr size_t kMostRooms = kSubRegions - 16;
-// With fewer, a job with some process sets would fail later.
+// With fewer sub-regions, a job with some process sets would fail later.
 constexpr size_t kFewestRooms = 8;
 
 size_t round_up_to(size_t size, size_t to) { return (size + to - 1) / to * to; }
@@ -41,7 +41,7 @@ Status allocate(int fd, size_t offset, size_t size) {
   return {};
 }
 
-// How many sub-regions the limit of file sizes (ulimit -f) leaves room for: a write beyond it fails.
+// The number of sub-regions within the limit of file sizes (ulimit -f): a write beyond the limit fails.
 Result<size_t> rooms_within_limit(size_t rank_count, size_t control, size_t sub_region_size) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return kMostRooms;
@@ -183,7 +183,7 @@ Status SharedRegion::make_sub_region(uint64_t key, size_t size, uint32_t users) 
 Result<int> SharedRegion::find_sub_region(uint64_t key) const {
   for (size_t i = 0; i < kSubRegions; ++i) {
     const SubRegionEntry& entry = header_->sub_regions[i];
-    // The order matters: a state that was read before the key could belong to another key.
+    // The order matters: a state read before the key could belong to another key.
     if (entry.key.load() != key) continue;
     const auto state = static_cast<SubRegionState>(entry.state.load());
     if (state < SubRegionState::kReady) continue;

@@ -41,7 +41,7 @@ constexpr uint32_t kMessageLast = 1u << 31;
 struct RankBlock {
   alignas(128) std::atomic<uint32_t> state;
   alignas(64) std::atomic<uint64_t> message_tail;
-  alignas(64) std::atomic<uint32_t> message_starved;  // a sender found no free cell
+  alignas(64) std::atomic<uint32_t> message_starved;  // a sender found all cells full
   alignas(64) MessageCell messages[kMessageCells];
 };
 
@@ -57,7 +57,7 @@ struct SubRegionEntry {
 struct RegionHeader {
   uint64_t magic;
   uint32_t rank_count;
-  uint64_t sub_region_size;  // room for the largest one; a sparse file holds used pages only
+  uint64_t sub_region_size;  // the largest size; unused pages of the sparse file take no memory
   uint64_t sub_regions_at;
   uint64_t rooms;                             // sub-regions that have memory
   alignas(64) std::atomic<uint32_t> failure;  // 0 none, 1 being written, 2 readable
@@ -70,8 +70,8 @@ struct RegionHeader {
 
 class SharedRegion {
  public:
-  // Creates the file for `rank_count` ranks, with room for sub-regions of `sub_region_size` bytes: as many as
-  // the limit of file sizes allows.
+  // Creates the file for `rank_count` ranks, with space for sub-regions of `sub_region_size` bytes:
+  // as many as the limit of file sizes allows.
   static Result<std::unique_ptr<SharedRegion>> create(size_t rank_count, size_t sub_region_size,
                                                       MemoryMap& map);
   // Maps a file that another rank of this host created.
@@ -86,9 +86,9 @@ class SharedRegion {
   RankBlock& rank(size_t local) { return ranks_[local]; }
   size_t rank_count() const { return header_->rank_count; }
 
-  // Claims a sub-region under a key for `users` ranks and reserves its memory. Only one rank of a
-  // group calls this. Without memory or room, the sub-region is refused: find_sub_region() of the key
-  // fails, once for each user.
+  // Claims a sub-region with a key for `users` ranks and reserves its memory. Only one rank of a
+  // group calls this. Without memory or a free entry, the sub-region is refused: find_sub_region()
+  // of the key fails, once for each user.
   Status make_sub_region(uint64_t key, size_t size, uint32_t users);
   // Returns the index of the sub-region, or -1 while it does not exist; an error when it was
   // refused.

@@ -1,11 +1,11 @@
 // A sub-region: the layout of one group's part of the host's shared-memory region, and how its
 // ranks take turns in it.
 //
-// Every operation takes a number of steps, the same on all members, and each step uses the buffers
-// of its parity. A rank publishes its progress in counters that only grow: `arrived` (its data of a step
-// is in its slot), `reduced` (its slice of the result is in place), `consumed` (it has finished reading
-// the data of that step). The host's leader publishes by `shared` that the result of all hosts is in
-// place. A counter's value is a step plus one.
+// Every operation takes a number of steps, equal on all members. Even and odd steps use different
+// buffers. A rank publishes its progress in counters that only grow: `arrived` (its data of a step
+// is in its slot), `reduced` (its slice of the result is in place), `consumed` (it has finished
+// reading the data of that step). The host's leader publishes in `shared` that the result of all
+// hosts is in place. A counter's value is a step plus one.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ constexpr auto kReduced = &MemberFlags::reduced;
 constexpr auto kConsumed = &MemberFlags::consumed;
 constexpr auto kShared = &MemberFlags::shared;
 
-// A small payload travels in the cache line of the flag that announces it.
+// A small payload lies next to the flag that announces it.
 constexpr size_t kSmallBytes = 4096 - sizeof(std::atomic<uint64_t>);
 struct alignas(128) SmallSlot {
   std::atomic<uint64_t> turn;
@@ -41,8 +41,8 @@ class SubRegion {
       : base_(base), ranks_(ranks), chunk_(chunk) {}
 
   // Returns the bytes per slot and result. The buffers of all ranks fit into the caches and into
-  // the memory budget. With few ranks it is 512 KiB, which measured best for an allreduce of
-  // private memory.
+  // the memory budget. With few ranks it is 512 KiB, the fastest for an allreduce of private
+  // memory.
   static size_t chunk_for(size_t ranks) {
     constexpr size_t kLargest = 512 * 1024;
     constexpr size_t kSmallest = 16 * 1024;
@@ -60,8 +60,8 @@ class SubRegion {
   size_t size() const { return size_for(ranks_, chunk_); }
   // The bytes of a slot that most operations use per step.
   size_t chunk() const { return std::min<size_t>(chunk_, 256 * 1024); }
-  // The bytes of a slot that an allreduce of `total` bytes uses per step. Even a small payload
-  // makes more than one chunk, so that ranks work in parallel.
+  // The bytes of a slot that an allreduce of `total` bytes uses per step. Even a small payload has
+  // more than one chunk, so that ranks work in parallel.
   size_t chunk_of(size_t total) const {
     constexpr size_t kLeast = 64 * 1024;
     const size_t half = (total / 2 + 4095) / 4096 * 4096;

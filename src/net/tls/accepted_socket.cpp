@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kFirstInput = 4096;
 constexpr size_t kMostInput = 64 * 1024;
-// Encrypted and sent at once.
+// The bytes that are encrypted and sent at once.
 constexpr size_t kPiece = 64 * 1024;
 
 bool would_block(const error_code& error) {
@@ -28,9 +28,9 @@ struct AcceptedSocket::Tls {
   TlsSession session;
   std::function<void()> on_altered;
   Bytes input = Bytes(kFirstInput);  // from the socket; grows with the traffic
-  Bytes output = {};                 // encrypted; the socket has taken output_sent bytes of it
+  Bytes output = {};                 // encrypted; the socket has accepted output_sent bytes of it
   size_t output_sent = 0;
-  size_t in_output = 0;  // bytes of the caller that are in `output`
+  size_t in_output = 0;  // the caller's bytes that are in `output`
   Bytes piece = {};
 };
 
@@ -65,7 +65,7 @@ Task<Status> AcceptedSocket::shake_hands() {
   }
 }
 
-// Sends encrypted bytes, as many as the socket takes. Returns whether none is left.
+// Sends as many encrypted bytes as the socket accepts. Returns true if it accepted all.
 bool AcceptedSocket::flush(error_code& error) {
   Bytes more = tls_->session.take_output();
   if (tls_->output.empty()) {
@@ -93,11 +93,11 @@ Task<Status> AcceptedSocket::send_output() {
   }
 }
 
-// Returns nothing if further bytes must come from the socket first.
+// Returns nothing if the socket must deliver further bytes first.
 std::optional<AcceptedSocket::Done> AcceptedSocket::decrypt(asio::mutable_buffer buffer) {
   const auto size = tls_->session.read({static_cast<std::byte*>(buffer.data()), buffer.size()});
   error_code ignored;
-  flush(ignored);  // the session may have to answer the peer
+  flush(ignored);  // the session may have to reply to the peer
   if (!size.ok()) {
     if (tls_->on_altered) std::exchange(tls_->on_altered, nullptr)();
     return Done(make_error_code(boost::system::errc::bad_message), 0);
@@ -169,8 +169,8 @@ Task<AcceptedSocket::Done> AcceptedSocket::write_tls(asio::const_buffer head,
   }
 }
 
-// Encrypts a piece only after the socket has taken the one before: a peer that reads slowly takes no
-// memory for more.
+// Encrypts a piece only after the socket has accepted the previous one, so that a slow reader does
+// not increase memory use.
 size_t AcceptedSocket::try_write_tls(asio::const_buffer head, asio::const_buffer body,
                                      error_code& error) {
   error = {};
@@ -192,7 +192,7 @@ size_t AcceptedSocket::try_write_tls(asio::const_buffer head, asio::const_buffer
   return sent;
 }
 
-// One record costs less than two, and one system call less than two.
+// One record and one system call cost less than two.
 ByteView AcceptedSocket::next_piece(asio::const_buffer head, asio::const_buffer body, size_t sent) {
   const size_t of_head = std::min(sent, head.size());
   const ByteView first = view_of(head + of_head);
@@ -205,7 +205,7 @@ ByteView AcceptedSocket::next_piece(asio::const_buffer head, asio::const_buffer 
   return tls_->piece;
 }
 
-// As far as the socket takes it without waiting.
+// Sends as much as the socket accepts without waiting.
 void AcceptedSocket::end_tls() {
   if (!tls_) return;
   tls_->session.end();

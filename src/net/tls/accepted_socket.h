@@ -1,6 +1,6 @@
-// A connection that a server has accepted, in plain text or by TLS. Owns the socket and the TLS session.
-// TlsFront or the server's acceptor makes it. At most one reader and one writer at a time. Lives on the
-// server's loop.
+// An accepted connection of a server, in plain text or by TLS. Owns the socket and the TLS session.
+// TlsFront or the server's acceptor makes it. At most one reader and one writer at a time. Lives on
+// the server's loop.
 #pragma once
 
 #include <functional>
@@ -18,10 +18,10 @@ namespace hvd::net {
 
 class AcceptedSocket {
  public:
-  // In plain text. The socket becomes non-blocking.
+  // Plain text. The socket becomes non-blocking.
   AcceptedSocket(StreamSocket socket);  // NOLINT: a socket without TLS is one too
-  // By TLS, after shake_hands(). Calls `on_altered` before a read fails because bytes were altered on their
-  // way; no later byte is read.
+  // TLS, after shake_hands(). If received bytes were altered in transit, calls `on_altered` before
+  // the read fails; no later byte is read.
   static Result<AcceptedSocket> with_tls(StreamSocket socket, ssl_ctx_st* context,
                                          std::function<void()> on_altered);
   AcceptedSocket(AcceptedSocket&&) noexcept;
@@ -38,21 +38,21 @@ class AcceptedSocket {
   using Done = std::tuple<error_code, size_t>;
   // Reads at least one byte. Error eof: the end of the stream; bad_message: altered bytes.
   Task<Done> read_some(asio::mutable_buffer buffer);
-  // Reads without waiting. Error would_block: there is nothing to read yet.
+  // Reads without waiting. Error would_block: no bytes have arrived yet.
   size_t try_read(asio::mutable_buffer buffer, error_code& error);
-  // Waits for bytes of the peer that try_read() has not seen. They may be no content.
+  // Waits for bytes of the peer that try_read() has not read. They may contain no content.
   template <typename Handler>
   void async_wait_read(Handler handler) {
     socket_.async_wait(StreamSocket::wait_read, std::move(handler));
   }
 
-  // Writes all bytes of both.
+  // Writes all bytes of both buffers.
   Task<Done> write(asio::const_buffer head, asio::const_buffer body = {});
-  // Writes as much as the socket takes without waiting. After fewer bytes than given, the next call of
-  // try_write() or write() must continue with the rest.
+  // Writes as many bytes as the socket accepts without waiting. After a partial write, the next
+  // call of try_write() or write() must continue with the rest.
   size_t try_write(asio::const_buffer head, asio::const_buffer body, error_code& error);
 
-  // The peer reads the end of the stream.
+  // Closes the sending direction: the peer reads the end of the stream.
   void shutdown_send();
   void cancel();
   void close();

@@ -19,8 +19,8 @@ using TlsContext = std::unique_ptr<SSL_CTX, FreeTls>;
 // Returns the oldest error of this thread's queue, and empties the queue.
 std::string last_tls_error();
 
-// Load a certificate, and its private key, from PEM files. OpenSSL asks nobody for a passphrase. An error
-// names the file.
+// Load a certificate, and its private key, from PEM files. OpenSSL never asks for a passphrase. An
+// error names the file.
 Status use_certificate(SSL_CTX* context, const std::string& certificate);
 Status use_key(SSL_CTX* context, const std::string& key, const std::string& certificate);
 

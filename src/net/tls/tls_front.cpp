@@ -33,7 +33,7 @@ struct TlsServerContext {
     if (server == nullptr) return internal_error(cat("TLS: ", last_tls_error()));
     ::SSL_CTX_set_min_proto_version(server, TLS1_2_VERSION);
     ::SSL_CTX_set_mode(server, SSL_MODE_RELEASE_BUFFERS);
-    ::SSL_CTX_set_num_tickets(server, 0);  // no client resumes a session
+    ::SSL_CTX_set_num_tickets(server, 0);  // clients cannot resume sessions
     if (has_certificate()) {
       const Status loaded = use_certificate(server, options.certificate);
       if (!loaded.ok()) return loaded.with_context("--tls-cert");
@@ -47,10 +47,10 @@ struct TlsServerContext {
 
   TlsContext context{::SSL_CTX_new(::TLS_server_method())};
   TlsServerOptions options;
-  std::deque<std::weak_ptr<TlsHandshake>> unproven;  // in the order of their calls
+  std::deque<std::weak_ptr<TlsHandshake>> unproven;  // the oldest handshake first
 };
 
-// One client until its handshake is complete.
+// The handshake of one client.
 class TlsHandshake : public std::enable_shared_from_this<TlsHandshake> {
  public:
   TlsHandshake(StreamSocket socket, std::shared_ptr<TlsServerContext> server)
@@ -99,7 +99,7 @@ class TlsHandshake : public std::enable_shared_from_this<TlsHandshake> {
     adopt(std::move(socket));
   }
 
-  // Returns true if the client's first bytes are no TLS record.
+  // Returns true if the client's first bytes are not a TLS record.
   Task<bool> is_plaintext() {
     constexpr std::byte kHandshake{22};
     co_await socket_.async_wait(StreamSocket::wait_read, use_tuple);
@@ -109,8 +109,8 @@ class TlsHandshake : public std::enable_shared_from_this<TlsHandshake> {
     co_return first != kHandshake;
   }
 
-  // Then reads what the client still sends: an immediate close would reset the connection, and the
-  // client would lose the answer.
+  // Replies, and then reads what the client still sends: an immediate close would reset the
+  // connection, and the client would lose the reply.
   Task<void> refuse_plaintext() {
     co_await asio::async_write(socket_, asio::buffer(kUpgrade), use_tuple);
     error_code ignored;
@@ -140,7 +140,7 @@ void TlsFront::take(StreamSocket socket, Adopt adopt) const {
   auto& unproven = server_->unproven;
   std::erase_if(unproven, [](const auto& handshake) { return handshake.expired(); });
   if (unproven.size() >= descriptor_share(server_->options.limits.unproven)) {
-    // The first client has had the most time.
+    // Ends the oldest handshake, which has had the most time.
     unproven.front().lock()->end();
     unproven.pop_front();
   }

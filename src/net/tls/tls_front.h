@@ -1,7 +1,7 @@
-// The handshakes of a TLS server, by OpenSSL, which only tls_*.cpp include. Takes accepted sockets, and
-// passes each on after its TLS handshake. A client that does not begin TLS is passed on as it is, or gets
-// status 426 if the server has a certificate. The rendezvous server owns it. Lives on the server's loop
-// and never blocks it.
+// The handshakes of a TLS server, by OpenSSL, which only tls_*.cpp include. Takes accepted sockets,
+// and passes each on after its TLS handshake. A client without TLS is passed on in plain text, or
+// gets status 426 if the server has a certificate. The rendezvous server owns it. Lives on the
+// server's loop and never blocks it.
 #pragma once
 
 #include <chrono>
@@ -19,18 +19,18 @@ namespace hvd::net {
 
 struct TlsLimits {
   std::chrono::milliseconds handshake{10'000};
-  // Handshakes at one time. One more ends the oldest: its client may call again.
+  // Concurrent handshakes. A further one ends the oldest, whose client may connect again.
   size_t unproven = 1024;
 };
 
-// The ways in which a server proves itself: a certificate, a key that its clients hold too, or each
+// The authentication methods of a server: a certificate, a key shared with its clients, or each
 // client's choice of both.
 struct TlsServerOptions {
-  std::string certificate = {};  // PEM file with the certificate and its chain; empty: none
+  std::string certificate = {};  // PEM file with the certificate and its chain; may be empty
   std::string key = {};          // PEM file with its private key
   std::optional<Digest> shared_key = {};  // tls_key.h
-  // Called with the address of a client that offers another shared key, and of one whose stream was
-  // altered on its way, which then ends.
+  // Called with the address of a client that offers another shared key, or whose stream was altered
+  // in transit and ends therefore.
   std::function<void(const std::string& peer)> on_other_key = {};
   std::function<void(const std::string& peer)> on_altered = {};
   TlsLimits limits = {};
@@ -40,7 +40,7 @@ struct TlsServerContext;
 
 class TlsFront {
  public:
-  // Loads the files.
+  // Loads the certificate files.
   static Result<TlsFront> make(TlsServerOptions options);
 
   // Runs the handshake on `socket`, then passes the connection to `adopt`. A failed handshake does not

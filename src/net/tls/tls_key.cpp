@@ -10,8 +10,8 @@
 namespace hvd::net {
 namespace {
 
-// The hash of the suite must be the key's: HKDF makes the key by SHA-256, and OpenSSL passes over a
-// key of another hash without an error.
+// The suite's hash must equal the key's hash: HKDF makes the key with SHA-256, and OpenSSL silently
+// ignores a key of another hash.
 constexpr char kSuite[] = "TLS_AES_128_GCM_SHA256";
 constexpr unsigned char kSuiteBytes[] = {0x13, 0x01};
 constexpr int kSuiteHash = NID_sha256;
@@ -22,13 +22,13 @@ void free_key(void*, void* key, CRYPTO_EX_DATA*, int, long, void*) {
   delete static_cast<Digest*>(key);
 }
 
-// The place of the key in a context.
+// The index of the key in a context's data.
 int key_index() {
   static const int index = SSL_CTX_get_ex_new_index(0, nullptr, nullptr, nullptr, free_key);
   return index;
 }
 
-// The place in a session of a mark, any pointer: the client has offered the key.
+// The index in a session's data of a mark (any pointer): the client has offered the key.
 int offered_index() {
   static const int index = SSL_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
   return index;
@@ -38,7 +38,7 @@ bool keep_key(SSL_CTX* context, const Digest& key) {
   return ::SSL_CTX_set_ex_data(context, key_index(), new Digest(key)) == 1;
 }
 
-// The key in the form that OpenSSL takes; null without memory. OpenSSL frees it.
+// Converts the key to OpenSSL's form; null without memory. OpenSSL frees it.
 SSL_SESSION* make_session(SSL* session) {
   const auto* key =
       static_cast<const Digest*>(::SSL_CTX_get_ex_data(::SSL_get_SSL_CTX(session), key_index()));
@@ -55,7 +55,7 @@ SSL_SESSION* make_session(SSL* session) {
   return nullptr;
 }
 
-// A return of 0 ends the handshake: without the key, this client would take a certificate.
+// Returning 0 ends the handshake: without the key, this client would accept a certificate.
 int offer(SSL* session, const EVP_MD* hash, const unsigned char** identity, size_t* size,
           SSL_SESSION** shared) {
   *shared = nullptr;

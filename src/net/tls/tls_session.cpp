@@ -15,13 +15,13 @@
 namespace hvd::net {
 namespace {
 
-// An older error in this thread's queue would look like an error of the next call. ERR_clear_error() takes
-// its time even when the queue is empty.
+// An older error in this thread's queue would look like an error of the next call. Checks first,
+// since ERR_clear_error() takes time even if the queue is empty.
 void forget_tls_errors() {
   if (::ERR_peek_error() != 0) ::ERR_clear_error();
 }
 
-// Alerts with which servers refuse a client's certificate, or the lack of one.
+// Returns whether this alert refuses a client's certificate, or the lack of one.
 bool is_about_certificate(int reason) {
   constexpr int kAlerts[] = {
       SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED, SSL_R_SSLV3_ALERT_BAD_CERTIFICATE,
@@ -46,7 +46,7 @@ Status use_files(SSL_CTX* context, const TlsOptions& options) {
 
 }  // namespace
 
-// The session reads and writes memory, so that no write raises SIGPIPE in the user's program.
+// The session reads and writes memory instead of the socket, so that no write raises SIGPIPE in the user's program.
 class TlsSession::Impl {
  public:
   Status open(const std::string& host, const TlsOptions& options) {
@@ -68,7 +68,7 @@ class TlsSession::Impl {
     return is_set ? Status() : internal_error(cat("TLS: ", last_tls_error()));
   }
 
-  // Loads no authorities: no certificate is trusted.
+  // Loads no authorities, so no certificate is trusted.
   Status open(const Digest& key) {
     has_shared_key_ = true;
     HVD_RETURN_IF_ERROR(make_context());
@@ -98,7 +98,7 @@ class TlsSession::Impl {
   }
 
   Result<std::optional<size_t>> read(std::span<std::byte> buffer) {
-    // SSL_read() takes half as long to find nothing as to decrypt a short record.
+    // SSL_read() without input takes half as long as decrypting a short record.
     if (::BIO_ctrl_pending(incoming_) == 0 && ::SSL_has_pending(session_.get()) == 0 &&
         (::SSL_get_shutdown(session_.get()) & SSL_RECEIVED_SHUTDOWN) == 0) {
       return std::optional<size_t>();
@@ -156,7 +156,7 @@ class TlsSession::Impl {
   }
 
   Bytes take_output() {
-    // BIO_reset() would zero the buffer up to the largest size that it has had.
+    // BIO_reset() would zero the buffer's largest size so far.
     Bytes bytes(::BIO_ctrl_pending(outgoing_));
     if (!bytes.empty()) ::BIO_read(outgoing_, bytes.data(), static_cast<int>(bytes.size()));
     return bytes;
@@ -187,8 +187,8 @@ class TlsSession::Impl {
     return unavailable(cat("the client does not complete the TLS handshake (", reason, ")"));
   }
 
-  // A client that offers no shared key needs the certificate of this server. A client whose shared key was
-  // not used is refused, even if it would accept the certificate.
+  // A client that offers no shared key needs the certificate of this server. A client whose shared
+  // key was not used is refused, even if it would accept the certificate.
   Result<bool> check_client() const {
     const SharedKeyUse use = shared_key_use(session_.get());
     const bool has_certificate = ::SSL_CTX_get0_certificate(context_.get()) != nullptr;

@@ -19,38 +19,38 @@ namespace hvd::net {
 struct TlsOptions {
   std::string ca_file = {};      // PEM file of authorities; empty: the system's authorities
   std::string ca_setting = {};   // the setting of that file, for errors: "--ca"
-  std::string certificate = {};  // PEM file of the client's certificate; empty: none
-  std::string key = {};          // PEM file of its private key
+  std::string certificate = {};  // PEM file of the client's certificate; may be empty
+  std::string key = {};          // PEM file of the certificate's private key
 };
 
 class TlsSession {
  public:
-  // Creates the session of a client with a server whose certificate must be for `host`, a name or
-  // an address. An error names the unusable file.
+  // Creates the session of a client. The server's certificate must be for `host`, a name or an
+  // address. An error names the unusable file.
   static Result<TlsSession> client(const std::string& host, const TlsOptions& options);
-  // Creates the session of a client with a server that holds this key (tls_key.h). Accepts no
+  // Creates the session of a client whose server holds this key (tls_key.h). Accepts no
   // certificate.
   static Result<TlsSession> with_shared_key(const Digest& key);
-  // Creates the session of a server. It shares the context (TlsFront).
+  // Creates a server's session, which shares the context (TlsFront).
   static Result<TlsSession> server(ssl_ctx_st* context);
   TlsSession(TlsSession&&) noexcept;
   TlsSession& operator=(TlsSession&&) noexcept;
   ~TlsSession();
 
-  // Advances the handshake as far as the received bytes allow; returns true when it is complete.
-  // The caller sends the output after each step, also after an error. kFailedPrecondition: the
-  // server's certificate is not trusted, or the server speaks no TLS; at a server, the client did not use
-  // what proves them to each other. kPermissionDenied: the server refuses the client's shared key.
+  // Advances the handshake as far as the received bytes allow; returns true when it is complete. The
+  // caller sends the output after each step, also after an error. kFailedPrecondition: the server's
+  // certificate is not trusted, or the server does not use TLS; on a server, the client did not
+  // authenticate as required. kPermissionDenied: the server refuses the client's shared key.
   Result<bool> shake_hands();
   // Reads decrypted bytes after the handshake. Nothing: feed() more bytes first; 0: the peer has
-  // ended the stream. kFailedPrecondition: the server wants a client certificate, and says so only
-  // after the handshake.
+  // ended the stream. kFailedPrecondition: the server requires a client certificate, which it only
+  // reports after the handshake.
   Result<std::optional<size_t>> read(std::span<std::byte> buffer);
   // Returns whether read() would return bytes without a further feed().
   bool has_something();
   // Encrypts all bytes into the output; call after the handshake.
   Status write(ByteView bytes);
-  // Announces the end of this side's bytes, in the output.
+  // Puts the end of this side's stream into the output.
   void end();
 
   void feed(ByteView received);

@@ -8,13 +8,13 @@
 namespace hvd::runtime {
 namespace {
 
-// Candidates of which the most promising is tried next.
+// The number of random candidates; the most promising candidate is tried next.
 constexpr int kAnywhere = 1500;
 constexpr int kNearTheBest = 500;
-// How far from the best those lie at most, on each axis.
+// The largest distance of candidates near the best point, on each axis.
 constexpr double kReach = 0.2;
 
-// The i-th number of van der Corput's sequence: what comes first is spread well.
+// The i-th number of van der Corput's sequence, whose first numbers are already well spread.
 double spread(int index, int base) {
   double value = 0;
   double share = 1.0 / base;
@@ -70,7 +70,7 @@ Autotuner::Point Autotuner::next_point() {
   }
   GaussianProcess process(options_.noise);
   process.fit(points_, scores_);
-  // The best by belief, not the luckiest look.
+  // The best estimated value, not the luckiest measurement.
   double best_mean = -HUGE_VAL;
   size_t best_index = 0;
   for (size_t i = 0; i < points_.size(); ++i) {
@@ -79,7 +79,7 @@ Autotuner::Point Autotuner::next_point() {
     best_mean = mean;
     best_index = i;
   }
-  // The last points look around the best score: a peak may be narrower than beliefs are.
+  // The last points lie near the best point: a peak may be narrower than the model assumes.
   const bool last = 4 * tried >= 3 * options_.points;
   if (last) {
     best_index =
@@ -111,7 +111,7 @@ Autotuner::Point Autotuner::near(const Point& center, double reach) {
   return point;
 }
 
-// Marsaglia's xorshift: the same numbers everywhere.
+// Marsaglia's xorshift: the same numbers on every machine.
 double Autotuner::uniform() {
   random_ ^= random_ << 13;
   random_ ^= random_ >> 7;

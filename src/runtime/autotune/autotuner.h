@@ -16,11 +16,11 @@ namespace hvd::runtime {
 struct TunedParameters {
   double fusion_threshold = 0;  // bytes
   double window_ms = 0;
-  // Bytes, as of hvd_tuning: 0 is the op's own choice.
+  // In bytes, like in hvd_tuning: 0 is the op's own choice.
   double whole_limit = 0;
   double doubling_limit = 0;
   double ring_from = 0;
-  bool hierarchical = false;  // only one rank of each host talks to other hosts
+  bool hierarchical = false;  // only one rank of each host communicates with other hosts
   bool operator==(const TunedParameters&) const = default;
 };
 
@@ -29,7 +29,7 @@ struct TunedRange {
   const char* name;
   double TunedParameters::*field;
   double low, high;
-  double usual;  // near the op's own choice
+  double usual;  // close to the op's own choice
 };
 inline constexpr std::array<TunedRange, 5> kTunedRanges = {{
     {"fusion_threshold", &TunedParameters::fusion_threshold, 65536, 134217728, 134217728},
@@ -41,10 +41,10 @@ inline constexpr std::array<TunedRange, 5> kTunedRanges = {{
 
 struct AutotunerOptions {
   TunedParameters start;
-  std::array<bool, kTunedRanges.size()> free{};  // as kTunedRanges
+  std::array<bool, kTunedRanges.size()> free{};  // in the order of kTunedRanges
   bool hierarchy_is_free = false;
-  int points = 20;     // the most that are tried
-  double noise = 0.8;  // as of GaussianProcess
+  int points = 20;     // the most points that are tried
+  double noise = 0.8;  // as in GaussianProcess
 };
 
 class Autotuner {
@@ -61,7 +61,7 @@ class Autotuner {
     TunedParameters parameters;
     double score = 0;
   };
-  // The best of the tried parameters. Call it only after a call of score().
+  // The best tried parameters. Call it only after score().
   const Sample& best() const;
 
  private:
@@ -77,7 +77,7 @@ class Autotuner {
   const AutotunerOptions options_;
   std::vector<TunedRange> axes_;
   std::vector<Sample> samples_;
-  std::vector<Point> points_;  // parameters of each trial, without the trials of `hierarchical`
+  std::vector<Point> points_;  // parameters of each trial, except trials of `hierarchical`
   std::vector<double> scores_;
   TunedParameters current_;
   bool tries_hierarchy_ = false;

@@ -10,7 +10,7 @@ namespace hvd::runtime {
 
 class GaussianProcess {
  public:
-  // noise: the upper limit of the standard deviation of chance, as a share of that of the values (0 to 1).
+  // noise: the upper limit of the noise's standard deviation, as a share of the values' standard deviation (0 to 1).
   explicit GaussianProcess(double noise) : noise_(noise) {}
 
   // Points of equal dimension in [0, 1], and a value for each.
@@ -35,7 +35,7 @@ class GaussianProcess {
   std::vector<double> weights_;  // covariance^-1 * values
 };
 
-// The expected improvement over `best` of a point with this belief (Jones 1998).
+// The expected improvement over `best` at a point with this belief (Jones 1998).
 double expected_improvement(const GaussianProcess::Belief& belief, double best);
 
 }  // namespace hvd::runtime

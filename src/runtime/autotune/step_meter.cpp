@@ -5,8 +5,8 @@
 namespace hvd::runtime {
 namespace {
 
-// Names that are remembered until one of them comes again; and how many others may come before a
-// mark is given up.
+// The most names that are remembered until one of them repeats, and the most items without the mark
+// before the mark is dropped.
 constexpr size_t kMost = 1 << 16;
 
 }  // namespace
@@ -15,8 +15,8 @@ bool StepMeter::step_begins(const std::vector<PlanItem>& items) {
   bool begins = false;
   for (const PlanItem& item : items) {
     if (mark_.empty() && mark_id_ == 0) {
-      // The first that comes again: what is said once, such as at the start, marks nothing. A
-      // cached name has been there before.
+      // The mark is the first name that repeats: a name used once, for example at the start, does
+      // not count. A cached name has occurred before.
       if (item.full && seen_.insert(item.name).second) continue;
       mark_ = item.name;
       mark_id_ = item.id;

@@ -14,7 +14,7 @@
 namespace hvd::runtime {
 
 struct StepMeterOptions {
-  int warmups = 3;  // samples that are thrown away at the start
+  int warmups = 3;  // samples that are discarded at the start
   int steps_per_sample = 10;
   int samples = 5;  // samples whose median is the score
 };
@@ -23,20 +23,20 @@ class StepMeter {
  public:
   explicit StepMeter(const StepMeterOptions& options) : options_(options) {}
 
-  // A plan is about to be made of these items, which have so many bytes. A score, when it
-  // completes one; then the next step is not measured, since it began before.
+  // Call it before making a plan of these items, with their bytes. Returns a score when the plan
+  // completes one; the next step is then not measured, since it began before.
   std::optional<double> add(const std::vector<PlanItem>& items, uint64_t bytes,
                             Clock::time_point now);
-  // The ids that a plan gave to its items.
+  // Records the ids that a plan gave to its items.
   void learn(const std::vector<PlanItem>& items);
 
  private:
   bool step_begins(const std::vector<PlanItem>& items);
 
   const StepMeterOptions options_;
-  std::string mark_;                      // the name that marks a step; empty: none yet
-  uint32_t mark_id_ = 0;                  // under which it is cached
-  std::unordered_set<std::string> seen_;  // while there is no mark
+  std::string mark_;                      // the name that marks a step; empty if not found yet
+  uint32_t mark_id_ = 0;                  // the mark's id in the cache
+  std::unordered_set<std::string> seen_;  // names until a mark is found
   size_t items_since_mark_ = 0;
   bool measures_ = false;
   Clock::time_point since_{};

@@ -17,18 +17,18 @@ namespace hvd::runtime {
 struct TuningOptions {
   StepMeterOptions meter;
   AutotunerOptions tuner;
-  std::string log_path;  // empty: none
+  std::string log_path;  // may be empty: no log
   bool cache_enabled = true;
   bool reproducible = false;
 };
 
-// The options of autotuning from the settings; empty when it is off. hosts: number of hosts of the
-// job; most_ranks: largest number of ranks on one host.
+// The options of autotuning from the settings; empty if autotuning is off. hosts: number of hosts
+// of the job; most_ranks: largest number of ranks on one host.
 std::optional<TuningOptions> tuning_options(const WorkerSettings& settings, int32_t hosts,
                                             int32_t most_ranks);
 // The parameters that the settings give the runtime core from the start.
 TunedParameters parameters_of(const WorkerSettings& settings);
-// `reproducible`: the algorithms that add each element in the order of the hosts, whatever the size of a batch.
+// `reproducible`: use only algorithms that add each element in the order of the hosts, for any size of a batch.
 hvd_tuning tuning_of(const TunedParameters& parameters, bool reproducible);
 std::chrono::microseconds window_of(const TunedParameters& parameters);
 

@@ -16,13 +16,13 @@
 namespace hvd::runtime {
 namespace {
 
-// For which a rank in trouble waits for the others before it says so.
+// The time for which a rank with an error waits for the others before it logs the error.
 constexpr double kSilentSeconds = 1;
-// The time in which other ranks can take the error of this one.
+// The time in which other ranks can receive this rank's error.
 constexpr double kTroubleSeconds = 30;
-// Ranks that start together give up within that time.
+// Ranks that start together time out within this time of each other.
 constexpr double kGivenUpSeconds = 1;
-// After this time without an agent, a rank says who is missing.
+// After this time without an agent, a rank names the missing ranks.
 constexpr double kQuietSeconds = 60;
 constexpr const char* kBackendsName = "engines";
 constexpr char kChosen = '+';
@@ -34,7 +34,7 @@ std::string who_has(const std::vector<int32_t>& ranks) {
                            : cat("ranks ", list_text(ranks), " have ");
 }
 
-// Ranks of one release may be of several patch versions.
+// Ranks of one release may have different patch versions.
 Status compare_versions(const std::vector<std::vector<std::string>>& choices) {
   struct Holders {
     size_t first = 0;
@@ -58,17 +58,17 @@ Status compare_versions(const std::vector<std::vector<std::string>>& choices) {
                                  "; install the same major and minor version on all hosts"));
 }
 
-// Lines of a record.
+// Line numbers in a record.
 constexpr size_t kDeviceOperations = 6, kHasGpu = 7;
 
-// A flag that all ranks need alike, by its line in a record.
+// A flag that must be equal on all ranks, and its line in a record.
 struct SharedFlag {
   size_t line;
   const char* variable;
   const char* advice;
 };
 constexpr SharedFlag kSharedFlags[] = {
-    // A rank that encrypts does not understand one that does not.
+    // A rank with encryption cannot communicate with a rank without it.
     {4, "HOROVOD_ENCRYPT", "set it alike on all ranks, as horovodrun --encrypt does"},
     // The ranks would run one batch by different algorithms.
     {5, "HOROVOD_REPRODUCIBLE", "set it alike on all ranks"}};
@@ -118,7 +118,7 @@ bool opens_devices(const std::vector<std::vector<std::string>>& choices) {
   return has_gpu;
 }
 
-// The lowest rank that has come names those that have not.
+// The lowest rank that has arrived names the missing ranks.
 template <typename HasCome>
 void warn_of_late_ranks(const Identity& identity, double seconds, const std::string& called,
                         std::span<const int32_t> ranks, HasCome has_come) {
@@ -189,13 +189,12 @@ Result<bool> agree_on_backends(const PluginHost& host, const Identity& identity,
     return std::pair(static_cast<Code>(code), std::move(records));
   };
   if (!own.ok()) {
-    // Log the error now: the other ranks may take long to arrive, and a user may read this log
-    // alone.
+    // Log the error now: the other ranks may arrive much later, and a user may read only this log.
     if (exchange({}, std::min(kSilentSeconds, deadline.seconds_left())).first == Code::kOk) {
       return own.error();
     }
     log::error(own.error().message());
-    // Ranks that have called hvd.init() by then report the error too.
+    // Ranks that call hvd.init() within this time report the error too.
     static_cast<void>(exchange({}, std::min(kTroubleSeconds, deadline.seconds_left())));
     return own.error();
   }
@@ -217,7 +216,7 @@ Result<bool> agree_on_backends(const PluginHost& host, const Identity& identity,
   if (code == Code::kDeadlineExceeded) {
     return collectives::late_ranks(identity.rank, identity.size, undone, has_come, ranks);
   }
-  // The rank that serves the store may have given up a moment earlier.
+  // The rank that serves the store may have timed out a moment earlier.
   if (code != Code::kOk && deadline.seconds_left() < kGivenUpSeconds)
     return deadline_exceeded(cat("not every rank has ", undone));
   if (code != Code::kOk) {

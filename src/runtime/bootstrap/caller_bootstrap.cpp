@@ -10,7 +10,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Rank 0 shares this in place of an invitation.
+// Rank 0 shares this text if it has no store.
 constexpr std::string_view kNoStore = "none";
 
 }  // namespace
@@ -35,7 +35,7 @@ Result<Bootstrap> bootstrap_by_caller(const CallerPlace& place, const WorkerSett
     const Secret secret = Secret::random();
     auto server = ServedStore::start(secret, settings);
     if (!server.ok()) {
-      text = kNoStore;  // the others wait for a text
+      text = kNoStore;  // the other ranks wait for a text
       place.share(&text);
       return server.status();
     }

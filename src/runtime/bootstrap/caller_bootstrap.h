@@ -1,4 +1,4 @@
-// The bootstrap by the caller of hvd_init, who knows the rank of this process and has a way to copy a
+// Bootstrap by the caller of hvd_init: the caller passes this process's rank, and a function that copies a
 // text from rank 0 to all ranks (hvd_init_options.share). Rank 0 serves the store until its shutdown.
 #pragma once
 
@@ -11,7 +11,7 @@ namespace hvd::runtime {
 struct CallerPlace {
   int32_t rank = 0;
   int32_t size = 0;
-  // Copies rank 0's text to all ranks; false when that failed.
+  // Copies rank 0's text to all ranks; returns false on failure.
   std::function<bool(std::string* text)> share;
 };
 

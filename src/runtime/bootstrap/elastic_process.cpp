@@ -54,7 +54,7 @@ Result<std::unique_ptr<ElasticProcess>> ElasticProcess::open(const WorkerSetting
       address, *secret, settings.elastic_process.value_or(0), std::move(on_lost)));
   HVD_ASSIGN_OR_RETURN(process->news_,
                        rendezvous::HttpStore::open(address, *secret, store_options(settings)));
-  const AllSignalsBlocked blocked;  // they are for the threads of the program
+  const AllSignalsBlocked blocked;  // signals are for the program's threads
   std::thread([self = process.get()] { self->follow_news(); }).detach();
   return process;
 }
@@ -178,11 +178,11 @@ void ElasticProcess::follow_news() {
       }
       continue;
     }
-    // The beginning, or changes that the store has forgotten.
+    // The first request, or the store has dropped older changes.
     const bool is_behind = !changes.ok() && changes.error().code() == Code::kFailedPrecondition;
     if (!changes.ok() && !is_behind) {
       log::debug(cat("the news of the launcher end here: ", changes.error().message()));
-      return;  // the launcher has gone, and the agent ends this process
+      return;  // the launcher has ended, and the agent ends this process
     }
     if (is_behind) {
       revision.reset();

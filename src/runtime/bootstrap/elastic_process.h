@@ -1,7 +1,7 @@
-// This process's part in an elastic job: asks the launcher for a place in each generation, and receives
-// the launcher's news about the generation that runs. Owns a connection to the job's store and the thread
-// that waits for news, which sleeps while there are none. hvd_init makes one object for the life of the
-// process. Any thread may call.
+// This process's part in an elastic job: requests a place in each generation from the launcher, and
+// receives the launcher's news about the running generation. Owns a connection to the job's store
+// and the thread that waits for news. hvd_init makes one object for the life of the process. Any
+// thread may call.
 //
 // A process of an elastic job:
 //
@@ -31,10 +31,10 @@ namespace hvd::runtime {
 
 class ElasticProcess {
  public:
-  // Whether the launcher of an elastic job started this process.
+  // Returns whether the launcher of an elastic job started this process.
   static bool is_elastic(const WorkerSettings& settings);
 
-  // `on_lost`: called on the thread of the news when the launcher says that a member of a generation is
+  // `on_lost`: called on the news thread when the launcher reports that a member of a generation is
   // lost.
   using OnLost = std::function<void(int32_t generation, const Status& why)>;
   static Result<std::unique_ptr<ElasticProcess>> open(const WorkerSettings& settings,
@@ -42,37 +42,37 @@ class ElasticProcess {
 
   struct Joined {
     Bootstrap bootstrap;
-    // Comes when the launcher says that a member of the generation is lost, and ends the calls of the
-    // bootstrap's store. Its owner drops it when the start is over.
+    // Interrupts the calls of the bootstrap's store when the launcher reports a lost member of the
+    // generation. Its owner drops it at the end of the start.
     std::shared_ptr<Interruption> interruption;
-    // The other ranks train. The identity is the one that this process is to have, and the rest is empty.
+    // The other ranks are training. Only `identity` is set: the identity that this process will have.
     bool is_provisional = false;
   };
-  // Asks for a place in the next generation. Blocks until all processes of the last generation have
-  // asked or ended, for which the launcher has the deadlines. A process that is no longer wanted waits
-  // here until its agent ends it. A new process beside ranks that train gets a provisional place, and
-  // asks again from where it needs them. One call at a time.
+  // Requests a place in the next generation. Blocks until all processes of the last generation have
+  // requested one or ended; the launcher has the deadlines. A process that is no longer needed
+  // waits here until its agent ends it. A new process gets a provisional place while other ranks
+  // train, and requests its final place where it needs them. One call at a time.
   Result<Joined> join(const WorkerSettings& settings, rendezvous::PlaceRequestFrom from);
 
-  // The generation that join() returned last; -1 before.
+  // The generation of the last join(); -1 before the first.
   int32_t generation() const;
-  // All ranks of the generation that join() returned last have met.
+  // Records that all ranks of the last join()'s generation have connected.
   void has_met();
-  // The program has saved its state since.
+  // Records that the program has saved its state.
   void has_committed();
-  // Whether a process of it was not in the generation before.
+  // Returns whether the generation has a process that was not in the previous generation.
   bool has_new_members() const;
-  // The program follows the changes of hosts: tells the launcher, once.
+  // The program handles changes of hosts: notifies the launcher, once.
   void follow_hosts();
-  // The program enters hvd.elastic.run, has returned from it, or an exception has left it: notifies the launcher.
+  // The program enters hvd.elastic.run, or leaves it by a return or an exception: notifies the launcher.
   void enter_run() { note_run(rendezvous::kInsideRun); }
   void leave_run() { note_run(rendezvous::kOutsideRun); }
   void raise_in_run() { note_run(rendezvous::kRaisedInRun); }
-  // rendezvous::HostUpdates that wait for the next generation.
+  // Returns the pending rendezvous::HostUpdates for the next generation.
   int32_t host_updates() const;
-  // Until the agent of this process ends by itself, as far as the launcher knows.
+  // The time until the agent of this process ends by itself, if the launcher knows it.
   std::optional<double> leave_seconds() const;
-  // Why a member of this generation is lost, or ok.
+  // The reason why a member of this generation is lost, or ok.
   Status loss(int32_t generation) const;
 
  private:
@@ -87,17 +87,17 @@ class ElasticProcess {
   const int32_t process_;
   const OnLost on_lost_;
   std::unique_ptr<rendezvous::HttpStore> news_;
-  // In which this process asks, and then meets the others. Its connection stays for the next generation.
+  // The store for requests and for the start of each generation. Its connection is kept for the next generation.
   std::shared_ptr<rendezvous::HttpStore> store_;
   std::atomic<bool> follows_hosts_ = false;
   mutable Mutex mutex_;
   int64_t request_ HVD_GUARDED_BY(mutex_) = 0;
-  int32_t met_ HVD_GUARDED_BY(mutex_) = -1;      // the last generation whose ranks have met
-  int32_t commits_ HVD_GUARDED_BY(mutex_) = 0;   // since the ranks of met_ have met
-  int32_t current_ HVD_GUARDED_BY(mutex_) = -1;  // the generation that join() returned last
+  int32_t met_ HVD_GUARDED_BY(mutex_) = -1;      // the last generation whose ranks have connected
+  int32_t commits_ HVD_GUARDED_BY(mutex_) = 0;   // since the ranks of met_ have connected
+  int32_t current_ HVD_GUARDED_BY(mutex_) = -1;  // the generation of the last join()
   bool has_new_members_ HVD_GUARDED_BY(mutex_) = false;
   std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // the start of current_
-  int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // the two below are about this one
+  int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // of the next two fields
   int32_t updates_ HVD_GUARDED_BY(mutex_) = rendezvous::kHostsUnchanged;
   Status loss_ HVD_GUARDED_BY(mutex_);
   std::optional<Clock::time_point> leaves_at_ HVD_GUARDED_BY(mutex_);

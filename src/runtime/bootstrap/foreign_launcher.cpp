@@ -19,21 +19,21 @@ namespace {
 
 // A launcher with a bootstrap interface sets one of these.
 constexpr std::array kLauncherVariables = {"PMIX_NAMESPACE", "PMI_FD"};
-// srun sets both in a step, whatever the step's bootstrap interface; a script of sbatch has no step's tasks.
+// srun sets both in a step with any bootstrap interface; an sbatch script has none of a step's tasks.
 constexpr const char* kTasksOfStep = "SLURM_STEP_NUM_TASKS";
 constexpr const char* kTask = "SLURM_PROCID";
 constexpr const char* kMpiOfStep = "SLURM_MPI_TYPE";
 
-// The MPI bootstrap, by a setting or because the program calls MPI too: MPI has the ranks under any launcher.
+// The MPI bootstrap, used if set or if the program also calls MPI: MPI knows the ranks under any launcher.
 constexpr std::string_view kMpi = "mpi";
-// The plugin of a plain step of srun.
+// The plugin for a step of srun without PMI.
 constexpr std::string_view kSlurm = "slurm";
-// A setting that makes this process a world of one rank under any launcher.
+// A setting that makes this process a single-process job under any launcher.
 constexpr std::string_view kNone = "none";
 
 constexpr const char* kDeclareAlone = "HOROVOD_BOOTSTRAP=none declares independent processes";
 
-// The key of an invitation, and its greatest length.
+// The key of an invitation, and the largest size of its text.
 constexpr const char* kInvitation = "horovod.store";
 constexpr size_t kLongestInvitation = 64 * 1024;
 
@@ -43,7 +43,7 @@ class Opened {
       : host_(settings.table(), nullptr, "", false, nullptr), record_(record) {}
 
   Status open() {
-    hvd_plugin_config config{};  // there is nobody yet
+    hvd_plugin_config config{};  // no runtime exists yet
     config.struct_size = sizeof config;
     auto opened = OpenedPlugin::open(record_, host_.vtable(), config);
     if (!opened.ok()) return opened.error();
@@ -53,7 +53,7 @@ class Opened {
 
   std::map<std::string, void*> published() { return host_.published(); }
 
-  // Whether some ranks of the job can start without the others.
+  // Returns whether some ranks of the job can start without the others.
   bool gets_from_ranks() const {
     return field_of(vtable(), &hvd_bootstrap_v1::get_from) != nullptr;
   }
@@ -80,8 +80,8 @@ class Opened {
     return identity;
   }
 
-  // Puts this rank's text for the others, once: without a fence, servers of PMIx may give an old answer about a rank
-  // that puts more.
+  // Publishes this rank's text once: without a fence, PMIx servers may return an outdated text of a
+  // rank that publishes more than once.
   Status put(const std::string& text) {
     if (has_put_) return {};
     HVD_RETURN_IF_ERROR(call([&](char* error, size_t size) {
@@ -98,7 +98,7 @@ class Opened {
     });
   }
 
-  // The text of rank 0 after a fence, or without one that of the first of these ranks.
+  // Returns the text of rank 0 after a fence; without a fence, the text of the first of these ranks.
   Result<std::string> get(std::span<const int32_t> ranks, Deadline deadline) {
     std::string text(kLongestInvitation, '\0');
     size_t length = 0;
@@ -142,7 +142,7 @@ Result<Bootstrap> bootstrap_from(const SavedBootstrap& saved, const std::vector<
   return result;
 }
 
-// The text of the rank that serves the store, which is the first of the ranks; empty: all.
+// Returns the text of the rank that serves the store, which is the first of `ranks`; empty `ranks` means all.
 Result<std::string> share(Opened& plugin, std::span<const int32_t> ranks, bool is_first,
                           const std::string& own, Deadline deadline) {
   if (is_first) HVD_RETURN_IF_ERROR(plugin.put(own));
@@ -151,17 +151,17 @@ Result<std::string> share(Opened& plugin, std::span<const int32_t> ranks, bool i
   return plugin.get(ranks, deadline);
 }
 
-// Which ranks must do what, for the error of a start that not all have joined.
+// The duty of the ranks, for the error of a start that some ranks have not joined.
 std::string duty_of(std::span<const int32_t> ranks, bool is_list, bool is_late) {
   if (is_list) return cat(" of ", list_text(ranks), " must call hvd.init() with this list");
-  // A rank that ends instead may end the fence of the others with an error of the launcher's.
+  // A rank that ends instead may end the others' fence with a launcher's error.
   if (is_late && ranks.empty()) return " must call hvd.init()";
   return cat(" must call hvd.init(), also those that form no job with this one",
              is_late ? "," : "");
 }
 
-// The plugin reports the end of this process to the launcher when the runtime ends, or after starts of lists of ranks
-// alone, when the process ends. The first rank serves its store until its own end.
+// The plugin reports this process's end to the launcher when the runtime ends; if only lists of
+// ranks have started, when the process ends. The first rank serves its store until it ends.
 Result<Bootstrap> bootstrap_by_plugin(std::shared_ptr<Opened> plugin, const std::string& evidence,
                                       const WorkerSettings& settings, const BootstrapStart& start,
                                       Deadline deadline, SavedBootstrap* saved) {
@@ -194,7 +194,7 @@ Result<Bootstrap> bootstrap_by_plugin(std::shared_ptr<Opened> plugin, const std:
                                            duty_of(start.ranks, is_list, is_late), limit));
   }
   HVD_ASSIGN_OR_RETURN(Invitation master, parse_invitation(*text));
-  // The first rank is there.
+  // The first rank has started.
   const Deadline reached = Deadline::after_seconds(settings.start_seconds);
   HVD_ASSIGN_OR_RETURN(Bootstrap result, bootstrap_from(*saved, ranks, master, reached));
   if (!is_list) result.session = std::move(plugin);
@@ -214,8 +214,8 @@ void warn_of_shell() {
           "many ranks from it, and so does srun without --pty from outside of it"));
 }
 
-// Variables of torch.distributed may be left from another job; those of other launchers are not exported by
-// hand.
+// Variables of torch.distributed may be left from another job; other launchers' variables are not
+// exported by hand.
 std::string evidence_of(const ForeignPlace& place) {
   if (place.bootstrap != kTorchBootstrap) return {};
   return cat("RANK and WORLD_SIZE say that this process is rank ", place.rank, " of ", place.size,
@@ -223,8 +223,8 @@ std::string evidence_of(const ForeignPlace& place) {
              kDeclareAlone);
 }
 
-// Refuses a Slurm task without a bootstrap plugin, which would train alone. The error names the missing plugin: Slurm's
-// or ours.
+// Refuses a Slurm task without a bootstrap plugin, which would train alone. The error names the
+// missing plugin: Slurm's or this project's.
 Status refuse_lonely_step(bool has_bootstrap) {
   const auto kind = environment_variable(kMpiOfStep);
   return failed_precondition(
@@ -240,7 +240,7 @@ Status refuse_lonely_step(bool has_bootstrap) {
           "; ", kDeclareAlone));
 }
 
-// Refuses a process of another launcher than Slurm. `reason`: why the bootstrap plugin of this launcher does not help.
+// Refuses a process of a launcher other than Slurm. `reason`: why this launcher's bootstrap plugin cannot be used.
 Status refuse_lonely_rank(const ForeignPlace& place, const WorkerSettings& settings,
                           std::string_view reason) {
   return failed_precondition(cat(
@@ -262,12 +262,11 @@ std::string word_of(std::string_view value) { return to_lower(trim(value)); }
 struct LauncherDetection {
   bool has_bootstrap = false;
   bool step_of_many = false;
-  std::optional<ForeignPlace>
-      several;       // this process's place, if a launcher of any kind started several
-  bool mpi = false;  // MPI is initialised
+  std::optional<ForeignPlace> several;  // this process's place, if any launcher started several
+  bool mpi = false;                     // MPI is initialised
   bool wants_mpi = false;
-  std::string named;  // by HOROVOD_BOOTSTRAP
-  std::string only;   // the one plugin that is asked; empty: all
+  std::string named;  // plugin named by HOROVOD_BOOTSTRAP
+  std::string only;   // the only plugin to try; empty: all
   bool any() const {
     return has_bootstrap || step_of_many || several.has_value() || mpi || wants_mpi ||
            !named.empty();
@@ -295,14 +294,14 @@ LauncherDetection detect_launcher(const WorkerSettings& settings) {
 }
 
 struct BootstrapAnswer {
-  std::unique_ptr<Opened> plugin;  // nullptr: nobody knows this process
+  std::unique_ptr<Opened> plugin;  // nullptr: no plugin recognises this process
   Identity identity;
   std::map<std::string, std::string>
-      not_mine;  // by a plugin's name: why it does not know this process
+      not_mine;  // by plugin name: why it does not recognise this process
 };
 
-// The first that knows this process. One that should and fails is the end of it, unless MPI, which is
-// asked last, has its ranks already.
+// Finds the first plugin that recognises this process. If a plugin's open() fails for another
+// reason, returns the error, unless MPI, which is tried last, already has the ranks.
 Result<BootstrapAnswer> ask(const plugin::Catalogue& catalogue, const WorkerSettings& settings,
                             const LauncherDetection& detected) {
   Status failure, not_mine;
@@ -333,7 +332,7 @@ Result<BootstrapAnswer> ask(const plugin::Catalogue& catalogue, const WorkerSett
       "; unset it"));
 }
 
-// Refusals of the plugins that connect the tasks of a step.
+// The refusals of the plugins that connect the tasks of a step.
 std::string refusals_of(const plugin::Catalogue& catalogue) {
   if (catalogue.all().empty()) return catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, {});
   std::string refusals;
@@ -345,7 +344,7 @@ std::string refusals_of(const plugin::Catalogue& catalogue) {
   return refusals;
 }
 
-// Without another question to the launcher of this process who it is. Nothing in the first start.
+// Bootstraps from saved results, without another request to the launcher. Empty at the first start.
 Result<std::optional<Bootstrap>> bootstrap_again(const WorkerSettings& settings, Deadline deadline,
                                                  const BootstrapStart& start,
                                                  SavedBootstrap* saved) {
@@ -362,7 +361,7 @@ Result<std::optional<Bootstrap>> bootstrap_again(const WorkerSettings& settings,
   return std::optional(std::move(found));
 }
 
-// Why the bootstrap plugin of a launcher does not know this process.
+// The reason why a launcher's bootstrap plugin does not recognise this process.
 std::string why_unknown(const plugin::Catalogue& catalogue, const BootstrapAnswer& asked,
                         const std::string& name) {
   const auto found = asked.not_mine.find(name);

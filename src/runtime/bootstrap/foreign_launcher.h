@@ -1,6 +1,6 @@
-// The bootstrap under a foreign launcher (srun, mpirun, mpiexec.hydra). A bootstrap plugin provides
-// this process's rank, and sends the address of the job's store, which the first rank serves, to all ranks
-// that start together. The bootstrap in identity.h calls it. Blocks until they have the address.
+// The bootstrap under a foreign launcher (srun, mpirun, mpiexec.hydra). A bootstrap plugin provides this
+// process's rank, and sends the address of the job's store to all ranks that start together. The first rank
+// serves the store. The bootstrap in identity.h calls it. Blocks until the ranks have the address.
 #pragma once
 
 #include <map>
@@ -17,29 +17,29 @@
 
 namespace hvd::runtime {
 
-// Results of this process's starts for the next ones. Ranks that have met find each other at the same
-// endpoint again. The launcher is opened once: Open MPI 4.1's servers lose fences of ranks on several hosts
-// that have started PMIx once more.
+// The results of this process's starts, for later starts. Ranks that started together find each
+// other at the same endpoint again. The launcher's interface is opened once: Open MPI 4.1's servers
+// lose fences of ranks on several hosts that initialise PMIx again.
 struct SavedBootstrap {
   Identity identity;
   std::map<std::string, void*> published;
-  // Endpoint and secret of the first rank, by the list of ranks that have met; empty: all.
+  // Endpoint and secret of the first rank, by the list of ranks that started together; empty: all.
   std::map<std::vector<int32_t>, Invitation> masters;
-  // At the first rank of a list, and its own invitation.
+  // The store that this process serves as the first rank, and its invitation.
   std::unique_ptr<ServedStore> server;
   std::string own;
-  // With the launcher, while only lists of ranks have started.
+  // The session with the launcher, while only lists of ranks have started.
   std::shared_ptr<void> session;
 };
 
-// Returns nothing when no bootstrap plugin that can be opened knows the launcher of this process.
-// Looks for plugins only where a foreign launcher may have started the process.
+// Returns nothing if no usable bootstrap plugin recognises this process's launcher. Looks for
+// plugins only if a foreign launcher may have started the process.
 Result<std::optional<Bootstrap>> bootstrap_by_foreign_launcher(const WorkerSettings& settings,
                                                                Deadline deadline,
                                                                const BootstrapStart& start,
                                                                SavedBootstrap* saved);
 
-// The bootstrap plugins that there are.
+// The installed bootstrap plugins.
 plugin::Catalogue installed_bootstraps(const WorkerSettings& settings);
 
 }  // namespace hvd::runtime

@@ -27,7 +27,7 @@
 namespace hvd::runtime {
 namespace {
 
-// One of the three pairs rank/size, local_rank/local_size, cross_rank/cross_size.
+// Reads one of the three pairs rank/size, local_rank/local_size, cross_rank/cross_size.
 Status read_pair(const RankPair& pair, std::string_view rank_variable,
                  std::string_view size_variable, int32_t* rank, int32_t* size) {
   const bool has_rank = pair.rank.has_value();
@@ -51,13 +51,13 @@ Status read_pair(const RankPair& pair, std::string_view rank_variable,
   return {};
 }
 
-// A name that all processes of one machine share, and that differs between machines.
+// A name that is equal for all processes of one machine, and differs between machines.
 std::string machine_name(const WorkerSettings& settings) {
   if (!settings.hostname.empty()) return settings.hostname;
   return cat(own_host_name(), "/", boot_id());
 }
 
-// A name of this process, equal in each of its calls of hvd_init, and different from that of all other processes.
+// A name of this process that is equal in all its calls of hvd_init and differs from other processes' names.
 std::string process_name(const WorkerSettings& settings) {
   const auto stat = ProcStat::read("/proc/self/");
   std::error_code error;
@@ -67,7 +67,7 @@ std::string process_name(const WorkerSettings& settings) {
   return to_hex(sha256(as_bytes(name))).substr(0, 32);
 }
 
-// A launcher of another release may set other variables, or mean others by them.
+// A launcher of another release may set other variables, or give them another meaning.
 Status check_launcher_version(const WorkerSettings& settings, int32_t rank) {
   const std::string version = settings.launcher_version;
   if (version.empty() || is_same_release(version, HVD_VERSION)) return {};
@@ -84,7 +84,7 @@ Status check_start(const WorkerSettings& settings, const Identity& identity) {
   return check_launchers(settings, identity);
 }
 
-// Finds out whether the server answers, before this rank waits for others there, which may take longer.
+// Checks that the server replies, before this rank waits for other ranks on it, which may take longer.
 Status reach(rendezvous::Store& store, const WorkerSettings& settings) {
   const auto found = store.get("reached", Deadline::after_seconds(settings.start_seconds));
   if (found.ok() || found.error().code() == Code::kNotFound) return {};
@@ -106,8 +106,8 @@ Result<Identity> ask_for_place(rendezvous::HttpStore& store, const WorkerSetting
   return identity;
 }
 
-// Under Horovod's own launcher, whose store signs nothing and assigns no ranks: the first rank makes the
-// secret with which the ranks prove their links. It is as safe as the network of the store.
+// Under Horovod's own launcher, whose store has no signatures and assigns no ranks: the first rank makes
+// the secret with which the ranks authenticate their links. It is as safe as the network of the store.
 Result<Bootstrap> bootstrap_plainly(Bootstrap result, std::string_view address,
                                     const BootstrapStart& start, const WorkerSettings& settings,
                                     Deadline deadline) {
@@ -194,11 +194,11 @@ Status take_next_place(WorkerSettings* settings) {
   HVD_ASSIGN_OR_RETURN(const std::string address, store_address(*settings));
   HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(address));
   const rendezvous::UnsignedHttpStore store(std::move(endpoint));
-  // A process keeps its slot as long as it has one.
+  // A process keeps its slot once it has one.
   const std::string worker =
       cat(settings->hostname, ":", settings->of_host.rank ? cat(*settings->of_host.rank) : "");
   HVD_ASSIGN_OR_RETURN(const Bytes answer, store.next_place(worker, Deadline::never()));
-  // Rank and size of the job, of the host and across hosts.
+  // Rank and size in the job, on the host and across hosts.
   std::array<int64_t, 6> numbers{};
   const std::vector<std::string> words = split(as_text(answer), ',');
   size_t read = 0;
@@ -243,7 +243,7 @@ Result<Bootstrap> bootstrap(const WorkerSettings& settings, Deadline deadline,
     identity.rank = 0;
     return result;
   }
-  // A world of one needs nobody.
+  // A single-process job needs no store.
   if (identity.rank >= 0 && identity.size == 1) {
     HVD_RETURN_IF_ERROR(result.trouble);
     return result;
@@ -306,7 +306,7 @@ void complete_identity(std::span<const int32_t> machines, Identity* identity) {
       machines.empty()
           ? 0
           : static_cast<size_t>(*std::max_element(machines.begin(), machines.end())) + 1;
-  std::vector<int32_t> ranks_on(count, 0);  // by machine: the ranks counted on it
+  std::vector<int32_t> ranks_on(count, 0);  // by machine: the number of ranks counted on it
   int32_t local_rank = 0;
   for (size_t rank = 0; rank < machines.size(); ++rank) {
     if (static_cast<int32_t>(rank) == identity->rank) local_rank = ranks_on[machines[rank]];
@@ -320,7 +320,7 @@ void complete_identity(std::span<const int32_t> machines, Identity* identity) {
     identity->local_size = ranks_on[machine];
   }
   if (identity->cross_rank < 0) {
-    // Among the machines that have a rank with this local rank.
+    // Counts only machines that have a rank with this local rank.
     identity->cross_rank = identity->cross_size = 0;
     for (size_t other = 0; other < count; ++other) {
       if (ranks_on[other] <= identity->local_rank) continue;

@@ -13,8 +13,8 @@
 namespace hvd::runtime {
 namespace {
 
-// Our launcher gives none of these to its ranks. PMIx alone does not tell the size, and is served by
-// our agents too: Open MPI and Slurm, by which it comes, set more.
+// Variables that only foreign launchers set. PMIx alone does not give the size, and this project's
+// agents also serve PMIx; Open MPI and Slurm, which provide PMIx, set further variables.
 struct LauncherVariables {
   const char *launcher, *rank, *size;
   std::string_view bootstrap;
@@ -45,7 +45,7 @@ bool has_terminal() {
   return static_cast<bool>(UniqueFd(::open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY)));
 }
 
-// srun --mpi=pmi2 gives its tasks the same place twice; hydra, which may be in a step of srun, sets more.
+// srun --mpi=pmi2 gives its tasks the same place twice; hydra, possibly within a step of srun, sets further variables.
 bool is_pmi_of_srun() {
   return !environment_variable("MPI_LOCALRANKID") &&
          number_of("PMI_RANK") == number_of("SLURM_PROCID") &&
@@ -68,19 +68,19 @@ bool is_worker_of_torchrun() { return environment_variable("TORCHELASTIC_RUN_ID"
 bool is_in_shell_of_step() {
   if (!environment_variable("SLURM_PTY_PORT") || number_of("SLURM_PROCID") != 0) return false;
   if (is_worker_of_torchrun()) return false;
-  // Open MPI's mpirun and MPICH's hydra set these, PRRTE a namespace of its own.
+  // Open MPI's mpirun and MPICH's hydra set these; PRRTE sets its own namespace.
   if (environment_variable("OMPI_COMM_WORLD_RANK") || environment_variable("MPI_LOCALRANKID"))
     return false;
   const auto space = environment_variable("PMIX_NAMESPACE");
   if (space && !space->starts_with("slurm.")) return false;
-  // A shell leads the session of its terminal, and gives each of its jobs a process group.
+  // A shell leads its terminal's session, and puts each of its jobs into a process group.
   const pid_t session = ::getsid(0);
   if (::getpgrp() == session) return false;
   return number_of("SLURM_TASK_PID") == session || (has_terminal() && is_shell(session));
 }
 
 std::optional<ForeignPlace> foreign_place() {
-  // srun and mpirun start torchrun once for each host: the inner launcher counts.
+  // srun and mpirun start torchrun once per host: the inner launcher counts.
   if (is_worker_of_torchrun()) {
     if (auto place = place_in_process_group()) return place;
   }
@@ -114,8 +114,8 @@ Status check_launchers(const WorkerSettings& settings, const Identity& identity)
   const auto other = foreign_place();
   if (!other) return {};
   if (other->bootstrap == kTorchBootstrap) {
-    // Our agents and programs set RANK and WORLD_SIZE too, and variables of ours win over them.
-    // Several workers of one torchrun share the variables of one rank of ours, so that no more than one is right.
+    // This project's agents and programs also set RANK and WORLD_SIZE, and HOROVOD_* variables override them. Several
+    // workers of one torchrun share one rank's HOROVOD_* variables, so at most one worker's variables are right.
     const bool is_same = identity.rank == other->rank && identity.size == other->size &&
                          number_of("LOCAL_WORLD_SIZE").value_or(1) <= 1;
     if (is_same || !is_worker_of_torchrun() || settings.job.empty()) return {};
@@ -126,7 +126,7 @@ Status check_launchers(const WorkerSettings& settings, const Identity& identity)
                                    identity.rank, " of ", identity.size, " and ", theirs,
                                    "; use one of them, or horovodrun --mpi"));
   }
-  // The original's rendezvous: the program that made it (Ray, Spark) may have been started by another launcher.
+  // The original's rendezvous: another launcher may have started the program that runs it (Ray, Spark).
   if (!settings.rendezvous_address.empty()) return {};
   if (settings.of_job.rank.has_value()) {
     if (identity.rank == other->rank && identity.size == other->size) return {};

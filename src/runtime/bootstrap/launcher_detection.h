@@ -1,5 +1,5 @@
-// Detects foreign launchers, and reads this process's rank and size from their environment variables.
-// It is an error when two launchers contradict each other. The bootstrap calls it. Any thread.
+// Detects foreign launchers, and reads this process's rank and size from their environment
+// variables. Two contradictory launchers are an error. The bootstrap calls it. Any thread.
 #pragma once
 
 #include <optional>
@@ -12,37 +12,37 @@
 
 namespace hvd::runtime {
 
-// The plugin of torchrun, and of other launchers for torch.distributed.
+// The plugin for torchrun and for other launchers of torch.distributed.
 constexpr std::string_view kTorchBootstrap = "torch";
 
 struct ForeignPlace {
   std::string launcher;   // "Open MPI's mpirun (OMPI_COMM_WORLD_RANK)"
-  int64_t rank = 0;       // -1: the variables do not tell it
-  int64_t size = 1;       // -1: above 1, but the variables do not tell it
+  int64_t rank = 0;       // -1: not in the variables
+  int64_t size = 1;       // -1: above 1, but not in the variables
   std::string bootstrap;  // the plugin that finds the other ranks
 };
 
-// Whether torchrun, or accelerate by it, started this process or its parent.
+// Returns whether torchrun, or accelerate through torchrun, started this process or its parent.
 bool is_worker_of_torchrun();
 
-// Whether a user has started this program in the interactive shell of srun --pty, on the terminal of
-// the step's first task, or in a shell of tmux, screen or script below it. The other tasks of the step
-// then have not started it. False when a launcher in that shell has started it.
+// Returns whether a user started this program in an interactive shell: that of srun --pty on the
+// terminal of the step's first task, or a shell of tmux, screen or script below it. The step's
+// other tasks then have not started the program. False if a launcher in that shell started it.
 bool is_in_shell_of_step();
 
-// Returns the place that a foreign launcher gave this process. Returns nullopt without such a
-// launcher, and when it started one process, which may be our launcher. The place has a size.
+// Returns the place that a foreign launcher gave this process. Returns nullopt without such a launcher,
+// and if it started a single process, which may be Horovod's launcher. The place has a size.
 std::optional<ForeignPlace> foreign_place();
 
-// Like foreign_place, and also returns a place without a size when the variables show only that there
-// are several processes: PMIx by a rank above 0, hydra with -pmi-port by that or by the number of
-// ranks on this host.
+// Like foreign_place(), but may return a place without a size if the variables only show that the
+// job has several processes: a PMIx rank above 0; for hydra with -pmi-port, such a rank or the
+// number of ranks on this host.
 std::optional<ForeignPlace> place_among_several();
 
-// Returns an error with both places and a remedy when `identity` contradicts the foreign launcher.
-// `identity` comes from variables or from the rendezvous server; `settings` show whether one of our
-// agents has set it. Horovod's own rendezvous server is trusted: another launcher may have started
-// Ray, for example, which runs such a server.
+// Returns an error with both places and a remedy if `identity` contradicts the foreign launcher.
+// `identity` comes from variables or from the rendezvous server; `settings` show whether one of
+// this project's agents has set it. Horovod's own rendezvous server is trusted: another launcher
+// may have started Ray, for example, which runs such a server.
 Status check_launchers(const WorkerSettings& settings, const Identity& identity);
 
 }  // namespace hvd::runtime

@@ -6,13 +6,13 @@
 
 namespace hvd::runtime {
 
-// Limit of a walk.
+// The most ancestors that a search visits.
 constexpr int kMostLevels = 64;
 
-// Nothing without /proc, and for a process that has ended.
+// Empty without /proc, and for a process that has ended.
 std::optional<int64_t> parent_of(int64_t pid);
 
-// Whether `pid` is the parent of this process, or an ancestor of it.
+// Returns whether `pid` is the parent of this process, or an ancestor of the parent.
 bool is_ancestor(int64_t pid);
 
 }  // namespace hvd::runtime

@@ -24,7 +24,7 @@ NamedRank rank_of(std::string words, const Variables& variables,
   return rank;
 }
 
-// The rank and store that an agent, Horovod's launcher, or variables set by hand gave this process; empty without them.
+// The rank and store that an agent, Horovod's launcher, or the user's variables gave this process; may be empty.
 std::optional<NamedRank> rank_of_ours(const Variables& variables) {
   if (!variables("HOROVOD_STORE") && !variables("HOROVOD_GLOO_RENDEZVOUS_ADDR")) return {};
   const auto process = variables("HOROVOD_ELASTIC_PROCESS");
@@ -37,8 +37,8 @@ std::optional<NamedRank> rank_of_ours(const Variables& variables) {
        "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"});
 }
 
-// Processes of mpirun or torchrun inside a rank of ours share its variables: the bootstrap refuses them, and names
-// both launchers. Programs and our agents set the variables of torch.distributed as well.
+// Processes of mpirun or torchrun within a rank of this project inherit its variables: the bootstrap refuses them,
+// and names both launchers. Programs and this project's agents also set the variables of torch.distributed.
 bool has_two_launchers() {
   if (!environment_variable("HOROVOD_RANK")) return false;
   const auto other = foreign_place();
@@ -59,7 +59,7 @@ std::optional<NamedRank> named_rank(const Variables& variables) {
     return rank_of(cat("rank ", *variables("RANK")), variables,
                    {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"});
   }
-  // Ranks of a hydra that runs inside of a rank of PMIx share the outer variables; its own name no job.
+  // Ranks of a hydra within a PMIx rank inherit the outer variables; hydra's own variables name no job.
   if (variables("PMI_FD")) return {};
   if (variables("PMIX_NAMESPACE") && variables("PMIX_RANK")) {
     return rank_of(cat("rank ", *variables("PMIX_RANK")), variables,
@@ -88,14 +88,14 @@ Result<RankClaim> RankClaim::take() {
   }
   const auto holder = net::connect_to_listener(name, SOCK_SEQPACKET);
   if (holder && !holder->socket) {
-    // The holder accepts nobody, so that each refused process leaves a connection in its queue.
+    // The holder never accepts, so each refused process leaves a connection in its queue.
     return failed_precondition(
         cat("another process of this host is ", rank->words,
             " of this job already, by the same variables of the launcher, and has refused many "
             "processes: only one process can be that rank; start each process as a rank of its own "
             "by the launcher (-np), and call hvd.init() below `if __name__ == \"__main__\":`"));
   }
-  // Every user can bind the name, which another user of this host may know.
+  // Any user who knows the name can bind it, so check the holder's user.
   if (!holder || holder->pid == ::getpid() || holder->uid != ::geteuid()) return claim;
   if (is_ancestor(holder->pid)) {
     return failed_precondition(

@@ -1,6 +1,6 @@
-// The store of a job under a foreign launcher. Rank 0 serves it on a thread of its own, which sleeps
-// without requests. The other ranks use the first of its addresses at which a server with the job's
-// secret answers. The saved bootstrap (foreign_launcher.h) owns the server.
+// The store of a job under a foreign launcher. Rank 0 serves it on a separate thread, which sleeps
+// without requests. The other ranks use the store's first address at which a server with the job's
+// secret replies. The saved bootstrap (foreign_launcher.h) owns the server.
 #pragma once
 
 #include <memory>
@@ -21,15 +21,15 @@ namespace hvd::runtime {
 
 class ServedStore {
  public:
-  // Listens on the addresses that the settings allow, all at one port of those that they allow.
-  // Connections that prove no secret get a share of the descriptors of this process.
+  // Listens on all addresses that the settings allow, at one port of the allowed range.
+  // Unauthenticated connections may use only a share of this process's descriptors.
   static Result<std::unique_ptr<ServedStore>> start(const Secret& secret,
                                                     const WorkerSettings& settings);
   // Ends all connections.
   ~ServedStore();
   ServedStore(const ServedStore&) = delete;
 
-  // Where others may reach it: numbers, never names; loopback alone where there is nothing else.
+  // The addresses at which other processes may reach the store: numeric; loopback only if no other address exists.
   const std::vector<net::Endpoint>& endpoints() const { return endpoints_; }
 
  private:
@@ -52,8 +52,8 @@ struct Invitation {
 };
 Result<Invitation> parse_invitation(std::string_view text);
 
-// The store of the rank `leader` at the first of the addresses where one with this secret answers: something else
-// may listen at an address that several machines have.
+// Connects to the store of the rank `leader` at the first address where a server with this secret
+// replies: another server may listen at an address that several machines have.
 Result<std::shared_ptr<rendezvous::HttpStore>> reach_store(const Invitation& invitation,
                                                            int32_t rank, int32_t leader,
                                                            Deadline deadline);

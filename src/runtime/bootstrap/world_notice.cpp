@@ -18,19 +18,19 @@
 namespace hvd::runtime {
 namespace {
 
-// An agent that is stopped does not keep its ranks from working.
+// The wait is limited: a stopped agent must not stop its ranks.
 constexpr int kAgentAnswerMs = 1000;
 constexpr int kMostTries = 50;
 constexpr int kPauseMs = 20;
 
-// Connects to the agent with this process id. Every user can bind such a name, and the kernel reports
-// the process that did.
+// Connects to the agent with this process id. Any user can bind such a name, so the process id that
+// the kernel reports is checked.
 UniqueFd connect_to_agent(int64_t pid, const std::vector<std::string>& names) {
   const std::string prefix = rendezvous::world_report_prefix(pid);
   for (const std::string& name : names) {
     if (!name.starts_with(prefix)) continue;
     auto agent = net::connect_to_listener(name, SOCK_SEQPACKET);
-    // The queue of an agent that starts ranks may be full.
+    // The connection queue of an agent that starts many ranks may be full.
     for (int tries = 0; agent && !agent->socket && tries < kMostTries; ++tries) {
       ::poll(nullptr, 0, kPauseMs);
       agent = net::connect_to_listener(name, SOCK_SEQPACKET);

@@ -6,8 +6,8 @@
 
 namespace hvd::runtime {
 
-// Finds the agent among this process's ancestors, not by the environment, which a program may have changed.
-// Waits for its answer, for a bounded time. Without an agent, or if none answers, does nothing and logs nothing.
+// Finds the agent among this process's ancestors, not in the environment, which a program may have changed.
+// Waits a limited time for a reply. Without an agent or a reply, does nothing and logs nothing.
 void notify_agent(const rendezvous::WorldReport& report);
 
 }  // namespace hvd::runtime

@@ -25,20 +25,20 @@
 
 namespace hvd::runtime::api {
 
-// Never destroyed, so that a call during exit finds it whole.
+// Never destroyed, so that a call during exit can use it.
 struct ApiState {
   Mutex mutex;                             // held by init and shutdown
-  std::atomic<Runtime*> current{nullptr};  // also after shutdown, until the next init
+  std::atomic<Runtime*> current{nullptr};  // kept after shutdown, until the next init
   std::atomic<bool> initialized{false};
-  std::atomic<bool> forked{false};  // this process is a child of the one that called init
-  std::atomic<uint32_t> calls{0};   // that may be using `current`
-  // Between hvd_init and the time at which ranks that train take this process in: the last one of `places`.
+  std::atomic<bool> forked{false};  // this process was forked from the one that called init
+  std::atomic<uint32_t> calls{0};   // calls that may be using `current`
+  // The last of `places`, between hvd_init and the time at which the training ranks admit this process.
   std::atomic<const Identity*> provisional{nullptr};
   std::deque<Identity>* places HVD_GUARDED_BY(mutex) = nullptr;  // a call may still read an old one
   double start_seconds HVD_GUARDED_BY(mutex) = 0;  // the caller's limit, for a provisional start
   void (*joined)(void) HVD_GUARDED_BY(mutex) = nullptr;  // hvd_init_options.joined
-  uint32_t epoch HVD_GUARDED_BY(mutex) = 0;              // starts of this process
-  // By the list of ranks, of which empty is all: those without a part in a start must count the same ones.
+  uint32_t epoch HVD_GUARDED_BY(mutex) = 0;              // number of starts of this process
+  // The starts by list of ranks (empty: all). Ranks that are not in a start must count the same starts.
   std::map<std::vector<int32_t>, uint32_t>* starts HVD_GUARDED_BY(mutex) = nullptr;
   bool watches_forks HVD_GUARDED_BY(mutex) = false;
   StackChannel stack HVD_GUARDED_BY(mutex);
@@ -48,22 +48,22 @@ struct ApiState {
   // Saved by Bootstrap for the life of the process, but not for its forked children.
   SavedBootstrap* saved_bootstrap HVD_GUARDED_BY(mutex) = nullptr;
   pid_t saved_by_process HVD_GUARDED_BY(mutex) = 0;
-  // From init to shutdown.
+  // Held from init to shutdown.
   RankClaim* claim HVD_GUARDED_BY(mutex) = nullptr;
-  MetricsPage* metrics_page HVD_GUARDED_BY(mutex) = nullptr;  // made once; none without an agent
-  pid_t metrics_owner HVD_GUARDED_BY(mutex) = 0;              // the process that has made it
+  MetricsPage* metrics_page HVD_GUARDED_BY(mutex) = nullptr;  // made once; null without an agent
+  pid_t metrics_owner HVD_GUARDED_BY(mutex) = 0;              // the process that made it
   std::once_flag heap_made;
-  collectives::SharedHeap* heap = nullptr;  // made once, when first wanted
+  collectives::SharedHeap* heap = nullptr;  // made once, at the first use
 };
 extern constinit ApiState state;
 
-// Memory of hvd_alloc may be there before the runtime, and outlives it.
+// Memory of hvd_alloc may exist before the runtime, and outlives it.
 collectives::SharedHeap& heap();
 
-// Asks for the final place of a process whose place is provisional, and waits until it has joined the ranks.
+// Requests the final place of a process with a provisional place, and waits until it has joined the ranks.
 Status complete_init(rendezvous::PlaceRequestFrom from);
 
-// Keeps `current` alive for the length of a call.
+// Keeps `current` alive during a call.
 class ApiCall {
  public:
   ApiCall() {
@@ -80,7 +80,7 @@ class ApiCall {
     if (provisional_ != nullptr) return provisional_;
     return runtime_ != nullptr ? &runtime_->identity() : nullptr;
   }
-  // Ok when there is a runtime. Blocks while this process has a provisional place.
+  // Ok if a runtime exists. Blocks while this process has a provisional place.
   Status check(rendezvous::PlaceRequestFrom from = rendezvous::PlaceRequestFrom::kCollective) {
     if (state.forked.load(std::memory_order_relaxed)) {
       return failed_precondition(
@@ -115,7 +115,7 @@ inline int finish(const Status& status, char* error, size_t error_size) {
   return static_cast<int>(status.code());
 }
 
-// As much of the caller's struct as it has; the rest is zero.
+// Copies as much of the caller's struct as its size states; the rest is zero.
 template <typename T>
 Status copy_sized(const T* from, size_t least, T* to) {
   std::memset(static_cast<void*>(to), 0, sizeof *to);
@@ -128,7 +128,7 @@ Status copy_sized(const T* from, size_t least, T* to) {
   return {};
 }
 
-// Runs f, which returns a Status; what it throws (memory that ran out) becomes one.
+// Runs f, which returns a Status; an exception (out of memory) becomes a Status.
 template <typename F>
 int guarded(char* error, size_t error_size, F&& f) {
   try {

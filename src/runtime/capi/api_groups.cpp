@@ -1,4 +1,4 @@
-// Groups, in the C ABI.
+// The functions of the C ABI for groups.
 #include <cstdint>
 #include <vector>
 

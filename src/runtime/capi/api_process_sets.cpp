@@ -1,4 +1,4 @@
-// The C ABI's part about process sets.
+// The functions of the C ABI for process sets.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -15,7 +15,7 @@ using hvd::runtime::api::ApiCall;
 using hvd::runtime::api::guarded;
 using hvd::runtime::api::state;
 
-// Runs use(set) on a process set.
+// Calls use(set) with a process set.
 template <typename Use>
 int with_set(int32_t id, char* error, size_t error_size, Use&& use) {
   return guarded(error, error_size, [&]() -> Status {

@@ -1,4 +1,4 @@
-// The start and the end of the runtime behind the C ABI.
+// The start and the shutdown of the runtime for the C ABI.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -61,7 +61,7 @@ hvd::Result<std::vector<int32_t>> ranks_of(const hvd_init_options& wishes) {
   return std::vector<int32_t>(wishes.ranks, wishes.ranks + wishes.rank_count);
 }
 
-// Where an agent started this process, its launcher has said so already.
+// If an agent started this process, its launcher has already warned.
 void warn_of_misspelt_variables(const WorkerSettings& settings, int32_t rank)
     HVD_REQUIRES(state.mutex) {
   if (rank != 0 || state.epoch != 0 || !settings.job.empty()) return;
@@ -87,7 +87,7 @@ void apply_selection(const hvd::Result<hvd::runtime::BackendSelection>& selectio
   options->controllers.insert(options->controllers.begin(), selection->controller);
 }
 
-// Until the process ends, and no longer: its threads use what else ends then.
+// Kept until the process ends, and leaked: its threads use objects that are destroyed at exit.
 hvd::runtime::SavedBootstrap* saved_bootstrap() HVD_REQUIRES(state.mutex) {
   if (state.saved_bootstrap == nullptr) {
     state.saved_bootstrap = new hvd::runtime::SavedBootstrap;
@@ -102,13 +102,13 @@ hvd::runtime::SavedBootstrap* saved_bootstrap() HVD_REQUIRES(state.mutex) {
   return state.saved_bootstrap;
 }
 
-// How often these ranks have started before.
+// The number of earlier starts of these ranks.
 uint32_t& starts_of(const std::vector<int32_t>& ranks) HVD_REQUIRES(state.mutex) {
   if (state.starts == nullptr) state.starts = new std::map<std::vector<int32_t>, uint32_t>;
   return (*state.starts)[ranks];
 }
 
-// Called by the thread of the news.
+// Called by the news thread.
 void fail_generation(int32_t generation, const Status& why) {
   const ApiCall call;
   Runtime* const runtime = call.runtime();
@@ -118,7 +118,7 @@ void fail_generation(int32_t generation, const Status& why) {
   }
 }
 
-// The place in the next generation of an elastic job; nothing in other jobs.
+// Returns the place in the next generation of an elastic job; empty in other jobs.
 hvd::Result<std::optional<ElasticProcess::Joined>> join_generation(
     const WorkerSettings& settings, hvd::rendezvous::PlaceRequestFrom from)
     HVD_REQUIRES(state.mutex) {
@@ -131,7 +131,7 @@ hvd::Result<std::optional<ElasticProcess::Joined>> join_generation(
   return std::optional(std::move(place));
 }
 
-// Until complete_init().
+// Saves the provisional place until complete_init().
 void note_provisional(const hvd::runtime::Identity& identity, const hvd_init_options& wishes)
     HVD_REQUIRES(state.mutex) {
   hvd::log::set_identity(hvd::cat("rank ", identity.rank));
@@ -141,13 +141,13 @@ void note_provisional(const hvd::runtime::Identity& identity, const hvd_init_opt
   state.provisional.store(&state.places->emplace_back(identity));
 }
 
-// Adds why this process waits for others that do not come.
+// Appends the reason why this process waits for missing ranks.
 Status with_evidence(const Status& error, const std::string& evidence) {
   if (error.code() != hvd::Code::kDeadlineExceeded || evidence.empty()) return error;
   return hvd::deadline_exceeded(hvd::cat(error.message(), "; ", evidence));
 }
 
-// The names of very many ranks do not fit a message to the agent: it then learns nothing of whom they wait for.
+// The names of very many ranks do not fit into a message to the agent: the report then omits them.
 hvd::rendezvous::WorldReport report_of(const hvd::runtime::Identity& identity,
                                        const hvd::runtime::RuntimeOptions& options) {
   constexpr size_t kMostListed = 256;
@@ -161,20 +161,20 @@ hvd::rendezvous::WorldReport report_of(const hvd::runtime::Identity& identity,
   return report;
 }
 
-// How this start of the process proceeds.
+// The parameters of this start.
 struct RuntimeStart {
   WorkerSettings settings;
   hvd::Result<hvd::runtime::BackendSelection> backends;
   std::optional<ElasticProcess::Joined> elastic;
   bool is_foreign = false;  // in an elastic job of Horovod's own launcher
-  // `epoch` is 0 in elastic jobs, where processes are young and old: each start has its own generation there,
-  // and Horovod's launcher empties its store before it.
+  // `epoch` is 0 in elastic jobs, whose processes differ in age: there each start has its own
+  // generation, and Horovod's launcher empties its store before each start.
   hvd::runtime::BootstrapStart which = {};
-  bool is_limited = false;  // by a time within which all ranks meet
+  bool is_limited = false;  // all ranks must connect within a time limit
   hvd::Deadline deadline = hvd::Deadline::never();
 };
 
-// Nothing for a process of an elastic job whose place is provisional: complete_init() goes on.
+// Empty for a process of an elastic job with a provisional place: complete_init() continues the start.
 hvd::Result<std::optional<RuntimeStart>> begin_start(const hvd_init_options& wishes,
                                                      hvd::rendezvous::PlaceRequestFrom from)
     HVD_REQUIRES(state.mutex) {
@@ -193,7 +193,7 @@ hvd::Result<std::optional<RuntimeStart>> begin_start(const hvd_init_options& wis
       note_provisional(elastic->bootstrap.identity, wishes);
       return std::optional<RuntimeStart>();
     }
-    // All ranks add these sets in their starts.
+    // All ranks add these sets during their starts.
     HVD_ASSIGN_OR_RETURN(elastic,
                          join_generation(settings, hvd::rendezvous::PlaceRequestFrom::kCollective));
   }
@@ -206,7 +206,7 @@ hvd::Result<std::optional<RuntimeStart>> begin_start(const hvd_init_options& wis
   }
   HVD_ASSIGN_OR_RETURN(start.which.ranks, ranks_of(wishes));
   if (!start.elastic && !start.is_foreign) start.which.epoch = starts_of(start.which.ranks);
-  // In an elastic job all ranks have called hvd_init by now.
+  // In an elastic job all ranks have already called hvd_init.
   start.is_limited = wishes.timeout_seconds > 0 || start.elastic || start.is_foreign;
   if (wishes.timeout_seconds > 0) start.settings.set_start_seconds(wishes.timeout_seconds);
   if (start.is_limited) start.settings.set_init_seconds(start.settings.start_seconds);
@@ -239,7 +239,7 @@ hvd::Result<hvd::runtime::Bootstrap> find_others(RuntimeStart* start,
   auto found = wishes.share != nullptr ? bootstrap_by_caller(wishes, start->settings)
                                        : find_by_environment(start);
   if (!found.ok()) {
-    if (start->is_foreign) ++state.epoch;  // the next start asks
+    if (start->is_foreign) ++state.epoch;  // the next start requests a new place
     return start->backends.ok() ? found.error() : start->backends.error();
   }
   if (!found->secret.empty()) start->settings.set_job_secret(found->secret);
@@ -249,11 +249,11 @@ hvd::Result<hvd::runtime::Bootstrap> find_others(RuntimeStart* start,
   return found;
 }
 
-// Where the agent reads this rank's counters; nullptr: nowhere.
+// The counters of this rank that the agent reads; nullptr without an agent.
 hvd::RankCounters* counters_of_agent(const WorkerSettings& settings,
                                      const hvd::runtime::Identity& identity)
     HVD_REQUIRES(state.mutex) {
-  // A forked child has its parent's page, but not its lock.
+  // A forked child inherits its parent's page, but not the lock.
   if (state.metrics_owner != ::getpid()) state.metrics_page = nullptr;
   state.metrics_owner = ::getpid();
   if (state.metrics_page == nullptr && !settings.metrics_page.empty()) {
@@ -267,7 +267,7 @@ hvd::RankCounters* counters_of_agent(const WorkerSettings& settings,
   return state.metrics_page->begin(identity.rank, identity.size);
 }
 
-// Takes the settings of the start.
+// Converts the settings to options, and moves them.
 hvd::Result<hvd::runtime::RuntimeOptions> options_of(RuntimeStart* start,
                                                      const hvd_init_options& wishes,
                                                      hvd::runtime::Bootstrap* bootstrap)
@@ -306,13 +306,13 @@ hvd::Result<hvd::runtime::RuntimeOptions> options_of(RuntimeStart* start,
 void replace_runtime(std::unique_ptr<Runtime> runtime, std::shared_ptr<void> session)
     HVD_REQUIRES(state.mutex) {
   Runtime* old = state.current.exchange(runtime.release());
-  // Calls that still use the old one are about to end: it refuses everything.
+  // Calls that use the old runtime end soon, since it refuses everything.
   while (state.calls.load() != 0) std::this_thread::yield();
   delete old;
   state.session = new std::shared_ptr<void>(std::move(session));
 }
 
-// `is_void`: set when a member of the generation was lost before all had met.
+// `is_void` is set if a member of the generation was lost before all ranks had connected.
 Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from,
                   bool* is_void) HVD_REQUIRES(state.mutex) {
   HVD_ASSIGN_OR_RETURN(auto start, begin_start(wishes, from));
@@ -320,8 +320,8 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   HVD_ASSIGN_OR_RETURN(auto bootstrap, find_others(&*start, wishes));
   HVD_ASSIGN_OR_RETURN(auto options, options_of(&*start, wishes, &bootstrap));
   const bool is_elastic = options.is_elastic;
-  // Before they meet, since wrong worlds may never. A caller that names its ranks wants its own world, and so does one
-  // whose ranks find each other by a means of its own.
+  // Report before the ranks connect, since ranks of wrong worlds may never connect. Callers that
+  // name their ranks, and ranks that find each other without a launcher, want their own world.
   const hvd::rendezvous::WorldReport report = report_of(bootstrap.identity, options);
   const bool is_of_job = wishes.share == nullptr;
   if (is_of_job) hvd::runtime::notify_agent(report);
@@ -333,7 +333,7 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
     *is_void = !loss.ok();
     return *is_void ? loss : with_evidence(runtime.error(), bootstrap.evidence);
   }
-  // A host of an elastic job may have several agents, each with ranks of its own.
+  // A host of an elastic job may have several agents, each with its own ranks.
   if (is_of_job && (is_elastic || (*runtime)->identity().local_rank == 0)) {
     hvd::rendezvous::WorldReport met = report;
     met.has_met = true;
@@ -351,10 +351,10 @@ Status claim_rank() HVD_REQUIRES(state.mutex) {
   return {};
 }
 
-// Children of this process may call hvd_init from now on.
+// Afterwards, children of this process may call hvd_init.
 void drop_claim() HVD_REQUIRES(state.mutex) { delete std::exchange(state.claim, nullptr); }
 
-// A generation that loses a member before its ranks have met is void: this rank asks for the next one.
+// If a generation loses a member before its ranks have connected, it is void: this rank requests the next one.
 Status start(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from)
     HVD_REQUIRES(state.mutex) {
   for (;;) {
@@ -365,7 +365,7 @@ Status start(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom f
   }
 }
 
-// The thread of the news passed over a loss that it heard of during the start.
+// The news thread ignored a loss that was reported during the start.
 void report_early_loss() HVD_REQUIRES(state.mutex) {
   auto* const elastic = state.elastic.load();
   Runtime* const runtime = state.current.load();
@@ -374,11 +374,11 @@ void report_early_loss() HVD_REQUIRES(state.mutex) {
   if (!lost.ok()) runtime->fail(lost);
 }
 
-// Seconds that hvd_shutdown waits for the other ranks; they answer by themselves unless stopped.
+// The seconds that hvd_shutdown waits for the other ranks, which reply unless they are stopped.
 constexpr double kShutdownSeconds = 30;
 
 Status shut_down(bool ends_other_sets) {
-  // A forked child's exit handlers come here too; the job is its parent's.
+  // Also called by a forked child's exit handlers; the job belongs to the parent.
   if (state.forked.load()) return {};
   const hvd::MutexLock lock(state.mutex);
   if (!state.initialized.load()) return {};

@@ -36,8 +36,8 @@ Status try_tcp() {
   return v6 ? Status() : system_error("cannot open a TCP socket", error);
 }
 
-// A driver's library and its device; the driver is not started, which a process does once and before
-// which it may still fork.
+// Checks a driver's library and its device. Does not initialise the driver, since a process can do
+// this only once, and cannot fork afterwards.
 Status try_driver(std::initializer_list<const char*> libraries, const char* device) {
   if (::access(device, R_OK | W_OK) != 0) return system_error(cat("cannot use ", device), errno);
   Status status;
@@ -53,7 +53,7 @@ bool report(const Status& status, std::string* why) {
   return status.ok();
 }
 
-// The path without MPI: a controller and an op that need no other library.
+// Checks for a path without MPI: a controller and an op that need no other library.
 bool has_own_path(const plugin::Catalogue& catalogue, std::string* why) {
   for (const hvd_plugin_kind kind : {HVD_PLUGIN_CONTROLLER, HVD_PLUGIN_OP}) {
     bool found = false;

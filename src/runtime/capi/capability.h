@@ -9,10 +9,10 @@
 
 namespace hvd::runtime {
 
-// The built-in plugins and those of the search path.
+// The built-in plugins and the plugins of the search path.
 plugin::Catalogue installed_plugins(const WorkerSettings& settings);
 
-// Whether `name` (as in hvd_capability) works here; if not, why gets one sentence.
+// Returns whether `name` (as in hvd_capability) works here; if not, sets *why to the reason.
 bool is_capable(std::string_view name, const WorkerSettings& settings, std::string* why);
 
 }  // namespace hvd::runtime

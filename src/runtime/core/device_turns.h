@@ -1,9 +1,9 @@
-// Agrees on one order of the batches on devices, over all process sets of the job: two kernels of NCCL
-// that wait for each other's ranks in different orders can block two devices forever. The root of a set
-// requests a turn for each of its plans with such batches, and the root of all ranks broadcasts the turns
-// in the order in which the requests arrive. Messages of a service and plans of the set of all ranks keep
-// their order on each link of the tree, and a plan of that set is its own turn: a job without other sets
-// sends no message for the order. The runtime core owns it. Lives on the progress thread.
+// Defines one order of the device batches of all process sets of the job: two NCCL kernels that wait
+// for each other's ranks in different orders can block two devices forever. The root of a set requests
+// a turn for each of its plans with such batches, and the root of all ranks broadcasts the turns in the
+// order of the requests. Messages of a service and plans of the set of all ranks keep their order on
+// each link of the tree, and a plan of that set needs no request: a job without other sets sends no
+// message for the order. The runtime core owns it. Lives on the progress thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class RuntimeCore;
 class DeviceTurns final : public Service {
  public:
   explicit DeviceTurns(RuntimeCore* core) : core_(core) {}
-  // On the root of a set, after it has sent a plan with batches that need a turn.
+  // Called on the root of a set, after it has sent a plan with batches that need a turn.
   void request(uint32_t serial);
   void receive(int32_t from, ByteView message) override;
 

@@ -38,7 +38,7 @@ collectives::CallRecord record_of(const Submission& call) {
                             static_cast<uint32_t>(reduce_op);
   if (call.group.op == HVD_BARRIER) return record;
   record[kDtype] = static_cast<uint64_t>(request.tensors[0].dtype);
-  // The counts of an alltoall belong to pairs of ranks.
+  // The counts of an alltoall are compared pair by pair, so they are not in the record.
   record[kCount] = call.group.op == HVD_ALLTOALL ? 0 : static_cast<uint64_t>(call.group.count);
   record[kRoot] = static_cast<uint64_t>(request.root);
   record[kPrescale] = std::bit_cast<uint64_t>(request.prescale);
@@ -46,7 +46,7 @@ collectives::CallRecord record_of(const Submission& call) {
   return record;
 }
 
-// "allreduce of 4 elements of float32 (sum)"
+// The counts of an alltoall are compared pair by pair, so they are not in the record.
 std::string text_of(const collectives::CallRecord& record) {
   const auto number = static_cast<int32_t>(record[kOp]);
   const GroupOp op = group_op(number);
@@ -74,23 +74,23 @@ struct GroupRunner::Group {
   std::shared_ptr<const GroupMembers> members;
   uint64_t key = 0;
   uint64_t started = 0;           // calls that this rank has made
-  uint64_t completed = 0;         // of those
-  Status failure;                 // of the group: later calls fail alike
+  uint64_t completed = 0;         // completed calls
+  Status failure;                 // the group's failure: later calls fail with it
   std::deque<Submission*> calls;  // not complete; the first one runs
 
-  // The call that runs.
+  // The current call.
   hvd_batch batch{};
   hvd_batch_tensor tensor{};
   WideAverage wide;
   std::vector<int64_t> rows;
   collectives::CheckedCall checked;
-  uint32_t traced = 0;  // in the timeline; 0: not there
+  uint32_t traced = 0;  // number in the timeline; 0: not recorded
 
-  // Destroyed before what it refers to.
+  // Declared last, so that it is destroyed before the members it refers to.
   std::unique_ptr<collectives::Group> links;
   collectives::Flow flow;
 
-  // Makes an average of the batch, which is a sum, in a type whose sum does not wrap around.
+  // Prepares an average: the batch becomes a sum, in a type that does not overflow.
   Status make_average() {
     const size_t count = members->ranks.size();
     if (batch.postscale == 1) batch.divisor = static_cast<int32_t>(count);
@@ -161,7 +161,7 @@ void GroupRunner::start(Submission* call) {
   if (group.calls.size() == 1) begin(group);
 }
 
-// The elements to and from each member of a gather or scatter, which run as an alltoall.
+// The elements to and from each member of a gather or scatter, which runs as an alltoall.
 std::vector<int64_t> GroupRunner::counts_of(const Group& group, const Submission& call) const {
   const auto& ranks = group.members->ranks;
   const size_t members = ranks.size();
@@ -176,7 +176,7 @@ std::vector<int64_t> GroupRunner::counts_of(const Group& group, const Submission
   return counts;
 }
 
-// Starts calls until one has to wait.
+// Starts calls until one must wait.
 void GroupRunner::begin(Group& group) {
   while (!group.calls.empty() && !group.flow.running()) {
     const Submission& call = *group.calls.front();
@@ -245,7 +245,7 @@ void GroupRunner::finish(Group& group) {
   if (!ends_.empty()) check_ends(group);
 }
 
-// The members have met as ranks that agree on a name do (PlanApplication).
+// All members have announced the call, like ranks that agree on a name (PlanApplication).
 void GroupRunner::note_wait(const Group& group, const Submission& call) {
   const auto waited = group.checked.met - call.since;
   parts_.instruments->metrics->agreed(waited);
@@ -254,7 +254,7 @@ void GroupRunner::note_wait(const Group& group, const Submission& call) {
     parts_.instruments->steps->step_ended(group.checked.met, *parts_.instruments->metrics, 0,
                                           static_cast<uint32_t>(group.completed));
   }
-  // A rank outside of a smaller group does not wait in it, and is not late.
+  // A rank outside a smaller group does not wait in it, and is not late.
   if (group.members->ranks.size() == static_cast<size_t>(mesh_->size()))
     parts_.instruments->steps->wait_ended(waited);
 }
@@ -265,7 +265,7 @@ std::vector<GroupCalls> GroupRunner::calls() const {
   return calls;
 }
 
-// All members make the same sentence.
+// All members make the same message.
 Status GroupRunner::difference(const Group& group) const {
   const auto& ranks = group.members->ranks;
   const auto& checked = group.checked;

@@ -1,6 +1,6 @@
-// Runs the collectives of groups: without names and without negotiation. The n-th call of a group is one operation
-// on all its members, which compare their calls before they move data. Groups have sequences, shared memory and
-// streams of their own, and advance side by side. RuntimeCore owns and calls it. Lives on the progress thread; never
+// Runs collectives of groups, without names and negotiation. The n-th call of a group is one operation on all its
+// members, which compare their calls before moving data. Each group has its own sequence, shared memory and streams;
+// groups run concurrently. RuntimeCore owns it. Lives on the progress thread; never waits. See docs/process-sets.md.
 // waits. See docs/process-sets.md.
 //
 //   start(call) ---> calls: the first one runs, the others wait behind it
@@ -10,12 +10,12 @@
 //                                                       '- not: the call fails alike on all, and the group goes on
 //
 // A member that leaves sends the number of its calls (GroupEnd): the other members complete these calls, and their
-// later calls fail. A member that dies sends nothing: check_members() fails the calls of its groups once the job ends.
+// later calls fail. A member that dies sends nothing: check_members() fails the calls of its groups when the job ends.
 //
-// Invariants: call n of a member meets call n of the others and no other, also after a call that failed by a difference;
-// a group fails as a whole and stays so (`failure`); a notice may come before this rank makes the group, and is kept in
-// `ends_`; links of a destroyed group are kept until all members have left, since the end of a stream means a lost rank
-// to a member that still waits there.
+// Invariants: call n of a member pairs only with call n of the others, also after a call that failed by
+// a difference; a group fails completely and stays failed (`failure`); a notice that arrives before
+// this rank creates the group is kept in `ends_`; links of a destroyed group are kept until all members
+// have left, since to a member that still waits, the end of a stream means a lost rank.
 #pragma once
 
 #include <atomic>
@@ -35,17 +35,17 @@
 
 namespace hvd::runtime {
 
-// A rank leaves a group after so many calls.
+// Announces that a rank leaves a group after a number of calls.
 struct GroupEnd {
-  int32_t rank;  // the one that leaves, or the one that has to know
+  int32_t rank;  // the sender: the leaving rank; in lists of ends to send: the receiver
   uint64_t key;  // of the group, equal on all members
   uint64_t calls;
-  bool is_destroyed;  // the rank has destroyed the group, and may go on without it
+  bool is_destroyed;  // the rank has destroyed the group, and may continue without it
 };
 
 class GroupRunner {
  public:
-  // The objects that it uses. They outlive it.
+  // Objects that must outlive this one.
   struct Parts {
     Shutdown* shutdown;
     CompletionSink* sink;
@@ -53,31 +53,31 @@ class GroupRunner {
   };
   explicit GroupRunner(const Parts& parts);
   ~GroupRunner();
-  // Without the links of the built-in controller there are no groups.
+  // Groups need the links of the built-in controller.
   void set_mesh(collectives::SharedMesh mesh) { mesh_ = std::move(mesh); }
 
   bool is_in_use() const { return in_use_.load(std::memory_order_acquire); }
 
-  // Makes a group, which all members make in the same order. `ranks` is ascending and has this rank.
+  // Creates a group. All members must create it in the same order. `ranks` is ascending and contains this rank.
   Result<std::shared_ptr<const GroupMembers>> create(std::string name, std::vector<int32_t> ranks);
-  // Fails the calls that are not complete. Returns what the other members need to know.
+  // Fails the incomplete calls. Returns the notices for the other members.
   Result<std::vector<GroupEnd>> destroy(int32_t id);
 
   void start(Submission* call);
   // A member has left the group.
   void member_left(const GroupEnd& end);
-  // Fails the calls of groups of which a member has left without a word.
+  // Fails the calls of groups that a member has left without a notice.
   void check_members();
   // Sets *moved when a call made progress.
   void advance(bool* moved);
   bool may_sleep();
-  // This rank leaves: fails the calls that are not complete, and returns what the other members need to know.
+  // This rank leaves: fails the incomplete calls, and returns the notices for the other members.
   std::vector<GroupEnd> end(const Status& why);
-  // The job has failed, and the caller completes the submissions.
+  // The job has failed: forgets all calls. The caller completes the submissions.
   void fail(const Status& why);
-  // In the order in which the groups were made.
+  // In the order in which the groups were created.
   std::vector<GroupCalls> calls() const;
-  // Closes the links of all groups. Nothing is in flight.
+  // Closes the links of all groups. Requires that no transfer is in flight.
   void close();
 
  private:
@@ -100,13 +100,13 @@ class GroupRunner {
   void close_if_ended(uint64_t key);
 
   const Parts parts_;
-  collectives::SharedMesh mesh_;  // or null
+  collectives::SharedMesh mesh_;  // may be null
   std::map<int32_t, std::unique_ptr<Group>> groups_;
-  std::map<std::vector<int32_t>, uint64_t> made_;  // groups of these ranks so far
-  // The notices of other ranks, for groups that this rank has and for those that it makes later.
+  std::map<std::vector<int32_t>, uint64_t> made_;  // the number of groups of these ranks so far
+  // Notices of other ranks, for groups that this rank has or will create later.
   std::vector<GroupEnd> ends_;
-  // The groups that this rank has destroyed, by key, until all members have: the end of a stream would be that of
-  // a lost rank for a member that still waits at the other end.
+  // Groups that this rank has destroyed, by key, until all members have destroyed them: to a member
+  // that still waits, the end of a stream would mean a lost rank.
   std::map<uint64_t, Destroyed> destroyed_;
   int32_t next_id_ = 1;
   std::atomic<bool> in_use_{false};

@@ -11,7 +11,7 @@
 namespace hvd::runtime {
 namespace {
 
-// A rank that fails polls its links at most this many times, to flush its last messages.
+// A failing rank polls its links at most this many times to flush its last messages.
 constexpr int kLastWords = 64;
 
 std::vector<int32_t> machines_of(const OpenedPlugin& controller, size_t ranks) {

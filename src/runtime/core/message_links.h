@@ -1,7 +1,7 @@
-// The message links from this rank to other ranks, which the controller plugin provides, and this
-// rank's place in the combining tree of all ranks. Owns the opened controller plugin. The runtime core,
-// the service bus, the shutdown protocol and speculative allreduce send through it. A call never waits.
-// A failed send returns an error, and the caller decides what follows. Lives on the progress thread.
+// Message links from this rank to other ranks, provided by the controller plugin, and this rank's
+// place in the combining tree of all ranks. Owns the opened controller plugin. The runtime core,
+// the service bus, the shutdown protocol and speculative allreduce send through it. A call never
+// waits. A failed send returns an error, and the caller handles it. Lives on the progress thread.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class MessageLinks {
 
   int32_t rank() const { return rank_; }
   const TreePlace& tree() const { return tree_; }
-  // By rank: the one to which it reports, or -1 for the root.
+  // By rank: the rank's parent in the tree, or -1 for the root.
   std::vector<int32_t> parents() const;
   bool is_root() const { return tree_.parent < 0; }
   // The index of each rank's machine.
@@ -37,7 +37,7 @@ class MessageLinks {
   void notify_children(MessageKind kind, const Notice& notice);
 
   using Receiver = void (*)(void* argument, int32_t from, const void* message, size_t size);
-  // Calls the receiver for each message that has arrived. Sets *moved when a byte was sent or received.
+  // Calls the receiver for each message that has arrived. Sets *moved if any byte was sent or received.
   Status poll(Receiver receiver, void* argument, bool* moved);
   // The rank whose loss the controller has reported as its failure, or -1.
   int32_t lost_rank() const;
@@ -47,7 +47,7 @@ class MessageLinks {
   void abort(const Status& cause);
   bool before_sleep();
   void after_sleep();
-  // Closes the links. Only the getters above may be called afterwards.
+  // Closes the links. Afterwards only the getters above may be called.
   void close() { controller_.reset(); }
 
   uint64_t messages_sent() const { return messages_sent_; }

@@ -23,7 +23,7 @@ std::string name_text(const LastSubmission& last) {
   return is_message ? message_text(last.op, last.peer, last.tag) : last.name;
 }
 
-// Adds it to the unfinished submissions.
+// Adds the submission to the unfinished submissions.
 void PendingSubmissions::admit(Submission* submission, Clock::time_point now) {
   submission->since = now;
   submission->stall_reports = 0;
@@ -56,7 +56,7 @@ bool PendingSubmissions::collect(const IsRefused& is_refused, std::vector<Submis
   Submission* next = queue_.take_all();
   const bool has_started = has_started_.load(std::memory_order_relaxed);
   if (next == nullptr && !has_started) return false;
-  // Work that was started before later work was submitted stays before it.
+  // A submission that was started before a later one was submitted stays before it.
   bool moved = has_started && place_started(is_refused, refused);
   const Clock::time_point now = Clock::now();
   while (next != nullptr) {
@@ -98,7 +98,7 @@ void PendingSubmissions::place(Submission* submission, const IsRefused& is_refus
 
 bool PendingSubmissions::place_started(const IsRefused& is_refused,
                                        std::vector<Submission*>* refused) {
-  // First: a start that comes later is found by the next call.
+  // Cleared first: the next call then finds a submission started meanwhile.
   has_started_.store(false);
   bool moved = false;
   std::erase_if(held_, [&](Submission* submission) {
@@ -136,7 +136,7 @@ void PendingSubmissions::finish(Submission* submission, Status status) {
   finished_.push_back(submission);
 }
 
-// The names and the memory of the submissions are free.
+// Frees the names and the memory of the submissions.
 void PendingSubmissions::leave(const std::vector<Submission*>& submissions) {
   uint64_t count = 0, direct = 0;
   for (const Submission* one : submissions) {
@@ -147,7 +147,7 @@ void PendingSubmissions::leave(const std::vector<Submission*>& submissions) {
   const uint64_t left = pending_.load() - count;
   if (count > 0 && unfinished_ == 0 && collected_.empty()) {
     expected_ = std::exchange(burst_, 0);
-    // An early wake gains nothing for a burst of one: its submitter most likely waits for it.
+    // An early wake does not help a burst of one: its submitter most likely waits for it.
     burst_target_.store(expected_ >= 2 ? activity_.load() - left + expected_ : UINT64_MAX,
                         std::memory_order_relaxed);
   }

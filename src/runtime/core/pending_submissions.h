@@ -1,7 +1,7 @@
-// This rank's submissions that are not complete: the submission queues, the batching window, the list
-// of unfinished submissions, and those that the current pass has finished. Sends, receives
-// and calls of groups have a queue of their own and no batching window. Only the runtime core calls
-// it. The runtime core announces each submission and decides its outcome. Lives on the progress thread,
+// The incomplete submissions of this rank: the submission queues, the batching window, the list of unfinished
+// submissions, and the submissions that the current pass has finished. Sends, receives and calls of groups have
+// a separate queue without a batching window. Only the runtime core calls it: it announces each submission and
+// decides its outcome. Lives on the progress thread, except for the functions marked "any thread".
 // except for the functions marked "any thread".
 #pragma once
 
@@ -21,21 +21,21 @@
 
 namespace hvd::runtime {
 
-// The user's latest submission, for reports of what this rank is doing.
+// The user's latest submission, for reports on this rank's activity.
 struct LastSubmission {
   Clock::time_point when{};
-  std::string name;  // empty: nothing yet
+  std::string name;  // empty: no submission yet
   int32_t op = 0;
-  // A send, a receive or a call of a group has no name before a report.
+  // A send, a receive or a call of a group gets a name only for a report.
   int32_t peer = 0, tag = 0;
   std::shared_ptr<const GroupMembers> group;
-  const char* program = nullptr;  // that made it, or nullptr; the user's memory
+  const char* program = nullptr;  // the program that made it, or nullptr; the user's memory
 };
 std::string name_text(const LastSubmission& last);
 
 class PendingSubmissions {
  public:
-  // The objects that it uses. They outlive it.
+  // Objects that must outlive this one.
   struct Parts {
     const FusionOptions* fusion;
     TensorTable* names;
@@ -50,9 +50,9 @@ class PendingSubmissions {
 
   // ---- any thread ----
   enum class Wake { kNone, kDriver, kFull };
-  // Queues a submission. Returns what the caller has to wake.
+  // Queues a submission. Returns the thread that the caller must wake.
   Wake submit(Submission* submission);
-  // Begins a submission that awaits its start.
+  // Starts a submission that awaits its start.
   void start(Submission* submission);
   // Queues a send, a receive or a call of a group.
   void submit_direct(Submission* submission) {
@@ -62,25 +62,25 @@ class PendingSubmissions {
   bool has_input() const {
     return !queue_.empty() || !direct_queue_.empty() || has_started_.load();
   }
-  // The number of submissions that are not complete.
+  // The number of incomplete submissions.
   uint64_t count() const {
     return pending_.load(std::memory_order_relaxed) + direct_.load(std::memory_order_relaxed);
   }
-  // The number of submissions since the start.
+  // The number of submissions so far.
   uint64_t activity() const { return activity_.load(std::memory_order_relaxed); }
 
   // ---- with the progress lock held ----
-  // Moves the submissions that were started and all queued ones into the window, or to the end of
-  // `refused` if `is_refused`, which may be null, says so. Holds those that await their start. Returns true
-  // when it moved any.
+  // Moves the started and the queued submissions into the window, or to the end of `refused` if
+  // `is_refused`, which may be null, returns true for them. Holds submissions that await their
+  // start. Returns true if it moved any.
   bool collect(const std::function<bool(const Submission&)>& is_refused,
                std::vector<Submission*>* refused);
-  // Takes these, as a chain by `next`, the oldest first; nullptr when there is none.
-  // The caller passes each to admit() before it uses the next one.
+  // Takes the queue as a chain by `next`, the oldest first; nullptr if it is empty. The caller
+  // passes each submission to admit_direct() before it uses the next one.
   Submission* take_direct() { return direct_queue_.take_all(); }
-  // Adds one of them to the unfinished submissions.
+  // Adds a submission from take_direct() to the unfinished submissions.
   void admit_direct(Submission* submission);
-  // Whether the window ends now. flush: an open window ends at once.
+  // Returns whether the window ends now. flush: an open window ends at once.
   bool is_due(bool flush) const;
   // The submissions that await their start, in order.
   const std::vector<Submission*>& held() const { return held_; }
@@ -95,13 +95,13 @@ class PendingSubmissions {
   // The newest unfinished submission. Submission::older leads to the others.
   Submission* newest() const { return newest_; }
   const LastSubmission& last() const { return last_; }
-  // Marks a submission as being on a device's stream. settle() frees its name and memory, and wakes its waiters.
+  // Marks a submission as queued on a device's stream. settle() frees its name and memory, and wakes its waiters.
   void go_on(Submission* submission) { on_stream_.push_back(submission); }
-  // Before the unfinished submissions are aborted, while a stream still waits for those whose results are in use.
+  // Call it before aborting the submissions, while a stream still waits for some whose results are in use.
   void fail_early(const Status& cause);
   // Marks a submission as finished. settle() wakes its waiters.
   void finish(Submission* submission, Status status);
-  // Completes the handles of all finished submissions. Returns true when there were any, or others on a stream.
+  // Completes the handles of all finished submissions. Returns true if any were finished or on a stream.
   bool settle();
 
  private:
@@ -116,26 +116,26 @@ class PendingSubmissions {
   std::chrono::microseconds window_;
   const bool wakes_early_;
 
-  std::vector<Submission*> held_;       // await their start
+  std::vector<Submission*> held_;       // awaiting their start
   std::vector<Submission*> collected_;  // in the window
   uint64_t collected_bytes_ = 0;
   Clock::time_point window_end_ = Clock::time_point::max();
-  uint64_t burst_ = 0;            // submissions since nothing was pending
+  uint64_t burst_ = 0;            // submissions since none was pending
   uint64_t expected_ = 0;         // the size of the previous burst
   Submission* newest_ = nullptr;  // newest unfinished submission that was collected; or null
   LastSubmission last_;
   std::vector<Submission*> on_stream_, finished_;
-  size_t unfinished_ = 0;  // submissions that were collected
+  size_t unfinished_ = 0;  // number of collected submissions
 
   // Shared with other threads.
   SubmissionQueue queue_;
   SubmissionQueue direct_queue_;
-  alignas(64) std::atomic<uint64_t> direct_{0};  // of those: the ones that are not complete
+  alignas(64) std::atomic<uint64_t> direct_{0};  // incomplete submissions from take_direct()
   alignas(64) std::atomic<uint64_t> pending_{0};
   std::atomic<uint64_t> activity_{0};
   std::atomic<uint64_t> burst_target_{UINT64_MAX};  // activity() at which the burst is complete
   std::atomic<bool> window_open_{false};
-  std::atomic<bool> has_started_{false};  // one of held_, or one that was queued
+  std::atomic<bool> has_started_{false};  // a submission of held_ or of the queue was started
 };
 
 }  // namespace hvd::runtime

@@ -19,7 +19,7 @@ uint32_t units_of(const Request& request) {
   return bits;
 }
 
-// The cache of each rank gets the place on which all agreed: an id stands for it.
+// Copies the agreed place to this rank's submission: a cache id stands for it on each rank.
 void adopt_place(const Request& agreed, Submission* submission) {
   if (submission->request.device != kStagedDevice || agreed.device == kStagedDevice) return;
   submission->request.device =
@@ -49,8 +49,8 @@ Status PlanApplication::apply(ProcessSetState* set, const Plan& plan, ByteView t
   return {};
 }
 
-// Every agreed item is in the batches once for each of its dtypes, next to items that it may share a
-// batch with.
+// Checks that every agreed item is in the batches once for each of its dtypes, next to items with
+// which it may share a batch.
 Status PlanApplication::check_batches(const Plan& plan) {
   missing_.assign(agreed_.size(), 0);
   for (size_t i = 0; i < agreed_.size(); ++i) {
@@ -79,7 +79,7 @@ Status PlanApplication::check_batches(const Plan& plan) {
       cat("a plan agrees on item ", left - missing_.begin(), " and does not run all of it"));
 }
 
-// Checks what the root has checked before it made the plan.
+// Repeats the checks that the root made before it made the plan.
 Status PlanApplication::check(const ProcessSetState& set, const PlanItem& item,
                               const Submission* submission) const {
   if (submission != nullptr && submission->planned) {
@@ -188,7 +188,7 @@ Status PlanApplication::resolve(ProcessSetState* set, const PlanItem& item, Agre
   return {};
 }
 
-// An id stands for an operation that is cached: each plan of a training step comes here.
+// An id stands for a cached operation; every plan of a training step calls this.
 void PlanApplication::note_last_common(const PlanItem& item) {
   if (!item.full) {
     last_common_id_ = item.id;
@@ -214,14 +214,14 @@ void PlanApplication::note_agreement(const SetMembers& set, const PlanItem& item
   StepLog& log = *parts_.instruments->steps;
   const bool is_of_all = set.id == 0;
   uint64_t& step = is_of_all ? step_ : set_step_;
-  // Names of smaller sets count where all ranks have none: each rank would count others.
+  // Names of smaller sets count only if the set of all ranks has none: each rank would count other names.
   if (submission.name->step == step && (is_of_all || step_ == 1)) {
     parts_.instruments->metrics->stepped(arrived_);
     log.step_ended(arrived_, *parts_.instruments->metrics, item.id);
     if (step == 1) log.count_anew();
   }
   if (submission.name->step == step) ++step;
-  // A rank outside of a smaller set does not wait in it, and is not late.
+  // A rank outside a smaller set does not wait in it, and is not late.
   if (is_of_all) log.wait_ended(waited, item.id);
   submission.name->step = step;
   parts_.instruments->trace.decide(submission, item.error_code == HVD_OK);

@@ -1,7 +1,7 @@
-// Applies the plans that the ranks of a process set agreed on: finds this rank's submission of each item,
-// updates the response cache, and adds the batches to the executor. Checks a plan of another rank before
-// it uses numbers of the plan as sizes or indexes. Owns the counts of batches. The runtime core makes,
-// sends and receives plans and ends sets; it calls this class on the thread that makes progress.
+// Applies the plans that the ranks of a process set agreed on: finds this rank's submission of each
+// item, updates the response cache, and adds the batches to the executor. Checks a plan of another rank
+// before it uses numbers of the plan as sizes or indexes. Owns the counts of batches. The runtime core
+// makes, sends and receives plans, ends sets, and calls this class on the progress thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace hvd::runtime {
 
-// Receives the items of a plan that no batch runs, in the plan's order.
+// Receives the items of a plan that have no batch, in the plan's order.
 class PlanSink : public CompletionSink {
  public:
   // All members have joined; `last` is the rank that joined last.
@@ -28,7 +28,7 @@ class PlanSink : public CompletionSink {
 
 class PlanApplication {
  public:
-  // All of these outlive it.
+  // Objects that must outlive this one.
   struct Parts {
     TensorTable* names;
     BatchExecutor* executor;
@@ -37,18 +37,18 @@ class PlanApplication {
   };
   PlanApplication(const Parts& parts, int32_t rank) : parts_(parts), rank_(rank) {}
 
-  // Applies the next plan of the set. theirs: the peer's eager data for the only batch of the plan, if it
-  // has arrived. is_speculative: a matched speculation made the plan on this rank.
+  // Applies the set's next plan. theirs: the peer's eager data for the only batch of the plan, if
+  // it has arrived. is_speculative: a matched speculation made the plan on this rank.
   Status apply(ProcessSetState* set, const Plan& plan, ByteView theirs, bool is_speculative);
 
   struct Counts {
     uint64_t batches = 0;
-    uint64_t fused_tensors = 0;        // in batches of more than one
+    uint64_t fused_tensors = 0;        // in batches of several tensors
     uint64_t speculative_batches = 0;  // with the peer's eager data
   };
   const Counts& counts() const { return counts_; }
 
-  // The last operation of the latest plan of the set of all ranks, which each has submitted, unless it has joined.
+  // The last operation of the latest plan of the set of all ranks. All ranks that have not joined have submitted it.
   struct LastCommon {
     int32_t op = 0;
     std::string name;  // empty: none yet
@@ -70,15 +70,14 @@ class PlanApplication {
   const Parts parts_;
   const int32_t rank_;
   Counts counts_;
-  uint64_t step_ = 1;            // the training step that runs, by the names of all ranks
-  uint64_t set_step_ = 1;        // the same by the names of smaller sets
-  uint32_t last_common_id_ = 0;  // in the response cache; 0: last_common_ has it
+  uint64_t step_ = 1;            // the current training step, by names of all ranks
+  uint64_t set_step_ = 1;        // the current training step, by names of smaller sets
+  uint32_t last_common_id_ = 0;  // its response cache id; 0: see last_common_
   LastCommon last_common_;
-  Clock::time_point arrived_{};  // when the plan that is being applied arrived
-  bool is_own_ = false;          // this rank made that plan
-  std::vector<AgreedItem>
-      agreed_;                     // items of that plan; reused, so that a plan allocates no memory
-  std::vector<uint32_t> missing_;  // by item: a bit for each dtype that no batch has had yet
+  Clock::time_point arrived_{};     // when the current plan arrived
+  bool is_own_ = false;             // this rank made the current plan
+  std::vector<AgreedItem> agreed_;  // items of the plan; reused to avoid allocations
+  std::vector<uint32_t> missing_;   // by item: a bit for each dtype that is not yet in a batch
 };
 
 }  // namespace hvd::runtime

@@ -8,17 +8,17 @@
 namespace hvd::runtime {
 namespace {
 
-// A message of at most so many bytes travels with its header. Inside a host it must fit into the mailbox of
-// the receiver several times; between hosts it saves a round trip.
+// The largest message that is sent together with its header. On one host, several must fit into the
+// receiver's mailbox; between hosts, this saves a round trip.
 constexpr size_t kSmallInHost = 2048;
 constexpr size_t kSmallBetweenHosts = 32 * 1024;
-// Bytes of small messages that a receiver keeps for its program, from one sender. Later ones are offered.
+// Bytes of unread small messages that a receiver keeps for one sender. Further messages are only offered.
 constexpr uint64_t kMostUnread = 4 << 20;
 constexpr uint64_t kReportConsumed = kMostUnread / 4;
-// Each message counts for so many bytes more.
+// Each message counts as this many additional bytes.
 constexpr uint64_t kMessageCost = 64;
 constexpr size_t kPiece = 64 * 1024;
-constexpr size_t kMostPieces = 8 * kPiece;  // bytes that were sent and not taken
+constexpr size_t kMostPieces = 8 * kPiece;  // bytes sent and not yet consumed
 constexpr int32_t kDestroyed = 1;           // the tag of a group_end
 
 bool is_send(const Submission& submission) { return submission.request.op == HVD_SEND; }
@@ -65,7 +65,7 @@ PeerLink& PointToPoint::peer(int32_t rank) {
   return *link;
 }
 
-// A rank that has left needs nothing more.
+// A rank that has left needs no further messages.
 Status PointToPoint::send(int32_t rank, const PeerMessage& message, ByteView rest) {
   const Status status = parts_.links->send(rank, header_of(message), rest);
   return !status.ok() && has_left(rank) ? Status() : status;
@@ -79,7 +79,7 @@ void PointToPoint::stay_open() {
   }
 }
 
-// From now on, only a link to another rank shows that the rank leaves.
+// From now on, the link to each rank that may send must report that rank's end.
 void PointToPoint::watch(const Submission& receive) {
   if (receive.message.peer >= 0) peer(receive.message.peer).open_stream();
 }
@@ -174,7 +174,7 @@ Status PointToPoint::start_send(Submission* send) {
 
 Status PointToPoint::start_receive(Submission* receive) {
   if (auto message = matcher_.match(receive)) return take(receive, std::move(message));
-  // A message that this rank has not taken from the links would have come before the notice that its sender left.
+  // A message still in the links would have arrived before the notice that its sender left.
   if (is_hopeless(*receive)) {
     matcher_.drop(receive);
     complete(receive,
@@ -186,7 +186,7 @@ Status PointToPoint::start_receive(Submission* receive) {
   return {};
 }
 
-// The other end of the receive has left, or all that it may come from.
+// Returns true if all ranks that the receive may come from have left.
 bool PointToPoint::is_hopeless(const Submission& submission) const {
   if (submission.message.peer != HVD_ANY_RANK) return has_left(submission.message.peer);
   const auto set = parts_.sets->find(submission.process_set);
@@ -216,7 +216,7 @@ Status PointToPoint::mismatch(const Submission& receive, int32_t from, int32_t d
                               elements_text(count, dtype), " to rank ", rank_));
 }
 
-// Takes a message that came before its receive.
+// Consumes a message that arrived before its receive.
 Status PointToPoint::take(Submission* receive, std::unique_ptr<ArrivedMessage> message) {
   const int32_t from = message->source;
   const Status wrong = mismatch(*receive, from, message->dtype, message->count);
@@ -273,7 +273,7 @@ void PointToPoint::deliver(Submission* receive, int32_t from, ByteView data) {
   if (!data.empty()) std::memcpy(receive->tensors[0].output, data.data(), data.size());
 }
 
-// The sender learns in lots how much of what it sent was received.
+// Reports received bytes to the sender, in large steps.
 Status PointToPoint::count_consumed(int32_t from, size_t bytes) {
   if (from == rank_) return {};
   PeerLink& link = peer(from);
@@ -308,7 +308,7 @@ Status PointToPoint::accepted(int32_t from, uint64_t id) {
   const auto found = offered_.find(id);
   if (found == offered_.end() || found->second.send->message.peer != from) return {};  // withdrawn
   Submission* const send = found->second.send;
-  // The receiver takes it back, or has copied it by then.
+  // A withdrawn message ends with the receiver's reply, since the receiver may already have copied it.
   if (!found->second.withdrawn.ok() && send->tensors[0].bytes > 0) return {};
   offered_.erase(found);
   begin_transfer(send, from);
@@ -344,13 +344,13 @@ Status PointToPoint::refused(const PeerMessage& message) {
 
 Status PointToPoint::withdrawn(int32_t from, const PeerMessage& message) {
   HVD_RETURN_IF_ERROR(take_back(from, message.id));
-  // A message that was copied is complete at the sender by then.
+  // The sender has already completed a copied message.
   return message.count == 0 ? Status() : send(from, about(PeerStep::kRefused, message.id));
 }
 
 Status PointToPoint::take_back(int32_t from, uint64_t id) {
   if (matcher_.take_offer(from, id) != nullptr) return {};
-  // This rank has accepted it meanwhile.
+  // This rank has accepted the message meanwhile.
   PeerLink& link = peer(from);
   Submission* receive = link.find_incoming(id);
   const auto copy = std::ranges::find_if(
@@ -363,7 +363,7 @@ Status PointToPoint::take_back(int32_t from, uint64_t id) {
   } else {
     return {};
   }
-  // It waits for the next message.
+  // The receive waits for the next message.
   parts_.instruments->trace.end_batch(std::exchange(receive->message.traced, 0));
   receive->planned = false;
   receive->message.peer = receive->request.root;
@@ -432,7 +432,7 @@ Status PointToPoint::copied(int32_t from, uint64_t id) {
     complete(send, {});
     return {};
   }
-  // It was withdrawn too late.
+  // The withdrawal came too late.
   const auto offer = offered_.find(id);
   if (offer == offered_.end() || offer->second.send->message.peer != from ||
       offer->second.withdrawn.ok()) {
@@ -551,7 +551,7 @@ Status PointToPoint::withdraw(Submission* submission, const Status& why) {
     const uint64_t id = submission->message.id;
     const auto offer = offered_.find(id);
     if (submission->message.is_lent && offer != offered_.end() && !has_left(to)) {
-      // The receiver may copy the memory now: the send ends with the receiver's answer.
+      // The receiver may be copying the memory: the send ends with the receiver's reply.
       if (!offer->second.withdrawn.ok()) return {};
       offer->second.withdrawn = why;
       submission->message.expires = Clock::time_point::max();
@@ -564,8 +564,8 @@ Status PointToPoint::withdraw(Submission* submission, const Status& why) {
   return notified;
 }
 
-// The sends and receives without a match for which selects(submission) is true. With an ok `why`, each fails
-// because its peer has left.
+// Fails each unmatched send and receive for which selects(submission) is true. With an ok `why`,
+// the error is that its peer has left.
 template <typename Selects>
 Status PointToPoint::withdraw_if(Selects&& selects, const Status& why) {
   for (Submission* one = parts_.submissions->newest(); one != nullptr;) {
@@ -612,7 +612,7 @@ Status PointToPoint::check_peers() {
   return withdraw_if([this](const Submission& one) { return is_hopeless(one); }, {});
 }
 
-// A rank that leaves in good order has ended its transfers, and has the answer to its last message.
+// A rank that leaves without an error has ended its transfers, and has the reply to its last message.
 void PointToPoint::fail_transfers(PeerLink& link) {
   for (Submission* const one : link.drop_transfers()) {
     complete(one, parts_.shutdown->refuse_message(operation_text(*one), link.rank()));
@@ -622,7 +622,7 @@ void PointToPoint::fail_transfers(PeerLink& link) {
 Status PointToPoint::remove_set(uint32_t serial, const Status& why) {
   HVD_RETURN_IF_ERROR(
       withdraw_if([serial](const Submission& one) { return one.set == serial; }, why));
-  // Messages that were only offered (id != 0) need no answer: the sender removes the set too, and fails them.
+  // Offered messages (id != 0) need no reply: the sender also removes the set, and fails them.
   for (const auto& message : matcher_.take_messages(serial)) {
     if (message->id == 0)
       HVD_RETURN_IF_ERROR(count_consumed(message->source, message->data.size()));
@@ -656,7 +656,7 @@ Status PointToPoint::notify(std::span<const GroupEnd> ends) {
   return {};
 }
 
-// Asks each peer, once all bytes for it have left, whether they have arrived.
+// Asks each peer, when all bytes for it have left, whether they have arrived.
 Status PointToPoint::flush(bool* moved) {
   if (ended_.load(std::memory_order_relaxed)) return {};
   bool all = true;
@@ -713,7 +713,7 @@ void PointToPoint::close() {
   mesh_.reset();
 }
 
-// The match is found, and the bytes move.
+// The match is found: begins to move the bytes.
 void PointToPoint::begin_transfer(Submission* submission, int32_t other) {
   auto& message = submission->message;
   submission->planned = true;

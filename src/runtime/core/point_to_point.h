@@ -1,7 +1,7 @@
-// Runs the sends and receives of this rank: matches messages with receives, and moves the bytes. Knows no
-// negotiation: each message concerns its two ranks alone. RuntimeCore owns and calls it, sends its messages
-// over the message links, and fails the job on an error. Lives on the progress thread; never waits. See
-// ../point_to_point/README.md for the protocol.
+// Runs the sends and receives of this rank: matches messages with receives, and moves the bytes.
+// Needs no negotiation: each message concerns only its two ranks. RuntimeCore owns and calls it,
+// sends its messages over the message links, and fails the job on an error. Lives on the progress
+// thread; never waits. See ../point_to_point/README.md for the protocol.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ namespace hvd::runtime {
 
 class PointToPoint {
  public:
-  // The objects that it uses. They outlive it.
+  // Objects that must outlive this one.
   struct Parts {
     MessageLinks* links;
     PendingSubmissions* submissions;
@@ -36,45 +36,45 @@ class PointToPoint {
     GroupRunner* groups;
   };
   explicit PointToPoint(const Parts& parts);
-  // The links that ranks of one host, and of two hosts, have for large data. Without them, messages travel
-  // in pieces over the message links.
+  // The mesh links for large data between ranks. Without them, messages are sent in pieces over the
+  // message links.
   void set_mesh(collectives::SharedMesh mesh) { mesh_ = std::move(mesh); }
 
-  // Another rank has ended the collectives of all ranks: from now on, messages alone need the links, and other
-  // ranks may send this one the first.
+  // Another rank has ended the collectives of all ranks: afterwards only messages need the links,
+  // and other ranks may still send this rank its first message.
   void stay_open();
-  // Whether this rank has exchanged messages and may exchange more. Any thread.
+  // Returns whether this rank has exchanged messages and may exchange more. Any thread.
   bool is_in_use() const { return in_use_.load(std::memory_order_acquire); }
-  // Why new sends and receives are refused, or ok. Any thread.
+  // The reason why new sends and receives are refused, or ok. Any thread.
   Status refusal() const;
-  // True when all messages of this rank have arrived, after end(). Any thread.
+  // True if all messages of this rank have arrived, after end(). Any thread.
   const std::atomic<bool>& ended() const { return ended_; }
 
-  // Starts a send or receive that was submitted.
+  // Starts a submitted send or receive.
   Status start(Submission* submission);
   // Takes a message of the protocol from another rank.
   Status receive(int32_t from, ByteView message);
-  // Moves bytes of the transfers in flight. Sets *moved when any moved.
+  // Moves bytes of the transfers in flight. Sets *moved if any moved.
   Status advance(bool* moved);
-  // Whether every later arrival makes a watched descriptor readable. The links are prepared for sleep.
+  // Returns whether every later arrival makes a watched descriptor readable. Prepares the links for sleep.
   bool may_sleep();
 
-  // When a time limit passes, at which the caller calls run_alarms; max: none.
+  // The next time limit, at which the caller must call run_alarms(); max: none.
   Clock::time_point alarm() const { return alarm_; }
   Status run_alarms(Clock::time_point now);
 
-  // Fails what waits for a rank that has left, and what was under way to it or from it.
+  // Fails the submissions that wait for a rank that has left, and the transfers to or from it.
   Status check_peers();
-  // The process set was removed: fails its sends and receives without a match.
+  // The process set was removed: fails its unmatched sends and receives.
   Status remove_set(uint32_t serial, const Status& why);
-  // Tells other ranks what they need to know of groups of this rank.
+  // Sends other ranks the notices about this rank's groups.
   Status notify(std::span<const GroupEnd> ends);
-  // This rank leaves: fails what has no match, tells other ranks what they need to know of its groups, and makes
-  // sure that all messages of this rank arrive. Does nothing when called again.
+  // This rank leaves: fails unmatched submissions, sends other ranks the notices about its groups,
+  // and makes sure that all messages of this rank arrive. Further calls do nothing.
   Status end(std::span<const GroupEnd> ends);
-  // The job has failed, and the caller completes the submissions.
+  // The job has failed: forgets all submissions, which the caller completes.
   void fail(const Status& why);
-  // Closes what it has with other ranks, before the links are closed. Nothing is in flight.
+  // Closes its links to other ranks, before the message links are closed. Requires that no transfer is in flight.
   void close();
 
  private:
@@ -117,14 +117,14 @@ class PointToPoint {
 
   const Parts parts_;
   const int32_t rank_;
-  collectives::SharedMesh mesh_;  // or null
+  collectives::SharedMesh mesh_;  // may be null
   MessageMatcher matcher_;
-  std::vector<std::unique_ptr<PeerLink>> peers_;  // by rank; null: nothing was exchanged
+  std::vector<std::unique_ptr<PeerLink>> peers_;  // by rank; null: no exchange yet
   std::vector<PeerLink*> active_;                 // with transfers in flight
-  // A send that the receiver has not accepted.
+  // A send that the receiver has not yet accepted.
   struct Offer {
     Submission* send;
-    Status withdrawn;  // why it fails once the receiver no longer reads its memory; ok: it stands
+    Status withdrawn;  // why it was withdrawn: its error once the receiver has stopped reading
   };
   std::unordered_map<uint64_t, Offer> offered_;  // by id
   uint64_t next_id_ = 1;
@@ -132,7 +132,7 @@ class PointToPoint {
   Clock::time_point alarm_ = Clock::time_point::max();
   bool is_ending_ = false;
   bool has_failed_ = false;
-  Bytes buffer_;  // of one small message with its header
+  Bytes buffer_;  // one small message with its header
 
   // Shared with other threads.
   std::atomic<bool> in_use_{false};

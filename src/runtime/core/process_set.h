@@ -15,7 +15,7 @@
 
 namespace hvd::runtime {
 
-// Whether the set has two members, on two machines.
+// Returns whether the set has two members, on two machines.
 inline bool are_two_machines(const SetMembers& members, std::span<const int32_t> machines) {
   const auto machine = [&](size_t i) { return machines[static_cast<size_t>(members.ranks[i])]; };
   return members.ranks.size() == 2 && machine(0) != machine(1);
@@ -42,13 +42,13 @@ struct ProcessSetState {
   bool needs_turn = false;  // the latest plan has batches that wait for a turn (device_turns.h)
   Speculation speculation;
 
-  // This rank has called join, and another member has not. after_join holds later submissions.
+  // This rank has called join, but another member has not. after_join holds later submissions.
   bool has_joined = false;
   std::vector<Submission*> after_join;
 
-  // The root makes no more plans; on another rank, the last plan was applied.
+  // On the root: makes no more plans. On another rank: the last plan was applied.
   bool ended = false;
-  bool removed = false;           // by all ranks: the set is dropped once it has ended and is idle
+  bool removed = false;           // all ranks removed it: dropped when it has ended and is idle
   Submission* removal = nullptr;  // this rank's request to remove the set
 };
 

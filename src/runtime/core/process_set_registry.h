@@ -1,6 +1,6 @@
-// Owns the process sets that this rank is a member of, in the order of their serial numbers: adds,
-// finds and drops them. Buffers messages for sets that this rank has not added yet. Only the runtime
-// core calls it. The runtime core makes a set's plans and ends its work. Lives on the progress thread.
+// Owns the process sets of this rank, in the order of their serial numbers: adds, finds and drops
+// them. Buffers messages for sets that this rank has not added yet. Only the runtime core calls it,
+// which makes a set's plans and ends its work. Lives on the progress thread.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace hvd::runtime {
 
 class ProcessSetRegistry {
  public:
-  // The objects that it uses. They outlive it.
+  // Objects that must outlive this one.
   struct Parts {
     SetTable* table;
     TensorTable* names;
@@ -31,14 +31,14 @@ class ProcessSetRegistry {
   ProcessSetRegistry(const Parts& parts, uint32_t cache_capacity)
       : parts_(parts), cache_capacity_(cache_capacity) {}
 
-  // Opens the set of all ranks. The first call.
+  // Opens the set of all ranks. Must be called first.
   Status open_all();
 
-  // Every rank calls add and remove with the same arguments in the same order. They complete the
-  // submission, with one exception: when this rank is a member of the removed set, the submission
-  // completes when the set is dropped. nullptr: other ranks have submitted it.
+  // Every rank must call add and remove with the same arguments in the same order. They complete
+  // the submission; but if this rank is a member of the removed set, the submission completes when
+  // the set is dropped. nullptr: other ranks have submitted it.
   Status add(const Request& request, std::string_view name, Submission* submission);
-  // Returns the set whose work the caller has to end; nullptr: none.
+  // Returns the set whose work the caller must end, or nullptr.
   ProcessSetState* remove(int32_t id, Submission* submission);
   // Drops removed sets that have ended and are idle. Returns true when it dropped any.
   Result<bool> drop_removed();
@@ -51,16 +51,16 @@ class ProcessSetRegistry {
   size_t size() const { return sets_.size(); }
   ProcessSetState* at(size_t index) const { return sets_[index].get(); }
   bool all_ended() const;
-  // Accepts any process set that exists, also one without this rank.
+  // Accepts any existing process set, also one without this rank.
   bool is_member(int32_t process_set, int32_t rank) const;
 
-  // A message for a set that its sender has added and this rank has not added yet.
+  // A message for a set that its sender has added but this rank has not.
   struct Early {
     uint32_t set;
     int32_t from;
     Bytes message;
   };
-  // Whether this rank has not added the set yet.
+  // Returns whether this rank has not added the set yet.
   bool is_ahead(uint32_t serial) const { return serial > last_serial_; }
   Status keep_early(uint32_t serial, int32_t from, ByteView message);
   void keep_early(Early&& message);

@@ -68,7 +68,7 @@ bool RuntimeCore::step(bool flush) {
   return moved;
 }
 
-// Puts counts that others keep beside those of the metrics, where a reader may look at any time.
+// Copies counts that other objects keep into the metrics, where a reader may read them at any time.
 void RuntimeCore::count_pass() {
   Metrics& metrics = *instruments_.metrics;
   metrics.counters[static_cast<size_t>(Counter::kPasses)] = counts_.steps;
@@ -82,7 +82,7 @@ Status RuntimeCore::start_direct(bool* moved) {
   while (next != nullptr) {
     Submission* submission = std::exchange(next, next->next);
     *moved = true;
-    // After an error too: the caller fails all that is admitted.
+    // Also after an error: the caller fails all admitted submissions.
     submissions_.admit_direct(submission);
     if (!status.ok()) continue;
     if (submission->group.members == nullptr) {
@@ -101,8 +101,8 @@ Status RuntimeCore::check_peers() {
   return messages_.check_peers();
 }
 
-// Ranks may exchange messages, and call collectives of groups, for as long as none of them has left, whatever
-// other ranks do. The links then carry nothing else.
+// Ranks may exchange messages and call collectives of groups until one of them leaves, independent
+// of other ranks. The links then carry only these.
 bool RuntimeCore::run_direct() {
   bool moved = false;
   Status status = start_direct(&moved);
@@ -145,7 +145,7 @@ void RuntimeCore::end_messages() {
   submissions_.settle();
 }
 
-// A failure completes all work. This function stops after a failure, so that it completes nothing twice.
+// A failure completes all work, so this function returns after one: nothing is completed twice.
 bool RuntimeCore::work() {
   report();
   bool moved = poll_links();
@@ -161,7 +161,7 @@ bool RuntimeCore::work() {
 bool RuntimeCore::run_batches() {
   const auto moved = executor_.advance();
   if (moved.ok()) return moved.value();
-  // An op plugin reports its failure as text; the links know whose loss it was.
+  // An op plugin reports its failure as text; the links know the lost rank.
   const Status failed = moved.error().with_lost_rank(links_.lost_rank());
   fail_with(failed.with_context(cat("rank ", options_.rank)), -1);
   return false;
@@ -200,7 +200,7 @@ void RuntimeCore::announce(Submission* submission) {
   else if (set == nullptr || set->removed) {
     complete(submission, not_found("its process set was removed meanwhile"));
   } else {
-    submission->accepted = true;  // fails when the notice that the set ends arrives
+    submission->accepted = true;  // fails when the notice of the set's end arrives
   }
 }
 
@@ -256,7 +256,7 @@ bool RuntimeCore::poll_links() {
   return moved;
 }
 
-// Running batches may have all the data that they need from a lost peer: finishes those batches.
+// Running batches may already have all data that they need from a lost peer: finishes those batches.
 void RuntimeCore::finish_what_can_be() {
   for (;;) {
     const auto moved = executor_.advance();
@@ -306,8 +306,8 @@ Status RuntimeCore::handle(int32_t from, ByteView message) {
   return {};
 }
 
-// Checks the ranks in a notice, which become indexes. Notices of the shutdown must come from the parent
-// or from a child, as their kind demands.
+// Checks the ranks in a notice, which are used as indexes. Notices of the shutdown must come from
+// the parent or from a child, depending on their kind.
 Status RuntimeCore::check(MessageKind kind, int32_t from, const Notice& notice) const {
   const int32_t size = sets_.all()->members->size();
   if (notice.rank < 0 || notice.rank >= size || notice.lost_rank < -1 || notice.lost_rank >= size) {
@@ -335,7 +335,7 @@ void RuntimeCore::complete(Submission* submission, Status status) {
   announce_next(submission->name, submission);
 }
 
-// The next submission of the name after this one, which may be null.
+// Announces the name's next submission after this one, which may be null.
 void RuntimeCore::announce_next(Name* name, const Submission* submission) {
   if (name == nullptr || name->announced != submission) return;
   name->announced = nullptr;
@@ -379,12 +379,12 @@ void RuntimeCore::report() {
 void RuntimeCore::report(ProcessSetState* set) {
   Announcement& ready = set->negotiator.ready();
   if (set->coordinator) {
-    // Two ranks that speculate need the same order of names.
+    // Two speculating ranks need the same order of names.
     if (set->speculation.possible()) std::ranges::sort(ready.ids);
     if (!ready.empty()) set->coordinator->add(&ready);
     plan(set);
     if (!set->speculation.possible()) return;
-    // A tuner decides before any other rank knows of a plan.
+    // A tuner decides before any other rank receives a plan.
     const bool is_allowed = !is_ending(*set) && (plan_listener_ == nullptr || set != sets_.all());
     if (Status status = speculative_.send_tentative_plan(set, is_allowed); !status.ok()) {
       fail_with(status, -1);
@@ -456,7 +456,7 @@ Status RuntimeCore::handle_of_set(MessageKind kind, int32_t from, ByteView messa
   }
   HVD_RETURN_IF_ERROR(decode(message, &received_plan_));
   speculative_.receive_plan(set, received_plan_);
-  // The plan may revoke cache ids: announcements that use them leave first.
+  // The plan may revoke cache ids: announcements that use these ids must leave first.
   report(set);
   for (const int32_t child : set->negotiator.place().children) {
     HVD_RETURN_IF_ERROR(links_.send(child, message));
@@ -484,7 +484,7 @@ Status RuntimeCore::take_eager_data(ProcessSetState* set, bool matched) {
   return {};
 }
 
-// The child knows that its announcement matched the tentative plan: no message is needed.
+// The child detects that its announcement matched the tentative plan, without a message.
 Status RuntimeCore::run_tentative_plan(ProcessSetState* set, ByteView theirs) {
   Coordinator& coordinator = *set->coordinator;
   coordinator.add(&set->negotiator.ready());
@@ -535,10 +535,10 @@ Status RuntimeCore::register_sets(const PlanItem& item, Submission* submission) 
   return {};
 }
 
-// Called when a set begins to end, and at the root after each announcement of speculation until it has.
-// The shutdown protocol ends the set of all ranks. Another set ends with the last plan of its root, since
-// plans of that set may be in flight. The announcement by which the other member has completed an
-// operation may be in flight too: the root waits for it.
+// Called when a set begins to end, and at the root after each speculative announcement until it has
+// ended. The shutdown protocol ends the set of all ranks. Another set ends with the last plan of
+// its root, since plans of that set may be in flight. The announcement with which the other member
+// completed an operation may also be in flight: the root waits for it.
 Status RuntimeCore::end_planning(ProcessSetState* set) {
   if (set->ended || SpeculativeExchange::awaits_announcement(*set)) return {};
   if (!set->coordinator) HVD_RETURN_IF_ERROR(speculative_.close(set));
@@ -558,8 +558,8 @@ Status RuntimeCore::send_last_plan(ProcessSetState* set) {
 // Ends the planning of a set: its submissions without a plan fail.
 void RuntimeCore::end_set(ProcessSetState* set) {
   if (std::exchange(set->ended, true)) return;
-  // A set that no rank has removed ends with the job. When the notice of that is still in flight, the
-  // notice fails this work.
+  // A set that no rank has removed ends with the job. If the notice of the end is still in flight,
+  // the notice fails this work.
   if (set->removed || shutdown_.has_ended(*set->members)) fail_rest(set);
 }
 
@@ -622,7 +622,7 @@ void RuntimeCore::act(Shutdown::Step step) {
   messages_.stay_open();
 }
 
-// Ends the planning of the sets of which a member has left: submissions without a plan fail.
+// Ends the planning of the sets that a member has left: submissions without a plan fail.
 void RuntimeCore::end_work() {
   const std::vector<Submission*> held = submissions_.held();
   for (Submission* submission : held) {
@@ -665,14 +665,14 @@ void RuntimeCore::fail(const Status& cause) {
 
 void RuntimeCore::fail_with(const Status& found, int32_t received_from) {
   if (departed()) return fail_messages(found);
-  // A cause that a peer reports is already known to all ranks.
+  // If a peer reported the cause, all ranks already know it.
   end_with(received_from < 0 ? host_->first_cause(found) : found, received_from);
 }
 
 void RuntimeCore::end_with(const Status& cause, int32_t received_from) {
   if (departed()) return;
   const Status first = shutdown_.fail(cause, received_from, newest() != nullptr);
-  // The links first: the operations that share them are aborted by the text alone.
+  // Abort the links first: operations that share them are aborted with the text only.
   links_.abort(first);
   submissions_.fail_early(first);
   executor_.abort(first.message().c_str());
@@ -684,7 +684,7 @@ void RuntimeCore::end_with(const Status& cause, int32_t received_from) {
   services_.end(refusal());
 }
 
-// A failure between ranks that have departed already: their work is over, but for messages.
+// A failure between ranks that have departed: it affects only messages.
 void RuntimeCore::fail_messages(const Status& cause) {
   if (!uses_direct()) return;
   messages_.fail(cause);

@@ -1,6 +1,6 @@
 // The runtime of one rank without its threads: takes submissions, negotiates them with other ranks,
-// applies the resulting plans through op plugins, and completes the submissions. Runtime owns it. The
-// thread that holds the progress lock (progress.h) calls step(). Other threads may call only the
+// applies the resulting plans through op plugins, and completes the submissions. Runtime owns it.
+// The thread that holds the progress lock (progress.h) calls step(). Other threads may only call
 // functions marked "any thread".
 #pragma once
 
@@ -29,11 +29,11 @@ namespace hvd::runtime {
 struct CoreOptions {
   int32_t rank = 0;
   std::chrono::microseconds window{1000};
-  bool calls_helper_early = true;  // when a burst reaches the size of the previous one
+  bool calls_helper_early = true;  // if a burst reaches the size of the previous one
   FusionOptions fusion;
   uint32_t cache_capacity = 0;
-  hvd_tuning tuning{};  // the same on all ranks
-  // The device of this rank's tensors, HVD_CPU before the first on another one; outlives the core.
+  hvd_tuning tuning{};  // equal on all ranks
+  // The device of this rank's tensors; HVD_CPU before the first tensor on another device. Outlives the core.
   const std::atomic<int32_t>* device = nullptr;
   // This rank's counters, which outlive the core.
   RankCounters* counters = nullptr;
@@ -43,16 +43,16 @@ struct CoreOptions {
 
 struct CoreCounts {
   uint64_t steps = 0;
-  uint64_t batches = 0;        // started
+  uint64_t batches = 0;        // batches that were started
   uint64_t fused_tensors = 0;  // tensors in batches of two or more
   uint64_t messages_sent = 0;
   uint64_t messages_received = 0;
   uint64_t short_announcements = 0;  // names announced by their cache id
-  uint64_t speculative_batches = 0;  // both ranks had sent their data before the plan existed
+  uint64_t speculative_batches = 0;  // both ranks had sent their data before a plan existed
   uint64_t eager_sends_wasted = 0;   // eager data for a batch that the plan did not contain
 };
 
-// Watches the plans of the set of all ranks at the root. The autotuner implements it.
+// Observes the plans of the set of all ranks at the root. The autotuner implements it.
 class PlanListener {
  public:
   virtual ~PlanListener() = default;
@@ -71,29 +71,29 @@ class RuntimeCore final : public Drivable, private PlanSink {
 
   // ---- any thread ----
   using Wake = PendingSubmissions::Wake;
-  // Queues a submission. Returns what the caller has to wake.
+  // Queues a submission. Returns the thread that the caller must wake.
   Wake submit(Submission* submission) { return submissions_.submit(submission); }
-  // Begins a submission that awaits its start. The caller wakes the driver.
+  // Starts a submission that awaits its start. The caller must wake the driver.
   void start(Submission* submission) { submissions_.start(submission); }
   // Queues a send, a receive or a call of a group.
   void submit_direct(Submission* submission) { submissions_.submit_direct(submission); }
-  // Why sends and receives are refused, or ok.
+  // The reason why sends and receives are refused, or ok.
   Status refuse_message() const { return messages_.refusal(); }
   bool uses_direct() const { return messages_.is_in_use() || groups_.is_in_use(); }
   // True when all messages of this rank have arrived, after end_messages().
   const std::atomic<bool>& messages_ended() const { return messages_.ended(); }
   // The reason why all submissions are refused, or ok.
   Status refusal() const { return shutdown_.refusal(); }
-  // The error of a submission to this set that this rank refuses for that reason, else ok. `name` may be empty.
+  // Returns the error of a submission to this set that this rank refuses, else ok. `name` may be empty.
   Status refuse(int32_t op, std::string_view name, const SetMembers& set) {
     return shutdown_.refuse(op, name, set);
   }
   // True when each set with this rank has ended, or the job has failed.
   const std::atomic<bool>& own_sets_ended() const { return shutdown_.own_sets_ended(); }
-  // The peer whose exit made work of this rank fail, if one did.
+  // The peer whose exit made work of this rank fail, if any.
   std::optional<int32_t> cut_off_by() const { return shutdown_.cut_off_by(); }
   std::string cut_off_cause() const { return shutdown_.cut_off_cause(); }
-  // True when no peer needs this rank: its links may close.
+  // True if no peer needs this rank: its links may be closed.
   const std::atomic<bool>& departed() const { return shutdown_.departed(); }
   bool has_input() const override { return submissions_.has_input() || host_->has_posted(); }
   uint64_t pending() const override { return submissions_.count(); }
@@ -108,24 +108,24 @@ class RuntimeCore final : public Drivable, private PlanSink {
   Clock::time_point alarm() const override {
     return std::min(services_.alarm(), messages_.alarm());
   }
-  // Starts the sends, receives and calls of groups that were submitted, without a look at the links. Returns true
-  // when any submission is complete.
+  // Starts the submitted sends, receives and calls of groups, without polling the links. Returns
+  // true if any submission is complete.
   bool start_direct();
-  // Whether messages have something to do now, such as a copy, of which no event tells.
+  // Returns whether messages have work now that no event announces, for example a copy.
   bool messages_can_move() { return !messages_.may_sleep(); }
   GroupRunner& groups() { return groups_; }
-  // Ends a group of this rank: its calls fail, and the later ones of its other members.
+  // Ends a group of this rank: its calls fail, and so do the other members' later calls.
   Status destroy_group(int32_t id);
   // Delivers later messages and alarms to this service, which outlives the last step.
   void set_service(ServiceId id, Service* service) { services_.set(id, service); }
-  // to_root sends from this rank's service to the root's. to_all sends from the root's service to the
-  // service of every rank, the root included. Both drop the message when the job has ended.
+  // to_root sends from this rank's service to the root's. to_all sends from the root's service to
+  // the service of every rank, including the root. Both drop the message after the job has ended.
   void to_root(ServiceId id, ByteView message);
   void to_all(ServiceId id, ByteView message);
-  // The batches on devices of this set's next plan come next among those of all sets. Ignores a set
+  // Gives the next turn among all sets to the device batches of this set's next plan. Ignores a set
   // without this rank.
   void give_turn(uint32_t serial);
-  // Fails the sends and receives without a match, before leave(). messages_ended() is true once all messages
+  // Fails unmatched sends and receives, before leave(). messages_ended() is true when all messages
   // of this rank have arrived.
   void end_messages();
   // Starts the shutdown protocol for hvd_shutdown.
@@ -134,7 +134,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   void fail(const Status& cause);
   // Closes the links. departed() must be true.
   void close();
-  // The ranks that are not known to be ready with a name, in the set of all ranks.
+  // The ranks of the set of all ranks that are not known to be ready with a name.
   std::vector<int32_t> missing(std::string_view name) const {
     return sets_.all()->negotiator.missing(name);
   }
@@ -146,14 +146,14 @@ class RuntimeCore final : public Drivable, private PlanSink {
   PlanApplication::LastCommon last_common() const { return plans_.last_common(*sets_.all()); }
   bool is_root() const { return links_.is_root(); }
   std::vector<int32_t> parents() const { return links_.parents(); }
-  // Both require a process set that exists.
+  // Both require an existing process set.
   bool is_member(int32_t process_set) const { return is_member(process_set, options_.rank); }
   bool is_member(int32_t process_set, int32_t rank) const {
     return sets_.is_member(process_set, rank);
   }
-  // Sets parameters for the next plan on. All ranks call it at the same plan of the set of all ranks.
+  // Sets parameters from the next plan on. All ranks must call it at the same plan of the set of all ranks.
   void tune(std::chrono::microseconds window, uint64_t fusion_threshold, const hvd_tuning& tuning);
-  // Sets the listener of the root for plans of the set of all ranks. nullptr: none.
+  // Sets the root's listener for plans of the set of all ranks; may be nullptr.
   void set_plan_listener(PlanListener* listener) { plan_listener_ = listener; }
   // True when the job has failed, or each of its process sets has ended.
   bool over() const { return shutdown_.over(); }
@@ -187,7 +187,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   Status apply(ProcessSetState* set, const Plan& plan, ByteView theirs = {});
   void all_have_joined(ProcessSetState* set, int32_t last) override;
   Status register_sets(const PlanItem& item, Submission* submission) override;
-  // Whether a member has left, or all ranks have removed the set.
+  // Returns whether a member has left, or all ranks have removed the set.
   bool is_ending(const ProcessSetState& set) const {
     return set.removed || shutdown_.has_ended(*set.members);
   }
@@ -233,7 +233,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   DeviceTurns turns_{this};
   PlanListener* plan_listener_ = nullptr;
 
-  Status link_failure_;  // set by receive(), and handled when the poll of the links returns
+  Status link_failure_;  // set by receive(), handled after polling the links
   int32_t received_from_ = -1;
 
   // Reused, so that a pass allocates no memory.

@@ -1,7 +1,7 @@
-// Ends this rank's part in the job, by the shutdown protocol or after a failure. Owns the protocol's
-// state, the ranks that have left and the failure, which are why this rank refuses submissions, and sends
-// the notices to neighbours in the combining tree. A process set ends with its first member that leaves. Only the runtime core calls it, and completes pending work as the returned steps say.
-// Lives on the progress thread, except for the functions marked "any thread".
+// Ends this rank's part in the job, by the shutdown protocol or after a failure. Owns the protocol's state, the
+// ranks that have left, and the failure. Sends the notices to neighbours in the combining tree. A process set
+// ends when its first member leaves. Only the runtime core calls it, and completes pending work according to
+// the returned steps. Lives on the progress thread, except for the functions marked "any thread".
 #pragma once
 
 #include <atomic>
@@ -19,77 +19,77 @@ namespace hvd::runtime {
 
 class Shutdown {
  public:
-  // Both outlive this object.
+  // Both must outlive this object.
   Shutdown(MessageLinks* links, const SetTable* sets)
       : links_(links), sets_(sets), protocol_(links->is_root(), links->tree().children.size()) {}
 
   // ---- any thread ----
-  // True when a rank has left, or the job has failed.
+  // True if a rank has left, or the job has failed.
   bool is_ending() const { return is_ending_.load(std::memory_order_acquire); }
-  // True when the job has failed, or each of its process sets has ended.
+  // True if the job has failed, or each of its process sets has ended.
   bool over() const { return over_.load(std::memory_order_relaxed); }
-  // The reason for that, or ok.
+  // The reason for the end, or ok.
   Status refusal() const;
-  // True when this set has ended: a member has left, or the job has failed.
+  // True if this set has ended: a member has left, or the job has failed.
   bool has_ended(const SetMembers& set) const;
-  // The error of a submission to this set that this rank refuses for that reason, else ok. `name` may be empty.
+  // Returns the error of a submission to this set that this rank refuses, else ok. `name` may be empty.
   Status refuse(int32_t op, std::string_view name, const SetMembers& set);
-  // Whether the rank has left. Sends and receives end with their other rank, and not with a process set.
+  // Returns whether the rank has left. Sends and receives end with their other rank, not with a process set.
   bool has_left(int32_t rank) const;
-  // The error of a send or receive, named `text`, whose other rank `peer` has left; peer -1: several may be.
+  // The error of a send or receive, named `text`, whose other rank `peer` has left; peer -1: several possible ranks.
   Status refuse_message(std::string_view text, int32_t peer);
-  // True when each set with this rank has ended, or the job has failed.
+  // True if each set with this rank has ended, or the job has failed.
   const std::atomic<bool>& own_sets_ended() const { return own_sets_ended_; }
-  // The peer whose exit made work of this rank fail, if one did.
+  // The peer whose exit made work of this rank fail, if any.
   std::optional<int32_t> cut_off_by() const;
-  // The sentence about the cause, where the peer need not have ended (cause_in), or empty.
+  // The cause's message if the peer may still be running (cause_in), or empty.
   std::string cut_off_cause() const;
-  // True when no peer needs this rank: its links may close.
+  // True if no peer needs this rank: its links may be closed.
   const std::atomic<bool>& departed() const { return departed_; }
 
   // ---- with the progress lock held ----
-  // The next action of the caller after a call.
+  // The caller's next action after a call.
   enum class Step {
     kNone,
-    kEndWork,      // end the planning of the sets that have ended: submissions without a plan fail
+    kEndWork,      // end planning of ended sets: submissions without a plan fail
     kEndServices,  // the goodbye message has passed: departed() is true
   };
   // Starts the shutdown protocol for this rank.
   [[nodiscard]] Step leave();
   // Takes a notice of the shutdown protocol from a neighbour.
   [[nodiscard]] Step receive(MessageKind kind, const Notice& notice);
-  // Reports that this rank has run all plans. Called in every such pass.
+  // Reports that this rank has run all plans. Call it in every such pass.
   [[nodiscard]] Step drained() { return act(protocol_.drained()); }
-  // Reports that a peer has closed its links. Returns nullopt when that is a failure. Otherwise this
-  // rank's subtree has run all plans, and the goodbye message was late: no peer needs this rank.
+  // Reports that a peer has closed its links. Returns nullopt if this is a failure. Otherwise this
+  // rank's subtree has run all plans, and only the goodbye message is late: no peer needs this rank.
   [[nodiscard]] std::optional<Step> links_closed();
-  // Whether the shutdown protocol is ending the work.
+  // Returns whether the shutdown protocol is ending the work.
   bool stopping() const { return protocol_.stopping(); }
-  // Ends this rank's part after a failure. Sends the cause to all neighbours but received_from, the one
-  // that reported it (-1: none). Returns the cause for all pending work. has_work: some is pending.
+  // Ends this rank's part after a failure. Sends the cause to all neighbours except received_from, which
+  // reported it (-1: no neighbour did). Returns the cause for all pending work. has_work: work is pending.
   Status fail(const Status& cause, int32_t received_from, bool has_work);
 
  private:
   Step act(const ShutdownProtocol::Actions& actions);
   bool ends_a_set(int32_t rank) const;
   void note_leaver(int32_t leaver);
-  // The first member that has left, or -1.
+  // Returns the first member that has left, or -1.
   int32_t leaver_of(const SetMembers& set) const HVD_REQUIRES(mutex_);
-  // Whether a set of all, or of those with this rank, has not ended.
+  // Returns whether any set, or any set with this rank, has not ended.
   bool has_set(bool is_own) const HVD_REQUIRES(mutex_);
   Status left_by(int32_t leaver) const;
 
   MessageLinks* const links_;
   const SetTable* const sets_;
   ShutdownProtocol protocol_;
-  std::vector<int32_t> asked_;  // ranks whose leaving this rank has passed on
+  std::vector<int32_t> asked_;  // ranks whose "leave" this rank has forwarded
 
   // Shared with other threads.
   std::atomic<bool> is_ending_{false};  // a rank has left, or the job has failed
   std::atomic<bool> over_{false};
   std::atomic<bool> own_sets_ended_{false};
   std::atomic<bool> departed_{false};
-  std::atomic<int32_t> left_by_{-1};  // the first peer that made work fail by leaving, or was lost
+  std::atomic<int32_t> left_by_{-1};  // the first peer that left or was lost
   std::atomic<bool> cut_off_{false};  // pending work failed because that peer left
   mutable Mutex mutex_;
   std::vector<int32_t> leavers_ HVD_GUARDED_BY(mutex_);  // ranks that have left, in that order

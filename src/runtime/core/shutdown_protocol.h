@@ -1,9 +1,9 @@
-// The state machine of the shutdown protocol. A rank that calls hvd_shutdown sends "leave" to the root,
-// which sends "stop" down the combining tree: the process sets with that rank end, that of all ranks with
-// the first one. A rank sends "stopped" to its parent when all sets of its subtree have ended and have run
-// their plans. When all ranks have, the root sends "goodbye" down the tree, and ranks may close their links.
-// Class Shutdown owns the machine, asks it only about ranks that end a set, calls it on the progress thread
-// and sends the messages that it returns.
+// The state machine of the shutdown protocol. A rank that calls hvd_shutdown sends "leave" to the
+// root, which sends "stop" down the combining tree: the process sets with that rank end, and the
+// first "stop" ends the set of all ranks. A rank sends "stopped" to its parent when all sets of its
+// subtree have ended and have run their plans. When all ranks have stopped, the root sends
+// "goodbye" down the tree, and ranks may close their links. Class Shutdown owns it, calls it on the
+// progress thread only for ranks that end a set, and sends the returned messages.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,10 @@ class ShutdownProtocol {
  public:
   ShutdownProtocol(bool is_root, size_t children) : is_root_(is_root), children_(children) {}
 
-  // The messages that the caller sends now, up to the parent or down to all children.
+  // The messages that the caller must send now, up to the parent or down to all children.
   struct Actions {
-    int32_t leave_up = -1;   // the rank that leaves, or -1
-    int32_t stop_down = -1;  // the same
+    int32_t leave_up = -1;   // the leaving rank, or -1
+    int32_t stop_down = -1;  // the leaving rank, or -1
     bool stopped_up = false;
     bool goodbye_down = false;
   };
@@ -28,14 +28,14 @@ class ShutdownProtocol {
     if (is_root_) return stop(rank);
     return {.leave_up = rank};
   }
-  // The root has decided to stop. On another rank: its "stop" message has arrived.
+  // The root has decided to stop. On another rank, its "stop" message has arrived.
   Actions stop(int32_t rank) {
     if (leaver_ < 0) leaver_ = rank;
     return {.stop_down = rank};
   }
-  // A child's whole subtree has run all plans.
+  // A child's complete subtree has run all plans.
   void child_stopped() { ++children_stopped_; }
-  // All sets of this rank have ended, and it has run all plans. Called in every such pass; acts once.
+  // All sets of this rank have ended, and it has run all plans. Call it in every such pass; acts once.
   Actions drained() {
     if (!stopping() || reported_ || children_stopped_ < children_) return {};
     reported_ = true;
@@ -48,8 +48,8 @@ class ShutdownProtocol {
   }
 
   bool stopping() const { return leaver_ >= 0; }
-  int32_t leaver() const { return leaver_; }  // the first one
-  // This rank's whole subtree has run all plans.
+  int32_t leaver() const { return leaver_; }  // the first rank to leave
+  // This rank's complete subtree has run all plans.
   bool reported() const { return reported_; }
   bool complete() const { return complete_; }
 

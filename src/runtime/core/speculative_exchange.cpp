@@ -21,7 +21,7 @@ bool may_reduce_one_shot(const Request& request) {
 
 }  // namespace
 
-// Builds the set's next plan for the case that it has exactly these names in one batch.
+// Builds the set's next plan on the assumption that it has exactly these names in one batch.
 void SpeculativeExchange::build_plan(ProcessSetState* set, std::span<const uint32_t> ids) {
   plan_.set = set->members->serial;
   plan_.sequence = set->plans;
@@ -42,8 +42,8 @@ void SpeculativeExchange::build_plan(ProcessSetState* set, std::span<const uint3
   for (const FusionUnit& unit : units_) plan_.batches[0].push_back(unit.unit);
 }
 
-// Whether these names would be one batch that each rank can reduce by itself from both inputs. If
-// so, eager_data_ is this rank's input.
+// Returns whether these names would form one batch that each rank can reduce from both inputs. If
+// so, sets eager_data_ to this rank's input.
 bool SpeculativeExchange::prepare_eager_data(ProcessSetState* set, std::span<const uint32_t> ids) {
   build_plan(set, ids);
   uint64_t bytes = 0;

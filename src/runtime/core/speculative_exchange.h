@@ -1,7 +1,7 @@
-// Speculative allreduce between two ranks on two machines (negotiation/speculation.h): decides when a
-// message carries eager data, and makes the plan for the case that both ranks expect the same batch.
-// Owns the latest such plan and its data. Only the runtime core calls it, and applies the plans. Lives
-// on the progress thread.
+// Speculative allreduce between two ranks on two machines (negotiation/speculation.h): decides when
+// a message carries eager data, and makes the plan for the case that both ranks expect the same
+// batch. Owns the latest such plan and its data. Only the runtime core calls it, and applies the
+// plans. Lives on the progress thread.
 #pragma once
 
 #include <cstdint>
@@ -19,33 +19,33 @@ namespace hvd::runtime {
 
 class SpeculativeExchange {
  public:
-  // A plan that both ranks know without another message, and the peer's data for its one batch.
-  // plan is nullptr when the ranks expected different batches.
+  // A plan that both ranks know without another message, and the peer's data for its single batch.
+  // plan is nullptr if the ranks expected different batches.
   struct Match {
     const Plan* plan = nullptr;
     ByteView theirs;
   };
 
-  // All arguments outlive this object.
+  // All arguments must outlive this object.
   SpeculativeExchange(const FusionOptions* fusion, BatchExecutor* executor, MessageLinks* links)
       : fusion_(fusion), executor_(executor), links_(links) {}
 
   // ---- the child ----
-  // Adds eager data to the next announcement. Returns the names that the data is for, or none.
+  // Adds eager data to the next announcement. Returns the names of the data, or none.
   std::span<const uint32_t> attach_eager_data(ProcessSetState* set, Announcement* ready);
-  // An announcement has left. ids: the names of its eager data; empty: it carries none.
+  // An announcement was sent. ids: the names of its eager data; may be empty.
   Match announced(ProcessSetState* set, std::span<const uint32_t> ids);
   Result<Match> receive_tentative_plan(ProcessSetState* set, ByteView message);
-  // The root's plan has arrived. It ends the speculation.
+  // The root's plan has arrived, which ends the speculation.
   void receive_plan(ProcessSetState* set, const Plan& plan);
   // The set is about to end: sends the empty announcement, once.
   Status close(ProcessSetState* set);
 
   // ---- the root ----
-  // Sends a tentative plan to the child if no other plan is undecided and this rank is ready with names
-  // that the child has not announced. is_allowed: whether the root may plan for this set.
+  // Sends a tentative plan to the child if no other plan is undecided and this rank is ready with
+  // names that the child has not announced. is_allowed: the root may plan for this set.
   Status send_tentative_plan(ProcessSetState* set, bool is_allowed);
-  // Whether a tentative plan is undecided: the root makes no other plan meanwhile.
+  // Returns whether a tentative plan is undecided; the root then makes no other plan.
   static bool awaits_announcement(const ProcessSetState& set) {
     return set.coordinator && set.speculation.is_undecided();
   }
@@ -57,9 +57,9 @@ class SpeculativeExchange {
   // rank's eager data.
   ByteView add_eager_data_to_plan(ProcessSetState* set, const Plan& plan);
 
-  // Whether this object made the plan.
+  // Returns whether this object made the plan.
   bool is_own(const Plan& plan) const { return &plan == &plan_; }
-  // The number of times that eager data was sent for a batch that the plan did not contain.
+  // The number of eager sends for a batch that the plan did not contain.
   uint64_t wasted_sends() const { return wasted_sends_; }
 
  private:
@@ -73,7 +73,7 @@ class SpeculativeExchange {
 
   // Reused, so that a pass allocates no memory.
   TentativePlan tentative_;
-  Plan plan_;  // the plan that this rank expects to be next
+  Plan plan_;  // the plan that this rank expects next
   std::vector<FusionUnit> units_;
   std::vector<AgreedItem> items_;
   std::vector<ByteView> tensors_;

@@ -12,10 +12,10 @@
 namespace hvd::runtime {
 namespace {
 
-// Batches of one process set that an op plugin is given at a time, so that it can fill one while
-// it empties another.
+// The most batches of one process set that an op plugin holds at a time: it can fill one while it
+// empties another.
 constexpr size_t kRunning = 2;
-// Batches that may also be on a device's stream: the program goes on without them, and their tensors stay.
+// The most batches on a device's stream: the program continues, but their tensors stay in use.
 constexpr size_t kOnStream = 256;
 
 Status status_of(int status, const char* error) {
@@ -84,7 +84,7 @@ void BatchExecutor::add(BatchQueue* queue, std::span<const PlanUnit> units,
                         std::span<const AgreedItem> items) {
   std::unique_ptr<Run> run = make_run(queue, units, items);
   if (run->op == nullptr && units.size() > 1) {
-    // If no plugin runs the units together, each runs alone; every rank decides equally.
+    // If no plugin runs the units together, each unit runs alone; every rank decides equally.
     spare_.push_back(std::move(run));
     for (const PlanUnit& unit : units) add(queue, {&unit, 1}, items);
     return;
@@ -177,7 +177,7 @@ void BatchExecutor::go_on(Run* run) {
   }
 }
 
-// Batches in host memory do not wait for those on a device's stream.
+// Batches in host memory do not wait for batches on a device's stream.
 Status BatchExecutor::retire(BatchQueue* queue, bool* moved) {
   for (auto at = queue->running.begin(); at != queue->running.end();) {
     if (!(*at)->done && !(*at)->is_on_stream) return {};
@@ -206,7 +206,7 @@ void BatchExecutor::measure(Run* run) {
   run->traced = instruments_->trace.start_batch(run->batch.op, run->dtype, run->submissions);
 }
 
-// The plugin's own word for it, or its name and the operation's.
+// The activity's name is the plugin's own, or is made of the plugin's and the operation's names.
 void BatchExecutor::trace_run(const Run& run) {
   auto* const activity = field_of(run.op->vtable<hvd_op_v1>(), &hvd_op_v1::activity);
   const char* const name = activity == nullptr ? nullptr : activity(run.op->context(), &run.batch);
@@ -284,7 +284,7 @@ Status BatchExecutor::run_one_shot(BatchQueue* queue, std::span<const PlanUnit> 
   return {};
 }
 
-// Every rank finds the same, so the work fails and the runtime goes on.
+// Every rank refuses the batch equally, so the work fails and the runtime continues.
 void BatchExecutor::refuse(Run* run) {
   const hvd_batch& batch = run->batch;
   finish(run, unimplemented(cat("no operation plugin here runs ", op_name(batch.op),

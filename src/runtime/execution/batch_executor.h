@@ -1,6 +1,6 @@
-// Runs agreed batches through the op plugins: the batches of a process set in order, and those of
-// different sets in parallel. Batches on devices start in one order, which all ranks share. Reports each submission to the CompletionSink when its last part is
-// done. The runtime core owns and calls it, on the progress thread.
+// Runs agreed batches through the op plugins: batches of one process set in order, batches of different sets in
+// parallel. Batches on devices start in one order, equal on all ranks. Reports each submission to the
+// CompletionSink when its last part is done. The runtime core owns and calls it, on the progress thread.
 #pragma once
 
 #include <atomic>
@@ -19,18 +19,18 @@
 
 namespace hvd::runtime {
 
-// An item of a plan, as this rank knows it.
+// An item of a plan, with this rank's submission.
 struct AgreedItem {
   Submission* submission = nullptr;  // null: this rank has joined
   const Request* request = nullptr;
   const std::vector<RankRows>* rows = nullptr;  // rows of all members, by ascending rank
 };
 
-// Where submissions go when they are over.
+// Receives completed submissions.
 class CompletionSink {
  public:
   virtual ~CompletionSink() = default;
-  // The whole submission is on a device's stream, and waits for its end there.
+  // All parts of the submission are on a device's stream, and wait there for their end.
   virtual void go_on(Submission* submission) = 0;
   virtual void complete(Submission* submission, Status status) = 0;
 };
@@ -42,47 +42,47 @@ class BatchExecutor {
 
   BatchExecutor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* sink,
                 Instruments* instruments);
-  // The framework that releases device memory made by plugins; nullptr: none.
+  // The framework that releases device memory made by plugins; may be nullptr.
   void set_framework(const hvd_framework* framework) { framework_ = framework; }
-  // The device of this rank's tensors, which a rank that has joined uses too; nullptr: unknown.
+  // The device of this rank's tensors, also used after the rank has joined; nullptr: unknown.
   void set_device(const std::atomic<int32_t>* device) { device_ = device; }
   ~BatchExecutor();
 
-  // The plugins learn of the set. The queue stays until it is closed, which needs it idle.
+  // Announces the set to the plugins. The queue exists until it is closed, which requires it to be idle.
   Status open_queue(std::shared_ptr<const SetMembers> set, BatchQueue** queue);
   Status close_queue(BatchQueue* queue);
 
   // Queues a batch: the tensors of the units' dtype in their items.
   void add(BatchQueue* queue, std::span<const PlanUnit> units, std::span<const AgreedItem> items);
-  // Ends a plan: its batches on devices start at the queue's next turn. Returns true when the ranks have
-  // to agree on that turn; false when it has been given, or the plan has no such batch.
+  // Ends a plan: its device batches start at the queue's next turn. Returns true if the ranks must
+  // agree on that turn; false if it is already given, or if the plan has no such batch.
   bool end_plan(BatchQueue* queue);
-  // The queue's next plan with batches on devices follows those that have got their turn before.
+  // The queue's next plan with device batches follows all plans that got their turn before.
   void give_turn(BatchQueue* queue) { turns_.push_back(queue); }
-  // How batches are run that are added from now on; the same on all ranks.
+  // Sets the tuning of batches that are added from now on; equal on all ranks.
   void set_tuning(const hvd_tuning& tuning) { tuning_ = others_tuning_ = tuning; }
-  // As set_tuning(), for the set of all ranks alone: ranks may run the plans of other sets in another order.
+  // Like set_tuning(), but only for the set of all ranks: ranks may run plans of other sets in another order.
   void tune(const hvd_tuning& tuning) { tuning_ = tuning; }
-  // The inputs of this rank for a batch as in add, a view per tensor. False: the batch cannot be
-  // reduced one-shot (no plugin has reduce_wholes, or it is no allreduce of CPU memory).
+  // Sets the inputs of this rank for a batch as in add(), one view per tensor. Returns false if the batch
+  // cannot be reduced one-shot (no plugin has reduce_wholes, or it is not an allreduce of CPU memory).
   bool one_shot_inputs(BatchQueue* queue, std::span<const PlanUnit> units,
                        std::span<const AgreedItem> items, std::vector<ByteView>* tensors);
-  // Reduces such a batch one-shot: `theirs` are all inputs of the other of two members. Needs the queue
-  // idle.
+  // Reduces such a batch one-shot: `theirs` is the complete input of the other one of two members.
+  // Requires an idle queue.
   Status run_one_shot(BatchQueue* queue, std::span<const PlanUnit> units,
                       std::span<const AgreedItem> items, ByteView theirs);
-  // Starts what can be started and advances what runs. True when anything moved; a failure is
-  // one of this rank or its links, after which nothing can go on.
+  // Starts and advances batches. Returns true if anything moved. A failure is that of a rank or its
+  // links, and nothing can continue afterwards.
   Result<bool> advance();
 
   bool idle() const { return outstanding_ == 0; }
-  // Whether nothing that runs must be polled.
+  // Returns whether no running batch must be polled.
   bool may_sleep() const { return outstanding_ == 0 || ops_->may_sleep(); }
   bool idle(const BatchQueue& queue) const { return outstanding(queue) == 0; }
   size_t outstanding(const BatchQueue& queue) const;
-  // Those of them that are not on a device's stream.
+  // The number of batches that are not on a device's stream.
   size_t busy(const BatchQueue& queue) const;
-  // Tells the plugins that nothing that runs will be finished.
+  // Notifies the plugins that running batches will not finish.
   void abort(const char* cause);
 
  private:
@@ -116,7 +116,7 @@ class BatchExecutor {
   hvd_tuning tuning_{};         // for process set 0, of all ranks
   hvd_tuning others_tuning_{};  // for other process sets
   std::vector<std::unique_ptr<BatchQueue>> queues_;
-  std::deque<const BatchQueue*> turns_;  // each for the batches on devices of one plan of the queue
+  std::deque<const BatchQueue*> turns_;  // one entry per plan: the queue of its device batches
   std::vector<std::unique_ptr<Run>> spare_;
   size_t outstanding_ = 0;  // batches of all queues that are not complete
   Status failure_;          // of an op whose batches end with abort

@@ -1,4 +1,4 @@
-// A batch of a plan as an op plugin gets it, and where its results go.
+// A plan's batch in the form that op plugins take, and the destinations of its results.
 #include "runtime/execution/batch_run.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ void BatchExecutor::Run::fill(const SetMembers& set, std::span<const PlanUnit> u
                               std::span<const AgreedItem> items) {
   describe(set, *items[units.front().item].request, units.front().dtype);
   if (has_rank_rows(batch.op)) {
-    // Room for all of them first: what was handed out must not move.
+    // Reserve memory for all of them first: the plugin keeps pointers to them.
     size_t count = 0;
     for (const PlanUnit& unit : units) count += items[unit.item].request->tensors.size();
     rows.reserve(2 * set.ranks.size() * count);
@@ -115,7 +115,7 @@ void BatchExecutor::Run::add_rows(const SetMembers& set, const AgreedItem& item,
   for (size_t r = 0; r < members; ++r) rows.push_back(all[r].rows[mine]);
 }
 
-// Adds the device of each tensor and the event of its data; a rank that has joined has none.
+// Adds the device of each tensor and the event of its data; a rank that has joined has no events.
 void BatchExecutor::Run::add_devices() {
   for (const Submission* one : owner) {
     ready.push_back(one == nullptr ? nullptr : one->ready_event);
@@ -131,7 +131,7 @@ void BatchExecutor::Run::add_devices() {
 }
 
 bool BatchExecutor::Run::has_work(size_t members) const {
-  // The rows of all ranks decide, since all ranks must decide equally.
+  // Uses the rows of all ranks, since all ranks must decide equally.
   const RowCounts counts = traits_of(batch.op).row_counts;
   if (counts == RowCounts::kPerRank) return true;
   return std::any_of(tensors.begin(), tensors.end(), [&](const hvd_batch_tensor& tensor) {
@@ -177,7 +177,7 @@ Status BatchExecutor::Run::make_output(const SetMembers& set, size_t index) {
   output.shape = spec.shape;
   if (output.shape.empty()) output.shape.push_back(0);
   output.shape[0] = count;
-  if (tensor.output != nullptr) return {};  // the caller's
+  if (tensor.output != nullptr) return {};  // the caller's memory
   const auto bytes = static_cast<size_t>(count * tensor.row) * dtype_size(spec.dtype);
   if (bytes > 0 && batch.device == HVD_CPU) {
     output.data.reset(new (std::nothrow) std::byte[bytes]);

@@ -6,45 +6,45 @@
 
 namespace hvd::runtime {
 
-// A batch, with all that it points to.
+// A batch, and all memory that it points to.
 struct BatchExecutor::Run {
   hvd_batch batch{};
   hvd_tuning tuning{};               // batch.tuning points to it or is null
   const OpenedPlugin* op = nullptr;  // the plugin that runs the batch
-  int32_t dtype = HVD_FLOAT32;       // of the users' tensors; batch.dtype is that of the sum
+  int32_t dtype = HVD_FLOAT32;       // of the users' tensors; batch.dtype is the type of the sum
   WideAverage wide;
   std::vector<hvd_batch_tensor> tensors;
   std::vector<uint32_t> member;          // index of each tensor in its submission
   std::vector<Submission*> owner;        // each tensor's submission; null: this rank has joined
   std::vector<Submission*> submissions;  // each once
   std::vector<int64_t> rows;             // rank_rows and from_rows point into it
-  // On a device alone, one of each tensor: what batch.ready_events and batch.made_outputs point to.
+  // For device tensors, one entry per tensor: batch.ready_events and batch.made_outputs point to these.
   std::vector<void*> ready, made;
-  bool ends_turn = false;  // the last batch of its plan on a device
+  bool ends_turn = false;  // the last device batch of its plan
   bool done = false;
-  void* event = nullptr;      // of the stream that has the batch; nullptr: none has it
-  bool is_on_stream = false;  // its submissions know, and the queue counts it
+  void* event = nullptr;      // of the stream that has the batch; nullptr: no stream
+  bool is_on_stream = false;  // its submissions are marked, and the queue counts it
   uint32_t traced = 0;        // its number in the timeline
   Status status;
   Status* failure = nullptr;  // the executor's
 
   void clear();
-  // Fills the batch with the units' tensors of its dtype. Before: the tuning is set. Afterwards:
-  // the caller sets the op.
+  // Fills the batch with the units' tensors of its dtype. The tuning must be set before; the caller
+  // sets the op afterwards.
   void fill(const SetMembers& set, std::span<const PlanUnit> units,
             std::span<const AgreedItem> items);
   bool has_work(size_t members) const;
   bool reduces_one_shot() const;
-  // Whether the outputs of the batch belong to the runtime: allocated before the batch runs, or by the op on a device.
+  // Returns whether the runtime owns the batch's outputs: allocated before it runs, or by the op on a device.
   bool has_own_outputs() const;
   Status make_outputs(const SetMembers& set);
   bool is_wide() const { return batch.dtype != dtype; }
-  // Copies the tensors to the type of the sum. Afterwards: the op runs, and narrow() of `wide` ends the batch.
+  // Copies the tensors to the type of the sum. Afterwards the op runs, and narrow() of `wide` ends the batch.
   Status widen(const SetMembers& set);
-  // Takes the outputs that the op has made on a device; the framework releases them.
+  // Takes over outputs that the op made on a device; the framework releases them.
   void take_made(const hvd_framework* framework);
-  // A library may use the tensors until the process ends: it keeps the outputs of the runtime, and the
-  // users keep theirs.
+  // A library may use the tensors until the process ends: keeps the runtime's outputs. Users must
+  // keep theirs.
   void keep_tensors();
 
  private:
@@ -59,16 +59,16 @@ class BatchExecutor::BatchQueue {
  public:
   explicit BatchQueue(std::shared_ptr<const SetMembers> of) : set(std::move(of)) {}
 
-  // Whether the ranks agree on when its batches on devices start. Plans of the set of all ranks have one
-  // order anyway, and a set of one rank waits for no other.
+  // Returns whether the ranks agree on the start of its device batches. Plans of the set of all
+  // ranks already have one order, and a set of one rank waits for no other.
   bool waits_for_turns() const { return set->id != 0 && set->ranks.size() > 1; }
 
   const std::shared_ptr<const SetMembers> set;
   uint64_t next_sequence = 0;
-  Run* last_on_device = nullptr;  // of the plan that is being added
+  Run* last_on_device = nullptr;  // in the plan that is being added
   std::deque<std::unique_ptr<Run>> waiting;
   std::deque<std::unique_ptr<Run>> running;
-  size_t on_stream = 0;  // of them: those that are on a device's stream
+  size_t on_stream = 0;  // number of batches on a device's stream
 };
 
 }  // namespace hvd::runtime

@@ -11,7 +11,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Calls use(narrow type, wide type); other types have no wide one.
+// Calls use(narrow type, wide type); does nothing for types without a wide type.
 template <typename Use>
 void with_types(int32_t dtype, Use&& use) {
   switch (dtype) {

@@ -1,7 +1,7 @@
-// Sums an average of integers in a wider type, which holds the number of ranks times the largest value: widen() copies
-// the inputs to that type, narrow() copies the results back. Two copies are acceptable, since averages of integers are
-// rare. Owns the copies until the batch is over. Each BatchExecutor::Run and each GroupRunner::Group has a WideAverage;
-// the progress thread calls it.
+// Computes an average of integers in a wider type, which holds the number of ranks times the
+// largest value: widen() copies the inputs to that type, narrow() copies the results back. Two
+// copies are acceptable, since averages of integers are rare. Owns the copies until the batch ends.
+// Each BatchExecutor::Run and each GroupRunner::Group has one; the progress thread calls it.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@
 
 namespace hvd::runtime {
 
-// Returns int32 for types of 8 bits, int64 for 16 and 32 bits, and any other type itself: sums of 64 bits wrap around.
+// Returns int32 for 8 bits, int64 for 16 and 32 bits, and other types unchanged: 64-bit sums wrap around.
 int32_t sum_type_of_average(int32_t dtype);
 
 class WideAverage {
  public:
-  // Replaces the tensors of type `dtype` by copies of the type `wide`. `kept`: for each tensor, the number of elements
-  // of its result.
+  // Replaces the tensors of type `dtype` by copies of type `wide`. `kept`: for each tensor, the
+  // number of elements of its result.
   Status widen(int32_t dtype, int32_t wide, std::span<const int64_t> kept,
                std::span<hvd_batch_tensor> tensors);
-  // Stores the results in the outputs that the tensors had before widen(). A result that does not fit becomes the
-  // nearest number. Does nothing without widen().
+  // Stores the results in the outputs that the tensors had before widen(). An out-of-range result
+  // becomes the nearest value. Does nothing without widen().
   void narrow();
   void clear() {
     results_.clear();

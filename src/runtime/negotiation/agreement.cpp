@@ -31,7 +31,7 @@ struct RequestPair {
   }
 };
 
-// The index of a tensor within its group, for the reader.
+// The index of a tensor within its group, for messages.
 std::string member(const Request& request, size_t index) {
   return request.tensors.size() > 1 ? cat(" of tensor ", index, " of the group") : std::string();
 }
@@ -67,7 +67,7 @@ std::optional<std::string> shapes(const RequestPair& pair) {
   return {};
 }
 
-// Adasum is an operation of its own to those who compare.
+// For the comparison, Adasum is a separate operation.
 std::string_view operation(const Request& request) {
   const bool adasum = request.op == HVD_ALLREDUCE && request.reduce_op == HVD_ADASUM;
   return adasum ? reduce_op_name(HVD_ADASUM) : op_name(request.op);
@@ -95,13 +95,13 @@ std::optional<std::string> registrations(const RankRequest& a, const RankRequest
              "order");
 }
 
-// The error of a submission that a rank has refused before the ranks could compare it.
+// The error of a submission that a rank has refused before the comparison.
 std::optional<std::string> refusal(const RankRequest& by) {
   if (by.request.refusal.empty()) return {};
   return cat("rank ", by.rank, " refused ", by.request.refusal);
 }
 
-// The first term that differs.
+// Describes the first parameter that differs.
 std::optional<std::string> terms(const RequestPair& pair) {
   const Request& a = pair.a.request;
   const Request& b = pair.b.request;
@@ -130,7 +130,7 @@ std::optional<std::string> terms(const RequestPair& pair) {
                        reduce_op_name(b.reduce_op), "the op must be the same on every rank");
 }
 
-// And of the rest, where the terms are alike.
+// Compares the remaining parameters, which matter if those of terms() agree.
 std::optional<std::string> places(const RequestPair& pair) {
   const Request& a = pair.a.request;
   const Request& b = pair.b.request;
@@ -173,7 +173,7 @@ std::optional<std::string> scalar(const Proposal& proposal) {
   return {};
 }
 
-// Names a factor that is no number: the lowest rank's.
+// Checks for a factor that is not a number; names the lowest such rank.
 std::optional<std::string> factors(const Proposal& proposal) {
   for (const Variant& variant : proposal.variants) {
     const Request& request = variant.request;
@@ -187,7 +187,7 @@ std::optional<std::string> factors(const Proposal& proposal) {
   return {};
 }
 
-// Compares the variants of the proposal, which keeps two ranks that differ.
+// Compares the variants of the proposal, which keeps two differing ranks.
 template <typename Look>
 std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
   const auto& variants = proposal.variants;
@@ -197,8 +197,8 @@ std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
   return {};
 }
 
-// Whether `one` stands for both of two variants that agree: the one that decides where the work runs, else
-// that of the lower rank.
+// Returns whether `one` may represent both of two variants that agree: the variant that decides
+// where the work runs, or else the lower rank's.
 bool stands_for(const Variant& one, const Variant& other) {
   const bool decides = one.request.device != kStagedDevice;
   return decides == (other.request.device != kStagedDevice) ? one.rank < other.rank : decides;

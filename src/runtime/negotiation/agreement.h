@@ -1,4 +1,4 @@
-// Checks that the requests of all ranks for one name are equal, and makes the error sentence when they
+// Checks that the requests of all ranks for one name are equal, and makes the error message if they
 // differ. Coordinator, negotiator and plan application call it. Pure.
 #pragma once
 
@@ -12,11 +12,11 @@
 
 namespace hvd::runtime {
 
-// Adds what another part of the tree asks for. If requests differ, those of the lowest ranks are
-// kept, since a sentence names two.
+// Merges the requests of another part of the tree. If requests differ, keeps those of the lowest
+// ranks, since an error names two ranks.
 void merge(Proposal* into, Proposal&& other);
 
-// A rank's request, borrowed.
+// A borrowed request of a rank.
 struct RankRequest {
   RankRequest(int32_t rank, const Request& request) : rank(rank), request(request) {}
   RankRequest(const Variant& variant) : RankRequest(variant.rank, variant.request) {}
@@ -24,18 +24,18 @@ struct RankRequest {
   const Request& request;
 };
 
-// Nothing when the two may run together. Rows and splits are each rank's own affair.
+// Empty if the two may run together. Ranks may have different rows and splits.
 std::optional<std::string> disagreement(const std::string& name, const RankRequest& a,
                                         const RankRequest& b);
 
-// Checks the rows of a request: one entry for each member, in their order, with as many numbers as the
-// operation needs. The bytes that they add up to are a number.
+// Checks the rows of a request: one entry for each member, in their order, with as many numbers as
+// the operation needs. Their bytes must not overflow.
 Status check_rows(std::string_view name, const Request& request, std::span<const RankRows> rows,
                   std::span<const int32_t> members);
 
 // Checks a name that every rank has announced. Returns the error of the first check that fails: equal
 // parameters, no joined rank, at least one dimension, then checks that depend on these. `joined`: the
-// ranks that have joined instead of announcing it, as "rank 3"; empty: none.
+// ranks that have joined instead of announcing it, as text like "rank 3"; may be empty.
 Status verdict(const Proposal& proposal, std::string_view joined = {});
 
 }  // namespace hvd::runtime

@@ -24,7 +24,7 @@ uint32_t CachePolicy::admit(const std::string& text, uint32_t* forgotten) {
     slot = static_cast<uint32_t>(slots_.size());
     slots_.push_back({slot, 0, slot, slot});
   } else {
-    slot = slots_[0].newer;  // the oldest follows the seam
+    slot = slots_[0].newer;  // the oldest follows the list's head
     if (slots_[slot].used >= seen) return 0;
     *forgotten = slots_[slot].id;
     slots_[slot].id = ResponseCache::id_after(slots_[slot].id);
@@ -35,7 +35,7 @@ uint32_t CachePolicy::admit(const std::string& text, uint32_t* forgotten) {
   return slots_[slot].id;
 }
 
-// When the name was agreed on before, or 0; now becomes that moment.
+// Returns the time of the name's previous agreement, or 0, and stores the current time.
 uint64_t CachePolicy::last_seen(const std::string& text) {
   const uint64_t now = ++now_;
   uint64_t& seen = seen_[text];

@@ -1,8 +1,8 @@
-// Which names the root gives an id, and whose id it takes back. A name gets one when it is agreed
-// on for the second time, so that names used once do not fill the cache. When the cache is full, a
-// name takes the place of the one that was not used for longest, but only if that one has waited
-// longer than the name itself had between its uses: so a step with more names than there is room
-// for keeps as many as fit, instead of none. Pure but for its memory.
+// Decides which names get a cache id at the root, and which ids are revoked. A name gets an id at
+// its second agreement, so that names used once do not fill the cache. If the cache is full, a name
+// replaces the least recently used one, but only if that one has waited longer than the name's own
+// interval between uses: if a step has more names than the cache has slots, the cache then keeps as
+// many as fit, not none. Pure except for its memory.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@ class CachePolicy {
  public:
   explicit CachePolicy(uint32_t capacity);
 
-  // A name that has an id was agreed on again.
+  // A name with an id was agreed on again.
   void use(uint32_t id);
-  // A name without an id was agreed on: the id it gets, or 0. *forgotten: the id that is taken
-  // back for it, or 0.
+  // A name without an id was agreed on: returns its new id, or 0. *forgotten: the id that is
+  // revoked for it, or 0.
   uint32_t admit(const std::string& text, uint32_t* forgotten);
 
  private:
   struct Slot {
     uint32_t id = 0;
     uint64_t used = 0;
-    uint32_t older = 0;  // neighbours in the order of use; 0 is the ring's seam
+    uint32_t older = 0;  // neighbours in the order of use; 0 is the list's head
     uint32_t newer = 0;
   };
   void unlink(uint32_t slot);
@@ -39,8 +39,8 @@ class CachePolicy {
 
   const uint32_t capacity_;
   uint64_t now_ = 0;                                // agreements so far
-  std::vector<Slot> slots_;                         // by slot; the first is the seam
-  std::unordered_map<std::string, uint64_t> seen_;  // names without an id: when
+  std::vector<Slot> slots_;                         // by slot; the first is the list's head
+  std::unordered_map<std::string, uint64_t> seen_;  // names without an id: last agreement
   std::deque<std::pair<std::string, uint64_t>> seen_order_;
 };
 

@@ -6,7 +6,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Ranks of one machine that report to the same one.
+// The number of ranks of one machine that report to the same rank.
 constexpr size_t kFanIn = 8;
 
 // The members by machine; machines in the order of their lowest members.

@@ -13,7 +13,7 @@ namespace hvd::runtime {
 struct TreePlace {
   int32_t parent = -1;                         // -1 at the root
   std::vector<int32_t> children;               // ascending
-  std::vector<std::vector<int32_t>> subtrees;  // ranks below each child, itself included
+  std::vector<std::vector<int32_t>> subtrees;  // ranks below each child, including the child
 };
 
 // The place of `rank` among `members`, ascending ranks. machines[rank]: the machine of each rank

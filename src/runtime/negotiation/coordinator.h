@@ -1,5 +1,5 @@
-// The root's part in the negotiation of one process set: makes plans from the names that are ready on
-// all ranks. The root's Negotiator decides which names are ready, and add() takes them. The
+// The root's part in the negotiation of one process set: makes plans from the names that are ready
+// on all ranks. The root's Negotiator decides which names are ready, and passes them to add(). The
 // coordinator checks their requests, assigns and revokes cache ids, and fuses tensors into batches.
 // ProcessSetState owns it on the root; the runtime core calls it, on the progress thread.
 #pragma once
@@ -29,19 +29,19 @@ class Coordinator {
   void add(Announcement* ready);
   bool has_ready() const { return !plan_.items.empty(); }
   const std::vector<PlanItem>& ready() const { return plan_.items; }
-  // Bytes of ready tensors that are not planned yet.
+  // Bytes of ready tensors without a plan.
   uint64_t ready_bytes() const { return ready_bytes_; }
 
-  // Everything that is ready, as the next plan. Valid until the next call of add.
+  // Makes the next plan of all ready names. Valid until the next call of add().
   const Plan& plan();
-  // The last plan: it has no items.
+  // Makes the last plan, which has no items.
   const Plan& last_plan();
-  // This rank's eager data for the plan that was made, until planned() is called.
+  // Sets this rank's eager data for the current plan, until planned() is called.
   void set_eager_data(EagerData data) { plan_.eager_data = data; }
-  // The plan was applied here and sent; makes room for the next.
+  // The plan was applied here and sent: prepares for the next plan.
   void planned();
 
-  // From the next plan on.
+  // Applies from the next plan on.
   void set_fusion(const FusionOptions& fusion) { options_.fusion = fusion; }
 
  private:

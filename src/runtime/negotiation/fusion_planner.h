@@ -11,7 +11,7 @@
 namespace hvd::runtime {
 
 struct FusionOptions {
-  uint64_t threshold = 0;     // the most bytes of a batch of several names
+  uint64_t threshold = 0;     // the most bytes in a batch of several names
   bool groups_alone = false;  // a group gets its own batch
 };
 
@@ -19,24 +19,24 @@ struct FusionOptions {
 struct FusionUnit {
   PlanUnit unit;
   const Request* request = nullptr;
-  uint64_t bytes = 0;  // bytes of that dtype; for an allgather, of all ranks together
+  uint64_t bytes = 0;  // bytes of this dtype; for an allgather, the sum of all ranks
 };
 
 // The dtypes of a request, each once, in the order of first appearance.
 std::vector<int32_t> dtypes_of(const Request& request);
-// How many those are.
+// The number of units of a request.
 uint32_t unit_count(const Request& request);
-// The units of an item; rows: of all ranks, where the operation has rows.
+// Adds the units of an item; rows: of all ranks, if the operation has rows.
 void add_units(uint32_t item, const Request& request, const std::vector<RankRows>& rows,
                std::vector<FusionUnit>* units);
 
-// Whether units may share a batch, whatever its size.
+// Returns whether the units may share a batch of any size.
 bool may_share_batch(const FusionUnit& a, const FusionUnit& b);
 
-// Appends to `batches`. Allreduces, allgathers and reducescatters share a batch with others of
-// the same operation, dtype, scales, reduction and device while it stays within the threshold;
-// others between them do not part them. Everything else runs alone. Batches are in the order of
-// their first members.
+// Appends to `batches`. Allreduces, allgathers and reducescatters share a batch within the
+// threshold if their operation, dtype, scales, reduction and device are equal; other operations in
+// between do not separate them. Any other operation runs alone. Batches are in the order of their
+// first members.
 void plan_fusion(std::span<const FusionUnit> units, const FusionOptions& options,
                  std::vector<std::vector<PlanUnit>>* batches);
 

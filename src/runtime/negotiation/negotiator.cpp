@@ -38,7 +38,7 @@ uint32_t Negotiator::announce(const Submission& submission) {
     }
     status = report_full(0, std::move(proposal));
   }
-  HVD_CHECK(status.ok());  // a name is in flight once on this rank: tensor_table sees to it
+  HVD_CHECK(status.ok());  // tensor_table ensures that a name is in flight once
   return id;
 }
 
@@ -53,7 +53,7 @@ bool Negotiator::waits_for_others_with(std::span<const uint32_t> ids) const {
 
 void Negotiator::join() {
   const Status status = report_joined(0, {&rank_, 1});
-  HVD_CHECK(status.ok());  // the runtime core holds back what is submitted after it
+  HVD_CHECK(status.ok());  // the runtime core holds back later submissions
 }
 
 Status Negotiator::receive(int32_t child, Announcement* announcement) {

@@ -1,19 +1,19 @@
-// One node of a process set's combining tree. Collects the names that this rank and its subtrees are
-// ready with, and finds the names that are ready in all of them. ProcessSetState owns it; the runtime core calls it and
-// sends the messages, on the progress thread.
+// One node of a process set's combining tree. Collects the names for which this rank and its
+// subtrees are ready, and finds the names for which all of them are ready. ProcessSetState owns it;
+// the runtime core calls it and sends the messages, on the progress thread.
 //
-// A reporter is this rank or a child. It reports a name once for its whole subtree: as the id of a cache entry, if the
-// request is that of the entry on each of its ranks, or in full (Proposal). A name is whole when each reporter has
-// reported it or has joined; of operations of some members, when each reporter with one of them has. It then goes up:
-// as an id if each reporter gave the id, else in full, for which the reports by id are expanded from the entry.
+// A reporter is this rank or a child. It reports a name once for its complete subtree: by cache id, if the request
+// equals the entry's on each of its ranks, or in full (Proposal). A name is whole when each reporter (for
+// operations of some members: each reporter with such a member) has reported it or has joined. The name is then
+// sent up: by id if each reporter used the id, otherwise in full, expanding the reports by id from the entry.
 //
 // Invariants:
-//   - Reports are never withdrawn, and a reporter that reports a name twice is faulty.
-//   - An id means the same request on all nodes. A plan of the root that forgets an entry may cross reports of its id
-//     on their way up: forget() turns those that are here into full ones, and the cache keeps a forgotten entry until
-//     the announcements of all children say that they have applied that plan.
-//   - A rank that has joined counts as ready with every name until all ranks have joined. Names that a join makes whole
-//     go up in the order of their texts.
+// - Reports are never withdrawn, and a reporter that reports a name twice is faulty.
+//   - An id means the same request on all nodes. A root's plan that forgets an entry may cross
+// reports of its id on their way up: forget() converts stored reports to full ones, and the cache
+// keeps a forgotten entry until the announcements of all children confirm that plan.
+//   - A joined rank counts as ready for every name until all ranks have joined. Names that become
+// whole by a join are sent up in the order of their texts.
 #pragma once
 
 #include <string>
@@ -30,8 +30,8 @@ class Negotiator {
  public:
   Negotiator(int32_t rank, TreePlace place, ResponseCache* cache);
 
-  // This rank is ready with a submission. Returns the cache id in the announcement, or 0 when it has
-  // the full request.
+  // This rank is ready for a submission. Returns the cache id in the announcement, or 0 if the
+  // announcement has the full request.
   uint32_t announce(const Submission& submission);
   // This rank submits nothing until all ranks have joined.
   void join();
@@ -42,15 +42,15 @@ class Negotiator {
   void forget(CacheEntry* entry, uint64_t plan);
   void all_have_joined();
 
-  // The names that became ready in the whole subtree. The caller clears them after it has sent them.
+  // The names that became ready in the complete subtree. The caller clears them after sending.
   Announcement& ready() { return ready_; }
 
   const TreePlace& place() const { return place_; }
-  // Whether this rank has announced these ids, no rank of its subtrees has, no other announced name is
-  // incomplete, and no rank has joined.
+  // Returns whether this rank has announced these ids, no rank of its subtrees has, no other
+  // announced name is incomplete, and no rank has joined.
   bool waits_for_others_with(std::span<const uint32_t> ids) const;
-  // The ranks of the subtree that are not known to be ready with a name, for the report of a stall. A
-  // missing child stands for its whole subtree.
+  // The ranks of the subtree that are not known to be ready for a name, for the report of a stall.
+  // A missing child stands for its complete subtree.
   std::vector<int32_t> missing(std::string_view name) const;
 
  private:
@@ -62,14 +62,14 @@ class Negotiator {
   struct Reporter {
     size_t ranks = 1;    // ranks in its subtree
     size_t joined = 0;   // ranks in its subtree that have joined
-    uint64_t plans = 0;  // applied plans, as of its latest announcement
+    uint64_t plans = 0;  // applied plans at its latest announcement
     bool has_joined() const { return joined == ranks; }
   };
   Status report_id(uint32_t reporter, uint32_t id);
   Status report_full(uint32_t reporter, Proposal&& proposal);
   Status report_joined(uint32_t reporter, std::span<const int32_t> ranks);
   void received_plans(uint32_t reporter, uint64_t plans);
-  // Whether every reporter has reported the name or has joined.
+  // Returns whether every reporter has reported the name or has joined.
   bool is_whole(std::span<const uint32_t> by_id, std::span<const uint32_t> in_full) const;
   bool is_whole(const CacheEntry& entry) const;
   bool is_whole(const Partial& partial) const;
@@ -86,7 +86,7 @@ class Negotiator {
   size_t joined_reporters_ = 0;
   ResponseCache* const cache_;
   std::unordered_map<std::string, Partial> partial_;
-  size_t open_ = 0;  // names that some reporters have reported and others have not
+  size_t open_ = 0;  // names that some, but not all, reporters have reported
   Announcement ready_;
 };
 

@@ -1,10 +1,10 @@
-// Maps short cache ids to names on which all ranks of one process set have agreed before. A repeated
-// request is announced and planned by its id alone. The cache is equal on every rank, because every
-// rank changes it by the plans, in their order; the root decides which names stay (cache_policy).
-// ProcessSetState owns it. Lives on the progress thread.
+// Maps short cache ids to names on which all ranks of one process set have agreed before. A
+// repeated request is announced and planned by its id only. The cache is equal on every rank,
+// because every rank changes it by the plans, in order; the root decides which names stay
+// (cache_policy). ProcessSetState owns it. Lives on the progress thread.
 //
-// A rank may announce an id that was taken back meanwhile. A rank that collects from others
-// therefore keeps the id's meaning until all of them have applied the plan that took it back.
+// A rank may announce an id that has just been revoked. A rank that collects reports therefore
+// keeps the id's meaning until all reporters have applied the plan that revoked it.
 #pragma once
 
 #include <deque>
@@ -23,7 +23,7 @@ namespace hvd::runtime {
 struct CacheEntry {
   uint32_t id = 0;
   std::string text;
-  Request request;             // this rank's own
+  Request request;             // this rank's request
   std::vector<RankRows> rows;  // rows of all ranks, ascending, if the operation has rows
   Name* name = nullptr;        // this rank's record of the name; null: never used here
   // State of the current negotiation (see Negotiator): the reporters of the id, and the number of
@@ -34,12 +34,12 @@ struct CacheEntry {
 
 class ResponseCache {
  public:
-  // An id is a slot, from 1, and how often the slot was used before: so it means one name only.
+  // An id combines a slot, from 1, and a count of the slot's earlier uses, so an id has only one meaning.
   static constexpr uint32_t kSlots = OperationNames::kSlotsOfCache;
   static constexpr uint32_t slot_of(uint32_t id) { return id % kSlots; }
   static constexpr uint32_t id_after(uint32_t id) { return id + kSlots; }
 
-  // nullptr when there is none.
+  // nullptr if no entry has this id.
   CacheEntry* find(uint32_t id) const {
     const uint32_t slot = slot_of(id);
     if (slot == 0 || slot > entries_.size()) return nullptr;
@@ -47,13 +47,13 @@ class ResponseCache {
     return entry != nullptr && entry->id == id ? entry : nullptr;
   }
   CacheEntry* find(std::string_view text) const;
-  // The entry of an id that was taken back but may still be announced.
+  // The entry of an id that was revoked but may still be announced.
   const CacheEntry* find_forgotten(uint32_t id) const;
-  // Assigns an id as a plan orders; nullptr when that is impossible.
+  // Assigns an id according to a plan; nullptr if this is impossible.
   CacheEntry* put(uint32_t id, std::string_view text);
-  // Takes an id back as plan number `plan` says; keeps what it stood for.
+  // Revokes an id in plan number `plan`; keeps the id's meaning.
   void forget(CacheEntry* entry, uint64_t plan);
-  // All who report to this rank have applied the plans below `plans`.
+  // All reporters of this rank have applied the plans below `plans`: drops the ids that those plans revoked.
   void bury(uint64_t plans);
   bool remembers_forgotten() const { return !forgotten_.empty(); }
 

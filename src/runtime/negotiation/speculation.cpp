@@ -6,7 +6,7 @@ namespace hvd::runtime {
 namespace {
 
 constexpr uintptr_t kReadableAt = 16;
-// After n misses in a row 2^n - 1 chances pass unused; n at most:
+// After n consecutive misses, 2^n - 1 chances are skipped; n is at most:
 constexpr uint32_t kMostMisses = 6;
 
 bool same_ids(std::span<const uint32_t> a, std::span<const uint32_t> b) {

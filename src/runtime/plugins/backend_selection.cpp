@@ -11,12 +11,12 @@
 namespace hvd::runtime {
 namespace {
 
-// Names by which users of the original select the path without MPI, and our names.
+// The original's names for the path without MPI, and this project's names.
 bool is_built_in(std::string_view name) {
   return name.empty() || name == "gloo" || name == "tcp" || name == "cpu" || name == "host";
 }
 
-// Values name plugins, but for one whose name means the built-in path.
+// A value is a plugin's name, except "libgloo".
 std::string plugin_name(const std::string& value) { return value == "libgloo" ? "gloo" : value; }
 
 std::string how_to_get(std::string_view name) {
@@ -33,8 +33,8 @@ bool is_of_host_memory(std::string_view name) {
   return is_built_in(name) || name == "libgloo" || name == "mpi" || name == "ccl";
 }
 
-// The record that a setting names; nullptr where it names what is built in. One for devices is chosen
-// also where it does not work: whether it does on the other ranks decides it itself, with them.
+// The record that a setting names; nullptr if it names a built-in backend. A device backend is selected
+// even if it does not work here: at run time, it decides together with the other ranks whether it works.
 Result<const hvd_plugin*> choose(const WorkerSettings& settings, const std::string& setting,
                                  const char* variable, hvd_plugin_kind kind,
                                  bool of_devices = false) {
@@ -60,8 +60,8 @@ Result<const hvd_plugin*> choose(const WorkerSettings& settings, const std::stri
           "; fix that, or unset ", variable));
 }
 
-// Set in many images, where the original reads it when it is built: not having it is no failure, and
-// a backend of host memory is chosen by HOROVOD_CPU_OPERATIONS alone.
+// Many images set this variable, which the original reads when it is built, so a missing backend is
+// not an error; only HOROVOD_CPU_OPERATIONS selects a backend of host memory.
 const hvd_plugin* device_backend(const WorkerSettings& settings) {
   constexpr const char* kVariable = "HOROVOD_GPU_OPERATIONS";
   constexpr const char* kOtherwise = "tensors of GPUs go through host memory";
@@ -83,7 +83,7 @@ void note_own_links(const hvd_plugin* record, const char* what, const char* vari
       cat("the ", what, " ", record->name, " (", variable, "=", printable(value), ")"));
 }
 
-// Trials may choose only what keeps the promises of these settings.
+// Trials may only select backends that guarantee what these settings promise.
 bool is_by_trial(const WorkerSettings& settings) {
   return trim(settings.gpu_operations).empty() && !settings.encrypts && !settings.is_reproducible;
 }
@@ -119,7 +119,7 @@ Result<BackendSelection> select_backends(const WorkerSettings& settings) {
                  &selection.own_links);
   note_own_links(devices, "backend", "HOROVOD_GPU_OPERATIONS", settings.gpu_operations,
                  &selection.own_links);
-  // With one library for messages and tensors, no built-in op runs what the library does not run.
+  // If one library carries both messages and tensors, no built-in op replaces the library.
   selection.uses_own_ops = selection.controller == nullptr || memory == nullptr ||
                            std::string_view(selection.controller->name) != memory->name;
   selection.words =

@@ -1,4 +1,4 @@
-// Answers which operations the job's plugins run on device memory. Made once at the start and
+// Records which operations the job's plugins run on device memory. Made once at the start and
 // immutable. The C ABI calls it on any thread before it submits.
 #pragma once
 
@@ -14,16 +14,16 @@ namespace hvd::runtime {
 
 class DeviceSupport {
  public:
-  DeviceSupport() = default;  // nothing
-  // For sets of more than one rank, as those of `size`. Before any other thread uses the plugins.
+  DeviceSupport() = default;  // no operations
+  // For sets of more than one rank, for example of `size`. Call it before any other thread uses the plugins.
   static DeviceSupport ask(const OpSelector& ops, int32_t size);
 
-  // reduce_op: as the user names it. Factors of 0 read as 1.
+  // reduce_op: as the user specifies it. Factors of 0 count as 1.
   bool has(int32_t op, int32_t dtype, int32_t reduce_op, double prescale, double postscale) const;
 
  private:
   static constexpr size_t kDtypes = kDtypeCount, kReductions = 6;
-  // Which reduction, and whether with factors.
+  // The index for a reduction, with or without factors.
   static size_t place(int32_t op, int32_t dtype, int32_t reduce_op, bool factors);
   std::bitset<kOpCount * kDtypes * kReductions * 2> runs_;
 };

@@ -1,6 +1,6 @@
-// Selects the op plugin for a batch: the one with the highest answer of supports. The choice is equal
-// on every rank, because every rank has the same plugins and asks about the same batch. Runtime owns
-// the plugins in it; the batch executor calls it, on the progress thread.
+// Selects the op plugin for a batch: the one whose supports() returns the highest value. The choice
+// is equal on every rank, because every rank has the same plugins and asks about the same batch.
+// Runtime owns the plugins in it; the batch executor calls it, on the progress thread.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class OpSelector {
 
   const std::vector<OpenedPlugin>& all() const { return ops_; }
   void close() { ops_.clear(); }
-  // Tells every plugin of a new process set with this rank, or of its removal.
+  // Notifies every plugin of a new process set with this rank, or of its removal.
   Status new_set(int32_t id, const std::vector<int32_t>& members) {
     for (const OpenedPlugin& op : ops_) {
       if (op.vtable<hvd_op_v1>().new_set == nullptr) continue;

@@ -20,7 +20,7 @@ class OpenedPlugin {
     return Status(static_cast<Code>(code),
                   error[0] != '\0' ? error : cat("the plugin ", record->name, " did not open"));
   }
-  // A plugin that the caller has opened; its record has close and a vtable.
+  // Wraps a plugin that the caller has opened; its record has close and a vtable.
   static OpenedPlugin made(const hvd_plugin* record, void* context) {
     return OpenedPlugin(record, context);
   }

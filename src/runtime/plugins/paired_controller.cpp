@@ -10,7 +10,7 @@ namespace {
 
 using OnMessage = void (*)(void* argument, int32_t rank, const void* message, size_t size);
 
-// The messages' links are closed first: the data's were opened before.
+// The message links are closed first, since the data links were opened before them.
 struct ControllerPair {
   OpenedPlugin data;
   OpenedPlugin messages;

@@ -7,12 +7,12 @@
 
 namespace hvd::runtime {
 
-// Both are opened by the same host, `data` first. `data` decides which ranks share a host.
+// One host must have opened both, `data` first. `data` decides which ranks share a host.
 OpenedPlugin pair_controllers(OpenedPlugin messages, OpenedPlugin data);
 
-// The rank whose loss made a controller fail; -1 where it names none.
+// The rank whose loss made a controller fail; -1 if it names no rank.
 int32_t lost_rank_of(const OpenedPlugin& controller);
-// Fails every link of a controller for this cause, whose lost rank peers get too.
+// Fails every link of a controller with this cause; peers also receive its lost rank.
 void abort_links(const OpenedPlugin& controller, const Status& cause);
 
 }  // namespace hvd::runtime

@@ -14,12 +14,12 @@ namespace {
 
 constexpr double kSetSeconds = 60;
 constexpr const char* kFirstCause = "first-cause";
-// All who wait learn of a failure that much later where the store cannot be reached. The store of a rank often ends
-// with the failure.
+// The extra delay of an error if the store cannot be reached. A rank's store often ends with the
+// failure.
 constexpr double kCauseSeconds = 0.5;
 constexpr double kCauseSecondsOfRank = 0.05;
 
-// The plugin gets the code alone. A party that is late has been waited for, and is no error yet. An
+// Logs the error, since the plugin gets only the code. A late party is not an error yet, and an
 // interruption has its own message.
 int code_of(const Status& status, const char* name) {
   const bool is_awaited =
@@ -74,7 +74,7 @@ PluginHost::PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> sto
     return static_cast<int>(failure.code());
   };
   vtable_.unwatch = [](void* host, int fd) { self(host).events_->unwatch(fd); };
-  // Shared memory belongs to the plugins that can reach it; there is none before them.
+  // Shared memory belongs to plugins that can reach it; before such a plugin is opened, allocation fails.
   vtable_.allocate = [](void*, size_t) -> void* { return nullptr; };
   vtable_.release = [](void*, void*) {};
   vtable_.publish = [](void* host, const char* name, void* pointer) {

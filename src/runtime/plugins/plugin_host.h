@@ -19,7 +19,7 @@ namespace hvd::runtime {
 
 class PluginHost {
  public:
-  // store may be nullptr (a world of one); keys are put below `prefix`.
+  // store may be nullptr (a single-process job); keys are stored below `prefix`.
   PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> store, std::string prefix,
              bool rank_serves_store, net::EventLoop* events);
 
@@ -28,8 +28,8 @@ class PluginHost {
   // Interfaces that plugins have published, by name.
   std::map<std::string, void*> published();
 
-  // Removes the records that the ranks of this start wrote into the store, so that the next program of the same
-  // job finds none of them. One rank calls it, once all ranks have connected.
+  // Removes this start's records from the store, so that the next program of the same job does not
+  // find them. One rank calls it, after all ranks have connected.
   void remove_bootstrap_records();
 
   // The framework interface that an op plugin has published; nullptr: no submission can be for a
@@ -39,10 +39,10 @@ class PluginHost {
   }
 
   bool has_posted() const { return has_posted_.load(); }
-  // Calls back what plugins have posted; true when there was any.
+  // Runs the calls that plugins have posted; returns true if there were any.
   bool run_posted();
-  // Why the job's links failed, for all ranks that still reach the store: what the first of them
-  // found, which may be this. Without it, each end of a broken link would name the other.
+  // Returns one cause of the failed links for all ranks that still reach the store: the error that the first of
+  // them stored, possibly this rank's. Otherwise each end of a broken link would name the other end.
   Status first_cause(const Status& found);
 
  private:

@@ -6,7 +6,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Empty queues stay for the next message with their tag, unless a program uses very many tags.
+// Empty queues are kept for the next message with their tag, unless a program uses very many tags.
 constexpr size_t kMostQueues = 256;
 
 bool fits(const Submission& receive, int32_t source) {
@@ -28,7 +28,7 @@ std::unique_ptr<ArrivedMessage> MessageMatcher::match(Submission* receive) {
   const auto one = std::ranges::find_if(
       messages, [&](const auto& message) { return fits(*receive, message->source); });
   if (one == messages.end()) {
-    // A receive whose message was withdrawn comes back.
+    // A receive returns to the queue if its message was withdrawn.
     auto& receives = found->second.receives;
     auto next = receives.end();
     while (next != receives.begin() && (*(next - 1))->message.order > receive->message.order)

@@ -1,6 +1,6 @@
-// Brings messages and receives together: messages that have arrived before their receives, and receives that
-// wait for messages. A receive takes the oldest message that fits, and a message goes to the oldest receive
-// that fits: equal process set and tag, and the receive's rank or any rank. PointToPoint owns it. Pure.
+// Matches messages with receives. Keeps messages that arrived before their receives, and receives that wait
+// for messages. A receive gets the oldest matching message, and a message goes to the oldest matching
+// receive: equal process set and tag, and the receive's rank or any rank. PointToPoint owns it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -28,18 +28,18 @@ struct ArrivedMessage {
 
 class MessageMatcher {
  public:
-  // Returns the message for a receive, or nullptr: then the receive waits, at its place in the order of receives.
+  // Returns the message for a receive, or nullptr: the receive then waits in order.
   std::unique_ptr<ArrivedMessage> match(Submission* receive);
-  // Returns the receive for a message, which no longer waits; nullptr when none does.
+  // Removes and returns the waiting receive for a message; nullptr if none waits.
   Submission* match(uint32_t set, int32_t tag, int32_t source);
   // Keeps a message for which no receive waits.
   void keep(std::unique_ptr<ArrivedMessage> message);
 
-  // The receive no longer waits.
+  // Removes a waiting receive.
   void drop(const Submission* receive);
-  // Returns and forgets the offer of a rank; nullptr: it has none with this id.
+  // Removes and returns a rank's offer; nullptr if it has none with this id.
   std::unique_ptr<ArrivedMessage> take_offer(int32_t source, uint64_t id);
-  // Returns and forgets the messages of a process set.
+  // Removes and returns the messages of a process set.
   std::vector<std::unique_ptr<ArrivedMessage>> take_messages(uint32_t set);
   void clear();
 
@@ -55,7 +55,7 @@ class MessageMatcher {
              0x9e3779b97f4a7c15U;
     }
   };
-  // Either is empty.
+  // At least one of the two queues is empty.
   struct Queues {
     std::deque<Submission*> receives;
     std::deque<std::unique_ptr<ArrivedMessage>> messages;

@@ -9,7 +9,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Bytes that one call copies: other work of the rank comes in between.
+// The most bytes that one call copies, so that this rank's other work is not delayed.
 constexpr size_t kMostAtOnce = 1 << 20;
 
 }  // namespace

@@ -1,6 +1,6 @@
-// The state between this rank and one other rank: the transfers of large messages in flight, the data link that
-// carries them, and counts of small messages. PointToPoint owns one for each rank with which this one has
-// exchanged messages. Lives on the progress thread; never waits.
+// The state between this rank and one other rank: large transfers in flight, their data link, and
+// counts of small messages. PointToPoint owns one for each rank with which this rank has exchanged
+// messages. Lives on the progress thread; never waits.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace hvd::runtime {
 
 class PeerLink {
  public:
-  // `mesh` may be null: then large messages travel in pieces, over the message links.
+  // `mesh` may be null: large messages are then sent in pieces, over the message links.
   PeerLink(int32_t rank, const collectives::SharedMesh& mesh);
 
   int32_t rank() const { return rank_; }
@@ -29,18 +29,18 @@ class PeerLink {
   }
   // Prepares the first transfer to the peer. Returns the place of a ring that the peer does not know yet.
   std::optional<collectives::SharedHeap::Place> prepare();
-  // Whether large messages to the peer travel in pieces.
+  // Returns whether large messages to the peer are sent in pieces.
   bool sends_pieces() const { return sends_pieces_; }
   Status open_ring(const collectives::SharedHeap::Place& place);
   void keep_ring() {
     if (link_) link_->keep_ring();
   }
 
-  // The sends whose data the peer has accepted, in that order, and the receives that this rank has accepted.
+  // The sends that the peer has accepted, in that order, and the receives that this rank has accepted.
   std::deque<Submission*> outgoing;
   std::vector<Submission*> incoming;
-  // Inside a host, for messages in the sender's shared memory: sends whose memory the peer copies, and receives
-  // that this rank copies.
+  // Within a host, for messages in the sender's shared memory: sends whose memory the peer copies,
+  // and receives that this rank copies.
   std::vector<Submission*> lent;
   struct Copy {
     Submission* receive;
@@ -51,28 +51,28 @@ class PeerLink {
     return !outgoing.empty() || !incoming.empty() || !lent.empty() || !copies.empty();
   }
   Submission* find_incoming(uint64_t id) const;
-  // Forgets and returns the sends and receives of all of them. Nothing more is moved.
+  // Removes and returns all sends and receives, which stop moving.
   std::vector<Submission*> drop_transfers();
 
-  // Copy what the link takes or has, up to a limit. Return the send or receive that is complete now, or null;
-  // add to *moved. A transfer is the id and the size of its message, followed by the bytes.
+  // Move as many bytes as the link allows, up to a limit. Return the send or receive that is now complete, or
+  // null; set *moved if bytes moved. A transfer is the id and the size of its message, followed by the bytes.
   Submission* write(bool* moved);
   Result<Submission*> read(bool* moved);
-  // Copies a part of the first of `copies`.
+  // Copies a part of the first receive in `copies`.
   Result<Submission*> copy();
-  // The place of a message for the peer, if it lies in shared memory.
+  // The peer's place of a message, if the message lies in shared memory.
   std::optional<collectives::SharedHeap::Place> place_of(ByteView data) const {
     if (!link_) return {};
     return link_->place_of(data);
   }
-  // Whether they would move bytes although no event announces that.
+  // Returns whether a call would move bytes although no event announces them.
   bool may_move() { return !copies.empty() || (link_ && may_move_in_link()); }
 
   uint64_t unread = 0;    // bytes of small messages that the peer's program has not received
   uint64_t consumed = 0;  // bytes of the peer's small messages since this rank last reported them
-  bool has_sent = false;  // messages since the last flush
-  bool awaits_flush = false;  // this rank has asked whether all have arrived
-  bool owes_flushed = false;  // the peer has asked
+  bool has_sent = false;  // sent messages since the last flush
+  bool awaits_flush = false;  // this rank has asked whether all messages arrived
+  bool owes_flushed = false;  // the peer has asked whether all messages arrived
 
  private:
   bool may_move_in_link() {
@@ -88,7 +88,7 @@ class PeerLink {
   const int32_t rank_;
   std::optional<collectives::DataLink> link_;
   bool sends_pieces_ = false;
-  size_t header_sent_ = 0;  // of the first outgoing transfer
+  size_t header_sent_ = 0;  // sent header bytes of the first outgoing transfer
   std::array<std::byte, kHeader> received_header_{};
   size_t header_received_ = 0;
   Submission* receiving_ = nullptr;  // the receive of the next bytes

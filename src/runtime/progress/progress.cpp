@@ -11,8 +11,8 @@
 namespace hvd::runtime {
 namespace {
 
-// While the user was active a moment ago, the helper looks at the queue every batching window
-// instead of sleeping, so that a submit need not wake it by a system call.
+// While the user was active recently, the helper polls the queue every batching window instead of
+// sleeping, so that a submit needs no system call to wake it.
 constexpr std::chrono::milliseconds kLinger{20};
 
 }  // namespace
@@ -107,7 +107,7 @@ void Progress::give_core(Clock::time_point now) {
 void Progress::wait_for_driver(const std::atomic<bool>& done, Deadline deadline) {
   MutexLock lock(changed_mutex_);
   blocked_.fetch_add(1);
-  // Either the driver sees that we are blocked, or we see what it has changed.
+  // Either the driver sees that this thread is blocked, or this thread sees the driver's change.
   if (!done.load() && has_driver_.load()) {
     if (deadline.is_never())
       changed_.wait(lock.native());
@@ -126,7 +126,7 @@ bool Progress::arm() {
   if (!core_->before_sleep()) return false;
   armed_ = true;
   sleeping_.store(true);
-  // Either this thread sees the input, or its submitter sees that this thread sleeps, and wakes it.
+  // Either this thread sees the input, or the submitter sees that this thread sleeps, and wakes it.
   if (!core_->has_input()) {
     core_->on_sleep();
     return true;
@@ -197,7 +197,7 @@ void Progress::help_once() {
   lock.unlock();
   if (!stopping_.load()) events_->wait(Deadline::at(until));
   helper_asleep_.store(false);
-  // When somebody waits now, the arming is theirs to undo: they have the progress lock, or will.
+  // If a thread is waiting now, it undoes the arming: it has the progress lock, or will get it.
 }
 
 void Progress::lull() {

@@ -1,7 +1,7 @@
-// The progress engine: which thread drives the runtime core, and how threads sleep. A thread in
-// wait() drives the core itself, so that a synchronous operation needs no other thread. The helper
-// thread drives only while no thread waits and work is pending; otherwise it sleeps without
-// wake-ups. See docs/thread-model.md.
+// The progress engine: decides which thread drives the runtime core, and how threads sleep. A
+// thread in wait() drives the core itself, so that a synchronous operation needs no other thread.
+// The helper thread drives only while no thread waits and work is pending; otherwise it sleeps
+// without wake-ups. See docs/thread-model.md.
 #pragma once
 
 #include <atomic>
@@ -23,23 +23,23 @@ namespace hvd::runtime {
 class Drivable {
  public:
   virtual ~Drivable() = default;
-  // One pass over everything that can move; never waits. True when something moved. `flush`:
-  // do not wait for more submissions to share a batch with.
+  // Makes one pass over everything that can move; never waits. Returns true if something moved.
+  // `flush`: do not wait for further submissions to share a batch.
   virtual bool step(bool flush) = 0;
-  // Prepares for sleep. Returns true when every later arrival wakes a sleeping thread.
+  // Prepares for sleep. Returns true if every later arrival wakes a sleeping thread.
   virtual bool before_sleep() = 0;
   virtual void after_sleep() = 0;
-  // A thread sleeps until something wakes it.
+  // Called when a thread begins to sleep.
   virtual void on_sleep() = 0;
   // The time at which the batching window ends; max: no window is open.
   virtual Clock::time_point window_end() const = 0;
-  // The time at which step has work without new input; max: never.
+  // The time at which step() has work without new input; max: never.
   virtual Clock::time_point alarm() const = 0;
-  // True when there is input that step has not taken. Any thread.
+  // True if input exists that step() has not taken. Any thread.
   virtual bool has_input() const = 0;
-  // Submissions that are not complete. Any thread.
+  // The number of incomplete submissions. Any thread.
   virtual uint64_t pending() const = 0;
-  // Counts submissions; it changes when the user is active. Any thread.
+  // The number of submissions, which changes while the user is active. Any thread.
   virtual uint64_t activity() const = 0;
 };
 
@@ -53,8 +53,8 @@ class Progress {
   // Drives until `done` or the deadline. Any thread.
   bool wait(const std::atomic<bool>& done, Deadline deadline);
 
-  // Calls body() with the progress lock held, and returns true, if no other thread has the lock. Else wakes the
-  // driver or the helper, which finds the input. Any thread.
+  // If no other thread holds the progress lock, calls body() with it and returns true. Otherwise
+  // wakes the driver or the helper, which finds the input. Any thread.
   template <typename Body>
   bool try_run(Body&& body) {
     if (!progress_lock_.try_lock()) {
@@ -65,17 +65,17 @@ class Progress {
     progress_lock_.unlock();
     return true;
   }
-  // Whether a thread is in wait(). Any thread.
+  // Returns whether a thread is in wait(). Any thread.
   bool has_waiter() const { return waiters_.load() > 0; }
 
   // Wakes the sleeping driver, if any, because there is input. Any thread.
   void notify();
-  // Like notify, when the batching window need not wait for further submissions.
+  // Like notify(), for a batching window that should not wait for further submissions.
   void notify_full();
-  // Wakes all waiting threads after a thread that is not the driver has completed work.
+  // Wakes all waiting threads after a thread other than the driver has completed work.
   void notify_completed();
 
-  // The progress lock: only its holder may touch what the runtime core owns.
+  // The progress lock: only its holder may access the runtime core's objects.
   Mutex& progress_lock() HVD_RETURNS_MUTEX(progress_lock_) { return progress_lock_; }
   void stop_helper();
 
@@ -98,19 +98,19 @@ class Progress {
   const std::chrono::microseconds linger_;
 
   Mutex progress_lock_;
-  // before_sleep was called, after_sleep not yet
+  // before_sleep() was called, and after_sleep() was not.
   bool armed_ HVD_GUARDED_BY(progress_lock_) = false;
   AdaptiveYield yield_ HVD_GUARDED_BY(progress_lock_);
 
   std::atomic<bool> sleeping_{false};       // a thread sleeps on events_, or is about to
   std::atomic<uint32_t> waiters_{0};        // threads in wait()
-  std::atomic<bool> has_driver_{false};     // one of them drives
-  std::atomic<uint32_t> blocked_{0};        // the others, on changed_
-  std::atomic<bool> helper_asleep_{false};  // on events_
-  std::atomic<bool> helper_parked_{false};  // on helper_changed_, until the last waiter leaves
+  std::atomic<bool> has_driver_{false};     // a waiting thread drives
+  std::atomic<uint32_t> blocked_{0};        // waiting threads that block on changed_
+  std::atomic<bool> helper_asleep_{false};  // sleeping on events_
+  std::atomic<bool> helper_parked_{false};  // on helper_changed_, until all waiters leave
   std::atomic<bool> stopping_{false};
-  Mutex changed_mutex_;              // a change of the above is not lost between a look and a sleep
-  std::condition_variable changed_;  // done, or no driver
+  Mutex changed_mutex_;              // protects against a change between a check and a sleep
+  std::condition_variable changed_;  // signals `done`, or a missing driver
   std::condition_variable helper_changed_;
 
   // Used by the helper thread only.

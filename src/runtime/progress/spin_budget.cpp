@@ -7,7 +7,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-// About as long as a backward pass is, and no longer than a user who only polls would mind.
+// About the length of a backward pass, and short enough for users who only poll.
 constexpr std::chrono::milliseconds kSharedCoreWindow{10};
 
 }  // namespace
@@ -15,21 +15,21 @@ constexpr std::chrono::milliseconds kSharedCoreWindow{10};
 SpinBudget spin_budget(double cores, int local_ranks, bool one_host) {
   SpinBudget budget;
   const double share = cores / std::max(local_ranks, 1);
-  // A wake-up costs 25-50 us, so spinning a few times that wins when the peer is about to answer.
-  // Ranks of one host that compute the same end within a tenth of a step of each other, some
-  // milliseconds, and a waiter yields meanwhile. Between hosts the kernel has work of its own on these cores.
+  // A wake-up costs 25-50 us, so spinning a few times as long pays if the peer is about to answer.
+  // Ranks of one host with the same computation end within a tenth of a step, some milliseconds,
+  // and a waiter yields in between. Between hosts the kernel also needs these cores.
   if (share >= 1) {
     budget.waiter = one_host ? microseconds(6000) : microseconds(200);
-    // More than the 35 to 60 us that a yield took between steps of TensorFlow.
+    // Longer than the 35 to 60 us that a yield took between steps of TensorFlow.
     if (one_host) budget.after_computing = microseconds(100);
     budget.helper = share >= 2 ? microseconds(20) : microseconds(0);
     budget.helper_shares_core = share < 2;
   } else if (cores >= 1) {
-    // Peers need this core: look, and let them run.
+    // Peers need this core: poll briefly, and let them run.
     budget.waiter = microseconds(100);
     budget.yields = true;
   }
-  // Below one core every spin burns the quota that the peers' answer needs.
+  // With less than one core, every spin uses up quota that the peers need to answer.
   return budget;
 }
 

@@ -1,5 +1,5 @@
-// Computes how long a waiting thread spins before it sleeps, and whether the helper thread works
-// beside it, from the cores that this rank has (affinity, cgroup quota, other ranks on the machine).
+// Computes how long a waiting thread spins before it sleeps, and whether the helper thread works in
+// parallel, from the cores that this rank has (affinity, cgroup quota, other ranks on the machine).
 // The start of the runtime calls it once. Pure.
 #pragma once
 
@@ -10,19 +10,19 @@ namespace hvd::runtime {
 struct SpinBudget {
   std::chrono::microseconds waiter{0};  // longest spin of a user's thread in hvd_wait
   std::chrono::microseconds helper{
-      0};  // longest spin of the helper thread, which takes time from the user's
-  // How long a spin keeps its core in a wait that follows a computation; see adaptive_yield.h.
+      0};  // longest spin of the helper thread, which takes the user's time
+  // The time for which a spin keeps its core in a wait after a computation; see adaptive_yield.h.
   std::chrono::microseconds after_computing{0};
-  bool yields = false;  // call sched_yield between two looks
-  // No core is free for the helper thread: the user's threads lose the time that it works ahead of a waiter.
+  bool yields = false;  // call sched_yield between two polls
+  // No core is free for the helper thread: its work ahead of a waiter takes time from the user's threads.
   bool helper_shares_core = true;
 };
 
-// Pure: `cores` may be a fraction. `one_host`: the whole job is on this machine.
+// `cores` may be a fraction. `one_host`: the complete job is on this machine.
 SpinBudget spin_budget(double cores, int local_ranks, bool one_host);
 
-// The time for which submissions may gather before the helper thread takes them. A waiting thread takes
-// them at once. On one host the delay costs nothing: all ranks run on this machine, and compute now.
+// The time for which submissions may accumulate before the helper thread takes them. A waiting thread takes
+// them at once. On one host the delay costs nothing: all ranks are on this machine and are computing.
 std::chrono::microseconds gathering_time(const SpinBudget& budget, bool one_host,
                                          std::chrono::microseconds window);
 

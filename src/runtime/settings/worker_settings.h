@@ -1,5 +1,5 @@
-// The settings of a rank, from its environment: a field for each setting that the runtime reads, filled from the table
-// of settings. A text that is not set is empty.
+// The settings of a rank, from its environment: a field for each setting that the runtime reads,
+// filled from the table of settings. An unset text is empty.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace hvd::runtime {
 
-// One of the pairs rank and size, of the job, of the host, or across hosts, as set: neither is checked.
+// One of the pairs rank and size: of the job, of the host, or across hosts. Unchecked values.
 struct RankPair {
   std::optional<int64_t> rank, size;
 };
@@ -23,29 +23,29 @@ struct WorkerSettings {
   // An error names a variable whose value has another type or is out of its range.
   static Result<WorkerSettings> from_environment();
 
-  // ---- who this process is ----
+  // ---- identity of this process ----
   RankPair of_job, of_host, across_hosts;
   int32_t generation = 0;
-  std::string hostname;  // as the plan names this host
-  std::string job;       // of the launcher's job
+  std::string hostname;  // this host's name in the plan
+  std::string job;       // name of the launcher's job
   std::string launcher_version;
   bool is_elastic_by_original = false;  // Horovod's own launcher runs an elastic job
   std::optional<int32_t> elastic_process;
 
-  // ---- where the ranks meet ----
+  // ---- rendezvous of the ranks ----
   std::string store, job_secret, store_ca;
   std::string rendezvous_address;  // of Horovod's own launcher
   std::optional<int64_t> rendezvous_port;
   std::string bootstrap, network_interfaces, port_range;
   double start_seconds = 0;  // to connect ranks that have all called hvd.init()
-  double init_seconds = 0;   // for a rank to call hvd.init() once another one waits for it there
+  double init_seconds = 0;   // for a rank to call hvd.init() after another one waits there
   bool encrypts = false;
 
-  // ---- what carries messages and tensors ----
+  // ---- transport of messages and tensors ----
   std::string controller, cpu_operations, gpu_operations;
   std::string plugin_path;  // folders, separated by colons
 
-  // ---- how collectives run ----
+  // ---- execution of collectives ----
   Chosen<int64_t> fusion_threshold;  // bytes
   Chosen<double> cycle_time;         // ms
   Chosen<int64_t> whole_limit, doubling_limit, ring_from;
@@ -60,7 +60,7 @@ struct WorkerSettings {
     std::string log;
   } autotune;
 
-  // ---- what it reports ----
+  // ---- reports ----
   struct Stall {
     bool is_checked = true;
     double warning_seconds = 0, shutdown_seconds = 0;  // 0: never
@@ -72,13 +72,13 @@ struct WorkerSettings {
   std::string log_level;
   bool log_hides_time = false;
 
-  // The table as plugins see it, by variable. These change it together with the field.
+  // The table for plugins, by variable. These functions change it together with the field.
   const Settings& table() const { return table_; }
   void set_start_seconds(double seconds);
   void set_init_seconds(double seconds);
   void set_generation(int32_t number);
   void set_job_secret(const std::string& secret);
-  // Rank and size of the job, of the host and across hosts.
+  // Sets rank and size of the job, of the host and across hosts.
   void set_ranks(const std::array<int64_t, 6>& numbers);
 
  private:
@@ -87,7 +87,7 @@ struct WorkerSettings {
   Settings table_;
 };
 
-// The name of this host as the plan has it, or else the machine's own.
+// This host's name in the plan, or else the machine's own name.
 std::string host_name(const WorkerSettings& settings);
 
 }  // namespace hvd::runtime

@@ -8,11 +8,11 @@
 namespace hvd::runtime {
 namespace {
 
-// Ranks that wait report at about the same time: one question serves all.
+// Waiting ranks report at about the same time: one question serves all.
 constexpr double kGatherSeconds = 0.05;
-// A rank answers by its helper thread, whatever its user does.
+// A rank's helper thread replies, independent of the user's code.
 constexpr double kStateSeconds = 2;
-// Names that are kept track of; more than any model has in flight.
+// The most names that are tracked; more than any model has in flight.
 constexpr size_t kMaxStalls = 1 << 16;
 
 Clock::duration seconds(double count) {
@@ -26,7 +26,7 @@ bool waits(StallState state) {
 }  // namespace
 
 double StallTimes::report_after(uint32_t index) const {
-  double doubled = warning;  // the next of these
+  double doubled = warning;  // the next report time
   bool ends = shutdown > warning;
   for (uint32_t i = 0;; ++i) {
     const bool is_end = ends && shutdown <= doubled;
@@ -56,7 +56,7 @@ void StallInquiry::waiting(int32_t from, const StallWaiting& waiting, Clock::tim
     const Clock::time_point since = now - seconds(std::min(entry.seconds, 1e9));
     auto [found, fresh] = stalls_.try_emplace(entry.name, Stall{entry.op, since, {}, now});
     Stall& stall = found->second;
-    // Submitted after the last question: the work of that time may be done, and this is new.
+    // Submitted after the last question: the previous work may be complete, and this is new.
     if (!fresh && since > stall.asked) stall = Stall{entry.op, since, stall.asked, now};
     stall.since = std::min(stall.since, since);
     const auto slack = seconds(times_.warning / 20);
@@ -136,7 +136,7 @@ std::optional<StallReport::Work> StallInquiry::judge(size_t index, Clock::time_p
     if (answer && answer->states[index] != StallState::kMissing) continue;
     if (!answer && !is_member_(name.process_set, rank)) continue;
     if (!answer && !name.awaits(rank)) continue;
-    // The report names the silent rank alone: this one may have submitted the work.
+    // The report names only the silent rank: this rank may have submitted the work.
     const int32_t hiding = answer ? -1 : hidden_by(rank);
     if (hiding >= 0 && is_member_(name.process_set, hiding)) continue;
     work.missing.push_back(rank);
@@ -148,7 +148,7 @@ std::optional<StallReport::Work> StallInquiry::judge(size_t index, Clock::time_p
     stalls_.erase(name);
     return {};
   }
-  // A rank that has joined waits while the others train on: that is what join is for.
+  // A joined rank waits while the others train: this is the purpose of join.
   if (work.missing.empty() || (stall.op == HVD_JOIN && all_active)) return {};
   work.overdue =
       times_.shutdown > 0 && times_.shutdown >= times_.warning && work.seconds >= times_.shutdown;
@@ -185,7 +185,7 @@ void StallInquiry::add_missing(StallReport* report) const {
   }
 }
 
-// A rank stands in the first of the operations that it waits for.
+// Lists a rank only in the first of the operations that it waits for.
 void StallInquiry::add_waiting(const std::vector<size_t>& indices, StallReport* report) const {
   for (int32_t rank = 0; rank < size_; ++rank) {
     const auto& answer = answers_[static_cast<size_t>(rank)];

@@ -1,6 +1,6 @@
-// The root's part in the stall inspector: from the ranks' reports of pending work it makes a question
-// to all ranks, and from their answers a report of the stall. StallInspector owns and calls it, sends
-// the messages, and passes the time. Pure. Lives on the root's progress thread.
+// The root's part of the stall inspector: makes a question to all ranks from their reports of
+// pending work, and a report of the stall from their answers. StallInspector owns and calls it,
+// sends the messages, and passes the time. Pure. Lives on the root's progress thread.
 #pragma once
 
 #include <functional>
@@ -13,36 +13,36 @@
 
 namespace hvd::runtime {
 
-// Limit of reports of one stall: the intervals double, so the limit is never reached in practice.
+// The limit of reports of one stall: the intervals double, so it is never reached in practice.
 constexpr uint32_t kMostReports = 40;
 
 struct StallTimes {
   double warning = 60;  // seconds
   double shutdown = 0;  // 0: never
 
-  // When work is reported for the time `index`, from 0: after the warning time, then each time
-  // after twice as long, and after the shutdown time.
+  // The pending time at which work gets report `index`, from 0: after the warning time, then each
+  // time after twice as long, and after the shutdown time.
   double report_after(uint32_t index) const;
 };
 
 class StallInquiry {
  public:
-  // is_member(process set, rank): whether a rank that does not answer may be missing. parents: by rank, the
-  // rank through which its answer comes, or -1.
+  // is_member(process set, rank): whether a rank that does not answer may be missing. parents: by
+  // rank, the rank that forwards its answer, or -1.
   StallInquiry(int32_t size, StallTimes times, std::function<bool(int32_t, int32_t)> is_member,
                std::vector<int32_t> parents);
 
   void hello(int32_t from, StallHello hello);
-  // A rank waits. Names that are asked for, or were a moment ago, are not asked for again.
+  // A rank waits. Names that are in a question, or were recently, are not asked about again.
   void waiting(int32_t from, const StallWaiting& waiting, Clock::time_point now);
   void answer(int32_t from, StallAnswer answer);
 
-  // When ask or conclude has something to give.
+  // The next time at which ask() or conclude() may return a value.
   Clock::time_point alarm() const;
-  // The question for everybody, when it is time for one.
+  // Returns the question to all ranks, when it is due.
   std::optional<StallAsk> ask(Clock::time_point now);
-  // The report, once all ranks have answered or their time is over. Empty: it is no stall after
-  // all.
+  // Returns the report when all ranks have answered or their time is over. Empty if nothing is
+  // stalled.
   std::optional<StallReport> conclude(Clock::time_point now);
 
  private:
@@ -50,14 +50,14 @@ class StallInquiry {
     int32_t op = 0;
     Clock::time_point since{};
     Clock::time_point asked{};
-    Clock::time_point next{};  // not asked again before
+    Clock::time_point next{};  // not asked about before
   };
   bool complete() const { return answers_left_ == 0; }
   std::optional<StallReport::Work> judge(size_t index, Clock::time_point now);
   void add_missing(StallReport* report) const;
-  // `indices`: of the report's work in the question.
+  // `indices`: the positions of the report's work in the question.
   void add_waiting(const std::vector<size_t>& indices, StallReport* report) const;
-  // The silent rank that keeps away the answer of this one, or -1.
+  // The silent rank that blocks the answer of this rank, or -1.
   int32_t hidden_by(int32_t rank) const;
 
   const int32_t size_;
@@ -69,10 +69,10 @@ class StallInquiry {
   std::vector<StallName> candidates_;  // names for the next question
   Clock::time_point ask_at_ = Clock::time_point::max();
 
-  // The question that is open.
+  // The open question.
   std::optional<StallAsk> open_;
   Clock::time_point answers_until_{};
-  std::vector<std::optional<StallAnswer>> answers_;  // by rank: its answer, once it has come
+  std::vector<std::optional<StallAnswer>> answers_;  // by rank: its answer, if it has arrived
   int32_t answers_left_ = 0;
   uint32_t inquiries_ = 0;
 };

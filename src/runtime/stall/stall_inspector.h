@@ -1,6 +1,6 @@
-// Finds work that stays pending. Each rank reports its own pending work to the root. The root asks all
-// ranks about it, and logs which ranks are missing, where they are and what they do, or ends the job.
-// A rank without pending work sets no timer and wakes only for the question. Runtime owns it; the
+// Finds work that stays pending. Each rank reports its own pending work to the root. The root asks
+// all ranks about it, and logs the missing ranks with their host and activity, or ends the job. A
+// rank without pending work sets no timer and wakes only for the question. Runtime owns it; the
 // runtime core calls it as a service, with the progress lock held.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace hvd::runtime {
 
-// The first agreement of all ranks: no work of the user's.
+// The name of the first agreement of all ranks, which is not the user's work.
 constexpr std::string_view kStartName = "<start>";
 
 struct StallOptions {
@@ -25,23 +25,23 @@ struct StallOptions {
   int32_t size = 1;
   StallTimes times;
   std::string host;
-  std::string report_path;  // empty: none
+  std::string report_path;  // may be empty: no report file
   StackChannel stack;
 };
 
-// Nothing when the settings switch the inspector off.
+// Empty if the settings disable the inspector.
 std::optional<StallOptions> stall_options(int32_t rank, int32_t size,
                                           const WorkerSettings& settings,
                                           const StackChannel& stack);
 
 class StallInspector final : public Service {
  public:
-  // The runtime core outlives it, but for its last calls.
+  // The runtime core outlives it, except for its last calls.
   StallInspector(RuntimeCore* core, StallOptions options);
 
-  // Once, when all ranks are there.
+  // Call it once, after all ranks have connected.
   void send_hello();
-  // Reports that were made here; at the root.
+  // The number of reports made here; at the root.
   uint64_t reports() const { return reports_; }
 
   void receive(int32_t from, ByteView message) override;
@@ -55,17 +55,17 @@ class StallInspector final : public Service {
   void answer(const StallAsk& ask);
   StallState state_of(const StallName& name) const;
   void publish(const StallReport& report);
-  // Empty after a sentence for the user.
+  // Returns an empty descriptor after logging an error.
   UniqueFd open_report();
   void go_on_without_report(const Status& why);
   std::string shown_report() const;  // its path, for errors
 
   RuntimeCore* const core_;
   const StallOptions options_;
-  Clock::time_point next_check_ = Clock::time_point::min();  // when pending work is checked next
+  Clock::time_point next_check_ = Clock::time_point::min();  // next check of pending work
   std::optional<StallInquiry> inquiry_;  // the inquiry that the root leads; empty on other ranks
   uint64_t reports_ = 0;
-  bool cannot_write_ = false;  // the user knows that the report file cannot be written
+  bool cannot_write_ = false;  // the report file's write error was logged
 };
 
 }  // namespace hvd::runtime

@@ -1,5 +1,5 @@
-// Messages between the stall inspectors of a job, as bytes. StallInspector sends them over the service bus. Decoding
-// trusts nothing.
+// Messages between the stall inspectors of a job, as bytes. StallInspector sends them over the
+// service bus. Decoding checks everything.
 //
 //   hello    rank -> root   once: the rank's host and process, for reports about a rank that does not answer
 //   waiting  rank -> root   work of this rank has been pending for longer than the warning time
@@ -29,8 +29,8 @@ struct StallHello {
 struct StallName {
   int32_t process_set = 0;
   std::string name;
-  // The ranks that have a part: the other end of a send or receive, the members of a group, or of a named process
-  // set that is added or removed. Empty: all of the set.
+  // The ranks that take part: the other end of a send or receive, the members of a group, or of a
+  // named process set that is added or removed. Empty: the complete set.
   std::vector<int32_t> awaited = {};
   auto operator<=>(const StallName&) const = default;
   bool awaits(int32_t rank) const {
@@ -62,12 +62,11 @@ enum class StallState : uint8_t {
 struct StallAnswer {
   uint32_t inquiry = 0;
   std::vector<StallState> states;  // state of each name in the question, in the same order
-  std::string last_name;           // submitted last; empty: nothing yet
+  std::string last_name;           // of the last submission; empty: none yet
   int32_t last_op = 0;
-  double last_seconds = 0;   // ago
-  std::string last_program;  // compiled program that submitted it; empty: none
-  // For a rank that misses an operation: its Python stack; without Python, the kernel's
-  // information.
+  double last_seconds = 0;   // age of the last submission
+  std::string last_program;  // compiled program that submitted it; may be empty
+  // If this rank misses an operation: its Python stack, or the kernel's information without Python.
   std::string stack;
   std::string note;
   std::string place;  // for a rank that waits: the user's line, as "train.py:88 in main"; or empty

@@ -121,7 +121,7 @@ std::string json_of(const StallReport::Waiting& waiting) {
              ",\"place\":", json_string(waiting.place), "}");
 }
 
-// Whether each missing rank waits for others too: no rank is merely slow.
+// Returns whether each missing rank also waits for others, so that no rank is merely slow.
 bool is_mutual(const StallReport& report) {
   return !report.missing.empty() &&
          std::ranges::all_of(report.missing, [&](const StallReport::Rank& rank) {

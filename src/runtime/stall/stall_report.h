@@ -14,19 +14,19 @@ struct StallReport {
   struct Work {
     StallName name;
     int32_t op = 0;
-    double seconds = 0;            // for which it has been pending
-    bool overdue = false;          // for longer than the shutdown time
+    double seconds = 0;            // pending time
+    bool overdue = false;          // pending for longer than the shutdown time
     std::vector<int32_t> missing;  // ranks, ascending
   };
   struct Rank {
     int32_t rank = 0;
-    std::string host;  // empty: never heard of
+    std::string host;  // empty: no hello was received
     int64_t pid = 0;
     bool answered = false;
-    StallAnswer answer;                // if it did
-    std::vector<int32_t> hidden = {};  // ranks whose answers come through this one, if it did not
+    StallAnswer answer;                // if it answered
+    std::vector<int32_t> hidden = {};  // if it did not: silent ranks behind it
   };
-  // Ranks that wait in the same call of the same line.
+  // Ranks that wait in the same call at the same line.
   struct Waiting {
     StallName name;
     int32_t op = 0;
@@ -34,21 +34,21 @@ struct StallReport {
     std::vector<int32_t> ranks;  // ascending
   };
   double warning_seconds = 0;
-  double shutdown_seconds = 0;  // 0: never
+  double shutdown_seconds = 0;  // 0: no limit
   std::vector<Work> work;       // in the order of their names
   std::vector<Rank> missing;    // the ranks that any entry of `work` misses, ascending
-  // Ranks that wait in an operation of `work`, grouped by call, in the order of the first rank of each group.
+  // Ranks that wait in an operation of `work`, grouped by call, in the order of each group's first rank.
   std::vector<Waiting> waiting = {};
   int32_t last_common_op = 0;    // of the set of all ranks
-  std::string last_common = {};  // empty: none
+  std::string last_common = {};  // may be empty
 
   // Returns true if the job must end: an entry is overdue.
   bool fatal() const;
 };
 
-// The record for the log: several lines. Tools recognise the beginning, which is the original Horovod's.
+// The record for the log: several lines. Tools recognise its beginning, which equals the original Horovod's.
 std::string text_of(const StallReport& report);
-// One line, without its end.
+// One line, without a newline.
 std::string json_of(const StallReport& report, double epoch_seconds);
 // The reason for the end of the job, as a sentence.
 Status cause_of(const StallReport& report);

@@ -17,7 +17,7 @@ struct Counts {
   int64_t input = 0, output = 0;
 };
 
-// Returns the sums of an alltoall's counts; nothing if a count is negative or a sum overflows.
+// Returns the sums of an alltoall's counts; empty if a count is negative or a sum overflows.
 std::optional<Counts> sums_of(const hvd_group_call& from, size_t members) {
   Counts counts;
   for (size_t i = 0; i < members; ++i) {
@@ -30,7 +30,7 @@ std::optional<Counts> sums_of(const hvd_group_call& from, size_t members) {
   return counts;
 }
 
-// Returns nothing if the elements are more than memory can hold. `rank`: of this member in the job.
+// Returns empty if memory cannot hold so many elements. `rank`: this member's rank in the job.
 std::optional<Counts> counts_of(const hvd_group_call& from, int32_t rank, size_t members) {
   const GroupOp op = group_op(from.op);
   auto counts = from.op == HVD_ALLTOALL ? sums_of(from, members) : Counts{from.count, from.count};
@@ -69,8 +69,8 @@ Status check_reduction(const hvd_group_call& from, const GroupMembers& members) 
   return refused(from, members, cat("an average of ", dtype_name(from.dtype), "; use the sum"));
 }
 
-// The input may be the output where both have as many elements, and a member's own part of it where it gathers. Any
-// other overlap would be read after it was written.
+// The input may equal the output if both have the same number of elements; a gather's input may be
+// the member's own part of the output. Any other overlap would be read after it was written.
 Status check_overlap(const hvd_group_call& from, int32_t rank, const GroupMembers& members,
                      const Counts& counts) {
   const auto element = static_cast<int64_t>(dtype_size(from.dtype));
@@ -206,7 +206,7 @@ void copy_group_call(const hvd_group_call& from, int32_t rank,
   if (written > 0) call.output = from.output;
   to->bytes = read;
   if (written > 0) to->tensors.push_back({nullptr, call.output, written, false, written});
-  // An input inside of the output is a part of it.
+  // An input within the output must be this member's part of it.
   const auto* const input = static_cast<const std::byte*>(call.input);
   const auto* const output = static_cast<const std::byte*>(call.output);
   const bool overlaps =

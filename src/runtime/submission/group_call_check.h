@@ -12,9 +12,9 @@
 
 namespace hvd::runtime {
 
-// An operation of groups: its name, the operation of hvd_op_kind that does its work, and what it takes.
+// An operation of groups: its name, the hvd_op_kind that implements it, and its arguments.
 struct GroupOp {
-  std::string_view name;  // empty: it is not one of groups
+  std::string_view name;  // empty: not an operation of groups
   int32_t runs_as = 0;
   bool reduces = false;
   bool has_root = false;
@@ -23,9 +23,9 @@ struct GroupOp {
 };
 GroupOp group_op(int32_t op);
 
-// Every refusal is one sentence that says what is wrong.
+// The error is one sentence about the wrong argument.
 Status check_group(const std::vector<int32_t>& ranks, int32_t rank, int32_t size);
-// `rank`: of this member in the job.
+// `rank`: this member's rank in the job.
 Status check_group_call(const hvd_group_call& from, int32_t rank, const GroupMembers& members);
 void copy_group_call(const hvd_group_call& from, int32_t rank,
                      std::shared_ptr<const GroupMembers> members, Submission* to);

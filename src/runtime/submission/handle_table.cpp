@@ -7,7 +7,7 @@
 namespace hvd::runtime {
 namespace {
 
-// A user may read these outputs meanwhile, so that they are not taken away earlier.
+// Keeps the outputs, which a user may be reading, until the handle is released.
 void keep_outputs_in_use(Submission& submission) {
   if (!submission.in_use) return;
   for (Submission::Output& output : submission.outputs) static_cast<void>(output.data.release());

@@ -21,25 +21,25 @@ class HandleTable {
 
   // Returns a free submission, and its handle for the user.
   Submission* claim(hvd_handle* handle);
-  // Frees a submission that was claimed and not submitted.
+  // Frees a submission that was claimed but not submitted.
   void unclaim(Submission* submission);
 
-  // Finds a submission and keeps it until unpin; nullptr: no such handle exists.
+  // Finds a submission and keeps it until unpin(); nullptr if the handle does not exist.
   Submission* pin(hvd_handle handle);
   void unpin(Submission* submission);
 
-  // Releases the user's handle. Returns false when no such handle exists. `in_use`: whether a library
-  // may use the tensors until the process ends; may be null.
+  // Releases the user's handle. Returns false if the handle does not exist. `in_use` is set to
+  // whether a library may use the tensors until the process ends; may be null.
   bool release(hvd_handle handle, bool* in_use = nullptr);
   // Marks submissions as being on a stream.
   void go_on(std::span<Submission* const> submissions);
-  // The user goes on with the result of a submission on a stream. Returns false if it is done.
+  // The user uses the result of a submission on a stream. Returns false if the submission is done.
   bool use_early(Submission* submission, bool ends_process);
-  // The unfinished submissions will fail: no further result is used early. Returns the error of one, of those from
-  // `newest` on, whose result the user has, and that ends the process; ok: there is none.
+  // The unfinished submissions will fail: prevents further early use of results. Returns the error of a
+  // submission from `newest` on whose result is in use and whose failure ends the process, or ok.
   Status fail_early(Submission* newest, const Status& cause);
-  // Marks submissions as done, and frees those that the user has released. Returns the error of one whose result
-  // the user has, and that ends the process; ok: there is none.
+  // Marks submissions as done, and frees those that the user has released. Returns the error of a
+  // submission whose result is in use and whose failure ends the process, or ok.
   Status finish(std::span<Submission* const> submissions);
 
  private:

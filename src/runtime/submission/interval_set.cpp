@@ -15,7 +15,7 @@ void IntervalSet::insert(const Interval& interval) {
     chunks_.push_back(spare_ ? std::move(spare_) : std::make_unique<Chunk>());
     firsts_.push_back(interval.begin);
   }
-  // The last chunk that begins below the interval.
+  // The last chunk that begins before the interval.
   size_t at = count_below(firsts_.data(), firsts_.size(), interval.begin);
   if (at > 0) --at;
   if (chunks_[at]->count == kChunk) {
@@ -49,7 +49,7 @@ void IntervalSet::split(size_t at) {
 }
 
 bool IntervalSet::erase(uintptr_t begin, const MemoryUse* use) {
-  // The chunk before may end with intervals that begin there.
+  // The previous chunk may end with intervals that begin there.
   size_t at = count_below(firsts_.data(), firsts_.size(), begin);
   if (at > 0) --at;
   for (; at < chunks_.size() && firsts_[at] <= begin; ++at) {

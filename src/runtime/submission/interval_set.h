@@ -1,5 +1,5 @@
-// Intervals of addresses in the order of their begin, each with the use of its memory. Visits those that
-// overlap another one in logarithmic time. MemoryTable owns it. Not thread-safe.
+// Address intervals in the order of their beginnings, each with the use of its memory. Visits
+// overlapping intervals in logarithmic time. MemoryTable owns it. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -20,9 +20,9 @@ class IntervalSet {
   };
 
   void insert(const Interval& interval);
-  // Removes the interval with this begin and use. Returns false when there is none.
+  // Removes the interval with this begin and use. Returns false if it does not exist.
   bool erase(uintptr_t begin, const MemoryUse* use);
-  // Calls visit(interval) for those that overlap [begin, end) until it returns false. `visit` changes nothing here.
+  // Calls visit(interval) for each overlap with [begin, end), until it returns false. `visit` must not change the set.
   template <typename Visit>
   void visit_overlaps(uintptr_t begin, uintptr_t end, Visit&& visit) const {
     for (size_t at = count_below(firsts_.data(), firsts_.size(), end); at > 0; --at) {
@@ -46,7 +46,7 @@ class IntervalSet {
   };
   static uintptr_t begin_of(uintptr_t first) { return first; }
   static uintptr_t begin_of(const Interval& interval) { return interval.begin; }
-  // The number of elements that begin below `limit`. Without branches, because none of them is predictable.
+  // The number of elements that begin below `limit`. Without branches, since they would be unpredictable.
   template <typename Element>
   static size_t count_below(const Element* elements, size_t count, uintptr_t limit) {
     const Element* from = elements;
@@ -63,8 +63,7 @@ class IntervalSet {
 
   std::vector<uintptr_t> firsts_;  // the first begin of each chunk
   std::vector<std::unique_ptr<Chunk>> chunks_;
-  std::unique_ptr<Chunk>
-      spare_;  // the last empty one: a set that empties and fills allocates nothing
+  std::unique_ptr<Chunk> spare_;  // an empty chunk for reuse: refilling the set allocates nothing
 };
 
 }  // namespace hvd::runtime

@@ -19,13 +19,13 @@ MemoryUse use_of(const Submission& submission, uint32_t index, bool is_written) 
 
 std::string_view name_of(const MemoryUse& use) { return use.is_written ? "output" : "input"; }
 
-// The root of a broadcast in place only reads.
+// The root of an in-place broadcast only reads.
 bool is_written(const Submission& submission, const Submission::Tensor& tensor) {
   const bool stays = traits_of(submission.request.op).has_root && tensor.input == tensor.output;
   return tensor.output_bytes > 0 && tensor.output != nullptr && !(stays && tensor.reads);
 }
 
-// The operation may have one memory for the input and the output of a tensor.
+// Returns whether the operation allows a tensor's input and output in the same memory.
 bool may_be_in_place(const Submission& submission) {
   return !traits_of(submission.request.op).makes_outputs;
 }
@@ -45,7 +45,7 @@ std::string set_of(const Submission& submission) {
                                      : cat(" of process set ", submission.process_set);
 }
 
-// Why `mine` is refused: it overlaps `other`.
+// The reason for refusing `mine`: it overlaps `other`.
 std::string refusal(const MemoryUse& mine, const MemoryUse& other) {
   const Submission& own = *mine.owner;
   const std::string own_text = operation_text(own);
@@ -114,7 +114,7 @@ const MemoryUse* MemoryTable::enter(const MemoryUse& wanted, MemoryUse** entered
   return nullptr;
 }
 
-// The use of the same memory that is in the table, or a new one. Uses without a submission that overlap it leave.
+// Finds the use of the same memory in the table, or makes one. Removes overlapping uses without a submission.
 MemoryUse* MemoryTable::search(const MemoryUse& wanted, const MemoryUse** in_use) {
   MemoryUse* known = nullptr;
   stale_.clear();
@@ -135,7 +135,7 @@ MemoryUse* MemoryTable::search(const MemoryUse& wanted, const MemoryUse** in_use
   if (*in_use != nullptr) return nullptr;
   for (MemoryUse* use : stale_) forget(use);
   if (known != nullptr) return known;
-  // Memory that is new in each step must not fill the table.
+  // Programs that use new memory in each step must not fill the table.
   if (uses_.size() - free_.size() > 3 * most_in_flight_ + 64) forget_unused();
   MemoryUse* use = take_free();
   use->begin = wanted.begin;
@@ -152,7 +152,7 @@ MemoryUse* MemoryTable::take_free() {
   return use;
 }
 
-// `next` of others may still name it, and then finds no memory or other memory.
+// `next` of other uses may still point to it; they then find no memory, or other memory.
 void MemoryTable::forget(MemoryUse* use) {
   intervals_.erase(use->begin, use);
   use->begin = use->end = 0;

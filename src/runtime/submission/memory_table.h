@@ -1,9 +1,9 @@
-// The memory that submissions in flight read and write. Refuses a submission whose output overlaps any of
-// it, or whose input overlaps an output. Addresses of the host and of devices are in one table: the
+// The memory that submissions in flight read and write. Refuses a submission whose output overlaps
+// memory in flight, or whose input overlaps an output. Host and device addresses share one table:
 // drivers give devices addresses that the host does not use. TensorTable owns it, under its lock.
 //
-// A use stays after its submission, until memory in flight overlaps it. A step that uses the memory of the last
-// one in the same order thus searches nothing.
+// A use stays in the table after its submission, until memory in flight overlaps it. A step that
+// uses the memory of the previous step in the same order needs no search.
 #pragma once
 
 #include <deque>
@@ -19,15 +19,15 @@ namespace hvd::runtime {
 struct MemoryUse {
   uintptr_t begin = 0, end = 0;  // equal: not in the table
   bool is_written = false;
-  uint32_t tensor = 0;                // index among the submission's
-  const Submission* owner = nullptr;  // the submission in flight; nullptr: none
-  MemoryUse* next = nullptr;          // the one that followed the last time
+  uint32_t tensor = 0;                // tensor's index in the submission
+  const Submission* owner = nullptr;  // the submission in flight; may be nullptr
+  MemoryUse* next = nullptr;          // the use that followed the last time
 };
 
 class MemoryTable {
  public:
-  // Adds the memory of a submission, which has a name. Returns the reason when some of it is in use: then
-  // adds nothing. Empty: none. *is_in_flight: that of another submission is, which will end.
+  // Adds the memory of a submission with a name. If some of it is in use, adds nothing and returns
+  // the reason; otherwise empty. *is_in_flight: another submission uses it, which will end.
   std::string insert(Submission& submission, bool* is_in_flight = nullptr);
   // Removes the memory of a submission that was added.
   void remove(Submission& submission);
@@ -43,9 +43,9 @@ class MemoryTable {
   IntervalSet intervals_;       // of uses_ that are not empty
   std::deque<MemoryUse> uses_;  // addresses stay
   std::vector<MemoryUse*> free_;
-  std::vector<MemoryUse*> stale_;  // during a search
+  std::vector<MemoryUse*> stale_;  // used during a search
   MemoryUse first_;
-  MemoryUse* last_ = &first_;  // entered last
+  MemoryUse* last_ = &first_;  // the last entered use
   size_t in_flight_ = 0, most_in_flight_ = 0;
 };
 

@@ -9,7 +9,7 @@
 
 namespace hvd::runtime {
 
-// Every refusal is one sentence that names the call and what is wrong with it. `set` is null when the process
+// An error is one sentence that names the call and the wrong argument. `set` is null if the process
 // set does not exist.
 Status check_message(int32_t op, const hvd_message& from, int32_t rank, const SetMembers* set);
 void copy_message(int32_t op, const hvd_message& from, const SetMembers& set, Submission* to);

@@ -1,5 +1,5 @@
 // Owns the memory of an output that the runtime allocated: host memory, or device memory, which it
-// returns to the framework that allocated it. Any thread.
+// returns to its framework. Any thread.
 #pragma once
 
 #include <cstddef>

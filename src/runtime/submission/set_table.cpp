@@ -101,7 +101,7 @@ void SetTable::remove(int32_t id) {
   MutexLock lock(mutex_);
   const auto found = sets_.find(id);
   if (found == sets_.end()) return;
-  // Programs wait for the removal of a set without a name, and the plugins know a named one a while longer.
+  // Reuses only ids of unnamed sets: programs wait for their removal, while plugins may use a named set longer.
   if (found->second->name.empty()) free_.push_back(id);
   sets_.erase(found);
 }

@@ -1,5 +1,5 @@
-// The process sets of the job, the same on every rank: 0 is all ranks. It reuses the ids of removed
-// sets without a name, the oldest first. Runtime owns it. Any thread.
+// The process sets of the job, equal on every rank: 0 is the set of all ranks. Reuses the ids of
+// removed unnamed sets, the oldest first. Runtime owns it. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@
 
 namespace hvd::runtime {
 
-// The members of a set. Values; its users share them, also after the set was removed.
+// The members of a set. Immutable; users share it, also after the set's removal.
 struct SetMembers {
   int32_t id = 0;
-  uint32_t serial = 0;         // the number of sets before this one; never reused
-  std::string name;            // empty, or what tells it from other sets of the same ranks
+  uint32_t serial = 0;         // number of earlier sets; never reused
+  std::string name;            // empty, or distinguishes it from other sets of the same ranks
   std::vector<int32_t> ranks;  // ascending
-  int32_t index = -1;          // this rank's index in `ranks`; -1: it is not a member
+  int32_t index = -1;          // this rank's index in `ranks`; -1: not a member
 
   int32_t size() const { return static_cast<int32_t>(ranks.size()); }
-  // Index of another rank among the members; -1: the rank is no member.
+  // Index of another rank among the members; -1: not a member.
   int32_t index_of(int32_t rank) const;
 };
 
@@ -34,17 +34,17 @@ class SetTable {
   SetTable(int32_t rank, int32_t size);
 
   const SetMembers& all() const { return *all_; }
-  // nullptr when there is none.
+  // nullptr if the set does not exist.
   std::shared_ptr<const SetMembers> find(int32_t id) const;
   std::vector<int32_t> ids() const;
-  // Whether a set has this id or has had it.
+  // Returns whether a set has or had this id.
   bool was_given(int32_t id) const;
-  // Whether the set with this serial number was added and removed.
+  // Returns whether the set with this serial number was added and removed.
   bool was_removed(uint32_t serial) const;
 
-  // The ranks in order, or what is wrong with them.
+  // Returns the sorted ranks, or an error about them.
   Result<std::vector<int32_t>> check(std::vector<int32_t> ranks) const;
-  // The next set of the job; all ranks call this alike. kAlreadyExists: another set has ranks and name.
+  // Adds the job's next set; all ranks must make the same call. kAlreadyExists: a set with these ranks and name exists.
   Result<std::shared_ptr<const SetMembers>> add(std::vector<int32_t> ranks,
                                                 std::string_view name = {});
   void remove(int32_t id);

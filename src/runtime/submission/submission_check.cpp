@@ -15,7 +15,7 @@ constexpr std::string_view kBarrierName = "<barrier>";
 constexpr int32_t kMaxDimensions = 64;
 constexpr uint32_t kMaxTensors = 1 << 20;
 
-// "allreduce 'grad'": how sentences name the work.
+// The name of the operation in errors: "allreduce 'grad'".
 std::string label(const hvd_submission& from) {
   return operation_text(from.op, from.name == nullptr ? "" : from.name);
 }
@@ -68,7 +68,7 @@ Status check_terms(const hvd_submission& from, const SetMembers& set) {
   return check_root(from, set);
 }
 
-// Whether the reduction has a meaning for the type (horovod.h).
+// Returns whether the reduction is defined for the type (horovod.h).
 template <typename Who>
 Status check_reduction(int32_t reduce_op, int32_t dtype, const Who& who) {
   const bool is_float =
@@ -131,7 +131,7 @@ Status copy_tensor(const hvd_submission& from, uint32_t index, bool reads, const
   return {};
 }
 
-// Refuses more rows for one rank than a split holds, on all ranks: others cannot see this rank's.
+// Refuses more rows for one rank than a split can hold. The refusal fails all ranks, which cannot see this rank's rows.
 bool holds_rows(const hvd_submission& from, int64_t rows, int32_t member, Submission* to) {
   if (rows <= INT32_MAX) return true;
   to->request.refusal = cat(label(from), ": ", rows, " rows for rank ", member,
@@ -150,7 +150,7 @@ Status copy_splits(const hvd_submission& from, int32_t size, Submission* to) {
   splits.clear();
   if (traits_of(from.op).row_counts != RowCounts::kPerRank) return {};
   for (const TensorSpec& tensor : to->request.tensors) {
-    if (tensor.shape.empty()) continue;  // the agreement gives all ranks this error
+    if (tensor.shape.empty()) continue;  // agreement() gives all ranks this error
     const int64_t rows = tensor.shape[0];
     if (from.split_count == 0) {
       if (rows % size != 0) {

@@ -12,15 +12,15 @@
 
 namespace hvd::runtime {
 
-// Whether this rank may use the process set, which is null when it does not exist.
+// Checks that this rank may use the process set, which is null if it does not exist.
 Status check_member(const hvd_submission& from, int32_t rank, const SetMembers* set);
 
-// Fills a submission from the caller's struct. Every refusal is one sentence that names the work
-// and what is wrong with it. Gives the name it goes by, and whether that may be in flight twice.
+// Fills a submission from the caller's struct. An error is one sentence that names the operation
+// and the wrong argument. Returns its name, and whether the name may be in flight twice.
 Status copy_submission(const hvd_submission& from, int32_t rank, const SetMembers& set,
                        Submission* to, std::string_view* name, bool* shared_name);
 
-// Whether tensors may be where they are. *own: the device of this rank, HVD_CPU until one is known.
+// Checks the device of the tensors. *own: the device of this rank, HVD_CPU until the first device tensor.
 Status check_device(const hvd_submission& from, bool has_devices, std::atomic<int32_t>* own);
 
 }  // namespace hvd::runtime

@@ -19,7 +19,7 @@ class SubmissionQueue {
   }
   bool empty() const { return head_.load(std::memory_order_seq_cst) == nullptr; }
 
-  // The whole content as a chain by `next`, the oldest first; nullptr when there is none.
+  // Takes all submissions as a chain by `next`, the oldest first; nullptr if empty.
   Submission* take_all() {
     if (head_.load(std::memory_order_relaxed) == nullptr) return nullptr;
     Submission* newest = head_.exchange(nullptr, std::memory_order_acquire);

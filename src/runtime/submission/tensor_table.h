@@ -1,6 +1,6 @@
-// The names in flight on this rank, for each process set, and the memory of their tensors. A name in the response cache keeps its entry
-// between uses, so that a repeated step allocates nothing. When names come in the order of the last
-// step, each is found next to the previous one without a look-up. Runtime owns it.
+// The names in flight on this rank, for each process set, and the memory of their tensors. A name in the
+// response cache keeps its entry between uses, so that a repeated step allocates nothing. If names come in
+// the order of the last step, each is found next to the previous one without a look-up. Runtime owns it.
 #pragma once
 
 #include <deque>
@@ -22,34 +22,34 @@ struct CacheEntry;  // response_cache.h
 
 struct Name {
   Name(uint32_t set, std::string text) : set(set), text(std::move(text)) {}
-  const uint32_t set;  // serial number of its process set
+  const uint32_t set;  // serial number of the name's process set
   const std::string text;
 
   // Guarded by TensorTable::mutex_. An annotation cannot name the mutex: a Name has no reference to its table.
   uint32_t in_flight = 0;
-  uint32_t refused = 0;  // of those in flight: refused ones, which other ranks have to learn of
+  uint32_t refused = 0;  // refused submissions in flight, which other ranks must learn of
   bool kept = false;
   size_t place = 0;  // index of a kept name in the table's order
 
-  // Used by the thread that makes progress.
+  // Used by the progress thread.
   Submission* announced = nullptr;
   std::deque<Submission*> waiting;  // after `announced`; only for names that may be in flight twice
   CacheEntry* cached = nullptr;
-  uint64_t step = 0;       // the training step in which it was agreed on last
-  uint32_t traced_in = 0;  // the timeline that knows it as `traced_as`
+  uint64_t step = 0;       // the training step of its last agreement
+  uint32_t traced_in = 0;  // the timeline of `traced_as`
   uint32_t traced_as = 0;
 };
 
 class TensorTable {
  public:
-  // Adds a submission under its name, and its memory. kAlreadyExists when one is in flight and `shared`
-  // is false. When the memory is in use, the submission gets that refusal and is added without memory.
+  // Adds a submission with its name and memory. kAlreadyExists if the name is in flight and `shared` is
+  // false. If the memory is in use, the submission gets that refusal and is added without memory.
   Status insert(uint32_t set, std::string_view name, bool shared, Submission* submission);
-  // Adds the memory of a submission without a name: a send or receive. Fails when it is in use.
+  // Adds the memory of a submission without a name: a send or receive. Fails if the memory is in use.
   Status insert_memory(Submission* submission);
-  // Removes submissions that are complete or on a stream, and their names unless these are kept.
+  // Removes submissions that are complete or on a stream, and their names unless the names are kept.
   void remove(std::span<Submission* const> submissions);
-  // Returns nullptr when no such name is in flight or kept.
+  // Returns nullptr if the name is neither in flight nor kept.
   Name* find(uint32_t set, std::string_view name);
   // Sets whether the name stays in the table between uses. An unused name that is not kept is removed.
   void keep(Name* name, bool kept);
@@ -71,10 +71,10 @@ class TensorTable {
 
   void count(Name* name, Submission* submission) HVD_REQUIRES(mutex_);
 
-  Mutex mutex_;  // also guards fields of Name, as said there
+  Mutex mutex_;  // also guards the fields of Name marked so
   MemoryTable memory_ HVD_GUARDED_BY(mutex_);
   std::unordered_map<Key, std::unique_ptr<Name>, Hash> names_ HVD_GUARDED_BY(mutex_);
-  // Names that are kept, as they came the last time, and the place of the next.
+  // The kept names in the order of their last use, and the position of the next.
   std::vector<Name*> order_ HVD_GUARDED_BY(mutex_);
   size_t next_ HVD_GUARDED_BY(mutex_) = 0;
 };

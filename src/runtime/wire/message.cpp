@@ -16,7 +16,7 @@ void put_numbers(const std::vector<T>& numbers, ByteWriter& out) {
   out.put_raw(std::as_bytes(std::span(numbers)));
 }
 
-// Puts both with one append: a plan has thousands of such pairs.
+// Appends both values at once: a plan has thousands of such pairs.
 template <typename A, typename B>
 void put_pair(A first, B second, ByteWriter& out) {
   std::array<std::byte, sizeof(A) + sizeof(B)> bytes;
@@ -59,7 +59,7 @@ Status get_item(ByteReader& in, PlanItem* item) {
     HVD_RETURN_IF_ERROR(get_request(in, &item->request));
     HVD_RETURN_IF_ERROR(get_rows(in, &item->rows));
   } else if (was_full) {
-    // The item still holds values of another plan.
+    // The reused item still has values of an earlier plan.
     item->name.clear();
     item->request = {};
     item->rows.clear();
@@ -74,7 +74,7 @@ Status get_item(ByteReader& in, PlanItem* item) {
   return {};
 }
 
-// Eager data ends a message. The gap before it holds zeros.
+// Eager data is the end of a message. The gap before it contains zeros.
 constexpr size_t kAlignment = 16;
 
 size_t gap_at(size_t position) { return (kAlignment - position % kAlignment) % kAlignment; }

@@ -1,6 +1,6 @@
-// Messages between the runtimes of a job, as bytes. Every message begins with its kind.
-// Decoding trusts nothing: a message that is cut, too long or out of range is refused with a
-// sentence. Decoders fill a value that the caller keeps, so that steady traffic allocates nothing.
+// Messages between the runtimes of a job, as bytes. Every message begins with its kind. Decoding
+// checks everything: a truncated, oversized or out-of-range message is an error. Decoders fill a
+// value that the caller keeps, so that steady traffic allocates nothing.
 //
 //   announcement  child -> parent   names that became ready in the whole subtree
 //   plan          parent -> child   batches to run, in order
@@ -55,11 +55,11 @@ struct Variant {
   bool operator==(const Variant&) const = default;
 };
 
-// A name in full: what the ranks of a subtree ask for under it.
+// A name in full: the requests of a subtree's ranks for it.
 struct Proposal {
   std::string name;
-  uint32_t askers = 1;            // ranks that do; the others have joined
-  std::vector<Variant> variants;  // one when all agree; the two lowest-ranked when not
+  uint32_t askers = 1;            // ranks with a request; the others have joined
+  std::vector<Variant> variants;  // one if all agree; else two of the lowest ranks
   std::vector<RankRows> rows;     // rows of every rank of the subtree, if the operation has rows
   bool operator==(const Proposal&) const = default;
 };
@@ -67,12 +67,12 @@ struct Proposal {
 struct Announcement {
   uint32_t set = 0;    // the process set's serial number
   uint64_t plans = 0;  // plans that the sender has applied
-  // Without any of the following, the announcement ends the speculation in the set (speculation.h).
-  // Ids of the response cache: the whole subtree asks for the same as last time.
+  // Without any of the following fields, the announcement ends the set's speculation (speculation.h).
+  // Response cache ids: the complete subtree repeats its last requests.
   std::vector<uint32_t> ids;
   std::vector<Proposal> proposals;
-  std::vector<int32_t> joined;  // ranks of the subtree that joined, in that order
-  EagerData eager_data;         // data of a batch that consists of `ids` only
+  std::vector<int32_t> joined;  // ranks of the subtree that joined, in the order of joining
+  EagerData eager_data;         // data of a batch that consists only of `ids`
   bool operator==(const Announcement&) const = default;
   void clear() {
     eager_data = {};
@@ -83,8 +83,8 @@ struct Announcement {
   bool empty() const { return ids.empty() && proposals.empty() && joined.empty(); }
 };
 
-// A name of a plan. Short: an id, as cached. Full: everything, and the id it has from now on
-// (0: none). With an error it is never run.
+// A name of a plan. Short: only a cache id. Full: all fields, and the name's id from now on (0:
+// none). An item with an error never runs.
 struct PlanItem {
   uint32_t id = 0;
   bool full = false;
@@ -98,24 +98,24 @@ struct PlanItem {
 
 // The tensors of one dtype of an item.
 struct PlanUnit {
-  uint32_t item = 0;  // index
+  uint32_t item = 0;  // the item's index
   int32_t dtype = HVD_FLOAT32;
   bool operator==(const PlanUnit&) const = default;
 };
 
 struct Plan {
   uint32_t set = 0;                 // the process set's serial number
-  uint64_t sequence = 0;            // among the plans of the set
-  bool last = false;                // nothing of the set comes after it
+  uint64_t sequence = 0;            // number among the set's plans
+  bool last = false;                // the set's last plan
   std::vector<uint32_t> forgotten;  // cache ids that become invalid before the items
   std::vector<PlanItem> items;
   std::vector<std::vector<PlanUnit>> batches;
-  EagerData eager_data;  // the sender's data of the only batch, if it has the peer's data
+  EagerData eager_data;  // the sender's data of the only batch, if the sender has the peer's data
   bool operator==(const Plan&) const = default;
 };
 
-// The sender is ready with these names and nothing else is under way: if the receiver's announcement
-// number `after` carries eager data for the same names, they are plan `plan` of the set, one batch.
+// The sender is ready for these names and has no other plan in flight: if the receiver's announcement
+// number `after` carries eager data for the same names, they become plan `plan` of the set, in one batch.
 struct TentativePlan {
   uint32_t set = 0;
   uint64_t plan = 0;
@@ -125,16 +125,16 @@ struct TentativePlan {
   bool operator==(const TentativePlan&) const = default;
 };
 
-// leave, stop: the rank that left first. abort: code and sentence too.
+// leave, stop: the rank that left first. abort: also the code and the message.
 struct Notice {
   int32_t rank = 0;
   int32_t code = HVD_OK;
   std::string text;
-  int32_t lost_rank = -1;  // its loss is the cause
+  int32_t lost_rank = -1;  // the rank whose loss is the cause
   bool operator==(const Notice&) const = default;
 };
 
-// to_root, to_all: bytes that a service understands. Decoded in place.
+// to_root, to_all: bytes for a service. Decoded in place.
 struct ServiceMessage {
   uint8_t service = 0;
   int32_t rank = 0;  // rank whose service sent it
@@ -151,7 +151,7 @@ void encode(const Plan& plan, ByteWriter& out);
 Status decode(ByteView message, Plan* plan);
 void encode(const TentativePlan& tentative, ByteWriter& out);
 Status decode(ByteView message, TentativePlan* tentative);
-// As encode(), without the eager data, which is the end of the message.
+// Like encode(), without the eager data, which is the end of the message.
 void encode_head(const Announcement& announcement, ByteWriter& out);
 void encode_head(const Plan& plan, ByteWriter& out);
 void encode_head(const TentativePlan& tentative, ByteWriter& out);

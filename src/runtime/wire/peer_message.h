@@ -1,5 +1,5 @@
-// Messages of a send or receive between two ranks, as bytes: a header of a fixed size, and what follows it.
-// Decoding trusts nothing.
+// Messages of a send or receive between two ranks, as bytes: a header of a fixed size, and the
+// bytes after it. Decoding checks everything.
 //
 //   data       sender -> receiver   a small message, whose bytes follow
 //   offer      sender -> receiver   a large message: the sender keeps the bytes until the receiver accepts; its
@@ -49,7 +49,7 @@ struct PeerMessage {
   uint8_t dtype = 0;
   int32_t tag = 0;
   uint32_t set = 0;    // serial number of the process set
-  uint64_t id = 0;     // of an offer, among those of its sender; never 0
+  uint64_t id = 0;     // of an offer, unique for its sender; never 0
   uint64_t count = 0;  // elements of the message; bytes in taken and consumed
   ByteView rest;       // the bytes after the header; points into the message
 };

@@ -12,11 +12,11 @@
 
 namespace hvd::runtime {
 
-// Operations of the runtime's own, beside hvd_op_kind: every rank registers process sets in the
-// same order.
+// Internal operations of the runtime, in addition to hvd_op_kind: every rank registers process sets
+// in the same order.
 constexpr int32_t kAddProcessSets = 64;    // splits: the size of each set and its ranks
-constexpr int32_t kRemoveProcessSet = 65;  // root: its id
-// Adds or removes a named set, which only its members announce. splits: as for kAddProcessSets, one set.
+constexpr int32_t kRemoveProcessSet = 65;  // root: the set's id
+// Adds or removes a named set, which only its members announce. splits: like kAddProcessSets, for one set.
 constexpr int32_t kAddNamedSet = 66;
 constexpr int32_t kRemoveNamedSet = 67;
 constexpr bool is_of_members(int32_t op) { return op == kAddNamedSet || op == kRemoveNamedSet; }
@@ -24,7 +24,7 @@ constexpr bool is_registration(int32_t op) {
   return op == kAddProcessSets || op == kRemoveProcessSet || is_of_members(op);
 }
 
-// The name of a request for HVD_JOIN, to which users give none.
+// The name of an HVD_JOIN request, since users give it none.
 constexpr std::string_view kJoinName = "<join>";
 
 struct TensorSpec {
@@ -45,19 +45,19 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
-// The device of a request whose tensors are copies in host memory of tensors on a device (HVD_STAGED).
+// The device of a request whose tensors are host copies of device tensors (HVD_STAGED).
 constexpr int32_t kStagedDevice = -3;
 
 struct Request {
   int32_t op = HVD_ALLREDUCE;
-  int32_t reduce_op = HVD_SUM;  // as the user named it: HVD_AVERAGE stays HVD_AVERAGE here
+  int32_t reduce_op = HVD_SUM;  // the user's value: HVD_AVERAGE stays HVD_AVERAGE here
   int32_t root = 0;             // global rank
   int32_t device = HVD_CPU;     // or an ordinal, or kStagedDevice
   double prescale = 1;
   double postscale = 1;
-  std::vector<TensorSpec> tensors;  // more than one: a group, which runs whole or not at all
+  std::vector<TensorSpec> tensors;  // several: a group, which runs completely or not at all
   std::vector<int32_t> splits;      // alltoall: rows to each member of the process set
-  // A rank that refuses its user's submission announces it with the reason: it fails on all ranks.
+  // A rank that refuses its user's submission announces it with the reason, so that it fails on all ranks.
   std::string refusal;
 
   bool is_on_device() const { return device >= 0; }
@@ -76,15 +76,15 @@ struct RankRows {
 // Rows of the request; empty for an operation without rows.
 std::vector<int64_t> rows_of(const Request& request);
 
-// 0 when the number is none of hvd_dtype.
+// 0 if the number is not an hvd_dtype.
 size_t dtype_size(int32_t dtype);
 std::string_view dtype_name(int32_t dtype);
 std::string_view op_name(int32_t op);
-// "allreduce 'grad.0'"; "barrier", whose name users do not see.
+// "allreduce 'grad.0'"; "barrier" without its internal name.
 std::string operation_text(int32_t op, std::string_view name);
 // "send to rank 3, tag 7"; "recv from any rank, tag 7".
 std::string message_text(int32_t op, int32_t peer, int32_t tag);
-// One more process set of a kAddProcessSets; all of them.
+// put_set() adds one process set to a kAddProcessSets; sets_of() returns all of them.
 void put_set(const std::vector<int32_t>& ranks, Request* request);
 std::vector<std::vector<int32_t>> sets_of(const Request& request);
 // The ranks that announce a request for a named set, ascending.

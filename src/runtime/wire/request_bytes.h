@@ -1,5 +1,5 @@
-// Requests as bytes of a message, for names or requests that are new. Decoding trusts nothing; the
-// reader's finish() reports truncation.
+// Requests as bytes of a message, for names or requests that are new. Decoding checks everything;
+// the reader's finish() reports truncation.
 #pragma once
 
 #include <vector>

@@ -14,8 +14,8 @@
 namespace hvd {
 namespace {
 
-// A process that takes the page, counts `steps` twice and waits to be killed. Returns once it has counted; nothing when
-// the page was refused.
+// Starts a process that takes the page, counts `steps` twice and waits to be killed. Returns once
+// the process has counted; returns nothing if the page was refused.
 std::optional<pid_t> count_in_child(const std::string& place, uint64_t passes) {
   auto ready = open_pipe();
   const pid_t pid = ::fork();

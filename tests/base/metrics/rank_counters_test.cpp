@@ -78,7 +78,7 @@ TEST_CASE("a step keeps the operation with its longest wait, and the one that en
   REQUIRE(log.ended == 2);
   CHECK((log.steps[0].longest == 9 && log.steps[0].ended_by == 7));
   CHECK((log.steps[1].longest == 0 && log.steps[1].ended_by == 11));
-  // A wait is no more than its step.
+  // A wait is at most as long as its step.
   CHECK((log.total_microseconds == 8000 && log.total_waited == 4000));
   log.count_anew();
   CHECK(log.first == 2);

@@ -13,7 +13,7 @@ TEST_CASE("each operation has a row, and a number without an operation has no na
     const OpTraits& traits = traits_of(op);
     names.insert(traits.name);
     CHECK(traits.is_nameless == traits.activity.empty());
-    // Ranks agree on their rows to know the size of the result, which the runtime allocates.
+    // Ranks exchange row counts only if the runtime must allocate the result.
     CHECK((traits.row_counts == RowCounts::kNone || traits.makes_outputs));
   }
   CHECK(names == std::set<std::string_view>{"allreduce", "allgather", "broadcast", "join",

@@ -38,7 +38,7 @@ std::string read_all(int fd) {
   return text;
 }
 
-// Starts a shell script in this way, and returns what it prints.
+// Starts a shell script with these options, and returns its output.
 std::string printed_by(const std::string& script, SpawnOptions options) {
   auto pipe = open_pipe();
   REQUIRE(pipe.ok());

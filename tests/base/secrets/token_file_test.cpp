@@ -21,7 +21,7 @@ namespace {
 const std::string kToken = "00112233445566778899aabbccddeeff";
 constexpr uid_t kNobody = 65534;
 
-// A folder of its own, that other users may enter.
+// A private folder that other users may enter.
 struct Folder {
   Folder() {
     REQUIRE(::mkdtemp(path.data()) != nullptr);
@@ -48,7 +48,7 @@ bool has(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-// Whether a process of this user and group reads the token; it must be root that asks.
+// Returns whether a process of this user and group can read the token. Needs root.
 bool is_read_by(uid_t user, gid_t group, const std::string& path) {
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -61,7 +61,7 @@ bool is_read_by(uid_t user, gid_t group, const std::string& path) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-// The read end of a pipe that holds the text; its write end too, if it is wanted.
+// Returns the read end of a pipe with the text; also the write end if `writer` is not null.
 UniqueFd pipe_with(std::string_view text, UniqueFd* writer = nullptr) {
   int ends[2];
   REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
@@ -113,13 +113,13 @@ TEST_CASE("a token file of root's is read through its group, by the links of a K
   CHECK(is_read_by(kNobody, kGroup, file));
   CHECK(is_read_by(0, kGroup, file));
   CHECK_FALSE(is_read_by(kNobody, kNobody, file));
-  // A group that may write can choose the token.
+  // Members of a group with write access can choose the token.
   ::chmod(file.c_str(), 0460);
   CHECK_FALSE(is_read_by(kNobody, kGroup, file));
   CHECK(has(read_file(file).status().message(), "defaultMode: 0440"));
   ::chmod(file.c_str(), 0444);
   CHECK_FALSE(is_read_by(kNobody, kGroup, file));
-  // Another user can, too.
+  // A file of another user is refused too.
   ::chmod(file.c_str(), 0400);
   REQUIRE(::chown(file.c_str(), kNobody, kGroup) == 0);
   CHECK(is_read_by(kNobody, kGroup, file));
@@ -134,7 +134,7 @@ TEST_CASE("an anonymous pipe is read to its end") {
   REQUIRE_MESSAGE(secret.ok(), secret.status().message());
   CHECK(secret->hex() == kToken);
 
-  // As a shell's process substitution names it, written in two parts.
+  // A pipe of a shell's process substitution, written in two parts.
   UniqueFd writer;
   const UniqueFd parts = pipe_with(kToken.substr(0, 20), &writer);
   const pid_t pid = ::fork();

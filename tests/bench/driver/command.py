@@ -74,7 +74,7 @@ def report(name, what, result):
 
 
 def measure(options, wanted):
-    """Results by the lines' names."""
+    """Returns the result of each line by its name."""
     bench = lines.Bench(
         options.quick,
         options.python,
@@ -100,7 +100,7 @@ def measure(options, wanted):
 
 
 def measure_on_hosts(program, options, wanted):
-    """The same, by this program on the launcher's machine of the lines' hosts."""
+    """Runs this program on the hosts of the lines; returns the same as measure()."""
     with tempfile.NamedTemporaryFile(dir=teams.WORKERS, suffix=".json") as file:
         command = [
             teams.HOSTS,
@@ -133,7 +133,7 @@ def measure_on_hosts(program, options, wanted):
 
 
 def main(program, description, table, needs=lambda: None):
-    """`needs` raises teams.Missing where no line can be measured at all."""
+    """`needs` raises teams.Missing if no line can be measured."""
     options = arguments(description)
     wanted = chosen(options, table)
     if not wanted:

@@ -1,8 +1,8 @@
-"""The lines about torch.distributed: its all_reduce on this backend against gloo, and against hvd.allreduce_, messages,
-DDP against hvd.DistributedOptimizer, FSDP2 against gloo, and a group at rest.
+"""The benchmark lines about torch.distributed: all_reduce on the backend horovod against gloo and hvd.allreduce_,
+messages, DDP against hvd.DistributedOptimizer, FSDP2 against gloo, and an idle group.
 
-In the lines about all_reduce on one host and about messages, each rank is bound to a core, as is its counterpart of the
-other teams of Python, where there are as many cores.
+In the lines about all_reduce on one host and about messages, each rank of each Python team is bound to a core if there
+are enough cores.
 """
 
 import statistics
@@ -66,7 +66,7 @@ def ddp(model):
 
 
 def between_hosts(size, factor):
-    """Two ranks on two hosts, whose links have 1 Gbit/s."""
+    """Measures two ranks on two hosts whose links have 1 Gbit/s."""
 
     def measure(bench):
         group = bench.need(teams.torch_group, 2, hosts=True, python=bench.python, is_bound=False)
@@ -82,7 +82,7 @@ def between_hosts(size, factor):
 
 
 def one_way(size, microseconds=None):
-    """A message of torch.distributed from rank to rank; without a limit beside a copy of as many bytes."""
+    """Measures a message of torch.distributed from rank to rank; without a limit, next to a copy of as many bytes."""
 
     def measure(bench):
         group = bench.need(teams.torch_group, 2, python=bench.python)
@@ -98,7 +98,7 @@ def one_way(size, microseconds=None):
 
 
 def fsdp(ranks):
-    """With buffers of torch, and with those that FSDP2 asks the group for."""
+    """Measures FSDP2 with buffers of torch, and with buffers that FSDP2 allocates from the group."""
 
     def measure(bench):
         ways = [(True, False), (True, True), (False, False), (False, True)]
@@ -128,7 +128,7 @@ def fsdp(ranks):
 
 
 def in_memory_of_group(kind):
-    """An all_gather_into_tensor or reduce_scatter_tensor of 4 MiB in memory of the group, beside torch's."""
+    """Measures all_gather_into_tensor or reduce_scatter_tensor of 4 MiB in the group's memory and in torch's."""
 
     def measure(bench):
         memory = bench.need(teams.torch_group, 2, python=bench.python, allocates=True)

@@ -23,7 +23,7 @@ TIMEOUT = 120
 
 
 class Job:
-    """A job of elastic_times.py whose output is read as it comes."""
+    """A job of elastic_times.py whose output this process reads while the job runs."""
 
     def __init__(self, ends, python, flags, *command, program=RANK):
         if not LAUNCHER.exists():
@@ -43,7 +43,7 @@ class Job:
         ends.callback(self.process.kill)
 
     def seconds_of(self, event, count, generation=None):
-        """The seconds that `count` ranks print with an event, in any generation or in one."""
+        """Returns the seconds that `count` ranks print with an event, in any generation or in one."""
         found = []
         while len(found) < count:
             line = self.process.stdout.readline()
@@ -56,7 +56,7 @@ class Job:
         return found
 
     def end(self):
-        """Ends the job as Ctrl-C does."""
+        """Ends the job by SIGTERM."""
         self.process.terminate()
         for _ in self.process.stdout:
             pass
@@ -64,7 +64,7 @@ class Job:
 
 
 class Discovery:
-    """A discovery script and its answer."""
+    """A discovery script and the hosts that it prints."""
 
     def __init__(self, ends, *hosts):
         self.answer = pathlib.Path(ends.enter_context(tempfile.TemporaryDirectory())) / "answer"
@@ -81,7 +81,7 @@ class Discovery:
 
 
 def median_of(bench, run):
-    """The median over rounds, after one that warms up."""
+    """Returns the median over rounds, after a warm-up round."""
     run()
     return statistics.median(run() for _ in range(bench.rounds))
 
@@ -90,12 +90,12 @@ def result(seconds, limit, note=""):
     return Result("ms", 1e3 * seconds, must=f"≤ {1e3 * limit:.0f} ms", passed=seconds <= limit, note=note)
 
 
-# Two names of this machine are two hosts.
+# The launcher takes two names of this machine for two hosts.
 HERE, ALSO_HERE = "localhost", "127.0.0.1"
 
 
 def killed(bench, ranks, event):
-    """Seconds from the end of a rank until the last of the others prints an event."""
+    """Measures the seconds from the end of a rank until the last survivor prints an event."""
 
     def run():
         half = ranks // 2
@@ -125,8 +125,8 @@ def resumed(bench):
 
 
 def pause(bench, first, then, survivors, of=max):
-    """The longest pause of the ranks that stay when the discovery script says `then` after `first`; or
-    what `of` makes of their pauses."""
+    """Returns the longest pause of the surviving ranks when the hosts of the discovery script change from `first` to
+    `then`. `of` combines the pauses of all survivors."""
     ranks = sum(int(host.partition(":")[2]) for host in first)
     with contextlib.ExitStack() as ends:
         script = Discovery(ends, *first)
@@ -149,7 +149,7 @@ def left(bench):
 
 
 def cut(bench):
-    import faults  # of the hosts that this process runs among
+    import faults  # tests/hosts sets the path
 
     with contextlib.ExitStack() as ends:
         job = Job(ends, bench.python, ["-np", 4, "--min-np", 2, "-H", "a:2,b:2"], 100000)
@@ -162,8 +162,8 @@ def cut(bench):
 
 
 def again(bench):
-    """16 ranks on four hosts begin the next generation as a fifth one leaves. The peer is a job of constant
-    size that shuts down and begins anew."""
+    """Measures how long 16 ranks on four hosts pause when a fifth host leaves. The peer is a job of constant size that
+    shuts down and initializes again."""
     hosts = [f"{name}:4" for name in "abcd"]
 
     def plain():
@@ -182,7 +182,7 @@ def again(bench):
 
 
 def repeated(bench):
-    """Committed steps that the ranks make again, when a rank fails in each phase of a step."""
+    """Counts the committed steps that the ranks repeat when a rank fails in each phase of a step."""
     steps, failures = 0, 0
     for mode in ([], ["--no-snapshot"]):
         with contextlib.ExitStack() as ends:
@@ -206,7 +206,7 @@ def repeated(bench):
 
 
 def commit(bench):
-    """A commit without a snapshot, with one, and as a deep copy in new memory."""
+    """Measures a commit without a snapshot, a commit with one, and a deep copy into new memory."""
     environment = {**os.environ, "PYTHONPATH": str(teams.BUILD / "python")}
     said = subprocess.run(
         [bench.python, "-B", str(RANK.with_name("elastic_commit.py")), str(2 * bench.rounds)],

@@ -1,8 +1,8 @@
-"""The lines about slow ranks: planted ones must be named within two windows after the first 100 steps, and healthy ones
-never.
+"""The benchmark lines about slow ranks: the launcher must name a slow rank within two windows after the first 100
+steps, and must never name a healthy rank.
 
-A step is a timed sleep, as tests/e2e/workers/late_rank.py makes it. 64 of these need more processor time in a step than
-two processors have, so that all are late by turns: there, a program in C++ does the same.
+A step is a timed sleep, as in tests/e2e/workers/late_rank.py. 64 Python ranks need more processor time in a step than
+two processors have, so every rank would be late at times. Jobs above 16 ranks therefore run a C++ program.
 """
 
 import os
@@ -24,7 +24,7 @@ SENTENCE = re.compile(r"^horovodrun: (?:\S+ )?ranks? [-,\d]+ on .* late .*|^horo
 
 
 def sentences(bench, ranks, steps, seconds, *late):
-    """The sentences of the launcher about late ranks in a job."""
+    """Returns the launcher's messages about late ranks in a job."""
     with tempfile.TemporaryDirectory() as state:
         environment = {**os.environ, "PYTHONPATH": str(teams.BUILD / "python"), "HOROVOD_STATE_DIR": state}
         program = [LIGHT_WORKER] if ranks > 16 else [bench.python, "-B", WORKER]
@@ -40,14 +40,14 @@ def sentences(bench, ranks, steps, seconds, *late):
 
 
 def planted(bench, ranks):
-    """A rank that sleeps 15 % longer: it, and no other one, is named."""
+    """Plants a rank that sleeps 15 % longer. The launcher must name this rank and no other."""
     choose = random.Random(ranks)
     episodes = 2 * bench.rounds
     found, wrong = 0, []
     for _ in range(episodes):
         seconds = choose.uniform(0.03 if ranks > 4 else 0.02, 0.05)
         rank = choose.randrange(ranks)
-        # The first steps, which do not count, two windows, and the pause before the launcher looks.
+        # The warm-up steps, two windows, and the delay until the launcher checks.
         steps = FIRST + 2 * WINDOW + 10 + int(2.5 / seconds)
         said = sentences(bench, ranks, steps, seconds, rank, SHARE)
         named = [each for each in said if each.startswith(f"horovodrun: rank {rank} on ")]
@@ -58,7 +58,7 @@ def planted(bench, ranks):
 
 
 def healthy(bench):
-    """Four ranks in time beside a busy compiler, whose delays a sentence names."""
+    """Runs four punctual ranks next to a busy compiler. Messages may name the delay by the compiler."""
     over = threading.Event()
 
     def compile_again():

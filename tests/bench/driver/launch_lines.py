@@ -29,8 +29,8 @@ def host_names(count):
 
 
 def seconds_of(*commands):
-    """The wall clock of commands that start all at once, as by a shell's loop with &, and that must
-    succeed; infinite when one fails, or has not ended after TIMEOUT seconds."""
+    """Returns the wall-clock seconds of commands that start at once, as in a shell loop with &. Infinite if a command
+    fails or takes longer than TIMEOUT seconds."""
     start = time.perf_counter()
     processes = []
     is_late = threading.Event()
@@ -38,16 +38,16 @@ def seconds_of(*commands):
     def kill_late():
         is_late.set()
         for process in processes:
-            with contextlib.suppress(ProcessLookupError):  # it has ended
+            with contextlib.suppress(ProcessLookupError):  # the process has ended
                 if process.returncode is None:
                     os.killpg(process.pid, signal.SIGKILL)
 
-    # A wait with a timeout would look only at 0.5, 1.5, 3.5, 7.5 ms and so on.
+    # Popen.wait with a timeout polls only after 0.5, 1.5, 3.5, 7.5 ms and so on.
     timer = threading.Timer(TIMEOUT, kill_late)
     timer.start()
     for command in commands:
         if not is_late.is_set():
-            # A group of its own: what is killed takes along what it has started.
+            # Each command gets a process group, so that killpg() also kills its children.
             processes.append(
                 subprocess.Popen(
                     [str(word) for word in command],
@@ -57,7 +57,7 @@ def seconds_of(*commands):
                     stderr=subprocess.DEVNULL,
                 )
             )
-    if is_late.is_set():  # also of the last one
+    if is_late.is_set():  # the timer may have missed the last process
         kill_late()
     codes = [process.wait() for process in processes]
     took = time.perf_counter() - start
@@ -66,7 +66,7 @@ def seconds_of(*commands):
 
 
 def spawn_all(command, count):
-    """The limit: what the kernel takes to start and reap them."""
+    """Measures the lower limit: the time in which the kernel starts and reaps these processes."""
     start = time.perf_counter()
     for pid in [os.posix_spawn(command[0], command, os.environ) for _ in range(count)]:
         os.waitpid(pid, 0)
@@ -75,7 +75,7 @@ def spawn_all(command, count):
 
 @functools.cache
 def bare_python():
-    """A Python without packages."""
+    """Returns a Python interpreter without packages."""
     folder = teams.BUILD / "venv-bare"
     if not (folder / "bin" / "python3").exists():
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
@@ -97,8 +97,8 @@ def shell_script():
 def medians(bench, contenders):
     """Returns each contender's median in milliseconds by name, and a note about the contenders that failed.
 
-    The contenders take turns, after one turn that warms up. A contender that fails or hangs gets no
-    further turn and has no median."""
+    The contenders take turns, after a warm-up turn. A contender that fails or hangs gets no further turn and has no
+    median."""
     if not LAUNCHER.exists():
         raise teams.Refused(f"{LAUNCHER} is not built")
     rounds = {name: [] for name in contenders}
@@ -131,11 +131,11 @@ def runs(**commands):
 
 
 def here(count, factor, command=true_with_argument):
-    """`factor`: the target, times hydra; None for a line that only states its figures."""
+    """`factor`: the target as a multiple of hydra's time; None if the line has no target."""
 
     def measure(bench):
         words = command()
-        # Debian 12's own, of torch 1.13, does not start anything by its Python 3.11.
+        # Debian 12's torchrun (torch 1.13) cannot start anything with Python 3.11.
         torchrun = teams.BUILD / "venv-torch-2.13" / "bin" / "torchrun"
         contenders = runs(
             ours=[LAUNCHER, "-np", count, *words],
@@ -166,7 +166,7 @@ def option(name):
 
 
 def over_ssh(hosts, slots):
-    """Agents are there from the first, warming turn; both sides exchange keys anew each time."""
+    """The warm-up turn starts the agents; each later turn sets up new ssh connections on both sides."""
 
     def measure(bench):
         names = host_names(hosts)
@@ -191,7 +191,7 @@ def over_ssh(hosts, slots):
             )
         found, left_out = medians(bench, contenders)
         ours = found.pop("ours")
-        # A contender that had not ended takes longer than TIMEOUT.
+        # An unfinished contender takes at least TIMEOUT.
         at_least = 1e3 * TIMEOUT if "had not ended" in left_out else math.nan
         best = min(found.values(), default=at_least)
         return Result("ms", ours, found, "≤ 0.5 × the best", ours <= 0.5 * best, left_out.removeprefix("; "))
@@ -200,7 +200,7 @@ def over_ssh(hosts, slots):
 
 
 def memory(bench):
-    """The launcher's peak while it runs 128 hosts."""
+    """Measures the launcher's peak memory while it runs 128 hosts."""
     names = host_names(128)
     process = subprocess.Popen(
         [
@@ -234,8 +234,7 @@ def memory(bench):
 
 
 def adopt_orphans():
-    """Agents leave their parents: as the subreaper of all, this process gets to know what they
-    took."""
+    """Makes this process the subreaper, because agents leave their parents: os.times() then includes the agents."""
     PR_SET_CHILD_SUBREAPER = 36
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -249,7 +248,7 @@ def reap_orphans():
 
 
 def output(bench):
-    """One rank prints as fast as it can: what arrives, how fast, and at which cost."""
+    """Measures a rank that prints at full speed: lines received, throughput and processor time."""
     adopt_orphans()
     size = (200 if bench.rounds < 9 else 1000) << 20
     command = f"yes 'the quick brown fox jumps over the lazy dog, and over it again' | head -c {size}"
@@ -270,7 +269,7 @@ def output(bench):
     lines, took, spent = drain([str(LAUNCHER), "-np", "1", "sh", "-c", command])
     cores = max(0.0, spent - base) / took
     rate = size / took / 1e6
-    lost = max(0, expected - lines)  # a line without an end gets one
+    lost = max(0, expected - lines)  # the launcher adds a newline to an incomplete line
     return Result(
         "MB/s",
         rate,

@@ -1,4 +1,4 @@
-"""The lines of the bench: what each measures, and what it must reach.
+"""The lines of the benchmark: each function measures one quantity and states its target.
 
 A line takes a `Bench`, which keeps teams alive between lines, and returns a `Result`.
 """
@@ -28,11 +28,11 @@ class Result:
     note: str = ""
 
     def ratio(self):
-        """How many times faster than the best peer."""
+        """Returns how many times faster this project is than the best peer."""
         return min(self.peers.values()) / self.ours if self.peers and self.ours else math.nan
 
     def best_peer(self):
-        """Its name: the fastest, or where the figure is an efficiency the highest."""
+        """Returns the name of the best peer: the highest for an efficiency, else the lowest."""
         choose = max if self.unit == "%" else min
         return choose(self.peers, key=self.peers.get, default=None)
 
@@ -47,11 +47,11 @@ class Line:
 
 
 class Bench:
-    """Teams by what makes them; each is started once, and those that do not start are named."""
+    """Starts each team once and keeps it; `missing` has the reasons of the teams that do not start."""
 
     def __init__(self, quick, python, tensorflow=None, jax=None, before=None, bounds=False, limit=None):
-        """`before`: another build of ours, which takes turns with this one; `bounds`: whether lines about
-        training measure what keeps them from more; `limit`: seconds without a move that are a hang, or None."""
+        """`before`: another build of this project, which takes turns with this build; `bounds`: whether lines about
+        training also measure upper bounds; `limit`: seconds without progress that count as a hang, or None."""
         self.is_quick, self.limit = quick, limit
         self.rounds, self.seconds, self.idle_seconds = (3, 0.03, 2) if quick else (9, 0.3, 10)
         self.python, self.tensorflow, self.jax = python, tensorflow, jax
@@ -60,7 +60,7 @@ class Bench:
         self._teams = {}
 
     def team(self, make, *arguments, **options):
-        """The team, or None when it cannot be had."""
+        """Returns the team, or None if it does not start."""
         key = (make.__name__, arguments, tuple(sorted(options.items())))
         if key not in self._teams:
             try:
@@ -71,22 +71,22 @@ class Bench:
         return self._teams[key]
 
     def need(self, make, *arguments, **options):
-        """The team; teams.Missing where a line cannot do without it."""
+        """Returns the team. Raises teams.Missing if it does not start."""
         team = self.team(make, *arguments, **options)
         if team is None:
             raise teams.Missing(self.missing[make.__name__])
         return team
 
     def only(self, *kept):
-        """Ends all other teams: what is not measured takes no memory."""
+        """Ends all teams except `kept`, so that idle teams take no memory."""
         for key, team in list(self._teams.items()):
             if team is not None and team not in kept:
                 team.stop()
                 del self._teams[key]
 
     def rounds_of(self, contenders, *command):
-        """Rows of figures by team, a row per round; the contenders take turns, and each sizes its
-        rounds by a trial. `command` has ITERATIONS where the worker wants their number."""
+        """Returns rows of figures by team, a row per round. The contenders take turns, and a trial sets the number of
+        iterations of each contender. `command` has ITERATIONS in place of this number."""
         contenders = [team for team in contenders if team is not None]
         self.only(*contenders)
         iterations, rows = {}, {team.name: [] for team in contenders}
@@ -99,14 +99,14 @@ class Bench:
         return rows
 
     def medians(self, contenders, *command):
-        """Medians of the rounds' figures, by team."""
+        """Returns the medians of the rounds' figures by team."""
         return {
             name: [statistics.median(column) for column in zip(*rows)]
             for name, rows in self.rounds_of(contenders, *command).items()
         }
 
     def builds(self, ranks, **options):
-        """Our teams of this build and, with --before, of the other."""
+        """Returns the teams of this build and, with --before, of the other build."""
         found = [self.need(teams.ours, ranks, **options)]
         if self.before:
             found.append(self.need(teams.ours, ranks, build=pathlib.Path(self.before).resolve(), **options))
@@ -121,7 +121,7 @@ def _with(command, iterations):
 
 
 def _beside_before(rows, name="ours", column=0):
-    """Removes the figures of the other build, and says how ours compare with them, round by round."""
+    """Removes the figures of the other build and returns the ratio of this build to it, compared round by round."""
     before = rows.pop("before", None)
     if before is None:
         return ""
@@ -148,7 +148,7 @@ def at_most(microseconds, size, ranks):
 
 
 def times_best_peer(factor, size, memory=()):
-    """`memory` is ("registered",) for ours in memory of hvd_alloc; the peers' is their own."""
+    """`memory` is ("registered",) if this project reduces in memory of hvd_alloc; peers use their own memory."""
 
     def measure(bench):
         ours, peers, note = _against_peers(bench, size, 2, memory=memory)
@@ -160,7 +160,7 @@ def times_best_peer(factor, size, memory=()):
 
 
 def between_hosts(size):
-    """Twice a condition: against the peers, and against what the link moves."""
+    """Checks two targets: against the peers, and against the throughput of the link."""
 
     def measure(bench):
         stream = bench.team(teams.stream_pair, hosts=True)
@@ -201,7 +201,7 @@ def submit_alone(python):
 
 
 def average(dtype, size, ranks):
-    """An average against the sum that is multiplied by the inverse of the number of ranks."""
+    """Compares an average with a sum that is multiplied by the inverse of the number of ranks."""
 
     def measure(bench):
         rows = bench.rounds_of(bench.builds(ranks), "average", dtype, size, "ITERATIONS")
@@ -216,7 +216,7 @@ def average(dtype, size, ranks):
 
 
 def one_way(size, microseconds=None):
-    """A message from one rank to another, by the C ABI: at most so long, or in time of a memcpy of rank 0."""
+    """Measures a message between two ranks through the C ABI, against a limit or against a memcpy on rank 0."""
 
     def measure(bench):
         rows = bench.rounds_of(bench.builds(2), "message", size, "ITERATIONS")
@@ -244,7 +244,7 @@ def limited_links(rate):
 
 
 def bfloat16_between_hosts(size):
-    """An average, which sends 16 bits, against a sum, which sends 32: two hosts with two ranks each, at 1 Gbit/s."""
+    """Compares an average, which sends 16 bits, with a sum, which sends 32, between two hosts at 1 Gbit/s."""
 
     def measure(bench):
         contenders = bench.builds(4, hosts=True)
@@ -291,7 +291,7 @@ def idle(hosts):
 
 
 def rest_of(bench, team):
-    """Measures a team whose ranks have nothing to do."""
+    """Measures wake-ups and packets of a team whose ranks are idle."""
     bench.only(team)
     team.ask("allreduce", 4, 10)
     time.sleep(1)

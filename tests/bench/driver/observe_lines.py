@@ -1,4 +1,4 @@
-"""The lines of tests/bench/observe: the cost of a watched job, planted hangs, and jobs that are only busy."""
+"""The lines of tests/bench/observe: the cost of a watched job, planted hangs, and busy jobs without a hang."""
 
 import contextlib
 import itertools
@@ -19,11 +19,11 @@ from driver.lines import Line, Result
 sys.path.insert(0, str(teams.ROOT / "tests" / "e2e"))
 
 PAIRS = 42  # a multiple of the orders of three blocks
-SECONDS = 1  # of a block
+SECONDS = 1  # per block
 LIMIT = 0.5  # per cent
 WITHIN = 10  # seconds after the limit
 RUNS = 10
-BUSY_LIMITS = 3  # that a rank is busy
+BUSY_LIMITS = 3  # duration of a busy rank in limits
 
 
 def _children(pid):
@@ -31,7 +31,7 @@ def _children(pid):
 
 
 def _cpu_seconds(pids):
-    """The processor time of all their threads."""
+    """Returns the processor time of all threads of the processes."""
     total = 0
     for pid in pids:
         for file in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat"):
@@ -40,12 +40,12 @@ def _cpu_seconds(pids):
 
 
 class Watched:
-    """A job with a port and a file for its metrics, and with the watch of hangs. Context manager. While nobody watches
-    it, its launcher is stopped, and asks the agent nothing."""
+    """Context manager of a job with a port and a file for its metrics and with hang detection. Outside watched blocks
+    its launcher is stopped and requests nothing from the agent."""
 
     def __init__(self, python, kind):
         self._ends = contextlib.ExitStack()
-        # The writer of the job's record may outlive its launcher a little.
+        # The process that writes the job's record may outlive the launcher.
         folder = self._ends.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
@@ -58,7 +58,7 @@ class Watched:
             )
         )
         self._launcher = self.team.launchers[0]
-        # Ranks, and what they start, are not those that watch.
+        # Ranks and their children do not belong to the watchers.
         self._watchers = [self._launcher]
         for pid in self._watchers:
             self._watchers += [child for child in _children(pid) if child not in self.team.pids.values()]
@@ -72,7 +72,7 @@ class Watched:
             return self._all_of(connection)
 
     def _ask(self):
-        """As `horovodrun metrics --level rank` does, without the start of a program."""
+        """Requests the metrics as `horovodrun metrics --level rank` does, without starting a program."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(self._name)
             connection.sendall(b"metrics rank\n")
@@ -80,7 +80,7 @@ class Watched:
 
     def _socket_name(self):
         start = f"@horovodrun/{os.getuid()}/{self._launcher}/"
-        for _ in range(50):  # the table misses a name when others change meanwhile
+        for _ in range(50):  # /proc/net/unix may miss a name while sockets come and go
             lines = pathlib.Path("/proc/net/unix").read_text(encoding="ascii", errors="replace").splitlines()
             for name in (line.split()[-1] for line in lines):
                 if name.startswith(start):
@@ -98,7 +98,7 @@ class Watched:
         return text
 
     def _watch(self, is_over):
-        """Scrapes once a second, and asks once a second."""
+        """Scrapes the port once a second and queries the socket once a second."""
         for look in itertools.cycle((self._scrape, self._ask)):
             if is_over.wait(0.25):
                 return
@@ -111,12 +111,12 @@ class Watched:
                 return
 
     def size(self, *command):
-        """How many take a tenth of a block."""
+        """Sets the number of repetitions that take a tenth of a block."""
         trial = min(self.team.ask(*command, 100)[0] for _ in range(5))
         self._command = (*command, max(1, int(SECONDS / 10 * 1e9 / trial)))
 
     def _repeat(self):
-        """The µs of 1,000. A block never takes so long that the agent misses its stopped launcher."""
+        """Returns the µs of 1,000 repetitions. The block is too short for the agent to notice its stopped launcher."""
         *_, count = self._command
         found = []
         while sum(found) * count < SECONDS * 1e9:
@@ -152,14 +152,14 @@ class Watched:
 
 
 def _interval(values):
-    """The 95 % interval of their median, by resampling."""
+    """Returns the 95 % interval of the median, by resampling."""
     chance = random.Random(0)
     medians = sorted(statistics.median(chance.choices(values, k=len(values))) for _ in range(1000))
     return medians[25], medians[-26]
 
 
 def cost(kind, *command):
-    """Per cent by which a watched block takes longer than another one in the same round."""
+    """Measures by how many per cent a watched block takes longer than an unwatched block of the same round."""
 
     def measure(bench):
         with Watched(bench.python, kind) as job:
@@ -187,7 +187,7 @@ def cost(kind, *command):
 
 
 def _run(jobs):
-    """Calls each. Returns what they return, and the names of those that failed, which it explains on stderr."""
+    """Calls each job. Returns the results and the names of the jobs that failed; prints each failure to stderr."""
     import harness
 
     found, failed = {}, []
@@ -250,7 +250,7 @@ PLANTED = {
     "deepspeed": "4 planted hangs in DeepSpeed",
     "mpi": "4 planted hangs in mpi4py",
 }
-# By their functions in tests/e2e/workers/busy_rank.py.
+# Keys: functions in tests/e2e/workers/busy_rank.py.
 BUSY = {
     "compile_in_a_child": "a compiler in a child",
     "compile_with_xla": "a compilation by XLA",

@@ -1,4 +1,4 @@
-"""The lines of tests/bench/security: a job whose hosts join by TLS, against one in plain text."""
+"""The lines of tests/bench/security: hosts that join a job by TLS, against plain text."""
 
 import contextlib
 import os
@@ -19,15 +19,15 @@ OUTPUT_LINE = "the quick brown fox jumps over the lazy dog, and over it again"
 
 
 def processor_seconds():
-    """The processor time of the children that this process has waited for."""
+    """Returns the processor time of all children that this process has waited for."""
     times = os.times()
     return times.children_user + times.children_system
 
 
 @contextlib.contextmanager
 def joining(flags, names, command, address="127.0.0.1", over=lambda _: []):
-    """Starts a job on hosts that join: its launcher, whose input and output are pipes, and the time at
-    which the first agent started.
+    """Starts a job whose hosts join. Yields its launcher, with pipes for input and output, and the time at which the
+    first agent started.
 
     `over` returns the words before an agent's command on a host."""
     if not LAUNCHER.exists() or not AGENT.exists():
@@ -99,7 +99,7 @@ def joining(flags, names, command, address="127.0.0.1", over=lambda _: []):
 
 
 def end(job):
-    """Closes the input of a job, and returns its output when it has ended without error."""
+    """Closes the input of a job, and returns its output if the job succeeds."""
     output, errors = job.communicate(timeout=TIMEOUT)
     if job.returncode != 0:
         raise teams.Refused(f"the job ended with {job.returncode}: {errors.strip()[-300:]}")
@@ -107,14 +107,14 @@ def end(job):
 
 
 def joined(*job):
-    """Runs a job as `joining` starts it: its output and its seconds, from the start of the first agent on."""
+    """Runs a job like `joining`. Returns its output and its seconds since the start of the first agent."""
     with joining(*job) as (running, start):
         output = end(running)
         return output, time.perf_counter() - start
 
 
 def in_turns(rounds, run):
-    """Rounds of both modes, after one that warms up: the medians of what `run` returns for its flags."""
+    """Runs both modes in alternation after a warm-up round. Returns the median of `run` by mode."""
     found = {name: [] for name in MODES}
     for number in range(1 + rounds):
         order = list(MODES.items())
@@ -133,7 +133,7 @@ def start(bench):
 
 
 def store_request(bench):
-    """Both jobs live at once and take turns of 100 requests, so that the machine is the same for both."""
+    """Both jobs run at the same time and take turns of 100 requests, so that both meet the same disturbances."""
     turns = 40 if bench.rounds < 9 else 200
     found = {name: [] for name in MODES}
     with contextlib.ExitStack() as ends:
@@ -157,7 +157,7 @@ def store_request(bench):
 
 
 def output(bench):
-    """A rank on a host at 1 Gb/s prints as fast as it can."""
+    """Measures a rank that prints at full speed on a host with 1 Gbit/s."""
     size = (200 if bench.rounds < 9 else 1000) << 20
     here = subprocess.run(
         ["ip", "-4", "-o", "route", "get", "10.77.0.1"], capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""Measures idle processes: the wake-ups of their threads, and their packets."""
+"""Counts the wake-ups and the packets of idle processes."""
 
 import pathlib
 import re
@@ -6,7 +6,7 @@ import subprocess
 
 
 def _wakeups(pid):
-    """Counts how often the threads of a process have slept voluntarily, and thus woken up."""
+    """Returns the number of voluntary context switches of a process's threads: each is a wake-up."""
     total = 0
     for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
         total += int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status.read_text(), re.M)[1])
@@ -14,7 +14,7 @@ def _wakeups(pid):
 
 
 def _packets(pid):
-    """Segments that the process's TCP connections have sent and received."""
+    """Returns the number of segments that the process's TCP connections have sent and received."""
     listing = subprocess.run(
         ["nsenter", "--target", str(pid), "--net", "ss", "-tinpOH"], capture_output=True, text=True, check=True
     ).stdout

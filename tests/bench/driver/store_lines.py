@@ -1,4 +1,4 @@
-"""The lines of tests/bench/rendezvous: the server against its limits and its peer."""
+"""The lines of tests/bench/rendezvous: the server against a bare loop and TCPStore."""
 
 import contextlib
 import math
@@ -27,7 +27,7 @@ def token_file():
 
 @contextlib.contextmanager
 def server(token, *arguments, listen="127.0.0.1:0", core=None):
-    """Our server alone: its process and its port."""
+    """Starts the server alone. Yields its process and its port."""
     program = teams.BUILD / "bin" / "horovod-rendezvous"
     if not program.exists():
         raise teams.Refused(f"{program} is not built")
@@ -46,7 +46,7 @@ def server(token, *arguments, listen="127.0.0.1:0", core=None):
 
 
 def on(core):
-    """Before a command: it runs on this core alone."""
+    """Returns the words before a command that bind it to the core."""
     return [] if core is None else ["taskset", "-c", str(core)]
 
 
@@ -60,7 +60,7 @@ def bare_team(token, core=None):
 
 
 def requests_per_second(verb):
-    """64 keep-alive clients: ours and the bare loop in turns, medians of the rounds."""
+    """Measures 64 keep-alive clients of the server and of the bare loop in alternation, by medians of the rounds."""
 
     def measure(bench):
         figures = {"ours": [], "bare loop": []}
@@ -84,7 +84,7 @@ def requests_per_second(verb):
 
 
 def gets_per_second(clients):
-    """Each client a process; ours signed, the peer's not."""
+    """Runs each client in its own process. Requests to the server are signed, those to TCPStore are not."""
 
     def measure(bench):
         seconds = 0.5 if bench.rounds < 9 else 2
@@ -122,10 +122,10 @@ def gets_per_second(clients):
 
 
 def set_to_get(is_across):
-    """Measures set and get from one thread, in turns with a bare round trip of one byte.
+    """Measures set and get from one thread, in alternation with a bare round trip of one byte.
 
-    The core on which a server runs matters more than what the server does. The bench therefore pins
-    both servers: to the client's core, or to another core, whose wake-up each direction then pays for."""
+    The core of a server matters more than the work of the server. The bench therefore binds both servers to one core:
+    the client's core, or another core, which must wake up for each message."""
 
     def measure(bench):
         iterations = 200 if bench.rounds < 9 else 1500
@@ -158,13 +158,13 @@ def memory_mib(process):
     return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
 
 
-# Bytes of a rank's record: those that all records of its host share, and the rank's own.
+# Bytes of a rank's record: the part that all ranks of a host share, and the part of the rank.
 SHARED, OWN = 190, 60
 
 
 def start_up(hosts, parties, record, seconds, mebibytes, wanted="links"):
-    """Every party, a rank or a host that speaks for all of its ranks, asks on a connection of its
-    own for its place, leaves its record, and takes those of its host and of its links, or all."""
+    """Each party, a rank or a host for all of its ranks, joins on its own connection, stores its record, and receives
+    the records of its host and its links, or of all parties."""
 
     def measure(bench):
         rows, peak = [], math.nan

@@ -1,7 +1,7 @@
-"""Teams: the ranks of one contender, alive through many measurements and asleep between them.
+"""Teams: the ranks of one contender, which stay alive through many measurements and sleep between them.
 
-A team's ranks connect to the driver's Unix socket and take commands (workers/worker.h). Where
-they run is their launcher's affair: this machine, or the hosts "a" and "b" of tests/hosts.
+A team's ranks connect to the driver's Unix socket and take commands (workers/worker.h). The launcher of a team starts
+its ranks on this machine or on the hosts "a" and "b" of tests/hosts.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ PYTHON_WORKER = ROOT / "tests" / "bench" / "workers" / "python_worker.py"
 TENSORFLOW_WORKER = PYTHON_WORKER.with_name("tensorflow_worker.py")
 JAX_WORKER = PYTHON_WORKER.with_name("jax_worker.py")
 HOST_NAMES = ("a", "b")
-# Whether the C library gives the end of its heap back after each step, to fault it in anew in the
-# next, is a matter of luck (1.5 ms of a step of 5): nobody does.
+# glibc sometimes trims its heap after each step and faults it in again in the next step, which costs 1.5 ms of 5 ms.
+# These settings disable trimming for every team.
 PYTHON_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
@@ -33,20 +33,20 @@ PYTHON_ENVIRONMENT = {
 
 
 class Missing(Exception):
-    """A contender that is not installed or does not start."""
+    """A contender is not installed or does not start."""
 
 
 class Refused(Exception):
-    """A worker that cannot do what it was asked for."""
+    """A worker cannot carry out a command."""
 
 
 class Team:
-    """Context manager. `ask` sends one command to all ranks and returns rank 0's numbers."""
+    """Context manager of one contender's ranks."""
 
     def __init__(self, name, commands, ranks, environment=None):
         self.name = name
         self._folder = tempfile.TemporaryDirectory(prefix="team-", dir=WORKERS)
-        # A socket's path is short, and hosts have a /tmp of their own.
+        # A Unix socket needs a short path, and each host has its own /tmp.
         path = os.path.relpath(self._folder.name, "/")
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(f"/{path}/s")
@@ -89,7 +89,7 @@ class Team:
             lines = connection.makefile(encoding="utf-8")
             _, rank = lines.readline().split()
             self._ranks[int(rank)] = (connection, lines)
-            # As this process sees it, wherever the worker runs.
+            # The kernel translates the PID into the namespace of this process.
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             self.pids[int(rank)] = int.from_bytes(credentials[:4], sys.byteorder)
 
@@ -99,11 +99,11 @@ class Team:
         return words[-1] if words else "it says nothing"
 
     def ask(self, *command):
-        """The numbers of rank 0."""
+        """Sends a command to all ranks. Returns the numbers of rank 0."""
         return self.ask_all(*command)[0]
 
     def ask_all(self, *command):
-        """The numbers of each rank. Refused with the first worker's sentence."""
+        """Sends a command to all ranks. Returns each rank's numbers; raises Refused if a rank fails."""
         for connection, _ in self._ranks.values():
             connection.sendall((" ".join(map(str, command)) + "\n").encode())
         numbers, refusals = {}, []
@@ -155,7 +155,7 @@ def _built(path):
 
 
 def ours_is_built():
-    """Missing, with one sentence for all lines, when it is not."""
+    """Raises Missing with one message for all lines if the build lacks a program."""
     _built(BUILD / "bin" / "horovodrun")
     _built(WORKERS / "horovod_worker")
 
@@ -170,7 +170,7 @@ def _spread(hosts, ranks):
 
 
 def _singly(command, ranks, hosts):
-    """One process per rank, as launchers would start them: {rank} is filled in."""
+    """Returns one command per rank, for peers without a launcher; replaces {rank}."""
     commands = []
     for rank in range(ranks):
         words = [str(word).replace("{rank}", str(rank)) for word in command]
@@ -183,8 +183,8 @@ def _named(build, bound):
 
 
 def ours(ranks, hosts=False, python=None, build=BUILD, bound=None):
-    """Through the C ABI, or with `python` from an interpreter that has torch. `bound`: what is reduced
-    in each step instead of gradients; see python_worker.Bound."""
+    """Starts the C worker, or with `python` the Python worker in an interpreter that has torch. `bound`: the data that
+    each step reduces instead of gradients; see python_worker.Bound."""
     launcher = [_built(build / "bin" / "horovodrun"), "-np", ranks, *_spread(hosts, ranks)]
     if python:
         worker = [python, PYTHON_WORKER, "{socket}", *(["bound", bound] if bound else ["horovod"])]
@@ -276,9 +276,9 @@ def torch_group(
     allocates=False,
     keeps_memory=True,
 ):
-    """torch.distributed on the backend horovod; `is_direct`: the same by hvd.allreduce_; `is_bound`: to cores;
-    `has_views`: the gradients of DDP are views of its buckets; `allocates`: FSDP2 and the collectives
-    use memory of the group; `keeps_memory`: as PYTHON_ENVIRONMENT has it."""
+    """Starts torch.distributed on the backend horovod. `is_direct`: hvd.allreduce_ instead; `is_bound`: bind ranks to
+    cores; `has_views`: DDP's gradients are views of its buckets; `allocates`: FSDP2 and collectives use memory of the
+    group; `keeps_memory`: disable trimming of the heap (PYTHON_ENVIRONMENT)."""
     launcher = [_built(BUILD / "bin" / "horovodrun"), "-np", ranks, *_spread(hosts, ranks)]
     worker = [python, PYTHON_WORKER, "{socket}", "horovod" if is_direct else "group"]
     return Team(
@@ -310,7 +310,7 @@ def torch_gloo(ranks, hosts=False, python="/usr/bin/python3", is_bound=False):
 
 
 def plain_torch(ranks, python="/usr/bin/python3", is_ddp=False, has_views=False):
-    """Processes with torch that meet at a barrier in shared memory and nowhere else. `is_ddp`: DDP in each."""
+    """Starts torch processes that share only a barrier. `is_ddp`: each process wraps its model in DDP."""
     command = [python, PYTHON_WORKER, "{socket}", "plain", "{rank}", ranks, "{folder}", *(["ddp"] if is_ddp else [])]
     name = ("DDP, views, barrier only" if has_views else "DDP, barrier only") if is_ddp else "barrier only"
     environment = {**PYTHON_ENVIRONMENT, **(_VIEWS if has_views else {})}
@@ -318,7 +318,7 @@ def plain_torch(ranks, python="/usr/bin/python3", is_ddp=False, has_views=False)
 
 
 def _tensorflow(python):
-    """The words that start a worker. tests/run.sh makes such an interpreter."""
+    """Returns the words that start a worker. tests/run.sh makes such an interpreter."""
     return [_need(python, f"{python}, an interpreter with TensorFlow,"), TENSORFLOW_WORKER, "{socket}"]
 
 
@@ -334,14 +334,14 @@ def tensorflow_ours(ranks, python, build=BUILD, bound=None):
 
 
 def tensorflow_plain(ranks, python):
-    """Processes that meet at a barrier only, or one that meets nobody."""
+    """Starts processes that share only a barrier, or one process alone."""
     command = _tensorflow(python) + ["plain", "{rank}", ranks, "{folder}"]
     name = "barrier only" if ranks > 1 else "one alone"
     return Team(name, _singly(command, ranks, False), ranks, PYTHON_ENVIRONMENT)
 
 
 def tensorflow_mirrored(ranks, python):
-    """MultiWorkerMirroredStrategy, which wants to be told ports: they were free a moment before."""
+    """Starts MultiWorkerMirroredStrategy on ports that are free when this function picks them."""
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(ranks)]
         ports = [one.getsockname()[1] for one in held]

@@ -1,6 +1,6 @@
-"""The lines about training: two ranks against two processes that meet only at a barrier.
+"""The lines about training: two ranks against two processes that share only a barrier.
 
-Rounds of the barrier pair and of the others are compared one by one: they saw the same machine.
+Each round is compared with the barrier round next to it, because both meet the same disturbances.
 """
 
 import pathlib
@@ -13,7 +13,7 @@ MODELS = {"cnn": "CNN, 21,840 parameters", "mlp": "MLP, 669,706 parameters", "de
 
 
 def efficiencies(bench, model, barrier, others):
-    """Per cent of the barrier pair's speed by team, and what a step of its own takes in ms."""
+    """Returns each team's speed in per cent of the barrier pair's, and the milliseconds of a barrier step."""
     found = bench.rounds_of([barrier, *others], "train", model, "ITERATIONS")
     base = found.pop(barrier.name)
     step = statistics.median(row[0] for row in base) / 1000
@@ -23,7 +23,7 @@ def efficiencies(bench, model, barrier, others):
 
 
 def _asides(bench, bounds, make, *arguments, **options):
-    """Teams that say something about ours: what it was, and what it could be at most."""
+    """Returns the teams to compare with: the build before, and the upper bounds."""
     found = []
     if bench.before:
         build = pathlib.Path(bench.before).resolve()
@@ -53,7 +53,7 @@ def training(model):
 
 
 def training_tensorflow(model):
-    """As `training`; ours must reach MultiWorkerMirroredStrategy too."""
+    """Measures TensorFlow; the target also includes MultiWorkerMirroredStrategy."""
 
     def measure(bench):
         python = bench.tensorflow
@@ -68,8 +68,8 @@ def training_tensorflow(model):
 
 
 def gradients_of_jax(count, width):
-    """A jitted step whose gradients are averaged by one call, against a call for each: calls of a program run one
-    after the other."""
+    """Measures a jitted step that averages its gradients in one call, against one call per gradient. The calls of a
+    program run one after the other."""
 
     def measure(bench):
         contenders = [bench.need(teams.jax_ours, 2, bench.jax)]
@@ -81,7 +81,7 @@ def gradients_of_jax(count, width):
         notes += [
             f"{name}: {a:.0f} µs by a call for each, {b:.0f} by one, {c:.0f}" for name, (a, b, c) in found.items()
         ]
-        most = 1.1 * each  # large gradients of a call for each start earlier in the backward pass
+        most = 1.1 * each  # separate calls for large gradients start earlier in the backward pass
         return Result("µs", one, {"a call for each": each}, "≤ 1.1 × a call for each", one <= most, "; ".join(notes))
 
     return measure

@@ -1,6 +1,6 @@
-// The limit that the rendezvous server is held against: an epoll loop that does the same proofs of
-// the same requests, and keeps values, and nothing else of what a server must. A second port gives
-// back each byte that it gets: what a round trip costs here.
+// The upper bound for the rendezvous server: an epoll loop that checks and makes the same proofs of
+// the same requests and stores values, without a server's other work. A second port echoes each
+// byte, to measure a round trip.
 //
 //   bare_server SOCKET TOKEN_FILE        ports: the numbers of both ports
 #include <sys/epoll.h>

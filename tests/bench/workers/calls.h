@@ -1,4 +1,4 @@
-// Allreduces of float32 through the C ABI, each of which a name identifies.
+// Allreduces of float32 through the C ABI, each identified by a name.
 #pragma once
 
 #include <horovod/horovod.h>
@@ -15,7 +15,7 @@ inline void check(int status) {
   if (status != HVD_OK) throw std::runtime_error(error);
 }
 
-// `data` must stay until finish().
+// `data` must stay valid until finish().
 inline hvd_handle submit(const char* name, float* data, size_t count) {
   const int64_t shape = static_cast<int64_t>(count);
   hvd_tensor tensor{};

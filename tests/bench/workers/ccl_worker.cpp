@@ -1,4 +1,4 @@
-// A rank of oneCCL, whose library is opened at run time; ranks meet in a folder.
+// A rank of oneCCL, whose library is opened at run time. Ranks find each other through a folder.
 //
 //   ccl_worker SOCKET RANK SIZE FOLDER LIBRARY
 #include <dlfcn.h>
@@ -20,7 +20,7 @@ class Folder : public abi::KvsInterface {
     std::ifstream file(name_of(key), std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // Under its name only once it is whole.
+  // Renames a complete draft, so that readers never see a part.
   void set(const abi::String& key, const std::vector<char>& data) override {
     const std::string name = name_of(key);
     const std::string draft = name + "." + std::to_string(::getpid());
@@ -53,7 +53,7 @@ const abi::Attribute& defaults(void* library, const char* name) {
   return *static_cast<const abi::Attribute*>(symbol(library, name));
 }
 
-// The same as the plugin tells it.
+// Sets the same variables as the plugin.
 void tell(const std::string& rank, const std::string& size) {
   const std::pair<const char*, std::string> variables[] = {
       {"CCL_PROCESS_LAUNCHER", "none"},
@@ -93,6 +93,6 @@ int main(int, char** argv) {
                                   return std::vector<double>{bench::time_allreduce(
                                       data.data(), bytes, std::stoi(words.at(1)), size, allreduce)};
                                 }}});
-  // The library's own end waits for what the others may have left already.
+  // oneCCL's destructors wait for peers that may have ended already.
   std::_Exit(0);
 }

@@ -1,8 +1,8 @@
-"""Prints what a commit of 100 MB of weights with Adam takes, in alternation: a line `KIND SECONDS` for each.
+"""Prints the duration of a commit of 100 MB of weights with Adam, in alternation: a line `KIND SECONDS` for each.
 
 usage: elastic_commit.py ROUNDS
 
-Kinds: `copies`, the weights too; `marks`, without a snapshot; `deepcopy` of the same state_dicts.
+Kinds: `copies`, with a snapshot; `marks`, without a snapshot; `deepcopy` of the same state_dicts.
 """
 
 import copy
@@ -29,7 +29,7 @@ def deep_copy():
 
 for state in states.values():
     state.sync()
-for _ in range(int(sys.argv[1]) + 1):  # the first one touches the memory
+for _ in range(int(sys.argv[1]) + 1):  # the first round touches the memory
     optimizer.step()
     for kind, act in [("deepcopy", deep_copy), *((kind, state.commit) for kind, state in states.items())]:
         start = time.perf_counter()

@@ -1,11 +1,11 @@
-"""A rank of an elastic job that prints when things happen to it, by the monotonic clock of the machine.
+"""A rank of an elastic job that prints the time of events by the machine's monotonic clock.
 
 usage: elastic_times.py STEPS [--kill PROCESS@STEP] [--again COUNT]
 
-Each line is: EVENT PROCESS GENERATION SECONDS. Events: `killed`, before the process ends by SIGKILL; `noticed`, when
-the failure of another one has reached it; `resumed`, after the first collective of a generation; `gap`, with the
-seconds between that and the last collective of the generation before. --again: as many times a shutdown, an
-init and a collective without a change, with their seconds as `again`; then the program ends.
+Each line is: EVENT PROCESS GENERATION SECONDS. Events: `killed`, before the process ends by SIGKILL; `noticed`, when a
+peer's failure reaches this rank; `resumed`, after the first collective of a generation; `gap`, with the seconds between
+this collective and the last collective of the previous generation. --again: repeats COUNT times a shutdown, an init and
+a collective without a change, prints the seconds as `again`, and ends.
 """
 
 import argparse

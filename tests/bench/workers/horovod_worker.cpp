@@ -1,4 +1,4 @@
-// A rank of ours, through the C ABI.
+// A rank of this project, through the C ABI.
 //
 //   horovodrun -np N horovod_worker SOCKET
 #include <horovod/horovod.h>
@@ -15,8 +15,8 @@ using bench::submit;
 
 void allreduce(float* data, size_t count) { finish(submit("bench", data, count)); }
 
-// allreduce BYTES ITERATIONS [registered]: in memory of this process alone, or of hvd_alloc, which the
-// other ranks of the host reduce from.
+// allreduce BYTES ITERATIONS [registered]: in private memory, or in memory of hvd_alloc, from which
+// the other ranks of the host reduce.
 std::vector<double> time_one(const bench::Words& words) {
   const size_t bytes = std::stoull(words.at(0));
   const int iterations = std::stoi(words.at(1));
@@ -32,7 +32,7 @@ std::vector<double> time_one(const bench::Words& words) {
   return {us};
 }
 
-// names COUNT BYTES ITERATIONS: submits all, then waits for all; and what one submit alone takes.
+// names COUNT BYTES ITERATIONS: submits all, then waits for all; also times one submit alone.
 std::vector<double> time_names(const bench::Words& words) {
   const size_t names = std::stoull(words.at(0));
   const size_t count = std::stoull(words.at(1)) / sizeof(float);
@@ -51,8 +51,8 @@ std::vector<double> time_names(const bench::Words& words) {
   return {all, bench::median(submits)};
 }
 
-// average DTYPE BYTES ITERATIONS: of float32 or bfloat16, in three forms that take turns: with HVD_AVERAGE,
-// which divides; with the inverse of the number of ranks as postscale, which multiplies; the sum alone.
+// average DTYPE BYTES ITERATIONS: of float32 or bfloat16, in alternation with HVD_AVERAGE, which
+// divides; with the inverse of the number of ranks as postscale; and as a plain sum.
 std::vector<double> time_average(const bench::Words& words) {
   const bool is_wide = words.at(0) == "float32";
   const size_t bytes = std::stoull(words.at(1));
@@ -102,8 +102,8 @@ hvd_handle start_message(int (*function)(const hvd_message*, hvd_handle*, char*,
   return handle;
 }
 
-// message BYTES ITERATIONS: one way between two ranks, half of a ping-pong; and a memcpy of as many bytes, on
-// rank 0 alone.
+// message BYTES ITERATIONS: one way between two ranks, half of a ping-pong; and a memcpy of these
+// bytes on rank 0.
 std::vector<double> time_message(const bench::Words& words) {
   const size_t bytes = std::stoull(words.at(0));
   const int iterations = std::stoi(words.at(1));

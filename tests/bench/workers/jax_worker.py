@@ -1,4 +1,4 @@
-"""A rank that trains with JAX; hears the same commands as worker.h, of which only gradients.
+"""A rank that trains with JAX; takes the protocol of worker.h, with the command gradients only.
 
 horovodrun -np N python3 jax_worker.py SOCKET
 """
@@ -19,8 +19,8 @@ class Horovod(python_worker.Plain):
         self.rank = hvd.rank()
 
     def gradients(self, count, width, iterations):
-        """Microseconds of a jitted step with `count` layers: its gradients are averaged by a call for each, by one
-        call, and not at all."""
+        """Returns the microseconds of a jitted step with `count` layers: one call per gradient, one call for all
+        gradients, and no average."""
         random = numpy.random.default_rng(self.rank)
         weights = [jnp.asarray(random.normal(0, 0.1, (int(width), int(width))), "float32") for _ in range(int(count))]
         x = jnp.asarray(random.standard_normal((32, int(width))), "float32")

@@ -1,5 +1,5 @@
-// A rank whose step is a sleep and two allreduces, and takes little processor time: many fit a few processors.
-//
+// A rank whose step is a sleep and two allreduces. It takes little processor time, so that many
+// ranks fit on a few processors.
 //   horovodrun -np N late_worker STEPS SECONDS RANK SHARE
 #include <horovod/horovod.h>
 

@@ -9,7 +9,7 @@ BATCH = 32
 
 
 def cnn():
-    """21,840 parameters in 8 tensors: small convolutions, the gradients cost little to move."""
+    """21,840 parameters in 8 tensors: small convolutions; the gradients cost little to reduce."""
     return nn.Sequential(
         nn.Conv2d(1, 10, 5),
         nn.MaxPool2d(2),
@@ -25,7 +25,7 @@ def cnn():
 
 
 def mlp():
-    """669,706 parameters in 6 tensors: the largest gradient comes last."""
+    """669,706 parameters in 6 tensors: the backward pass finishes the largest gradient last."""
     return nn.Sequential(
         nn.Linear(784, 512),
         nn.ReLU(),
@@ -36,7 +36,7 @@ def mlp():
 
 
 def deep():
-    """171,530 parameters in 62 tensors: the exchange has a word to say for each."""
+    """171,530 parameters in 62 tensors: each tensor costs a negotiation."""
     layers = [nn.Linear(784, 64), nn.ReLU()]
     for _ in range(29):
         layers += [nn.Linear(64, 64), nn.ReLU()]
@@ -47,8 +47,8 @@ MODELS = {"cnn": cnn, "mlp": mlp, "deep": deep}
 
 
 class Trainer:
-    """One rank's copy of a model; `step` is one step of training. `between`: called between its
-    backward pass and the optimizer's part."""
+    """One rank's copy of a model; `step` is one step of training. `between` runs between the backward pass and the
+    optimizer's step."""
 
     def __init__(self, name, wrap_model=None, wrap_optimizer=None, after=None, between=None):
         torch.manual_seed(1)

@@ -1,4 +1,4 @@
-// A rank of MPI: built once with each implementation's own compiler wrapper.
+// A rank of MPI, built once with each implementation's compiler wrapper.
 //
 //   mpi_worker SOCKET
 #include <mpi.h>

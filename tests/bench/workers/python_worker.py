@@ -1,4 +1,4 @@
-"""A rank of ours or of torch.distributed, from Python; hears the same commands as worker.h.
+"""A rank of this project or of torch.distributed in Python; takes the protocol of worker.h.
 
 horovodrun -np N python3 python_worker.py SOCKET horovod
 horovodrun -np N python3 python_worker.py SOCKET group
@@ -28,7 +28,7 @@ def median_us(iterations, step):
 
 
 def per_thousand_us(count, step):
-    """The time of 1,000, by that of `count` in a row."""
+    """Returns the µs of 1,000 steps, extrapolated from `count` steps in a row."""
     start = time.perf_counter()
     for _ in range(count):
         step()
@@ -36,7 +36,7 @@ def per_thousand_us(count, step):
 
 
 def way_us(iterations, rank, distributed, out, into):
-    """One way of a message between two ranks: half of a ping-pong."""
+    """Returns the one-way time of a message between two ranks: half of a ping-pong."""
 
     def step():
         if rank == 0:
@@ -50,14 +50,14 @@ def way_us(iterations, rank, distributed, out, into):
 
 
 def memory():
-    """Resident and proportional memory of this process in MiB."""
+    """Returns the resident and the proportional memory of this process in MiB."""
     with open("/proc/self/smaps_rollup", encoding="ascii") as file:
         kib = {line.split()[0]: line.split()[1] for line in file if line.split()[2:] == ["kB"]}
     return [int(kib["Rss:"]) / 1024, int(kib["Pss:"]) / 1024]
 
 
 class Barrier:
-    """Where processes of one machine meet: each counts its arrivals in memory that all share."""
+    """A barrier of processes on one machine: each process counts its arrivals in shared memory."""
 
     def __init__(self, path, rank, size):
         with open(path, "a+b") as file:
@@ -81,8 +81,8 @@ def wrap_in_ddp(model):
 
 
 class Plain:
-    """A process that uses torch, and nothing of ours; it meets the others at a barrier only. `kind` ddp: its module is
-    in DistributedDataParallel, in a group of this process alone, for what that costs without communication."""
+    """A torch process without this project; it meets its peers at a barrier only. `kind` ddp: its module is wrapped in
+    DistributedDataParallel with a group of this process alone, to measure DDP without communication."""
 
     def __init__(self, rank="0", size="1", folder=None, kind=None):
         import torch
@@ -104,11 +104,11 @@ class Plain:
         return memory()
 
     def train(self, model, steps):
-        """Microseconds per step."""
+        """Returns the microseconds per step."""
         if model not in self.trainers:
             self.trainers[model] = self.trainer(model)
         trainer = self.trainers[model]
-        trainer.step()  # it also brings the ranks together
+        trainer.step()  # this step also synchronizes the ranks
         start = time.perf_counter()
         for _ in range(int(steps)):
             trainer.step()
@@ -138,7 +138,7 @@ class Distributed(Plain):
         return [median_us(int(iterations), lambda: self.torch.distributed.all_reduce(tensor))]
 
     def whole(self, size):
-        """Memory of all ranks' rows, and this rank's rows in it."""
+        """Returns memory for all ranks' rows, and this rank's rows in it."""
         count, group = int(size) // 4, self.torch.distributed.group.WORLD
         if "HVD_BENCH_ALLOCATES" in os.environ:
             memory = group.allocate_tensor(count, dtype=self.torch.float32, device=self.torch.device("cpu")).zero_()
@@ -156,7 +156,7 @@ class Distributed(Plain):
         return [median_us(int(iterations), lambda: self.torch.distributed.reduce_scatter_tensor(part, whole))]
 
     def message(self, size, iterations):
-        """One way between two ranks, and a copy of as many bytes."""
+        """Returns the one-way time of a message between two ranks, and the time to copy as many bytes."""
         out, into = (self.torch.ones(int(size), dtype=self.torch.uint8) for _ in range(2))
         both = way_us(int(iterations), self.rank, self.torch.distributed, out, into)
         copy = median_us(int(iterations), lambda: into.copy_(out)) if self.rank == 0 else 0.0
@@ -206,8 +206,8 @@ class Horovod(Plain):
 
 
 class Bound(Horovod):
-    """Leaves gradients alone. Reduced in each step, where they would be, is `kind`: "word", 4 B, for
-    what it costs that ranks meet; "registered", as many bytes in memory that ranks share, nothing copied."""
+    """Does not reduce the gradients, but in each step reduces `kind`: "word" is 4 B, to measure the synchronization
+    alone; "registered" is as many bytes as the gradients in shared memory, without a copy."""
 
     def __init__(self, kind):
         super().__init__()
@@ -263,7 +263,7 @@ class Gloo(Distributed):
 
 
 class Launched(Gloo):
-    """torch.distributed on gloo, by the variables of a launcher."""
+    """torch.distributed on gloo, set up by a launcher's variables."""
 
     def __init__(self):
         Plain.__init__(self, os.environ["RANK"])
@@ -283,7 +283,7 @@ def serve(path, worker):
         try:
             numbers = getattr(worker, verb)(*arguments)
             reply = " ".join(["ok"] + [repr(number) for number in numbers])
-        except Exception as error:  # the driver names it and goes on with the others
+        except Exception as error:  # the driver reports the error and continues with the next line
             reply = f"no {type(error).__name__}: {error}".splitlines()[0]
         driver.sendall(f"{reply}\n".encode())
 
@@ -293,7 +293,7 @@ if __name__ == "__main__":
     made = KINDS[sys.argv[2]](*sys.argv[3:])
     if os.environ.get("HVD_BENCH_BOUND"):
         cores = sorted(os.sched_getaffinity(0))
-        # All of its threads: those that the libraries have made run elsewhere.
+        # Bind all threads, also those that libraries have started.
         for thread in os.listdir("/proc/self/task"):
             os.sched_setaffinity(int(thread), {cores[made.rank % len(cores)]})
     serve(sys.argv[1], made)

@@ -1,11 +1,11 @@
-// The start-up of a large job, seen from the parties that connect: each says hello, asks for its
-// place, leaves its record, and takes the records of its host and of its links, or of all. A party
-// is a rank, or a host that speaks for its ranks. One epoll loop plays them all.
+// Simulates the start-up of a large job from the clients' side: each party sends hello, requests
+// its place, stores its record, and receives the records of its host and its links, or of all. A
+// party is a rank, or a host that acts for its ranks. One epoll loop runs all parties.
 //
 //   start_worker SOCKET RANK TOKEN_FILE
 //
 //   start PORT HOSTS PARTIES_PER_HOST RECORD_BYTES links|all
-//                                  seconds until everybody has everything, MiB that they received
+//                                  seconds until all parties have all records, MiB received
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
@@ -19,9 +19,8 @@ namespace {
 
 using hvd::cat;
 
-constexpr int kDialling = 1000;  // at once, not yet greeted
-constexpr uint32_t kAddresses =
-    8;  // loopback addresses: each gives as many connections as there are ports
+constexpr int kDialling = 1000;     // parallel connections without a reply to hello
+constexpr uint32_t kAddresses = 8;  // loopback addresses with all ports each
 
 struct Client {
   Client(const hvd::Secret& secret, int n) : number(n), signer(secret) {}

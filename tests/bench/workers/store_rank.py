@@ -1,5 +1,5 @@
-"""A rank that asks the job's store for its revision, as often as each line of its input says, and prints the
-median time of a request in µs. It ends with its input.
+"""A rank that requests the revision of the job's store; each line of its input is a number of requests. Prints the
+median time of a request in µs. It ends at the end of its input.
 """
 
 import statistics

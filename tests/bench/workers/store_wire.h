@@ -1,5 +1,5 @@
-// The code that the two ends of the rendezvous bench share: loopback sockets, and minimal requests
-// that are signed as PROTOCOL.md says.
+// Code shared by both ends of the rendezvous bench: loopback sockets, and minimal requests signed
+// as in PROTOCOL.md.
 #pragma once
 
 #include <arpa/inet.h>
@@ -67,8 +67,8 @@ inline hvd::Secret secret_of(const std::string& token_file) {
   return *secret;
 }
 
-// The end of a whole message at the beginning of `bytes`, else 0. Heads that both ends here write
-// have one Content-Length or none.
+// Returns the size of the first message in `bytes`, or 0 if it is incomplete. Both ends of this
+// bench write at most one Content-Length.
 inline size_t end_of_message(std::string_view bytes) {
   const size_t head = bytes.find("\r\n\r\n");
   if (head == std::string_view::npos) return 0;
@@ -84,7 +84,7 @@ inline size_t end_of_message(std::string_view bytes) {
   return bytes.size() >= end ? end : 0;
 }
 
-// The value of a header, or nothing.
+// Returns the value of a header, or an empty string.
 inline std::string_view header(std::string_view head, std::string_view name) {
   const std::string line = hvd::cat("\r\n", name, ": ");
   const size_t begin = head.find(line);
@@ -93,7 +93,7 @@ inline std::string_view header(std::string_view head, std::string_view name) {
   return head.substr(value, head.find("\r\n", value) - value);
 }
 
-// One client's part of a connection.
+// Signs one client's requests on a connection.
 class Signer {
  public:
   explicit Signer(const hvd::Secret& secret) : secret_(secret) {}

@@ -2,12 +2,13 @@
 //
 //   store_worker SOCKET RANK TOKEN_FILE
 //
-//   rate PORT CLIENTS REQUESTS get|set   requests per second of that many keep-alive clients, each
-//                                        with one under way; signed before the clock starts
+//   rate PORT CLIENTS REQUESTS get|set   requests per second of that many keep-alive clients with
+//   one
+//                                        request in flight each, signed before the clock starts
 //   gets PORT SECONDS                    gets per second of one HttpStore
-//   reach PORT ECHO_PORT ITERATIONS      from a set to the return of a get that waits for it: 50th
-//                                        and 99th percentile in µs; and those of a byte that is
-//                                        given back, in turns
+//   reach PORT ECHO_PORT ITERATIONS      latency from a set to the return of a waiting get, and of
+//   an
+//                                        echoed byte, in alternation: 50th and 99th percentiles, µs
 #include <sys/epoll.h>
 #include <sys/resource.h>
 
@@ -157,13 +158,13 @@ std::vector<double> reach(const hvd::Secret& secret, const Words& words) {
   const int plain = bench::connect_to_port(static_cast<uint16_t>(std::stoi(words.at(1))));
   std::vector<double> times, round_trips;
   for (int i = 0; i < std::stoi(words.at(2)); ++i) {
-    // The server, too, was spoken to just before what is timed.
+    // The first round trip warms the server up, as each put does.
     round_trip(plain);
     round_trips.push_back(round_trip(plain));
     const std::string target = cat("/v1/keys/", round, i);
     const std::string set = setter.signed_request("PUT", target, "12345678");
     write_all(getter.fd(), getter.signed_request("GET", target + "?wait=10000"));
-    // Until it waits there: the server does in order what comes to it, and says so.
+    // Wait until /status shows the waiting get; the server handles requests in order.
     while (looker.ask(looker.signed_request("GET", "/status")).find(round) == std::string::npos) {
     }
     const double start = bench::now_us();

@@ -1,7 +1,7 @@
-// One end of a plain TCP connection on which both ends send and receive as much as they can: what
-// the link between two hosts moves when nothing is reduced.
+// One end of a plain TCP connection whose ends both send and receive at full speed, to measure the
+// link between two hosts without a reduction.
 //
-//   stream_worker SOCKET RANK SIZE FOLDER INTERFACE     rank 0 listens, and says where in FOLDER
+//   stream_worker SOCKET RANK SIZE FOLDER INTERFACE     rank 0 writes its address to FOLDER
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -30,10 +30,10 @@ in_addr address_of(const char* interface) {
   return found;
 }
 
-// Where both ends meet: opening it waits for the other one.
+// Makes the FIFO through which both ends meet: opening it waits for the other end.
 std::string pipe_in(const std::string& folder) {
   const std::string path = folder + "/address";
-  ::mkfifo(path.c_str(), 0600);  // by whoever comes first
+  ::mkfifo(path.c_str(), 0600);  // the first end makes the FIFO
   return path;
 }
 
@@ -63,7 +63,7 @@ int connect_one(const std::string& folder) {
   return fd;
 }
 
-// Sends `bytes` and receives as many, both at once.
+// Sends `bytes` and receives as many bytes at the same time.
 void exchange(int fd, const char* out, char* in, size_t bytes) {
   size_t sent = 0;
   size_t received = 0;

@@ -1,8 +1,8 @@
-"""A client of PyTorch's TCPStore, for the rendezvous bench; rank 0's process holds the server too.
+"""A client of PyTorch's TCPStore, for the rendezvous bench; rank 0's process also holds the server.
 
 tcpstore_worker.py SOCKET RANK FOLDER
 
-gets SECONDS    gets per second; the others do the same at the same time
+gets SECONDS    gets per second, while all other ranks do the same
 """
 
 import datetime
@@ -17,7 +17,7 @@ TIMEOUT = datetime.timedelta(seconds=60)
 
 
 def master(folder):
-    """The server, in a process of its own, which ends with this one."""
+    """Runs the server in its own process, which ends with this process."""
     ready, port = os.pipe()
     if os.fork() == 0:
         os.close(ready)

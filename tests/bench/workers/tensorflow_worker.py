@@ -1,4 +1,4 @@
-"""A rank that trains with TensorFlow; hears the same commands as worker.h, of which only train.
+"""A rank that trains with TensorFlow; takes the protocol of worker.h, with the command train only.
 
 horovodrun -np N python3 tensorflow_worker.py SOCKET horovod
 horovodrun -np N python3 tensorflow_worker.py SOCKET bound
@@ -77,8 +77,8 @@ MODELS = {"cnn": cnn, "mlp": mlp, "deep": deep}
 
 
 class Trainer:
-    """One rank's copy of a model. `wrap_tape`: what a tape becomes; `reduce`: of gradients; `run`: how
-    a function is called; `after`: called after each step."""
+    """One rank's copy of a model. `wrap_tape` wraps the tape; `reduce` reduces gradients; `run` calls a function in its
+    strategy; `after` runs after each step."""
 
     def __init__(self, model, wrap_tape=None, reduce=None, run=None, after=None):
         tf.random.set_seed(1)
@@ -106,7 +106,7 @@ class Trainer:
 
 
 class Plain(python_worker.Plain):
-    """A process that uses TensorFlow, and nothing of ours."""
+    """A TensorFlow process without this project."""
 
     def __init__(self, rank="0", size="1", folder=None):
         self.rank, self.trainers = int(rank), {}
@@ -129,7 +129,7 @@ class Horovod(Plain):
 
 
 class Bound(Horovod):
-    """Leaves gradients alone, and reduces 4 B once all are there: what it costs that ranks meet."""
+    """Does not reduce the gradients; reduces 4 B after the backward pass, to measure the synchronization alone."""
 
     def trainer(self, model):
         from horovod.tensorflow._reduction import Reduction

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Records a cost surface for the autotuner's test: the score (bytes per microsecond) of each point
-of a grid of parameters, of a training step that submits its tensors one by one.
+"""Records a cost surface for the autotuner's test: for each point of a grid of parameters, the score (bytes per
+microsecond) of a training step that submits its tensors one by one.
 
-    horovodrun -np 4 -H a:2,b:2 python3 tests/bench/workers/tuning_surface.py NAME > FILE
+horovodrun -np 4 -H a:2,b:2 python3 tests/bench/workers/tuning_surface.py NAME > FILE
 
-as rank 0 prints it; NAME is one of SHAPES. Between two hosts of tests/hosts.
+Rank 0 prints the surface; NAME is one of SHAPES. Run it between two hosts of tests/hosts.
 """
 
 import itertools
@@ -31,7 +31,7 @@ GRID = {
 VARIABLES = ("HOROVOD_FUSION_THRESHOLD", "HOROVOD_CYCLE_TIME", "HOROVOD_ALLREDUCE_WHOLE_LIMIT")
 STEPS = 3
 SAMPLES = 2
-# Over the grid, each in an order of its own, so that a slow moment meets different points.
+# Each round visits the grid in a different order, so that a disturbance hits different points.
 ROUNDS = 3
 
 

@@ -1,5 +1,5 @@
-// A rank of a team that the benches drive: it hears commands on the driver's socket, and sleeps in
-// a read between them, so that teams that run in turns do not disturb each other.
+// A rank of a team that the benches drive: it reads commands from the driver's socket, and sleeps
+// in read() between them, so that teams that take turns do not disturb each other.
 //
 //   from the worker:  hello RANK                 once
 //   from the driver:  VERB ARGUMENT...           the same to all ranks; "quit" ends
@@ -42,7 +42,7 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-// The median duration of `step`, in microseconds, after some that warm up.
+// Returns the median duration of `step` in microseconds, after three warm-up calls.
 inline double median_us(int iterations, const std::function<void()>& step) {
   for (int i = 0; i < 3; ++i) step();
   std::vector<double> times;
@@ -63,7 +63,7 @@ double time_allreduce(float* data, size_t bytes, int iterations, int ranks, Allr
   if (data[0] != static_cast<float>(ranks) || data[count - 1] != static_cast<float>(ranks)) {
     throw std::runtime_error("the sum is wrong");
   }
-  std::fill(data, data + count, 0.0f);  // stays zero, however often it is summed
+  std::fill(data, data + count, 0.0f);  // zeros stay zero in any number of sums
   return median_us(iterations, [&] { allreduce(data, count); });
 }
 
@@ -92,7 +92,7 @@ inline std::string answer(const std::map<std::string, Verb>& verbs, const Words&
   }
 }
 
-// Obeys the driver at `path` until it says "quit" or goes away.
+// Serves commands of the driver at `path` until "quit" or the end of the connection.
 inline void serve(const std::string& path, int rank, const std::map<std::string, Verb>& verbs) {
   const int fd = connect_to(path);
   FILE* in = ::fdopen(fd, "r");

@@ -1,4 +1,4 @@
-// Adasum against plain float64, over 1 to 9 ranks on one host and on several.
+// Adasum against a float64 reference, over 1 to 9 ranks on one host and on several.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -31,8 +31,8 @@ Vector pair_of(const Vector& a, const Vector& b) {
   return sum;
 }
 
-// The definition: rank r and rank r + distance, for distances 1, 2, 4, ...; who has no partner
-// waits for the next level.
+// The definition: rank r and rank r + distance, for distances 1, 2, 4, ...; a rank without a
+// partner waits for the next level.
 Vector adasum_of(std::vector<Vector> vectors) {
   for (size_t distance = 1; distance < vectors.size(); distance *= 2) {
     for (size_t r = 0; r + distance < vectors.size(); r += 2 * distance) {
@@ -42,7 +42,7 @@ Vector adasum_of(std::vector<Vector> vectors) {
   return vectors[0];
 }
 
-// Tensors of these counts; some ranks' agree, some do not, the second one is all zeros on rank 1.
+// Tensors of these counts; some are equal on all ranks, some differ, the second is zero on rank 1.
 double value(int rank, size_t tensor, size_t i) {
   if (tensor == 1 && rank == 1) return 0;
   return std::sin(static_cast<double>(i * (tensor + 1)) + 0.7 * rank) + 0.25 * (rank % 3);
@@ -124,7 +124,7 @@ std::vector<std::vector<int>> worlds() {
   return test::fewer(std::move(all), 5);
 }
 
-// One tensor that each rank fills by itself.
+// One tensor that each rank fills with its own values.
 Status run_adasum(Rank& rank, std::vector<float>& values) {
   std::vector<hvd_batch_tensor> tensors{
       {values.data(), values.data(), static_cast<int64_t>(values.size()), 1, nullptr, nullptr}};

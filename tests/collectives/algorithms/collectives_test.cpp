@@ -1,4 +1,4 @@
-// Every collective, over every shape of a world, against a plain oracle.
+// Every collective, over every layout of ranks, against a reference.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -141,7 +141,7 @@ Status check_average(Rank& rank, hvd_dtype dtype, size_t count, bool has_joined,
   for (size_t i = 0; i < count && !joins; ++i) {
     double sum = 0;
     for (int r = 0; r < rank.size() - (has_joined ? 1 : 0); ++r) sum += value(r, i);
-    // A host of several ranks rounds its quotients of float16 before it sends them.
+    // A host with several ranks rounds its float16 quotients before it sends them.
     const bool rounds_twice = dtype == HVD_FLOAT16 && rank.group().host_count() > 1 &&
                               rank.group().size() > rank.group().host_count();
     const T right = of(sum, rank.size());

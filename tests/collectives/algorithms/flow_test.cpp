@@ -1,4 +1,4 @@
-// Tests which ranks can still give a collective the data that it waits for.
+// Tests which ranks can still provide the data that a collective waits for.
 #include "collectives/algorithms/flow.h"
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@ using namespace hvd::collectives;
 
 namespace {
 
-// Waits for ranks 0, 1 and 2 in turn, as the waits for counters of shared memory do.
+// Waits for ranks 0, 1 and 2 in turn, like the waits for counters in shared memory.
 class Arrivals final : public Condition {
  public:
   bool ready() override {

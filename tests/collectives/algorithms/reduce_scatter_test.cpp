@@ -1,4 +1,4 @@
-// Reducescatters of every type, operation and shape, over every shape of a world.
+// Reducescatters of every type, operation and shape, over every layout of ranks.
 #include <doctest/doctest.h>
 
 #include "base/dtype.h"
@@ -124,7 +124,7 @@ TEST_CASE("a reducescatter's factors are applied, and its integer average trunca
       batch = batch_of(HVD_REDUCESCATTER, HVD_FLOAT64, tensors);
       batch.prescale = 7;
       batch.postscale = 1.0 / rank.size();
-      batch.divisor = 3;  // the divisor, where both are there
+      batch.divisor = 3;  // the divisor, if both are set
       HVD_RETURN_IF_ERROR(rank.run(batch));
       if (quotient != static_cast<double>(size) / 3) {
         return internal_error(cat("quotient: ", quotient));

@@ -1,4 +1,4 @@
-// The algorithms between hosts, as values: each send has a receive, and each host ends with the sum.
+// Schedules between hosts: each send has a receive, and each host ends with the sum.
 #include "collectives/algorithms/schedule.h"
 
 #include <doctest/doctest.h>
@@ -38,7 +38,7 @@ bool same(const std::vector<Transfer>& sent, const std::vector<Transfer>& receiv
   return true;
 }
 
-// Plays all hosts; what each knows of each element in the end.
+// Simulates all hosts. Returns each host's contributions to each element at the end.
 std::vector<std::vector<Contributions>> play(const std::vector<Schedule>& schedules, size_t count) {
   const size_t hosts = schedules.size();
   std::vector<std::vector<Contributions>> known(hosts, std::vector<Contributions>(count));

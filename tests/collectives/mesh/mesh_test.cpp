@@ -1,4 +1,4 @@
-// Rendezvous, control messages, sleeping, and every way to lose somebody.
+// Rendezvous, control messages, sleeping, and every kind of lost rank.
 #include <doctest/doctest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -27,7 +27,7 @@ Bytes message_of(int32_t from, int32_t to, uint32_t number, size_t size) {
   return bytes;
 }
 
-// The kernel may reset the connections of a process that ends, and a rank cannot know why a connection is reset.
+// The kernel may reset the connections of a process that ends; a rank cannot know the cause of a reset.
 bool names_culprit(int rank, const std::string& host, const std::string& sentence) {
   const std::string name = cat("rank ", rank, " on host ", host);
   if (sentence.starts_with(name)) return true;
@@ -119,7 +119,7 @@ TEST_CASE("no wake-up is lost between ranks that sleep at once") {
           HVD_RETURN_IF_ERROR(pass_barrier(rank));
           continue;
         }
-        // A token once around the ring.
+        // Passes a token once around the ring.
         const int32_t next = (rank.rank() + 1) % rank.size();
         if (rank.rank() == 0) HVD_RETURN_IF_ERROR(rank.mesh().send(next, {}));
         HVD_RETURN_IF_ERROR(rank.drive([&] { return heard == (round + 1) / 2; }));
@@ -234,8 +234,8 @@ TEST_CASE("a process that dies fails all others within two seconds, also if a ch
     for (size_t victim = 0; victim < hosts.size(); ++victim) {
       CAPTURE(name_of_world(hosts));
       CAPTURE(victim);
-      // The store for processes: pipes through a parent would be a server of their own, so the
-      // rendezvous's few keys go through files of a directory that is gone afterwards.
+      // A store for processes: pipes through a parent would need a server, so the rendezvous's few
+      // keys are files in a temporary directory.
       const std::string folder =
           cat(std::filesystem::temp_directory_path().string(), "/mesh_test.", ::getpid());
       std::filesystem::create_directory(folder);
@@ -289,7 +289,7 @@ TEST_CASE("a process that dies fails all others within two seconds, also if a ch
             Rank rank(std::move(mesh).value());
             outcome = pass_barrier(rank);
             if (outcome.ok() && i == victim) {
-              // A child that keeps every descriptor, as a loader of data does.
+              // A child that keeps every descriptor, like a worker of a data loader.
               if (::fork() == 0) {
                 ::close(ends[1]);
                 ::sleep(3);

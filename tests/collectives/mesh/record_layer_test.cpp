@@ -1,4 +1,4 @@
-// The records of encrypted links: whole, in pieces, and changed on their way.
+// Records of encrypted links: complete, in pieces, and changed in transit.
 #include "collectives/mesh/record_layer.h"
 
 #include <doctest/doctest.h>
@@ -50,7 +50,7 @@ struct Outcome {
   bool is_broken = false;
 };
 
-// Feeds at most `arriving` bytes at a time, and takes at most `wanted`.
+// Feeds at most `arriving` bytes at a time, and reads at most `wanted`.
 Outcome open_all(RecordOpener& opener, ByteView sealed, size_t arriving, size_t wanted) {
   Outcome outcome;
   Bytes buffer(wanted);
@@ -218,7 +218,7 @@ TEST_CASE("no number is used twice: after the last one no record is sealed or op
 
 namespace {
 
-// Two ends of one encrypted stream, over sockets that take little at once.
+// Two ends of one encrypted stream, over sockets with small buffers.
 struct StreamPair {
   explicit StreamPair(const LinkKeys& keys, const LinkKeys& peer_keys) {
     int sockets[2];
@@ -247,7 +247,7 @@ TEST_CASE("streams pass all bytes in order, in writes and reads of every size") 
   size_t written = 0;
   for (uint32_t turn = 1; received.size() < sent.size(); ++turn) {
     REQUIRE(turn < 1'000'000);
-    // A later write may offer less than an earlier one that was not taken.
+    // A write may offer less than the previous write, which was not accepted.
     const size_t offered = std::min<size_t>(sent.size() - written, turn * 7919 % 100'003);
     written += pair.one.write_some(ByteView(sent).subspan(written, offered));
     Bytes buffer(1 + turn * 104729 % 90'001);

@@ -1,5 +1,5 @@
-// Processes that are no ranks of the job connect to the listeners of ranks. They neither use up
-// descriptors nor keep ranks from each other, and no rank spins because of them.
+// Processes outside the job that connect to the ranks' listeners. They neither use up descriptors
+// nor keep ranks from connecting to each other, and they make no rank spin.
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -35,7 +35,7 @@ sockaddr_in loopback(uint32_t host, uint16_t port) {
   return address;
 }
 
-// A socket with an address of its own, which no rank publishes.
+// A socket with a separate address, which no rank publishes.
 UniqueFd stranger() {
   UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in own = loopback(2, 0);
@@ -48,7 +48,7 @@ void knock(const UniqueFd& socket, uint16_t port) {
   ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&there), sizeof there);
 }
 
-// Waits until at most `most` connections are open; returns how many are.
+// Waits until at most `most` connections are open. Returns the number of open connections.
 size_t wait_until_open(const Strangers& strangers, size_t most, double seconds) {
   const Deadline deadline = Deadline::after_seconds(seconds);
   std::vector<pollfd> open;
@@ -218,7 +218,7 @@ TEST_CASE("a process of another user gets no challenge at the rendezvous of a ho
     const ssize_t got = ::recv(socket, heard.data(), heard.size(), 0);
     ::_exit(got == static_cast<ssize_t>(collectives::kOtherUser.size()) ? 0 : 5);
   }
-  // The leader accepts in order, and does so once the other rank has a record.
+  // The leader accepts in order, after the other rank has published its record.
   char byte;
   CHECK(::read(ends[0], &byte, 1) == 1);
   std::thread member(run, 1);

@@ -1,4 +1,4 @@
-// Memory that ranks of a host reach in each other, and the allreduce that reduces it where it lies.
+// Memory that a host's ranks map from each other, and the allreduce that reduces it in place.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -36,7 +36,7 @@ struct Use {
   size_t count;
 };
 
-// Sums tensors in place; a sentence when an element is wrong. Rank r has r + 1 + element % 7.
+// Sums tensors in place; returns an error for a wrong element. Rank r has r + 1 + element % 7.
 Status sum(Rank& rank, const std::vector<Use>& uses) {
   std::vector<hvd_batch_tensor> tensors;
   for (const Use& use : uses) {
@@ -148,7 +148,7 @@ TEST_CASE("freed memory goes back to the host, also while a peer has it mapped")
   ::fstat(heap.file().value(), &after);
   CHECK(before.st_blocks >= (4 << 20) / 512);
   CHECK(after.st_blocks == 0);
-  // A peer that still reads finds zeros, and no signal.
+  // A peer that still reads gets zeros, without a signal.
   CHECK(seen.value()[1 << 20] == std::byte{0});
   CHECK(heap.find(heap.allocate(4 << 20).value(), 1)->block != place->block);
 }

@@ -1,4 +1,4 @@
-"""Horovod's own workers meet through our server; ours meet through its server.
+"""Horovod's own workers use this project's server, and this project's workers use a server like Horovod's.
 
 Usage: compat_test.py /path/to/horovod-rendezvous /path/to/worker
 """
@@ -75,7 +75,7 @@ class TheirWorkersOurServer(unittest.TestCase):
                 ("GET", "/s/k", b"", (404, b"")),
                 ("DELETE", "/nobody/knows", b"", (200, b"")),
                 ("POST", "/s/k", b"", (501, b"")),
-                # A planned scope keeps what it has until both ranks have left.
+                # A planned scope keeps its values until both ranks have left.
                 ("PUT", "/global/0", b"0", (200, b"")),
                 ("DELETE", "/global/0", b"", (200, b"")),
                 ("GET", "/global/0", b"", (200, b"0")),

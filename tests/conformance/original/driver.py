@@ -1,6 +1,6 @@
-"""An elastic launcher as Horovod's own one looks to its workers: it starts a process for each slot, and a
-new generation once every slot has asked for its next rank or ended. Written from what is known of its
-behaviour alone. All hosts are this machine."""
+"""An elastic launcher with the behaviour that Horovod's workers expect: it starts a process for each slot, and a new
+generation once every slot has requested its next rank or ended. Written from Horovod's known behaviour only. All hosts
+are this machine."""
 
 import os
 import signal
@@ -24,8 +24,8 @@ class Handler(server.Handler):
 
 
 class Driver(server.Server):
-    """Runs `command` on `hosts`, a list of (name, slots), which the caller may change at any time: the next
-    generation has those of then, without the hosts of failed processes."""
+    """Runs `command` on `hosts`, a list of (name, slots) that the caller may change at any time. The next generation
+    has the hosts at that time, without hosts of failed processes."""
 
     handler = Handler
 
@@ -80,7 +80,7 @@ class Driver(server.Server):
             if self.processes.get(place) is process:
                 del self.processes[place]
             if place not in self.places or self.reports.get(place) == "killed":
-                return  # it has lost its rank
+                return  # the process has lost its rank
             self.report(place, "success" if code == 0 else "failure")
             if code:
                 self.failed.add(place[0])
@@ -118,7 +118,7 @@ class Driver(server.Server):
     def wait(self, seconds):
         """Waits until all processes have ended, and returns their exit codes in the order of their start."""
         codes = []
-        for process in self.started:  # which may grow meanwhile
+        for process in self.started:  # the list may grow meanwhile
             codes.append(process.wait(seconds))
         return codes
 

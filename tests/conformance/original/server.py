@@ -1,6 +1,6 @@
-"""A rendezvous server as Horovod's own one looks to its workers: HTTP/1.0, a connection for each
-request, nothing signed, and values of a planned scope that go when all its ranks have left. Written
-from what is known of its protocol alone, with its bug in DELETE."""
+"""A rendezvous server with the behaviour that Horovod's workers expect: HTTP/1.0, a connection for each request, no
+signatures, and values of a planned scope that are removed when all its ranks have left. Written from its known protocol
+only, including its bug in DELETE."""
 
 import http.server
 import threading

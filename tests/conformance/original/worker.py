@@ -1,7 +1,7 @@
-"""A worker as Horovod's own one looks to a rendezvous server: every HTTP request that it sends, and
-the meshes that it builds of the answers. Written from what is known of its protocol alone.
+"""A worker that behaves toward a rendezvous server like Horovod's own: sends the same HTTP requests, and builds meshes
+from the replies. Written from the known protocol only.
 
-As a rank of horovodrun --insecure-compat, which finds all it needs in its environment:
+As a rank of horovodrun --insecure-compat, configured by its environment:
 worker.py CYCLES
 """
 
@@ -18,7 +18,7 @@ POLL = 0.01
 
 
 class Http:
-    """One request a connection; the connection's end, or Content-Length, ends the answer."""
+    """Sends one request per connection; the connection's end, or Content-Length, ends the reply."""
 
     def __init__(self, address, port):
         self.where = (address, port)
@@ -61,7 +61,7 @@ def address_in(blob):
 
 
 class Scope:
-    """One rendezvous of `size` members: after it, each has a socket to every other."""
+    """One rendezvous of `size` members; afterwards each member has a socket to every other member."""
 
     def __init__(self, http, name, rank, size, address="127.0.0.1", seconds=200):
         self.http, self.name, self.rank = http, name, rank
@@ -124,7 +124,7 @@ class Scope:
 
 
 class Place:
-    address = "127.0.0.1"  # where its links are made
+    address = "127.0.0.1"  # the address of its links
 
     def __init__(self, rank, size, host, local_rank, local_size, cross_rank, cross_size):
         self.rank, self.size, self.host = rank, size, host
@@ -139,7 +139,7 @@ class Place:
 
 
 def cycle(http, place):
-    """init and shutdown: three scopes, and three again for the set of all ranks."""
+    """init and shutdown: three scopes, and three more for the set of all ranks."""
     scopes = []
     for tail in ("", "_process_set_hash_7d48533536350577"):
         for name, rank, size in [
@@ -153,7 +153,7 @@ def cycle(http, place):
 
 
 def run_job(address, port, places, cycles, http=Http):
-    """Every rank on a thread of its own; the first failure."""
+    """Runs every rank on a thread; raises the first failure."""
     failures = []
 
     def run(place):

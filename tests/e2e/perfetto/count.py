@@ -48,7 +48,7 @@ def main():
     kinds = protos.TraceProcessorRpc
 
     def load(kind, **fields):
-        """Sends a message that loads a part of the trace, and returns the error in its answer."""
+        """Sends a message that loads a part of the trace, and returns the error of the reply."""
         stream = protos.TraceProcessorRpcStream()
         stream.msg.add(request=kind, **fields)
         client.transport.send(stream.SerializeToString())

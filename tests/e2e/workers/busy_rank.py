@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Two ranks: rank 0 is busy in each of some ways that are no hang, --runs times for --seconds, while rank 1 waits in a
-collective of --library. Then rank 0 hangs, after it has printed "hangs". --port: of a server that sends slowly."""
+"""Two ranks: rank 0 is busy in some ways that are not hangs, --runs times for --seconds, while rank 1 waits in a
+collective of --library. Then rank 0 prints "hangs" and hangs. --port: of a server that sends slowly."""
 
 import argparse
 import hashlib
@@ -159,7 +159,7 @@ for kind in options.kinds * options.runs:
     library.reduce()
     if RANK == 0:
         print(kind, flush=True)
-    # Where all ranks sleep, none is in a collective.
+    # While all ranks sleep, none is in a collective.
     if RANK == 0 or kind == "sleep":
         globals()[kind]()
 if RANK == 0:

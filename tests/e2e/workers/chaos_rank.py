@@ -1,10 +1,10 @@
-"""A rank of random_faults.py, whose weights depend on the number of steps alone.
+"""A rank of random_faults.py, whose weights depend only on the number of steps.
 
 usage: chaos_rank.py plain|elastic STEPS FOLDER [SECONDS]
 
 Prints a line "PHASE HOST/PID" at the beginning of each phase: imports, inits, trains, halfway, returned (from the
 training), saves (rank 0), ends and left. While it is rank 0, a thread writes the time to a file of this process in
-FOLDER, as a program that saves would. With SECONDS, a process that was rank 0 last does so until its end, as a thread
+FOLDER, like a program that saves. With SECONDS, a process that was rank 0 last does so until its end, like a thread
 that still saves, and its handler of SIGTERM takes so long.
 """
 
@@ -48,7 +48,7 @@ def write():
 
 
 def finish(number, _):
-    """A checkpoint at SIGTERM."""
+    """Writes a checkpoint at SIGTERM."""
     end = time.monotonic() + float((sys.argv[4:] or ["0.5"])[0])
     while time.monotonic() < end:
         time.sleep(0.02)

@@ -19,7 +19,7 @@ import horovod.numpy as hvd
 
 what = sys.argv[1]
 if what.startswith("spawn"):
-    hvd.init()  # at the top, which a spawned child runs again
+    hvd.init()  # at top level, which a spawned child runs again
     if multiprocessing.parent_process() is not None:
         os.write(1, f"rank {hvd.rank()} of {hvd.size()} as a child\n".encode())
 

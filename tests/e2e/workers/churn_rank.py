@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""A rank of an elastic job that trains until a file appears: weights that one process alone would have, too.
+"""A rank of an elastic job that trains until a file appears, with the same weights as one process alone.
 
 usage: churn_rank.py FILE
 
@@ -18,7 +18,7 @@ SIZE = 1000
 
 
 def gradient(step):
-    """The same on all ranks, so that their average does not depend on their number."""
+    """Returns equal gradients on all ranks, so that their average does not depend on the number of ranks."""
     return numpy.arange(SIZE, dtype=numpy.float64) * (step % 7) - step
 
 

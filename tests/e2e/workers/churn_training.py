@@ -19,7 +19,7 @@ RATE, MOMENTUM = 0.05, 0.5
 
 
 def batch(step):
-    """Inputs, and for each of them 4 values to predict and a factor of the last output."""
+    """Returns inputs, and for each input 4 values to predict and a factor of the last output."""
     numbers = numpy.random.RandomState(step % 50)
     inputs = numbers.uniform(-1, 1, (ROWS, SHAPE[0]))
     values = inputs @ numpy.random.RandomState(1).uniform(-1, 1, (SHAPE[0], 4))
@@ -27,7 +27,7 @@ def batch(step):
 
 
 def loss_of(mean, wanted, outputs):
-    """The last column has a constant slope: its weights are sums over all steps, and forget none."""
+    """The last column has a constant slope: its weights are sums over all steps and reveal a missing step."""
     return mean((outputs[:, :4] - wanted[:, :4]) ** 2) - mean(wanted[:, 4] * outputs[:, 4])
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/python3 -B
 """Runs a command with one restriction of a small container: closed_in.py WHAT COMMAND...
 
-  shm=SIZE     /dev/shm of that size, such as 64m or 4k
-  no-peeking   neither ptrace nor process_vm_readv and its like: EPERM, by seccomp
-  half-a-core  half of a core, by the CPU controller of cgroup v2 or v1
+    shm=SIZE     /dev/shm of that size, for example 64m or 4k
+    no-peeking   ptrace, process_vm_readv and similar calls fail with EPERM, by seccomp
+    half-a-core  half of a core, by the CPU controller of cgroup v2 or v1
 
 Exits with 77 and a line on standard output if this machine cannot make the restriction.
 """

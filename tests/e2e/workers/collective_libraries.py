@@ -1,7 +1,7 @@
 """A collective of all ranks in each library, for hanging_rank.py and busy_rank.py.
 
-An object of a class imports its library. `call_in_other_order` and `reduce_in_other_group` on rank 1 never end beside
-`reduce` on the others."""
+An object of a class imports its library. `call_in_other_order` and `reduce_in_other_group` on rank 1 never end while
+other ranks call `reduce`."""
 
 import json
 import os
@@ -41,7 +41,7 @@ class Torch:
         self.reduce()
 
     def reduce(self):
-        self.dist.all_reduce(self.ones, async_op=True).wait()  # no frame of Python is in wait()
+        self.dist.all_reduce(self.ones, async_op=True).wait()  # no Python frame is in wait()
 
     def reduce_in_other_group(self):
         self.dist.all_reduce(self.ones, group=self.group)
@@ -59,7 +59,7 @@ class Ddp:
         self.torch, self.dist = torch, dist
         self.group = dist.new_group([0, 1])
         self.model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
-        # The second pass forward waits for all ranks, to divide the buckets anew; later ones wait in backward().
+        # The second forward pass waits for all ranks, to rebuild the buckets; later ones wait in backward().
         for _ in range(2):
             self.reduce()
 

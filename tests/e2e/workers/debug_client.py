@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""An editor that debugs a Python program by debugpy: attaches at a port, and lets the program run some seconds after it
-has stopped at a breakpoint. usage: debug_client.py PORT SECONDS"""
+"""An editor that debugs a Python program with debugpy: attaches at a port, and lets the program continue some seconds
+after it has stopped at a breakpoint. usage: debug_client.py PORT SECONDS"""
 
 import json
 import socket

@@ -3,8 +3,8 @@
 
 usage: elastic_foreign_rank.py STEPS [HOST:SLOT@STEP]
 
-Prints "begins RANK/SIZE at STEP" when a generation begins, and "ends with SUM". The process of the second argument
-ends by SIGKILL between a collective and its commit, all others go on.
+Prints "begins RANK/SIZE at STEP" when a generation begins, and "ends with SUM". The process of the second argument ends
+by SIGKILL between a collective and its commit; all others continue.
 """
 
 import os

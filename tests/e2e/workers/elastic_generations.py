@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -B
-"""A rank of an elastic job that goes through many generations, and measures what each leaves behind.
+"""A rank of an elastic job that goes through many generations, and measures the resources that each leaves behind.
 
 usage: elastic_generations.py GENERATIONS FOLDER
 
-The ranks stay the same. Generations end by an interrupt or a failure, in turn, with work of rank 0 that the others
-never join. Rank 0 prints "after G generations: D descriptors, T threads, R KiB, K keys" when the first tenth and all of
-them have ended, and goes on when FOLDER has a file G; K: keys of the job's store.
+The ranks stay the same. Generations end alternately by an interrupt or a failure, with work of rank 0 that other ranks
+never join. Rank 0 prints "after G generations: D descriptors, T threads, R KiB, K keys" after a tenth and after all of
+them, and continues when FOLDER has a file G; K: keys of the job's store.
 """
 
 import gc
@@ -31,7 +31,7 @@ def resident():
 
 
 def report(store, generation):
-    hvd.barrier()  # all ranks have met: nothing of this start is left in the store
+    hvd.barrier()  # after the rendezvous, the store has no keys of this start
     gc.collect()
     keys = [key for key in store._must("GET", "/v1/list/").split(b"\n") if key]
     print(

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""A rank of an elastic job that begins with one rank, compiles there, and goes on with two: elastic_growth.py MODE
+"""A rank of an elastic job that begins with one rank, compiles there, and continues with two: elastic_growth.py MODE
 
 MODE: "torch-adasum", "tensorflow-adasum": an optimizer made at size 1; "tensorflow-norm": a synchronised batch
 normalization in a tf.function; "jax": allgather and its gradient, and reducescatter, in jax.jit. Prints "PROCESS begins

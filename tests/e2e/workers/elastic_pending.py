@@ -1,8 +1,8 @@
-"""A rank of an elastic PyTorch job whose process 0 ends by SIGKILL while the others wait: elastic_pending.py MODE
+"""A rank of an elastic PyTorch job whose process 0 ends by SIGKILL while other ranks wait: elastic_pending.py MODE
 
-MODE: "handle": they wait for an allreduce that process 0 has not begun; "join": in hvd.join; "fp16", "adasum": for
-the gradients of an optimizer with that compression or operation. Prints "PROCESS caught ERROR" where a wait ends
-with an error, and "PROCESS ends with SUM of SIZE" where SUM is that of the weights.
+MODE: "handle": they wait for an allreduce that process 0 has not begun; "join": in hvd.join; "fp16", "adasum": for the
+gradients of an optimizer with that compression or operation. Prints "PROCESS caught ERROR" when a wait ends with an
+error, and "PROCESS ends with SUM of SIZE", where SUM is that of the weights.
 """
 
 import os

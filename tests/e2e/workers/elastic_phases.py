@@ -28,8 +28,8 @@ folder = pathlib.Path(folder)
 snapshot = "--no-snapshot" not in phases
 phases = [phase for phase in phases if not phase.startswith("--")]
 process = os.environ["HOROVOD_ELASTIC_PROCESS"]
-BATCHES = 4  # of each step, over all ranks
-LARGE = (1 << 20) + 1  # a bucket of its own
+BATCHES = 4  # per step, over all ranks
+LARGE = (1 << 20) + 1  # in a separate bucket
 
 
 class Model(torch.nn.Module):
@@ -40,7 +40,7 @@ class Model(torch.nn.Module):
         self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
 
     def loss_of(self, step, batches):
-        """The gradients are small whole numbers, and not 0: their sums do not depend on the number of ranks."""
+        """Returns small nonzero integers as gradients: their sums do not depend on the number of ranks."""
         self.batches += BATCHES
         scale = sum((step * 5 + batch * 3) % 8 + 1 for batch in batches)
         return (self.first * self.inputs).sum() * scale + (self.second * self.inputs).sum() * scale * 2
@@ -93,7 +93,7 @@ def make_step(state, phase):
     def on_gradient(_):
         gradients.append(None)
         if fails == "between" and len(gradients) == 2:
-            time.sleep(0.3)  # the first one is reduced meanwhile
+            time.sleep(0.3)  # the first bucket is reduced meanwhile
             die()
 
     hooks = [param.register_hook(on_gradient) for param in model.parameters()]

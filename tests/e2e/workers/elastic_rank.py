@@ -7,15 +7,15 @@ usage: elastic_rank.py STEPS [--slow SECONDS] [--import SECONDS] [--kill PROCESS
        [--idle PROCESS@SECONDS] [--pair]
 
 Prints "PROCESS begins GENERATION RANK/SIZE at STEP" when a generation begins, "PROCESS ends with SUM in GENERATION",
-and "PROCESS has SECONDS s left" when its host is to leave. --kill: the process ends by SIGKILL between a collective
-and its commit. --early: the rank of generation 0 returns before the others. --listen: prints "PROCESS hears of
-CHANGE" when the launcher announces changed hosts; a single rank makes no commit before it has heard of one. --vanish:
-the process is a member of this generation, and ends by SIGKILL before it connects to the others. --sets: adds process
-sets, and prints in each generation what a sum of ones over them gives. --sets-again: a reset callback removes them
-and adds them again. --lose: the process ends by SIGKILL before it gives its state to the others of the generation.
+and "PROCESS has SECONDS s left" before its host leaves. --kill: the process ends by SIGKILL between a collective
+and its commit. --early: the rank of generation 0 returns before other ranks. --listen: prints "PROCESS hears of
+CHANGE" when the launcher announces changed hosts; a single rank makes no commit before such a line. --vanish:
+the process is a member of this generation, and ends by SIGKILL before it connects to other ranks. --sets: adds process
+sets, and prints in each generation a sum of ones over them. --sets-again: a reset callback removes them
+and adds them again. --lose: the process ends by SIGKILL before it sends its state to other ranks of the generation.
 --fail-in-reset: a reset callback of the process raises an error in the generation. --tell: prints "PROCESS has
 committed STEP". --idle: the process sleeps between hvd.init and hvd.elastic.run. --pair: a new process calls a
-collective after hvd.init, and the others do so in a reset callback.
+collective after hvd.init, other ranks in a reset callback.
 """
 
 import argparse
@@ -71,7 +71,7 @@ class Listener:
 
 
 def vanish(generation):
-    """Asks for a place in the generation, as hvd.init does, and ends once the launcher has given it."""
+    """Requests a place in the generation like hvd.init, and ends once the launcher has assigned it."""
     store = Store.of_environment()
     request = generation + 1  # each init was one
     store._must("PUT", _target(f"elastic/request/{process}"), f"{request} {generation - 1}".encode())
@@ -96,7 +96,7 @@ if options.listen:
 
 
 class State(elastic.ObjectState):
-    __module__ = elastic.ObjectState.__module__  # it follows the source, as the states of this package do
+    __module__ = elastic.ObjectState.__module__  # it follows the source, like this package's states
 
     def sync(self):
         if is_at(options.lose, process, os.environ["HOROVOD_GENERATION"]):

@@ -1,12 +1,12 @@
 #!/usr/bin/python3 -B
-"""A rank of an elastic job that takes in new ranks while it trains: elastic_warm.py FOLDER ENTRANCE
+"""A rank of an elastic job that accepts new ranks while it trains: elastic_warm.py FOLDER ENTRANCE
 
-ENTRANCE: what a new process does first with the others: "run" enters hvd.elastic.run, "collective" broadcasts
-weights, "set" adds a process set that the others have, "memory" allocates memory of the library and reads all places
-first. A new process waits with it until the file FOLDER/enter or FOLDER/enter-PROCESS is there. A process fails when
-FOLDER/fail-PROCESS is there. Prints "PROCESS is RANK of SIZE" after hvd.init, and "PROCESS trains as RANK of SIZE
-after SIZES" in each generation, with the sizes that its reset callback has seen. FOLDER/steps has the number of steps
-so far, until the file FOLDER/end ends it.
+ENTRANCE: a new process's first call with the other ranks: "run" enters hvd.elastic.run, "collective" broadcasts
+weights, "set" adds a process set of the other ranks, "memory" allocates memory of the library and reads all places
+first. A new process waits before it until the file FOLDER/enter or FOLDER/enter-PROCESS exists. A process fails when
+FOLDER/fail-PROCESS exists. Prints "PROCESS is RANK of SIZE" after hvd.init, and "PROCESS trains as RANK of SIZE after
+SIZES" in each generation, with the sizes that its reset callback has seen. FOLDER/steps has the number of steps so far,
+until the file FOLDER/end ends the training.
 """
 
 import os
@@ -76,7 +76,7 @@ def train(state):
     print(f"{process} trains as {hvd.rank()} of {hvd.size()} after {resets}", flush=True)
     are_ending = False
     while not are_ending:
-        # The ranks see the file at different times: they agree, so that all end after the same step.
+        # Ranks see the file at different times: they agree, so that all end after the same step.
         ones = numpy.ones(4, numpy.float32)
         ones[3] = state.step >= 100 and (folder / "end").exists()
         if is_new and entrance == "memory":

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A script like those for DeepSpeed's launcher: it reads only a few variables, and rank 0 binds MASTER_PORT
-without special options. It sums the ranks and sends the sum to all of them."""
+"""A script like those for DeepSpeed's launcher: it reads only a few variables, and rank 0 binds MASTER_PORT without
+special options. It sums the ranks and sends the sum to all of them."""
 
 import os
 import socket

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Rank 1 hangs in the way of --kind, and the others wait in a collective of --library. Each prints "hangs" before."""
+"""Rank 1 hangs as --kind requests, while other ranks wait in a collective of --library. Each prints "hangs" first."""
 
 import argparse
 import atexit
@@ -25,7 +25,7 @@ def lock_twice():
 
 
 def mount_a_dead_file_system():
-    """A file system of FUSE at /mnt that nobody serves, and that only this process sees. False without the rights."""
+    """Mounts a FUSE file system without a server at /mnt, only for this process. Returns False without the rights."""
     libc = ctypes.CDLL(None)
     try:
         device = os.open("/dev/fuse", os.O_RDWR)
@@ -40,7 +40,7 @@ def mount_a_dead_file_system():
 
 
 def dead_file():
-    """A path whose open() does not end, not even for a signal where it is in a dead file system."""
+    """Returns a path whose open() blocks forever; in a dead file system, not even a signal ends it."""
     if mount_a_dead_file_system():
         return "/mnt/shard"
     path = f"/tmp/hanging-{os.getpid()}"

@@ -1,11 +1,11 @@
 #!/usr/bin/python3 -B
-"""A program of JAX's own distributed runtime, which the launcher starts again when the ranks change.
+"""A program of JAX's own distributed runtime that the launcher restarts when the ranks change.
 
 usage: jax_restarted.py CHECKPOINT STOP
 
-All processes meet in jax.distributed, which needs each of them to begin and to know the devices of the others. Rank 0
-saves each step, and all end when there is a file STOP. The steps have no collective: those of JAX on processors
-connect to the address that a host's name has, which is 127.0.1.1 on Debian.
+All processes meet in jax.distributed, which needs each process to start and to know the others' devices. Rank 0 saves
+each step, and all processes end when the file STOP exists. The steps have no collective: on CPUs, JAX's collectives
+connect to the address of the host's name, which is 127.0.1.1 on Debian.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Steps of a sleep and an allreduce, of which one rank sleeps longer. Usage: late_rank.py STEPS SECONDS [RANK SHARE]"""
+"""Steps of a sleep and an allreduce; one rank sleeps longer. Usage: late_rank.py STEPS SECONDS [RANK SHARE]"""
 
 import sys
 import time

@@ -1,5 +1,5 @@
-"""Checks what sums do with overflow, NaN, narrow integers, rounding and memory in flight on the hosts of the job, or
-prints whether an element's sum depends on what it is packed with."""
+"""Checks sums with overflow, NaN, narrow integers, rounding and memory in flight on the job's hosts, or prints whether
+an element's sum depends on the elements that share its batch."""
 
 import random
 import sys
@@ -47,10 +47,10 @@ def check_values():
 
 
 def rounded(values, dtype):
-    """float64 numbers as 16 bits, rounded once."""
+    """Rounds float64 numbers once to 16 bits."""
     single = values.numpy().astype("float32")
     wide, bits = single.astype("float64"), single.view("int32")
-    # Rounded to odd, float32 keeps what the second rounding needs.
+    # Round-to-odd keeps in float32 the bits that the second rounding needs.
     is_inexact = numpy.isfinite(single) & (wide != values.numpy())
     bits -= (is_inexact & (abs(wide) > abs(values.numpy()))).astype("int32")
     bits |= is_inexact.astype("int32")
@@ -58,7 +58,7 @@ def rounded(values, dtype):
 
 
 def spread(count):
-    """Numbers of many magnitudes, other ones on each rank."""
+    """Returns numbers of many magnitudes, different on each rank."""
     generator = torch.Generator().manual_seed(hvd.rank())
     return torch.randn(count, generator=generator) * torch.exp(torch.randn(count, generator=generator) * 2.5)
 
@@ -89,7 +89,7 @@ def check_rounding():
 
 
 def check_repetition():
-    """Gradients that arrive at other moments are packed together in another way."""
+    """Gradients that arrive at different moments share different batches."""
     sizes = (10, 300, 5000, 20_000, 80_000) * 4
     first, moments = None, random.Random(hvd.rank())
     for _ in range(5):

@@ -1,9 +1,9 @@
-"""An elastic training script for PyTorch that uses nothing but Horovod's documented interface, so that it runs on
-Horovod itself and on ours: original_train.py STEPS [--slow SECONDS] [--kill HOST:SLOT@STEP]
+"""An elastic training script for PyTorch that uses only Horovod's documented interface, so that it runs on Horovod
+itself and on this package: original_train.py STEPS [--slow SECONDS] [--kill HOST:SLOT@STEP]
 
 Prints "HOST:SLOT uses PATH" with the file of its package, "HOST:SLOT begins RANK/SIZE at STEP" when a generation
-begins, and "HOST:SLOT ends at STEP with SUM" where SUM is that of the weights; HOST and SLOT are those at the start
-of the process. --kill: the process ends by SIGKILL before the reductions of that step.
+begins, and "HOST:SLOT ends at STEP with SUM", where SUM is that of the weights; HOST and SLOT are those at the start of
+the process. --kill: the process ends by SIGKILL before the reductions of that step.
 """
 
 import argparse

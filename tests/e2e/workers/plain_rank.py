@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""A rank that calls hvd.init, and does not enter hvd.elastic.run. usage: plain_rank.py STEPS [RANK@STEP]
+"""A rank that calls hvd.init, but does not enter hvd.elastic.run. usage: plain_rank.py STEPS [RANK@STEP]
 
 RANK@STEP: this rank of generation 0 ends by SIGKILL there.
 """

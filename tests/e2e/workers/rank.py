@@ -1,9 +1,9 @@
 #!/usr/bin/python3 -S
 """A rank without a framework. It prints "ready", and waits for the file of --go, if given. The rank that
---rank names then acts; the other ranks continue for ever.
+--rank names then acts; the other ranks continue forever.
 
 usage: rank.py [--rank N] [--then HOW] [--go FILE] [--nasty] [--seconds S]
-  HOW: "exitCODE" such as "exit3", "kill", "segv", "abort", or "sleep" (default, for ever)
+  HOW: "exitCODE" such as "exit3", "kill", "segv", "abort", or "sleep" (default, forever)
   --nasty: first start children that hide and refuse to end (see hide())
   --seconds S: a rank that does not act ends with code 0 after S seconds
 """
@@ -37,7 +37,7 @@ def refuse():
 
 
 def child(*steps):
-    """Forks a child that makes these steps and then sleeps, and ignores every signal that it can."""
+    """Forks a child that runs these steps and then sleeps, and ignores every signal that it can."""
     if os.fork() == 0:
         refuse()
         for step in steps:

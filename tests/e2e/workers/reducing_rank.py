@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A rank that reduces for ever, with a forked child that keeps all its sockets open. At GO the rank of --rank
-ends in the way of --then: exit3, leave3, kill or segv."""
+"""A rank that reduces forever, with a forked child that keeps all its sockets open. At GO the rank of --rank ends as
+--then requests: exit3, leave3, kill or segv."""
 
 import argparse
 import ctypes

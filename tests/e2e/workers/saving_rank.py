@@ -22,7 +22,7 @@ def say(text):
 
 
 def save(*_):
-    # Long enough for torch to notice a worker that was ended by a signal.
+    # Long enough for torch to notice that a signal ended a worker.
     for _ in range(100):
         time.sleep(0.01)
     say("saved")

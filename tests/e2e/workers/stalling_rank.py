@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Ranks reduce "step.0". Then the rank of --rank delays the others in "step.1" in the way of --then: nap
-(sleep in a function until GO) or stop (SIGSTOP)."""
+"""Ranks reduce "step.0". Then the rank of --rank delays the others in "step.1" as --then requests: nap (sleep in a
+function until GO) or stop (SIGSTOP)."""
 
 import argparse
 import os

@@ -1,5 +1,5 @@
-/* For LD_PRELOAD: the clock of the day is as many seconds late as the first eight bytes of the file
- * E2E_CLOCK say now. Other clocks stay as they are. */
+/* For LD_PRELOAD: delays the wall clock by the number of seconds in the first eight bytes of the file
+ * E2E_CLOCK. Other clocks stay as they are. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

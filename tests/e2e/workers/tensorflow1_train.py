@@ -1,4 +1,4 @@
-"""Trains as scripts for TensorFlow 1 do: a graph, a MonitoredTrainingSession and hooks.
+"""Trains like scripts for TensorFlow 1: a graph, a MonitoredTrainingSession and hooks.
 
 tensorflow1_train.py CHECKPOINTS
 """

@@ -33,7 +33,7 @@ std::vector<pid_t> all_processes() {
   return pids;
 }
 
-// Parent and state, from /proc/PID/stat.
+// Returns parent and state from /proc/PID/stat.
 std::optional<std::pair<pid_t, char>> parent_and_state(pid_t pid) {
   const std::string stat = read_file(cat("/proc/", pid, "/stat"));
   const size_t close = stat.rfind(')');
@@ -77,7 +77,7 @@ std::string read_file(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::string text;
   char buffer[65536];
-  // A process that ends meanwhile makes this an error: what there was before is enough.
+  // read() fails if the process ends meanwhile; the part read so far is enough.
   for (ssize_t size; file && (size = ::read(file.get(), buffer, sizeof buffer)) > 0;) {
     text.append(buffer, static_cast<size_t>(size));
   }
@@ -213,10 +213,10 @@ void AgentFixture::cut() {
 
 AgentFixture::~AgentFixture() {
   link_.reset();
-  stores.clear();  // before the loop they live on
+  stores.clear();  // before the loop that they use
   server_.reset();
   pass(0);
-  // A failed test leaves nothing behind either.
+  // Clean up after a failed test too.
   for (int i = 0; i < 100 && ::waitpid(guardian_, nullptr, WNOHANG) == 0; ++i) pass(0.1);
   for (const pid_t pid : later_processes_) CHECK(::waitpid(pid, nullptr, 0) == pid);
   for (const pid_t pid : marked()) ::kill(pid, SIGKILL);

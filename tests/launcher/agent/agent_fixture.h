@@ -1,5 +1,5 @@
-// A real agent below this test, with the launcher's end of its link driven on a loop of the
-// test's own. Everything that the agent reports is kept.
+// A real agent as a child of this test. The test holds the launcher's end of the link on its own
+// loop, and records all reports of the agent.
 #pragma once
 
 #include <array>
@@ -35,23 +35,23 @@ class SocketDuplex : public Duplex {
   std::shared_ptr<net::StreamSocket> socket_;
 };
 
-// Fails the test where there is no such process: -1 would mean every process of the machine.
+// Fails the test if the PID is -1, which kill() would apply to every process of the machine.
 void send_signal(pid_t pid, int number);
 
 class AgentFixture : public AgentEvents {
  public:
-  // Starts build/bin/horovod-agent, or `command` in its place.
+  // Starts build/bin/horovod-agent, or `command` instead.
   explicit AgentFixture(std::vector<std::string> command = {});
-  // The same program is started again when the link breaks, as over ssh.
+  // Starts the same program again when the link breaks, as over ssh.
   struct Respawned {};
   explicit AgentFixture(Respawned);
-  // The agent joins this test with one token, and is admitted with another or the same. If it is not,
-  // it ends, and there is no link.
+  // The agent joins with one token, and the launcher admits another or the same token. A refused
+  // agent ends, and there is no link.
   AgentFixture(const std::string& agents_token, const std::string& launchers_token);
   const std::string& admitted_name() const { return admitted_name_; }
   ~AgentFixture() override;
 
-  // A job of `ranks` ranks that run `script` by /bin/sh.
+  // Returns a job of `ranks` ranks that run `script` with /bin/sh.
   HostJob shell_job(const std::string& script, int ranks = 1) const;
   Status prepare(const HostJob& job);
   Status start();
@@ -59,30 +59,31 @@ class AgentFixture : public AgentEvents {
   Status begin(const HostJob& job);
   Status suspend();
   void wait_for_end();
-  // Begins and waits for the end; "" or what went wrong.
+  // Begins and waits for the end. Returns "" or the error.
   std::string run(const HostJob& job);
-  // Drives the loop until the claim holds or the time is over: whether it holds.
+  // Drives the loop until `claim` returns true or the time is over. Returns whether it returned
+  // true.
   bool until(const std::function<bool()>& claim, double seconds = 30);
   // Drives the loop for a time.
   void pass(double seconds);
 
-  // Breaks the connection. The bytes that the agent has sent and this side has not read are lost.
+  // Breaks the connection and loses the bytes that the agent has sent and this side has not read.
   void cut();
   // From now on, this connection loses all bytes of both directions.
   void mute() { *is_muted_ = true; }
-  // The session is over for this launcher.
+  // Ends the session on the launcher's side.
   void forget_session() { session_.reset(); }
-  // Nothing listens where the agent dials.
+  // Closes the port to which the agent connects.
   void close_port() { server_.reset(); }
   int returns = 0;  // connections that could replace a broken one
   bool may_return = true;
 
   AgentLink& link() { return *link_; }
   net::asio::io_context& loop() { return loop_; }
-  // The agent itself, below its guardian.
+  // The agent itself, a child of its guardian.
   pid_t agent() const;
   pid_t guardian() const { return guardian_; }
-  // Processes whose environment holds this test's mark, the agent and its guardian left out.
+  // Processes with this test's mark in their environment, without the agent and its guardian.
   std::vector<pid_t> marked() const;
   const std::string& mark() const { return mark_; }
 
@@ -93,9 +94,9 @@ class AgentFixture : public AgentEvents {
   std::string inspected;
   HostSample sampled;
   std::vector<ExecResult> ran;
-  std::map<std::pair<uint32_t, bool>, std::string> said;  // by order, and whether as an error
+  std::map<std::pair<uint32_t, bool>, std::string> said;  // key: command number, is standard error
   bool is_taking = true;
-  std::vector<std::array<int, 3>> joined;  // rank of the job, rank and size of its world
+  std::vector<std::array<int, 3>> joined;  // rank of the job, rank and size of its generation
   std::vector<net::StreamSocket> stores;
   bool is_finished = false;
   std::vector<std::string> leavings, endings, lost;
@@ -149,7 +150,7 @@ class AgentFixture : public AgentEvents {
   std::string admitted_name_;
 };
 
-// The pids of the direct children of a process.
+// Returns the PIDs of the direct children of a process.
 std::vector<pid_t> children_of(pid_t pid);
 bool is_alive(pid_t pid);
 std::string read_file(const std::string& path);

@@ -14,7 +14,7 @@ using namespace hvd::launcher;
 
 namespace {
 
-// The state after each of the moves, or -1 where one of them ends the process.
+// Returns the state after each transition, or -1 if the transition ends the process.
 int state_after(const std::vector<AgentState>& moves) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -34,7 +34,7 @@ TEST_CASE("An agent makes the moves of its diagram and no others") {
   using enum AgentState;
   const std::vector<AgentState> states = {kIdle,   kPrepared, kRunning, kLeaving,
                                           kEnding, kKilling,  kFinished};
-  // To which states each one may move.
+  // The allowed transitions of each state.
   const std::vector<std::string> table = {".P..E..", "..R.E..", "...LE.F", "....E.F",
                                           ".....KF", "......F", "......."};
   for (size_t from = 0; from < states.size(); ++from) {

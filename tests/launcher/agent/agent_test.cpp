@@ -59,7 +59,7 @@ TEST_CASE("Forty ranks are started side by side, and each lives until it ends by
 
 TEST_CASE("A megabyte of any bytes arrives intact on both streams") {
   AgentFixture fixture;
-  // Every byte there is, a line end only now and then.
+  // Every byte value, with few newlines.
   const HostJob job = fixture.shell_job(
       "i=0; while [ $i -lt 16 ]; do head -c 65536 /dev/urandom; i=$((i+1)); done >$FILE; "
       "cat $FILE & cat $FILE >&2; wait");
@@ -86,7 +86,7 @@ TEST_CASE("A rank has its environment, no input, no descriptor of the agent's, d
   const auto lines = split(fixture.output[{0, kOut}], '\n');
   REQUIRE(lines.size() == 11);
   CHECK(lines[0] == "1 2 /h");
-  // 0 to 2, and the folder that ls reads.
+  // Descriptors 0 to 2, and the directory that ls reads.
   CHECK(lines[1] + lines[2] + lines[3] + lines[4] == "0123");
   CHECK(lines[5] == "SigBlk:\t0000000000000000");
   CHECK(lines[6] == "SigIgn:\t0000000000000000");
@@ -121,7 +121,7 @@ TEST_CASE("Input that a rank does not read stays bounded, and is taken when it e
   REQUIRE(fixture.begin(job).ok());
   const std::string much(kInputWindow, 'x');
   fixture.link().send(Input{0, much});
-  // As much as a pipe takes.
+  // As much as fits into a pipe.
   CHECK(fixture.until([&] { return fixture.input_taken[0] == much.size(); }));
   fixture.link().send(Input{0, much});
   fixture.pass(0.2);
@@ -144,7 +144,7 @@ TEST_CASE("An agent says where its running ranks and their children are") {
   }));
   CHECK(fixture.inspected.starts_with("rank 0\n  pid "));
   CHECK(fixture.inspected.find("\nrank 1\n  pid ") != std::string::npos);
-  // The children of a shell that waits, and not the shell.
+  // The children of a waiting shell, without the shell.
   for (int look = 0; look < 2; ++look) {
     fixture.inspected.clear();
     fixture.link().send(Inspect{2, InspectDetail::kActivity});
@@ -193,7 +193,7 @@ TEST_CASE(
   for (const char* name : {"PMI_PORT", "PMI_ID", "PMIX_RANK", "OMPI_MCA_schizo", "OTHER"})
     job.environment.emplace_back(name, "x");
   REQUIRE(fixture.begin(job).ok());
-  // Nothing by which a program of MPI would take the rank's place.
+  // The variables with which an MPI program would take the rank's place are removed.
   const char* const shows = "env | grep -E 'PMI|OMPI|OTHER'; echo now; sleep 56";
   fixture.link().send(Run{1, 0, "", {"sh", "-c", shows}});
   CHECK(fixture.until([&] { return fixture.said[{1, false}] == "OTHER=x\nnow\n"; }));
@@ -209,7 +209,7 @@ TEST_CASE(
   CHECK(fixture.until([&] { return fixture.ran.size() == 1; }));
   CHECK(fixture.said[{2, false}].size() == 1000000);
 
-  // Whom a command leaves behind holds nothing up.
+  // A background process of a command does not delay the command's end.
   fixture.link().send(Run{3, 0, "", {"sh", "-c", "sleep 55 & echo left; exit 3"}});
   CHECK(fixture.until([&] { return fixture.ran.size() == 2; }));
   CHECK((fixture.ran[1].code == 3 && fixture.said[{3, false}] == "left\n"));
@@ -233,7 +233,7 @@ TEST_CASE("A command beside a rank ends when it is stopped, also one that ignore
   CHECK(fixture.until([&] { return fixture.ran.size() == 2; }));
   for (const ExecResult& ran : fixture.ran)
     CHECK(ran.signal == (ran.number == 1 ? SIGTERM : SIGKILL));
-  // The rank goes on.
+  // The rank continues.
   CHECK(fixture.until([&] { return fixture.marked().size() == 1; }));
   CHECK(fixture.exits.empty());
   fixture.link().send(End{0});
@@ -331,7 +331,7 @@ TEST_CASE("A reader that takes nothing delays neither control nor the lease, nor
   CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }));
   CHECK(fixture.exits.at(1).code == 3);
   CHECK(fixture.lost.empty());
-  // Three ranks write to one stream each.
+  // Three ranks each write to one stream.
   CHECK(fixture.output_size == 3 * (256u << 10));
   const std::string status = read_file(cat("/proc/", fixture.agent(), "/status"));
   const size_t at = status.find("VmHWM:");
@@ -343,7 +343,7 @@ TEST_CASE("A reader that takes nothing delays neither control nor the lease, nor
 #endif
   fixture.link().send(End{1});
   fixture.pass(0.2);
-  // The output that was written before is still wanted: the end waits for it.
+  // The job ends only after the launcher has received the earlier output.
   CHECK_FALSE(fixture.is_finished);
   fixture.is_consuming = true;
   for (const int rank : {0, 2, 3}) fixture.link().consumed(rank, kOut, 256 << 10);

@@ -1,4 +1,4 @@
-// However a job ends, nothing of it is left on the host.
+// However a job ends, no process of it survives on the host.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 
@@ -15,8 +15,8 @@ using namespace hvd::launcher;
 
 namespace {
 
-// A rank with everything that tends to survive: a child in a session of its own, double-forked
-// and deaf to SIGTERM, one that keeps the rank's pipes, and the rank itself.
+// A rank whose processes tend to survive: a double-forked child in its own session that ignores
+// SIGTERM, a child that keeps the rank's pipes open, and the rank itself.
 constexpr const char* kStubborn =
     "(setsid sh -c 'trap \"\" TERM INT HUP; sleep 1000; sleep 1000' >/dev/null 2>&1 &); "
     "(trap '' TERM; sleep 1000 &); "
@@ -30,7 +30,7 @@ bool start_stubborn(AgentFixture& fixture, const HostJob& job) {
     }
     return true;
   });
-  // The shells below have had the time to reach their sleeps.
+  // Wait until the shells have started their sleeps.
   return is_up && fixture.until([&] { return fixture.marked().size() >= 5 * job.ranks.size(); });
 }
 
@@ -38,7 +38,8 @@ bool is_gone(AgentFixture& fixture, double seconds = 30) {
   return fixture.until([&] { return fixture.marked().empty(); }, seconds);
 }
 
-// The same while the loop of the launcher is not driven, so that it sends nothing.
+// Returns whether all processes end while the launcher's loop does not run, so that it sends
+// nothing.
 bool is_gone_undriven(const AgentFixture& fixture) {
   const Deadline deadline = Deadline::after_seconds(200);
   while (!fixture.marked().empty() && !deadline.passed()) ::usleep(50'000);
@@ -62,7 +63,7 @@ bool all_are_stopped_undriven(const AgentFixture& fixture) {
   return std::ranges::all_of(fixture.marked(), is_stopped);
 }
 
-// Ends the program for which the shell that the agent has started waits.
+// Ends the program for which the agent's shell waits.
 void end_sleep_of_rank(const AgentFixture& fixture) {
   for (const pid_t rank : children_of(fixture.agent())) {
     for (const pid_t child : children_of(rank)) send_signal(child, SIGTERM);
@@ -149,7 +150,7 @@ TEST_CASE("A second SIGTERM to the agent of an elastic job ends it at once") {
 
 namespace {
 
-// Says how often it gets each of these.
+// Prints the name of each signal that it gets.
 constexpr std::string_view kCounting =
     "for s in USR1 HUP INT; do trap \"echo $s\" $s; done; trap 'echo TERM; echo saved; exit 0' "
     "TERM; "
@@ -161,7 +162,7 @@ size_t count_of(const std::string& text, std::string_view word) {
   return count;
 }
 
-// The ranks first. To find them takes a while on a busy machine.
+// Ranks come first, because the search for them takes long on a busy machine.
 std::vector<pid_t> every_process(const AgentFixture& fixture) {
   std::vector<pid_t> processes = fixture.marked();
   processes.push_back(fixture.guardian());
@@ -178,7 +179,8 @@ TEST_CASE("A signal to every process of a host leaves the agent alone, and a ran
     std::string& said = fixture.output[{0, kOut}];
     REQUIRE(fixture.until([&] { return said == "ready\n"; }));
     const std::vector<pid_t> processes = every_process(fixture);
-    if (number == SIGUSR1) fixture.link().send(Signal{number});  // the launcher got it as well
+    if (number == SIGUSR1)
+      fixture.link().send(Signal{number});  // the launcher got the signal as well
     fixture.pass(0.02);
     for (const pid_t pid : processes) send_signal(pid, number);
     const std::string name = number == SIGUSR1 ? "USR1\n" : number == SIGHUP ? "HUP\n" : "INT\n";
@@ -249,9 +251,9 @@ TEST_CASE("A launcher that falls silent costs its lease, and the job ends") {
   HostJob job = fixture.shell_job(cat(kStubborn, "sleep 1000; :"));
   job.lease_seconds = 3;
   REQUIRE(start_stubborn(fixture, job));
-  fixture.pass(5);  // pinged all the while
+  fixture.pass(5);  // with pings during the whole sleep
   CHECK(fixture.marked().size() >= 4);
-  // From here on the loop of the launcher is not driven: nothing is sent.
+  // From here on the launcher's loop does not run and sends nothing.
   CHECK(is_gone_undriven(fixture));
   CHECK(fixture.until([&] { return fixture.lost.size() == 1; }));
   CHECK(fixture.lost.at(0) == "the launcher sent nothing for 3 s");
@@ -262,7 +264,7 @@ TEST_CASE("Ranks that others may replace stop while the launcher is silent, with
   HostJob job = fixture.shell_job(cat(kStubborn, "sleep 1000; echo on; exit 5"));
   job.hold_after_seconds = 1;
   REQUIRE(start_stubborn(fixture, job));
-  // From here on the loop of the launcher is not driven: nothing is sent.
+  // From here on the launcher's loop does not run and sends nothing.
   CHECK(all_are_stopped_undriven(fixture));
   REQUIRE(fixture.until([&] { return !is_any_stopped(fixture); }));
   end_sleep_of_rank(fixture);
@@ -315,7 +317,7 @@ TEST_CASE("A suspended launcher may be silent for longer than its lease") {
   REQUIRE(suspended.begin(job).ok());
   REQUIRE(suspended.until([&] { return suspended.marked().size() == 2; }));
   REQUIRE(suspended.suspend().ok());
-  // This launcher falls silent later, without a word: when its lease is over, so is the other one.
+  // A second launcher falls silent later; its job's end shows that the first lease is over too.
   AgentFixture silent;
   HostJob lost_job = silent.shell_job("sleep 1000");
   lost_job.lease_seconds = job.lease_seconds;
@@ -337,7 +339,7 @@ TEST_CASE("After a suspension the lease holds again") {
   job.lease_seconds = 1;
   REQUIRE(fixture.begin(job).ok());
   REQUIRE(fixture.suspend().ok());
-  fixture.pass(4);  // not stopped after all: pings go on
+  fixture.pass(4);  // not stopped after all: pings continue
   CHECK(is_gone_undriven(fixture));
 }
 
@@ -360,7 +362,7 @@ TEST_CASE("A stopped agent costs its lease also when the launcher is gone") {
   job.lease_seconds = 2;
   REQUIRE(start_stubborn(fixture, job));
   send_signal(fixture.agent(), SIGSTOP);
-  // The loop of the launcher is not driven: nothing is sent.
+  // The launcher's loop does not run and sends nothing.
   CHECK(is_gone_undriven(fixture));
 }
 
@@ -376,7 +378,7 @@ TEST_CASE("A job that was stopped as a whole for longer than its lease goes on")
   ::sleep(8);  // a lease that must not end has no event
   send_signal(fixture.guardian(), SIGCONT);
   send_signal(agent, SIGCONT);
-  // The agent runs before the launcher does.
+  // Let the agent run before the launcher.
   ::usleep(500'000);
   fixture.pass(3);
   REQUIRE(fixture.marked().size() == 2);
@@ -397,7 +399,7 @@ TEST_CASE("The count of pings decides whether a host is lost, and not the clock"
   send_signal(fixture.agent(), SIGSTOP);
   CHECK(fixture.until([&] { return fixture.silences.size() == 1; }));
   CHECK(fixture.silences == std::vector<double>{1});
-  ::sleep(5);  // the launcher is stopped, so its pings are not missing
+  ::sleep(5);  // the launcher is stopped, so no ping of it counts as missing
   fixture.pass(0.5);
   CHECK(fixture.lost.empty());
   const int answers = fixture.answers;
@@ -424,7 +426,7 @@ TEST_CASE(
   const Deadline deadline = Deadline::after_seconds(200);
   fixture.link().send(End{5});
   CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }));
-  CHECK(fixture.exits.count(0) == 0);  // did not wait for the grace
+  CHECK(fixture.exits.count(0) == 0);  // the job did not wait for the grace period
   CHECK(fixture.exits.at(1).code == 9);
   CHECK(fixture.exits.at(1).by_agent);
   CHECK(fixture.until([&] { return fixture.is_finished; }));

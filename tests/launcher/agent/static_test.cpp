@@ -1,4 +1,4 @@
-// The agent needs nothing but a Linux kernel and /proc.
+// The agent needs only a Linux kernel and /proc.
 #include <doctest/doctest.h>
 #include <elf.h>
 #include <sys/mount.h>
@@ -30,7 +30,7 @@ std::string output_of(const std::string& command) {
   return text;
 }
 
-// Whether an ELF file asks for a loader.
+// Returns whether an ELF file needs a dynamic loader.
 bool asks_for_loader(const std::string& file) {
   const std::string bytes = read_file(file);
   REQUIRE(bytes.size() > sizeof(Elf64_Ehdr));
@@ -56,7 +56,7 @@ class Root {
   std::string path_ = "/tmp/horovod-agent-root-XXXXXX";
 };
 
-// This machine's /proc at another place.
+// Mounts this machine's /proc at another place.
 class Mounted {
  public:
   explicit Mounted(const std::string& folder) : folder_(folder) {
@@ -121,7 +121,7 @@ TEST_CASE("The agent runs a job in a root that holds nothing but a static shell 
     CHECK(fixture.exits.at(0).code == 3);
     CHECK(fixture.output[{0, OutputStream::kStdout}] == "read 1\n/bin/sh\n");
   }
-  // The hidden process ignores SIGTERM and has lost its parent. The process sleeps on a FIFO, and the shell opens
+  // The hidden process ignores SIGTERM and is an orphan. It sleeps on a FIFO; the shell opens
   // /dev/null for a background process.
   REQUIRE(::mkfifo((root + "/never").c_str(), 0600) == 0);
   std::filesystem::create_directory(root + "/dev");
@@ -149,7 +149,7 @@ TEST_CASE("The agent says its version, and what it is to who starts it by hand")
   CHECK(output_of(HVD_AGENT " --version").starts_with("horovod-agent "));
   CHECK(output_of(HVD_AGENT " --nonsense x 2>&1; true").find("see horovod-agent --help") !=
         std::string::npos);
-  // script(1) gives it a terminal.
+  // script(1) gives the program a terminal.
   const std::string said = output_of("script -qec '" HVD_AGENT "' /dev/null </dev/null; true");
   CHECK(said.find("starts and watches the ranks of a job") != std::string::npos);
 }

@@ -1,4 +1,4 @@
-// The ranks' connections to the job's store, by way of their agent and its link.
+// The ranks' connections to the job's store, through their agent and its link.
 #include <doctest/doctest.h>
 
 #include "base/text.h"
@@ -13,7 +13,7 @@ namespace {
 
 using Connection = asio::local::stream_protocol::socket;
 
-// Made by the test itself, while a rank runs: what counts is the user, not the process.
+// The test itself connects while a rank runs: the agent checks the user, not the process.
 Connection connect_to_store(AgentFixture& fixture) {
   REQUIRE(fixture.begin(fixture.shell_job("echo $HOROVOD_STORE; sleep 1000")).ok());
   const std::string& told = fixture.output[{0, OutputStream::kStdout}];

@@ -89,7 +89,7 @@ TEST_CASE("the original's file is understood") {
                                                      {"log_hide_time", "1"},
                                                      {"gloo_timeout_seconds", "60"}};
   for (const auto& [name, value] : wanted) {
-    const std::string& key = name;  // clang takes no structured binding into a lambda
+    const std::string& key = name;  // clang cannot capture a structured binding in a lambda
     CHECK_MESSAGE(settings.text(key) == value, key);
   }
 }
@@ -111,7 +111,7 @@ TEST_CASE("a key may be spelt as its flag") {
   CHECK(settings_of("cycle-time-ms: 5\nfusion_threshold_mb: 64\n").integer("fusion_threshold") ==
         64 << 20);
   CHECK(settings_of("slots_per_host: gpu\n").text("slots_by") == "gpu");
-  // A flag that only prints an answer stays no key.
+  // A flag that only prints text is not a key.
   CHECK(error_of("v: 1\n").find("unknown key v") != std::string::npos);
   CHECK(error_of("np: four\n") == "config file f.yaml, line 1: np: 'four' is not a whole number");
 }

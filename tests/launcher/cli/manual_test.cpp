@@ -33,7 +33,7 @@ TEST_CASE("the full help shows a default only where there is one") {
 TEST_CASE("the help shows the common flags on 120 lines, and names the topics of all others") {
   for (const size_t width : {80, 100}) {
     const auto lines = split(help_text(width), '\n');
-    CHECK(lines.size() <= 122);  // the last one is empty
+    CHECK(lines.size() <= 122);  // the last part is empty
     for (const std::string& line : lines) CHECK_MESSAGE(line.size() <= width, line);
   }
   const std::string help = join(split(help_text(100), '\n'), " ");
@@ -119,7 +119,7 @@ TEST_CASE("the full help has all that the short one has: defaults and commands")
         "attach [NAME]"}) {
     CHECK_MESSAGE(help.find(text) != std::string::npos, text);
   }
-  // A setting without a flag does not repeat its variable.
+  // The help names the variable of a setting without a flag only once.
   CHECK(help.find("[HOROVOD_AGENT_DIR]") == std::string::npos);
   CHECK(help.find("HOROVOD_AGENT_DIR=DIR") != std::string::npos);
 }

@@ -59,9 +59,9 @@ TEST_CASE(
   CHECK(options_of({"-np", "1", "--no-stall", "x"}).settings.table().flag("stall_check_disable"));
   CHECK(!options_of({"-np", "1", "--no-log", "x"}).settings.table().flag("log_hide_time"));
   CHECK(error_of({"-np", "1", "--start-time", "soon", "x"}).starts_with("--start-timeout: "));
-  // Several flags of the original begin so.
+  // Several flags of the original begin with this word.
   CHECK(error_of({"-np", "1", "--network", "lo", "x"}).starts_with("unknown flag --network; "));
-  // Exact names win: this one is of another launcher.
+  // An exact name wins: this flag belongs to another launcher.
   CHECK(error_of({"--num-p", "1", "--nics", "lo", "x"}).starts_with("--nics: write "));
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("each beginning of the original's flags is a flag that the parser has"
         const std::string whole = flag_of_beginning(beginning);
         if (whole.empty()) continue;
         CHECK_MESSAGE(setting_of(whole) != nullptr, whole);
-        // "--slots" is exact, and the same.
+        // "--slots" is an exact name and means the same setting.
         const Setting* const exact = setting_of(beginning);
         CHECK_MESSAGE((exact == nullptr || exact == setting_of(whole)), beginning);
         CHECK_MESSAGE(find_foreign_flag(beginning) == nullptr, beginning);
@@ -276,7 +276,7 @@ TEST_CASE("a number of slots may be a device") {
       CHECK_FALSE(settings.is_set("slots_per_host"));
     }
   }
-  // The last one counts.
+  // The last flag wins.
   CHECK(options_of({"--slots", "gpu", "--slots", "2", "x"})
             .settings.table()
             .text("slots_by")
@@ -340,7 +340,7 @@ TEST_CASE("a flag may count in other units than its variable") {
   CHECK(error_of({"-np", "1", "--fusion-threshold-mb", "-1", "x"}) ==
         "--fusion-threshold-mb -1 is out of range; it lies between 0 and 1048576 MiB; "
         "HOROVOD_FUSION_THRESHOLD takes bytes");
-  // Bytes where MiB are meant.
+  // Bytes, but the flag takes MiB.
   CHECK(error_of({"-np", "1", "--fusion-threshold-mb", "134217728", "x"}) ==
         "--fusion-threshold-mb 134217728 is out of range; it lies between 0 and 1048576 MiB; "
         "HOROVOD_FUSION_THRESHOLD takes bytes");

@@ -44,7 +44,7 @@ TEST_CASE("programs resemble no command") {
                            "./status", "train.py", "id", ""}) {
     CHECK_MESSAGE(explain_unknown_command(word).empty(), word);
   }
-  // An allocation's hosts may run these.
+  // An allocation's hosts may have these programs.
   for (const char* word : {"ls", "kill", "tail", "info"}) {
     CHECK_MESSAGE(!is_command_elsewhere(word), word);
   }

@@ -1,4 +1,4 @@
-// Processes that do not do in time what others wait for.
+// Processes that miss a deadline while other processes wait for them.
 #include "launcher/elastic/deadlines.h"
 
 #include <doctest/doctest.h>

@@ -101,7 +101,7 @@ TEST_CASE("the timeout of an elastic job is the flag's, the variable's or the de
   ::setenv("HOROVOD_ELASTIC_TIMEOUT", "70", 1);
   CHECK(elastic_timeout(job_of({"--min-np", "1"})) == 70);
   CHECK(elastic_timeout(job_of({"--min-np", "1", "--elastic-timeout", "5"})) == 5);
-  // A variable that is set for all jobs of a user does not end those of constant size.
+  // A user may set the variable for all jobs; jobs of constant size ignore it.
   CHECK_FALSE(is_elastic(job_of({"-np", "1"})));
   ::unsetenv("HOROVOD_ELASTIC_TIMEOUT");
   CHECK(job_refusal_of({"--min-np", "1", "--elastic-timeout", "-1"}) ==

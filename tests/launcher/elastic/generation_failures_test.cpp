@@ -1,4 +1,4 @@
-// Jobs whose ranks, hosts and new processes fail, and the limit of resets.
+// Failures of ranks, hosts and new processes in a job, and the reset limit.
 #include <doctest/doctest.h>
 
 #include "launcher/elastic/generations.h"
@@ -99,7 +99,7 @@ TEST_CASE(
         "finished");
 }
 
-// A job of three ranks, each on a host of its own, of which `returned` have returned from hvd.elastic.run.
+// Runs a job of three ranks on three hosts; `returned` have returned from hvd.elastic.run.
 void train(RecordedJob& job, std::initializer_list<int> returned) {
   job.begin({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}});
   job.ask({0, 1, 2});
@@ -409,7 +409,7 @@ TEST_CASE("with --restart-ranks a failed rank is started again on its host") {
   CHECK(job.ranks() == "0 1 3 4+");
 }
 
-// The request of a process that has committed so many times since its ranks met.
+// Requests of processes that have committed `commits` times in this generation.
 void ask_uncommitted(RecordedJob& job, std::initializer_list<int> who, int32_t commits = 0) {
   for (const int process : who) {
     job.generations.requested(process,
@@ -483,7 +483,7 @@ TEST_CASE("the same exception on a second host with no commit between ends the j
     ask_uncommitted(job, {0, 1});
     job.ask({4});
     CHECK(job.record.number == 2);
-    // The failures before many commits count only once a third host has failed so.
+    // Failures before a commit count only once a third host has failed in the same way.
     job.generations.ended(4, 1, "rank 2 on host d exited with code 1", job.now(), error);
     job.ask({0, 1});
     CHECK(job.exit_code == 1);

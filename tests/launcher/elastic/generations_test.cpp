@@ -26,7 +26,7 @@ TEST_CASE("a new host interrupts the ranks only once its processes are ready") {
   CHECK(job.started == std::vector<std::string>{"b:2"});
   job.ask({2});
   job.wait(0.5);
-  CHECK(job.updates.empty());  // another one may come within a second
+  CHECK(job.updates.empty());  // another rank may fail within a second
   job.ask({3});
   CHECK(job.updates == std::vector<std::string>{"0:2"});
   job.ask({0});
@@ -312,7 +312,7 @@ TEST_CASE(
   job.generations.ended(0, 137, "rank 0 on host a was killed", job.now());
   CHECK(job.said.back() ==
         "rank 0 on host a was killed; host a is used again when an agent joins there");
-  // b has a free slot, but its agent has started what it starts; a has no agent.
+  // b has a free slot, but its agent has started its last process; a has no agent.
   job.generations.discovered(both, job.now());
   CHECK(job.started.size() == 1);
   job.generations.discovered({{"b", "", 2}}, job.now());
@@ -320,7 +320,7 @@ TEST_CASE(
   CHECK(job.started == std::vector<std::string>{"b:1", "a:2"});
 }
 
-// Asks as a process whose generation lost a member before its ranks met.
+// The request of a process whose generation lost a member before its ranks met.
 void ask_again_unmet(RecordedJob& job, int process, int32_t met) {
   job.generations.requested(process, {.number = ++job.requests[process], .generation = met},
                             job.now());
@@ -335,7 +335,7 @@ TEST_CASE("a process stays new until the ranks of a generation have met") {
   job.wait(1);
   job.ask({0, 1});
   CHECK(job.ranks() == "0 1 2+ 3+");
-  // Rank 1 fails before they have met: process 0 has the state, and 2 and 3 do not.
+  // A rank fails before the new ranks have met: process 0 has the state, new processes do not.
   job.generations.ended(3, 1, "rank 3 on host b failed", job.now());
   const std::vector<Host> all = {{"a", "", 2}, {"b", "", 2}, {"c", "", 1}};
   job.generations.discovered(all, job.now());
@@ -346,7 +346,7 @@ TEST_CASE("a process stays new until the ranks of a generation have met") {
   CHECK(job.ranks() == "0 1 4+");
   job.generations.ended(1, 1, "rank 1 on host a failed", job.now());
   ask_again_unmet(job, 4, -1);
-  // The ranks on host a are gone, and with them the state.
+  // The ranks on host a have ended, and the state is lost.
   CHECK(job.end.find("no remaining rank has the training state") != std::string::npos);
 }
 

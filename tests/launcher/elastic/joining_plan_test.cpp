@@ -1,4 +1,4 @@
-// Processes that join ranks which train: provisional places, void plans, and their limits of time.
+// Processes that join ranks during training: provisional places, void plans, and time limits.
 #include <doctest/doctest.h>
 
 #include "base/text.h"
@@ -7,7 +7,7 @@
 namespace hvd::launcher {
 namespace {
 
-// A job of two ranks on host a. The processes 2 and 3 of host b have their provisional places.
+// A job of two ranks on host a. The processes 2 and 3 of host b have provisional places.
 void prepare_two(RecordedJob& job) {
   job.enters_at_once = false;
   job.begin({kTwoHosts[0]});

@@ -22,7 +22,8 @@ std::vector<UsableHost> usable_hosts(std::string_view text) {
   return hosts;
 }
 
-// Gives each host as many started processes as its surviving members leave slots free, with consecutive numbers.
+// Gives each host as many started processes as its survivors leave slots free, with consecutive
+// numbers.
 void start_processes(MembershipChange& change, Incarnation next) {
   for (UsableHost& host : change.usable) {
     const auto survivors = std::ranges::count_if(change.previous.members, [&](const Member& each) {
@@ -35,7 +36,7 @@ void start_processes(MembershipChange& change, Incarnation next) {
   }
 }
 
-// The members by rank: "a0=1 a1=2* b0=3", with a star behind new ones.
+// The members by rank: "a0=1 a1=2* b0=3"; a star marks new members.
 std::string text_of(const std::vector<Member>& members) {
   std::vector<std::string> words;
   for (const Member& member : members) {
@@ -61,7 +62,7 @@ class Job {
     change_.max = max;
   }
 
-  // The plan as text, for these usable hosts.
+  // Returns the plan as text for these usable hosts.
   std::string discover(std::string_view usable) {
     change_.usable = usable_hosts(usable);
     start_processes(change_, next_incarnation_);

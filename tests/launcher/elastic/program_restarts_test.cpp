@@ -1,4 +1,4 @@
-// Programs whose ranks do not enter hvd.elastic.run, and are started again.
+// Programs whose ranks do not enter hvd.elastic.run: the launcher starts them again.
 #include <doctest/doctest.h>
 
 #include "base/text.h"
@@ -26,7 +26,7 @@ TEST_CASE("a program that never calls hvd.init is started again after a failure"
   CHECK_FALSE(job.history.pool.may_start("b", job.now()));
   CHECK(job.history.pool.may_start("a", job.now()));
 
-  // The next launch, which has host a alone.
+  // The next launch, with host a only.
   RecordedJob next(of_program(), job.history);
   next.begin({kTwoHosts[0]});
   CHECK(next.hosts.generation() == 1);
@@ -240,7 +240,7 @@ TEST_CASE("a held host that is lost costs the ranks of a program nothing") {
                                job.now());
   CHECK(job.said.back().find("the job goes on without it, and tries it again in 5 s") !=
         std::string::npos);
-  job.wait(19);  // past the time at which the ranks would have started again
+  job.wait(19);  // after the time at which the ranks would have restarted
   CHECK(job.restarts == 0);
   CHECK(job.started == std::vector<std::string>{"b:2", "b:2"});
 }

@@ -1,4 +1,4 @@
-// Jobs that a user resizes, or takes ranks and hosts from, and hosts whose agents are about to end.
+// Jobs that a user resizes or removes ranks and hosts from, and hosts whose agents end soon.
 #include <doctest/doctest.h>
 
 #include "launcher/elastic/generations.h"

@@ -1,4 +1,4 @@
-// A job for tests of Generations: keeps what it orders, and gives it the events.
+// A job for tests of Generations: records its orders, and sends it events.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ namespace hvd::launcher {
 
 using Time = Generations::Time;
 
-// Keeps what Generations orders, and starts processes at once. The clock is a number of seconds.
+// Records the orders of Generations, and starts processes at once. The clock counts seconds.
 struct RecordedJob : GenerationActions {
   explicit RecordedJob(GenerationLimits limits = {}, std::optional<CooldownRange> cooldown = {})
       : history(HostPool({.hosts = limits.hosts, .cooldown = cooldown}, [] { return 0.0; })),
@@ -69,7 +69,7 @@ struct RecordedJob : GenerationActions {
     end = sentence;
   }
 
-  // The job begins with these hosts.
+  // Begins the job with these hosts.
   void begin(const std::vector<Host>& list) {
     for (const Host& host : list) add(host);
     generations.discovered(list, now());
@@ -86,7 +86,7 @@ struct RecordedJob : GenerationActions {
       enter_all();
     }
   }
-  // A process that has a provisional place asks for the final one.
+  // A process with a provisional place requests its final place.
   void enter(int process,
              rendezvous::PlaceRequestFrom from = rendezvous::PlaceRequestFrom::kElasticRun) {
     generations.requested(process, {.number = ++requests[process], .from = from}, now());
@@ -94,7 +94,7 @@ struct RecordedJob : GenerationActions {
   void enter_all() {
     for (const int process : std::exchange(entering, {})) enter(process);
   }
-  // The ranks as processes: "3 4+" where + is a new one.
+  // Returns the process number of each rank: "3 4+"; + marks a new process.
   std::string ranks() const {
     std::vector<std::string> words;
     for (const auto& member : record.members) {
@@ -121,7 +121,7 @@ struct RecordedJob : GenerationActions {
   std::map<int, int64_t> requests;
   std::map<int, int32_t> places;
   std::map<int, std::string> provisional;  // "RANK/SIZE"
-  bool enters_at_once = true;              // a process that has a provisional place
+  bool enters_at_once = true;              // a process with a provisional place
   std::vector<int> entering;
   std::vector<std::string> started, updates, losses, leaves, said;
   std::vector<int> ended, ended_processes;

@@ -55,7 +55,7 @@ std::vector<LegalMove<State, Cause>> legal_moves(const State (&states)[kStates],
   return moves;
 }
 
-// Whether this ends a process by HVD_CHECK.
+// Returns whether HVD_CHECK ends a process that calls the function.
 bool ends_the_process(const std::function<void()>& action) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -69,7 +69,7 @@ bool ends_the_process(const std::function<void()>& action) {
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-// The shortest way to a state.
+// Moves a host to a state by the fewest events.
 void bring(HostRun& host, HostState state) {
   const auto is_there = [&] { return host.state() == state; };
   if (is_there()) return;
@@ -105,7 +105,7 @@ TEST_CASE("a host makes each move of its table") {
 }
 
 TEST_CASE("the table of a host has the moves of the drawing and no others") {
-  // from each state: the causes of its moves
+  // by state: the causes of its transitions
   const std::set<std::pair<HostState, HostCause>> drawn = [] {
     std::set<std::pair<HostState, HostCause>> moves = {
         {HostState::kPlanned, HostCause::kReach},
@@ -203,7 +203,7 @@ TEST_CASE("the stage and the deadline of a host go with its state") {
   CHECK_FALSE(host.deadline().is_never());
   host.to(HostState::kPreparing, HostCause::kConnected);
   CHECK(host.deadline().is_never());
-  host.enter(SpawnStage::kResolve);  // late
+  host.enter(SpawnStage::kResolve);  // too late
   CHECK(host.stage() == SpawnStage::kAuthenticate);
 }
 

@@ -1,4 +1,4 @@
-// Hosts for tests whose ranks all run.
+// Hosts for tests, with all ranks running.
 #pragma once
 
 #include <utility>
@@ -10,7 +10,7 @@ namespace hvd::launcher {
 
 class RunningHosts : public HostTable {
  public:
-  // Without a plan: two ranks on host a, two on host b.
+  // By default: two ranks on host a, two on host b.
   explicit RunningHosts(SlotPlan plan = *plan_slots({{"a", "", 2}, {"b", "", 2}}, {}))
       : HostTable(std::move(plan)) {
     for (HostRun& host : hosts()) {

@@ -8,7 +8,7 @@
 namespace hvd::launcher {
 
 TEST_CASE("a launch makes the moves of its diagram and no others") {
-  // To which states each one may move.
+  // The allowed transitions of each state.
   const std::vector<std::string> table = {".R....O", "..H...O", "...S...", "....REO",
                                           ".....EO", "......O", "......."};
   for (size_t from = 0; from < table.size(); ++from) {

@@ -42,7 +42,7 @@ TEST_CASE("a rank in a world of its own ends the job, unless it has been in the 
   Supervisor supervisor(hosts);
   CHECK(supervisor.on_joined(1, 1, 4) == Action::kNone);
   CHECK(supervisor.on_joined(1, 0, 1) ==
-        Action::kNone);  // a process that it starts beside its work
+        Action::kNone);  // a process that it starts during its work
   CHECK(supervisor.on_joined(7, 0, 1) == Action::kNone);
   SUBCASE("alone") {
     CHECK(supervisor.on_joined(2, 0, 1) == Action::kEnd);
@@ -230,7 +230,7 @@ TEST_CASE("a rank that fails while another host is silent waits for that host's 
   Supervisor supervisor(hosts);
   supervisor.ask_about_silence([&](int host) { return silent[static_cast<size_t>(host)]; });
   CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 3) == Action::kNone);
-  silent = {true, false};  // asked once alone
+  silent = {true, false};  // asked only once
   CHECK(supervisor.on_exit({.rank = 0, .code = 7}) == Action::kNone);
   CHECK(supervisor.on_answer(0) == Action::kNone);
   SUBCASE("the host is lost") {

@@ -1,4 +1,4 @@
-// The launcher's end of a link whose connection changes. The test speaks for the agent.
+// The launcher's end of a link whose connection changes. The test plays the agent.
 #include "launcher/link/resumable_duplex.h"
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ namespace {
 
 namespace asio = net::asio;
 
-// A connection in memory: what the launcher has written, and what it reads next.
+// A connection in memory: the launcher's output, and its next input.
 struct Wire {
   explicit Wire(const asio::any_io_executor& executor) : changed(executor) {}
   Bytes written, unread;
@@ -88,7 +88,7 @@ class Link {
   ResumableStream& agent() { return *agent_; }
   ResumableDuplex& stream() { return *stream_; }
 
-  // Runs what can run now.
+  // Runs all ready handlers.
   void settle() {
     loop_.restart();
     loop_.poll();
@@ -110,7 +110,7 @@ class Link {
   // Returns the text or the error that the launcher reads next.
   std::string read() { return run_on(loop_, next(*stream_)); }
 
-  // The first frame that the launcher has written on a connection.
+  // Returns the first frame that the launcher has written to a connection.
   Message take_message(Wire& wire) {
     net::FrameParser parser;
     for (size_t size = 1; size <= wire.written.size(); ++size) {
@@ -134,7 +134,7 @@ class Link {
     wire.written.clear();
     return text;
   }
-  // The agent sends text over this connection.
+  // Sends text from the agent over this connection.
   void send(Wire& wire, std::string_view text) {
     agent_->put(as_bytes(text));
     const Bytes record = agent_->take();
@@ -142,7 +142,7 @@ class Link {
     wire.changed.notify();
   }
 
-  // The agent's new process, or the agent behind it, answers on this connection.
+  // Answers on this connection as the agent or its new process.
   void answer(Wire& wire, const Message& message) {
     net::FrameWriter writer;
     writer.put({}, encode(message), net::Urgency::kControl);
@@ -157,7 +157,7 @@ class Link {
     return run_on(
         loop_, ResumableDuplex::resume(stream_->running().lock(), connection, offer, kChallenge));
   }
-  // The agent resumes over another connection.
+  // Resumes as the agent over another connection.
   Wire& resume() {
     const Resume offer = agent_->offer(kChallenge, kAgents);
     const Status status = resume(offer);
@@ -171,7 +171,7 @@ class Link {
 
   static constexpr Nonce kChallenge{std::byte{1}}, kAgents{std::byte{2}};
 
-  // respawn() gives no connection between the two.
+  // respawn() yields no connection between the two.
   void hold_back() { is_held_back_ = true; }
   void let_go() {
     is_held_back_ = false;
@@ -220,7 +220,7 @@ TEST_CASE("A launcher's stream continues over another connection") {
 
 TEST_CASE("The newest connection wins, also over one that seems to work") {
   Link link;
-  link.write("one");  // lost on its way
+  link.write("one");  // lost in transit
   link.send(link.wire(0), "two");
   Wire& second = link.resume();
   CHECK(link.wire(0).is_closed);
@@ -240,7 +240,7 @@ TEST_CASE("A connection of another session replaces none") {
   const Status status = link.resume(other.offer(Link::kChallenge, Link::kAgents));
   CHECK(status.code() == Code::kPermissionDenied);
   CHECK_FALSE(link.wire(0).is_closed);
-  // Nor does an offer that was made to another challenge.
+  // An offer for another challenge does not replace the connection either.
   CHECK_FALSE(link.resume(link.agent().offer(Link::kAgents, Link::kAgents)).ok());
   link.send(link.wire(0), "text");
   CHECK(link.read() == "text");
@@ -278,7 +278,7 @@ TEST_CASE("A silent connection is used until another one is there") {
   link.stream().on_silence(4);
   link.settle();
   CHECK(link.wires() == 1);
-  link.write("one");  // lost on its way
+  link.write("one");  // lost in transit
   link.stream().on_silence(5);
   link.stream().on_silence(6);
   link.settle();
@@ -291,7 +291,7 @@ TEST_CASE("A silent connection is used until another one is there") {
   const auto answer = std::get<Resumed>(link.take_message(link.wire(1)));
   REQUIRE(link.agent().confirm(offer, order.nonce, answer).ok());
   CHECK(link.take_text(link.wire(1)) == "one");
-  // The silence so far is not that of the new connection.
+  // The silence of the old connection does not count for the new one.
   link.stream().on_silence(7);
   link.settle();
   CHECK(link.wires() == 2);

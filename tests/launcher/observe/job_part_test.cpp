@@ -29,7 +29,7 @@ class Recorder : public JobPart {
     said_.push_back(name_ + " ends");
     co_await JobPart::end();
   }
-  // It is due once this has ended.
+  // The part is due again as soon as the work has ended.
   net::Task<void> work(bool fails) {
     next = Clock::now();
     if (fails) throw std::runtime_error("planted");
@@ -44,7 +44,7 @@ class Recorder : public JobPart {
 };
 
 struct Watched {
-  // Runs until so much was said.
+  // Runs until the parts have recorded `count` texts.
   void run_until(size_t count) {
     for (loop.restart(); said.size() < count && loop.run_one() > 0;) continue;
     REQUIRE(said.size() == count);
@@ -68,7 +68,7 @@ TEST_CASE("parts see events in their order, and each is called when it is due") 
   CHECK(job.said == Said{"first starts", "second starts"});
   job.run_until(3);
   CHECK(job.said.back() == "second is due");
-  // An earlier time takes the place of a later one, and without any the timer rests.
+  // An earlier time replaces a later one; without a time, the timer is off.
   job.first->next = Clock::now() + std::chrono::hours(1);
   parts.report(AllStarted{});
   job.first->next = Clock::now();

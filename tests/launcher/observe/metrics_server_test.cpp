@@ -29,7 +29,7 @@ LaunchSettings at(const std::string& address) {
   return settings;
 }
 
-// A server on a loop of its own thread.
+// A server on the loop of its own thread.
 class Served {
  public:
   explicit Served(MetricsServerLimits limits = {}, std::chrono::milliseconds takes = {})

@@ -87,11 +87,11 @@ TEST_CASE("a progress bar's line waits for a moment, and for the same of others"
   CHECK(shown(folder, kStart + kFoldFor / 2) == "");
   CHECK(shown(folder, kStart + kFoldFor) == "0-2:10%\r");
   CHECK(folder.is_empty());
-  // The next line shows that nothing belonged to it.
+  // The end of the progress bar is in the next line.
   folder.add(0, "20%\r", kStart);
   folder.add(0, "done\n", kStart);
   CHECK(shown(folder, kStart, true) == "0:20%\r0:done\n");
-  // An empty line, long after.
+  // An empty line, long after the progress bar.
   folder.add(0, "30%\r", kStart);
   CHECK(shown(folder, kStart + kFoldFor) == "0:30%\r");
   folder.add(0, "\n", kStart + kFoldFor);

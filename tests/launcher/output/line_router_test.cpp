@@ -10,7 +10,7 @@ namespace {
 
 constexpr auto kOut = OutputStream::kStdout, kErr = OutputStream::kStderr;
 
-// Records what a router passes on: "keep 0 text", "show 0 text", ...
+// Records the calls of a router: "keep 0 text", "show 0 text", ...
 struct RecordingSinks : LineSinks {
   void keep(int rank, OutputStream, std::string_view lines, bool is_colored) override {
     text += cat("keep ", rank, is_colored ? " colored " : " ", lines);

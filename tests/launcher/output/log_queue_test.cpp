@@ -12,7 +12,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The lines of one packet, or empty when there is none.
+// Returns the lines of one packet, or an empty list.
 std::string next_lines(int socket) {
   std::array<char, 64 << 10> packet;
   const ssize_t size = ::recv(socket, packet.data(), packet.size(), MSG_DONTWAIT);

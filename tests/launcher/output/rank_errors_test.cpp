@@ -36,7 +36,7 @@ TEST_CASE("the exception of the last traceback is found, behind its tag") {
   CHECK(exception_of("") == "");
   CHECK(exception_of("warning: nothing\n") == "");
   CHECK(exception_of(kHead) == "");
-  // As PyTorch prints it in a rank of a process group.
+  // The output of PyTorch in a rank of a process group.
   CHECK(exception_of(
             cat("[1]<stderr>:[rank1]: ", kHead, "[1]<stderr>:[rank1]:   File \"t.py\", line 3\n",
                 "[1]<stderr>:[rank1]: ValueError: bad batch\n"),
@@ -52,7 +52,7 @@ TEST_CASE("the exception of the last traceback is found, behind its tag") {
 
 namespace {
 
-// Puts the tag before each line.
+// Prefixes each line with the tag.
 std::string tagged(const std::string& tag, std::string text) {
   std::string lines;
   while (!text.empty()) {
@@ -80,7 +80,7 @@ TEST_CASE("the exception of a worker of a DataLoader is its last line") {
                            kWorkers + "OSError: [Errno 116] Stale file handle\n\n";
   for (const std::string tag : {"", "[1]<stderr>:"}) {
     CHECK(exception_of(tagged(tag, text), tag.size()) == "OSError: [Errno 116] Stale file handle");
-    // The report begins with the line of the data set, and ends with the whole message.
+    // The report begins with the data set's line and ends with the complete message.
     const std::string shown = last_lines(tagged(tag, text), tag.size());
     CHECK(shown.find("data.py") != std::string::npos);
     CHECK(shown.find("DataLoader worker process 0") != std::string::npos);
@@ -200,7 +200,7 @@ TEST_CASE("the user's frame comes first in the traceback of a graph of TensorFlo
   CHECK(shown.starts_with(cat(user, tag, "  File \"/v/lib")));
   CHECK(shown.ends_with(cat("line 7, in f\n", message)));
   CHECK(shown.find(cat(tag, "\n")) == std::string::npos);
-  // A program of `python -c` is a string as well.
+  // The program text of `python -c` is a string as well.
   const std::string program = cat(tag, "  File \"<string>\", line 2, in train\n");
   CHECK(last_lines(cat(tag, kHead, program, ours, generated, message), tag.size()) ==
         cat(tag, kHead, program, message));

@@ -28,7 +28,7 @@ struct Pipe {
   UniqueFd reader, writer;
 };
 
-// Reads the data that is available now.
+// Reads the available data.
 std::string read_available(int fd) {
   ::fcntl(fd, F_SETFL, O_NONBLOCK);
   std::string text(1 << 20, '\0');
@@ -45,7 +45,7 @@ void drain(net::asio::io_context& loop, Sink& sink) {
   REQUIRE(drained);
 }
 
-// Keeps the thread in a write until it is destroyed, as a file system that stalls.
+// Blocks the thread in a write until destroyed, like a stalled file system.
 class Stall {
  public:
   explicit Stall(WriterThread& thread) {
@@ -232,7 +232,7 @@ TEST_CASE("a full device is an error, a file takes all") {
   Sink to_file(loop.get_executor(), file.get(), thread);
   size_t written = 0;
   for (int i = 0; i < 3; ++i) to_file.write(std::string(1 << 20, 'x'), [&] { ++written; });
-  CHECK(to_file.is_stalled());  // the thread has it
+  CHECK(to_file.is_stalled());  // the thread has the chunk
   CHECK_FALSE(to_file.is_stuck());
   to_file.end();
   drain(loop, to_file);

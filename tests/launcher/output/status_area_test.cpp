@@ -14,7 +14,7 @@ namespace {
 
 constexpr TerminalSize kSmall{.columns = 20};
 
-// Without the bytes around each drawing.
+// Adds the escape sequences around each drawing.
 std::string drawn(std::string_view lines) { return cat("\x1b[0m\x1b[?7l", lines, "\x1b[?7h"); }
 
 }  // namespace
@@ -25,7 +25,7 @@ TEST_CASE("the status line replaces itself, and is erased before output") {
   area.set_line("one");
   CHECK(area.show(kSmall) == drawn("one\x1b[K"));
   CHECK(area.is_shown());
-  CHECK(area.show(kSmall).empty());  // nothing is new
+  CHECK(area.show(kSmall).empty());  // nothing changed
   area.set_line("a line that is too long");
   CHECK(area.show(kSmall) == cat("\r\x1b[J", drawn("a line that is to\x1b[K")));
   CHECK(area.erase(20) == "\r\x1b[J");

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kErasedRow = "\r\x1b[K";
 
-// A terminal whose time passes only by order: rank 0 asks on stream 0, ranks 1 and 2 never ask.
+// A terminal with a simulated clock: rank 0 asks on stream 0, ranks 1 and 2 never ask.
 struct FakeTerminal : TerminalPort {
   FakeTerminal() {
     for (size_t stream = 0; stream < taggers.size(); ++stream)
@@ -48,7 +48,7 @@ struct FakeTerminal : TerminalPort {
     for (; terminal.due() <= until; terminal.on_time()) time = terminal.due();
     time = until;
   }
-  // Returns what was written since the last call.
+  // Returns the output since the last call.
   std::string take() { return std::exchange(text, {}); }
 
   std::array<LineTagger, 3> taggers{LineTagger("0:"), LineTagger("1:"), LineTagger("2:")};
@@ -62,7 +62,8 @@ std::string drawn_line(std::string_view line) {
   return cat("\x1b[0m\x1b[?7l", line, "\x1b[K\x1b[?7h");
 }
 
-// Brings the terminal to a state. In kOpenLine and kBar the row belongs to stream 0, in kQuestion the question.
+// Moves the terminal to a state. In kOpenLine and kBar the row belongs to stream 0, in kQuestion
+// the question.
 void enter(FakeTerminal& fake, CursorState cursor) {
   if (cursor == CursorState::kOpenLine || cursor == CursorState::kQuestion) {
     fake.write(0, "name? ");
@@ -70,7 +71,7 @@ void enter(FakeTerminal& fake, CursorState cursor) {
   }
   if (cursor == CursorState::kQuestion) fake.write(1, "line\n");
   if (cursor == CursorState::kBar)
-    fake.write(0, "\x1b[A50%\r");  // moves the cursor: the area cannot show it
+    fake.write(0, "\x1b[A50%\r");  // moves the cursor: the status area cannot show it
   if (cursor == CursorState::kArea) {
     fake.terminal.show_status("status");
     fake.wait();
@@ -82,7 +83,7 @@ void enter(FakeTerminal& fake, CursorState cursor) {
 struct Case {
   const char* name;
   void (*happen)(FakeTerminal&);
-  // By state before: what the terminal gets, and its state then.
+  // Indexed by the state before: the terminal's output, and its state afterwards.
   struct {
     std::string bytes;
     CursorState then;
@@ -119,7 +120,7 @@ TEST_CASE("each event in each state of the cursor") {
        [](FakeTerminal& fake) { fake.write(0, "x\n"); },
        {"0:x\n", CursorState::kLineStart},
        {"0:x\n",
-        CursorState::kLineStart},  // behind the tag once more: another line has ended the question
+        CursorState::kLineStart},  // with the tag again: another line has ended the question
        {"x\n", CursorState::kLineStart},
        {"0:x\n", CursorState::kLineStart},
        {erased + "0:x\n", CursorState::kLineStart}},
@@ -288,7 +289,7 @@ TEST_CASE("bars become lines in the background and at the end") {
 TEST_CASE("a text that clears a bar is no last line") {
   FakeTerminal fake;
   fake.write(1, "50%\r   \r");
-  CHECK(fake.take().empty());  // it was never drawn
+  CHECK(fake.take().empty());  // the line was never drawn
   fake.write(1, "  ");
   fake.end(1);
   CHECK(fake.take().empty());

@@ -29,7 +29,7 @@ std::string shut_down_by(int rank) {
 }
 
 std::string consequence_of(int rank) { return kBegin + kProgram + kOurs + shut_down_by(rank); }
-// Its frames of Horovod are left out.
+// Frames of Horovod are left out.
 std::string shown_consequence_of(int rank) { return kBegin + kProgram + shut_down_by(rank); }
 
 struct Stream {

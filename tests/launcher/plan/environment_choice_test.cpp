@@ -15,7 +15,7 @@ const Environment kInherited = {{"PATH", "/bin"}, {"HOME", "/root"},      {"NCCL
 
 constexpr char kHashSeed[] = "PYTHONHASHSEED";
 
-// But for the seed of Python's hashes, which is drawn.
+// Removes the random seed of Python's hashes.
 Environment without_seed(Environment environment) {
   CHECK(!value_of(environment, kHashSeed).empty());
   std::erase_if(environment, [](const auto& variable) { return variable.first == kHashSeed; });

@@ -11,7 +11,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The commands below read no file of the user who runs the tests.
+// The commands below read no files of the user who runs the tests.
 const Environment kNothing = {{"HF_HOME", "/nonexistent"}};
 
 SlotPlan here(int ranks) { return *plan_slots({{"localhost", "", ranks}}, {}); }

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Files without contents that matter, and this process's variables and working directory, restored.
+// Empty files in a folder; restores this process's variables and working directory at the end.
 class Installed {
  public:
   Installed() {
@@ -55,7 +55,7 @@ class Installed {
     write(packages + "/horovodrun/site/horovod/libhorovod.so");
     return path(packages + "/horovodrun/bin");
   }
-  // Makes the environment of uvx, which is first on PATH, and installs a wheel there.
+  // Makes the environment of uvx, which is first in PATH, and installs a wheel there.
   std::string install_by_uvx() const {
     make_environment("cache/archive-v0/x", kNoSystem);
     write("cache/CACHEDIR.TAG");
@@ -143,7 +143,7 @@ TEST_CASE("ranks take the active environment, .venv or PATH in place of the envi
   Installed tree;
   const std::string folder = tree.install_by_uvx();
   const std::string with_tool = environment_variable("PATH").value_or("");
-  CHECK(tree.left(folder) == with_tool);  // there is no other Python
+  CHECK(tree.left(folder) == with_tool);  // the only Python
   CHECK(!environment_variable("VIRTUAL_ENV"));
   tree.write("usr/bin/python3");
   CHECK(tree.left(folder) == tree.path("usr/bin"));
@@ -169,7 +169,7 @@ TEST_CASE("an environment of the user stays first on PATH") {
   const std::string named = cat(tree.path("venv/bin"), ":", tree.path("usr/bin"));
   ::setenv("PATH", named.c_str(), 1);
   CHECK(tree.left(own) == named);
-  // pipx puts a link on PATH, and leaves its environment out.
+  // pipx adds a link to PATH, but not the environment.
   tree.write("venv/pipx_metadata.json");
   ::setenv("PATH", tree.path("usr/bin").c_str(), 1);
   tree.make_environment(".venv", Installed::kNoSystem);

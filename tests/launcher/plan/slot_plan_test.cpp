@@ -99,7 +99,7 @@ TEST_CASE("any plan is numbered without gap or overlap") {
     const int size = 1 + static_cast<int>(random() % static_cast<unsigned>(total));
     const SlotPlan plan = plan_of(hosts, size);
     REQUIRE(plan.size() == size);
-    std::map<int, std::vector<int>> local_ranks, cross_ranks;  // by host, by local rank
+    std::map<int, std::vector<int>> local_ranks, cross_ranks;  // indices: host, local rank
     for (int rank = 0; rank < size; ++rank) {
       const Slot& slot = plan.slots[static_cast<size_t>(rank)];
       CHECK(slot.rank == rank);

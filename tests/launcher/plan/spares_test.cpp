@@ -36,7 +36,7 @@ TEST_CASE("a failed host's ranks go to the first spare that has room for them") 
   CHECK(plan.slots[0].host == 0);
   CHECK(names_of(spares) == Names{"small"});
   CHECK((!can_replace(plan, 0, spares) && can_replace(plan, 1, spares)));
-  // Rank 2 alone was on b.
+  // Only rank 2 was on b.
   done = replace_hosts(plan, {1}, spares);
   CHECK(done.unreplaced.empty());
   CHECK(names_of(plan.hosts) == Names{"large", "small"});

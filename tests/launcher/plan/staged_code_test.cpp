@@ -38,8 +38,7 @@ struct Project {
   fs::path folder;
 };
 
-// The copy that a host makes from the parts: its files by their names, and whether the digest is
-// right.
+// The copy that a host makes from the parts: its files by name, and whether the digest matches.
 struct Copy {
   std::map<std::string, std::string> files;
   size_t parts = 0;
@@ -153,7 +152,7 @@ TEST_CASE("an entry that is neither a file nor a directory is not staged") {
 TEST_CASE("more than code is refused before a byte of it is read") {
   const Project project;
   project.write("data", "");
-  fs::resize_file(project.folder / "data", (uint64_t{1} << 30) + 1);  // takes no place on the disk
+  fs::resize_file(project.folder / "data", (uint64_t{1} << 30) + 1);  // takes no disk space
   const auto code = read_staged_code({project.folder}, project.folder, false);
   REQUIRE_FALSE(code.ok());
   CHECK(code.status().message() ==
@@ -212,7 +211,7 @@ TEST_CASE("a command that names a file of a directory that is not copied is refu
   CHECK(said(project.folder, {"node", "./node_modules/run.js"}) ==
         cat("--stage: ./node_modules/run.js lies in ", place,
             "/node_modules, which is not copied: name a file outside of it"));
-  // Other words, also those that name nothing here.
+  // Other words stay as they are, also those that name no file here.
   CHECK(said(project.folder, {"python3", "src/train.py", "--skip", ".venv", "node_modules/new",
                               place + "/.venv/bin/python"}) == "");
 }
@@ -235,7 +234,7 @@ TEST_CASE("several paths are one copy, each at its place") {
   CHECK(together.files.at("job/train.py") == "train");
   CHECK(together.files.at("job/parts/model.py") == "model");
   CHECK(together.files.at("data/set.csv") == "1");
-  // The ranks run in the copy of the directory in which horovodrun runs.
+  // The ranks run in the copy of horovodrun's working directory.
   const auto within = read({root / "settings.yml", root / "job"}, root / "job" / "parts");
   REQUIRE_MESSAGE(within.ok(), within.status().message());
   CHECK((*within)->working_directory == "parts");

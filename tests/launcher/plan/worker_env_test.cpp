@@ -52,7 +52,7 @@ TEST_CASE("no host inherits another job's or launcher's identity") {
       {"MASTER_ADDR", "elsewhere"},  {"JAX_PROCESS_ID", "7"},     {"ROLE_RANK", "7"},
       {"TORCHELASTIC_RUN_ID", "x"},  {"HOROVOD_RESULT_KEY", "s"}, {"SLURM_JOB_ID", "9"},
       {"OMPI_MCA_btl", "tcp"}};
-  // By these, frameworks take a rank for one of Slurm, LSF or Open MPI.
+  // With these variables, frameworks would treat a rank as a task of Slurm, LSF or Open MPI.
   for (const char* name : {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE",
                            "JSM_NAMESPACE_SIZE", "OMPI_MCA_orte_hnp_uri"})
     inherited.emplace_back(name, "2");
@@ -135,8 +135,8 @@ TEST_CASE("a flag that has a variable reaches the ranks by it") {
   CHECK(settings.set("stall_check_disable", "yes").ok());
   CHECK(settings.set("lease", "9").ok());
   CHECK(settings.set("cycle_time", "2.5").ok());
-  CHECK(settings.set("start_timeout", "7").ok());  // set for the job by itself
-  CHECK(settings.set("plugin_path", "p").ok());    // has no flag
+  CHECK(settings.set("start_timeout", "7").ok());  // the launcher sets it for the job
+  CHECK(settings.set("plugin_path", "p").ok());    // no flag
   CHECK(flag_environment(LaunchSettings(settings)) ==
         Environment{{"HOROVOD_LEASE", "9"},
                     {"HOROVOD_CYCLE_TIME", "2.5"},

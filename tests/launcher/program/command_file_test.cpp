@@ -75,7 +75,7 @@ TEST_CASE("A script without permission or #! runs by the first Python there is")
     CHECK(find(folder, {script}, venv, own).path == active);
     CHECK(find(folder, {script}, both, own).path == active);
   }
-  // An environment of conda need not have Python.
+  // A conda environment need not contain Python.
   fs::create_directories(folder.path + "/tools/bin");
   CHECK(find(folder, {"no-bit.py"}, {{"CONDA_PREFIX", folder.path + "/tools"}}).path == on_path);
 }

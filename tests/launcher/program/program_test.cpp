@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kPath[] = "/usr/bin:/bin";
 
-// A folder that goes with the test.
+// A folder that is removed after the test.
 struct Folder {
   Folder() { REQUIRE(::mkdtemp(name) != nullptr); }
   ~Folder() { ::unlink(file("train.py").c_str()), ::rmdir(name); }

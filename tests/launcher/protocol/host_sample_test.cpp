@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A rank with so many steps of 10 ms, each with a wait of 1 ms in operation 5 and of 2 ms in operation 6.
+// A rank with steps of 10 ms, each with a wait of 1 ms in operation 5 and of 2 ms in operation 6.
 RankCounters counters_with(uint64_t steps) {
   RankCounters counters;
   counters.rank = 1;
@@ -25,12 +25,12 @@ RankCounters counters_with(uint64_t steps) {
     counters.steps.step_ended(now += milliseconds(10), counters.metrics, 5);
     counters.steps.wait_ended(milliseconds(1), 5);
     counters.steps.wait_ended(milliseconds(2),
-                              6 + (1 << 20));  // the slot has had another name before
+                              6 + (1 << 20));  // the slot had another name before
   }
   return counters;
 }
 
-// As it comes from another host; nothing where its bytes are refused.
+// Encodes and decodes the sample; returns nothing if the bytes are refused.
 std::optional<HostSample> again(const HostSample& sample, size_t cut = 0) {
   const Bytes bytes = encode(Sampled{1, sample});
   const auto message = decode(ByteView(bytes).first(bytes.size() - cut));

@@ -52,7 +52,7 @@ TEST_CASE("parts arrive in any pieces, and in the order in which they were sent"
   REQUIRE(parts.size() == 2);
   CHECK((parts[0].kind == StageKind::kFile && parts[0].path == "a" && parts[0].bytes == text));
   CHECK((parts[1].kind == StageKind::kEnd && parts[1].bytes.empty()));
-  // Another order, another connection, or a changed byte.
+  // Parts in another order, of another connection, or with a changed byte are refused.
   const auto is_refused = [](const PartNonces& nonces, ByteView bytes) {
     PartOpener other(kPartKey, nonces);
     other.feed(bytes);
@@ -70,7 +70,7 @@ TEST_CASE("parts arrive in any pieces, and in the order in which they were sent"
   const Bytes endless(4, std::byte{0xff}), tiny(4, std::byte{0});
   CHECK(is_refused(kPartNonces, endless));
   CHECK(is_refused(kPartNonces, tiny));
-  // Another message than a part, with its tag.
+  // Another kind of message, with a valid tag.
   const Bytes ping = encode(Ping{1});
   const uint64_t number = 0;
   const std::string_view raw(reinterpret_cast<const char*>(&number), sizeof number);

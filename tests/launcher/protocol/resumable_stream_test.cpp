@@ -15,7 +15,7 @@ namespace {
 const SessionKey kKey{std::byte{7}};
 const Nonce kLaunchers{std::byte{1}}, kAgents{std::byte{2}};
 
-// Gives `record` to the receiver in pieces of `piece` bytes; returns the bytes of the stream.
+// Gives `record` to the receiver in pieces of `piece` bytes. Returns the bytes of the stream.
 std::string deliver(ResumableStream& to, Bytes record, size_t piece = 1 << 20) {
   std::string text;
   for (std::span<std::byte> left(record); !left.empty();) {
@@ -28,7 +28,7 @@ std::string deliver(ResumableStream& to, Bytes record, size_t piece = 1 << 20) {
   return text;
 }
 
-// Delivers all that `from` has to send.
+// Delivers all pending records of `from`.
 std::string deliver_all(ResumableStream& from, ResumableStream& to, size_t piece = 1 << 20) {
   std::string text;
   for (Bytes record = from.take(); !record.empty(); record = from.take()) {
@@ -165,7 +165,7 @@ TEST_CASE("Another key, another nonce, another count and another session are ref
   CHECK_FALSE(agent.confirm(offer, kAgents, *answer).ok());
   answer->received += 1;
   CHECK_FALSE(agent.confirm(offer, kLaunchers, *answer).ok());
-  // The proof of one side is none of the other.
+  // The proof of one side is not valid for the other side.
   CHECK_FALSE(agent.confirm(offer, kLaunchers, {offer.received, offer.proof}).ok());
 }
 

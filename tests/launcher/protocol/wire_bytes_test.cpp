@@ -15,7 +15,7 @@ using namespace hvd::launcher;
 
 namespace {
 
-// One of each message, with a value of its own in each member.
+// One message of each kind, with different values in all members.
 std::vector<Message> messages() {
   const Nonce nonce{std::byte{5}, std::byte{6}};
   const Proof proof{std::byte{7}, std::byte{8}};

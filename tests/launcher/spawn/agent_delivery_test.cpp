@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A login on this machine with directories of its own.
+// A login on this machine with its own directories.
 struct Login {
   ScratchFolder scratch;
   net::asio::io_context loop{1};
@@ -30,7 +30,7 @@ struct Login {
     REQUIRE(file.ok());
     return *file;
   }
-  // Starts the agent; returns its output, or the reason why it did not start.
+  // Starts the agent. Returns its output, or the reason why it did not start.
   std::string start(RemoteShell& shell, std::shared_ptr<const AgentFile> file,
                     const std::string& directory) {
     const std::string text = said_by(
@@ -73,7 +73,7 @@ TEST_CASE(
   const auto other = login.agent("echo other $0");
   CHECK(login.start(at_run, other, "") ==
         "other " + login.path("run/horovod/") + other->name + "\n");
-  // The first one is found where it is, and not sent again.
+  // The first agent is found in place and not sent again.
   CHECK(login.start(at_run, agent, "") == login.path("home/.cache/horovod/") + agent->name + "\n");
   CHECK(at_run.runs() == 2);
 }
@@ -141,7 +141,7 @@ TEST_CASE("in a sticky directory it lies in a directory of its user") {
   for (int i = 0; i < 2; ++i) {
     CHECK(login.start(shell, agent, login.path("there")) == cat(own, "/", agent->name, "\n"));
   }
-  // Another user may have planted the directory as a link, too.
+  // Another user may have planted a link in place of the directory.
   fs::remove_all(own);
   fs::create_directories(login.path("elsewhere"));
   fs::create_directory_symlink(login.path("elsewhere"), own);
@@ -206,7 +206,7 @@ TEST_CASE("a host without a program for the hash gets the agent again") {
 TEST_CASE("an agent that did not come through whole is not started, and nothing of it stays") {
   Login login;
   auto whole = *login.agent("echo up");
-  // A shell that swallows the end of what is sent: its head takes ten bytes less.
+  // A shell that loses the end of its input: its head reads ten bytes less.
   login.scratch.write("bin/head", "#!/bin/sh\nexec /usr/bin/head -c $(($2 - 10))\n", true);
   auto environment = login.environment();
   environment.push_back({"PATH", login.path("bin") + ":/usr/bin:/bin"});

@@ -1,4 +1,4 @@
-// Tests that mount file systems of their own; skipped where the user may not mount.
+// Tests that mount their own file systems; skipped if the user may not mount.
 #include <doctest/doctest.h>
 #include <sys/mount.h>
 

@@ -128,7 +128,7 @@ TEST_CASE("close can end a program that ignores the end of its input, with its g
   (*child)->close();
   run_out(loop);
   CHECK_FALSE(has_children());
-  // The second sleep belongs to init by now, which reaps it.
+  // init is the parent of the second sleep by now, and reaps it.
   const Deadline deadline = Deadline::after_seconds(10);
   while (::kill(-group, 0) == 0 && !deadline.passed()) ::usleep(1000);
   CHECK(::kill(-group, 0) != 0);
@@ -151,7 +151,7 @@ TEST_CASE("a child runs in a session of its own and gets no descriptor of the la
   const auto text = run_on(loop, read_to_end(**child));
   REQUIRE(text.ok());
   const std::string pid = std::to_string((*child)->pid());
-  // The standard three, and the directory that ls itself reads.
+  // The standard three, and the directory that ls reads.
   const std::string count = std::to_string(4 + inherited_descriptors());
   CHECK(*text == count + "\n" + pid + " " + pid + "\n" + pid + "\n");
 }

@@ -9,7 +9,8 @@ namespace hvd::launcher {
 TEST_CASE("the command spawner does what a spawner owes") {
   ScratchFolder folder;
   net::asio::io_context loop(1);
-  // In the place of `docker exec -i {host}`, whose far end is no child of the command either.
+  // Stands for `docker exec -i {host}`: the process at its far end is not a child of the command
+  // either.
   CommandSpawner spawner;
   SpawnTarget target;
   target.command = "setsid --fork --wait sh -c 'exec \"$@\"' {host}";

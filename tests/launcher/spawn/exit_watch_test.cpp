@@ -23,7 +23,7 @@
 namespace hvd::launcher {
 namespace {
 
-// From here on, pidfd_open fails in this process as on Linux before 5.3. False: seccomp filters do not work here.
+// Makes pidfd_open fail in this process, as on Linux before 5.3. Returns false without seccomp.
 bool lose_pidfds() {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -39,7 +39,7 @@ bool lose_pidfds() {
 
 constexpr int kNoSeccomp = 77;
 
-// The exit code of a child without pidfds that runs `body`: 0 if it returned true.
+// Returns the exit code of a child without pidfds that runs `body`: 0 if `body` returned true.
 template <typename Body>
 int without_pidfds(const Body& body) {
   const pid_t child = ::fork();
@@ -47,7 +47,7 @@ int without_pidfds(const Body& body) {
   return wait_for_exit(child);
 }
 
-// Whether the ends of three children are seen, of which one has ended before it is watched.
+// Returns whether the ends of three children are seen; one child has ended before it is watched.
 bool sees_ends() {
   net::asio::io_context loop(1);
   int ended = 0;

@@ -1,5 +1,5 @@
-// Agents that join by themselves, as a spawner: the agent that dials the join queue is a child of
-// this test.
+// Agents that join by themselves, as a spawner: the agent that connects to the join queue is a
+// child of this test.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -23,8 +23,8 @@
 namespace hvd::launcher {
 namespace {
 
-// Joins as `horovod-agent --join --insecure-plaintext` does, and becomes the stand-in, which cannot
-// decrypt.
+// Joins as `horovod-agent --join --insecure-plaintext` does, and executes the stand-in, which
+// cannot decrypt.
 [[noreturn]] void join_and_become(const std::string& agent, const std::string& where,
                                   const std::string& name, const Secret& token) {
   const auto link = call_home(where, to_bytes(plaintext_token(token).hex()), name,
@@ -97,7 +97,7 @@ TEST_CASE("a host that joined is taken once, and one that did not is none") {
   CHECK(status.message().starts_with("only 0 of 2 slots joined within 0.05 s; "));
 }
 
-// Calls the launcher, and reads the 101 and the challenge.
+// Connects to the launcher, and reads status 101 and the challenge.
 net::BlockingStream call_launcher(const net::Endpoint& where) {
   auto stream = net::BlockingStream::connect(std::vector{*net::numeric_address(where)},
                                              Deadline::after_seconds(200));
@@ -137,7 +137,7 @@ TEST_CASE("callers that prove nothing do not pile up") {
   }
   for (size_t i = 0; i < kMore; ++i) {
     pollfd entry{callers[i].fd(), POLLIN, 0};
-    CHECK(::poll(&entry, 1, 5000) == 1);  // half the time limit of a caller
+    CHECK(::poll(&entry, 1, 5000) == 1);  // half of the client's time limit
   }
   loop.stop();
   thread.join();

@@ -1,4 +1,4 @@
-// This machine behind the RemoteShell seam: login shells of any kind without an sshd.
+// A RemoteShell on this machine: any login shell, without an sshd.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace hvd::launcher {
 class LocalShell : public RemoteShell {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
-  // `shell` is a login shell's words, to which "-c" and the command are added.
+  // `shell` has a login shell's words; the function appends "-c" and the command.
   LocalShell(std::vector<std::string> shell, Environment environment)
       : shell_(std::move(shell)), environment_(std::move(environment)) {}
 

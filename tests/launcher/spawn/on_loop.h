@@ -1,4 +1,4 @@
-// Runs one coroutine on a loop of its own until it is done, with a bound on the time.
+// Runs one coroutine on its own loop until it ends, with a time limit.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@ net::Task<void> store_result(net::Task<T> task, std::optional<T>& result) {
   result.emplace(co_await std::move(task));
 }
 
-// The loop is run until nothing is left on it: a coroutine or a watch that stays fails the test.
+// Runs the loop until it is empty: a leaked coroutine or watch fails the test.
 template <typename T>
 T run_on(net::asio::io_context& loop, net::Task<T> task,
          std::chrono::seconds limit = std::chrono::seconds(30)) {
@@ -31,7 +31,7 @@ T run_on(net::asio::io_context& loop, net::Task<T> task,
   return std::move(*result);
 }
 
-// Runs what is left (a process that is ending, a closing connection) and fails if it stays.
+// Runs the remaining work (a process that ends, a connection that closes); fails if work remains.
 inline void run_out(net::asio::io_context& loop) {
   loop.restart();
   loop.run_for(std::chrono::seconds(10));
@@ -44,7 +44,7 @@ T run_alone(net::Task<T> task) {
   return run_on(loop, std::move(task));
 }
 
-// As run_on, but cancels the coroutine after `delay`. Nothing may be left on the loop then.
+// Like run_on, but cancels the coroutine after `delay`. The loop must then become empty.
 template <typename T>
 std::optional<T> run_and_cancel(net::asio::io_context& loop, net::Task<T> task,
                                 std::chrono::milliseconds delay) {

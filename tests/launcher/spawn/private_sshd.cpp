@@ -28,7 +28,7 @@ namespace {
 
 constexpr char kSshd[] = "/usr/sbin/sshd";
 
-// Those of other objects, which a test may have.
+// The sshd processes of all objects in this test.
 std::set<pid_t>& running() {
   static std::set<pid_t> pids;
   return pids;
@@ -83,7 +83,7 @@ int run_program(const std::vector<std::string>& arguments) {
 
 std::string why_no_sshd() {
   if (::access(kSshd, X_OK) != 0) return "/usr/sbin/sshd is missing (package openssh-server)";
-  // sshd insists on this directory when root starts it.
+  // sshd requires this directory when root starts it.
   if (::geteuid() == 0 && ::mkdir("/run/sshd", 0755) != 0 && errno != EEXIST) {
     return "/run/sshd cannot be made";
   }
@@ -139,8 +139,8 @@ bool PrivateSshd::start(const std::vector<std::string>& options) {
 
 PrivateSshd::~PrivateSshd() {
   if (pid_ <= 0) return;
-  // Commands of its sessions may still run, and would create its folders again. As the sessions
-  // end, this process becomes the parent of these commands and waits for them.
+  // Commands of its sessions may still run and would create its folders again. As the sessions end,
+  // this process becomes the parent of these commands and waits for them.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::kill(pid_, SIGTERM);
   running().erase(pid_);

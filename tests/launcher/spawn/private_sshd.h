@@ -1,5 +1,5 @@
-// An sshd of the test's own on a free port of the loopback, run as the current user, with host
-// key, client key, known_hosts, ssh configuration and home directory in a scratch folder.
+// A private sshd on a free loopback port, run as the current user, with host key, client key,
+// known_hosts, ssh configuration and home directory in a scratch folder.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace hvd::launcher {
 
-// Why there can be no sshd here, or empty.
+// Returns the reason why sshd cannot run here, or an empty string.
 std::string why_no_sshd();
 
 class PrivateSshd {
  public:
-  // `options` are lines of sshd_config that come before the others.
+  // `options` are lines of sshd_config that precede the default lines.
   explicit PrivateSshd(const std::vector<std::string>& options = {});
   PrivateSshd(const PrivateSshd&) = delete;
   ~PrivateSshd();
@@ -25,11 +25,11 @@ class PrivateSshd {
   ScratchFolder& scratch() { return scratch_; }
   std::string path(const std::string& name) const { return (scratch_.path() / name).string(); }
 
-  // The user whose ~/.ssh/config sends every host here, with `lines` before that.
+  // A user whose ~/.ssh/config has `lines` and then sends every host to this sshd.
   SshUser user(const std::vector<std::string>& lines = {});
-  // "127.0.0.1", with the agent kept in the scratch folder.
+  // "127.0.0.1", with the agent in the scratch folder.
   SpawnTarget target(const std::string& agent_script);
-  // "[127.0.0.1]:port type key", as known_hosts has it.
+  // "[127.0.0.1]:port type key", in the format of known_hosts.
   std::string known_hosts_line() const;
 
  private:

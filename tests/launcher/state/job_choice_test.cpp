@@ -25,7 +25,7 @@ TEST_CASE("a command goes to the launcher's machine by srun in its job, else by 
                                false);
   };
   CHECK(stop() == by_ssh);
-  record.allocation = "4711";  // of salloc: the launcher is on a login node
+  record.allocation = "4711";  // with salloc the launcher runs on a login node
   CHECK(stop() == by_ssh);
   record.launcher.host = "node7.example.org";
   record.node = "node7";

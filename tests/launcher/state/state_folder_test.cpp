@@ -91,7 +91,7 @@ TEST_CASE("only the user can enter the folders of jobs") {
   CHECK(mode_of(state.folder_of(record) / "record.json") == 0600);
   CHECK(fs::exists(state.folder_of(record) / "record.json"));
   CHECK_FALSE(fs::exists(state.folder_of(record) / "record.new"));
-  // A folder into which others may write is no record.
+  // A folder that other users can write to is not a record.
   REQUIRE(::chmod(state.folder_of(record).c_str(), 0777) == 0);
   CHECK(read_records(state.path).value_or({}).empty());
   CHECK_FALSE(open_job_folder(state.path, record.launcher).ok());
@@ -116,7 +116,7 @@ TEST_CASE("a damaged record hides no other") {
   const State state;
   state.add(1, 100);
   std::ofstream(state.folder_of(state.add(2, 200)) / "record.json") << "{";
-  fs::remove(state.folder_of(state.add(3, 300)) / "record.json");  // it has just begun
+  fs::remove(state.folder_of(state.add(3, 300)) / "record.json");  // the job has just begun
   fs::remove(state.folder_of(state.add(4, 400)) / "record.json");
   fs::create_symlink("/dev/zero", fs::path(state.path) / "b_boot_4_7.job" / "record.json");
   fs::create_symlink("/etc", fs::path(state.path) / "link.job");
@@ -134,7 +134,7 @@ TEST_CASE("old jobs are removed, and the oldest ones of too many, but none that 
   for (int i = 0; i < 6; ++i) state.set_age(state.add(i + 1, i), kDay * (16 - i));
   fs::create_directories(fs::path(state.path) / "other-things");
   remove_old_jobs(state.path, now);
-  CHECK(read_records(state.path).value_or({}).size() == 4);  // of 13, 12 and 11 days, and of 14
+  CHECK(read_records(state.path).value_or({}).size() == 4);  // of 14, 13, 12 and 11 days
   remove_old_jobs(state.path, now, 2);
   auto left = read_records(state.path).value_or({});
   REQUIRE(left.size() == 2);

@@ -1,5 +1,5 @@
-// plugins/ops/ccl/abi.h against oneCCL's own headers; that it compiles is the test. Its names are
-// proven by what runs: tests/e2e/backends_test.py.
+// Compares plugins/ops/ccl/abi.h with oneCCL's own headers; compiling is the test.
+// tests/e2e/backends_test.py tests the symbol names at run time.
 #include "ops/ccl/abi.h"
 
 #include <oneapi/ccl.hpp>
@@ -36,7 +36,7 @@ static_assert(abi::kProduct == static_cast<int>(ccl::reduction::prod));
 static_assert(abi::kMin == static_cast<int>(ccl::reduction::min));
 static_assert(abi::kMax == static_cast<int>(ccl::reduction::max));
 
-// The overloads that are called.
+// The overloads that the plugin calls.
 using Events = std::vector<ccl::event>;
 using Counts = std::vector<size_t>;
 [[maybe_unused]] ccl::library_version (*const kGetVersion)() = &ccl::get_library_version;

@@ -18,9 +18,9 @@ constexpr auto kUsual = 100ms;
 constexpr char kHere[] = "cmd=barrier_in\n";
 constexpr char kLeaves[] = "cmd=finalize\n";
 
-int rank_end = -1;  // where MPI_Finalize finds its server
+int rank_end = -1;  // socket between MPI_Finalize and its server
 
-// Hydra's: all other ranks are there when this one is, once.
+// Simulates hydra's server: the first barrier completes at once, because all other ranks wait there.
 std::string serve(int fd) {
   std::string heard;
   char text[64];
@@ -67,7 +67,7 @@ int finalize(std::chrono::milliseconds connections, std::chrono::milliseconds re
   return ::close(rank_end);
 }
 
-// Returns what the server has heard from a rank that ends.
+// Returns the commands that the server has received from a rank that ends.
 std::string received_from(int (*end)()) {
   int server_end = -1;
   make_server(&server_end);
@@ -80,7 +80,7 @@ std::string received_from(int (*end)()) {
 
 }  // namespace
 
-// First, as a process that has threads had better not fork.
+// The first case, because a multithreaded process should not fork.
 TEST_CASE("a rank that looks for the end of a connection for ever leaves once all are there") {
   int server_end = -1;
   make_server(&server_end);

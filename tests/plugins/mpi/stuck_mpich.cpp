@@ -1,5 +1,5 @@
-// MPICH, but the MPI_Finalize of its last rank does what was seen over TCP: it looks for the end of a
-// connection for ever, and never asks hydra's server for anything.
+// MPICH with a fault seen over TCP: the last rank's MPI_Finalize polls forever for the end of a
+// connection, and never contacts hydra's server.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr useconds_t kPause = 200;  // others have work to do
+constexpr useconds_t kPause = 200;  // yields to other processes
 
 [[noreturn]] void look_for_ever() {
   std::atomic<unsigned> looks{0};

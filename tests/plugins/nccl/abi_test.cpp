@@ -1,5 +1,5 @@
-// Our declarations of NCCL's and of the CUDA runtime's binary interface, held against their headers.
-// It is compiled; there is nothing to run.
+// Compares the declarations of NCCL's and the CUDA runtime's binary interface with their headers,
+// at compile time only.
 #include "ops/nccl/abi.h"
 
 #include <cuda_runtime_api.h>
@@ -12,7 +12,7 @@ namespace {
 
 namespace abi = hvd::ops::nccl::abi;
 
-// The same size and the same way into a register: enums are ints, handles are pointers.
+// Checks that types have the same size and register class: enums are ints, handles are pointers.
 template <typename Ours, typename Theirs>
 constexpr bool passes_alike() {
   if constexpr (std::is_same_v<Ours, Theirs>) {

@@ -1,4 +1,4 @@
-// Captures of streams into graphs. Any thread.
+// Captures of streams into graphs. Any thread may call.
 #pragma once
 
 #include <atomic>
@@ -11,23 +11,23 @@
 
 namespace hvd::test_double {
 
-// The work that streams got under one capture. Nothing runs it: the double launches no graphs.
+// The work that streams got under one capture. The double never executes it, because it launches no graphs.
 class Capture {
  public:
   enum Mode { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
 
   static std::shared_ptr<Capture> begin(int mode, void* stream);
-  // The streams that belong to it are free again. False: a forbidden call has spoiled the capture.
+  // Releases the capture's streams. Returns false if a forbidden call has spoiled the capture.
   bool end();
   void keep(std::function<void()> work);
   void join(void* stream);
   bool is_of_this_thread() const;
   int mode() const { return mode_; }
 
-  // The mode of this thread. Returns the last one.
+  // Sets the mode of this thread. Returns the previous mode.
   static int exchange_mode(int mode);
-  // Whether this thread may call what is unsafe while another thread captures. If not, the call spoils the
-  // captures that forbid it.
+  // Returns whether this thread may make an unsafe call while another thread captures. A forbidden
+  // call spoils the captures that forbid it.
   static bool allows_unsafe_call();
 
  private:

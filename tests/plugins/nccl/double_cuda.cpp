@@ -23,9 +23,8 @@
 
 namespace hvd::test_double {
 
-// The time by which an operation of a stream comes late, from a seed: HVD_DOUBLE_SEED, 0 for never. Most
-// operations come at once, some after those of other streams that were submitted later, and few after
-// long.
+// The delay of a stream's operation, drawn from a seed: HVD_DOUBLE_SEED, 0 for no delay. Most
+// operations run at once, some after later operations of other streams, and few after a long time.
 class Lateness {
  public:
   Lateness() : seed_(static_cast<uint32_t>(variable("HVD_DOUBLE_SEED", 1))) {
@@ -86,8 +85,8 @@ struct Stream {
 
   inline static std::atomic<int> count{0};
   const int device;
-  const int number;   // of the process's streams, in the order in which they were made
-  Lateness lateness;  // used by the thread only
+  const int number;   // number among the process's streams, in order of creation
+  Lateness lateness;  // used by the stream's thread only
   Mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> queue HVD_GUARDED_BY(mutex);
@@ -96,7 +95,7 @@ struct Stream {
   std::thread thread;
 };
 
-// One record of an event, which streams may wait for after the next was made.
+// One record of an event; streams may wait for it after the next record.
 struct Record {
   void reach() {
     const MutexLock lock(mutex);
@@ -117,7 +116,7 @@ struct Record {
   bool reached HVD_GUARDED_BY(mutex) = false;
 };
 struct Event {
-  // The last record; nullptr before it. Threads may record an event and wait for it at the same time.
+  // The last record, or nullptr. Threads may record an event and wait for it at the same time.
   struct State {
     std::shared_ptr<Record> last;
     std::shared_ptr<Capture> capture;
@@ -139,8 +138,8 @@ struct Event {
 
 namespace {
 
-// As in the real library, an event lives until the process ends where nothing destroys it: an event of a GPU that
-// does not answer cannot be destroyed, and is no leak.
+// As in the real library, an event lives until it is destroyed or the process ends: an event of a
+// GPU that does not respond cannot be destroyed, and is not a leak.
 class LiveEvents {
  public:
   void* add(int device) {
@@ -171,7 +170,7 @@ int& current_device() {
   return device;
 }
 
-// begin_call, for a function that needs a context on this thread's device.
+// Like begin_call, for a function that needs a context on this thread's device.
 int begin_on_device(const char* function) {
   const int error = begin_call(function);
   if (error != 0) return error;
@@ -180,7 +179,7 @@ int begin_on_device(const char* function) {
   return 0;
 }
 
-// begin_call, for a function that is unsafe while another thread captures.
+// Like begin_call, for a function that is unsafe while another thread captures.
 int begin_unsafe_call(const char* function) {
   const int error = begin_call(function);
   if (error != 0) return error;
@@ -253,7 +252,7 @@ int cudaSetDevice(int device) {
   use_device(device);
   return 0;
 }
-// The name, and the UUID of the device, or of its MIG instance: of all hosts, none have one device.
+// Fills in the name, and the UUID of the device or its MIG instance, which differs between hosts.
 int cudaGetDeviceProperties(void* properties, int device) {
   if (const int error = begin_call("cudaGetDeviceProperties"); error != 0) return error;
   if (device < 0 || device >= count_devices()) return remember(kInvalidDevice);
@@ -391,7 +390,7 @@ int cudaFreeHost(void* memory) {
   log("unpin");
   return cudaFree(memory);
 }
-// Host memory that is not pinned is read before the call returns, and written before it returns.
+// Unpinned host memory is read and written before the call returns.
 int cudaMemcpyAsync(void* to, const void* from, size_t size, int, void* stream) {
   if (const int error = begin_call("cudaMemcpyAsync"); error != 0) return error;
   const int device = stream_of(stream)->device;

@@ -18,7 +18,7 @@ namespace hvd::test_double {
 namespace {
 
 constexpr int kExitCode = 86;
-constexpr int kPrinted = 3;  // findings of one rule that standard error gets with their stacks
+constexpr int kPrinted = 3;  // findings per rule that are printed with their stacks
 constexpr int kStack = 40;
 
 struct Findings {
@@ -85,7 +85,7 @@ void report(const Rule& rule, const std::string& sentence) {
 #pragma GCC visibility push(default)
 extern "C" {
 
-// Copies the findings so far as lines, and forgets them. Returns their number.
+// Copies the findings as lines and clears them. Returns their number.
 int hvd_double_take_findings(char* text, size_t size) {
   using namespace hvd::test_double;
   Findings& all = findings();

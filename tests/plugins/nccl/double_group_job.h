@@ -1,5 +1,5 @@
-// The launch of a group on a nonblocking communicator: ncclGroupJob in src/group.cc of NCCL. Any thread,
-// but a communicator that two threads complete at a time is a finding.
+// The launch of a group on a nonblocking communicator: ncclGroupJob in src/group.cc of NCCL. Any
+// thread may call; two threads that complete a communicator at the same time are a finding.
 #pragma once
 
 #include <atomic>
@@ -20,9 +20,9 @@ class GroupJob {
     if (!joined_.exchange(true)) thread_.join();
   }
 
-  // ncclGroupJobComplete: joins the thread and frees the job, without a lock. The double keeps the memory,
-  // so that a use after the free is a finding and no crash. 2.28 and 2.29 count references; earlier and
-  // later versions join the thread in each call.
+  // ncclGroupJobComplete: joins the thread and frees the job, without a lock. The double keeps the
+  // memory, so that a use after the free is a finding instead of a crash. 2.28 and 2.29 count
+  // references; earlier and later versions join the thread in each call.
   void complete(int version) {
     if (freed_.load()) report(kOneThread, "a group job is completed after it was freed");
     const bool counts = version >= 22800 && version < 23000;

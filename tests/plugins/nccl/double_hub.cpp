@@ -1,4 +1,4 @@
-// The side of a communicator that computes. See README.md.
+// The server of a communicator, which computes its results. See README.md.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ using Bytes = std::vector<std::byte>;
 
 // The calls and data of one rank in one group.
 struct Part {
-  LaunchCounts before;  // launches of the rank's device before
+  LaunchCounts before;  // earlier launches of the rank's device
   std::vector<Call> calls;
   std::vector<Bytes> inputs, outputs;  // data of each call
 };
@@ -58,7 +58,7 @@ Bytes reduce(std::vector<Part>& parts, size_t index) {
       collectives::reduce_function(dtype, static_cast<hvd_reduce_op>(reduce_op_of(call.operation)));
   const auto size = static_cast<double>(parts.size());
   const auto quotient = collectives::divide_by(static_cast<int32_t>(parts.size()));
-  // NCCL multiplies what it adds by a number of the tensor's type.
+  // NCCL multiplies each summand by a factor of the tensor's type.
   const bool divides_first =
       call.operation == abi::kAverage && (dtype == HVD_FLOAT16 || dtype == HVD_BFLOAT16);
   const collectives::Scale before =
@@ -100,7 +100,7 @@ void run_collective(std::vector<Part>& parts, size_t index) {
   }
 }
 
-// Sends in the order of the sender meet receives in the order of the receiver.
+// Matches sends in the sender's order with receives in the receiver's order.
 bool match_pairs(std::vector<Part>& parts) {
   std::map<std::pair<size_t, size_t>, std::vector<Bytes*>> sent;
   size_t left = 0;
@@ -156,7 +156,7 @@ bool receive_counts(int socket, LaunchCounts* counts) {
   return true;
 }
 
-// Ranks that have two communicators in common launch the groups of both in one order.
+// Ranks that share two communicators must launch the groups of both in the same order.
 void compare_orders(const std::vector<Part>& parts, const std::string& name) {
   for (size_t one = 0; one < parts.size(); ++one) {
     for (size_t other = one + 1; other < parts.size(); ++other) {
@@ -221,7 +221,7 @@ void serve(UniqueFd listener, const std::string& name) {
     if (good) compare_orders(parts, name);
     const bool agrees = good && run(parts);
     for (size_t i = 0; i < ranks.size(); ++i) {
-      // '-': they called different things; '!': one is gone.
+      // '-': the ranks' calls differ; '!': a rank is lost.
       if (!send_all(ranks[i].get(), agrees ? "+" : good ? "-" : "!", 1) || !agrees) continue;
       for (const Bytes& output : parts[i].outputs) {
         const uint64_t size = output.size();

@@ -1,4 +1,4 @@
-// The launches of this process on one device. Any thread.
+// The launches of this process on one device. Any thread may call.
 #pragma once
 
 #include <condition_variable>
@@ -13,17 +13,17 @@ class DeviceLaunches {
   // Lives as long as the process.
   static DeviceLaunches& of(int device);
 
-  // A launch lasts from the end of its group until it is on its stream. `thread`: the one that ended the
-  // group.
+  // A launch lasts from the end of its group until its stream has it. `thread`: the thread that
+  // ended the group.
   void begin(int thread, const std::string& communicator);
   void end();
-  // Calls `enqueue` for the next launch on the device, with the counts before it.
+  // Calls `enqueue` for the next launch on the device, with the launch counts before it.
   void launch(const std::string& communicator,
               const std::function<void(const LaunchCounts&)>& enqueue);
-  // Between add and remove, the counts of this rank have the communicator.
+  // The launch counts contain a communicator between add and remove.
   void add(const std::string& communicator);
   void remove(const std::string& communicator);
-  // Waits for one of the places that kernels have on the device. A kernel that gets none in
+  // Waits for one of the device's places for kernels. A kernel without a place after
   // HVD_DOUBLE_PLACE_MS is a finding, and runs.
   void take_place();
   void give_place();
@@ -31,10 +31,10 @@ class DeviceLaunches {
  private:
   Mutex mutex_;
   std::condition_variable changed_;
-  int running_ HVD_GUARDED_BY(mutex_) = 0;  // kernels
+  int running_ HVD_GUARDED_BY(mutex_) = 0;  // running kernels
   LaunchCounts counts_ HVD_GUARDED_BY(mutex_);
   int under_way_ HVD_GUARDED_BY(mutex_) = 0;
-  int thread_ HVD_GUARDED_BY(mutex_) = 0;  // of those under way
+  int thread_ HVD_GUARDED_BY(mutex_) = 0;  // thread of the launches under way
 };
 
 }  // namespace hvd::test_double

@@ -14,7 +14,7 @@ namespace hvd::test_double {
 
 struct Block {
   uintptr_t address;
-  size_t size;  // whole pages
+  size_t size;  // a multiple of the page size
   MemoryKind kind;
   int device;
   int uses = 0;
@@ -24,7 +24,7 @@ struct Block {
 namespace {
 
 const size_t kPage = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-constexpr size_t kRoom = size_t{1} << 36;  // of addresses
+constexpr size_t kRoom = size_t{1} << 36;  // size of the address range
 constexpr int kFresh = 0xa5;
 
 std::string text_of(uintptr_t address) {
@@ -42,14 +42,14 @@ class Pages {
   }
 
   bool holds(uintptr_t address) const {
-    return address - program_ < kRoom;  // an address below wraps around
+    return address - program_ < kRoom;  // a lower address wraps around
   }
   std::byte* for_kernel(uintptr_t address) const {
     return reinterpret_cast<std::byte*>(holds(address) ? address - program_ + kernel_ : address);
   }
   void* allocate(size_t size, MemoryKind kind) {
     const MutexLock lock(mutex_);
-    const size_t pages = (size + kPage) / kPage * kPage;  // one more than none
+    const size_t pages = (size + kPage) / kPage * kPage;  // at least one page
     const bool is_pinned = kind == MemoryKind::kPinned;
     const int64_t limit =
         variable(is_pinned ? "HVD_DOUBLE_PINNED" : "HVD_DOUBLE_MEMORY", INT64_MAX);
@@ -57,7 +57,7 @@ class Pages {
     if (in_use + pages > static_cast<size_t>(limit)) return nullptr;
     if (next_ + pages + kPage > kRoom) return nullptr;
     const uintptr_t address = program_ + next_;
-    next_ += pages + kPage;  // a page that nobody may touch
+    next_ += pages + kPage;  // a guard page
     in_use += pages;
     std::memset(for_kernel(address), kFresh, pages);
     blocks_[address] =
@@ -80,7 +80,7 @@ class Pages {
     block.is_free = true;
     close(block);
     (block.kind == MemoryKind::kPinned ? pinned_ : in_use_) -= block.size;
-    // The pages go back; the addresses are not used again.
+    // Frees the pages; the addresses are not used again.
     ::madvise(for_kernel(address), block.size, MADV_REMOVE);
     blocks_.erase(found);
   }
@@ -131,7 +131,7 @@ class Pages {
     watch_faults();
     ::mprotect(reinterpret_cast<void*>(block.address), block.size, PROT_NONE);
   }
-  // A test framework may have set a handler of its own since.
+  // A test framework may have set its own handler since.
   static void watch_faults() {
     struct sigaction now {};
     ::sigaction(SIGSEGV, nullptr, &now);
@@ -142,7 +142,7 @@ class Pages {
     own.sa_flags = SA_SIGINFO | SA_NODEFER;
     ::sigaction(SIGSEGV, &own, nullptr);
   }
-  // The access is a finding, and goes on.
+  // Report the access and continue.
   static void on_fault(int, siginfo_t* fault, void*) {
     const auto address = reinterpret_cast<uintptr_t>(fault->si_addr);
     if (!all().holds(address)) {

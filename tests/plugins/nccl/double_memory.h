@@ -1,5 +1,5 @@
-// Memory of the double: pages that are mapped twice. Kernels use the second mapping, so that the first one,
-// whose addresses the program knows, can be closed for the CPU. No address is used twice. Any thread.
+// Memory of the double: pages with two mappings. Kernels use the second mapping, so that the CPU can lose access to the
+// first, which the program uses. No address is used twice. Any thread may call.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 namespace hvd::test_double {
 
 enum class MemoryKind {
-  kDevice,   // the CPU never reads or writes it
-  kManaged,  // the CPU may, while no operation refers to it
-  kPinned    // the CPU may at any time
+  kDevice,   // the CPU never accesses it
+  kManaged,  // the CPU may access it while no operation uses it
+  kPinned    // the CPU may access it at any time
 };
 
-// Full of 0xa5. nullptr: more than HVD_DOUBLE_MEMORY bytes would be in use, or HVD_DOUBLE_PINNED of
-// pinned memory.
+// Allocates memory full of 0xa5. Returns nullptr if more than HVD_DOUBLE_MEMORY bytes would be in
+// use, or HVD_DOUBLE_PINNED of pinned memory.
 void* allocate(size_t size, MemoryKind kind);
-// Nothing may read or write the memory afterwards.
+// Frees memory that no operation uses.
 void release(void* memory);
 bool is_of_double(const void* address);
-// The same bytes for a kernel. Other memory has one address only.
+// Returns the kernels' address of the same bytes. Other memory has only one address.
 std::byte* for_kernel(const void* address);
 
 struct Block;
@@ -31,11 +31,11 @@ class MemoryUse {
   MemoryUse(const void* address, const char* operation, int device);
   ~MemoryUse();
   MemoryUse(const MemoryUse&) = delete;
-  // Whether the memory is still there; a finding otherwise.
+  // Returns whether the memory is still allocated; adds a finding otherwise.
   bool check() const;
 
  private:
-  std::shared_ptr<Block> block_;  // nullptr: memory that is not the double's
+  std::shared_ptr<Block> block_;  // nullptr: not memory of the double
   const char* const operation_;
 };
 

@@ -38,21 +38,21 @@ constexpr int kSharesDevices = 23000;
 
 int version() { return static_cast<int>(variable("HVD_DOUBLE_VERSION", 21805)); }
 
-// Shared by the user's handle and by what streams still do.
+// Shared by the user's handle and the streams' pending work.
 struct Link {
   UniqueFd socket;
   std::string name;  // equal on all ranks
   int rank = 0, size = 1, device = 0;
   bool is_blocking = false;
   Occupancy occupancy;
-  std::atomic<GroupJob*> job{nullptr};  // of the last group, until it is complete
+  std::atomic<GroupJob*> job{nullptr};  // job of the last group, until it is complete
   Mutex mutex;
   std::deque<std::unique_ptr<GroupJob>> jobs HVD_GUARDED_BY(mutex);
   std::atomic<int> state{abi::kInProgress};
-  std::atomic<int> starting{0};               // groups that are not on their stream yet
+  std::atomic<int> starting{0};               // groups that no stream has yet
   std::atomic<int64_t> launched{0}, over{0};  // kernels
   std::atomic<int64_t> groups_left{variable("HVD_DOUBLE_FAILS_AFTER", INT64_MAX)};
-  std::vector<std::pair<int, double>> sums;  // own reductions: type, factor
+  std::vector<std::pair<int, double>> sums;  // custom reductions: type, factor
 
   void start_job(std::function<void()> launch) {
     const MutexLock lock(mutex);
@@ -65,7 +65,7 @@ struct Link {
     job.store(nullptr);
   }
 
-  // Once wrong, for ever wrong.
+  // An error state is final.
   void become(int next) {
     int now = state.load();
     while (now <= abi::kSuccess || now == abi::kInProgress) {
@@ -92,14 +92,14 @@ struct Pending {
   const std::byte* from;
   std::byte* to;
   double factor;
-  // From the call until the kernel is over.
+  // Lives from the call until the kernel is over.
   std::shared_ptr<const MemoryUse> reads, writes;
 
   bool check() const {
     return (reads == nullptr || reads->check()) && (writes == nullptr || writes->check());
   }
 };
-// The group that this thread is in.
+// The current group of this thread.
 struct Group {
   int depth = 0;
   abi::Comm* comm = nullptr;
@@ -159,7 +159,7 @@ std::atomic<int64_t>& kernels_left() {
   return left;
 }
 
-// The work of the kernel, once the stream reaches it.
+// The kernel's work, once the stream reaches it.
 void run_group(const std::shared_ptr<Link>& link, const std::vector<Pending>& calls,
                const LaunchCounts& before) {
   char answer = '!';
@@ -282,7 +282,7 @@ void join_hub(const std::shared_ptr<Link>& link) {
   link->become(!joined ? kRemote : go == '+' ? abi::kSuccess : kInvalidUsage);
 }
 
-// The caller may end the stream afterwards.
+// The caller may destroy the stream afterwards.
 void give_up(Link& link) {
   ::shutdown(link.socket.get(), SHUT_RDWR);
   DeviceLaunches::of(link.device).remove(link.name);
@@ -378,9 +378,9 @@ int ncclCommDestroy(abi::Comm* comm) {
   delete comm;
   return abi::kSuccess;
 }
-// Legal while another thread is inside of the communicator, whose call then ends. Its kernels end once they
-// see the flag, and it waits for them, as NCCL 2.14 to 2.30 do. Those of other communicators that are before
-// them on the stream wait for flags of their own.
+// Legal while another thread's call uses the communicator: that call then ends. The communicator's
+// kernels end once they see the flag, and the call waits for them, as in NCCL 2.14 to 2.30. Earlier
+// kernels on the stream that belong to other communicators wait for their own flags.
 int ncclCommAbort(abi::Comm* comm) {
   log("abort");
   log("destroy");
@@ -397,7 +397,7 @@ int ncclCommAbort(abi::Comm* comm) {
 }
 int ncclCommGetAsyncError(abi::Comm* comm, int* result) {
   Link& link = *comm->link;
-  if (version() < kCompletesJobs) {  // it reads an atomic
+  if (version() < kCompletesJobs) {  // only reads an atomic
     *result = link.state.load();
     return abi::kSuccess;
   }

@@ -1,5 +1,5 @@
-// The thread that is inside of a communicator. NCCL allows one at a time, beside one that aborts it. Any
-// thread.
+// The thread that uses a communicator. NCCL allows one thread at a time, besides one that aborts
+// the communicator. Any thread may call.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ class Occupancy {
   void leave() {
     if (thread_.load() == own_thread() && --depth_ == 0) thread_.store(0);
   }
-  // Waits until no other thread is inside.
+  // Waits until no other thread uses the communicator.
   void wait_for_others() const;
 
  private:
@@ -43,7 +43,7 @@ class CallScope {
  public:
   CallScope(Occupancy& occupancy, const char* call) : occupancy_(occupancy) {
     occupancy_.enter(call);
-    std::this_thread::yield();  // another thread that may come at any time comes now
+    std::this_thread::yield();  // let a racing thread run now
   }
   ~CallScope() { occupancy_.leave(); }
   CallScope(const CallScope&) = delete;

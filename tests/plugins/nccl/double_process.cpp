@@ -18,7 +18,7 @@ namespace {
 constexpr int kDevices = 32;
 constexpr int kNotInitialised = 3, kNotPermitted = 800;
 
-std::atomic<int> process{0};  // that CUDA works in; 0: not initialised
+std::atomic<int> process{0};  // process that initialised CUDA; 0: none
 std::atomic<int> visible{kDevices};
 std::atomic<bool> has_failed{false};
 thread_local bool is_in_host_function = false;

@@ -1,30 +1,30 @@
-// The state of CUDA in this process. Any thread.
+// The state of CUDA in this process. Any thread may call.
 #pragma once
 
 namespace hvd::test_double {
 
 constexpr int kIllegalAddress = 700;  // the error of a kernel that failed
 
-// Each function of CUDA begins with it. 0, or the error that the function must return: CUDA does not work in
-// a child by fork, inside of a host function, or after a kernel failed. The first call initialises CUDA.
+// Each CUDA function begins with it. Returns 0, or the error that the function must return: CUDA does not work in a
+// forked child, inside a host function, or after a failed kernel. The first call initialises CUDA.
 int begin_call(const char* function);
-// Every function of CUDA that fails calls it: a thread keeps its last error until cudaGetLastError takes it,
-// and PyTorch raises it after its next kernel. Returns the error.
+// Every failing CUDA function calls it: a thread keeps its last error until cudaGetLastError takes
+// it, and PyTorch raises it after its next kernel. Returns the error.
 int remember(int error);
-// The number of devices. CUDA_VISIBLE_DEVICES is read by the first call.
+// Returns the number of devices. The first call reads CUDA_VISIBLE_DEVICES.
 int count_devices();
-// The number of a visible device among all of the host.
+// Returns the number of a visible device among all devices of the host.
 int number_on_host(int device);
-// Whether the compute mode of a device refuses this process: HVD_DOUBLE_EXCLUDED names it.
+// Returns whether a device's compute mode refuses this process: HVD_DOUBLE_EXCLUDED names the device.
 bool is_excluded(int device);
-// A call that needs a context on the device makes one.
+// Creates a context on the device for a call that needs one.
 void use_device(int device);
 
-// A kernel failed: every later call returns the error, and no host function runs.
+// Marks a kernel as failed: every later call returns the error, and no host function runs.
 void fail_kernel();
 bool has_kernel_failed();
 
-// This thread runs a host function.
+// Marks this thread as running a host function.
 class HostFunction {
  public:
   HostFunction();

@@ -1,4 +1,4 @@
-// The rules of the double: each finds the mistake that it is for, and not the correct program beside it.
+// The rules of the double: each rule finds its mistake, and accepts the similar correct program.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace {
 
 namespace abi = hvd::ops::nccl::abi;
 
-// For the life of the object.
+// Sets a variable while the object lives.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {
@@ -41,7 +41,7 @@ Function* of_double(const char* name) {
 #define HVD_NCCL(name) of_double<abi::name>("nccl" #name)
 #define HVD_CUDA(name) of_double<abi::name>("cuda" #name)
 
-// The findings so far, which the double forgets.
+// Returns the findings so far and clears them.
 std::string take_findings() {
   std::string text(1 << 20, '\0');
   of_double<int(char*, size_t)>("hvd_double_take_findings")(text.data(), text.size());
@@ -52,7 +52,7 @@ void check_finds(const std::string& words) {
   CHECK_MESSAGE(found.find(words) != std::string::npos, found);
 }
 
-// A stream on a device, which becomes that of this thread.
+// A stream on a device, which becomes this thread's current device.
 class Stream {
  public:
   explicit Stream(int device = 0) {
@@ -68,7 +68,7 @@ class Stream {
   void* stream_ = nullptr;
 };
 
-// One rank of a communicator. Each call is as the plugin makes it, by the thread of the test.
+// One rank of a communicator. The test's thread makes the same calls as the plugin.
 class Communicator {
  public:
   explicit Communicator(bool blocks, int rank = 0, int size = 1)
@@ -303,8 +303,8 @@ TEST_CASE("a stream that does not wait for the event of its input reads too earl
 
 namespace {
 
-// Two ranks, each with a device of its own, launch two communicators: on one stream, or if `crossed` on
-// two, and rank 1 in the other order.
+// Two ranks, each with one device, launch two communicators: on one stream, or if `crossed` on two,
+// and rank 1 in the other order.
 void launch_two_communicators(bool crossed) {
   const abi::UniqueId ids[] = {Communicator::make_id(), Communicator::make_id()};
   const auto body = [&](int rank) {
@@ -338,7 +338,7 @@ TEST_CASE("kernels that wait for each other's place are a finding") {
   for (int i = 0; i < 10; ++i) launch_two_communicators(false);
   CHECK(take_findings() == "");
   const Variable limit("HVD_DOUBLE_PLACE_MS", "1000");
-  // Operations come late, so that the second kernel may have come first after all.
+  // Operations are delayed, so the second kernel may run first after all.
   std::string found;
   for (int i = 0; i < 20 && found.empty(); ++i) {
     launch_two_communicators(true);
@@ -367,7 +367,7 @@ class Numbers {
   void* memory_ = nullptr;
 };
 
-// The streams wait as long as the object lives.
+// The streams wait until the object is destroyed.
 class Held {
  public:
   explicit Held(const Stream& stream) : stream_(stream) {
@@ -474,7 +474,7 @@ TEST_CASE("memory that returns to the program while a kernel dies is a finding")
     second.join();
     Numbers numbers(10);
     ranks[0]->sum(numbers.data(), numbers.data(), 10, stream);
-    // An abort waits for its own kernels, and not for those of the ranks that it leaves.
+    // An abort waits for its own kernels, but not for those of other ranks.
     ranks[is_aborted ? 0 : 1]->abort();
     numbers.free();
     if (is_aborted) CHECK(take_findings() == "");
@@ -551,7 +551,7 @@ TEST_CASE("a process with findings" * doctest::skip()) {
 
 namespace {
 
-// The output of this program with one of its skipped cases, and its exit code.
+// Returns the output of this program with one of its skipped cases, and its exit code.
 std::pair<std::string, int> run_case(const std::string& name) {
   const std::string self = "/proc/" + std::to_string(::getpid()) + "/exe";
   const std::string command = self + " --no-skip --test-case='" + name + "' 2>&1";
@@ -636,8 +636,7 @@ using BeginCapture = int(void* stream, int mode);
 using EndCapture = int(void* stream, void** graph);
 constexpr int kGlobal = 0, kThreadLocal = 1, kRelaxed = 2;
 
-// The result of a capture in the mode, during which another thread in a mode of its own asks for an event;
-// and what that thread was answered.
+// Captures in a mode while another thread, in its own mode, queries an event. Returns both results.
 std::pair<int, int> capture_beside(int mode, int other_mode) {
   const Stream captured, other;
   void *event = nullptr, *graph = nullptr;

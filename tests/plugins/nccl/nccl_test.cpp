@@ -1,5 +1,5 @@
 // The NCCL plugin in this process, with threads as ranks, over a double of NCCL and of the CUDA
-// runtime (README.md). These tests say nothing about the real libraries.
+// runtime (README.md). These tests do not cover the real libraries.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ using hvd::test::Outcome;
 // Cases that wait for seconds. side_by_side.py runs them at the same time.
 const doctest::test_suite kWaits("waits");
 
-// For the life of the object.
+// Sets a variable while the object lives.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {
@@ -53,7 +53,7 @@ const char* path_of_plugin() {
   return path == nullptr ? HVD_NCCL_PLUGIN : path;
 }
 
-// For the life of the object, no library of CUDA is named, and this machine has no GPU: see find_gpu_driver.
+// While it lives, no variable names a CUDA library, and this machine has no GPU: see find_gpu_driver.
 class NoGpu {
  public:
   NoGpu() { ::unsetenv("HOROVOD_CUDA_LIBRARY"); }
@@ -69,7 +69,7 @@ Function* of_double(const char* name) {
   return reinterpret_cast<Function*>(library->symbol(name));
 }
 
-// Tensors lie in memory that the CPU may touch while no operation refers to it.
+// Tensors lie in memory that the CPU may access while no operation refers to it.
 void use_memory_of_double() {
   auto& memory = hvd::test::op_memory();
   memory.device = 0;
@@ -99,14 +99,14 @@ const hvd::test::PluginLinks& links() {
   return kLinks;
 }
 
-// One rank, driven by hand.
+// One rank, driven by the test.
 class Rank {
-  hvd::test::PluginStore own_store_;  // before host, which may be of it
+  hvd::test::PluginStore own_store_;  // before host, which may use it
 
  public:
   using Settings = std::map<std::string, std::string>;
   explicit Rank(Settings settings = {}) : Rank(own_store_, 0, 1, std::move(settings)) {}
-  // One of several, which open at the same time.
+  // One of several ranks, which open at the same time.
   Rank(hvd::test::PluginStore& store, int32_t rank, int32_t size, Settings settings = {},
        int32_t host_number = 0, bool is_tried = false)
       : host(store, std::move(settings)) {
@@ -138,7 +138,7 @@ class Rank {
     if (!outcome.done) host.block(5);
     return outcome.done;
   }
-  // The double answers in milliseconds; a minute is for ever.
+  // The double answers in milliseconds; a minute means never.
   bool is_over(const Outcome& outcome, double seconds = 60) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (!poll_once(outcome)) {
@@ -159,7 +159,7 @@ Rank::Settings on_host(const std::string& name) {
   return {{"HOROVOD_HOSTNAME", name}, {"HOROVOD_START_TIMEOUT", "20"}};
 }
 
-// A file that gets the calls of the double.
+// A file to which the double logs its calls.
 class Log {
  public:
   Log()
@@ -180,7 +180,7 @@ class Log {
   const Variable variable_;
 };
 
-// Into host memory it waits for the copy.
+// Copies by a stream; a copy into host memory is complete at return.
 void copy(void* to, const void* from, size_t size, void* stream) {
   CHECK(of_double<int(void*, const void*, size_t, int, void*)>("cudaMemcpyAsync")(to, from, size, 4,
                                                                                   stream) == 0);
@@ -282,7 +282,7 @@ TEST_CASE("each process set has a communicator of its own, whatever the number o
     }
     CHECK(log.count("init") == 2);
     CHECK(rank.op().drop_set(rank.context, 1) == HVD_OK);
-    SumOfFloats last;  // the thread drops the set before
+    SumOfFloats last;  // the thread drops the set first
     last.add(10, 1, 10, [](size_t) { return 1.0; });
     Outcome outcome;
     rank.start(last.ready(7), outcome);
@@ -367,7 +367,7 @@ TEST_CASE("a set that is removed ends its communicator beside the batches of oth
 
 namespace {
 
-// Bytes of addresses that the process uses.
+// Returns the size of the process's address space in bytes.
 int64_t addresses_in_use() {
   std::ifstream file("/proc/self/statm");
   int64_t pages = 0;
@@ -394,7 +394,7 @@ TEST_CASE("threads that end the communicators of removed sets leave no stacks") 
     }
     if (set == 60) before = addresses_in_use();
   }
-#ifndef __SANITIZE_THREAD__  // which keeps what threads that have ended did
+#ifndef __SANITIZE_THREAD__  // it records calls of ended threads
   // A stack has 8 MiB.
   CHECK(addresses_in_use() - before < int64_t{200} << 20);
 #endif
@@ -421,7 +421,7 @@ TEST_CASE("an error in a communicator is a sentence, and everything there is abo
 
 namespace {
 
-// Batches of a rank, of which the first waits on the device until `may_go`.
+// Batches of a rank; the first batch waits on the device until `may_go`.
 class StuckDevice {
  public:
   // Streams use it until the process ends.
@@ -569,7 +569,7 @@ TEST_CASE("an abort ends the kernels of all communicators, whatever their order 
       ++warm;
       if (i == 0) {
         while (warm.load() < size) std::this_thread::yield();
-        // Kernels of the set that was opened last wait for the other ranks, and hold up those of the first one.
+        // Kernels of the newest set wait for the other ranks, and delay those of the first set.
         if (way == kTwoSets) start(1, 1, last[1]);
         start(0, 1, last[0]);
         for (int poll = 0; poll < 20; ++poll) CHECK(!rank.poll_once(last[0]));
@@ -619,7 +619,7 @@ TEST_CASE("bytes that a broken communicator left in the outputs are no result" *
   hvd::test::own_device() = 0;
   works[2].add(10, 1, 10, [](size_t) { return 1.0; });
   ranks[0]->start(works[2].ready(1), outcomes[2]);
-  // On the stream by now, where it waits for rank 1.
+  // The batch is on the stream by now and waits for rank 1.
   for (int i = 0; i < 20; ++i) CHECK(!ranks[0]->poll_once(outcomes[2]));
   ranks[1]->op().abort(ranks[1]->context, "rank 1 had enough");
   REQUIRE(ranks[0]->is_over(outcomes[2]));
@@ -636,7 +636,7 @@ TEST_CASE("a batch under way does not spoil the capture of a graph") {
   StuckDevice& device = StuckDevice::make(rank, 1);
   constexpr int kGlobal = 0;  // the mode that forbids calls of all threads
   REQUIRE(of_double<int(void*, int)>("cudaStreamBeginCapture")(stream, kGlobal) == 0);
-  // Longer than the thread waits before it looks for errors.
+  // Longer than the thread's interval between error checks.
   CHECK(!rank.is_over(device.outcomes[0], 0.3));
   device.may_go.store(true);
   CHECK(rank.is_over(device.outcomes[0]));
@@ -645,7 +645,7 @@ TEST_CASE("a batch under way does not spoil the capture of a graph") {
   of_double<int(void*)>("cudaStreamDestroy")(stream);
 }
 
-// The sum, by two ranks, of two equal numbers of float16, with factors.
+// Returns the sum, by two ranks, of two equal float16 numbers, with factors.
 double sum_of_halves(int op, double value, double prescale, double postscale) {
   hvd::test::PluginStore store;
   std::vector<std::thread> threads;
@@ -680,7 +680,7 @@ TEST_CASE("factors of float16 apply before and after the sum, and their product 
   for (const int op : {HVD_ALLREDUCE, HVD_REDUCESCATTER}) {
     CAPTURE(op);
     CHECK(sum_of_halves(op, 0x1p15, 0x1p-12, 0x1p-13) == 0x1p-9);  // the product is 2^-25, or 0
-    CHECK(sum_of_halves(op, 0x1p-24, 4, 0.125) == 0x1p-24);        // and here an input times it
+    CHECK(sum_of_halves(op, 0x1p-24, 4, 0.125) == 0x1p-24);  // an input times the product vanishes
     CHECK(sum_of_halves(op, 0x1p14, 0x1p-20, 1) == 0x1p-5);
     CHECK(sum_of_halves(op, 0x1p-20, 1, 0x1p20) == 2);
     CHECK(sum_of_halves(op, -3, 0.5, -1) == 3);
@@ -704,7 +704,7 @@ TEST_CASE("factors of bfloat16 have more than its 8 bits") {
     CAPTURE(one.prescale);
     CAPTURE(one.postscale);
     constexpr size_t kCount = 4096;
-    // Numbers that bfloat16 has.
+    // Numbers that bfloat16 represents exactly.
     std::vector<double> values(kCount);
     for (double& value : values) value = std::ldexp(128 + static_cast<double>(random() % 128), -7);
     hvd::test::PluginStore store;
@@ -783,7 +783,7 @@ TEST_CASE("an allreduce goes by hosts where it is asked to, and sums the same") 
         hvd::test::OpCase work(HVD_ALLREDUCE, dtype);
         work.batch.prescale = prescale;
         work.batch.postscale = postscale;
-        // A part for each and one that is left, less than that, and one where it lies already.
+        // A tensor with a part per rank and a remainder, a smaller tensor, and an in-place tensor.
         for (const int64_t count : {1001, 1, 64}) {
           auto& tensor =
               work.add(count, 1, count, [&](size_t) { return static_cast<double>(i + 1); });
@@ -803,7 +803,7 @@ TEST_CASE("an allreduce goes by hosts where it is asked to, and sums the same") 
       runs(HVD_FLOAT32, 1, 0.25, 2.5);
       runs(HVD_FLOAT64, 0.5, 1, 5);
       runs(HVD_INT32, 1, 1, 10);
-      runs(HVD_INT64, 1, 0.25, 2);  // rounded once, so not by hosts
+      runs(HVD_INT64, 1, 0.25, 2);  // rounded once, so not hierarchical
     });
   }
   CHECK(log.count("init 0 of 4") == 2);
@@ -819,7 +819,7 @@ TEST_CASE(
     int questions = 0;
     for (; passed.count() < launch; ++questions) {
       passed +=
-          std::max(hvd::ops::nccl::pause_after(passed), microseconds(1));  // a question takes 1 us
+          std::max(hvd::ops::nccl::pause_after(passed), microseconds(1));  // a query takes 1 us
     }
     CAPTURE(launch);
     CHECK(passed.count() <= launch + std::max(5, launch / 4));
@@ -893,7 +893,7 @@ TEST_CASE("a tensor without rows names the device, and a rank that has joined ma
     }
   }
   hvd::test::own_device() = 0;
-  // Without any device, the place on the host decides.
+  // Without devices, the ranks' numbers on the host decide.
   Rank rank;
   REQUIRE(rank.opened == HVD_OK);
   rank.add_set(0);
@@ -912,7 +912,7 @@ TEST_CASE("a tensor without rows names the device, and a rank that has joined ma
 TEST_CASE("ranks that have different versions of NCCL, or only some of them, do not begin") {
   const auto opened = [](const std::string& other) {
     hvd::test::PluginStore store;
-    // The records that rank 1 leaves in the first round.
+    // The records that rank 1 stores in the first round.
     store.set("nccl-library#1", "+" + other);
     store.set("nccl-hosts#1", "+0");
     hvd::test::PluginHost host(store, {{"HOROVOD_START_TIMEOUT", "20"}});
@@ -1012,7 +1012,7 @@ std::string record_on_b(const std::string& library, const std::string& bus,
   return "+" + library + "\nb\nboot\n" + apart + "\n00ff\n" + bus + "\n0";
 }
 
-// The outcome of rank 0, on host a, whose peer has left this record.
+// Returns the outcome of rank 0, on host a, if its peer has stored this record.
 std::string trial_beside(const std::string& record, const Rank::Settings& settings = on_host("a")) {
   hvd::test::PluginStore store;
   store.set("nccl-library#1", "++");
@@ -1024,7 +1024,7 @@ std::string trial_beside(const std::string& record, const Rank::Settings& settin
   return TrialBatch().of(rank);
 }
 
-// The outcome of the only rank of a job.
+// Returns the outcome of a job's only rank.
 std::string trial_alone() {
   hvd::test::PluginStore store;
   Rank rank(store, 0, 1, on_host("a"), 0, true);
@@ -1058,14 +1058,14 @@ TEST_CASE(
       "ranks 0 and 1 use two MIG instances of one GPU, 0000:02:00.0 of host a, which NCCL does not "
       "connect: switch MIG off, or start one rank for each GPU";
   CHECK(trial_of_two({4, 5}) == std::array{instances, instances});
-  // Without horovodrun, a host has its own name.
+  // Without horovodrun, a host's name comes from the system.
   const std::string of_machine =
       "ranks 0 and 1 use two MIG instances of one GPU, 0000:02:00.0 of host " +
       hvd::own_host_name() + ", which ";
   for (const std::string& text : trial_of_two({4, 5}, {})) CHECK(text.starts_with(of_machine));
   CHECK(log.count("init") == 0);
   CHECK(trial_of_two({5, 6}) == std::array<std::string, 2>{});
-  // For NCCL, these ranks are on different hosts.
+  // NCCL takes these ranks for ranks on different hosts.
   const Variable apart("NCCL_HOSTID", "all");
   CHECK(trial_of_two({3, 3})[0] == shared);
 }
@@ -1112,7 +1112,7 @@ TEST_CASE("a trial ends where a member does not come, and the rank goes on" * kW
   CHECK(TrialBatch(0).of(rank) ==
         "NCCL: not all ranks of a process set have come within 1 s; HOROVOD_START_TIMEOUT may be "
         "raised");
-  // The member comes, and then not to NCCL.
+  // The member joins the trial, but does not reach NCCL.
   store.set("nccl/2/0.0.1/devices#1", record_on_b("NCCL 2.18.5", "0000:07:00.0"));
   rank.add_set(2, {0, 1});
   CHECK(has(TrialBatch(2).of(rank), "not all ranks of a process set have come within 1 s"));
@@ -1127,7 +1127,7 @@ TEST_CASE("a trial ends where a member does not come, and the rank goes on" * kW
 
 TEST_CASE("GPUs of two equal hosts have one PCI address, whoever started the ranks" * kWaits) {
   const std::string bus = "0000:00:00.0";
-  // The records agree, and then no member comes to NCCL.
+  // The records agree, but no member reaches NCCL.
   const std::string agreed = "not all ranks of a process set have come within 1 s";
   for (Rank::Settings settings : {Rank::Settings{}, on_host("a")}) {
     settings["HOROVOD_START_TIMEOUT"] = "1";
@@ -1152,7 +1152,7 @@ TEST_CASE("an NCCL whose start nobody can give up is not chosen by a trial") {
 
 namespace {
 
-// An allgather of one rank, whose output is the backend's, while the GPU has little memory.
+// An allgather of one rank with an output of the backend, while the GPU has little memory.
 struct GatherInLittleMemory : hvd::test::OpCase {
   GatherInLittleMemory() : OpCase(HVD_ALLGATHER, HVD_INT32) {
     batch.device = 0;

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """usage: seeds.py COUNT AT_ONCE COMMAND...
 
-Runs COMMAND once with each of the seeds 1 to COUNT of the double's late operations (HVD_DOUBLE_SEED), AT_ONCE at a
-time. Fails if one of the runs fails, with the seeds and the output of the first such run that ends.
+Runs COMMAND once with each seed from 1 to COUNT for the double's delays (HVD_DOUBLE_SEED), AT_ONCE at a time. If runs
+fail, prints their seeds and the output of the first failure.
 """
 
 import concurrent.futures

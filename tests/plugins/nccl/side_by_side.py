@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """usage: side_by_side.py PROGRAM SUITE
 
-Runs each case of a suite of a doctest program in a process of its own, all at the same time. Fails if one fails,
-with its output.
+Runs each case of a suite of a doctest program in a separate process, all at the same time. If a case fails, fails with
+its output.
 """
 
 import re

@@ -14,8 +14,8 @@
 namespace hvd::rendezvous {
 namespace {
 
-// A program without the secret. It answers hello, and the next request by `response`; without one it is silent
-// until its client leaves.
+// A program without the secret. It answers hello, and the next request with `response`; without
+// `response`, it is silent until its client disconnects.
 class Impostor {
  public:
   explicit Impostor(std::string response) {
@@ -97,7 +97,7 @@ TEST_CASE("an interruption ends calls that wait, and refuses later ones") {
     exchanged.set_value(
         store.exchange("all", {0, 2, {}}, as_bytes("x"), Deadline::never()).status().code());
   });
-  // Once both calls have reached the server.
+  // Release both calls once they have reached the server.
   while (server.run([](Server& running) { return running.waiter_count(); }) < 2) {
     std::this_thread::yield();
   }

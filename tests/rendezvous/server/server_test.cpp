@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // A proxy between one client and the server that loses a reply: it forwards the bytes of the first
-// connection until the server answers the request after hello, and then drops both ends.
+// connection until the server answers the request after hello, and then closes both ends.
 class LossyProxy {
  public:
   explicit LossyProxy(const net::Endpoint& server) : server_(server) {
@@ -81,7 +81,8 @@ TEST_CASE("a client with another secret gets an error, and its request has no ef
   CHECK(status.code() == Code::kPermissionDenied);
   CHECK(status.message().find(net::to_string(server.endpoint())) != std::string::npos);
   CHECK(status.message().find("HOROVOD_JOB_SECRET") != std::string::npos);
-  // The client also reads the error if the server refuses the request while the client still sends.
+  // The client also reads the error if the server refuses the request before the client has sent
+  // all of it.
   CHECK(stranger.set("k", Bytes(16 << 20), soon()).code() == Code::kPermissionDenied);
   HttpStore member(server.endpoint(), test_secret());
   CHECK(member.get("k", soon()).status().code() == Code::kNotFound);
@@ -220,7 +221,7 @@ TEST_CASE("an exchange of more parties than a job can have is refused") {
 
 TEST_CASE("a client that does not prove itself, or sends too slowly, has limited time") {
   ServerLimits limits;
-  // A client that proves itself needs less, on a busy machine too.
+  // An authenticated client needs less time, on a busy machine too.
   limits.handshake = milliseconds(3000);
   limits.transfer = milliseconds(3000);
   RunningServer server("tcp:127.0.0.1:0", 0, limits);
@@ -237,7 +238,8 @@ TEST_CASE("a client that does not prove itself, or sends too slowly, has limited
   CHECK(silent.ends());
   CHECK(only_hello.ends());
   CHECK(slow.ends());
-  // The last exchange of `idle` is older than what `slow` began: the same limit would have ended it.
+  // The last exchange of `idle` is older than the first one of `slow`: a common limit would have
+  // ended it.
   idle.send(idle.signed_head(2, "GET", "/v1/keys/k"));
   CHECK(idle.receive() == 404);
 }

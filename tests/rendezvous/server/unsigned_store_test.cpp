@@ -19,7 +19,7 @@ class UnsignedClient {
     return store_.answer("PUT", target, to_bytes(value)).status;
   }
   int remove(std::string_view target) { return store_.answer("DELETE", target, {}).status; }
-  // The value, or the status if there is no value.
+  // Returns the value, or the status if there is no value.
   std::string get(std::string_view target) {
     const auto answer = store_.answer("GET", target, {});
     return answer.status == 200 ? std::string(as_text(answer.value->bytes)) : cat(answer.status);
@@ -129,7 +129,7 @@ TEST_CASE("unsigned values, their keys and those that are being sent have a tota
   CHECK(client.get("/s/b") == value);
   CHECK(client.put("/s/b", "small") == 200);
   CHECK(client.put("/s/c", value) == 200);
-  // A reply that is under way holds its value, also after the key is removed.
+  // A pending reply holds its value, also after the key is removed.
   auto reply = client.store().answer("GET", "/s/c", {});
   client.remove("/s/c");
   CHECK(client.put("/s/d", value) == 507);
@@ -137,11 +137,11 @@ TEST_CASE("unsigned values, their keys and those that are being sent have a tota
   CHECK(client.put("/s/d", value) == 200);
   for (const char* key : {"a", "b", "d"}) client.remove(cat("/s/", key));
   CHECK(client.store().taken_bytes() == 0);
-  // Keys without a value take room as well.
+  // Keys without a value take space as well.
   int stored = 0;
   while (client.put(cat("/s/", stored, std::string(200, 'k')), "") == 200) ++stored;
   CHECK(stored < 30);
-  // A body that arrives has its room before it is there.
+  // Space for a body is reserved before its bytes arrive.
   UnsignedClient other({}, {.value_bytes = 4000, .total_bytes = 10'000});
   auto arriving = other.store().take_room(4000), second = other.store().take_room(4000);
   CHECK(second != nullptr);
@@ -160,7 +160,7 @@ TEST_CASE("members that come back again and again do not fill the memory") {
   UnsignedClient client({}, {.value_bytes = 4000, .total_bytes = 100'000});
   int turns = 0;
   for (int status = 200; status == 200 && turns < 1000; ++turns) {
-    // Member 0 leaves and comes back, and each time another member has yet to leave.
+    // Member 0 leaves and returns repeatedly, and each time another member has not left yet.
     client.put("/global/rank_0");
     client.put(cat("/global/rank_", 1 + turns));
     client.remove("/global/0");
@@ -178,7 +178,7 @@ TEST_CASE("a server refuses too large unsigned bodies before they arrive") {
     CHECK(large.receive() == 413);
     CHECK(large.body() == "a value may have 16777216 bytes, not 16777217\n");
   }
-  // Their bodies do not arrive, and one of them exceeds the total of 256 MiB.
+  // The bodies do not arrive, and one of them exceeds the total of 256 MiB.
   std::vector<std::unique_ptr<RawClient>> slow;
   std::vector<pollfd> entries;
   for (int i = 0; i < 17; ++i) {

@@ -17,8 +17,9 @@ using namespace hvd::runtime;
 
 namespace {
 
-// Scores measured on a grid, made continuous: linear between neighbours on the logarithmic scale.
-// Beyond the grid its border counts. The file: comments, a line "axes NAME...", lines of values.
+// Scores measured on a grid and interpolated: linear between neighbours on the logarithmic scale,
+// and constant beyond the border. The file has comments, a line "axes NAME...", and lines of
+// values.
 class Surface {
  public:
   explicit Surface(const std::filesystem::path& path) {
@@ -71,10 +72,10 @@ class Surface {
     }
     return sum;
   }
-  // The scores that a search over the whole grid would find.
+  // The best scores of a search over the whole grid.
   double best() const { return std::max_element(scores_.begin(), scores_.end(), less)->second; }
   double worst() const { return std::min_element(scores_.begin(), scores_.end(), less)->second; }
-  // The parameters that were varied, from the usual ones on.
+  // The tuned parameters, starting at the defaults.
   AutotunerOptions options() const {
     AutotunerOptions options;
     for (const TunedRange& range : kTunedRanges) options.start.*range.field = range.usual;
@@ -93,7 +94,7 @@ class Surface {
     return 0;
   }
 
-  std::vector<size_t> axes_;  // as of kTunedRanges
+  std::vector<size_t> axes_;  // indices in kTunedRanges
   std::vector<std::set<double>> values_;
   std::map<std::vector<double>, double> scores_;
 };
@@ -237,8 +238,8 @@ TEST_CASE("a score is the median of samples, each bytes over time between return
   };
   CHECK(!meter.add({full("start")}, 1, now));
   step({full("a")}, 100);
-  step({full("a")}, 100);       // comes again: the mark
-  meter.learn({full("a", 1)});  // from here on it has an id
+  step({full("a")}, 100);       // a repeated name: the mark
+  meter.learn({full("a", 1)});  // the name has an id from here on
   step({cached(1)}, 100);
   step({cached(1)}, 10);  // ends the warm-up of two steps
   step({cached(1)}, 10);  // 10 per microsecond

@@ -71,7 +71,7 @@ TEST_CASE("an elastic job is Horovod's own if its launcher gives nothing of ours
 TEST_CASE("a launcher of another release is refused, and one of another patch is not") {
   const std::string refused =
       refusal({{"launcher_version", "0.1.2"}, {"hostname", "b"}, {"rank", "0"}, {"size", "1"}});
-  CHECK(contains(refused, "runtime_parts_test), "));  // the file that holds the library's code
+  CHECK(contains(refused, "runtime_parts_test), "));  // the file with the library's code
   CHECK(refused.starts_with("rank 0 on host b has libhorovod " HVD_VERSION " ("));
   CHECK(refused.ends_with(hvd::cat(
       "), and its launcher is horovodrun 0.1.2; install version 0.1 of the package on host b, or "

@@ -1,4 +1,4 @@
-// Tests of the ranks that launchers' variables name.
+// Tests of ranks named by launchers' variables.
 #include "runtime/bootstrap/rank_claim.h"
 
 #include <doctest/doctest.h>
@@ -51,7 +51,7 @@ TEST_CASE("a claim is held also where refused processes have filled the queue of
   {
     const auto claim = RankClaim::take();
     REQUIRE(claim.ok());
-    // This process is admitted, and leaves a connection each time.
+    // The server admits this process, which leaves a connection each time.
     hvd::Status refused;
     for (int i = 0; i < 10000 && refused.ok(); ++i) refused = RankClaim::take().status();
     CHECK(refused.message().find("is rank 3 of this job already") != std::string::npos);

@@ -52,7 +52,7 @@ TEST_CASE("idle strangers leave most descriptors to the program of rank 0, and s
     const auto store = ServedStore::start(test_secret(), WorkerSettings());
     REQUIRE(store.ok());
     const auto& endpoints = (*store)->endpoints();
-    // A stranger of this process holds a descriptor at each end.
+    // A process unrelated to this one holds a descriptor at each end.
     std::vector<UniqueFd> strangers;
     for (int i = 0; i < 300; ++i) strangers.push_back(connect_to(endpoints.front()));
     const Deadline deadline = Deadline::after_seconds(8);

@@ -27,7 +27,7 @@ const std::vector<std::vector<int32_t>> kSets{{0, 1, 2, 3}, {1, 2, 3}, {2, 3},
 std::deque<Work> works_on_devices(int rank, int round) {
   std::deque<Work> works;
   for (size_t i = 0; i < kSets.size(); ++i) {
-    // Each rank begins with another set.
+    // Each rank begins with a different set.
     const size_t set = (i + static_cast<size_t>(rank)) % kSets.size();
     if (std::ranges::find(kSets[set], rank) == kSets[set].end()) continue;
     Work& work =
@@ -152,7 +152,7 @@ TEST_CASE("batches that no plugin runs are refused, and later ones run") {
         for (int round = 0; round < 3; ++round) {
           std::deque<Work> works;
           submit(works, "before", HVD_SUM);
-          submit(works, "refused", HVD_ADASUM);  // which the memory links lack
+          submit(works, "refused", HVD_ADASUM);  // the memory links lack Adasum
           submit(works, "after", HVD_SUM);
           for (const size_t good : {size_t{0}, size_t{2}}) {
             const Status status = works[good].finish(ranks[rank]);
@@ -187,6 +187,6 @@ TEST_CASE("a job with one process set sends no message for the order of batches 
     });
     return sent;
   };
-  // An announcement and a plan for each.
+  // One announcement and one plan for each batch.
   CHECK(messages_of(0) <= 20 + 2);
 }

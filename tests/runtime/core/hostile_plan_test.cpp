@@ -1,5 +1,5 @@
-// A root that sends plans and notices with wrong numbers: the rank that gets one fails with a sentence,
-// before it uses a number as a size or an index.
+// A root that sends plans and notices with wrong numbers: the rank that receives one fails with an
+// error, before it uses a number as a size or an index.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -19,8 +19,8 @@ using hvd::test::Work;
 
 namespace {
 
-// Sends rank 1 a message in the name of rank 0 while rank 1 alone waits for `work`, which is therefore in
-// no plan. Returns the error that the work got.
+// Sends rank 1 a message in the name of rank 0 while only rank 1 waits for `work`, so that no plan
+// has `work`. Returns the error of `work`.
 Status answer_with(Work& work, const std::function<Bytes()>& message) {
   Ranks ranks(2);
   hvd::test::require_started(ranks);
@@ -49,8 +49,8 @@ Bytes encoded(const Message& message) {
   return out.take();
 }
 
-// The plan after those of the start and of the first work: runs a float32 gather of [2, 3] by rank 1 and
-// [4, 3] by rank 0.
+// The plan after those of the start and of the first work: executes a float32 gather of [2, 3] by
+// rank 1 and [4, 3] by rank 0.
 Plan plan_of_gather() {
   Plan plan;
   plan.sequence = 2;

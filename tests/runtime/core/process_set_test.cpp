@@ -1,5 +1,5 @@
-// Process sets of in-process runtimes: added and removed while others work, overlapping, side by
-// side, in any order.
+// Process sets of in-process runtimes: added and removed while other ranks work, overlapping,
+// concurrent, in any order.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using hvd::test::Work;
 
 namespace {
 
-// Waits, releases; *id: what the registration was about.
+// Waits and releases; *id is the id of the registered set.
 Status finish(Runtime& runtime, hvd_handle handle, int32_t* id = nullptr) {
   const auto status = runtime.wait(handle, Deadline::after_seconds(200));
   if (!status) return hvd::deadline_exceeded("the registration is not complete after 20 s");
@@ -50,7 +50,7 @@ Status remove(Runtime& runtime, int32_t id) {
   return finish(runtime, handle);
 }
 
-// Every operation of a set, by one of its members. Sets have 2 members or more.
+// Calls every operation of a set on one of its members. Sets have 2 members or more.
 void check_all_operations(Runtime& runtime, int32_t id, const std::vector<int32_t>& members) {
   const int32_t rank = runtime.identity().rank;
   const auto size = static_cast<int64_t>(members.size());
@@ -358,12 +358,12 @@ TEST_CASE("a set that is removed twice at once is gone once, and all ranks get t
       Work work(HVD_ALLREDUCE, "w", std::vector<float>{1}, HVD_FLOAT32);
       if (rank != 2) {
         work.submission.process_set = 1;
-        // Before the end of the set or after it, but alike for both.
+        // Both members run it before the end of the set, or both after it.
         of_work[static_cast<size_t>(rank)] = work.run(runtime).code();
       }
       CHECK(finish(runtime, handles[0]).ok());
       second[static_cast<size_t>(rank)] = finish(runtime, handles[1]);
-      // A third removal gets an answer too: the set is unknown.
+      // A third removal fails too: the set is unknown.
       CHECK(remove(runtime, 1).code() == Code::kNotFound);
       int32_t id = -1;
       CHECK(add(runtime, {1, 2}, &id).ok());
@@ -468,7 +468,7 @@ TEST_CASE("a set of others outlives each rank that leaves, whatever its place in
         CHECK(working == 0);  // no other rank has lost its links before
         return;
       }
-      // That the rank has left is known once the set of all ranks refuses work.
+      // An operation of the set of all ranks fails once the rank's departure is known.
       Status refused;
       for (int round = 0; refused.ok(); ++round) {
         Work late(HVD_ALLREDUCE, cat("late ", round), std::vector<float>{1}, HVD_FLOAT32);

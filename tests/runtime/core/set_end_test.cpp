@@ -1,4 +1,4 @@
-// The end of a process set against the speculative allreduces of its two members: the end may arrive
+// The end of a process set during speculative allreduces of its two members: the end may arrive
 // before the announcement that completes an operation.
 #include <doctest/doctest.h>
 
@@ -21,7 +21,7 @@ using hvd::test::Work;
 
 namespace {
 
-// The members, on two machines. The first one is the root of the set.
+// The members, on two machines. Member kRoot is the root of the set.
 constexpr int kRoot = 1;
 constexpr int kChild = 3;
 
@@ -58,7 +58,7 @@ void check_left(const Status& status) {
                 status.message());
 }
 
-// The members run "w", and know it from then on.
+// The members run "w" twice, so that its name is cached.
 void learn(Ranks& ranks, const std::vector<int>& members, int32_t set) {
   ranks.each([&](int rank) {
     if (std::ranges::find(members, rank) == members.end()) return;
@@ -73,7 +73,7 @@ void submit_first(Work& work, Ranks& ranks, int root, int child) {
   wait_until([&] { return ranks[child].counts().messages_received > before; });
 }
 
-// The child completes "w" by its announcement, which the test holds back, and the root waits for it.
+// The child completes "w" by an announcement that the test holds back while the root waits for it.
 class HeldAnnouncement {
  public:
   explicit HeldAnnouncement(Ranks& ranks, int root = kRoot, int child = kChild, int32_t set = 1)
@@ -96,7 +96,7 @@ class HeldAnnouncement {
   Sum pending_;
 };
 
-// A rank that leaves. The others do when the caller calls finish.
+// A rank that shuts down. The other ranks shut down when the caller calls finish.
 class Leaving {
  public:
   // Returns when `witness` has received one more message.

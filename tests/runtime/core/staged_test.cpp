@@ -1,4 +1,4 @@
-// Copies of tensors on devices, in host memory, beside tensors on devices and in host memory.
+// Host copies of device tensors, mixed with device tensors and host tensors.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using hvd::test::Work;
 
 namespace {
 
-// H: in host memory, s: a copy, D: on the rank's device, whose number is 10 more than the rank.
+// H: host memory, s: a host copy, D: the rank's device, whose number is 10 + rank.
 void put(char place, int rank, Work& work) {
   work.submission.device = place == 'H' ? static_cast<int32_t>(HVD_CPU) : 10 + rank;
   work.submission.flags = place == 's' ? HVD_STAGED : 0;
@@ -61,7 +61,7 @@ TEST_CASE("a copy runs where the others decide, and work with copies alone in ho
       CAPTURE(round);
       const bool has_device = round.find('D') != std::string::npos;
       const bool is_mixed = has_device && round.find('H') != std::string::npos;
-      // Two that share a batch, and one alone.
+      // Two tensors that share a batch, and one alone.
       std::deque<Work> works;
       works.emplace_back(HVD_ALLREDUCE, "a", std::vector<float>{1, 2}, HVD_FLOAT32);
       works.emplace_back(HVD_ALLREDUCE, "b", std::vector<float>{3}, HVD_FLOAT32);
@@ -118,5 +118,5 @@ TEST_CASE("a copy names its device, and flags that do not exist are refused") {
   work.submission.flags = 1 << 20;
   CHECK(work.submit(ranks[0]).message().find("flags has the value 1048576") != std::string::npos);
   work.submission.flags = HVD_STAGED;
-  CHECK(work.run(ranks[0]).ok());  // of a tensor in host memory: itself
+  CHECK(work.run(ranks[0]).ok());  // a tensor in host memory needs no copy
 }

@@ -1,5 +1,5 @@
-// Speculative allreduce between two ranks on two machines: the bookkeeping by itself, and on
-// runtimes of this process whether results are right where both expected the same and where not.
+// Speculative allreduce between two ranks on two machines: the bookkeeping alone, and the results
+// of runtimes of this process, whether both ranks speculated on the same operation or not.
 #include "runtime/negotiation/speculation.h"
 
 #include <doctest/doctest.h>
@@ -209,8 +209,8 @@ TEST_CASE("ranks of one machine, and more than two of them, agree as ever") {
 
 namespace {
 
-// Names that come again and again, some of them at a time, in an order of each rank's own, waited
-// for at places of its own; now and then in another shape, or as an average.
+// Repeated names, several in flight, in a different order on each rank, with waits at different
+// points; now and then with another shape, or as an average.
 class Steps {
  public:
   Steps(Ranks& ranks, int rank, unsigned seed, int32_t set)
@@ -222,8 +222,8 @@ class Steps {
 
   void run(int steps) {
     for (int step = 0; step < steps; ++step) {
-      // Both ranks in the same order, waiting at the same places; or one of them waits for each, and
-      // the other one, or both, for all at once.
+      // Both ranks use the same order and wait at the same points; or one rank waits for each
+      // operation, and the other rank, or both, wait for all at once.
       const bool alike = common_() % 3 == 0;
       const bool waits = common_() % 3 == static_cast<unsigned>(rank_);
       std::deque<Work> works;
@@ -292,7 +292,7 @@ TEST_CASE("results are right whether speculation of two ranks matches or not") {
   for (unsigned seed = 1; seed <= 24; ++seed) {
     CAPTURE(seed);
     RanksOptions options;
-    // All ranks, or a set of two of them.
+    // All ranks, or a set of two ranks.
     const int size = seed % 2 == 0 ? 2 : 3;
     options.machines = {0, 1, 1};
     options.machines.resize(static_cast<size_t>(size));
@@ -313,7 +313,7 @@ TEST_CASE("results are right whether speculation of two ranks matches or not") {
     sum.wasted += counts.wasted;
   }
   MESSAGE(sum.speculative, " speculative batches, ", sum.wasted, " times wasted");
-  // Both of it happened.
+  // Both outcomes occurred.
   CHECK(sum.speculative > 100);
   CHECK(sum.wasted > 20);
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr microseconds kAfterComputing{100};
 
-// A waiter whose clock the test moves.
+// A waiter whose clock the test controls.
 struct Waiter {
   AdaptiveYield yield{kAfterComputing};
   Clock::time_point now = Clock::time_point{} + std::chrono::hours(1);
@@ -20,7 +20,7 @@ struct Waiter {
     yield.begin();
     yield.found_nothing(now);
   }
-  // Whether it gives its core away when its spin has taken so long.
+  // Returns whether the waiter yields its core after a spin of this duration.
   bool yields_after(microseconds spin) {
     now = yield.since() + spin;
     yield.found_nothing(now);
@@ -30,7 +30,7 @@ struct Waiter {
     yield.yielded(now, now + took);
     now += took;
   }
-  // One right after another, as in a loop of small operations.
+  // One wait right after another, as in a loop of small operations.
   void settle_in_a_loop() {
     begin_after(microseconds(1000));
     begin_after(microseconds(1));

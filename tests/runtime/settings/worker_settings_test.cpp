@@ -43,7 +43,7 @@ TEST_CASE("a changed field changes the table that plugins read") {
   WorkerSettings settings;
   settings.set_start_seconds(700);
   CHECK(settings.start_seconds == 700);
-  CHECK(settings.init_seconds == 700);  // as long as the time to connect, where that is longer
+  CHECK(settings.init_seconds == 700);  // at least the time to connect
   settings.set_init_seconds(5);
   settings.set_generation(2);
   settings.set_job_secret("00ff");

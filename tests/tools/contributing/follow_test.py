@@ -1,9 +1,9 @@
 #!/usr/bin/python3 -B
-"""Follows a recipe of CONTRIBUTING.md in a copy of the tree, builds it, and runs what is new.
+"""Follows a recipe of CONTRIBUTING.md in a copy of the tree, builds it, and runs the new tests.
 
 usage: follow_test.py collective|flag|observation|spawner FOLDER
 
-The copy is FOLDER/NAME; a copy of an earlier run is brought up to date and built on.
+The copy is FOLDER/NAME; a copy of an earlier run is updated and built incrementally.
 """
 
 import filecmp
@@ -17,7 +17,7 @@ import sys
 import recipes
 
 PYTHON = "/usr/bin/python3"
-# Every rank has the rows of the previous one.
+# The following rows include the rows of the previous one on every rank.
 SHIFTED = """
 import numpy, horovod.numpy as hvd
 hvd.init()
@@ -55,7 +55,7 @@ class Tree:
         return done.stdout
 
     def copy(self):
-        """Brings the copy up to date. Unchanged files keep their times, so that they are not compiled again."""
+        """Updates the copy. Unchanged files keep their times, so that they are not compiled again."""
         fresh = self.path.with_name(f"{self.name}.fresh")
         shutil.rmtree(fresh, ignore_errors=True)
         files = subprocess.check_output(["git", "ls-files", "-z"], cwd=recipes.ROOT, text=True).split("\0")

@@ -1,8 +1,8 @@
 """The recipes of CONTRIBUTING.md, and the patches of this folder, which follow them.
 
-A patch begins with lines such as "a flag: 1 2 4 6 8": the recipes that it follows, and their steps. It leaves out only
-steps that begin with "If" or "For". A path in a step is `code`: a file, a folder with a file to change, or a pattern
-in which NAME is the name of what is added.
+A patch begins with lines like "a flag: 1 2 4 6 8": the recipes that it follows, and their steps. It may leave out only
+steps that begin with "If" or "For". A path in a step is `code`: a file, a folder with a file to change, or a pattern in
+which NAME stands for the added name.
 """
 
 import os
@@ -16,7 +16,7 @@ PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)+|[A-Z]+\.md)`")
 
 
 def recipes(text):
-    """{"a flag": {1: the text of step 1, ...}, ...}"""
+    """Returns {"a flag": {1: the text of step 1, ...}, ...}."""
     sections = re.findall(r"(?ms)^## How to add ([^\n]+)\n(.*?)(?=^## |\Z)", text)
     return {
         name: {int(number): step for number, step in re.findall(r"(?ms)^(\d+)\. (.*?)(?=^\d+\. |\Z)", body)}
@@ -38,8 +38,8 @@ def patches():
 
 
 def apply(name, folder):
-    """Applies a patch to the files in the folder. Returns None, or what git says about a conflict."""
-    # Not to the clone around the folder.
+    """Applies a patch to the files in the folder. Returns None, or git's error about a conflict."""
+    # Prevents git from applying the patch to the clone around the folder.
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(pathlib.Path(folder).resolve().parent)}
     done = subprocess.run(
         ["git", "apply", "-C1", HERE / f"{name}.patch"],
@@ -61,7 +61,7 @@ def is_in(file, path):
 
 
 def faults(patch, guide):
-    """Sentences about steps that the patch leaves out, and about files in which patch and recipes differ."""
+    """Returns errors about steps that the patch leaves out, and about files that differ between patch and recipes."""
     paths = set()
     for name, steps in patch.follows.items():
         recipe = guide[name]

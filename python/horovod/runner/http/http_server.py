@@ -15,8 +15,8 @@ class RendezvousServer:
     """A rendezvous server for workers with the original's variables, HOROVOD_GLOO_RENDEZVOUS_ADDR and
     HOROVOD_GLOO_RENDEZVOUS_PORT: the program horovod-rendezvous as a child, which ends with this process.
 
-    Its requests are not signed: on this host it serves this user and root, and on other hosts all that
-    reach its port. `horovodrun` and `horovod.run` need no such server.
+    Its requests are not signed: on this host it serves this user and root, and on other hosts every client that reaches
+    its port. `horovodrun` and `horovod.run` need no such server.
     """
 
     def __init__(self, verbose: int = 0, *, address: str = "", port_range: Optional[str] = None) -> None:
@@ -31,16 +31,16 @@ class RendezvousServer:
         self._has_plan = False
 
     def start(self, handler_cls: Any = None) -> int:
-        """Starts the server and returns its port. `handler_cls` has no effect. RuntimeError when it cannot
-        listen, which horovod-rendezvous explains on standard error, and when it runs already."""
+        """Starts the server and returns its port. `handler_cls` has no effect. RuntimeError if it already runs or
+        cannot listen; horovod-rendezvous prints the cause to standard error."""
         if self._child is not None:
             raise RuntimeError("The rendezvous server runs already; stop() ends it.")
         self._start(["--port-range", self._port_range] if self._port_range else [], 0)
         return self._port
 
     def init(self, host_alloc_plan: Any) -> None:
-        """Prepares the server for a job's ranks, the slots of `get_host_assignments`. Each call after the
-        first one forgets all that ranks have stored."""
+        """Prepares the server for a job's ranks, the slots of `get_host_assignments`. Each further call removes all
+        stored values."""
         if self._child is None:
             raise RuntimeError("The rendezvous server does not run; start() starts it.")
         if self._has_plan:

@@ -1,6 +1,6 @@
 """Horovod for the Keras of TensorFlow: ``import horovod.tensorflow.keras as hvd``.
 
-tf.keras, be it Keras 2 or 3. Signatures are Horovod's.
+Works with tf.keras of Keras 2 or 3. Signatures are Horovod's.
 """
 
 import horovod.tensorflow as _hvd  # noqa: F401, says what is wrong with TensorFlow, if it is not there

@@ -1,7 +1,7 @@
 """The backend ``horovod`` of torch.distributed: ``dist.init_process_group("horovod")``.
 
-Importing this module registers the backend. From torch 2.5 on, torch registers an installed one by itself
-(`horovod_torch_backend`). docs/torch-distributed.md describes it.
+Importing this module registers the backend. From torch 2.5 on, torch registers an installed backend by itself
+(`horovod_torch_backend`). docs/torch-distributed.md describes the backend.
 """
 
 import horovod_torch_backend as _backend

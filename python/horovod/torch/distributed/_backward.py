@@ -1,8 +1,8 @@
 """The works whose futures DistributedDataParallel awaits at the end of a backward pass.
 
 The C++ code of DistributedDataParallel starts these works during the pass, and only waits for them at its end. The
-thread of the pass completes them in the order of their start: no other thread has to wake up, and none competes for the
-core during the pass.
+thread of the pass completes them in the order of their start, so that no other thread has to wake up or competes for
+the core during the pass.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _engine: Any = torch.autograd.Variable._execution_engine
 
 
 class _Works(threading.local):
-    has_ended = False  # a pass, since the last call
+    has_ended = False  # whether a pass has ended since the last call
 
     def __init__(self) -> None:
         self.open: Deque[Any] = collections.deque()
@@ -30,21 +30,21 @@ _works = _Works()
 
 
 def is_caller(depth: int) -> bool:
-    """Returns whether code in C++ has called the function at this depth of the stack from a backward pass."""
+    """Returns whether C++ code has called the function at this stack depth from a backward pass."""
     try:
         called_from = sys._getframe(depth).f_globals
-    except ValueError:  # a thread without Python
+    except ValueError:  # a thread without Python frames
         return False
     return any(called_from is module for module in _MODULES)
 
 
 def take(work: Any) -> bool:
-    """Returns whether the thread completes the work at the end of its backward pass. Called by get_future: code in
-    Python, such as a communication hook, may need the future earlier."""
+    """Returns whether the thread completes the work at the end of its backward pass. get_future calls it: Python code
+    such as a communication hook may need the future earlier."""
     if not is_caller(3):
         return False
     try:
-        # DistributedDataParallel adds its own callback after that of its last bucket.
+        # DistributedDataParallel adds its own callback after the callback of its last bucket.
         _engine.queue_callback(_complete)
     except RuntimeError:  # no pass runs
         return False
@@ -53,8 +53,8 @@ def take(work: Any) -> bool:
 
 
 def takes_step() -> bool:
-    """Returns whether the thread's call that follows is the first one after such a pass: a training step begins
-    with it. DistributedDataParallel gives its buckets no names, by which the runtime would know."""
+    """Returns whether the thread's next call is the first one after such a pass, and therefore begins a training step.
+    The runtime cannot know this, because DistributedDataParallel gives its buckets no names."""
     if not _works.has_ended:
         return False
     _works.has_ended = False
@@ -67,8 +67,8 @@ def _complete() -> None:
         while works:
             work = works.popleft()
             work.complete()
-            work.release()  # the bucket ends with its module
+            work.release()  # so that the bucket ends with its module
             _works.has_ended = True
-    finally:  # a signal's handler has raised
+    finally:  # a signal handler has raised
         while works:
             works.popleft()._hand_over()

@@ -1,4 +1,4 @@
-"""The calls of a group in the runtime: each has a number, a time limit and a work."""
+"""Calls the runtime for a group: each call has a number, a time limit and a work."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _NO_TIME = datetime.timedelta(0)
 
 
 class Caller:
-    """Calls the collectives of one group, whose n-th call is one operation on all ranks."""
+    """Calls the collectives of one group. The n-th call is the same operation on all ranks."""
 
     def __init__(self, place: _ranks.Place, rank: int, size: int, timeout: datetime.timedelta, backend: str) -> None:
         self.place, self.rank, self.size = place, rank, size
-        self.name = place.name  # torch's
-        self.backend = backend  # its name, for the profiler
+        self.name = place.name  # torch's name
+        self.backend = backend  # the backend's name, for the profiler
         self.seconds = timeout.total_seconds()
-        self.numbers = itertools.count(1)  # of calls, as the runtime counts them
-        self.works = _open_works.OpenWorks()  # of collectives
+        self.numbers = itertools.count(1)  # numbers of calls, as the runtime counts them
+        self.works = _open_works.OpenWorks()  # works of collectives
         self.postponed = _postponed.Calls()
         self.coalesced: Optional[List[Work]] = None
         self.nothing_to_wait_for = Completed([])
@@ -51,8 +51,8 @@ class Caller:
         elements: Optional[int] = None,
         **arguments: Any,
     ) -> Work:
-        """Calls a collective of the runtime, whose arguments are those of _calls.submit; `like` is the source, and
-        `elements` are all of it, unless they are given. `after` runs once it is complete."""
+        """Calls a collective of the runtime with the arguments of _calls.submit. `like` defaults to the source, and
+        `elements` to all its elements. `after` runs once the collective is complete."""
         if like is None:
             like = source
         if elements is None:

@@ -1,4 +1,5 @@
-"""The calls of one group in the runtime: without names, since the n-th call is one operation on all members."""
+"""The calls of one group in the runtime. They need no names, because the n-th call is the same operation on all
+members."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class Op(enum.IntEnum):
 
 
 def create(name: str, ranks: Sequence[int]) -> int:
-    """Returns the number of a new group of these ranks of the job. All members make theirs in the same order."""
+    """Returns the number of a new group of these ranks of the job. All members must create their groups in the same
+    order."""
     members = (ctypes.c_int32 * len(ranks))(*ranks)
     number, error = ctypes.c_int32(), ctypes.create_string_buffer(4096)
     _ops.check(
@@ -54,15 +56,16 @@ def destroy(group: int) -> None:
     _ops.check(library().hvd_group_destroy(group, ctypes.addressof(error), len(error)), error, negotiated=False)
 
 
-# The tag of a call has what is done with its elements (up to 7, _reductions), a dtype that the runtime does not know,
-# and the sizes of several tensors that travel as one.
+# The tag of a call contains the operation on its elements (up to 7, _reductions), the number of a dtype that the
+# runtime does not know, or the sizes of several tensors that travel as one.
 SPARSE = 4
 _OTHER = 1 << 3
 _SIZES = 1 << 8
 
 
 def tag_of_sizes(tensors: Sequence[torch.Tensor]) -> int:
-    """Returns a number for the sizes of several tensors: different ones differ, but for one case in eight million."""
+    """Returns a number for the sizes of several tensors; two different lists of sizes collide once in eight million
+    cases."""
     if len(tensors) == 1:
         return 0
     return _SIZES * (zlib.crc32(repr([tensor.numel() for tensor in tensors]).encode()) % (1 << 23))
@@ -89,8 +92,8 @@ def submit(
     counts: Optional[List[int]] = None,
 ) -> int:
     """Calls a collective, and returns its handle. `elements`: hvd_group_call.count, in elements of the dtype of `like`,
-    as `counts` are. `source` and `target` are dense; None where this rank has none. `seconds`: how long it waits while
-    earlier work uses their memory. `tag`: of a reduction, SPARSE, or from `tag_of_sizes`."""
+    as `counts` are. `source` and `target` are dense; None where this rank has none. `seconds`: the longest wait for
+    earlier work that uses their memory. `tag`: of a reduction, SPARSE, or from `tag_of_sizes`."""
     dtype, parts, other = _tensor_bytes.form_of(like) if like is not None else _tensor_bytes.BYTES
     handle: int = _native.group_submit(
         group,
@@ -113,6 +116,6 @@ def submit(
 
 
 def reduce_now(group: int, reduce_op: int, tensor: torch.Tensor, seconds: float) -> Any:
-    """An allreduce of a dense tensor in place, and the wait for it. Returns None once it is complete, or the handle
-    after the time; False, with nothing called, for another tensor."""
+    """Starts an in-place allreduce of a dense tensor and waits for it. Returns None once it is complete, the handle
+    after the time limit, or False without a call if the tensor is not dense."""
     return _native.group_reduce(group, reduce_op, _submission.PLAIN, tensor, seconds)

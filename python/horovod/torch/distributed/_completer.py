@@ -10,28 +10,28 @@ import threading
 import time
 from typing import Any, Deque, List, Optional
 
-NUMBER = 0  # of this thread, as the owner of a work: that of no thread
+NUMBER = 0  # the completer as the owner of a work; not a thread id
 
 
 class Completer:
-    """Completes futures, on one thread for all groups. It sleeps while there are none."""
+    """Completes futures, on one thread for all groups. The thread sleeps while no future is open."""
 
-    # How long it waits for one work while there are others, or while others may come.
+    # The longest wait for one work while other works exist or may arrive.
     _AMONG_OTHERS = 0.0005
     _ALONE = 0.005
-    # How long it leaves a work to the thread of a backward pass.
+    # The time for which a work is left to the thread of a backward pass.
     _LATE = 0.1
-    # How long the process waits at exit for a callback that this thread runs.
+    # The longest wait at exit for a callback that this thread runs.
     _AT_EXIT = 10
 
     def __init__(self) -> None:
         self._new: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._later: Deque[Any] = collections.deque()  # this thread takes them out
-        self._has_later = False  # or is about to look
-        self.lock = threading.RLock()  # a signal's handler may wait for a work
+        self._later: Deque[Any] = collections.deque()  # works added by add_later
+        self._has_later = False  # whether _later has works, or this thread is about to check it
+        self.lock = threading.RLock()  # a signal handler may wait for a work
         self._thread: Optional[threading.Thread] = None
-        self._threads: List[threading.Thread] = []  # this one, and those that others went on for
-        self._works: List[Any] = []  # of this thread
+        self._threads: List[threading.Thread] = []  # this thread, and the threads that it replaced
+        self._works: List[Any] = []  # the works of this thread
 
     def add(self, work: Any) -> None:
         self._new.put(work)
@@ -42,7 +42,7 @@ class Completer:
         self.leave()  # the callback may wait for the future
 
     def add_later(self, work: Any) -> None:
-        """Adds a work that another thread completes, if it can: code in C++ may wait for the future before."""
+        """Adds a work that another thread completes if it can; C++ code may wait for the future before that."""
         work._since = time.monotonic()
         self._later.append(work)
         if not self._has_later:
@@ -50,7 +50,7 @@ class Completer:
             self.add(None)
 
     def leave(self) -> None:
-        """Called before a wait. In a callback of a future, which this thread runs, another thread goes on."""
+        """Called before a wait. If this thread runs a future's callback, another thread continues its work."""
         if self._is_this_thread():
             self._start()
 
@@ -60,8 +60,8 @@ class Completer:
         self._thread.start()
 
     def end(self) -> None:
-        """Ends the threads at exit. Torch releases Python's lock while it completes a future. A thread that asks for it
-        again after Python has ended would be ended within torch's C++, which aborts the process."""
+        """Ends the threads at exit. Torch releases Python's lock while it completes a future. After Python has ended,
+        it would end a thread that requests the lock within torch's C++ code, which aborts the process."""
         threads, self._thread = self._threads, None
         self._new.put(None)  # a thread may wait for a work
         until = time.monotonic() + self._AT_EXIT
@@ -84,7 +84,7 @@ class Completer:
                 works.append(self._new.get())
             works[:] = [work for work in works if work is not None]
             for work in list(works):
-                # Removed before its callbacks run, which another thread may have to go on beside.
+                # Remove the work before its callbacks run: another thread may have to continue beside them.
                 if self._is_ready(work):
                     works.remove(work)
                     self._end(work)
@@ -100,14 +100,14 @@ class Completer:
             if not work._is_done and work._take(NUMBER):
                 self._works.append(work)
         self._has_later = False
-        if self._later:  # looked at after the assignment, as add_later does
+        if self._later:  # checked after the assignment, in the reverse order of add_later
             self._has_later = True
 
     def _is_ready(self, work: Any) -> bool:
-        """Whether the work is complete, has failed, or has taken too long."""
+        """Returns whether the work is complete, has failed, or has exceeded its time limit."""
         try:
             is_complete = not work._handles or all(map(work._poll, work._handles))
-        except Exception:  # the runtime has ended: waiting says so
+        except Exception:  # the runtime has ended: waiting raises the cause
             return True
         return is_complete or 0 < work._seconds < time.monotonic() - work._since
 
@@ -119,7 +119,7 @@ class Completer:
             work._end(error)
 
     def _rest(self, works: List[Any]) -> None:
-        """Waits a while for the first work, and puts it behind the others."""
+        """Waits briefly for the first work, and moves it behind the others."""
         seconds = self._AMONG_OTHERS if len(works) > 1 else self._ALONE
         work = works.pop(0)
         try:
@@ -129,7 +129,7 @@ class Completer:
         except Exception as error:
             work._end(error)
             return
-        # A callback that waits has let another thread go on.
+        # If a callback waits, another thread has taken over.
         if self._is_this_thread():
             works.append(work)
         else:
@@ -137,7 +137,7 @@ class Completer:
 
 
 completer = Completer()
-# A forked child has none of its parent's threads, and perhaps a lock of one of them.
+# A forked child has no threads of its parent, but perhaps a lock that one of them held.
 os.register_at_fork(after_in_child=completer.__init__)  # type: ignore[misc]
-# Groups register what they do at exit later, and it runs before.
+# Groups register their exit handlers later, so these handlers run earlier.
 atexit.register(completer.end)

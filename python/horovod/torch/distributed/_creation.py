@@ -1,4 +1,5 @@
-"""Creates groups for torch: what the constructor of a backend is not given, and backends of other devices."""
+"""Creates groups for torch: collects data that torch does not pass to the constructor, and the backends of other
+devices."""
 
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ c10d = dist.distributed_c10d
 
 
 class Wish(NamedTuple):
-    """One call of torch for a group of this rank."""
+    """One call of torch that creates a group for this rank."""
 
     name: str
-    label: str  # the name, and the description if there is one
-    ranks: List[int]  # of the default group; empty for that group itself
+    label: str  # the name, and the description if the group has one
+    ranks: List[int]  # ranks of the default group; empty for the default group itself
     others: Dict[str, str]  # the backends of other devices, by device
     options: Any
-    store: Any  # of the default group, as torch made it
+    store: Any  # the default group's store, as torch made it
 
 
 class _Current(threading.local):
@@ -44,7 +45,7 @@ class _State:
 
 
 def create(original: Callable[..., Any], stands_for_gloo: bool, args: Any, kwargs: Any) -> Any:
-    """Runs torch's function that makes a group, and knows for `make_group` what torch makes."""
+    """Runs torch's function that creates a group, and records its arguments for `make_group`."""
     given = inspect.signature(original).bind(*args, **kwargs)
     given.apply_defaults()
     values = given.arguments
@@ -59,7 +60,7 @@ def create(original: Callable[..., Any], stands_for_gloo: bool, args: Any, kwarg
                 "after a failure destroy the group and make a new one, or use the backend gloo"
             )
         if len(backends) > 1 and ":" in str(values["backend"]):
-            # torch takes the first one that is a whole group, and makes none of those behind it.
+            # torch takes the first backend that is a complete group, and does not create the later ones.
             order = sorted(backends.items(), key=lambda item: item[0] != "cpu")
             values["backend"] = dist.Backend(",".join(f"{device}:{backend}" for device, backend in order))
     others = {
@@ -87,22 +88,22 @@ def create(original: Callable[..., Any], stands_for_gloo: bool, args: Any, kwarg
 
 
 def _may_replace_gloo(values: Any) -> bool:
-    """Whether a group of gloo may be one of this backend: only gloo reconfigures a group in place, and ranks of a
-    default group of another backend are none of the runtime's without hvd.init."""
+    """Returns whether this backend may replace gloo for a group. Only gloo can reconfigure a group in place. A subgroup
+    of another backend's default group needs hvd.init, because its ranks are unknown to the runtime."""
     if values.get("enable_reconfigure"):
         return False
     return not values["global_ranks_in_group"] or _identity.is_initialized()
 
 
 def _unwatched(store: Any) -> Any:
-    """Returns the default group's store as torch made it. `store`: of the group that torch makes."""
+    """Returns the default group's store as torch made it. `store`: the store of the group that torch creates."""
     if dist.is_initialized():
         store = getattr(c10d._get_default_group(), "_watched", store)
     return store._inner if isinstance(store, _store.Watched) else store
 
 
 def _keep(made: Any, store: Any) -> None:
-    """C++ keeps a store, but not its functions in Python."""
+    """Keeps the store's Python object alive: C++ keeps only the store, without its Python functions."""
     group = made[0] if isinstance(made, tuple) else made
     if isinstance(group, HorovodProcessGroup):
         group._watched = store
@@ -117,7 +118,7 @@ def _backends(backend: Any) -> Optional[Dict[str, str]]:
 
 
 def _code_of(holder: Any) -> Iterator[Any]:
-    """The code objects of a module's or class's functions, with those within them."""
+    """Yields the code objects of a module's or class's functions, and of the functions within them."""
     for value in list(vars(holder).values()):
         if isinstance(value, (property, functools.cached_property)):
             value = getattr(value, "fget", None) or getattr(value, "func", None)
@@ -133,13 +134,13 @@ def _code_of(holder: Any) -> Iterator[Any]:
 
 @functools.lru_cache(maxsize=None)
 def _stay_uncompiled() -> None:
-    """Keeps torch.compile from compiling this package's functions, in which it would meet a group. It knows groups as
-    objects in C++, and refuses members that these have not."""
+    """Keeps torch.compile from compiling this package's functions, which use groups. torch.compile knows groups as C++
+    objects, and refuses members that these objects lack."""
     frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
     skip = getattr(frames, "skip_code", None)
     if hasattr(frames, "set_code_exec_strategy"):  # newer versions
         action = frames._FrameAction.SKIP
-        strategy = frames._FrameExecStrategy(action, action)  # of the function, and of what it calls
+        strategy = frames._FrameExecStrategy(action, action)  # for the function and its callees
         skip = lambda code: frames.set_code_exec_strategy(code, strategy)  # noqa: E731
     if skip is None:  # torch before 2.1
         return
@@ -150,7 +151,7 @@ def _stay_uncompiled() -> None:
 
 
 def make_group(store: Any, rank: int, size: int, timeout: datetime.timedelta, kind: Any = HorovodProcessGroup) -> Any:
-    """Returns this rank's part in the group that torch makes now."""
+    """Returns this rank's part in the group that torch is creating."""
     _stay_uncompiled()
     wish = _current.wish
     if wish is None:
@@ -161,7 +162,7 @@ def make_group(store: Any, rank: int, size: int, timeout: datetime.timedelta, ki
     group = HorovodProcessGroup.__new__(kind)
     HorovodProcessGroup.__init__(group, place, store, rank, size, timeout)
     for device, backend in wish.others.items():
-        # A thread of NCCL must not wait for Python, as it would in a watched store.
+        # A thread of NCCL must not wait for Python, which a watched store requires.
         own = dist.PrefixStore(f"{wish.name}/{device}/", wish.store)
         group._add_backend(torch.device(device), *_make_other(backend, own, group, timeout, wish))
     return group
@@ -202,7 +203,7 @@ def _make_other(name: str, store: Any, group: HorovodProcessGroup, timeout: date
 
 
 def _destroy(original: Callable[..., None], group: Any = None) -> None:
-    """torch before 2 forgets a group, and does not end it."""
+    """Ends a group: torch before 2 only forgets it."""
     is_all = group is None or group == dist.GroupMember.WORLD
     ended = [one for one in (list(c10d._pg_map) if is_all else [group]) if isinstance(one, HorovodProcessGroup)]
     original(group)
@@ -215,7 +216,7 @@ if not hasattr(dist.ProcessGroup, "shutdown"):
 
 
 def _batch(original: Callable[..., Any], p2p_op_list: Any) -> Any:
-    """torch starts the operations of a batch as one, as NCCL needs it, for groups of its own class alone."""
+    """Starts the operations of a batch as one, as NCCL requires: torch does so only for groups of its own class."""
     first = p2p_op_list[0]
     group = first.group or c10d._get_default_group()
     device = first.tensor.device
@@ -237,7 +238,7 @@ _gloo: Any = getattr(dist, "ProcessGroupGloo", None)
 
 
 class GlooStandIn(HorovodProcessGroup):
-    """A group of this backend that says that it is gloo."""
+    """A group of this backend that reports the name gloo."""
 
     _backend_name = "gloo"
 
@@ -254,17 +255,18 @@ class GlooStandIn(HorovodProcessGroup):
         return make_group(store, rank, size, timeout, cls)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        pass  # make_group has done it
+        pass  # make_group has initialised it
 
 
 @contextlib.contextmanager
 def _adapted(stands_for_gloo: bool) -> Iterator[None]:
-    """Within it, torch makes a group of this backend."""
-    # torch's flight recorder asks C++ for the name of the group, which has no backend there.
+    """Within the block, torch creates groups of this backend."""
+    # torch's flight recorder queries C++ for the name of the group, which has no C++ backend.
     functions: Dict[str, Any] = {"_maybe_attach_flight_recorder": lambda *_, **__: None}
     if stands_for_gloo:
         functions["ProcessGroupGloo"] = GlooStandIn
-        # With TORCH_DISTRIBUTED_DEBUG=DETAIL torch before 2 compares calls by another group: the runtime always does.
+        # With TORCH_DISTRIBUTED_DEBUG=DETAIL, torch before 2 compares calls through another group; the runtime always
+        # compares them.
         functions["_create_process_group_wrapper"] = lambda wrapped_pg, **_: wrapped_pg
     originals = {name: getattr(c10d, name) for name in functions if hasattr(c10d, name)}
     vars(c10d).update({name: functions[name] for name in originals})

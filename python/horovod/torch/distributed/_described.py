@@ -1,4 +1,4 @@
-"""The answers of a group to torch: its names, ranks, options, and the backends of its devices."""
+"""The properties of a group that torch reads: its names, ranks, options, and the backends of its devices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class _Options:
 
 
 class Described(dist.ProcessGroup):
-    """The description of a group. It is its own backend for host memory, and may have others for other devices."""
+    """The description of a group. The group is its own backend for host memory, and may have backends for other
+    devices."""
 
     _backend_name = "horovod"
 
@@ -42,21 +43,21 @@ class Described(dist.ProcessGroup):
         self._bound: Optional[torch.device] = None
 
     def getBackendName(self) -> str:
-        """The name for code in C++, which takes a group of the name gloo for its own class."""
+        """Returns the name for code in C++, which treats a group with the name gloo as its own class."""
         return "horovod"
 
     def name(self) -> str:
-        """The name of the backend."""
+        """Returns the name of the backend."""
         return self._backend_name
 
     _get_backend_name = name
 
     def getRank(self) -> int:
-        """The rank of this process in the group."""
+        """Returns the rank of this process in the group."""
         return self._caller.rank
 
     def getSize(self) -> int:
-        """The number of ranks."""
+        """Returns the number of ranks."""
         return self._caller.size
 
     rank, size = getRank, getSize
@@ -72,7 +73,7 @@ class Described(dist.ProcessGroup):
     _set_group_name = setGroupName
 
     def getGroupDesc(self) -> str:
-        """The description of the group."""
+        """Returns the description of the group."""
         return self._description
 
     def setGroupDesc(self, description: str) -> None:
@@ -121,11 +122,11 @@ class Described(dist.ProcessGroup):
         self._register_backend(device, kind, backend)
 
     def _elsewhere(self, tensor: torch.Tensor) -> bool:
-        """Whether another backend has the tensor. Raises for a device that no backend has."""
+        """Returns whether another backend handles the tensor. Raises for a device that no backend has."""
         return not tensor.is_cpu and self._is_of_another(tensor.device)
 
     def _is_of_another(self, device: Any) -> bool:
-        """Whether the device is that of another backend. Raises for one that no backend has."""
+        """Returns whether another backend handles the device. Raises for a device that no backend handles."""
         return isinstance(device, torch.device) and device.type != "cpu" and bool(self._other(device.type))
 
     supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = False
@@ -133,12 +134,12 @@ class Described(dist.ProcessGroup):
     supports_abort_hooks = supports_completion_hooks = False
 
     def supports_tensor_alloc(self, device: Any) -> bool:
-        """Whether `allocate_tensor` has memory that makes collectives faster: on one host."""
+        """Returns whether memory of `allocate_tensor` makes collectives faster, which it does on one host."""
         return torch.device(device).type == "cpu" and self._is_one_host
 
     def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: Any) -> torch.Tensor:
-        """Returns a tensor of `size` elements with any values, in memory that the ranks of the host share: where every
-        rank has its input there, they gather and reduce it without copies."""
+        """Returns an uninitialised tensor of `size` elements in memory that the ranks of the host share: if every rank
+        has its input in such memory, the ranks gather and reduce it without copies."""
         if not self.supports_tensor_alloc(device):
             raise RuntimeError(f"horovod: the group {self._caller.name} allocates no tensors on {device}")
         return _tensor_memory.empty(size, dtype)
@@ -158,7 +159,7 @@ class Described(dist.ProcessGroup):
         return False
 
     def get_error(self) -> Any:
-        """No error: calls and works raise theirs."""
+        """Returns no error, because calls and works raise their own."""
         return torch._C._distributed_c10d.ErrorType.SUCCESS
 
     def _set_sequence_number_for_group(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether the job has failed, for what waits without the runtime: operations of torch's stores."""
+"""Detects the failure of the job for waits outside the runtime: operations of torch's stores."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Optional
 from horovod import _identity, _native, _ops
 from horovod.exceptions import HorovodInternalError
 
-# The watch is a receive that no rank answers: it ends when the job fails, with the cause. It ends by itself long
-# before a report of stalls would name it.
+# The watch is a receive without a sender: it ends with the cause when the job fails, and by its timeout long before a
+# stall report would name it.
 TAG = (1 << 31) - 1
 _SECONDS = 30.0
-_SLACK = 1.0  # by which the runtime may be late
+_SLACK = 1.0  # how late the runtime may be
 
 
 class _Watch:

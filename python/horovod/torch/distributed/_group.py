@@ -1,7 +1,7 @@
 """A group of torch.distributed over the runtime.
 
-The n-th collective of a group is one operation on all ranks, whatever it is: the runtime compares kind, dtype, count,
-root and reduction, and a difference is an error on every rank.
+The n-th collective of a group must be the same operation on all ranks: the runtime compares kind, dtype, count, root
+and reduction, and every rank gets an error if they differ.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Tensors = Sequence[torch.Tensor]
 _ONE = _reductions.ONE
 _AllreduceOptions = dist.AllreduceOptions
 _TELLS_WHO_WAITS = hasattr(_AllreduceOptions(), "asyncOp")
-# How long the end of a program waits for calls that have started, and that of a group for sends.
+# The longest wait for started calls at the end of a program, and for sends at the end of a group.
 _SECONDS_AT_EXIT = 30
 
 
@@ -44,7 +44,7 @@ def _one(tensors: Any, what: str) -> Any:
 
 
 class HorovodProcessGroup(Described):
-    """This rank's part in a group. Tensors in host memory; other backends may be there for other devices."""
+    """This rank's part in a group. Handles tensors in host memory; other devices may have other backends."""
 
     def __init__(self, place: _ranks.Place, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
         super().__init__(place, store, rank, size, timeout)
@@ -53,7 +53,7 @@ class HorovodProcessGroup(Described):
         self._end = weakref.finalize(self, _end, place)
         self._end.atexit = False
         _groups.add(self)
-        # The runtime ends later at exit, since it has started before.
+        # Exit handlers run in reverse order: the runtime, which has started before, ends after this handler.
         atexit.unregister(_complete_calls)
         atexit.register(_complete_calls, os.getpid())
 
@@ -63,38 +63,38 @@ class HorovodProcessGroup(Described):
                 work.wait()
 
     def shutdown(self) -> None:
-        """Ends the group, and with the default group what it has started. Completes the calls that have started, as
-        long as the group's timeout and the job allow."""
+        """Ends the group; the default group also ends the runtime if it started it. First completes the started calls,
+        within the group's timeout and unless the job fails."""
         try:
-            # torch may end the default group, and thereby the runtime, before the others.
+            # torch may end the default group, and thereby the runtime, before the other groups.
             for group in list(_groups) if self._place.is_default else [self]:
                 group.complete_calls(group._caller.seconds)
         finally:
             self._end_all("shutdown")
 
     def abort(self) -> None:
-        """Ends the group as `shutdown` does, and waits for no call."""
+        """Ends the group as `shutdown` does, without waiting for calls."""
         self._end_all("abort")
 
     def _end_all(self, how: str) -> None:
-        """Ends the group, and the backends of other devices by their method of that name."""
+        """Ends the group, and the backends of other devices by their method named `how`."""
         with contextlib.ExitStack() as ends:
             ends.callback(self._end)
             if self._end.alive:
-                for backend in self._devices.values():  # before torch 2.5, NCCL's has an underscore
+                for backend in self._devices.values():  # before torch 2.5, NCCL's name has an underscore
                     end = getattr(backend, how, None) or getattr(backend, f"_{how}", None)
                     if end is not None:
                         ends.callback(end)
 
     def complete_calls(self, seconds: float) -> None:
-        """Waits for the collectives and sends that have started, and raises none of their errors. The program has given
-        those up of which a wait has ended."""
+        """Waits for started collectives and sends, and ignores their errors. Skips works whose wait has already
+        ended."""
         if not self._end.alive:
             return
         self._caller.postponed.start()
         until = time.monotonic() + seconds
         self._complete(self._caller.works.all(), until)
-        # A large message is sent once it is received, which may never be.
+        # A large message is complete only when it is received, which may never happen.
         self._complete(self._messages.sends(), min(until, time.monotonic() + _SECONDS_AT_EXIT))
 
     def _complete(self, works: Iterable[Work], until: float) -> None:
@@ -104,7 +104,7 @@ class HorovodProcessGroup(Described):
                     work.complete(max(until - time.monotonic(), 0.001))
 
     def _root(self, opts: Any, what: str) -> int:
-        """The root of a call, as a rank of the job."""
+        """Returns the root of a call as a rank of the job."""
         return self._place.rank_of(getattr(opts, "rootRank", 0), f"{what}: the root")
 
     # ---- collectives ----
@@ -381,7 +381,7 @@ class HorovodProcessGroup(Described):
         return self._caller.call("barrier", Op.BARRIER, None, None, [], opts)
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """A barrier by the store: rank 0 names the ranks that do not come."""
+        """A barrier through the store: rank 0 names the missing ranks."""
         seconds = (
             self._caller.seconds
             if timeout is None
@@ -417,7 +417,7 @@ class HorovodProcessGroup(Described):
     def _keep(self, work: Work, what: str) -> Work:
         return self._caller.note_running(work, what, work.result())
 
-    # torch 1.13 gives no device, and keeps the works itself.
+    # torch 1.13 passes no device, and keeps the works itself.
     def _start_coalescing(self, device: Any = None) -> Any:
         if self._is_of_another(device):
             return super()._start_coalescing(device)
@@ -430,12 +430,12 @@ class HorovodProcessGroup(Described):
         return Several(works) if works is not None else None
 
 
-_groups: Any = weakref.WeakSet()  # of this process
+_groups: Any = weakref.WeakSet()  # the groups of this process
 
 
 def _complete_calls(pid: int) -> None:
-    """At exit, other ranks may wait for calls of this one. After an exception they do not come, and it may have been
-    caught."""
+    """Completes the group's calls at exit, because other ranks may wait for them. Skips this after an
+    exception, because other ranks may not call."""
     if os.getpid() == pid and not hasattr(sys, "last_type"):
         until = time.monotonic() + _SECONDS_AT_EXIT
         for group in list(_groups):
@@ -443,6 +443,6 @@ def _complete_calls(pid: int) -> None:
 
 
 def _end(place: _ranks.Place) -> None:
-    # Other ranks learn that this one leaves the job, and not the default group alone.
+    # Other ranks must learn that this rank leaves the job, not only the default group.
     if not (place.is_default and _ranks.end()):
         _ranks.leave(place)

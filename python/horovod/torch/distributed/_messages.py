@@ -1,4 +1,4 @@
-"""Messages between two ranks of a group: what send, recv and recv_anysource need."""
+"""Messages between two ranks of a group, for send, recv and recv_anysource."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Messages:
         return self._keep(Work(("the message with tag", tag, "to rank", to), [handle], [tensor], seconds))
 
     def receive(self, tensor: torch.Tensor, source: Optional[int], tag: int, seconds: float) -> Work:
-        """Starts to receive from a rank of the group, or from any."""
+        """Starts to receive from a rank of the group, or from any rank."""
         _check_tag(tag)
         rank = _ops.ANY_RANK if source is None else self._place.rank_of(source, "recv: the other rank")
         target = tensor if _tensor_bytes.is_plain(tensor) else torch.empty(tensor.shape, dtype=tensor.dtype)
@@ -86,7 +86,7 @@ class Receive(Work):
         self._handles.pop()
 
     def source_rank(self) -> int:
-        """The rank of the group that has sent the message."""
+        """Returns the rank of the group that has sent the message."""
         return self._source
 
     _source_rank = source_rank

@@ -1,4 +1,4 @@
-"""The barrier that names ranks which do not come, by the store of a group."""
+"""The barrier that names missing ranks, through the store of a group."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, List
 
 from horovod.torch.distributed import _failure
 
-_PAUSE = 0.001  # seconds between two looks: a wait that ends by its time breaks the connection to torch 1.13's store
+_PAUSE = 0.001  # seconds between two polls: a wait that times out breaks the connection to torch 1.13's store
 
 
 def _comes(store: Any, key: str, until: float) -> bool:
-    """Whether another rank sets the key by that time."""
+    """Returns whether another rank sets the key before `until`."""
     while store.add(key, 0) == 0:
         if time.monotonic() >= until:
             return False

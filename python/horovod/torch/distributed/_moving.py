@@ -27,7 +27,7 @@ def check_parts(caller: Caller, what: str, tensor: torch.Tensor, targets: Tensor
 
 
 def gather(caller: Caller, targets: List[Tensors], inputs: Tensors, what: str, outputs: Any, opts: Any) -> Work:
-    """Gathers each input from all ranks, into targets that take the ranks' parts one behind another."""
+    """Gathers each input from all ranks into targets that hold the ranks' parts one after another."""
     if len(inputs) != len(targets):
         raise ValueError(f"horovod: {what}: there are {len(inputs)} inputs and {len(targets)} outputs")
     for tensor, many in zip(inputs, targets):
@@ -66,7 +66,7 @@ def gather(caller: Caller, targets: List[Tensors], inputs: Tensors, what: str, o
 
 
 def takes_rows(caller: Caller, target: torch.Tensor, row: torch.Tensor) -> bool:
-    """Whether the ranks' rows may be written into the target, which may have this rank's row in its place."""
+    """Returns whether the ranks' rows may be written into the target, even if `row` lies at its place in the target."""
     own = target.data_ptr() + caller.rank * _tensor_bytes.size_of(row)
     return _tensor_bytes.is_plain(target) and (row.data_ptr() == own or not _tensor_bytes.overlap(target, row))
 
@@ -90,7 +90,8 @@ def exchange(
     inputs: Any = None,
     tag: int = 0,
 ) -> Work:
-    """Sends elements to each rank. `expected`: the elements from each rank, one behind another in the targets."""
+    """Sends elements to each rank. `expected`: the number of elements from each rank, which follow each other in the
+    targets."""
     is_direct = len(targets) == 1 and _tensor_bytes.takes_values(targets[0], source)
     received = targets[0] if is_direct else torch.empty(sum(expected), dtype=source.dtype)
 
@@ -117,7 +118,7 @@ def exchange(
 
 
 def splits(caller: Caller, what: str, tensor: torch.Tensor, splits: Sequence[int]) -> List[int]:
-    """Returns the elements for each rank. `splits`: rows."""
+    """Returns the number of elements for each rank. `splits`: numbers of rows."""
     rows = tensor.shape[0] if tensor.dim() else 1
     row = tensor.numel() // rows if rows else 0
     if not splits:

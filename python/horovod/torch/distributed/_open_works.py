@@ -1,4 +1,4 @@
-"""The works of a group that are not complete, which a program need not keep."""
+"""The incomplete works of a group, which a program need not keep."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any, Dict, List
 import torch
 import torch.distributed as dist
 
-# Before torch 2.9, C++ keeps a work without its object in Python, which has the methods. C++ may wait for a work that
-# another thread has completed: its object stays until then, without its outputs, or until there are as many.
+# Before torch 2.9, C++ keeps a work but not its Python object, which has the methods. C++ may still wait for a work
+# that another thread has completed, so its object stays without its outputs until that wait, or until _KEPT newer ones
+# exist.
 _FORGETS = tuple(map(int, re.findall(r"\d+", torch.__version__)[:2])) < (2, 9)
 _KEPT = 240
-# With more works than that, each new one looks whether another is complete: a program may have dropped it.
+# With more works than this, each new work checks whether another is complete, because the program may have dropped it.
 _FEW = 4
 
 
@@ -38,25 +39,25 @@ class OpenWorks:
         self._works[id(work)] = work
 
     def all(self) -> List[Any]:
-        """Returns the works, the oldest first but for those that `add` has looked at."""
+        """Returns the works, the oldest first, except those that `add` has checked."""
         return list(self._works.values())
 
     def ended(self, work: Any) -> None:
-        """Called by a work that is complete."""
+        """A complete work calls it."""
         if self._works.pop(id(work), None) is not None and _FORGETS:
             self._ended[id(work)] = work
 
     def forget(self, work: Any) -> None:
-        """Called after a wait for the work: C++ waits once."""
+        """Called after a wait for the work, because C++ waits once."""
         self._ended.pop(id(work), None)
         self._released.pop(id(work), None)
 
     def _complete_one(self) -> None:
-        with contextlib.suppress(Exception):  # no work, one of another thread, or a runtime that has ended
+        with contextlib.suppress(Exception):  # no work, a work of another thread, or a runtime that has ended
             work = next(iter(self._works.values()))
             # The thread that completes futures completes a work with a future.
             if not work._is_done and (work._future is not None or not work.is_completed()):
-                self._works[id(work)] = self._works.pop(id(work))  # others come first
+                self._works[id(work)] = self._works.pop(id(work))  # moves behind the others
             if work._is_done:
                 self.ended(work)
 
@@ -68,20 +69,20 @@ class OpenWorks:
                 work.release()
                 self._released[number] = work
             elif len(self._ended) < _KEPT:
-                self._ended[number] = work  # others come first
+                self._ended[number] = work  # moves behind the others
             if len(self._released) > _KEPT:
                 del self._released[next(iter(self._released))]
 
 
-# The last work that DistributedDataParallel has given its reducer in C++, which waits for it in the next backward pass
-# and has no reference to its object in Python: with torch's Join, the number of ranks that still have data.
+# The last work that DistributedDataParallel passed to its C++ reducer. The reducer waits for it in the next backward
+# pass, and has no reference to its Python object. With torch's Join it is the number of ranks that still have data.
 _of_reducers: Any = weakref.WeakKeyDictionary()
 
 
 def keep_those_of_reducers() -> None:
-    """Makes torch's reducers keep the object in Python of such a work."""
+    """Makes torch's reducers keep the Python object of such a work."""
     give = dist.Reducer._set_forward_pass_work_handle
-    if hasattr(give, "_hvd_original"):  # where this package is imported again
+    if hasattr(give, "_hvd_original"):  # this package may be imported again
         return
 
     def keep(reducer: Any, work: Any, *more: Any) -> None:

@@ -1,4 +1,4 @@
-"""Groups whose ranks do not ascend, as `new_group(..., sort_ranks=False)` makes them: in the runtime they ascend."""
+"""Groups with ranks in another order, from `new_group(..., sort_ranks=False)`: the runtime sorts the ranks."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _After = Optional[Callable[[], None]]
 
 
 class Order:
-    """The order of a group's ranks. `ranks`: of the job, by rank of the group."""
+    """The order of a group's ranks. `ranks`: the ranks of the job, by rank of the group."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
         ascending = sorted(ranks)
-        self._by_rank = [ascending.index(rank) for rank in ranks]  # the place among the ascending ranks
+        self._by_rank = [ascending.index(rank) for rank in ranks]  # index among the sorted ranks
         self._by_place = [ranks.index(rank) for rank in ascending]
 
     def arrange(
         self, op: int, source: Optional[torch.Tensor], target: Optional[torch.Tensor], after: _After, arguments: dict
     ) -> Tuple[Optional[torch.Tensor], Optional[torch.Tensor], _After]:
-        """Returns dense tensors with their rows, which belong to ranks, in the runtime's order, and what brings the
-        results into the target. Changes the counts of an alltoall alike."""
+        """Returns dense tensors with their rows (one part per rank) in the runtime's order, and a function that copies
+        the results to the target. Reorders the counts of an alltoall in the same way."""
         size = len(self._by_rank)
         counts: Optional[List[int]] = arguments.get("counts")
         sent = counts[:size] if counts else None
@@ -51,7 +51,7 @@ class Order:
 
 
 def of(ranks: Sequence[int]) -> Optional[Order]:
-    """Returns None for ranks that ascend."""
+    """Returns the order, or None for sorted ranks."""
     return None if list(ranks) == sorted(ranks) else Order(ranks)
 
 
@@ -60,7 +60,7 @@ def _rows(tensor: torch.Tensor, counts: Optional[List[int]], size: int) -> Any:
 
 
 def _copy(rows: Any, target: torch.Tensor) -> None:
-    """Copies rows, one behind another, to a dense tensor."""
+    """Copies consecutive rows to a dense tensor."""
     with torch.no_grad():
         for part, row in zip(target.detach().view(-1).split([row.numel() for row in rows]), rows):
             part.copy_(row)

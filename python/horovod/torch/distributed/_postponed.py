@@ -1,6 +1,6 @@
 """Allreduces of a group that start at the end of a backward pass: small buckets of DistributedDataParallel on one host.
 
-There the cores of the ranks move the data, and an earlier start only takes them from the pass.
+On one host the ranks' cores move the data, so an earlier start would only slow the pass.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from horovod.torch.distributed import _calls, _tensor_bytes
 from horovod.torch.distributed._calls import Op
 from horovod.torch.distributed._work import Work
 
-# The most bytes of one bucket, and of all buckets, that wait: as for the gradients of hvd.DistributedOptimizer.
+# The most bytes of one waiting bucket, and of all buckets: the limits of hvd.DistributedOptimizer.
 _MOST_BYTES = 4 << 20
 _MOST_BYTES_OF_ALL = 16 << 20
 
 
 class Postponed(Work):
-    """An allreduce in place that starts when a thread asks for its handle."""
+    """An in-place allreduce that starts when a thread requests its handle."""
 
     _started: Any = None
     _failure: Any = None
@@ -39,9 +39,9 @@ class Postponed(Work):
                 self._group, Op.ALLREDUCE, bucket, bucket.numel(), bucket, bucket, self._seconds, reduce_op=self._op
             )
             self._started, self._bucket = [handle], None
-        except Exception as error:  # of the job: callers that wait get it
+        except Exception as error:  # an error of the job: waiting callers get it
             self._started, self._failure = [], error
-        except BaseException:  # of a signal handler: the result must not look complete
+        except BaseException:  # a signal handler's exception: the result must not look complete
             self._started, self._failure = [], RuntimeError("horovod: the call was interrupted")
             raise
 
@@ -59,7 +59,7 @@ class Postponed(Work):
 
 
 class Calls:
-    """The calls of one group that have not started. They start in their order, and before any later call."""
+    """The calls of one group that have not started. They start in order, before any later call."""
 
     def __init__(self) -> None:
         self.waiting: Deque[Postponed] = collections.deque()
@@ -67,7 +67,7 @@ class Calls:
         self._lock = threading.RLock()
 
     def may_take(self, bucket: torch.Tensor) -> bool:
-        """Whether the bucket may wait for the end of the backward pass."""
+        """Returns whether the bucket may wait for the end of the backward pass."""
         size = _tensor_bytes.size_of(bucket)
         return size <= _MOST_BYTES and self._bytes + size <= _MOST_BYTES_OF_ALL
 
@@ -81,7 +81,7 @@ class Calls:
     def start(self) -> None:
         with self._lock:
             self._bytes = 0
-            # A call stays in `waiting` while it starts: other threads then know that their calls come later.
+            # A call stays in `waiting` while it starts, so that other threads order their calls after it.
             while self.waiting:
                 try:
                     self.waiting[0].start()

@@ -1,4 +1,4 @@
-"""Operations of groups as events of torch's profiler, under the names that gloo's groups give them."""
+"""Operations of groups as events of torch's profiler, with the same names as in groups of gloo."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch.autograd.profiler
 if hasattr(torch.autograd.profiler, "_is_profiler_enabled"):
 
     def is_on() -> bool:
-        """Whether a profiler runs."""
+        """Returns whether a profiler runs."""
         return torch.autograd.profiler._is_profiler_enabled
 else:
     is_on = torch.autograd._profiler_enabled
 
-# Where torch's names are others than the function's.
+# Operations whose name in the profiler differs from the function's name.
 _TITLES = {
     "all_reduce_coalesced": "all_reduce",
     "all_gather_into_tensor": "_all_gather_base",
@@ -36,7 +36,7 @@ def begin(backend: str, what: str, inputs: Sequence[Any]) -> Optional[Any]:
 
 
 def end(event: Any) -> None:
-    """Ends the event. On another thread: for the profiler the operation is then asynchronous, as it is."""
+    """Ends the event. If another thread does so, the profiler correctly shows the operation as asynchronous."""
     thread = threading.Thread(target=torch.autograd._record_function_with_args_exit, args=(event,))
     thread.start()
     thread.join()

@@ -1,4 +1,5 @@
-"""The runtime's ranks under a group: starts the runtime with the first group, and adds process sets for others."""
+"""The runtime's ranks for a group: starts the runtime with the first group, and adds process sets for further
+groups."""
 
 from __future__ import annotations
 
@@ -14,17 +15,17 @@ from horovod.torch.distributed import _calls, _rendezvous
 
 
 class Place(NamedTuple):
-    """A group as the runtime knows it."""
+    """A group in terms of the runtime."""
 
     name: str
-    label: str  # how errors, stall reports and timelines name it
-    ranks: List[int]  # of the job, by rank of the group
-    process_set: int  # of its messages
-    group: int  # of its collectives
+    label: str  # the group's name in errors, stall reports and timelines
+    ranks: List[int]  # ranks of the job, by rank of the group
+    process_set: int  # process set of the group's messages
+    group: int  # runtime group of the collectives
     is_default: bool
 
     def rank_of(self, rank: int, what: str) -> int:
-        """Returns the rank of the job. Raises ValueError, of `what`, for a rank that the group has not."""
+        """Returns the rank of the job. Raises ValueError about `what` for a rank outside the group."""
         if 0 <= rank < len(self.ranks):
             return self.ranks[rank]
         raise ValueError(
@@ -34,7 +35,7 @@ class Place(NamedTuple):
 
 class _State:
     owns_runtime = False  # a default group has started it, and the program has not called hvd.init
-    has_left_job = False  # for a world of its own
+    has_left_job = False  # whether this process has left the job for a separate world
 
 
 def join(
@@ -56,12 +57,12 @@ def join(
             f"{_identity.size()} of the job; make groups of the ranks of one job"
         )
     ascending = sorted(ranks)
-    # All members count the groups of these ranks, also where some give up.
+    # All members count the groups of these ranks, even if some members give up.
     group = _calls.create(label, ascending)
     try:
         process_set = _add_set(name, ascending, timeout)
     except BaseException:
-        _calls.destroy(group)  # an error for members that call it
+        _calls.destroy(group)  # raises errors on members that call it
         raise
     return Place(name, label, ranks, process_set, group, False)
 
@@ -97,7 +98,7 @@ def leave(place: Place) -> None:
 
 def _start(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
     if _State.owns_runtime and not _basics.was_asked_for():
-        # The ranks may be others than those of the group before.
+        # The ranks may differ from those of the previous group.
         end()
     if not _identity.is_initialized():
         rendezvous = _StoreRendezvous(store, rank, size)
@@ -120,17 +121,17 @@ def _start(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Non
 
 
 def end() -> bool:
-    """Ends the runtime, unless the program has called hvd.init. Returns whether it has."""
+    """Ends the runtime, unless the program has called hvd.init. Returns whether it ended the runtime."""
     if not _State.owns_runtime or _basics.was_asked_for():
         return False
     _State.owns_runtime = False
-    with contextlib.suppress(Exception):  # the job has failed, and waiting callers got the cause
+    with contextlib.suppress(Exception):  # the job has failed, and waiting callers have received the cause
         _basics.shutdown()
     return True
 
 
-# The process that is the rank, and its job's store, for processes that it starts, which have its variables: ranks of
-# another job that one of them launches have another store.
+# The process that is the rank, and its job's store. Processes that it starts inherit its variables; ranks of another
+# job that such a process launches have another store.
 _RANK_PROCESS = "HOROVOD_TORCH_RANK_PROCESS"
 
 
@@ -142,8 +143,8 @@ def _is_of_our_launcher(rank: int, size: int) -> bool:
 
 
 def _is_world_of_job(rendezvous: _StoreRendezvous) -> bool:
-    """Whether the group is the world of our launcher's job, on all its ranks. It is another one in processes that a
-    rank starts, and where each rank makes a world of its own."""
+    """Returns whether the group is the world of our launcher's job, on all its ranks. Processes that a rank starts have
+    a different world, as do ranks that each create their own world."""
     if "HOROVOD_STORE" not in os.environ:
         return _State.has_left_job and rendezvous.all_agree(False)
     is_mine = _is_of_our_launcher(rendezvous.rank, rendezvous.size)
@@ -151,14 +152,14 @@ def _is_world_of_job(rendezvous: _StoreRendezvous) -> bool:
 
 
 def _forget_job() -> None:
-    """Takes the variables by which this process would be a rank of the job."""
+    """Removes the variables that make this process a rank of the job."""
     _State.has_left_job |= "HOROVOD_STORE" in os.environ
     for name in ("STORE", "RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "METRICS_PAGE"):
         os.environ.pop(f"HOROVOD_{name}", None)
 
 
 class _StoreRendezvous:
-    """How ranks find each other by torch's store."""
+    """How ranks find each other through torch's store."""
 
     _KEY = "horovod"
 
@@ -175,8 +176,8 @@ class _StoreRendezvous:
         return found
 
     def all_agree(self, answer: bool) -> bool:
-        """Returns whether the answer of all ranks is true. Raises RuntimeError on all of them where their numbers of
-        ranks differ."""
+        """Returns whether the answer of all ranks is true. Raises RuntimeError on all of them if their numbers of ranks
+        differ."""
         if self.rank:
             self._store.set(f"{self._KEY}/{self.rank}", f"{int(answer)} {self.size}")
         else:
@@ -189,7 +190,7 @@ class _StoreRendezvous:
         agreed_by, _, size = said.partition(" ")
         if size == str(self.size):
             return agreed_by == "1"
-        if size.isdigit():  # rank 0, which has fewer ranks, has not asked this one
+        if size.isdigit():  # rank 0 has fewer ranks, and has not contacted this rank
             said = f"{size} on rank 0, {self.size} on rank {self.rank}"
         if self.rank:
             self._store.set(f"{self._KEY}/{self.rank}/read", "")
@@ -204,8 +205,8 @@ class _StoreRendezvous:
         )
 
     def close(self) -> None:
-        """Called when all ranks have met: another group may use the store with the same names."""
+        """Called when all ranks have connected: another group may use the store with the same names."""
         if self.rank == 0:
-            with contextlib.suppress(Exception):  # not every store deletes keys
+            with contextlib.suppress(Exception):  # not every store can delete keys
                 for key in (self._KEY, f"{self._KEY}/all", *(f"{self._KEY}/{rank}" for rank in range(1, self.size))):
                     self._store.delete_key(key)

@@ -18,12 +18,12 @@ from horovod.torch.distributed._work import Compared, Several, Work
 
 Tensors = Sequence[torch.Tensor]
 
-# The parts are those of valid tensors of one shape.
+# The parts of valid tensors of one shape.
 _UNCHECKED = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
 
 
 def reduce_now(caller: Caller, tensor: torch.Tensor, reduction: Reduction, opts: Any) -> Optional[Work]:
-    """Waits for a call after which torch waits at once, and makes no object for it. None: it is not such a call."""
+    """Runs a call with an immediate wait, without a work object. Returns None for other calls."""
     seconds = caller.time(opts)
     if caller.postponed.waiting:
         caller.postponed.start()
@@ -46,7 +46,7 @@ def reduce_now(caller: Caller, tensor: torch.Tensor, reduction: Reduction, opts:
 
 
 def reduce_bucket(caller: Caller, bucket: torch.Tensor, reduction: Reduction, opts: Any) -> Work:
-    """A dense tensor that code in C++ reduces in a backward pass."""
+    """Reduces a dense tensor for C++ code in a backward pass."""
     _reductions.check(bucket, reduction)
     if not caller.postponed.may_take(bucket):
         return caller.call(
@@ -85,7 +85,7 @@ def reduce_in_place(caller: Caller, what: str, tensors: Tensors, reduction: Redu
 
 
 def fold_all(caller: Caller, tensor: torch.Tensor, reduction: Reduction, opts: Any) -> Work:
-    """A reduction that the runtime does not have: each rank gets the inputs of all."""
+    """Runs a reduction that the runtime lacks: each rank gets the inputs of all ranks."""
     _reductions.check(tensor, reduction)
     dense = _tensors.dense(tensor)
     rows = torch.empty((caller.size, *tensor.shape), dtype=tensor.dtype)
@@ -120,8 +120,8 @@ def sparse_allreduce(caller: Caller, tensor: torch.Tensor, reduction: Reduction,
         with torch.no_grad():
             tensor.copy_(total)
 
-    # The ranks have different numbers of values, which they negotiate by a name, once a barrier has compared the
-    # calls. An empty tensor has the shape of the sparse ones, which the ranks compare.
+    # The ranks have different numbers of values. They negotiate these by a name, once a barrier has compared the calls.
+    # An empty tensor carries the shape of the sparse tensors, which the ranks compare.
     def gather() -> Any:
         return _ops.submit(
             Kind.ALLGATHER,
@@ -146,7 +146,7 @@ def sparse_allreduce(caller: Caller, tensor: torch.Tensor, reduction: Reduction,
 def fold_at(
     caller: Caller, root: int, tensor: torch.Tensor, dense: torch.Tensor, reduction: Reduction, opts: Any
 ) -> Work:
-    """A reduction that the runtime does not have: the root gets the inputs of all."""
+    """Runs a reduction that the runtime lacks: the root gets the inputs of all ranks."""
     is_root = root == caller.place.ranks[caller.rank]
     rows = torch.empty((caller.size, *tensor.shape), dtype=tensor.dtype) if is_root else None
 
@@ -160,7 +160,7 @@ def fold_at(
 
 
 def scatter_rows(caller: Caller, what: str, outputs: Tensors, inputs: Tensors, reduction: Reduction, opts: Any) -> Work:
-    """Reduces and scatters dense tensors of as many rows as there are ranks."""
+    """Reduces and scatters dense tensors with one row per rank."""
     for output, rows in zip(outputs, inputs):
         if output.numel() * caller.size != rows.numel() or output.dtype != rows.dtype:
             raise ValueError(

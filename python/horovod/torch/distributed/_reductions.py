@@ -1,4 +1,4 @@
-"""torch's reductions as those of the runtime."""
+"""Maps torch's reductions to those of the runtime."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from horovod import _ops
 from horovod.torch.distributed import _tensor_bytes
 
 
-ONE = 1.0  # compared by identity: the factor of most reductions
+ONE = 1.0  # the factor of most reductions; compared by identity
 
 
 class Reduction(NamedTuple):
@@ -20,13 +20,13 @@ class Reduction(NamedTuple):
 
     name: str
     op: int
-    factor: Any = ONE  # before the reduction: a number or a tensor
+    factor: Any = ONE  # factor before the reduction: a number or a tensor
     fold: Optional[Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = None
-    tag: int = 0  # of a fold, which ranks compare
+    tag: int = 0  # number of a fold, which ranks compare
 
     def apply(self, tensor: torch.Tensor) -> Tuple[torch.Tensor, Reduction]:
-        """Returns the tensor, or a scaled copy where the runtime does not take the factor: it takes numbers, and 0 as
-        none."""
+        """Returns the tensor, or a scaled copy if the runtime does not accept the factor: it accepts nonzero numbers
+        only."""
         if not isinstance(self.factor, torch.Tensor) and self.factor != 0:
             return tensor, self
         return self.scale(tensor), self._replace(factor=ONE)
@@ -58,7 +58,7 @@ _scaled = getattr(_kinds, "PREMUL_SUM", None)
 
 
 def of(op: Any) -> Reduction:
-    """Returns the reduction for torch's; SUM for None."""
+    """Returns the reduction for torch's `op`; SUM for None."""
     found = _known.get(getattr(op, "op", op)) if op is not None else _sum
     if found is not None:
         return found
@@ -72,7 +72,7 @@ def of(op: Any) -> Reduction:
 
 
 def check(tensor: torch.Tensor, reduction: Reduction) -> None:
-    """Raises unless tensors of the dtype can be reduced in this way."""
+    """Raises unless the reduction supports the tensor's dtype."""
     if _tensor_bytes.travels_as_bytes(tensor):
         raise ValueError(f"horovod: numbers of {tensor.dtype} are copied, and not reduced; convert them first")
     if reduction.fold is not None:

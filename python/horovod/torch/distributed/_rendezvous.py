@@ -1,4 +1,4 @@
-"""Where groups of an elastic job meet: by the runtime's ranks, which change, and in the job's own store."""
+"""The rendezvous of groups in an elastic job: it uses the runtime's ranks, which change, and the job's own store."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class _State:
 
 
 def of_environment(url: str) -> Optional[Tuple[Any, int, int]]:
-    """Returns store, rank and size for ``env://``. None: torch's own way is right, since the variables RANK,
-    WORLD_SIZE, MASTER_ADDR and MASTER_PORT are those of the launch, or the program names its rank itself."""
+    """Returns store, rank and size for ``env://``. None: torch's own rendezvous works, because RANK, WORLD_SIZE,
+    MASTER_ADDR and MASTER_PORT have their values of the launch, or the program sets its rank itself."""
     named = urllib.parse.parse_qs(urllib.parse.urlparse(url).query)
     if not _identity.is_elastic() or not _identity.is_initialized() or "rank" in named or "world_size" in named:
         return None
@@ -27,7 +27,7 @@ def of_environment(url: str) -> Optional[Tuple[Any, int, int]]:
 
 
 def of_job() -> Tuple[Any, int, int]:
-    """The same, in an elastic job that has a runtime."""
+    """Returns store, rank and size in an elastic job with a started runtime."""
     _basics.complete_init()
     generation, rank = _basics.generation(), _identity.rank()
     if generation != _State.generation:
@@ -37,7 +37,7 @@ def of_job() -> Tuple[Any, int, int]:
 
 
 def end_with_runtime() -> None:
-    """When `hvd.elastic.run` ends the runtime, torch's groups end, too: the program makes them again."""
+    """Makes torch's groups end when `hvd.elastic.run` ends the runtime; the program creates them again."""
     if not _State.ends_with_runtime:
         _State.ends_with_runtime = True
         _basics.after_shutdown(_end)

@@ -1,4 +1,5 @@
-"""Stores of groups: one over torch's, whose operations end when the job fails, and one in the job's own store."""
+"""Stores of groups: a wrapper of torch's store, whose operations end when the job fails, and keys in the job's own
+store."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from horovod.torch.distributed import _failure
 
 _StoreError: Any = getattr(dist, "DistStoreError", RuntimeError)
 
-# Seconds between two looks: at the job, and at the store, whose pause doubles up to the last number.
+# Seconds between two checks of the job, and of the store; the latter pause doubles up to the last number.
 _PAUSE = 0.005
 _PAUSES_OF_STORE = 0.001, 0.1
 
 
 class _Store(dist.Store):
-    """The common part of the stores below. Code in C++ calls some functions by other names than Python."""
+    """The common part of the stores below. C++ code calls some functions by other names than Python code."""
 
     def get(self, key: str) -> bytes:
         self.wait([key])
@@ -46,9 +47,9 @@ class _Store(dist.Store):
 
 
 class Watched(_Store):
-    """A store over another one. No operation waits for a rank after the job has failed: it raises the cause."""
+    """Wraps another store. After the job has failed, no operation waits for a rank: it raises the cause."""
 
-    # torch 1.13 cannot say whether a key is there.
+    # torch 1.13 cannot test whether a key exists.
     is_possible = hasattr(dist.Store, "check")
 
     def __init__(self, inner: Any, timeout: datetime.timedelta) -> None:
@@ -89,7 +90,7 @@ class Watched(_Store):
 
 
 class OfJob(_Store):
-    """Keys with a prefix in the job's own store, which no rank's end takes away."""
+    """Keys with a prefix in the job's own store, which survives the end of any rank."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__()
@@ -110,8 +111,8 @@ class OfJob(_Store):
                 return total
 
     def compare_set(self, key: str, expected: Any, desired: Any) -> Any:
-        """Sets a key that has the expected value, or has none where that is empty. Returns the value that it has
-        then; the expected one if there is none."""
+        """Sets a key whose value is `expected`, or a missing key if `expected` is empty. Returns the key's value after
+        the call, or `expected` if the key is missing."""
         before, after = _bytes(expected), _bytes(desired)
         is_set, found = self._swap(key, before or None, after)
         result = after if is_set else before if found is None else found
@@ -129,7 +130,8 @@ class OfJob(_Store):
         return all(_client.ask("GET", self._target("keys", key))[0] == 200 for key in keys)
 
     def _swap(self, key: str, known: Optional[bytes], new: bytes) -> Tuple[bool, Optional[bytes]]:
-        """Replaces the known value; None: there is none. Returns whether it did, and otherwise the present value."""
+        """Replaces the known value; None: the key is missing. Returns whether it replaced it, and if not the present
+        value."""
         answer = self._must("POST", self._target("swap", key), (known or b"") + new, known)
         return answer[:1] == b"1", None if answer == b"-" else answer[1:]
 
@@ -144,8 +146,8 @@ class OfJob(_Store):
 
 
 def in_job(generation: int, number: int, is_first: bool) -> OfJob:
-    """Returns the store of the default group of this number in a generation. `is_first`: of the ranks; it removes
-    the keys of earlier generations."""
+    """Returns the store of the default group of this number in a generation. `is_first`: this is the first rank, which
+    removes the keys of earlier generations."""
     mine = f"{_ALL}{generation}/"
     if is_first:
         for key in _keys(_ALL):

@@ -1,4 +1,4 @@
-"""Tensors as the runtime takes them, of every dtype that torch has."""
+"""Tensors in the form that the runtime accepts, for every dtype of torch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from horovod.torch import _tensors
 
 
 class Form(NamedTuple):
-    """How elements of a dtype travel: as `parts` values of `dtype` each. `other` is 0 for dtypes of the runtime, and
-    tells those apart that travel as the same values."""
+    """How elements of a dtype travel: each as `parts` values of `dtype`. `other` is 0 for dtypes of the runtime, and
+    distinguishes dtypes that travel as the same values."""
 
     dtype: int
     parts: int
@@ -37,7 +37,7 @@ _forms[torch.complex32] = _other(torch.complex32, int(_ops.Dtype.FLOAT16), 2)
 
 
 def form_of(tensor: torch.Tensor) -> Form:
-    """Returns the form of the tensor's dtype. Those that the runtime does not know travel as bytes."""
+    """Returns the form of the tensor's dtype. Dtypes that the runtime does not know travel as bytes."""
     form = _forms.get(tensor.dtype)
     if form is None:
         form = _forms[tensor.dtype] = _other(tensor.dtype, int(_ops.Dtype.UINT8), tensor.element_size())
@@ -45,14 +45,14 @@ def form_of(tensor: torch.Tensor) -> Form:
 
 
 def travels_as_bytes(tensor: torch.Tensor) -> bool:
-    """Returns whether the runtime does not know the tensor's numbers."""
+    """Returns whether the runtime does not know the tensor's dtype."""
     form = form_of(tensor)
     return form.other != 0 and form.dtype == BYTES.dtype
 
 
 def describe(tensor: torch.Tensor, shape: Sequence[int], output: Optional[torch.Tensor] = None) -> _ops.Tensor:
-    """Returns the op layer's view of a dense tensor, as a tensor of another shape. The ranks compare shapes, to which
-    each dtype that the runtime does not know adds its own number of ones."""
+    """Returns the op layer's view of a dense tensor, as a tensor of another shape. The ranks compare shapes. Each dtype
+    that the runtime does not know adds a different number of ones to the shape."""
     form = form_of(tensor)
     return _ops.Tensor(
         tensor.data_ptr(),
@@ -63,7 +63,7 @@ def describe(tensor: torch.Tensor, shape: Sequence[int], output: Optional[torch.
 
 
 def describe_message(tensor: torch.Tensor) -> _ops.Tensor:
-    """As `describe`, for a message, whose ranks compare dtype and number of elements alone."""
+    """Describes a tensor for a message, whose ranks compare only dtype and number of elements."""
     if form_of(tensor).other == 0:
         return describe(tensor, tensor.shape, tensor)
     address = tensor.data_ptr()
@@ -71,12 +71,12 @@ def describe_message(tensor: torch.Tensor) -> _ops.Tensor:
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Returns whether the tensor's memory has its values, row by row."""
+    """Returns whether the tensor's memory contains its values in row-major order."""
     return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
 
 
 def memory_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor, or for one whose memory does not have its values row by row, memory for them."""
+    """Returns the tensor itself if its memory contains its values in row-major order, else memory for them."""
     return tensor if is_plain(tensor) else torch.empty(tensor.shape, dtype=tensor.dtype)
 
 
@@ -91,7 +91,7 @@ def size_of(tensor: torch.Tensor) -> int:
 
 
 def fill(tensor: torch.Tensor, address: int) -> None:
-    """Copies values from memory to a dense tensor."""
+    """Copies values from the address to a dense tensor."""
     if tensor.numel():
         ctypes.memmove(tensor.data_ptr(), address, size_of(tensor))
 
@@ -105,12 +105,12 @@ def takes_values(target: torch.Tensor, source: torch.Tensor) -> bool:
 
 
 def flat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Returns the values of tensors of one dtype, one behind another."""
+    """Returns the concatenated values of tensors of one dtype."""
     return torch.cat([tensor.detach().resolve_conj().resolve_neg().reshape(-1) for tensor in tensors])
 
 
 def spread(values: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
-    """Copies values that lie one behind another to the tensors."""
+    """Copies concatenated values to the tensors."""
     with torch.no_grad():
         for tensor, part in zip(tensors, values.reshape(-1).split([tensor.numel() for tensor in tensors])):
             tensor.copy_(part.reshape(tensor.shape))

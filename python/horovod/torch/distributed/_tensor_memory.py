@@ -1,8 +1,8 @@
-"""Tensors in memory that the ranks of a host share, which FSDP2 asks for: all-gathers and reduce-scatters of them read
-the inputs of the other ranks where they are.
+"""Tensors in memory that the ranks of a host share, which FSDP2 requests: all-gathers and reduce-scatters read the
+inputs of other ranks in place.
 
-Memory of the operating system costs more than such a collective. A block whose tensor is gone is used again for one of
-the same size, as long as the free blocks have no more bytes than tensors had at once.
+Allocating memory costs more than such a collective. Therefore the block of a deleted tensor is reused for a tensor of
+the same size; the free blocks have at most as many bytes as tensors had at one time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from horovod import _memory
 
 class _Blocks:
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # the end of a tensor may come at any point of this thread
-        self._free: DefaultDict[int, List[Any]] = collections.defaultdict(list)  # by size
+        self._lock = threading.RLock()  # a tensor may end at any point of this thread
+        self._free: DefaultDict[int, List[Any]] = collections.defaultdict(list)  # free blocks by size
         self._free_bytes = self._used_bytes = self._most_bytes = 0
 
     def take(self, size: int) -> Any:
-        """Returns a ctypes array; its end gives the block back."""
+        """Returns a ctypes array, whose end returns the block."""
         with self._lock:
             free = self._free[size]
             if free:
@@ -45,7 +45,7 @@ class _Blocks:
                 self._free_bytes += size
 
     def close(self) -> None:
-        """Frees the blocks, and those that tensors have at their end."""
+        """Frees the free blocks; blocks in use are freed with their tensors."""
         with self._lock:
             self._free.clear()
             self._most_bytes = -1
@@ -56,13 +56,14 @@ class _State:
 
 
 def empty(elements: int, dtype: torch.dtype) -> torch.Tensor:
-    """Returns a tensor of one dimension with any values."""
+    """Returns a one-dimensional tensor with uninitialised values."""
     nothing = torch.empty(0, dtype=dtype)
     size = elements * nothing.element_size()
     return torch.frombuffer(_State.blocks.take(size), dtype=torch.uint8).view(dtype) if size else nothing
 
 
 def forget() -> None:
-    """Uses no block again that a tensor has or has had: a rank that has not seen a failure may still write there."""
+    """Stops the reuse of all blocks that tensors have or have had: a rank that has not seen a failure may still write
+    there."""
     blocks, _State.blocks = _State.blocks, _Blocks()
     blocks.close()

@@ -27,18 +27,18 @@ class Work(dist._Work):
           +------- _give_up -----------+    a wait has ended before the work
 
     The owner is the thread of a caller of `wait`; a coalesced call; or, once there is a future, the thread that
-    completes futures. Others wait for the owner."""
+    completes futures. Other threads wait for the owner."""
 
-    # Class attributes hold the defaults that most works never change. Setting each of them in __init__ would take a
-    # noticeable part of a small allreduce, which takes a few microseconds.
+    # Class attributes hold the defaults that most works never change. Setting each of them in __init__ would noticeably
+    # slow a small allreduce, which takes a few microseconds.
     _future: Any = None
     _owner: Any = None  # the number of a thread, a Several, or _completer.NUMBER
     _is_done = False
     _is_given_up = False  # a wait has ended before the work
-    _event: Any = None  # of torch's profiler
+    _event: Any = None  # event of torch's profiler
     _group_works: Any = None  # _open_works.OpenWorks
     _weak_outputs: Any = ()
-    _since = 0.0  # the time at which a future was made
+    _since = 0.0  # the time at which a future was created
     _error: Optional[BaseException] = None
     _trigger: Any = None  # completes the future, once
 
@@ -46,7 +46,7 @@ class Work(dist._Work):
         self, label: Any, handles: Any, outputs: Any, seconds: float, finish: Optional[Callable[[], None]] = None
     ) -> None:
         _Base_init(self)
-        self._label = label  # how errors name it: a text, or words
+        self._label = label  # the work's name in errors: a text, or words
         self._handles: List[Any] = handles
         self._outputs = outputs
         self._seconds = seconds
@@ -71,7 +71,7 @@ class Work(dist._Work):
         self.wait()
 
     def complete(self, seconds: Optional[float] = None) -> None:
-        """Waits as `wait`, and raises no error of the work."""
+        """Waits as `wait` does, but ignores the work's error."""
         if not self._is_done:
             if self._is_of_completer():
                 completer.leave()
@@ -80,8 +80,8 @@ class Work(dist._Work):
     def _complete(
         self, seconds: float, has_waited: bool = False, owner: Any = None, may_wait_again: bool = False
     ) -> None:
-        """Waits, and stores an error. `has_waited`: the time has passed. `may_wait_again`: its end is not that of the
-        work, and raises RuntimeError."""
+        """Waits, and stores an error. `has_waited`: the time has already passed. `may_wait_again`: a timeout does not
+        end the work, and raises RuntimeError."""
         owner = threading.get_ident() if owner is None else owner
         while self._owner != owner and not self._take(owner):
             try:
@@ -106,14 +106,14 @@ class Work(dist._Work):
             self._end(error)
             for handle in self._handles[:-1]:
                 self._abandon(handle)
-        except BaseException:  # of a signal's handler: the caller may wait again
+        except BaseException:  # a signal handler's exception: the caller may wait again
             self._give_up()
             raise
         else:
             self._end(None)
 
     def _is_of_completer(self) -> bool:
-        """Whether the thread that completes futures may complete it. That thread itself must not wait for that."""
+        """Returns whether the completer thread may complete the work. That thread itself must not wait for the work."""
         return self._future is not None or self._owner == _completer.NUMBER
 
     def _give_up(self) -> None:
@@ -123,13 +123,13 @@ class Work(dist._Work):
             self._hand_over()
 
     def _hand_over(self) -> None:
-        """Lets the thread that completes futures complete the work, unless another thread does."""
+        """Lets the completer thread complete the work, unless another thread does."""
         if self._take(_completer.NUMBER):
             self._since = time.monotonic()
             completer.add(self)
 
     def _take(self, owner: Any) -> bool:
-        """Makes this the owner of an open work. Returns whether it was open."""
+        """Makes `owner` the owner of an open work. Returns whether the work was open."""
         with completer.lock:
             is_open = self._owner is None
             if is_open:
@@ -137,7 +137,7 @@ class Work(dist._Work):
         return is_open
 
     def _follow(self, seconds: float) -> None:
-        """Waits for another thread that completes this work, or gives up. Raises TimeoutError after that time."""
+        """Waits until another thread completes this work or gives up. Raises TimeoutError after `seconds`."""
         since, pause = time.monotonic(), 0.00002
         while not self._is_done and self.is_awaited():
             if 0 < seconds < time.monotonic() - since:
@@ -152,7 +152,7 @@ class Work(dist._Work):
         )
 
     def _wait_some(self, seconds: float) -> None:
-        """Waits for one handle. Raises TimeoutError after that time."""
+        """Waits for one handle. Raises TimeoutError after `seconds`."""
         _native.wait_for(self._handles[-1], seconds)
         self._handles.pop()
 
@@ -164,11 +164,11 @@ class Work(dist._Work):
 
     @property
     def timeout(self) -> datetime.timedelta:
-        """The time after which `wait` gives up."""
+        """Returns the time limit of `wait`."""
         return datetime.timedelta(seconds=self._seconds)
 
     def _get_sequence_number(self) -> int:
-        """The number of a collective among those of its group; 0 for a message."""
+        """Returns the number of a collective within its group; 0 for a message."""
         return next((word for word in self._label[2:3] if isinstance(word, int)), 0)
 
     def _name(self) -> str:
@@ -200,13 +200,13 @@ class Work(dist._Work):
         return self.result()
 
     def is_completed(self) -> bool:
-        """Whether the work is complete, with its results in the outputs."""
+        """Returns whether the work is complete, with its results in the outputs."""
         if not self._is_done and not self.is_awaited() and all(map(self._poll, self._handles)):
             self._complete(self._seconds)
         return self._is_done
 
     def is_awaited(self) -> bool:
-        """Whether a thread completes it."""
+        """Returns whether a thread is completing it."""
         return self._owner is not None
 
     def is_success(self) -> bool:
@@ -221,15 +221,15 @@ class Work(dist._Work):
         return [output for output in (one() for one in self._weak_outputs) if output is not None]
 
     def release(self) -> None:
-        """Leaves the outputs of a complete work to others that have them."""
+        """Drops the references to the outputs of a complete work, which other objects may hold."""
         if self._outputs is not None:
             self._weak_outputs, self._outputs = [weakref.ref(output) for output in self._outputs], None
         self._future = self._trigger = None
 
     def get_future(self) -> Any:
         if self._future is None:
-            # An exception that set_exception stores is a value to DDP's C++, which reads it as tensors: one that
-            # a callback raises is an error there too.
+            # DDP's C++ code treats an exception from set_exception as a value, and reads it as tensors. An exception
+            # that a callback raises is an error there too.
             self._trigger = Future()
             self._future = self._trigger.then(self._give)
             if self._is_done:
@@ -240,12 +240,12 @@ class Work(dist._Work):
                 self._hand_over()
         return self._future
 
-    # A work of several works calls their methods of these names.
+    # Several calls these methods of its works.
     getFuture = get_future
 
 
 class Completed(Work):
-    """A work without anything to wait for."""
+    """A work that is already complete."""
 
     def __init__(self, outputs: Any) -> None:
         super().__init__("", [], outputs, 0)
@@ -253,7 +253,7 @@ class Completed(Work):
 
 
 class Compared(Work):
-    """An operation that starts once a call, by which the ranks compare it, has succeeded."""
+    """An operation that starts once its comparing call has succeeded. The ranks compare the operation by this call."""
 
     def __init__(
         self, label: Any, call: Any, start: Callable[[], Any], outputs: Any, seconds: float, finish: Callable[[], None]
@@ -262,8 +262,8 @@ class Compared(Work):
         self._start: Optional[Callable[[], Any]] = start
 
     def run(self) -> Work:
-        """Lets the thread that completes futures start it: other ranks may wait for the operation while this one waits
-        for something else."""
+        """Lets the completer thread start the operation: other ranks may wait for it while this rank waits for
+        something else."""
         self._hand_over()
         return self
 
@@ -279,7 +279,7 @@ class Compared(Work):
             return is_complete
         try:
             self._wait_some(0)
-        except Exception as error:  # of the call
+        except Exception as error:  # an error of the comparing call
             self._handles, self._finish = [], functools.partial(_raise, error)
         return not self._handles
 
@@ -287,7 +287,7 @@ class Compared(Work):
         if self._start is None:
             super()._abandon(handle)
             return
-        # The call still takes part, as any call that has timed out: the other ranks then wait for the operation.
+        # The call still takes part, as any timed-out call does: the other ranks then wait for the operation.
         start, self._start = self._start, None
         Compared("", handle, start, [], 0, _nothing).run()
 

@@ -1,4 +1,4 @@
-"""Copies of state_dicts in memory that is used again, and marks of tensors that need no copy."""
+"""Copies of state_dicts in reused memory, and marks of tensors that need no copy."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _CONSTANTS = (int, float, bool, str, type(None))
 
 
 def kept_copy(value: Any, kept: Any, on_host: bool) -> Any:
-    """Returns a copy of the value. `kept`: an earlier copy, or None; its tensors are overwritten and used again where
-    shape, type and place are the same, since new memory costs several times as much as the copy. `on_host`: tensors
-    of devices are copied to host memory."""
+    """Returns a copy of the value. `kept`: an earlier copy, or None; its tensors are overwritten if shape, dtype and
+    device are equal, because new memory costs several times as much as the copy. `on_host`: copies device tensors to
+    host memory."""
     if type(value) in _PLAIN and value.layout is torch.strided:
         device = torch.device("cpu") if on_host else value.device
         fits = type(kept) is torch.Tensor and (kept.shape, kept.dtype, kept.device) == (
@@ -29,7 +29,7 @@ def kept_copy(value: Any, kept: Any, on_host: bool) -> Any:
     if type(value) in (dict, collections.OrderedDict):
         before = kept if isinstance(kept, dict) else {}
         made = type(value)((key, kept_copy(one, before.get(key), on_host)) for key, one in value.items())
-        if hasattr(value, "_metadata"):  # of a module's state_dict
+        if hasattr(value, "_metadata"):  # the state_dict of a module
             made._metadata = copy.deepcopy(value._metadata)
         return made
     if type(value) in (list, tuple):
@@ -39,14 +39,14 @@ def kept_copy(value: Any, kept: Any, on_host: bool) -> Any:
 
 
 class Mark:
-    """The values that a commit leaves where they are: tensors, by identity, storage and version, and constants. It
-    holds the tensors, and notices no write that leaves the version as it is, such as by `.data`."""
+    """The values that a commit does not copy: constants, and tensors by identity, storage and version. Holds the
+    tensors, and does not detect writes that keep the version, such as by `.data`."""
 
     def __init__(self, values: List[Any]) -> None:
         self._marks = [_mark(leaf) for leaf in _leaves(values)]
 
     def holds(self, values: List[Any]) -> bool:
-        """Whether these are the values as they were."""
+        """Returns whether the values are unchanged."""
         leaves = _leaves(values)
         return len(leaves) == len(self._marks) and all(map(_is_same, self._marks, map(_mark, leaves)))
 
@@ -80,5 +80,5 @@ def _is_same(one: Tuple[Any, ...], other: Tuple[Any, ...]) -> bool:
         return one[0] is other[0] and one[1:] == other[1:]
     try:
         return type(one[0]) is type(other[0]) and bool(one[0] == other[0])
-    except (TypeError, ValueError, RuntimeError):  # such as of arrays; a copy is right in any case
+    except (TypeError, ValueError, RuntimeError):  # for example arrays; a copy is always correct
         return False

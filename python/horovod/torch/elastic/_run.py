@@ -13,7 +13,7 @@ from horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 @contextlib.contextmanager
 def _errors() -> Iterator[None]:
-    """Raises the failure of the job where code in C++, such as DDP, has made another exception of it."""
+    """Raises the failure of the job if C++ code, such as DDP, has turned it into another exception."""
     try:
         yield
     except (HorovodInternalError, HostsUpdatedInterrupt):
@@ -25,13 +25,13 @@ def _errors() -> Iterator[None]:
         raise
 
 
-@functools.wraps(_elastic.run_fn)  # with its documentation
+@functools.wraps(_elastic.run_fn)  # copies the documentation
 def run_fn(func: Callable[..., Any], reset: Callable[[], Any]) -> Callable[..., Any]:
-    """`run`, where `reset()` starts Horovod anew: it calls `hvd.init()`, and what else a program needs."""
+    """Does the work of `run`; `reset()` restarts Horovod: it calls `hvd.init()`, and whatever the program adds."""
     return _elastic.run_with(func, reset, _errors)
 
 
 @functools.wraps(_elastic.run)
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """`horovod._elastic.run`, which also knows the failure of the job behind an error of DDP's code in C++."""
+    """`horovod._elastic.run`, which also detects a failure of the job behind an error of DDP's C++ code."""
     return run_fn(func, _basics.init)

@@ -14,17 +14,17 @@ __all__ = ["ElasticIterable"]
 
 
 class ElasticIterable(torch.utils.data.IterableDataset):
-    """This rank's part of an iterable data set, without samples that were consumed in this epoch.
+    """This rank's part of an iterable data set, without samples already consumed in this epoch.
 
-    `source`: an iterable, or a function that gets `seed + epoch` and returns one. It gives the same samples in the same
-    order on all ranks, and again after a restart. A restart reads the consumed samples again to skip them, unless the
-    iterable has a method `skip(n)` that returns the rest, as data sets of Hugging Face have. The position counts
-    samples of all ranks, so that any number of ranks continues there.
+    `source`: an iterable, or a function that gets `seed + epoch` and returns one. It must yield the same samples in the
+    same order on all ranks, and after a restart. A restart reads the consumed samples again to skip them, unless the
+    iterable has a method `skip(n)` that returns the rest, as Hugging Face data sets do. The position counts samples of
+    all ranks, so that any number of ranks can continue there.
 
-    Rank r of n ranks gets each n-th sample from sample r on. Every rank gets the same number of samples: where
-    the last ones do not suffice for all ranks, some of them are repeated, or left out with `drop_last`. A
-    DataLoader may have one worker at most, without `persistent_workers`: several would change the order, and a
-    persistent one would not learn of the position. ValueError for more, and for an iterator as `source`.
+    Rank r of n ranks gets each n-th sample from sample r on. Every rank gets the same number of samples: if the last
+    samples do not suffice for all ranks, some are repeated, or dropped with `drop_last`. A DataLoader may have one
+    worker at most, without `persistent_workers`: several workers would change the order, and a persistent worker would
+    not receive the position. ValueError for more, and for an iterator as `source`.
     """
 
     _began_in_worker = False
@@ -48,13 +48,13 @@ class ElasticIterable(torch.utils.data.IterableDataset):
         self.consumed += batch_size * self.num_replicas
 
     def reset(self) -> None:
-        """Divides the samples that follow among the current ranks, for iterations that begin later."""
+        """Divides the remaining samples among the current ranks, for iterations that begin later."""
         initialized = _basics.is_initialized()
         self.rank = _basics.rank() if initialized else 0
         self.num_replicas = _basics.size() if initialized else 1
 
     def state_dict(self) -> Dict[str, int]:
-        """The seed, the epoch, and the number of its samples that all ranks together have consumed."""
+        """Returns the seed, the epoch, and the number of its samples that all ranks together have consumed."""
         return {"seed": self.seed, "epoch": self.epoch, "consumed": self.consumed}
 
     def load_state_dict(self, state_dict: Dict[str, int]) -> None:
@@ -90,7 +90,7 @@ class ElasticIterable(torch.utils.data.IterableDataset):
 
     @staticmethod
     def _refuse_worker() -> Iterator[Any]:
-        # The first sample raises it, because the DataLoader does not show an error that a kept worker has before.
+        # Raise it with the first sample, because the DataLoader does not show an earlier error of a persistent worker.
         raise ValueError(
             "ElasticIterable: the DataLoader keeps its worker, which does not learn of the position; "
             "leave out persistent_workers."

@@ -14,7 +14,7 @@ __all__ = ["ElasticSampler"]
 
 
 class ElasticSampler(torch.utils.data.Sampler):
-    """Samples this rank's part of a data set, without samples that were processed in this epoch.
+    """Samples this rank's part of a data set, without samples already processed in this epoch.
 
     `shuffle`: permutes the samples by `seed` and the epoch, equally on all ranks. Every rank gets the
     same number of samples: the last part is filled with the first samples when the numbers do not
@@ -64,7 +64,7 @@ class ElasticSampler(torch.utils.data.Sampler):
         return set(self._order()[: self.processed_num])
 
     def state_dict(self) -> Dict[str, int]:
-        """The epoch, and the number of its samples that all ranks together have processed."""
+        """Returns the epoch, and the number of its samples that all ranks together have processed."""
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state_dict: Dict[str, int]) -> None:

@@ -58,7 +58,7 @@ class StateHandler:
 
 
 class _ByStateDict(StateHandler):
-    _is_on_host = False  # whether copies of tensors on devices are in host memory
+    _is_on_host = False  # whether copies of device tensors are in host memory
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -82,7 +82,7 @@ class _ByStateDict(StateHandler):
         self.value.load_state_dict(broadcast_object(self.value.state_dict(), source_rank(), "elastic.values"))
 
     def save_small(self) -> None:
-        """Keeps a copy of the part that every commit copies, also without a snapshot."""
+        """Keeps a copy of the part that every commit copies, even without a snapshot."""
         self._small = copy.deepcopy(self.value.state_dict())
 
     def restore_small(self) -> None:
@@ -90,7 +90,7 @@ class _ByStateDict(StateHandler):
         self.value.load_state_dict(copy.deepcopy(self._small))
 
     def marked(self) -> List[Any]:
-        """The rest, which changes in a step of the optimizer only."""
+        """Returns the rest, which changes only in a step of the optimizer."""
         return []
 
 
@@ -116,7 +116,7 @@ class ModelStateHandler(_ByStateDict):
         self.value.load_state_dict(copy.deepcopy(self._small), strict=False)
 
     def marked(self) -> List[Any]:
-        """The parameters."""
+        """Returns the parameters."""
         return list(self.value.parameters())
 
 
@@ -149,7 +149,7 @@ class OptimizerStateHandler(_ByStateDict):
                     group[key] = value
 
     def marked(self) -> List[Any]:
-        """The parameters and the state."""
+        """Returns the parameters and the state."""
         return [[group["params"] for group in self.value.param_groups], self.value.state]
 
 
@@ -179,18 +179,18 @@ class ScalerStateHandler(_ByStateDict):
         super().restore()
 
     def restore_small(self) -> None:
-        """As `restore`, from the last copy of `save_small`."""
+        """Restores as `restore` does, from the last copy of `save_small`."""
         self._forget_step()
         super().restore_small()
 
     def _forget_step(self) -> None:
-        # Else the scaler takes the gradients of the next step for unscaled ones.
+        # Otherwise the scaler would treat the gradients of the next step as unscaled.
         getattr(self.value, "_per_optimizer_states", {}).clear()
 
 
 def _is_bypassed(handler: Any) -> bool:
-    """Whether a subclass of the program's own changes `save` or `restore`, and not what commits without a copy call
-    instead: `save_small` and `restore_small`."""
+    """Returns whether a subclass of the program overrides `save` or `restore`, but not `save_small` and
+    `restore_small`, which commits without a copy call instead."""
 
     def definer(name: str) -> int:
         kinds = type(handler).__mro__
@@ -212,13 +212,13 @@ _registry: List[Tuple[Type[Any], Type[StateHandler]]] = [
 
 
 def get_handler_registry() -> List[Tuple[Type[Any], Type[StateHandler]]]:
-    """The list of types and their handlers, which a program may change. The first type that matches a value
+    """Returns the list of types and their handlers, which a program may change. The first type that matches a value
     decides."""
     return _registry
 
 
 def set_handler_registry(registry: List[Tuple[Type[Any], Type[StateHandler]]]) -> None:
-    """Replaces what `get_handler_registry` returns."""
+    """Replaces the list that `get_handler_registry` returns."""
     global _registry
     _registry = registry
 
@@ -228,7 +228,8 @@ def _handler_of(value: Any) -> Any:
 
 
 class _Steps:
-    """Counts the steps of an optimizer: fused ones of PyTorch leave the version of the weights as it is."""
+    """Counts the steps of an optimizer, because fused optimizers of PyTorch do not change the version of the
+    weights."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.count, self.is_in_backward, self.optimizer = 0, False, weakref.ref(optimizer)
@@ -241,7 +242,7 @@ class _Steps:
         self.is_in_backward |= task is not None and task() >= 0
 
 
-COPY_INTERVAL = 60.0  # seconds: about how old the copy of a state without snapshots becomes
+COPY_INTERVAL = 60.0  # the approximate age in seconds that the copy of a state without snapshots reaches
 
 
 class TorchState(ObjectState):
@@ -251,23 +252,22 @@ class TorchState(ObjectState):
     state_dict, and other keyword arguments as copies. An attribute that is set to another module, optimizer or sampler
     is saved at once. `model` and `optimizer` may be None at first.
 
-    `snapshot`: True: each commit copies the weights and the state of the optimizer. False: a commit copies the
-    other values only, and a failure returns to the newest commit of a rank whose weights and optimizer have not
-    changed since. Each failure finds such a rank if the program commits after each step, calls nothing of Horovod
-    between step and commit, and changes weights only by `step` of the one optimizer of the state. Where there is
-    none, all ranks return to a copy in host memory. Commits make it about once a minute, or each of them where they
-    come less often; a pause between two commits counts on top. Changes that leave `_version` of a tensor as it is,
-    such as those by `.data`, are not noticed. With op=Adasum, LBFGS, another number of optimizers than one, steps
-    inside backward, and with handlers or a `sync` of the program's own, commits copy the weights nevertheless, and a
-    warning says so.
+    `snapshot`: True: each commit copies the weights and the state of the optimizer. False: a commit copies the other
+    values only, and a failure returns to the newest commit of a rank whose weights and optimizer have not changed
+    since. Each failure finds such a rank if the program commits after each step, calls no Horovod function between step
+    and commit, and changes weights only by `step` of the state's single optimizer. Otherwise all ranks return to a copy
+    in host memory, which a commit makes about once a minute, or every commit if commits are rarer; a pause between two
+    commits adds to its age. Changes that keep `_version` of a tensor, such as those by `.data`, are not detected. With
+    op=Adasum, LBFGS, no or several optimizers, steps inside backward, and with handlers or a `sync` of the program,
+    commits still copy the weights, and a warning reports it.
     """
 
     _handlers: Dict[str, Any]
     _snapshot: bool
     _is_marked = False  # whether the last save copied no weights
-    _mark: Optional[Mark] = None  # None: what this rank has is no commit
-    _copy: Tuple[int, Dict[str, Any], float]  # commits, attributes and time of the whole copy
-    _copies_first = False  # whether the last save made the whole copy, which then is that of the commit
+    _mark: Optional[Mark] = None  # None: this rank's values are not a commit
+    _copy: Tuple[int, Dict[str, Any], float]  # commits, attributes and time of the full copy
+    _copies_first = False  # whether the last save made the full copy, which then belongs to the commit
     _last_commit: float
     _steps: Optional[_Steps] = None
     _warned: Optional[str] = None
@@ -311,7 +311,7 @@ class TorchState(ObjectState):
                 self._copy_all()
 
     def save(self) -> None:
-        """Keeps a copy of all values in this process's memory, or without `snapshot` of those that steps of the
+        """Keeps a copy of all values in this process's memory; without `snapshot`, only of values that steps of the
         optimizer do not change."""
         _ops.check_results()
         if self._copies():
@@ -322,12 +322,12 @@ class TorchState(ObjectState):
         else:
             self._copies_first = not self._is_marked
             self._save_small()
-            if self._copies_first:  # there is no whole copy yet, or only one of other values
+            if self._copies_first:  # no full copy exists yet, or it has other values
                 self._copy_all()
 
     def restore(self) -> None:
         """Sets all values to the last saved copy. Without `snapshot`, weights and optimizer stay if they have not
-        changed since, and else all values come from the last whole copy."""
+        changed since; otherwise all values come from the last full copy."""
         if self._is_marked and self._mark is not None and self._mark.holds(self._marked()):
             for handler in self._handlers.values():
                 handler.restore_small()
@@ -345,7 +345,7 @@ class TorchState(ObjectState):
     def sync(self) -> None:
         """Sets all values to those of rank 0, or of `source_rank()`. All ranks must call it."""
         if self._is_marked and source_rank() != rank():
-            # A failure in what follows returns to this copy: the mark does not notice received values.
+            # A failure in the following calls returns to this copy: the mark does not detect received values.
             self._save_small()
             self._copy_all()
             self._mark = None
@@ -355,7 +355,7 @@ class TorchState(ObjectState):
             else:
                 handler.sync()
         super().sync()
-        self.save()  # at the end: a failure in between returns to values of one commit
+        self.save()  # last: a failure before this line returns to values of one commit
 
     def reset(self) -> None:
         """Divides the remaining samples among the current ranks."""
@@ -372,7 +372,7 @@ class TorchState(ObjectState):
         self._handlers[name] = handler
 
     def _copies(self) -> bool:
-        """Whether a commit copies the weights."""
+        """Returns whether a commit copies the weights."""
         if self._snapshot:
             return True
         optimizers = [
@@ -421,13 +421,13 @@ class TorchState(ObjectState):
             now = time.monotonic()
             if self._copies_first:
                 self._copy = self._commits, *self._copy[1:]
-            # The next commit comes about as long after this one as this one after the last.
+            # Assume that the next commit comes as long after this one as this one came after the last.
             if 2 * now - self._last_commit - self._copy[2] >= COPY_INTERVAL:
                 self._copy_all()
             self._last_commit = now
 
     def _on_sync(self) -> None:
-        if self._is_marked:  # the copy from before is that of an older state, or of another one
+        if self._is_marked:  # the earlier copy belongs to an older state, or to another state
             self._copy_all()
 
     def _on_interrupt(self) -> None:

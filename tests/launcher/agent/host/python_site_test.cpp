@@ -1,4 +1,4 @@
-// Tests of the folders of Python interpreters, in trees without anything that runs, and of those of this machine.
+// Tests of the folders of Python interpreters, in trees without executables and on this machine.
 #include "launcher/agent/host/python_site.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Tests of the words by which a Python program shows that it may use its rank.
+// Tests of the words in a Python program that show that it may use its rank.
 #include "launcher/agent/host/python_sources.h"
 
 #include <doctest/doctest.h>

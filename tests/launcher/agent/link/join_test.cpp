@@ -1,4 +1,4 @@
-// An agent that joins its launcher, instead of being reached over its standard input.
+// An agent that joins its launcher over the network, not over standard input.
 #include <doctest/doctest.h>
 
 #include <string>

@@ -17,7 +17,7 @@ namespace {
 
 namespace asio = net::asio;
 
-// Says its hello, and at each write of the launcher's what comes next, in one piece.
+// Sends its hello, and after each write of the launcher the next part of the script, in one piece.
 class ScriptedAgent : public Duplex {
  public:
   ScriptedAgent(const asio::any_io_executor& executor, std::deque<std::vector<Message>> script)
@@ -95,14 +95,14 @@ net::Task<void> begin(AgentLink& link, Outcome& outcome, bool is_held) {
   job.lease_seconds = 0;
   AgentLink::NextPart no_code;
   outcome.prepared = co_await link.prepare(job, no_code);
-  // Others are prepared meanwhile.
+  // Other hosts prepare meanwhile.
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
   asio::steady_timer others(executor, std::chrono::milliseconds(50));
   co_await others.async_wait(net::use_tuple);
   outcome.state = link.state();
   if (is_held) {
     outcome.held = link.hold();
-    link.send(Inspect{1});  // whatever it sends, the next part of the script follows
+    link.send(Inspect{1});  // after any message, the next part of the script follows
     others.expires_after(std::chrono::milliseconds(50));
     co_await others.async_wait(net::use_tuple);
   }
@@ -179,7 +179,7 @@ TEST_CASE("An agent whose job is over within its answer to a start has started")
 }
 
 TEST_CASE("The end behind a start that failed is the start's to tell") {
-  // Another rank ran already, and its agent has ended it.
+  // Another rank had started already; its agent has ended it.
   const RankExit exit{.rank = 0, .signal = SIGTERM, .by_agent = true};
   const auto outcome =
       play({{Prepared{}}, {Started{not_found("no such program")}, Exited{exit}, Finished{}}});

@@ -14,7 +14,7 @@ using namespace hvd::launcher;
 namespace {
 
 const std::string kToken = "00112233445566778899aabbccddeeff";
-// More lines than the link keeps, some of them while it is broken.
+// Prints more lines than the link buffers, some of them while the link is broken.
 constexpr int kLines = 200000;
 const std::string kCount = cat("seq 1 ", kLines, "; exit 3");
 
@@ -49,7 +49,7 @@ void check_last_messages_arrive(AgentFixture& fixture) {
     for (const pid_t rank : ranks) send_signal(rank, SIGCONT);
     ::usleep(1000);
   }
-  ::usleep(200000);  // in which the agent writes
+  ::usleep(200000);  // the agent writes meanwhile
   fixture.cut();
   CHECK(fixture.until([&] { return fixture.is_finished || !fixture.lost.empty(); }));
   CHECK(fixture.lost.empty());

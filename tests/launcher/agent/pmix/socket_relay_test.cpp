@@ -11,7 +11,7 @@
 namespace hvd::launcher {
 namespace {
 
-// A relay between two pairs of sockets, of which a test has the outer ends.
+// A relay between two socket pairs whose outer ends the test holds.
 struct Relayed {
   Relayed() : loop(*net::EventLoop::open()) {
     UniqueFd inner[2];
@@ -23,7 +23,7 @@ struct Relayed {
     }
     relay.emplace(loop, std::move(inner[0]), std::move(inner[1]), [this] { relay.reset(); });
   }
-  // Sends the text to one end and returns what arrives at the other one.
+  // Sends the text to one end and returns the text received at the other end.
   std::string pass(int from, const std::string& text) {
     std::string arrived;
     for (size_t sent = 0; arrived.size() < text.size();) {

@@ -42,7 +42,7 @@ struct Origin {
   }();
   EnvironmentOffer offer{.list = format_package_list(files), .space = 0, .glibc = "", .key = {}};
 
-  // Those of the files from this one on.
+  // Returns the parts of all files from file number `first` on.
   std::vector<StagePart> parts(uint64_t first = 0) const {
     std::vector<StagePart> found;
     for (; first < files.size(); ++first) {
@@ -57,7 +57,7 @@ struct Origin {
   }
 };
 
-// A host, whose launcher is the test.
+// A host whose launcher is the test.
 struct Receiver {
   Receiver(net::EventLoop& loop, const Origin& origin) : origin(origin) {
     REQUIRE(::mkdtemp(folder.data()) != nullptr);
@@ -91,7 +91,7 @@ struct Receiver {
     }
     return ended && ended->ok();
   }
-  // As the launcher: sends so many of the parts that the host lacks.
+  // Sends, as the launcher, `count` of the parts that the host lacks.
   void give(size_t count) {
     const std::vector<StagePart> parts = origin.parts(asked.empty() ? 0 : asked.back().first);
     for (; count > 0 && given < parts.size(); --count) {
@@ -130,14 +130,14 @@ struct World {
     }
     return claim();
   }
-  // The first host gets parts from the launcher, the second one from the first.
+  // The first host gets parts from the launcher, the second host from the first host.
   void begin() {
     REQUIRE(first.transfer->take(EnvironmentSource{}));
     REQUIRE(first.server.port != 0);
     REQUIRE(second.transfer->take(first.as_source()));
     CHECK(!second.transfer->wants_part());
   }
-  // Whether the second host has so many bytes of the first file.
+  // Returns whether the second host has this many bytes of the first file.
   bool has_come(uint64_t size) {
     return until([&] {
       std::error_code error;
@@ -167,7 +167,7 @@ TEST_CASE("a host passes parts on while it gets others") {
     CHECK(world.until([&] { return world.second.has_all(); }));
     CHECK(world.second.asked.empty());
     CHECK(world.second.transfer->taken() == 0);
-    // The next host has all: the first one has stopped to listen.
+    // The next host has all parts, so the first host has closed its listener.
     CHECK(world.until([&] {
       const auto socket = net::start_connect(Receiver::net_loopback(), world.first.server.port);
       pollfd ready{socket->get(), POLLOUT, 0};
@@ -285,7 +285,7 @@ TEST_CASE("strangers get no part, and what the launcher did not announce is refu
   CHECK(is_refused({StageKind::kFile, 0600, "a", ""}));
   CHECK(is_refused({StageKind::kFile, 0600, "a", std::string(3 * kMostStaged + 6, 'x')}));
   CHECK(is_refused({StageKind::kLink, 0, "a", "/etc"}));
-  // A whole file of other bytes.
+  // A complete file with different content.
   CHECK(is_refused({StageKind::kFile, 0600, "a", std::string(3 * kMostStaged + 5, 'x')}));
 }
 

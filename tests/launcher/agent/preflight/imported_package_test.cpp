@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// An interpreter and its folders, without anything in them that runs.
+// An interpreter and its folders, without executable files.
 class Tree {
  public:
   Tree() {
@@ -42,7 +42,7 @@ class Tree {
                        const std::string& interpreter = "usr/bin/python3") const {
     return find_imported_package(path(interpreter), arguments, root_.string(), environment);
   }
-  // The folder of the original that is refused, or empty.
+  // Returns the folder of the refused original package, or an empty string.
   std::string find(const std::vector<std::string>& arguments = {"train.py"},
                    const Environment& environment = {},
                    const std::string& interpreter = "usr/bin/python3") const {
@@ -137,7 +137,7 @@ TEST_CASE("a package is missing only where the whole import path is known") {
   using enum ImportedPackage::Kind;
   Tree tree;
   const Environment home = {{"HOME", tree.path("home")}};
-  CHECK(tree.look({"train.py"}, home).kind == kUnknown);  // no standard library beside it
+  CHECK(tree.look({"train.py"}, home).kind == kUnknown);  // without a standard library next to it
   tree.write("usr/lib/python3.11/os.py", "");
   CHECK(tree.look({"train.py"}, home).kind == kNone);
   CHECK(tree.look({"-c", "import json"}, home).kind == kNone);
@@ -151,7 +151,7 @@ TEST_CASE("a package is missing only where the whole import path is known") {
   const ImportedPackage ours = tree.look({"train.py"}, home);
   CHECK(ours.kind == kFound);
   CHECK(ours.folder == tree.path("usr/lib/python3.11/site-packages/horovodrun/site"));
-  // A program that does not import it is not refused.
+  // A program that does not import the package is not refused.
   tree.install("usr/lib/python3.11/site-packages", true);
   CHECK(tree.look({"-c", "import json"}, home).kind == kFound);
   CHECK(tree.look({"train.py"}, home).kind == kOriginal);

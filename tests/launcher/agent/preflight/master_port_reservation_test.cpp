@@ -29,7 +29,7 @@ struct Reserved {
     const Status status = reservation.open({}, {{"127.0.0.1", "lo", loopback(1)}});
     REQUIRE_MESSAGE(status.ok(), status.message());
   }
-  // A connection that is established, or has failed.
+  // A connection that is established or has failed.
   GuardedFd dial(int last = 1) const {
     auto socket = net::start_connect(loopback(last), reservation.candidates().port);
     REQUIRE(socket.ok());

@@ -121,7 +121,7 @@ TEST_CASE("a damaged package that a job uses is not replaced below it") {
   const Host host;
   REQUIRE(deliver(host).ok());
   const std::string file = host.copy() + "/python/horovod/__init__.py";
-  PackageCopy late;  // chose its place before the other job began
+  PackageCopy late;  // had chosen its folder before the other job began
   REQUIRE(late.expect(source().offer, host.folders()).ok());
   {
     PackageCopy used;
@@ -133,7 +133,7 @@ TEST_CASE("a damaged package that a job uses is not replaced below it") {
     REQUIRE(send(late, source().list, source().content).ok());
     CHECK(late.install().message() == refusal);
     CHECK(text_of(file) == "x = 2\n");
-    // Another folder takes the new copy.
+    // The new copy goes into another folder.
     const Host other;
     PackageCopy copy;
     CHECK(copy.expect(source().offer, {host.folder(), other.folder()}).ok());

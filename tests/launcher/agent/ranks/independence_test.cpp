@@ -34,7 +34,7 @@ class Folder {
     path_ = name;
   }
   ~Folder() { std::filesystem::remove_all(path_); }
-  // Maps an empty file of this name into this process.
+  // Maps an empty file with this name into this process.
   void map(const char* name) const {
     const UniqueFd file(::open(cat(path_, "/", name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (::ftruncate(file.get(), 4096) != 0) std::abort();
@@ -50,7 +50,7 @@ class Folder {
   std::string path_;
 };
 
-// A server whose connections nobody accepts.
+// A server that accepts no connection.
 class Server {
  public:
   Server() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -73,7 +73,7 @@ class Server {
   sockaddr_in address_{};
 };
 
-// A child that has done this and waits.
+// A child that calls `work` and then waits.
 class Child {
  public:
   explicit Child(const std::function<void()>& work) {
@@ -156,7 +156,7 @@ TEST_CASE("PyTorch wins over an MPI of the same process") {
   });
   LibraryUsers users;
   CHECK(users.look().library == 2);
-  CHECK_FALSE(users.look().is_connected);  // its server has a client in itself
+  CHECK_FALSE(users.look().is_connected);  // its server and the client are in one process
   const Child other([&] {
     folder.map("libmpi.so.40");
     folder.map("libtorch_cpu.so");
@@ -218,7 +218,7 @@ TEST_CASE("a sign during a look counts") {
   independence.begin({"train"}, "/", 0);
   const Child program([&] { folder.map("libtorch_cpu.so"); });
   independence.on_deadline();
-  CHECK(independence.deadline().is_never());  // one look at a time
+  CHECK(independence.deadline().is_never());  // one check at a time
   independence.on_sign();
   loop.turn(Deadline::after_seconds(0.2));
   CHECK(independence.verdict() == 0);

@@ -1,4 +1,4 @@
-// A real agent with doubles of py-spy; tests/e2e/stacks_test.py has the real one.
+// A real agent with mocks of py-spy; tests/e2e/stacks_test.py uses the real py-spy.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 namespace hvd::launcher {
 namespace {
 
-// A folder for doubles.
+// A folder for mock programs.
 class Folder {
  public:
   Folder() {
@@ -55,7 +55,7 @@ HostJob python_job(const AgentFixture& fixture, const std::string& path, const c
   return job;
 }
 
-// The answer once it holds this text: Python may just be starting.
+// Asks again until the reply has this text, because Python may still be starting.
 bool says(AgentFixture& fixture, const std::string& text,
           InspectDetail detail = InspectDetail::kStacks) {
   uint32_t number = 0;
@@ -161,7 +161,7 @@ TEST_CASE("The launcher's py-spy is copied once, and without one the answer says
           return std::optional((*left)[at++]);
         });
   };
-  for (int job = 0; job < 2; ++job) {  // the second finds the copy of the first
+  for (int job = 0; job < 2; ++job) {  // the second request finds the first one's copy
     AgentFixture fixture;
     HostJob sleeping = python_job(fixture, "/nowhere", kSleep);
     sleeping.agent_dir = folder.path();

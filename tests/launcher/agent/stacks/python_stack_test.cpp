@@ -88,7 +88,7 @@ TEST_CASE("A wait in a known library is named by what the user has called") {
   CHECK(wait({backward}, {"pt_gloo_runloop"}) ==
         "waits in torch.distributed (gloo): the reduction of gradients in backward(), called at "
         "train.py:8");
-  CHECK(wait({backward}).empty());  // without a process group it computes
+  CHECK(wait({backward}).empty());  // without a process group, the rank counts as computing
   WaitSigns unnamed{.stack = {backward, {"<module>", "/home/u/train.py", 8}}};
   unnamed.threads = {"python3"};
   unnamed.has_torch_store = true;
@@ -109,7 +109,7 @@ TEST_CASE("A wait in a known library is named by what the user has called") {
         "waits in horovod: allreduce, called at train.py:8");
   CHECK(wait({{"block_until_ready", "/v/site-packages/jax/_src/array.py", 9}}) ==
         "waits in JAX: block_until_ready, called at train.py:8");
-  // A function of the user that a library has called, and a script in a folder named like a library.
+  // A user's function that a library calls, and a script in a folder named like a library.
   CHECK(wait({{"hook", "/home/u/hooks.py", 2}, all_reduce}).empty());
   CHECK(wait({{"main", "/home/u/horovod/train.py", 2}}).empty());
   CHECK(describe_wait(named_wait({})).empty());
@@ -129,7 +129,7 @@ TEST_CASE("A wait without a Python frame is named by the source line of its call
         "waits in MPI: Allreduce, called at train.py:8");
   CHECK(wait("y = f(comm.bcast(x, root=0))") == "waits in MPI: bcast, called at train.py:8");
   CHECK(wait("y = numpy.dot(a, b)").empty());
-  CHECK(wait("reduce(a, b)").empty());  // a function, and no method
+  CHECK(wait("reduce(a, b)").empty());  // a function, not a method
   CHECK(wait("").empty());
   CHECK(wait("message = sock.recv(64)") == "waits in MPI: recv, called at train.py:8");
   signs.is_in_io = true;
@@ -218,7 +218,7 @@ TEST_CASE("Without a stack, a rank of a group that waits for a thread may wait f
   CHECK(place("futex_do_wait", {}).is_collective == 0);
   CHECK(place("hrtimer_nanosleep", gloo).is_collective == 0);
   CHECK(place("futex_do_wait", gloo, "").is_collective == 0);  // no Python runs in its main thread
-  // Servers wait for their clients in these.
+  // Servers wait for clients in these functions.
   for (const char* channel : {"poll_schedule_timeout", "ep_poll", "inet_csk_accept"}) {
     CHECK(place(channel, gloo).is_excused == 1);
   }

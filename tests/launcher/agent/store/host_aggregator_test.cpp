@@ -1,4 +1,4 @@
-// Hosts whose agents aggregate records, with ranks that are threads here and a real server.
+// Hosts whose agents aggregate records. Ranks are threads here; the server is real.
 #include "launcher/agent/store/host_aggregator.h"
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kSeconds = 10;
 
-// One host's agent: its part in exchanges, on a thread.
+// One host's agent, which exchanges records on a thread.
 class Agent {
  public:
   Agent(const std::string& name, int host, int hosts, int ranks)
@@ -63,9 +63,9 @@ class Hosts {
     REQUIRE(store.ok());
     return *std::move(store);
   }
-  // The record that a rank leaves.
+  // Returns the record that a rank stores.
   static Bytes record(int rank) { return to_bytes(cat("the record of rank ", rank)); }
-  // Exchanges the records of these ranks concurrently, and returns the records that each rank gets.
+  // Exchanges the records of these ranks concurrently. Returns the records that each rank gets.
   std::vector<Result<std::vector<Bytes>>> exchange(
       const std::vector<int>& ranks, const std::vector<std::unique_ptr<HttpStore>>& stores,
       std::string_view name, double seconds) const {
@@ -120,7 +120,7 @@ TEST_CASE("a rank that asks for some records alone asks the store itself") {
 
 TEST_CASE("where a rank does not come, the others are found all the same") {
   Hosts hosts(2, 2);
-  const std::vector<int> ranks = {0, 1, 3};  // rank 2 does not come
+  const std::vector<int> ranks = {0, 1, 3};  // rank 2 does not arrive
   std::vector<std::unique_ptr<HttpStore>> stores;
   stores.reserve(ranks.size());
   for (const int rank : ranks) stores.push_back(hosts.store_of(rank));

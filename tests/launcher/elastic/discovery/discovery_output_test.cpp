@@ -17,7 +17,7 @@ Hosts hosts_in(std::string_view text, int slots_alone = 1) {
   return output.hosts;
 }
 
-// For output of which nothing is usable.
+// For output without a usable line.
 std::string warning_of(std::string_view text) {
   const DiscoveryOutput output = parse_discovery_output(text);
   CHECK(output.hosts.empty());

@@ -39,7 +39,7 @@ class Folder {
 
   std::string file(std::string_view name) const { return cat(path_, "/", name); }
   void write(std::string_view name, std::string_view text) const {
-    // Replaced as a whole, since a script may read it now.
+    // Replaces the file atomically, since a script may read it now.
     std::ofstream(file("new")) << text;
     std::filesystem::rename(file("new"), file(name));
   }
@@ -52,7 +52,7 @@ class Folder {
     std::ifstream stream(file(name));
     return {std::istreambuf_iterator<char>(stream), {}};
   }
-  // How often the script has run that appends a line to this file.
+  // Returns how often a script has run that appends a line to this file.
   size_t count(std::string_view name) const {
     const std::string text = read(name);
     return static_cast<size_t>(std::ranges::count(text, '\n'));
@@ -62,7 +62,7 @@ class Folder {
   std::string path_;
 };
 
-// A discovery with what it has said.
+// A discovery that records its answers and warnings.
 struct Discovery {
   explicit Discovery(std::string command)
       : Discovery(DiscoveryScript{.command = std::move(command)}) {}
@@ -81,7 +81,7 @@ struct Discovery {
       changed.notify();
     });
   }
-  // Runs the loop until this holds.
+  // Runs the loop until the condition is true.
   void run_until(const std::function<bool()>& is_there) {
     const auto deadline = Clock::now() + 30s;
     loop.restart();
@@ -123,7 +123,7 @@ bool has_children() { return ::waitpid(-1, nullptr, WNOHANG) != -1 || errno != E
 bool is_alive(pid_t pid) { return ::kill(pid, 0) == 0; }
 
 void wait_for_end_of(pid_t pid) {
-  // Its parent is gone: init reaps it, or the machine's first process.
+  // The orphan's zombie may remain: init or the machine's first process reaps it.
   const Deadline deadline = Deadline::after_seconds(10);
   const auto is_zombie = [&] {
     std::ifstream stat(cat("/proc/", pid, "/stat"));
@@ -327,7 +327,7 @@ TEST_CASE("a process that a discovery script leaves holds up nothing, and ends w
 
 TEST_CASE("a daemon that a discovery script starts goes on, and holds up nothing") {
   const Folder folder;
-  // As the master connection of ssh: a session of its own, and the script's standard streams.
+  // Like ssh's master connection: its own session, and the script's standard streams.
   const std::string daemon =
       cat("setsid sh -c 'echo $$ > ", folder.file("new"), "; mv ", folder.file("new"), " ",
           folder.file("pid"), "; exec sleep 1000' & ");
@@ -341,7 +341,7 @@ TEST_CASE("a daemon that a discovery script starts goes on, and holds up nothing
 
 TEST_CASE("stop ends discovery in each of its states, and leaves nothing") {
   const size_t before = test::open_descriptors();
-  {  // not begun
+  {  // before the first run
     Discovery discovery("sleep 1000");
     discovery.stop();
     CHECK_FALSE(discovery.first().ok());
@@ -399,7 +399,7 @@ TEST_CASE("discovery may be destroyed at any time, also before its handlers have
     if (round % 4 < 2) run_out(discovery.loop);  // else the loop is destroyed with its handlers
     CHECK(discovery.answers.size() + discovery.warnings.size() == said);
   }
-  // The processes of the loops that were destroyed are killed, and reaped here.
+  // The destroyed loops have killed their processes; this loop reaps them.
   const Deadline deadline = Deadline::after_seconds(10);
   while (has_children() && !deadline.passed()) ::usleep(1000);
   CHECK_FALSE(has_children());

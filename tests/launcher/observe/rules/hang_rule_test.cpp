@@ -22,14 +22,14 @@ RankPlace waiting(const std::string& operation = "all_reduce") {
 
 RankPlace reading() { return {.function = "load_shard", .line = "loader.py:30", .frames = 2}; }
 
-// Two ranks, looked at every quarter of a second for a limit of 2 s; rank 0 waits, and rank 1 reads.
+// Two ranks, checked every quarter of a second with a limit of 2 s; rank 0 waits, and rank 1 reads.
 struct Job {
   explicit Job(double limit = 2, bool may_stop = false) : rule(limit, may_stop) {
     for (int rank = 0; rank < 2; ++rank) signs[rank].rank = rank;
     places = {{0, waiting()}, {1, reading()}};
   }
 
-  // Looks for so many seconds; `change` is called before each look.
+  // Checks for so many seconds; calls `change` before each check.
   void pass(
       double seconds, const std::function<void()>& change = [] {}) {
     for (double end = elapsed + seconds; elapsed < end; elapsed += rule.interval()) {
@@ -164,7 +164,7 @@ TEST_CASE("a rank whose main thread computes is one for which others wait") {
   CHECK(job.findings[0].waiting == std::vector<int>{0});
   CHECK(job.findings[0].seconds < 25);
   CHECK(job.questions < 20);
-  Job in_backward;  // also a place in which it may wait
+  Job in_backward;  // the rank may also wait in this function
   in_backward.places[1] = waiting("the reduction of gradients in backward()");
   in_backward.pass(30, [&] { in_backward.signs[1].main_microseconds += 100'000; });
   REQUIRE(in_backward.findings.size() == 1);

@@ -1,4 +1,4 @@
-// Which ranks wait in hvd.init() for which others, and what the user reads of it.
+// Ranks that wait in hvd.init() for other ranks, and the text for the user.
 #include "launcher/observe/rules/init_waits.h"
 
 #include <doctest/doctest.h>

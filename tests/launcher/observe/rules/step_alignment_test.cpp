@@ -7,7 +7,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Two ranks with so many steps of 10 ms, of which the first waits for 3 ms in each.
+// Two ranks with so many steps of 10 ms; the first rank waits 3 ms in each step.
 std::map<int, StepAlignment::Rank> ranks_with(uint64_t first, uint64_t second) {
   std::map<int, StepAlignment::Rank> ranks;
   for (int rank = 0; rank < 2; ++rank) {
@@ -40,7 +40,7 @@ TEST_CASE("each window has the same steps of all ranks, and follows the last one
   CHECK(alignment.take(ranks_with(55, 50)).empty());
   CHECK(!alignment.has_moved());
   windows = alignment.take(ranks_with(150, 151));
-  REQUIRE(windows.size() == 1);  // the steps from 50 on are gone on one rank
+  REQUIRE(windows.size() == 1);  // one rank no longer has the steps from 50 on
   CHECK(windows[0].first == 100);
   windows = alignment.take(ranks_with(250, 250));
   REQUIRE(windows.size() == 2);
@@ -65,7 +65,7 @@ TEST_CASE("ranks of other worlds, and other steps, have no window") {
   SUBCASE("by name") { ranks[1].steps.last[30].ended_by = 12345; }
   SUBCASE("by the call of a group") { ranks[1].steps.last[30].call = 12345; }
   CHECK(alignment.take(ranks).empty());
-  // Agents that answer far apart.
+  // Agents whose samples are far apart in time.
   CHECK(alignment.take(ranks_with(300, 500)).empty());
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("the line at the end says how much the ranks waited, for whom, and in 
   REQUIRE(waits.size() == 2);
   CHECK((waits[0].late_seconds == 0 && waits[0].waited_seconds == doctest::Approx(0.6)));
   CHECK((waits[1].late_seconds == doctest::Approx(0.6) && waits[1].waited_seconds == 0));
-  tally.take(ranks_with(10, 10));  // begun again
+  tally.take(ranks_with(10, 10));  // restarted
   CHECK(tally.waits()[0].waited_seconds == doctest::Approx(0.63));
 }
 

@@ -5,7 +5,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Rank 1 of four is 10 ms late in steps of 50 ms, over 2.5 s. `worse`: what it has more than the others.
+// Rank 1 of four is 10 ms late in steps of 50 ms, for 2.5 s. `worse`: its additional pressure.
 StragglerCause cause(const RankPressure& worse, int blocked = 0,
                      uint64_t run_delay_of_all = 30'000) {
   const StragglerFinding finding{.ranks = {1}, .late_seconds = 0.010, .step_seconds = 0.050};
@@ -14,7 +14,7 @@ StragglerCause cause(const RankPressure& worse, int blocked = 0,
   for (int look = 0; look < 5; ++look) {
     PressureRecord::Pressures pressures;
     for (int rank = 0; rank < 4; ++rank) {
-      // Each rank has some of each.
+      // Every rank has a base load of each kind.
       RankPressure each{{.rank = rank, .throttled_microseconds = 70'000},
                         {.processors = 8, .retransmits = 3}};
       ProcessUsage& usage = each.rank.usage;

@@ -15,8 +15,8 @@ namespace {
 
 using Kind = StragglerKind;
 
-// Ranks that meet in one operation in each step, after their first 100 steps. A rank works for 40 ms, with log-normal noise of 8 %; 1 % of its steps
-// take half a step longer, and 2 % a fifth.
+// Ranks that meet in one operation in each step after their first 100 steps. A rank works for 40
+// ms, with log-normal noise of 8 %; 1 % of its steps take 1.5 times as long, 2 % 1.2 times.
 struct SimulatedJob {
   explicit SimulatedJob(int size, int ranks_of_host = 4, uint32_t seed = 1) : random(seed) {
     window.first = 100;
@@ -24,7 +24,7 @@ struct SimulatedJob {
       window.ranks.push_back({rank, rank / ranks_of_host, {}});
   }
 
-  // `more`: what a rank works longer in a step, as a share of a step.
+  // `more`: a rank's additional work in a step, as a share of the step.
   std::vector<StragglerFinding> run(int windows,
                                     const std::function<double(int rank, uint64_t step)>& more) {
     std::vector<StragglerFinding> found;
@@ -98,7 +98,7 @@ TEST_CASE("a rank that is 15 % slower is found in two windows") {
       }
     }
     MESSAGE(size, " ranks: ", in_time, " of ", kEpisodes);
-    // A rank of few is compared with few.
+    // In a small job, a rank is compared with few ranks.
     CHECK_MESSAGE(in_time >= (size < 8 ? 0.6 : 0.8) * kEpisodes, size, " ranks: ", in_time);
   }
 }

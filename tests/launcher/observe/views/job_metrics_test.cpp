@@ -99,7 +99,7 @@ TEST_CASE("a host that does not answer keeps its counts, and its ranks are not u
   CHECK(has_sample(text, "horovod_host_up{job_id=\"1\",host=\"b\"} 0"));
   CHECK(has_sample(text, "horovod_rank_up{job_id=\"1\",host=\"b\",rank=\"1\"} 0"));
   CHECK(has_sample(text, "horovod_ranks_up{job_id=\"1\"} 1"));
-  // The age of a step, and memory, are of the present.
+  // The age of a step and the memory are current values.
   CHECK(has_sample(text, "horovod_step_age_seconds{job_id=\"1\"} 1.5"));
   metrics.take({{}, {}}, now + std::chrono::milliseconds(5000));
   const std::string none = metrics.text(hosts, MetricsLevel::kSummary);

@@ -10,7 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 using Ranks = std::vector<OperationWaits::Rank>;
 
-// Ranks of one world that have announced so many operations.
+// Ranks of one generation, each with a number of announced operations.
 Ranks ranks_with(const std::vector<uint64_t>& operations) {
   Ranks ranks;
   for (const uint64_t count : operations) {
@@ -31,7 +31,7 @@ const Clock::time_point kNow{std::chrono::hours(1)};
 TEST_CASE("a rank that announces nothing new waits for the ranks behind it") {
   OperationWaits waits;
   waits.take(ranks_with({6, 5, 6}), kNow);
-  CHECK(waits.of(0).empty());  // it may have announced the last one a moment ago
+  CHECK(waits.of(0).empty());  // the rank may have announced the last operation just now
   CHECK(waits.needs_another());
   waits.take(ranks_with({6, 5, 6}), kNow + milliseconds(200));
   CHECK_FALSE(waits.needs_another());
@@ -60,7 +60,7 @@ TEST_CASE("ranks of other worlds, of other starts and ranks that have joined are
   }
   OperationWaits waits;
   waits.take(ranks_with({600, 600}), kNow);
-  waits.take(ranks_with({600, 3}), kNow + milliseconds(200));  // rank 1 has begun anew
+  waits.take(ranks_with({600, 3}), kNow + milliseconds(200));  // rank 1 has restarted
   CHECK(waits.of(0).empty());
 }
 

@@ -47,7 +47,7 @@ std::vector<std::string> lines_in(const std::string& text) {
   return lines;
 }
 
-// As Esc, if nothing follows it.
+// An escape byte without successor is the Esc key.
 bool type(TopChoice& choice, std::string_view bytes, size_t rows = 24) {
   KeyReader reader;
   return take_keys(choice, reader.take(bytes), rows) && take_keys(choice, reader.give_up(), rows);
@@ -66,7 +66,7 @@ TEST_CASE("a frame has the rates of the job and of each rank between two answers
   job.slowest = 3;
   job.late_seconds = 0.0381;
   rates.add(job);
-  rates.add(job);  // the launcher has answered twice with the same figures
+  rates.add(job);  // the launcher has sent the same figures twice
   TopChoice choice;
   const std::string frame = top_frame(job, rates, choice, {.size = {100, 24}, .is_utf8 = true});
   const auto lines = lines_in(frame);

@@ -39,7 +39,7 @@ TEST_CASE("a host's keys are found in every file, and the port is part of its na
 TEST_CASE("marked lines are found for the hosts that they may mean, and are nobody's key") {
   if (!libssh().ok()) return;
   ScratchFolder scratch;
-  // "marked": only the system's ssh supports the line; "revoked": so does libssh.
+  // "marked": only the system's ssh supports the line; "revoked": libssh supports it too.
   const auto outcome = [&](const std::string& line, const std::string& name) -> std::string {
     const std::string file = scratch.write("known_hosts", line);
     const KnownHostKeys found = find_known_hosts(name, {file});

@@ -1,4 +1,4 @@
-// Which host keys the ssh spawner accepts, with libssh and by the system's ssh.
+// Host keys that the ssh spawner accepts, with libssh and with the system's ssh.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ TEST_CASE("names are hashed where the configuration asks for that") {
   };
   check(false, "");
   check(true, "");
-  // OpenSSH itself does not find what it has added for an alias with capital letters.
+  // OpenSSH itself does not find a key that it added for an alias with capital letters.
   check(false, "HostKeyAlias Cluster");
 }
 

@@ -14,20 +14,20 @@
 
 namespace hvd::launcher {
 
-// Ends a test case where there can be no sshd, by name and with the reason.
+// Skips a test case if sshd cannot run here, and prints the reason.
 #define HVD_NEEDS_SSHD()                                     \
   if (const std::string why = why_no_sshd(); !why.empty()) { \
     MESSAGE("SKIP: " << why);                                \
     return;                                                  \
   }
 
-// For what needs a program between ssh and the host, which is the system's ssh's business. ssh sends SIGHUP to
-// the command's process alone when it ends: another process that reads from the host would hold ssh's standard
-// error until sshd closes the connection (LoginGraceTime).
+// A program between ssh and the host, which makes the spawner use the system's ssh. At its end, ssh
+// sends SIGHUP only to the command's process: another process that reads from the host would keep
+// ssh's standard error open until sshd closes the connection (LoginGraceTime).
 constexpr char kProxyCommand[] =
     "ProxyCommand bash -c 'exec 3<>/dev/tcp/127.0.0.1/%p 4<&0; cat <&4 >&3 & exec cat <&3'";
 
-// The user's configuration with these lines, for libssh or for the system's ssh.
+// Returns a user's configuration with these lines, for libssh or for the system's ssh.
 inline SshUser user_of(PrivateSshd& sshd, bool by_system_ssh, std::vector<std::string> lines) {
   if (by_system_ssh) lines.emplace_back(kProxyCommand);
   return sshd.user(lines);

@@ -9,7 +9,7 @@
 namespace hvd::launcher {
 namespace {
 
-// A user with this configuration, who asks the ssh program of this machine.
+// A user with this configuration, who queries this machine's ssh program.
 struct Asker {
   explicit Asker(const std::string& config) {
     scratch.write("config", config);

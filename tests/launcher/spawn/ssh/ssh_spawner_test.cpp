@@ -43,7 +43,7 @@ TEST_CASE("an agent is sent once and found the next time") {
   const SpawnTarget target = sshd.target("echo up; echo $0");
   const std::string first = outcome(user, target);
   CHECK(first.starts_with("up\n" + sshd.path("agents/horovod-agent-")));
-  // Nothing but the agent is left there, and it is not sent again.
+  // Only the agent remains there, and it is not sent again.
   const std::filesystem::directory_iterator files(sshd.path("agents"));
   const std::filesystem::path file = files->path();
   CHECK(std::distance(files, std::filesystem::directory_iterator()) == 1);
@@ -160,7 +160,7 @@ TEST_CASE("keys of an ssh-agent are used") {
   command.end = ChildEnd::kTerminate;
   const auto agent = ChildProcess::start(loop.get_executor(), command);
   REQUIRE(agent.ok());
-  REQUIRE(run_on(loop, read_line(**agent)).ok());  // it listens
+  REQUIRE(run_on(loop, read_line(**agent)).ok());  // the agent listens
   REQUIRE(run_program({"env", "SSH_AUTH_SOCK=" + socket, "ssh-add", "-q", sshd.path("id")}) == 0);
   std::filesystem::rename(sshd.path("id"), sshd.path("hidden"));
   CHECK(outcome(sshd.user({"IdentityAgent " + socket}), sshd.target("echo up")) == "up\n");
@@ -246,7 +246,7 @@ TEST_CASE("cancelling at any moment leaves no descriptor, no process and nothing
           std::chrono::milliseconds(delay));
     }
     CHECK(test::open_descriptors() == before);
-    CHECK(::waitpid(-1, nullptr, WNOHANG) == 0);  // sshd lives, and nothing has died unnoticed
+    CHECK(::waitpid(-1, nullptr, WNOHANG) == 0);  // sshd runs, and no process has ended unnoticed
   }
 }
 
@@ -289,7 +289,7 @@ TEST_CASE("a directory that is not writable makes way for the next") {
   CHECK(outcome(sshd.user(), target).starts_with(sshd.path("home/.cache/horovod/horovod-agent-")));
 }
 
-// Starts these many agents at once.
+// Starts `count` agents at once.
 struct Sessions {
   Sessions(net::asio::io_context& loop, SshSpawner& spawner, const SpawnTarget& target,
            size_t count) {
@@ -316,7 +316,7 @@ struct Sessions {
   std::vector<std::string> failures;
 };
 
-// Hosts whose names begin with "behind", behind a jump host.
+// Hosts whose names begin with "behind" are behind a jump host.
 SshUser user_behind(PrivateSshd& jump, PrivateSshd& sshd, const std::string& of_jump = "") {
   return sshd.user({"Host jump", "  HostName 127.0.0.1", cat("  Port ", jump.port()),
                     "  IdentityFile " + jump.path("id"), "  StrictHostKeyChecking accept-new",

@@ -1,1 +1,1 @@
-"""Small parts of `horovod.runner`, under the names that scripts import: each module has one of them."""
+"""Small parts of `horovod.runner`, under the names that scripts import: one part per module."""

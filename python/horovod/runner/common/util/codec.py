@@ -16,5 +16,5 @@ def dumps_base64(obj: Any, to_ascii: bool = True) -> Union[str, bytes]:
 
 
 def loads_base64(encoded: Union[str, bytes]) -> Any:
-    """Returns the object of `dumps_base64`. Unpickling runs code: give only what this program made."""
+    """Returns the object of `dumps_base64`. Unpickling runs code: pass only text that this program made."""
     return pickle.loads(base64.b64decode(encoded))

@@ -16,8 +16,8 @@ def _namespace(name: str) -> str:
 
 
 def host_hash(salt: Optional[Any] = None) -> str:
-    """Returns a text that is the same for all processes that share this host's memory and network, with
-    the same salt. Containers on one machine are different hosts."""
+    """Returns a text that is equal for all processes with the same salt that share this host's memory and network.
+    Containers on one machine are different hosts."""
     name = socket.gethostname()
     parts = [name, _namespace("ipc"), _namespace("net"), "" if salt is None else str(salt)]
     return f"{name.split('.')[0]}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}"

@@ -80,8 +80,8 @@ def parse_host_files(filename: str) -> str:
 def get_host_assignments(
     hosts: List[HostInfo], min_num_proc: int, max_num_proc: Optional[int] = None
 ) -> List[SlotInfo]:
-    """Returns the slots of all ranks: each host in its order takes as many as it has slots, until there
-    are `max_num_proc`. ValueError for fewer than `min_num_proc` slots."""
+    """Returns the slots of all ranks: each host in order takes one rank per slot, up to `max_num_proc` ranks.
+    ValueError for fewer than `min_num_proc` slots."""
     slots: List[SlotInfo] = []
     for host in hosts:
         for local_rank in range(host.slots):
@@ -90,7 +90,7 @@ def get_host_assignments(
             slots.append(SlotInfo(host.hostname, len(slots), local_rank, 0))
     if len(slots) < min_num_proc:
         raise ValueError(f"Requested more processes ({min_num_proc}) than there are available slots ({len(slots)}).")
-    across: Dict[int, List[str]] = {}  # by local rank, the hosts that have it
+    across: Dict[int, List[str]] = {}  # the hosts that have the local rank
     counts: Dict[str, int] = {}
     for slot in slots:
         names = across.setdefault(slot.local_rank, [])

@@ -20,5 +20,5 @@ def compute_digest(key: bytes, msg: bytes) -> bytes:
 
 
 def check_digest(key: bytes, msg: bytes, digest: bytes) -> bool:
-    """Whether `digest` is the message's HMAC-SHA256."""
+    """Returns whether `digest` is the message's HMAC-SHA256."""
     return hmac.compare_digest(compute_digest(key, msg), digest)

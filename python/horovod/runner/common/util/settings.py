@@ -6,7 +6,8 @@ from typing import Any
 
 
 class BaseSettings:
-    """A collection of a job's settings, as attributes. Keywords set them, also keywords of other names."""
+    """A collection of a job's settings, as attributes. Keyword arguments set them, including attributes of other
+    names."""
 
     num_proc: Any = None
     verbose: Any = 0

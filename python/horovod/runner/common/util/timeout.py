@@ -6,14 +6,14 @@ import time
 
 
 class TimeoutException(Exception):
-    """The time of a `Timeout` is over."""
+    """The time of a `Timeout` has passed."""
 
 
 class Timeout:
     """A deadline."""
 
     def __init__(self, timeout: float, message: str) -> None:
-        """`timeout`: seconds from now. `message`: that of the exception, with "{activity}" in it."""
+        """`timeout`: seconds from now. `message`: the message of the exception, which contains "{activity}"."""
         self._timeout = timeout
         self._deadline = time.monotonic() + timeout
         self._message = message
@@ -23,7 +23,7 @@ class Timeout:
         return max(0.0, self._deadline - time.monotonic())
 
     def timed_out(self) -> bool:
-        """Whether the deadline is over."""
+        """Returns whether the deadline has passed."""
         return time.monotonic() > self._deadline
 
     def check_time_out_for(self, activity: str) -> None:
