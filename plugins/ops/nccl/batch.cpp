@@ -69,6 +69,8 @@ Status Collectives::enqueue(const Channel::Pause& pause) {
 
 Status Collectives::group(Channel& on, const Channel::Pause& pause,
                           Status (Collectives::*one)(uint32_t)) {
+  // The batch may be gone after a call that did not return for long.
+  if (!pause(std::chrono::microseconds(0))) return aborted("NCCL was given up");
   HVD_RETURN_IF_ERROR(api_.of_nccl(api_.group_start(), "ncclGroupStart", on.comm()));
   Status status;
   for (uint32_t i = 0; i < batch_.tensor_count && status.ok(); ++i) status = (this->*one)(i);

@@ -253,7 +253,7 @@ Status NcclThread::open_library() {
 
 Status NcclThread::open_device() {
   if (!plan_.api.ok()) return plan_.api.error();
-  if (ring_ != nullptr) return {};
+  if (done_ != nullptr) return {};
   const NcclApi& api = *plan_.api;
   // While a program captures a graph, the default mode forbids calls of all threads, such as
   // EventQuery: they fail, and so does the capture.
@@ -270,7 +270,8 @@ Status NcclThread::open_device() {
                     "StreamCreate"));
   HVD_RETURN_IF_ERROR(api.of_device(
       api.stream_create_with_priority(&notices_, abi::kStreamNonBlocking, 0), "StreamCreate"));
-  ring_ = plan_.memory.take_ring(api, device_);
+  if (ring_ == nullptr) ring_ = plan_.memory.take_ring(api, device_);
+  HVD_ASSIGN_OR_RETURN(done_, ring_->next(api));  // a query of it finds a failed device from now on
   return {};
 }
 
@@ -438,12 +439,13 @@ Status NcclThread::run(NcclBatch& batch, const hvd_batch& what) {
   }
   Collectives collectives(*set.channel, plan_.memory, set.place, what,
                           by_hosts ? &*set.grid : nullptr);
+  const std::string_view name = traits_of(what.op).name;
   HVD_RETURN_IF_ERROR(
       collectives.enqueue([this](std::chrono::microseconds time) { return pause(time); }));
   batch.kept_ = collectives.take_kept();
   if (collectives.has_spilled() && !std::exchange(has_spilled_, true)) {
     plan_.host.log(plan_.host.host, 3,
-                   cat("GPU ", device_, " has no room for an output of ", traits_of(what.op).name,
+                   cat("GPU ", device_, " has no room for an output of ", name,
                        ", which goes through pinned host memory, and slowly: let the program leave "
                        "some memory free, by a smaller batch or torch.cuda.empty_cache()")
                        .c_str());
