@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/record_field.h"
+
 namespace hvd::collectives {
 namespace {
 
@@ -14,11 +16,9 @@ void take(size_t& limit, int64_t value, size_t never) {
 
 Tuning tuning_of(const hvd_batch& batch) {
   Tuning tuning;
-  if (batch.struct_size < sizeof batch || batch.tuning == nullptr ||
-      batch.tuning->struct_size < sizeof(hvd_tuning)) {
-    return tuning;
-  }
-  const hvd_tuning& own = *batch.tuning;
+  const hvd_tuning* const given = field_of(batch, &hvd_batch::tuning);
+  if (given == nullptr || given->struct_size < sizeof(hvd_tuning)) return tuning;
+  const hvd_tuning& own = *given;
   take(tuning.one_shot_limit, own.whole_limit, 0);
   take(tuning.one_shot_limit_of_two, own.whole_limit, 0);
   take(tuning.recursive_doubling_limit, own.doubling_limit, 0);

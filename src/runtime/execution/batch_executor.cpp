@@ -324,6 +324,7 @@ void BatchExecutor::on_done(void* argument, int status, const char* error) {
 }
 
 void BatchExecutor::on_failure(void* argument, int status, const char* error) {
+  HVD_CHECK(status != HVD_OK);
   *static_cast<Run*>(argument)->failure = status_of(status, error);
 }
 
