@@ -229,7 +229,8 @@ HostJob HostJobs::job_of(int host, bool is_local) {
   job.is_staged = code_ != nullptr;
   if (code_) job.staged_path = code_->path;
   job.environment = environment_of(shared, is_local);
-  const std::vector<int> readers = input_readers(options_.settings, plan_.size());
+  std::vector<int> readers;  // programs that answer a question read no input
+  if (!is_question(options_)) readers = input_readers(options_.settings, plan_.size());
   for (const Slot& slot : plan_.slots) {
     if (slot.host != host) continue;
     Environment own = place_of(slot);

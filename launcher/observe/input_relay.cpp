@@ -48,6 +48,13 @@ class InputRelay : public JobPart {
 
 void InputRelay::on(const JobEvent& event) {
   if (std::holds_alternative<AllStarted>(event)) begin();
+  if (const auto* const gone = std::get_if<HostGone>(&event)) {
+    // Its ranks would hold up the input of all others.
+    std::erase_if(under_way_, [&](const auto& each) {
+      return &launch_.hosts().rank(each.first).host() == &gone->host;
+    });
+    if (!under_way_.empty()) read_next();
+  }
   const auto* const taken = std::get_if<InputTaken>(&event);
   const auto found = taken != nullptr ? under_way_.find(taken->rank) : under_way_.end();
   if (found == under_way_.end()) return;
@@ -64,8 +71,10 @@ net::Task<void> InputRelay::end() {
 }
 
 void InputRelay::begin() {
-  for (const int rank : input_readers(launch_.settings(), launch_.hosts().size()))
-    under_way_[rank] = 0;
+  for (const int rank : input_readers(launch_.settings(), launch_.hosts().size())) {
+    // A host that an elastic job has added meanwhile has no agent yet.
+    if (launch_.hosts().rank(rank).host().link() != nullptr) under_way_[rank] = 0;
+  }
   if (under_way_.empty()) return;
   input_ = UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
   // Asio would set O_NONBLOCK on what it watches, which others share; so it watches an epoll.
