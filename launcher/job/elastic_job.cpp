@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <random>
 #include <set>
-#include <span>
 
 #include "base/log/log.h"
-#include "base/secrets/secret.h"
+#include "base/secrets/random_number.h"
 #include "base/text.h"
 #include "launcher/allocation/launch_method.h"
 #include "launcher/elastic/elastic_settings.h"
@@ -64,13 +62,7 @@ Result<SlotPlan> plan_again(const LaunchSettings& settings, const JobHistory& hi
 JobHistory new_history(const LaunchSettings& settings, std::vector<Host> hosts, bool hosts_join) {
   const HostPool::Rules rules{.hosts = host_source(settings, hosts_join),
                               .cooldown = cooldown_range(settings)};
-  // std::random_device asks for glibc 2.36, and release packages start with 2.34.
-  uint64_t seed = 0;
-  fill_random(std::as_writable_bytes(std::span(&seed, 1)));
-  const auto random = [engine = std::mt19937_64(seed)]() mutable {
-    return std::uniform_real_distribution<double>(0, 1)(engine);
-  };
-  JobHistory history{HostPool(rules, random)};
+  JobHistory history{HostPool(rules, random_fraction)};
   history.pool.discovered(std::move(hosts));
   return history;
 }

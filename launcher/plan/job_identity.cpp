@@ -6,10 +6,11 @@
 
 namespace hvd::launcher {
 
-JobIdentity random_job() { return {random_number(), Secret::random()}; }
+// A number is odd, because 0 means that there is none.
+JobIdentity random_job() { return {random_number() | 1, Secret::random()}; }
 
 JobIdentity joined_job(const Secret& token, uint32_t generation) {
-  const uint64_t number = random_number();
+  const uint64_t number = random_number() | 1;
   const Digest key = token.derive(cat("horovod job 1 ", job_name(number), " ", generation));
   return {number, *Secret::from_bytes(key)};
 }
