@@ -437,7 +437,7 @@ END
 
 
 def in_a_bare_root(suite):
-    """Runs the README's commands in a root of Debian with Python and venv, and a small stub of PyTorch."""
+    """Runs the README's commands in a root of Debian with Python and venv, and stubs of PyTorch and NumPy."""
     packages_test.need_roots()
     is_release = packages_test.RELEASE is not None
     if suite != "bookworm" and not is_release:
@@ -448,12 +448,14 @@ def in_a_bare_root(suite):
     (lines,) = re.findall(r"(?ms)^## Install\n\n```sh [^\n]*\n(.*?)^```", readme)
     (first,) = re.findall(r"(?m)^horovodrun -np 2 python3 train.py$", readme)
     script = FIRST.format(lines=lines.replace("FOLDER", "/var/cache/wheels"), first=first)
-    torch = {"torch/__init__.py": (b"", 0o644)}, "Metadata-Version: 2.1\nName: torch\nVersion: 2.0\n"
+    about = "Metadata-Version: 2.1\nName: {0}\nVersion: 2.0\n"
     with packages_test.folder() as path:
         root = path / "root"
         make_root(root, packages, is_kept=True, suite=suite)
         shutil.copytree(wheels(), root / "var/cache/wheels")
-        wheel_files.write_wheel(root / "var/cache/wheels", "torch", "2.0", "py3-none-any", *torch)
+        for name in ("torch", "numpy"):
+            files = {f"{name}/__init__.py": (b"", 0o644)}
+            wheel_files.write_wheel(root / "var/cache/wheels", name, "2.0", "py3-none-any", files, about.format(name))
         about = "python3 --version; ldd --version | head -n 1"
         code, words = packages_test.inside(
             root, "sh", "-ec", f"{about}; cd /root; export PIP_NO_INDEX=1 PIP_PROGRESS_BAR=off\n{script}"
