@@ -73,7 +73,7 @@ class StreamJobsTest(unittest.TestCase):
         self.assertNotIn("went on", said)
 
     def test_an_error_of_nccl_ends_a_program_before_it_reads_a_result(self):
-        """The rank with the error waits for its own result meanwhile. Its abort takes a second, because the runtime does
+        """The rank with the error waits for its own result meanwhile. Its abort takes a second: the runtime does
         not wait until the other ranks have the error."""
         said = self.job("broken", code=1)
         self.assertRegex(said, NAMED.format("read") + ".*rank 1: .*remote process exited.*this process ends")
