@@ -574,7 +574,7 @@ TEST_CASE("a member that leaves ends the later calls of its groups alone") {
     const int32_t all = world.group(rank, {0, 1, 2}, "all");
     check_ok(Sum(all, Numbers(3000, 1)).run(world[rank]));
     if (rank == 0) {
-      check_ok(world[0].shutdown(Deadline::after_seconds(200)));
+      check_ok(world[0].shutdown(Deadline::after_seconds(20)));
       return;
     }
     check_has(Sum(all, {1}).run(world[rank]), Code::kAborted,

@@ -63,7 +63,7 @@ Ranks::~Ranks() { shutdown(); }
 void Ranks::shutdown() {
   each([&](int rank) {
     auto& runtime = runtimes_[static_cast<size_t>(rank)];
-    if (runtime != nullptr) (void)runtime->shutdown(Deadline::after_seconds(200));
+    if (runtime != nullptr) (void)runtime->shutdown(Deadline::after_seconds(20));
   });
 }
 

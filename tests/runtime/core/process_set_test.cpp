@@ -401,7 +401,7 @@ TEST_CASE("a member's shutdown in the middle of a set's work ends it everywhere"
       REQUIRE(add(ranks[rank], {1, 2, 3}).ok());
       if (rank == 0) return;
       if (rank == 2) {
-        (void)ranks[rank].shutdown(Deadline::after_seconds(200));
+        (void)ranks[rank].shutdown(Deadline::after_seconds(20));
         return;
       }
       for (int i = 0;; ++i) {
@@ -464,7 +464,7 @@ TEST_CASE("a set of others outlives each rank that leaves, whatever its place in
       const std::vector<int32_t> pair = {others[1], others[3]};
       CHECK(add(runtime, pair, &dynamic).ok());
       if (rank == leaver) {
-        CHECK(runtime.shutdown(Deadline::after_seconds(200)).ok());
+        CHECK(runtime.shutdown(Deadline::after_seconds(20)).ok());
         CHECK(working == 0);  // no other rank has lost its links before
         return;
       }
@@ -482,7 +482,7 @@ TEST_CASE("a set of others outlives each rank that leaves, whatever its place in
       for (int round = 0; round < 3; ++round) check_all_operations(runtime, 1, others);
       if (rank == pair[0] || rank == pair[1]) check_all_operations(runtime, dynamic, pair);
       --working;
-      CHECK(runtime.shutdown(Deadline::after_seconds(200)).ok());
+      CHECK(runtime.shutdown(Deadline::after_seconds(20)).ok());
     });
   }
 }
@@ -497,7 +497,7 @@ TEST_CASE("sets end one by one, each with its first member that leaves") {
   ranks.each([&](int rank) {
     Runtime& runtime = ranks[rank];
     if (rank == 0) {
-      CHECK(runtime.shutdown(Deadline::after_seconds(200)).ok());
+      CHECK(runtime.shutdown(Deadline::after_seconds(20)).ok());
       CHECK(working == 0);
     } else if (rank == 1) {
       check_all_operations(runtime, 3, {1, 2, 3});
@@ -507,7 +507,7 @@ TEST_CASE("sets end one by one, each with its first member that leaves") {
       const Status status = submitted.ok() ? pending.finish(runtime) : submitted;
       CHECK(status.code() == Code::kAborted);
       CHECK(status.message().find("rank 0 has ended") != std::string::npos);
-      CHECK(runtime.shutdown(Deadline::after_seconds(200)).ok());
+      CHECK(runtime.shutdown(Deadline::after_seconds(20)).ok());
       CHECK(working == 0);
     } else {
       check_all_operations(runtime, 3, {1, 2, 3});
@@ -520,7 +520,7 @@ TEST_CASE("sets end one by one, each with its first member that leaves") {
       CHECK(status.message().find("rank 1 has ended") != std::string::npos);
       check_all_operations(runtime, 2, {2, 3});
       --working;
-      CHECK(runtime.shutdown(Deadline::after_seconds(200)).ok());
+      CHECK(runtime.shutdown(Deadline::after_seconds(20)).ok());
     }
   });
 }
@@ -533,7 +533,7 @@ TEST_CASE("a rank that is lost fails the sets that go on without one that has le
   ranks.each([&](int rank) {
     Runtime& runtime = ranks[rank];
     if (rank == 0) {
-      (void)runtime.shutdown(Deadline::after_seconds(200));
+      (void)runtime.shutdown(Deadline::after_seconds(20));
     } else if (rank == 1) {
       check_all_operations(runtime, 1, {1, 2});
       runtime.fail(hvd::aborted("rank 1 fails").with_lost_rank(1));

@@ -113,7 +113,7 @@ class Leaving {
   }
 
  private:
-  void leave(int rank) { CHECK(ranks_[rank].shutdown(Deadline::after_seconds(200)).ok()); }
+  void leave(int rank) { CHECK(ranks_[rank].shutdown(Deadline::after_seconds(20)).ok()); }
 
   Ranks& ranks_;
   const int leaver_;
@@ -170,7 +170,7 @@ TEST_CASE("a failure ends a set at once whose root waits for an announcement") {
   Ranks ranks(4, with_set());
   require_started(ranks);
   HeldAnnouncement held(ranks);
-  std::thread leaving([&] { (void)ranks[kChild].shutdown(Deadline::after_seconds(200)); });
+  std::thread leaving([&] { (void)ranks[kChild].shutdown(Deadline::after_seconds(20)); });
   ranks[2].fail(hvd::aborted("rank 2 gives up"));
   CHECK(held.finish().message() == "rank 2 gives up");
   leaving.join();
