@@ -47,6 +47,7 @@ for number in range(int(sys.argv[2])):
         os.environ["HOROVOD_GENERATION"] = str(number)
         file = os.open(f"{folder}/{number}.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(file, 1), os.dup2(file, 2)
+        sys.stdout.reconfigure(line_buffering=True, write_through=False)  # each line by one write
         break
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     open(f"{folder}/{number}.{os.environ['RANK']}.{code}", "w").close()
