@@ -4,7 +4,7 @@
     horovodrun -np 2 python3 examples/keras_digits.py
     horovodrun -np 4 -H a:2,b:2 python3 examples/keras_digits.py --epochs 8 --folder digits
 
-Written as Horovod's users write for Keras 2; runs with Keras 3 as it is. Everything that makes it
+Written in the form of Horovod users' scripts for Keras 2; also runs with Keras 3. Every line that makes the program
 distributed is marked with "Horovod:".
 """
 
@@ -79,11 +79,11 @@ model.compile(
 )
 
 callbacks = [
-    # Horovod: all start from what rank 0 has.
+    # Horovod: all processes start from rank 0's variables.
     hvd.callbacks.BroadcastGlobalVariablesCallback(0),
-    # Horovod: a metric of one process's share says little; average it.
+    # Horovod: average the metric, because each process measures only its own share.
     hvd.callbacks.MetricAverageCallback(),
-    # Horovod: large steps hurt a fresh model.
+    # Horovod: warm up, because large steps harm a new model.
     hvd.callbacks.LearningRateWarmupCallback(
         lr=learning_rate * hvd.size(), warmup_epochs=3, verbose=1 if hvd.rank() == 0 else 0
     ),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Calls a function on several ranks, from a Python program, and prints what each returned.
+"""Calls a function on several ranks, from a Python program, and prints each result.
 
 python3 examples/run_function.py --num-proc 2
 python3 examples/run_function.py --num-proc 4 --hosts a:2,b:2

@@ -5,7 +5,7 @@ started.
     horovodrun -np 2 python3 examples/tensorflow_digits.py
     horovodrun -np 4 -H a:2,b:2 python3 examples/tensorflow_digits.py --checkpoint digits/model
 
-Everything that makes it distributed is marked with "Horovod:".
+Every line that makes the program distributed is marked with "Horovod:".
 """
 
 import argparse
@@ -74,7 +74,7 @@ def training_step(images, labels, first_batch):
 
 for batch, (images, labels) in enumerate(dataset.take(args.steps // hvd.size())):
     loss_value = training_step(images, labels, batch == 0)
-    # Horovod: all processes continue with rank 0's values, once the first step has created all variables.
+    # Horovod: all processes continue with rank 0's values after the first step has created all variables.
     if batch == 0:
         hvd.broadcast_variables(model.variables, root_rank=0)
         variables = opt.variables

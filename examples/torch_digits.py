@@ -5,7 +5,7 @@
     horovodrun -np 8 -H a:4,b:4 python3 examples/torch_digits.py --epochs 20
     python3 examples/torch_digits.py                     # one process, no launcher
 
-Everything that makes it distributed is marked with "Horovod:".
+Every line that makes the program distributed is marked with "Horovod:".
 """
 
 import argparse
@@ -77,8 +77,8 @@ def train_epoch(epoch, model, optimizer, loader, args):
     model.train()
     total = 0.0
     for step, (images, digits) in enumerate(loader):
-        # Horovod: the whole job's batch grows with the number of processes, and the learning rate
-        # with it; it starts at that of one process, because large steps hurt a fresh model.
+        # Horovod: the job's batch and the learning rate grow with the number of processes. The rate
+        # starts at the rate of one process, because large steps harm a new model.
         progress = (epoch + step / len(loader)) / args.warmup_epochs if args.warmup_epochs else 1
         rate = args.lr * (1 + (hvd.size() - 1) * min(1.0, progress))
         for group in optimizer.param_groups:
@@ -97,7 +97,7 @@ def test(model, dataset):
     model.eval()
     images, digits = dataset[hvd.rank() :: hvd.size()]
     right = (model(images).argmax(dim=1) == digits).sum()
-    # Horovod: parts differ in length by one, so add up counts rather than average shares.
+    # Horovod: parts differ in length by one, so sum the counts instead of averaging shares.
     return hvd.allreduce(right, name="right", op=hvd.Sum).item() / len(dataset)
 
 
@@ -121,7 +121,7 @@ def main():
     # Horovod: average gradients over all processes before each step.
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
 
-    # Horovod: all start from what rank 0 has.
+    # Horovod: all processes start from rank 0's weights.
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
@@ -131,7 +131,7 @@ def main():
         epoch_started = time.time()
         sampler.set_epoch(epoch)
         loss = train_epoch(epoch, model, optimizer, loader, args)
-        # Horovod: a metric of one process's share says little; average it.
+        # Horovod: average the loss, because each process measures only its own share.
         loss = hvd.allreduce(torch.tensor(loss), name="loss").item()
         accuracy = test(model, test_set)
         if hvd.rank() == 0:  # Horovod: one process prints and writes files for all.

@@ -47,7 +47,7 @@ if hvd.rank() == 0:
 for epoch in range(first, options.epochs):
     sampler.set_epoch(epoch)  # shuffles the data anew
     for step, (images, labels) in enumerate(loader):
-        # Learning rate: that of one rank times their number, reached after two epochs.
+        # Learning rate: rises within two epochs to the rate of one rank times the number of ranks.
         progress = min(1.0, (epoch + step / len(loader)) / 2)
         for group in optimizer.param_groups:
             group["lr"] = 0.05 * (1 + (hvd.size() - 1) * progress)

@@ -125,7 +125,7 @@ class ConstantLaunches : public Launches {
     return again();
   }
 
-  // Keeps the exit code of the previous attempt, which is more useful than that of the failed restart.
+  // Keep the exit code of the previous attempt, which is more useful than that of the failed restart.
   void note_exit_code(const JobEnd& end) {
     if (generation_ == 0 || end.has_started || end.exit_code > kExitSignal)
       exit_code_ = end.exit_code;

@@ -14,14 +14,14 @@ namespace hvd::launcher {
 // Answers a question as is_question() defines it; the exit code.
 int answer(const Options& options);
 
-// From the hosts that were chosen, and -np; without those of --spares, which are for the caller.
+// Plans the ranks from the chosen hosts and -np, without the spare hosts of --spares, which the caller gets.
 Result<SlotPlan> make_plan(const Options& options, std::vector<Host>* spares = nullptr);
 
 // --listen: the hosts join by themselves.
 bool is_joined(const Options& options);
 int run_joined_job(const Options& options, const LaunchEvents& events);
 
-// The directory of --output-filename, for the whole job. Says where the files of an earlier run are.
+// Returns the directory of --output-filename for the whole job. Prints where the files of an earlier run are.
 Result<OutputFolder> take_output_folder(const LaunchSettings& settings);
 
 // --dry-run.

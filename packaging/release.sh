@@ -157,7 +157,7 @@ step_recipes() {
       continue
     fi
     name=$(basename "$recipe" .in)
-    [[ $name != Horovod* ]] || name=Horovod-$version${name#Horovod}  # as EasyBuild wants it
+    [[ $name != Horovod* ]] || name=Horovod-$version${name#Horovod}  # EasyBuild requires this name
     sed "s/@VERSION@/$version/g; s/@TARBALL_SHA256@/$sum_of_tarball/; s/@SDIST_SHA256@/$sum_of_sdist/" \
       "$recipe" >"$output/$name"
   done
@@ -187,7 +187,7 @@ step_abi() {
   fi
   old=$(ls "$last"/libhorovod-*.abi 2>/dev/null) || refuse "$last has no libhorovod-VERSION.abi"
   abidiff --no-show-locs --no-added-syms "$old" "$dump" || code=$?
-  # 1 and 2 are errors of abidiff; 8 is a loss that breaks programs, and 4 a change of a type, which may.
+  # Exit code of abidiff: bits 1 and 2 are errors; 8 is a removal that breaks programs, 4 a type change that may.
   ((code & 12)) && refuse "the library breaks programs that were linked with $(basename "$old"): restore the" \
     "functions and types above, or raise the number of libhorovod.so.1"
   ((code & 3)) && refuse "abidiff failed"

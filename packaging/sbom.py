@@ -1,10 +1,10 @@
 #!/usr/bin/python3 -B
-"""Lists what of other projects is inside the programs and libraries of a build, as CycloneDX JSON.
+"""Lists the parts of other projects in the programs and libraries of a build, as CycloneDX JSON.
 
 usage: sbom.py BUILD_FOLDER [--check DOCUMENT]
 
 Reads the link commands and the headers of each object from ninja, so that nothing is listed by hand but the
-licences. With --check it prints nothing, and fails where DOCUMENT (docs/third-party-licenses.md) lacks a
+licences. With --check it prints nothing, and fails if DOCUMENT (docs/third-party-licenses.md) lacks a
 package. Debian's package manager names the packages.
 """
 

@@ -55,6 +55,6 @@ fi
 horovod=$("$python" -B packaging/wheel_files.py horovod "$wheel" "$scratch")
 "$python" -m build --quiet --sdist --no-isolation --outdir "$scratch" .
 "$python" -m twine check --strict "$scratch"/*.whl "$scratch"/*.tar.gz
-"$python" -m check_wheel_contents --ignore W002,W007 "$horovod"  # it has no modules, and one script by four names
+"$python" -m check_wheel_contents --ignore W002,W007 "$horovod"  # no modules, and one script with four names
 mv "$scratch"/*.whl "$scratch"/*.tar.gz "$output"
 ls "$output"

@@ -44,7 +44,7 @@ def write_wheel(folder, name, version, tag, files, metadata, level=zipfile.ZIP_D
     }
     record = "".join(f"{name},sha256={digest(data)},{len(data)}\n" for name, (data, _) in files.items())
     files[f"{info}/RECORD"] = (f"{record}{info}/RECORD,,\n".encode(), 0o644)
-    date = time.gmtime(max(int(os.environ.get("SOURCE_DATE_EPOCH", 315532800)), 315532800))[:6]  # 1980 is the first
+    date = time.gmtime(max(int(os.environ.get("SOURCE_DATE_EPOCH", 315532800)), 315532800))[:6]  # ZIP begins in 1980
     path = pathlib.Path(folder) / f"{name}-{version}-{tag}.whl"
     with zipfile.ZipFile(path, "w", level) as wheel:
         for file, (data, mode) in files.items():

@@ -29,7 +29,7 @@ class Awaited {
 
 class Waiter {
  public:
-  // The library's functions.
+  // `wait` and `poll`: functions of the library.
   Waiter(decltype(&::hvd_wait) wait, decltype(&::hvd_poll) poll) : wait_(wait), poll_(poll) {}
 
   // Takes ownership of the work. Never waits. Any thread.

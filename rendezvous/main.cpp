@@ -147,7 +147,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   return {};
 }
 
-// A login sends the password to etcd unencrypted. Within this host it crosses no network.
+// Warns if the login would send the password to etcd over a network without encryption.
 void warn_of_clear_password(const etcd::AccessFiles& files, const etcd::Url& url) {
   if (files.user.empty() || url.access.tls) return;
   for (const net::Endpoint& endpoint : url.endpoints) {

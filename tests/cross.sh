@@ -7,7 +7,7 @@
 #   --filter REGEX  only tests whose names match
 #   --junit FILE    where the verdicts are written to
 #
-# It names parts that it does not build, and tests that tests/not_emulated.txt leaves out. An emulated
+# The script names parts that it does not build, and tests that tests/not_emulated.txt leaves out. An emulated
 # processor has the memory order of the machine's processor: the tests cannot find bugs that only a
 # weaker order reveals.
 set -euo pipefail

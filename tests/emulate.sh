@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs a command in an environment that starts programs for 64-bit ARM by qemu-user, also programs
-# that other programs start, by any path or descriptor, with any environment.
+# that those programs start, by any path or descriptor, with any environment.
 #
 # usage: emulate.sh SYSROOT COMMAND...
 #

@@ -97,7 +97,7 @@ else
   ((gpus > 0)) || dry=yes
 fi
 seconds=480
-[[ -z $double ]] || seconds=2400  # on a few cores, next to other work
+[[ -z $double ]] || seconds=2400  # the mocks run on a few cores, next to other work
 
 # Use a library of the bundle only if this machine has none with its name.
 bring_libraries() {

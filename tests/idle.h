@@ -7,8 +7,8 @@
 
 namespace hvd {
 
-// Seconds that each processor of the machine has had nothing to do. They pass with those of a clock while a program
-// waits, and slower or not at all on a busy machine: a limit for them judges the program alone.
+// Returns the seconds that each processor has been idle, on average. They grow like a clock's while a program
+// waits, and slower or not at all on a busy machine. A limit in idle time judges this program only.
 inline double idle_seconds() {
   std::ifstream stat("/proc/stat");
   std::string name;

@@ -38,7 +38,7 @@ mkdir -p "$results"
 steps=$results/steps.txt
 touch "$steps"
 jobs=$(nproc)
-# Most tests wait most of their time, so two processors run six at once. Tests with sanitizers need processors.
+# Most tests mostly wait, so two processors run six tests at once. Tests with sanitizers need processors.
 test_jobs=$((jobs > 6 ? jobs : 6))
 sanitized_test_jobs=$((jobs + 1))
 say() { printf '\n==> %s [%d s]\n' "$*" "$SECONDS"; }
@@ -79,7 +79,7 @@ if [[ $tier != all ]]; then last_second=1000000; fi
 
 # is_late: true after the time limit of --all; prints a message once.
 is_late() {
-  if ((SECONDS < last_second - 5)); then return 1; fi  # ctest needs longer to notice its limit
+  if ((SECONDS < last_second - 5)); then return 1; fi  # ctest notices its time limit late
   grep -q '^FAIL time: ' "$steps" ||
     echo "FAIL time: --all stopped its tests after $((last_second / 60)) minutes; the slowest are below" >>"$steps"
 }
@@ -213,7 +213,7 @@ horovod_environment() {
   echo "SKIP python.horovod-0.28.1: $(grep -v '^ *$' "$results/horovod.log" | tail -n 1)" >>"$steps"
 }
 
-# All environments, one after the other, while the compiler runs.
+# Makes all environments, one after the other, while the compiler runs.
 environments() {
   if [[ $tier == newest ]]; then
     rm -rf build/venv-{torch-newest,jax,tensorflow-newest}
@@ -243,7 +243,7 @@ environments() {
   newest_jax
   # The first JAX whose XLA calls the runtime itself, with Debian's Python, which the test hosts have.
   environment jax-0.5 jax==0.5.3 optax numpy
-  # Its last release needs a numpy of the same age.
+  # The last release of MXNet needs a numpy of the same age.
   environment mxnet mxnet==1.9.1 numpy==1.23.5 cloudpickle
   # mypy reads the type hints of the package and of a script that uses it, ruff all Python, and lizard C and C++.
   environment mypy mypy==2.4.1 && { addition mypy ruff ruff==0.17.6; addition mypy lizard lizard==1.24.3; }
@@ -406,7 +406,7 @@ if step build.release build release all unit_tests; then
   fi
   await "$environments" || true
   name_environments
-  build release all unit_tests  # what the environments' headers add
+  build release all unit_tests  # adds the targets that need the environments' headers
   /usr/bin/python3 -m compileall -q build/python tests/{e2e,hosts,python} || true  # read by hundreds of processes
   if [[ $tier == quick ]]; then
     run_ctest release build -L 'unit|quick' -j "$test_jobs"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the IDX files in this folder from the data set's own CSV file.
+"""Makes the IDX files in this folder from the CSV file of the data set.
 
     python3 convert.py optdigits.tes[.gz]
 

@@ -1,5 +1,5 @@
-/* Fits a line to points that no rank has all of, as linear_regression.cpp does, through the C ABI:
- * every rank computes the gradient over its share, and their average moves everybody alike. */
+/* Fits a line to points that are distributed over the ranks, through the C ABI. Each rank
+ * computes the gradient of its own points, and the average updates all ranks equally. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static void check(int status, const char* error) {
   exit(1);
 }
 
-/* Two numbers, in place. `root` is the broadcast's; others ignore it. */
+/* Runs a collective on two numbers, in place. Only a broadcast uses `root`. */
 static void run(int op, const char* name, int root, double numbers[2]) {
   char error[512] = "";
   const int64_t shape[1] = {2};
@@ -36,7 +36,7 @@ static void run(int op, const char* name, int root, double numbers[2]) {
   check(hvd_release(handle, error, sizeof error), error);
 }
 
-/* From -1 to 1, other numbers on every rank. */
+/* Returns a number from -1 to 1, different on every rank. */
 static double draw(unsigned* state) {
   *state = *state * 1664525u + 1013904223u;
   return (double)(*state >> 8) / (1 << 23) - 1;
@@ -53,7 +53,7 @@ int main(void) {
     y[i] = 3 * x[i] - 2 + 0.1 * draw(&state);
   }
 
-  /* Ranks may begin anywhere: rank 0's parameters are everybody's. */
+  /* Ranks may begin with any parameters: all ranks receive rank 0's. */
   double line[2] = {hvd_rank(), 0};
   run(HVD_BROADCAST, "line", 0, line);
   for (int step = 0; step < 200; ++step) {

@@ -1,4 +1,4 @@
-/* A whole op plugin, if a slow one: sums over all ranks by the job's store (plugins/ABI.md). */
+/* A complete but slow op plugin: sums over all ranks by the job's store (plugins/ABI.md). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ typedef struct Sum {
   char key[64];
 } Sum;
 
-static int32_t supports(void* sum, const hvd_batch* batch) { /* the built-in ones say 100 */
+static int32_t supports(void* sum, const hvd_batch* batch) { /* the built-in ops return 100 */
   return batch->op == HVD_ALLREDUCE && batch->reduce_op == HVD_SUM && batch->prescale == 1 &&
                  batch->dtype == HVD_FLOAT32 && batch->device == HVD_CPU &&
                  batch->process_set == 0 && batch->tensor_count == 1 &&
@@ -31,7 +31,7 @@ static const char* key_of(Sum* sum, const hvd_batch* batch, int rank) {
 static int run(void* context, const hvd_batch* batch, hvd_batch_done done, void* argument) {
   Sum* sum = context;
   sum->jobs[sum->jobs[0].batch != NULL] = (QueuedSum){batch, done, argument, 0}; /* two at most */
-  const float* input = batch->tensors->input; /* a rank that has joined brings none: zeros */
+  const float* input = batch->tensors->input; /* a rank that has joined has no input: zeros */
   return sum->host->store_set(sum->host->host, key_of(sum, batch, sum->rank), input,
                               input != NULL ? sizeof *input * (size_t)batch->tensors->count : 0);
 }
@@ -41,7 +41,7 @@ static void end_first(Sum* sum, int status, const char* cause) {
   sum->jobs[1].batch = NULL;
   job.done(job.argument, status, cause);
 }
-static int poll_sum(void* context, int32_t* progressed) { /* one share, once it is there */
+static int poll_sum(void* context, int32_t* progressed) { /* adds one share, once it is stored */
   Sum* sum = context;
   QueuedSum* job = sum->jobs;
   if (job->batch == NULL) return HVD_OK;

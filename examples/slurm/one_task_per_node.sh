@@ -6,7 +6,7 @@
 #SBATCH --time=00:30:00
 #SBATCH -o %x-%j.out
 
-# Like a script for torchrun, which starts the processes of a node itself: with -np, horovodrun also does, one rank per
+# Like a script for torchrun: the launcher starts the processes of a node. With -np, horovodrun starts one rank for each
 # GPU.
 #   sbatch one_task_per_node.sh
 ranks=$((SLURM_NNODES * $(wc -w <<<"${SLURM_JOB_GPUS//,/ }")))

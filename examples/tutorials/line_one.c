@@ -3,7 +3,7 @@
 
 #define POINTS 1000
 
-/* A number from -1 to 1. */
+/* Returns a number from -1 to 1. */
 static double draw(unsigned* state) {
   *state = *state * 1664525u + 1013904223u;
   return (double)(*state >> 8) / (1 << 23) - 1;

@@ -19,5 +19,5 @@ def make_step(model, optimizer):
 def train(model, optimizer, batches):
     step = make_step(model, optimizer)
     for x, y in batches:
-        total = hvd.total(tf.size(y))  # outside of the function, which runs it once
+        total = hvd.total(tf.size(y))  # outside of the tf.function, which would call it only in its trace
         step(x, y, tf.constant(hvd.size() / (total or 1), y.dtype))

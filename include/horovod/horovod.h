@@ -1,4 +1,4 @@
-/* The C ABI of libhorovod. C11.
+/* The C ABI of libhorovod, in C11.
  *
  * Rules that hold for every function:
  *  1. A function that can fail returns an hvd_status and, when it fails, writes one sentence into
@@ -36,8 +36,8 @@ HVD_API const char* hvd_version(void);
 
 typedef struct hvd_init_options {
   size_t struct_size;
-  /* Seconds to wait for the other ranks; 0: HOROVOD_INIT_TIMEOUT until all have called hvd_init,
-   * and then HOROVOD_START_TIMEOUT until all are connected (or the defaults). */
+  /* Seconds to wait for the other ranks. With 0, HOROVOD_INIT_TIMEOUT limits the wait until all ranks have
+   * called hvd_init, and HOROVOD_START_TIMEOUT the wait until all are connected. */
   double timeout_seconds;
   /* Process sets to add during the start, the same on every rank. Set i has process_set_sizes[i]
    * ranks. process_set_ranks lists the ranks of all sets, one set after another. The ids of the sets
@@ -45,17 +45,17 @@ typedef struct hvd_init_options {
   uint32_t process_set_count;
   const uint32_t* process_set_sizes;
   const int32_t* process_set_ranks;
-  /* The ranks that form a separate job: an equal list on each of them, which contains this rank.
-   * The new job numbers them from 0 in the order of the list. rank_count 0: all ranks. */
+  /* The ranks that form a separate job. Each of these ranks passes an equal list, which contains it.
+   * The new job numbers them from 0 in the order of the list. rank_count 0 means all ranks. */
   uint32_t rank_count;
   const int32_t* ranks;
-  /* NULL, or called once when this process has joined ranks that were already training, on the thread and
-   * within the call that waited for this (hvd_is_provisional). It may call any function of the library. */
+  /* NULL, or a callback. The library calls it once, when ranks that were already training have admitted this
+   * process (hvd_is_provisional), inside the call that waited for them. It may call any function of the library. */
   void (*joined)(void);
-  /* NULL, or the caller's own way to find the other ranks, instead of the environment's: this process is
-   * `rank` of `size`. Called once within hvd_init on its thread. Copies a text of at most `room` bytes from
-   * rank 0, where *length is its size, to all other ranks, where *length becomes its size. Returns 0, or
-   * another value on failure. The text contains the job's secret: only ranks of the job may see it. */
+  /* NULL, or a broadcast of the caller that replaces the environment: this process is `rank` of `size`. hvd_init
+   * calls it once, on its own thread. It copies a text of at most `room` bytes from rank 0 to all other ranks.
+   * *length is the size of the text: rank 0 reads it, the other ranks set it. It returns 0, or another value on
+   * failure. The text contains the job's secret: only ranks of the job may see it. */
   int32_t rank, size;
   int (*share)(void* context, char* text, size_t* length, size_t room);
   void* context;
@@ -63,7 +63,7 @@ typedef struct hvd_init_options {
 
 /* Joins the job that the environment describes, or a single-process job if it describes none. `options` may
  * be NULL. Blocks until every rank has joined; but if the ranks of an elastic job are already training,
- * returns with a provisional place. While initialised, a second call returns HVD_OK and changes nothing.
+ * returns with a provisional rank. While initialised, a second call returns HVD_OK and changes nothing.
  * After hvd_shutdown, a call joins again. HVD_LEFT: this process has left the elastic job, and must end. */
 HVD_API int hvd_init(const hvd_init_options* options, char* error, size_t error_size);
 
@@ -78,7 +78,7 @@ HVD_API int hvd_shutdown_failed(char* error, size_t error_size);
 /* 1 between a successful hvd_init and hvd_shutdown, else 0. */
 HVD_API int hvd_is_initialized(void);
 
-/* ---- Identity: each function returns -1 when not initialised -------------------------------- */
+/* ---- Identity: each function returns -1 if not initialised - -------------------------------- */
 
 HVD_API int32_t hvd_rank(void);       /* number of this process in the job, from 0 */
 HVD_API int32_t hvd_size(void);       /* number of ranks of the job */
@@ -90,16 +90,16 @@ HVD_API int32_t hvd_cross_size(void); /* number of hosts that have a rank with t
 HVD_API int32_t hvd_is_homogeneous(void);
 
 /* ---- Elastic jobs, whose processes come and go ------------------------------------------------
- * A generation is the time in which the ranks of a job do not change. In an elastic job, hvd_init joins
- * the next generation: hvd_shutdown and hvd_init lead from one to the next. When the launcher finds that
- * a process or host is lost, pending work fails with HVD_ABORTED and that cause. */
+ * A generation is a period in which the ranks of a job do not change. In an elastic job, hvd_shutdown
+ * leaves the current generation, and hvd_init joins the next one. When the launcher finds that a process
+ * or host is lost, pending work fails with HVD_ABORTED and that cause. */
 
-/* 1 between hvd_init and the time at which the other ranks, which are training, admit this process,
- * else 0. The identity functions and hvd_alloc work; hvd_complete_init, hvd_submit and all others
- * that need the job block until the ranks have finished a step and admit all new processes. */
+/* 1 from hvd_init until the ranks that are training admit this process, else 0. Meanwhile the identity
+ * functions and hvd_alloc work. hvd_complete_init, hvd_submit and all other functions that need the job
+ * block until the ranks have finished a step and admit all new processes. */
 HVD_API int32_t hvd_is_provisional(void);
-/* Waits until the ranks admit this process, if they have not yet. With takes_any_place 1, rank
- * and size may change: the caller must read them again. */
+/* Waits until the ranks that are training admit this process. With takes_any_place 1, the rank and
+ * size may change: the caller must read them again. */
 HVD_API int hvd_complete_init(int32_t takes_any_place, char* error, size_t error_size);
 /* Number of the generation, from 0; -1 if not initialised. */
 HVD_API int32_t hvd_generation(void);
@@ -107,18 +107,18 @@ HVD_API int32_t hvd_generation(void);
 HVD_API int32_t hvd_has_new_ranks(void);
 /* Changes that the launcher has announced for the next generation: the sum of 1 (hosts removed)
  * and 2 (hosts added), or 0. Ranks may see a change at different times. The first call notifies
- * the launcher that this program moves its ranks from one generation to the next. If no rank has
- * called, the launcher ends and restarts all ranks when the ranks change. */
+ * the launcher that this program handles a change of ranks itself. If no rank has called
+ * hvd_host_updates, the launcher restarts all ranks at each change. */
 HVD_API int32_t hvd_host_updates(void);
 /* Seconds until the host of this process must leave the job, for example after SIGTERM to its
  * agent; -1 if unknown. */
 HVD_API int32_t hvd_leave_seconds(void);
-/* The program has saved its state on this rank. If one error ends a second process and no rank
- * has called this since the first one, the launcher of an elastic job ends the job. */
+/* Reports that the program has saved its state on this rank. If an error ends a process, and the same
+ * error ends a second one before any rank calls this, the launcher of an elastic job ends the job. */
 HVD_API void hvd_state_committed(void);
-/* The program begins or has ended the work that it repeats when the ranks change, or an exception has left this
- * work. A process that ends between the first two has failed, even with exit code 0: the others continue without
- * it. After an exception, it has failed there unless its exit code is 0. No effect outside elastic jobs. */
+/* The program calls these when it begins or has ended the work that it repeats when the ranks change, or when an
+ * exception has left this work. A process that ends inside this work has failed, even with exit code 0: the other
+ * ranks continue without it. After an exception, it has failed unless its exit code is 0. Elastic jobs only. */
 HVD_API void hvd_elastic_run_entered(void);
 HVD_API void hvd_elastic_run_returned(void);
 HVD_API void hvd_elastic_run_raised(void);
@@ -209,11 +209,11 @@ typedef struct hvd_tensor {
  *   tensors. Without it, a backend that cannot abandon an operation (MPI) works on copies.
  * HVD_AWAITS_START: the inputs are still being computed: the work begins with hvd_start.
  * HVD_STAGED: the tensors are copies of tensors on `device`, in host memory that the device can use. The
- *   other ranks may submit copies too, or tensors in host memory, or tensors on devices: then the work runs
- *   on devices, with the copies. hvd_output says where its outputs are.
+ *   other ranks may submit copies too, tensors in host memory, or tensors on devices. In the last case the
+ *   work runs on devices, with the copies. hvd_output.device has the location of the outputs.
  * HVD_STREAM_ORDERED: the caller waits by hvd_wait_on_stream. The name and the memory of work on a device are in
  *   flight until the work is on the device's stream: later work follows in the order of that stream.
- * HVD_TRIAL: a part of the choice between a backend and host memory (hvd_runs_on_device). Reports of stalls
+ * HVD_TRIAL: the work is a trial of a backend for device memory (hvd_runs_on_device). Reports of stalls
  *   leave it out. */
 #define HVD_KEEPS_TENSORS 1
 #define HVD_AWAITS_START 2
@@ -246,14 +246,14 @@ typedef struct hvd_submission {
                                * 2147483647 fails with HVD_INVALID_ARGUMENT on all ranks */
 } hvd_submission;
 
-/* Submits work and returns at once. Waits for no other rank, and the work is never complete when it
- * returns. The caller must release *handle. HVD_ALREADY_EXISTS: work with this name is in flight; it
- * continues.
+/* Submits work and returns at once. Waits for no other rank, and the work is never complete when
+ * hvd_submit returns. The caller must release *handle. HVD_ALREADY_EXISTS: work with this name is in
+ * flight, and continues.
  *
  * Memory in flight: until work is complete or has failed, its inputs and outputs belong to it. An output
  * must not overlap memory of other work in flight or of another tensor of its group, and an input must not
- * overlap an output; both addresses of one tensor may be the same. Inputs may overlap, and so may all that
- * is only the input of the root of a broadcast. Else hvd_submit returns HVD_INVALID_ARGUMENT with both
+ * overlap an output. A tensor may have one address for both. Inputs may overlap, also the memory of a
+ * broadcast on its root, which is only read. Otherwise hvd_submit returns HVD_INVALID_ARGUMENT with both
  * names, the work in flight continues, and the refused work fails on all other ranks with that reason. */
 HVD_API int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error,
                        size_t error_size);
@@ -265,14 +265,14 @@ HVD_API int hvd_submit(const hvd_submission* submission, hvd_handle* handle, cha
  * failed; HVD_NOT_FOUND: the handle does not exist. */
 HVD_API int hvd_start(hvd_handle handle, char* error, size_t error_size);
 
-/* Sets *runs to 0 when the job has no backend that runs such work on device memory: the caller must copy
- * the tensors to host memory. 1: the job has one. 2: the job has one (HOROVOD_GPU_OPERATIONS is not set) that
- * a trial chooses for each process set: until then, the caller copies the tensors (HVD_STAGED). The arguments
- * are those of hvd_submission and hvd_tensor. The result is the same on every rank.
+/* Sets *runs to 0 if the job has no backend that runs such work on device memory: the caller must copy the
+ * tensors to host memory. *runs 1: the job has such a backend. *runs 2: the job has one, which each process set
+ * must try first, because HOROVOD_GPU_OPERATIONS is not set; until then, the caller copies the tensors
+ * (HVD_STAGED). The arguments are those of hvd_submission and hvd_tensor. *runs is equal on all ranks.
  *
  * A trial is a broadcast of bytes in host memory with HVD_TRIAL and the rank's device, by all ranks of the
- * set. It opens the backend. Its output is empty text, or says why this rank cannot use the backend. If it is
- * empty on all ranks, they may submit work on devices; a rank may learn that later than another. */
+ * set. It opens the backend. Its output is the reason why this rank cannot use the backend, or empty. If it is
+ * empty on all ranks, they may submit work on devices; a rank may learn this later than another. */
 HVD_API int hvd_runs_on_device(int32_t op, int32_t dtype, int32_t reduce_op, double prescale,
                                double postscale, int32_t* runs, char* error, size_t error_size);
 
@@ -287,7 +287,7 @@ HVD_API int hvd_wait(hvd_handle handle, double timeout_seconds, char* error, siz
 /* Like hvd_wait, but returns HVD_OK when work with HVD_STREAM_ORDERED is on its device's stream, and makes the
  * caller's `stream` of the current device wait for the work's end: outputs, and results of hvd_get_output, may
  * then be used in the order of `stream`. The inputs and outputs must exist, and the handle must not be released,
- * until hvd_poll reports completion; hvd_wait then returns a later error. ends_process: whether such an error
+ * until hvd_poll reports completion; hvd_wait then returns a later error. `ends_process`: 1 if such an error
  * ends the process, with a line in its log, because the program has used the result. */
 HVD_API int hvd_wait_on_stream(hvd_handle handle, void* stream, int32_t ends_process,
                                double timeout_seconds, char* error, size_t error_size);
@@ -324,13 +324,13 @@ HVD_API int hvd_release(hvd_handle handle, char* error, size_t error_size);
  *
  * A message goes from hvd_send of one rank to hvd_recv of another one, without any other rank. Messages
  * with one tag, from one rank to another in one process set, are received in the order in which they were
- * sent; a receive takes the oldest message that fits, and a message goes to the oldest receive that fits.
+ * sent; a receive takes the oldest matching message, and a message goes to the oldest matching receive.
  * Handles are those of hvd_submit, also for hvd_poll, hvd_wait and hvd_release.
  *
- * A send is complete when its memory may be used again: then the message may still be on its way. Small
- * messages are complete at once, and larger ones when they were received: two ranks that both wait for a send
- * before they receive may wait for ever. Sender and receiver must name the same dtype and count; otherwise the
- * receive fails with HVD_INVALID_ARGUMENT, and so does the send, unless it is complete.
+ * A send is complete when its memory may be used again; the message may then still be in flight. The send of a
+ * small message is complete at once, that of a larger one when it was received. Two ranks that both wait for a
+ * send before they receive may therefore deadlock. Sender and receiver must pass the same dtype and count;
+ * otherwise the receive fails with HVD_INVALID_ARGUMENT, and so does the send, unless it is complete.
  *
  * hvd_shutdown delivers what was sent, and withdraws sends and receives without a match. A message that has
  * arrived can be received after its sender has left. */
@@ -343,19 +343,19 @@ typedef struct hvd_message {
   int32_t process_set; /* 0 is all ranks; both ranks are members */
   int32_t dtype;       /* hvd_dtype */
   int64_t count;       /* elements */
-  /* In host memory. hvd_send only reads it; memory in flight as for hvd_submit. May be NULL when count is 0. */
+  /* Host memory, in flight as for hvd_submit. hvd_send only reads it. May be NULL if count is 0. */
   void* data;
   /* Seconds until the work fails with HVD_DEADLINE_EXCEEDED and releases its memory, unless the
-   * other rank has submitted its counterpart by then; 0: no limit. Does not end the job. */
+   * other rank has submitted its counterpart by then; 0 means no limit. The failure does not end the job. */
   double timeout_seconds;
   const char* program; /* as in hvd_submission */
 } hvd_message;
 
-/* Sends a message. Waits for no other rank; may be complete when it returns. HVD_ALREADY_EXISTS,
- * also of hvd_recv: other work in flight uses the memory. */
+/* Sends a message. Waits for no other rank. The send may be complete when hvd_send returns.
+ * HVD_ALREADY_EXISTS (also from hvd_recv): other work in flight uses the memory. */
 HVD_API int hvd_send(const hvd_message* message, hvd_handle* handle, char* error,
                      size_t error_size);
-/* Receives a message into the caller's memory. hvd_get_output(handle, 0) has the sender's rank. */
+/* Receives a message into the caller's memory. hvd_get_output(handle, 0) returns the sender's rank. */
 HVD_API int hvd_recv(const hvd_message* message, hvd_handle* handle, char* error,
                      size_t error_size);
 
@@ -364,9 +364,9 @@ HVD_API int hvd_recv(const hvd_message* message, hvd_handle* handle, char* error
  * The n-th call of a group is one operation on all its members. Nothing is negotiated, and a group needs no
  * name or process set: a framework that calls its collectives in the same order on all ranks uses groups.
  * Members compare each call before they write into any memory: number, operation, dtype, count, root,
- * reduction and factors. If two of them differ, the call fails on all members with HVD_INVALID_ARGUMENT and a
- * sentence that has both, and the next call is in step. Calls of one group run one after another; those of
- * several groups, also of the same ranks, and those of hvd_submit run side by side, in any order. */
+ * reduction and factors. If two members differ, the call fails on all members with HVD_INVALID_ARGUMENT and a
+ * sentence with both values, and the next call is in step. Calls of one group run one after another. Calls of
+ * different groups, also of the same ranks, and work of hvd_submit run concurrently, in any order. */
 
 /* Creates a group of `count` ranks of the job, ascending, which contains this rank. Waits for no
  * other rank. All members must create groups of equal ranks in the same order. `name`, for
@@ -392,12 +392,12 @@ typedef struct hvd_group_call {
   int32_t dtype;
   int32_t root_rank; /* broadcast, reduce, gather, scatter: a rank of the job */
   int32_t tag;       /* a meaning of the caller's, which the members compare; 0: none */
-  /* Elements: allreduce, reduce, broadcast: of both memories; allgather, gather: of the input,
-   * while the output has as many for each member; reducescatter, scatter: of the output, while
-   * the input has as many for each member; alltoall, barrier: 0. */
+  /* Number of elements. allreduce, reduce, broadcast: in the input and in the output; allgather, gather: in
+   * the input (the output has as many for each member); reducescatter, scatter: in the output (the input has
+   * as many for each member); alltoall, barrier: 0. */
   int64_t count;
-  /* In host memory. allreduce, reduce, broadcast: may be the output; allgather, gather: may be the member's own part of
-   * it. NULL where the member has none: the output of a reduce or gather that is not the root, the input of a scatter. */
+  /* Host memory. allreduce, reduce, broadcast: may be the output; allgather, gather: may be this member's part of the
+   * output. On a member that is not the root, the output of a reduce or gather and the input of a scatter are NULL. */
   const void* input;
   void* output;
   double prescale, postscale; /* as in hvd_submission */
@@ -405,14 +405,14 @@ typedef struct hvd_group_call {
   const int64_t*
       recv_counts;     /* alltoall: elements from each member: what that member sends to this one */
   const char* program; /* as in hvd_submission */
-  /* 1: a training step begins with this call, which counts the previous step; else 0. For
+  /* 1 if a training step begins with this call, which counts the previous step; else 0. For
    * frameworks whose tensors have no recurring names. */
   int32_t begins_step;
 } hvd_group_call;
 
 /* Calls a collective of a group. Handles are those of hvd_submit; the call may be complete at
- * once. HVD_ALREADY_EXISTS: other work in flight uses the memory. Such a call is not counted:
- * wait, and call again. */
+ * once. HVD_ALREADY_EXISTS: other work in flight uses the memory. The group does not count such
+ * a call: wait, and call again. */
 HVD_API int hvd_group_submit(const hvd_group_call* call, hvd_handle* handle, char* error,
                              size_t error_size);
 
@@ -423,7 +423,7 @@ HVD_API int hvd_group_submit(const hvd_group_call* call, hvd_handle* handle, cha
  * waiting, into a pipe. `fd` is the read end of the pipe. The stack is text with a header line
  * that ends in "(most recent call first):", as written by Python's faulthandler. Handler and
  * pipe must exist until the process ends; signal 0 withdraws the offer. The runtime sends the
- * signal to the main thread, and never while another handler is installed. Takes effect at the
+ * signal to the main thread, never while another handler is installed. The offer takes effect at the
  * next hvd_init. */
 HVD_API int hvd_offer_stack(int32_t signal_number, int32_t fd, char* error, size_t error_size);
 
@@ -456,23 +456,23 @@ HVD_API int hvd_metrics(int32_t scope, char* buffer, size_t size, size_t* needed
 
 /* ---- Shared memory for tensors --------------------------------------------------------------- */
 
-/* Allocates memory that the other ranks of this host can map. An in-place allreduce reduces such
- * memory without copies, if its tensors lie in such memory on every rank; an allgather and a reduce-scatter of a
- * group on one host read inputs there. A tensor may be any part of it. The memory is page-aligned, zeroed and fully reserved: HVD_UNAVAILABLE or HVD_INTERNAL when the
- * host has too little. It belongs to the process and not to a job: it may be allocated before
- * hvd_init, and stays valid after hvd_shutdown and after another hvd_init. A forked child shares it
- * with its parent, and cannot allocate or free any (HVD_FAILED_PRECONDITION). It has no name in the
- * file system, and the kernel frees it with the last process. After an allreduce in this memory has
+/* Allocates memory that the other ranks of this host can map. An in-place allreduce makes no copies if its
+ * tensors lie in such memory on every rank. An allgather and a reduce-scatter of a group on one host read inputs
+ * there. A tensor may be any part of the memory, which is page-aligned, zeroed and fully reserved.
+ * HVD_UNAVAILABLE, HVD_INTERNAL: the host has too little memory. The memory belongs to the process and not to a
+ * job: the program may allocate it before hvd_init, and it stays valid after hvd_shutdown and another hvd_init.
+ * A forked child shares it with its parent, and cannot allocate or free any (HVD_FAILED_PRECONDITION). It has no
+ * name in the file system, and the kernel frees it with the last process. After an allreduce in this memory has
  * failed, a rank of the host that has not seen the failure yet may still write to the tensors: write new
- * values only after every other rank of the host has left hvd_shutdown or has ended. The next hvd_init of
- * all of them is such a point. */
+ * values only after every other rank of the host has left hvd_shutdown or has ended. This is certain after the
+ * next hvd_init on all of them. */
 HVD_API int hvd_alloc(size_t size, void** memory, char* error, size_t error_size);
 
 /* Frees memory of hvd_alloc. NULL is HVD_OK. No unfinished work may use the memory. */
 HVD_API int hvd_free(void* memory, char* error, size_t error_size);
 
-/* Returns a number for comparing copies of data: it differs, except for one case in 2^64, if bytes, their order
- * or count differ. `seed`: the digest of preceding data, or 0. Any thread may call it, also before hvd_init. */
+/* Returns a digest for comparing copies of data. Data that differs in a byte, in order or in size has an equal
+ * digest once in 2^64. `seed`: the digest of preceding data, or 0. Any thread may call it, also before hvd_init. */
 HVD_API uint64_t hvd_digest(const void* data, size_t size, uint64_t seed);
 
 /* ---- Keys that the ranks share --------------------------------------------------------------- */
@@ -487,8 +487,8 @@ HVD_API int hvd_derive_key(const char* purpose, void* key, size_t size, char* er
 /* ---- Capabilities of this build and machine -------------------------------------------------- */
 
 /* Returns 1 when the capability works on this machine, else 0 with the reason in `why`, which may be
- * NULL. Names: "shared-memory", "tcp", "mpi", "gloo", "nccl", "ddl", "ccl", "cuda", "rocm"; and
- * "mpi-threads": between hvd_init and hvd_shutdown, whether the job uses MPI (HOROVOD_CONTROLLER or
+ * NULL. Names: "shared-memory", "tcp", "mpi", "gloo", "nccl", "ddl", "ccl", "cuda", "rocm", "mpi-threads".
+ * The last works between hvd_init and hvd_shutdown if the job uses MPI (HOROVOD_CONTROLLER or
  * HOROVOD_CPU_OPERATIONS) and the MPI of all ranks has MPI_THREAD_MULTIPLE. */
 HVD_API int32_t hvd_capability(const char* name, char* why, size_t why_size);
 

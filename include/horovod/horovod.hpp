@@ -1,4 +1,4 @@
-// The C++ API of libhorovod: header-only, C++20, over the C ABI of horovod.h and nothing else.
+// The C++ API of libhorovod: header-only, in C++20, over the C ABI of horovod.h alone.
 //
 //   horovod::Job job;                                // joins; leaves at the end of its scope
 //   std::vector<float> gradient = ...;
@@ -59,7 +59,7 @@ inline int32_t known(int32_t number) {
 // Joins the job that the environment describes, and leaves it in the destructor. One object at a time.
 class Job {
  public:
-  // Waits for all ranks; 0: limited by HOROVOD_INIT_TIMEOUT and HOROVOD_START_TIMEOUT.
+  // Waits for all ranks. With timeout 0, HOROVOD_INIT_TIMEOUT and HOROVOD_START_TIMEOUT limit the wait.
   explicit Job(double timeout_seconds = 0) {
     hvd_init_options options{};
     options.struct_size = sizeof options;
@@ -71,7 +71,7 @@ class Job {
   Job& operator=(const Job&) = delete;
 };
 
-// These functions throw Error without a Job.
+// These functions throw Error if no Job exists.
 inline int32_t rank() { return detail::known(hvd_rank()); }
 inline int32_t size() { return detail::known(hvd_size()); }
 inline int32_t local_rank() { return detail::known(hvd_local_rank()); }
@@ -103,7 +103,7 @@ inline constexpr int kDtype<Float16> = HVD_FLOAT16;
 template <>
 inline constexpr int kDtype<BFloat16> = HVD_BFLOAT16;
 
-// Maps an integer type by its size and sign, since several C++ types may have equal ones.
+// Maps an integer type by its size and sign, since several C++ types may be equal in both.
 constexpr int dtype_of_integer(size_t size, bool is_signed) {
   if (size == 1) return is_signed ? HVD_INT8 : HVD_UINT8;
   if (size == 2) return is_signed ? HVD_INT16 : HVD_UINT16;
@@ -357,7 +357,7 @@ auto reducescatter(Values&& values, const std::string& name, const Options& opti
   return detail::waited(reducescatter_async(values, name, options));
 }
 
-// Takes part in the allreduces of other ranks, without its own data, until all ranks have joined.
+// Takes part in the allreduces of other ranks, without data of this rank, until all ranks have joined.
 // Returns the last rank that joined.
 inline int32_t join() {
   const Work work(detail::terms_of(HVD_JOIN, nullptr, {}));
@@ -365,7 +365,7 @@ inline int32_t join() {
   return detail::output_of(work).last_joined_rank;
 }
 
-// Waits until all ranks of the set have called it.
+// Waits until all ranks of the set have called barrier.
 inline void barrier(int32_t process_set = 0) {
   Options options;
   options.process_set = process_set;
@@ -411,7 +411,7 @@ template <typename Values>
 void send(Values&& values, int32_t to, const MessageOptions& options = {}) {
   send_async(values, to, options).wait();
 }
-// Receives into the values from a rank of the job, or from HVD_ANY_RANK: see source_of().
+// Receives the values from a rank of the job, or from HVD_ANY_RANK: see source_of().
 template <typename Values>
 Work recv_async(Values&& values, int32_t from, const MessageOptions& options = {}) {
   return detail::message(hvd_recv, from, as_tensor(values), options);

@@ -1,5 +1,5 @@
-/* The ABI between the runtime (the host) and a plugin. C11. A plugin needs only the headers of this
- * folder, and links against no library of ours.
+/* The ABI between the runtime (the host) and a plugin, in C11. A plugin needs only the headers of this
+ * folder, and does not link against a library of this project.
  *
  * A plugin is a shared object that exports HVD_PLUGIN_ENTRY_SYMBOL: a function without arguments that
  * returns a const hvd_plugin record with static storage. The symbol's name contains the ABI number.
@@ -26,14 +26,14 @@ typedef enum hvd_plugin_kind {
   HVD_PLUGIN_FRAMEWORK = 4
 } hvd_plugin_kind;
 
-/* Which threads may call the vtable. */
+/* The threads that may call the functions of the vtable. */
 typedef enum hvd_plugin_threads {
   HVD_THREADS_ANY = 0, /* any number at once */
   HVD_THREADS_ONE = 1  /* any thread, one at a time */
 } hvd_plugin_threads;
 
-/* The functions of the host. Any thread may call them unless the comment names the threads. `host` is the
- * first argument of each. */
+/* The functions of the host. Any thread may call them unless the comment names the threads. The member `host`
+ * is the first argument of each. */
 typedef struct hvd_plugin_host {
   size_t struct_size;
   void* host;
@@ -47,7 +47,7 @@ typedef struct hvd_plugin_host {
   int (*store_set)(void* host, const char* key, const void* value, size_t size);
   int (*store_get)(void* host, const char* key, void* value, size_t capacity, size_t* size,
                    double timeout_seconds);
-  /* Soon calls callback(argument) once, on the progress thread. */
+  /* Queues one call of callback(argument) on the progress thread. */
   void (*post)(void* host, void (*callback)(void* argument), void* argument);
   /* Calls callback(argument) on the progress thread whenever fd is readable, until unwatch. */
   int (*watch)(void* host, int fd, void (*callback)(void* argument), void* argument);
@@ -55,8 +55,8 @@ typedef struct hvd_plugin_host {
   /* Allocates memory that the other ranks of this host can map, or returns NULL. */
   void* (*allocate)(void* host, size_t size);
   void (*release)(void* host, void* memory);
-  /* Publishes a pointer under a name for the other plugins of this runtime. A controller and an op
-   * plugin of the same library share their links in this way. lookup returns NULL for an unknown
+  /* Publishes a pointer under a name for the other plugins of this runtime. For example, a controller
+   * shares its links with the op plugin of the same library. lookup returns NULL for an unknown
    * name. */
   int (*publish)(void* host, const char* name, void* pointer);
   void* (*lookup)(void* host, const char* name);
@@ -64,9 +64,9 @@ typedef struct hvd_plugin_host {
    * record under its index, 0 to count - 1, and gets the records of the parties in `wanted`, or of
    * all when wanted_count is 0. The call waits for these records, calls on_record once for each, in
    * that order, and returns an hvd_status. It sends one request for any number of parties. When all
-   * parties want all records, it sends one request per host: for one name, either all parties pass
-   * wanted_count 0 or none does. Use a name for one exchange only. A party may repeat its call, then
-   * also for a subset. */
+   * parties want all records, a host sends one request for all its ranks. Therefore, for one name, all
+   * parties pass wanted_count 0 or none does. Use a name for one exchange only. A party may repeat its
+   * call, also for a subset of the parties. */
   int (*store_exchange)(void* host, const char* name, int32_t index, int32_t count,
                         const void* record, size_t size, const int32_t* wanted,
                         int32_t wanted_count, double timeout_seconds,
@@ -78,7 +78,7 @@ typedef struct hvd_plugin_host {
 typedef struct hvd_plugin_config {
   size_t struct_size;
   int32_t rank, size, local_rank, local_size, cross_rank, cross_size;
-  /* 1: an op for devices that no setting names, and that trials select for each process set (hvd_batch.is_trial). */
+  /* 1 if no setting names this op for devices, and trials select it for each process set (hvd_batch.is_trial). */
   int32_t is_tried;
 } hvd_plugin_config;
 
@@ -91,7 +91,7 @@ typedef struct hvd_plugin {
   uint32_t threads; /* hvd_plugin_threads */
   int32_t reserved; /* 0; reserved */
   /* Returns 1 if the plugin works on this machine, else 0 with the reason in `why`. Must not
-   * crash, hang or print. NULL: it works everywhere. */
+   * crash, hang or print. NULL (the function): the plugin works everywhere. */
   int (*probe)(char* why, size_t why_size);
   /* Creates *context, the first argument of all later calls. Returns an hvd_status. An op plugin that
    * this job does not use (because its controller is not in use) returns HVD_FAILED_PRECONDITION on all
@@ -124,11 +124,11 @@ typedef struct hvd_bootstrap_v1 {
              double timeout_seconds, char* error, size_t error_size);
   /* Returns when every rank of the job has called it and all their values are readable. */
   int (*fence)(void* context, double timeout_seconds, char* error, size_t error_size);
-  /* Reads the job's secret, equal on all ranks. *size in: capacity, out: bytes. NULL if the
-   * bootstrap has none: rank 0 then generates a secret and puts it. */
+  /* Reads the job's secret, equal on all ranks. *size is the capacity, and becomes the size of the
+   * secret. NULL if the bootstrap has no secret: rank 0 then generates one and puts it. */
   int (*secret)(void* context, void* secret, size_t* size, char* error, size_t error_size);
-  /* Like get, for a value that `rank` has put or will put, without a fence: some ranks of the
-   * job can start without the others. NULL: all ranks must start. */
+  /* Like get, for a value that `rank` has put or will put, without a fence. It allows some ranks of
+   * the job to start without the others. NULL: all ranks must start. */
   int (*get_from)(void* context, int32_t rank, const char* key, void* value, size_t capacity,
                   size_t* size, double timeout_seconds, char* error, size_t error_size);
 } hvd_bootstrap_v1;

@@ -1,5 +1,5 @@
-/* The ABI of a controller plugin, which carries opaque messages between ranks. The runtime calls it on
- * the progress thread. C11. */
+/* The ABI of a controller plugin, in C11. A controller carries opaque messages between ranks. The runtime
+ * calls it on the progress thread. */
 #pragma once
 
 #include "horovod/plugin.h"
@@ -23,8 +23,8 @@ typedef struct hvd_controller_v1 {
   /* Returns the machine of each rank: one entry per rank. Machines are numbered from 0 in the
    * order of their lowest ranks, and detected by a test, not by host names. Valid until close. */
   const int32_t* (*hosts)(void* context);
-  /* Called before the progress thread blocks on the watched descriptors. Returns 1 when the thread may
-   * sleep: any later arrival makes a watched descriptor readable. Returns 0 when it must poll first. */
+  /* The progress thread calls it before it blocks on the watched descriptors. Returns 1 if the thread may
+   * sleep: any later arrival makes a watched descriptor readable. Returns 0 if it must poll first. */
   int (*before_sleep)(void* context);
   void (*after_sleep)(void* context);
   /* Like send, for two parts that arrive as one message. NULL: the runtime joins the parts and calls
@@ -34,7 +34,7 @@ typedef struct hvd_controller_v1 {
   /* Returns the rank whose loss made poll fail; -1 if poll failed for another reason, or has not
    * failed. NULL (the function): -1. */
   int32_t (*lost_rank)(void* context);
-  /* Like abort, if the cause is the loss of a rank: lost_rank then returns this rank on every
+  /* Like abort, for the loss of a rank. Afterwards the function lost_rank returns this rank on every
    * rank. NULL: the runtime calls abort. */
   void (*abort_lost)(void* context, const char* cause, int32_t lost_rank);
 } hvd_controller_v1;

@@ -1,4 +1,4 @@
-/* Enumerations of the C ABI, the plugin ABI and the wire format. C11. Their values never change. */
+/* Enumerations of the C ABI, the plugin ABI and the wire format, in C11. The values never change. */
 #pragma once
 
 #include <stdint.h>
@@ -35,14 +35,14 @@ typedef enum hvd_dtype {
  *   product    wraps around          yes                     all are true (and)
  *   adasum     refused               allreduce only          refused
  *
- * float16 and bfloat16 add and multiply in float32 and are rounded once, also between hosts. There only an average
- * may send 16 bits: then it is rounded once per host too. A NaN of any rank is the result, with the same bits on all.
- * The sum of an average of integers has 32 bits for types of 8 bits, else 64: only int64 and uint64 wrap around.
+ * float16 and bfloat16 add and multiply in float32 and are rounded once. Between hosts only an average may send 16
+ * bits, and is then also rounded once per host. A NaN of any rank is the result, with the same bits on all ranks.
+ * The sum for an average of integers has 32 bits for types of 8 bits, else 64: only int64 and uint64 wrap around.
  * Adasum computes in float64, for each tensor of a group. It combines vectors a and b to (1 - a.b / 2|a|^2) a +
  * (1 - a.b / 2|b|^2) b, which adds orthogonal vectors and averages equal ones: ranks 2i and 2i+1, then pairs of results.
- * Factors (prescale, postscale) multiply in float32 for float16, bfloat16 and float32, in float64 for others; integers
- * are cut towards zero, bool does not change. An average without a postscale factor is divided with correct rounding,
- * by the number of ranks, also where some have joined. Other backends differ: docs/schedulers.md. */
+ * Factors (prescale, postscale) multiply in float32 for float16, bfloat16 and float32, in float64 for others. Integers
+ * are cut towards zero; bool does not change. An average without a postscale factor is divided with correct rounding,
+ * by the number of all ranks, including joined ranks. Other backends differ: docs/schedulers.md. */
 typedef enum hvd_reduce_op {
   HVD_AVERAGE = 0,
   HVD_SUM = 1,

@@ -30,21 +30,21 @@
 namespace hvd::launcher {
 namespace {
 
-// The lease until the job sets its own: at once, or after some pings when hosts join.
+// The lease until the job sets its own: immediately, or, for hosts that join, after some pings.
 constexpr double kFirstLeaseSeconds = 60;
-// An agent that wakes so late has been stopped.
+// If the loop wakes this much after its deadline, the agent was stopped.
 constexpr std::chrono::seconds kOverslept{1};
-// Beyond the lease, the guardian takes the agent for hung: one that is only slow has ended its ranks by then.
+// Seconds after the lease until the guardian treats the agent as hung. A slow agent has ended its ranks by then.
 constexpr double kWatchdogMargin = 2;
-// The time until the agent sends SIGKILL again, in case it missed a process.
+// The time until the agent sends SIGKILL again, in case the first scan missed a process.
 constexpr double kKillAgainSeconds = 0.1;
-// The time after which the agent leaves processes that SIGKILL does not end: those of another user,
-// or those that hang in the kernel.
+// The time after which the agent abandons processes that SIGKILL does not end: processes of another
+// user, or processes blocked in the kernel.
 constexpr double kGiveUpSeconds = 10;
-// As kGiveUpSeconds, if all remaining processes are in state D (uninterruptible sleep).
+// The same limit if all remaining processes are in state D (uninterruptible sleep).
 constexpr double kStuckSeconds = 1.5;
 
-// SIGTERM to every process of the host, which a scheduler sends, and no user by hand.
+// The end after SIGTERM to every process on the host, which only schedulers send.
 Ending ended_with_all(const Environment& environment) {
   for (const auto& [name, variable] :
        {std::pair("Slurm", "SLURM_JOB_ID"), std::pair("PBS", "PBS_JOBID"),
@@ -95,7 +95,7 @@ Agent::Agent(net::EventLoop loop, OpenedLink link, std::string build, Environmen
       reachability_(loop_),
       pmix_(loop_, std::move(folder),
             [this](const PmixReport& report) {
-              // Ranks that end with their job fail in MPI_Init one after another.
+              // Ignore MPI_Init failures during the end of the job, which ends ranks one after another.
               if (report.failure.empty() || !state_.is_ending()) outbox_.put(report);
             }),
       world_reports_(loop_,
@@ -152,8 +152,8 @@ int Agent::run() {
     if (const auto status = exit_status()) return *status;
     const Deadline next = next_deadline();
     loop_.turn(next);
-    // The lease counts only time in which this process ran: the launcher of a job that was stopped as a whole
-    // cannot have sent a ping.
+    // Only time in which this process ran counts against the lease: if the whole job was stopped, its launcher
+    // could not send a ping.
     const bool was_stopped = !next.is_never() && Clock::now() - next.time() > kOverslept;
     if (was_stopped && lease_.deadline().passed()) renew_lease();
     watch_over();
@@ -170,12 +170,12 @@ std::optional<int> Agent::exit_status() {
   }
   if (!link_.state().ok()) lose_link();
   if (!link_.is_closed()) return {};
-  finish_when_over();  // without ranks, no event follows
+  finish_when_over();  // without ranks, no event calls it
   return state_.now() == AgentState::kFinished ? std::optional(1) : std::nullopt;
 }
 
 Deadline Agent::next_deadline() {
-  // Ranks are still to be started: the loop must not wait.
+  // Do not wait in the loop while ranks remain to be started.
   if (ranks_.is_starting() && !state_.is_ending()) return Deadline::after_seconds(0);
   Deadline next = Deadline::never();
   const auto consider = [&](Deadline each) {
@@ -229,7 +229,7 @@ void Agent::finish_when_over() {
   const bool is_over = state_.runs_ranks() ? ranks_.have_ended() : state_.is_ending();
   if (!is_over || state_.now() == AgentState::kFinished) return;
   const bool is_given_up = state_.now() == AgentState::kKilling && state_.deadline().passed();
-  samples_.stop();  // its child is none of a rank
+  samples_.stop();  // its child process belongs to no rank
   if (!is_given_up && samples_.is_asking()) return;
   if (!is_given_up && pmix_.is_alone()) return pmix_.end();
   if (!is_given_up && !is_childless()) {
@@ -241,7 +241,7 @@ void Agent::finish_when_over() {
   if (ranks_.is_output_ended() && !is_removing_staged_code()) finish(is_given_up);
 }
 
-// Staged code may be many files.
+// Removes staged code on a thread, because it may have many files. Returns whether the removal still runs.
 bool Agent::is_removing_staged_code() {
   if (removal_.is_running() || host_preparation_.is_removing()) return true;
   const std::string folder = staging_.release();
@@ -260,7 +260,7 @@ void Agent::finish(bool is_given_up) {
   world_reports_.close();
   const bool may_be_alone = (!state_.is_ending() || has_run_to_its_end_) && !pmix_.was_used();
   const uint8_t is_independent = may_be_alone ? independence_.verdict() : uint8_t{0};
-  // The message must not overtake output, so it has the same urgency.
+  // The urgency of output, so that this message does not overtake output.
   std::string left_behind = written_files_;
   if (is_given_up && !is_childless()) {
     left_behind =
@@ -292,7 +292,7 @@ void Agent::on_signal() {
   }
 }
 
-// The launcher ends the command that carried an earlier connection, and the guardian is in its process group.
+// Whether this is the SIGHUP of an earlier connection's command, which the launcher ended with the guardian's group.
 bool Agent::is_end_of_old_command(const OutsideSignal& signal) const {
   const bool is_lone = !signal.is_launchers && !signal.has_reached_ranks;
   return signal.number == SIGHUP && is_lone && link_.has_moved();
@@ -305,15 +305,15 @@ void Agent::act(const OutsideSignal& signal) {
     if (!is_launchers) outbox_.put(Signalled{number});
     return;
   }
-  // The launcher has ordered the end. A rank that handles SIGHUP gets this signal first.
+  // SIGHUP means that the launcher has ordered the end. Ranks that handle SIGHUP get it first.
   if (is_launchers && number == SIGHUP && !has_reached_ranks) ranks_.signal(number);
-  // Ranks that already got another signal than SIGTERM may handle it and continue.
+  // If ranks got this signal directly, only SIGTERM ends the job: they may handle others and continue.
   if (has_reached_ranks && number != SIGTERM && !is_launchers) return;
   if (!is_launchers && !state_.is_ending() && !announce_end(signal)) return;
   end(job_.kill_grace_seconds, has_reached_ranks && number == SIGTERM);
 }
 
-// Says to the launcher that a signal ends the job. False: the job goes on, or has been ended with the link.
+// Notifies the launcher that a signal ends the job. Returns false if the job continues, or has ended with the link.
 bool Agent::announce_end(const OutsideSignal& signal) {
   const Ending end = signal.has_reached_ranks
                          ? ended_with_all(environment_)
@@ -323,12 +323,12 @@ bool Agent::announce_end(const OutsideSignal& signal) {
     return false;
   }
   if (signal.number == SIGTERM && !signal.has_reached_ranks && leave()) return false;
-  outbox_.put(end);  // not Failed: the last lines of the ranks follow
+  outbox_.put(end);  // Failed would drop the ranks' last lines
   return true;
 }
 
-// The ranks of an elastic job go on until their next commit; the launcher ends them then. False when they
-// have had the time for that.
+// Lets the ranks of an elastic job run until their next commit, after which the launcher ends them. Returns false if
+// they have already had that time.
 bool Agent::leave() {
   if (state_.now() == AgentState::kLeaving || job_.leave_grace_seconds == 0) return false;
   state_.move(AgentState::kLeaving, Deadline::after_seconds(job_.leave_grace_seconds));
@@ -341,12 +341,12 @@ void Agent::reap_ranks() { ranks_.reap(state_.is_ending(), state_.now() == Agent
 void Agent::reap() {
   independence_.look_at_master_port();
   reap_ranks();
-  // This process may now be the parent of the ended processes' children.
+  // This process may now be the parent of an ended process's children.
   if (state_.now() == AgentState::kKilling) kill_what_is_left();
 }
 
 void Agent::end(double grace_seconds, bool has_signal_already) {
-  reap_ranks();  // a rank that has already ended ended by itself
+  reap_ranks();  // first, so that exits before this order do not count as caused by it
   const Deadline kill_at = Deadline::after_seconds(grace_seconds);
   if (state_.now() == AgentState::kEnding) state_.hasten(kill_at);
   if (state_.is_ending()) return;
@@ -356,7 +356,7 @@ void Agent::end(double grace_seconds, bool has_signal_already) {
   if (grace_seconds > 0) hold_.let_go();
   hold_.end();
   if (is_held && grace_seconds == 0) return kill_what_is_left();  // they must not run again
-  // SIGCONT lets stopped processes end.
+  // SIGCONT lets stopped processes handle the end signal.
   if (has_signal_already)
     signal_descendants({SIGCONT});
   else
@@ -368,7 +368,7 @@ void Agent::kill_what_is_left() {
     state_.move(AgentState::kKilling, Deadline::after_seconds(kGiveUpSeconds));
   }
   signal_descendants({SIGKILL}, {pmix_.pid()});
-  // The launcher waits for little longer, and learns their names.
+  // Finish early if the rest is stuck: the launcher waits little longer, and must get the names of these processes.
   const bool is_long = state_.deadline().seconds_left() < kGiveUpSeconds - kStuckSeconds;
   if (is_long && are_stuck_in_kernel({pmix_.pid()})) state_.hasten(Deadline::after_seconds(0));
   kill_again_at_ = Deadline::after_seconds(kKillAgainSeconds);
@@ -381,7 +381,7 @@ void Agent::end_lease() {
 
 void Agent::fail(const std::string& sentence) {
   if (!link_.is_closed()) {
-    // While the connection is broken, only this process can report the sentence.
+    // While the connection is broken, the launcher cannot print the sentence, so print it here.
     if (link_.input() < 0) std::fprintf(stderr, "horovod-agent: %s\n", sentence.c_str());
     outbox_.put(Failed{sentence});
     outbox_.flush();
@@ -396,7 +396,7 @@ void Agent::lose_link(bool is_given_up) {
   if (is_noteworthy) {
     std::fprintf(stderr, "horovod-agent: %s\n", link_.state().message().c_str());
   }
-  // A launcher that has given up this host may have replaced its ranks: they must not save beside others.
+  // A launcher that has abandoned this host may have replaced its ranks, so these ranks must not save files now.
   is_given_up |= lease_.deadline().passed() || hold_.is_holding() ||
                  link_.state().code() == Code::kFailedPrecondition;
   link_.close();
@@ -417,7 +417,7 @@ void Agent::renew_lease() {
   watchdog_.expect_within(lease_.seconds() > 0 ? lease_.seconds() + kWatchdogMargin : 0);
 }
 
-// Executes the orders of the launcher.
+// Executes orders from the launcher.
 
 void Agent::take(ByteView received) {
   parser_.feed(received);
@@ -464,7 +464,7 @@ void Agent::execute(const StagePart& part) {
   if (state_.is_ending()) return;
   const auto take = [&](auto& receiver) {
     const Status status = receiver.take(part);
-    renew_lease();  // that may have taken long
+    renew_lease();  // take() may have needed a long time
     outbox_.put(Staged{receiver.taken(), status});
   };
   if (host_preparation_.transfer().wants_part()) return take(host_preparation_.transfer());
@@ -522,7 +522,7 @@ void Agent::execute(const End& order) {
 }
 
 void Agent::execute(const EndRank& order) {
-  reap();  // a rank that has already ended ended by itself
+  reap();  // first, so that exits before this order do not count as caused by it
   if (!state_.is_ending()) ranks_.end(order.rank, job_.end_signal, order.grace_seconds);
 }
 
@@ -563,7 +563,7 @@ void Agent::execute(const Prepare& order) {
         {}});
   }
   if (job_.has_environment) {
-    // A step of Slurm and an agent on the launcher's machine have them, with the passwords of indexes.
+    // In a Slurm step or on the launcher's machine, the environment contains these settings, with passwords of indexes.
     std::erase_if(environment_, [](const auto& variable) {
       return variable.first.starts_with("PIP_") || variable.first.starts_with("UV_");
     });
@@ -597,7 +597,7 @@ void Agent::execute(const Prepare& order) {
 }
 
 Status Agent::open_listeners(uint32_t store_credit) {
-  // The kernel shows a name to all users once it is bound. This one does not reveal the store's.
+  // The kernel shows bound socket names to all users. This name does not reveal the name of the store's socket.
   HVD_RETURN_IF_ERROR(aggregator_.listen(rendezvous::aggregation_socket_name(store_.name()), job_));
   HVD_RETURN_IF_ERROR(store_.listen(store_credit));
   HVD_RETURN_IF_ERROR(world_reports_.listen());
@@ -613,7 +613,7 @@ Status Agent::open_listeners(uint32_t store_credit) {
   return reserve_master_port();
 }
 
-// None where no other host can need the environment, and where the user's choice is wrong: open_listeners() says so.
+// Empty if no other host can need the environment, and for invalid settings, which open_listeners() reports.
 EnvironmentTransfer::Network Agent::transfer_network() const {
   if (job_.hosts < 2) return {};
   const auto ports = net::parse_port_range(value_of(job_.environment, "HOROVOD_PORT_RANGE"));
@@ -655,7 +655,7 @@ void Agent::execute(const Start& start) {
   }));
 }
 
-// Reports the result of the start to the launcher once the last rank has started, or one has failed.
+// Reports the result of the start to the launcher, once the last rank has started or one has failed to start.
 void Agent::conclude_start(const Status& status) {
   if (status.ok() && ranks_.is_starting()) return;
   if (status.ok()) {

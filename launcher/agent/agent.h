@@ -37,8 +37,8 @@ namespace hvd::launcher {
 
 class Agent {
  public:
-  // The signals of agent_signals() must be blocked. `folder` is for files of the job, `staging` for
-  // a copy of the user's code. The parent process of the agent removes both. It ends the ranks when
+  // The signals of agent_signals() must be blocked. `folder`: for files of the job. `staging`: for
+  // a copy of the user's code. The parent process of the agent removes both. The agent's ranks end if
   // `watchdog` reports that this process hangs.
   Agent(net::EventLoop loop, OpenedLink link, std::string build, Environment environment,
         std::string folder, std::string staging, Watchdog& watchdog);
@@ -52,7 +52,7 @@ class Agent {
   void send_hello();
   void take(ByteView received);
   void handle(const net::Frame& frame);
-  // Does what the launcher orders. An overload for each message that the launcher sends.
+  // Executes an order of the launcher. There is one overload for each message that the launcher sends.
   void execute(const Prepare& order);
   void execute(const StagePart& part);
   void execute(const EnvironmentOffer& offer);
@@ -101,7 +101,7 @@ class Agent {
   void finish_when_over();
   bool is_removing_staged_code();
   void finish(bool is_given_up);
-  // The members that wait for a time of their own, each with deadline() and on_deadline().
+  // The members with a deadline of their own: each has deadline() and on_deadline().
   auto timers() {
     return std::tie(master_port_, reachability_, pmix_, executions_, ranks_, hold_, inspections_,
                     samples_, link_, host_preparation_.transfer(), independence_);
@@ -125,10 +125,10 @@ class Agent {
   PmixHelper pmix_;
   WorldReports world_reports_;
   Independence independence_;
-  bool has_run_to_its_end_ = false;  // the ranks have ended by themselves, and left processes
+  bool has_run_to_its_end_ = false;  // the ranks ended by themselves but left processes
   Staging staging_;
-  BlockingCall removal_;       // of staging_
-  std::string written_files_;  // describe_written_files() of it
+  BlockingCall removal_;       // removes staging_
+  std::string written_files_;  // result of describe_written_files()
   net::FrameParser parser_;
   UniqueFd signals_;
   OutsideSignals outside_signals_;

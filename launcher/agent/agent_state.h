@@ -1,4 +1,4 @@
-// The life of a job on one host, as the agent there sees it, and the moves from each state:
+// The states of a job on one host in the host's agent, and the moves from each state:
 //
 //   idle ---> prepared ---> running ---> leaving
 //    |           |           |  |         |  |
@@ -22,11 +22,11 @@ namespace hvd::launcher {
 
 enum class AgentState : uint8_t {
   kIdle,      // the agent knows no job
-  kPrepared,  // it knows the job, and prepares the host or has done so
-  kRunning,   // it has started ranks
-  kLeaving,   // it got SIGTERM, and the ranks of an elastic job may still commit
-  kEnding,    // the ranks have got the end signal
-  kKilling,   // all processes of the job have got SIGKILL
+  kPrepared,  // the agent knows the job, and prepares the host or has prepared it
+  kRunning,   // the agent has started ranks
+  kLeaving,   // the agent got SIGTERM, and the ranks of an elastic job may still commit
+  kEnding,    // the ranks have received the end signal
+  kKilling,   // all processes of the job have received SIGKILL
   kFinished,  // no process of the job is left, or SIGKILL does not end it
 };
 
@@ -37,14 +37,14 @@ class AgentStateMachine {
  public:
   AgentState now() const { return now_; }
   bool runs_ranks() const { return now_ == AgentState::kRunning || now_ == AgentState::kLeaving; }
-  // Whether the job ends or has ended.
+  // Whether the job is ending or has ended.
   bool is_ending() const { return now_ >= AgentState::kEnding; }
-  // The end of the time for this state. The caller makes the move.
+  // The deadline of this state. The caller makes the move.
   Deadline deadline() const { return deadline_; }
 
   // A move that the diagram does not have ends the process.
   void move(AgentState to, Deadline deadline = Deadline::never());
-  // Replaces the deadline of this state by an earlier one.
+  // Replaces the deadline of this state if the new one is earlier.
   void hasten(Deadline deadline);
 
  private:

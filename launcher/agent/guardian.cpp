@@ -19,8 +19,8 @@ namespace hvd::launcher {
 
 namespace {
 
-// The time that the guardian waits for the end of killed processes. A process that hangs in the
-// kernel or belongs to another user may stay.
+// Seconds that the guardian waits for the end of killed processes. A process that is blocked in the
+// kernel or belongs to another user may remain.
 constexpr int kWaitSeconds = 10;
 
 sigset_t waited_signals() {
@@ -32,7 +32,7 @@ sigset_t waited_signals() {
   return set;
 }
 
-// Reaps all ended processes; returns true when the agent was one of them.
+// Reaps all ended processes. Returns true if the agent was among them.
 bool reap(pid_t agent, int& agent_status) {
   bool is_agent_gone = false;
   int status = 0;
@@ -47,7 +47,7 @@ bool reap(pid_t agent, int& agent_status) {
   }
 }
 
-// The end of a process can make its children ours, and causes a SIGCHLD. The loop then finds them.
+// Kills in a loop: when a process ends, its children may become ours, and SIGCHLD wakes the loop.
 void kill_everything(const sigset_t& signals) {
   timespec end{};
   ::clock_gettime(CLOCK_MONOTONIC, &end);
@@ -65,12 +65,12 @@ void kill_everything(const sigset_t& signals) {
   }
 }
 
-// The process title that `ps` prints and `pkill` matches: the name, and with -f the command line.
+// The process title that `ps` prints and `pkill` matches: the process name, and for -f the command line.
 class Title {
  public:
   explicit Title(char** arguments) : area_(arguments[0]) {
     ::prctl(PR_GET_NAME, name_);
-    // The kernel has placed the arguments one after another.
+    // The kernel has placed the arguments in one contiguous area.
     const char* end = area_;
     for (; *arguments == end; ++arguments) end += std::strlen(end) + 1;
     arguments_.assign(area_, static_cast<size_t>(end - area_));
@@ -100,8 +100,8 @@ timespec turn_of(const Watchdog& watchdog) {
 }
 
 int guard(pid_t agent, const sigset_t& signals, Watchdog& watchdog) {
-  // The guardian closes its copy of the agent's link: otherwise the launcher would not see the end
-  // of the link.
+  // Close the guardian's copies of the agent's link, because otherwise the launcher could not see the
+  // end of the link.
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null >= 0) {
     ::dup2(null, STDIN_FILENO);
@@ -118,7 +118,7 @@ int guard(pid_t agent, const sigset_t& signals, Watchdog& watchdog) {
     } else if (number < 0 && errno == EAGAIN && watchdog.is_hung_after_turn()) {
       std::fprintf(stderr,
                    "horovod-agent: the agent hangs or is stopped, so its ranks are killed\n");
-      status = SIGKILL;  // as a status of wait(2)
+      status = SIGKILL;  // a status as of wait(2)
       break;
     } else if (number > 0) {
       ::sigqueue(agent, passed_on(number), {.sival_int = number});
@@ -144,10 +144,10 @@ sigset_t agent_signals() {
 int run_guarded(char** arguments, const std::function<int(Watchdog&)>& agent,
                 const std::vector<std::string>& folders) {
   become_subreaper();
-  // A terminal's Ctrl-Z stops the launcher; the processes that it started must continue.
+  // Ctrl-Z in a terminal stops the launcher, but the processes that it started must continue.
   for (const int number : {SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE}) ::signal(number, SIG_IGN);
-  // Schedulers send these signals to every process of a job, but only ranks may use them. The agent
-  // still receives those that it waits for, since it blocks them.
+  // Schedulers send these signals to every process of a job, but only ranks may use them. The agent blocks the
+  // signals that it waits for, so it still receives them.
   for (const int number : {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGXFSZ, SIGIO,
                            SIGPWR, passed_on(SIGUSR1)}) {
     ::signal(number, SIG_IGN);
@@ -155,7 +155,7 @@ int run_guarded(char** arguments, const std::function<int(Watchdog&)>& agent,
   const sigset_t signals = waited_signals();
   const sigset_t blocked = agent_signals();
   ::sigprocmask(SIG_BLOCK, &blocked, nullptr);
-  // `pkill -f horovod-agent` must find only the agent, also before the fork.
+  // `pkill -f horovod-agent` must match only the agent, even before the fork.
   const Title title(arguments);
   title.change("hvd-watchdog");
   const pid_t guardian = ::getpid();
@@ -173,13 +173,13 @@ int run_guarded(char** arguments, const std::function<int(Watchdog&)>& agent,
   }
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != guardian) return 1;
-  // The agent leaves the session of a terminal that may have started the guardian: only the
-  // launcher handles its Ctrl-C.
+  // Leave the session of a terminal that may have started the guardian, so that only the
+  // launcher handles Ctrl-C.
   ::setsid();
   title.restore();
   const int status = agent(watchdog);
-  // A thread that still dials the launcher ends with the process: exit() would free the TLS library's locks
-  // below it.
+  // A thread that still connects to the launcher ends with the process. exit() would free locks of the TLS library
+  // that the thread uses.
   std::fflush(nullptr);
   ::_exit(status);
 }

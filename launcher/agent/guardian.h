@@ -1,5 +1,5 @@
-// The guardian process, the parent of the agent. The guardian only waits. When the agent has ended for any reason, the
-// guardian kills all remaining descendants of the agent and ends. The guardian also kills an agent that hangs or is
+// The guardian process, the parent of the agent. It waits for the agent's end, and then kills all remaining
+// descendants of the agent and ends. The guardian also kills an agent that hangs or is
 // stopped for longer than its lease. The agent detects the end of its guardian. The agent's main starts the guardian.
 #pragma once
 
@@ -15,11 +15,11 @@ namespace hvd::launcher {
 // Returns the signals that the agent waits for. run_guarded blocks them all.
 sigset_t agent_signals();
 // Returns the real-time signal by which the guardian forwards a signal to the agent. Its value is
-// the number of the forwarded signal. An ordinary signal would merge with one that the agent got
-// itself.
+// the number of the forwarded signal. A standard signal would merge with the same signal that the
+// agent received directly.
 int passed_on(int number);
 
-// Forks. `agent` runs in the child, and its value is the child's exit status. This process becomes
+// Forks. `agent` runs in the child, and its return value is the child's exit status. This process becomes
 // the guardian: it changes its process title in `arguments`, which are those of main(), removes the
 // agent's folders after the agent's end, and returns the agent's exit status, or 128 + its signal.
 int run_guarded(char** arguments, const std::function<int(Watchdog&)>& agent,

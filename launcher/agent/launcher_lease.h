@@ -1,4 +1,4 @@
-// The longest silence of the launcher. Agent owns it, and abandons the job when the deadline has passed. One thread.
+// The maximum silence of the launcher. Agent owns it, and abandons the job when the deadline has passed. One thread.
 #pragma once
 
 #include "base/clock.h"
@@ -9,14 +9,14 @@ class LauncherLease {
  public:
   explicit LauncherLease(double seconds) { set(seconds); }
 
-  // Replaces the length, and renews the lease. 0: the launcher may be silent at any length.
+  // Sets the length, and renews the lease. 0: the launcher may be silent for any time.
   void set(double seconds) {
     seconds_ = seconds;
     renew();
   }
   double seconds() const { return seconds_; }
   void renew() { until_ = seconds_ > 0 ? Deadline::after_seconds(seconds_) : Deadline::never(); }
-  // The lease has no deadline until resume().
+  // Until resume(), the lease has no deadline.
   void suspend() { is_suspended_ = true; }
   void resume() { is_suspended_ = false; }
   bool is_suspended() const { return is_suspended_; }

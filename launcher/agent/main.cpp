@@ -1,4 +1,4 @@
-// horovod-agent: the launcher starts it on each host of a job, or a user with --join.
+// horovod-agent: the launcher starts it on each host of a job, or a user starts it with --join.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -41,7 +41,7 @@ int fail(std::string_view sentence) {
   return kFailed;
 }
 
-// Closes descriptors that the job must not inherit from a login shell or another program.
+// Closes descriptors, for example of a login shell, that the job must not inherit.
 void close_inherited() {
   if (::syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0) == 0) return;
   const long limit = ::sysconf(_SC_OPEN_MAX);
@@ -55,7 +55,7 @@ std::string file_name(std::string_view path) {
 }
 
 struct Options {
-  // The address of a launcher's rendezvous server; empty: the link is standard input and output.
+  // The address of a launcher's rendezvous server; empty: the link uses standard input and output.
   std::string join;
   std::string name;
   int slots = 0;
@@ -84,11 +84,11 @@ constexpr char kHelp[] =
     "  --version            Print the version and exit.\n"
     "  --help               Print this and exit.\n";
 
-// The flags that take a value.
+// The flags with a value.
 constexpr std::array<std::string_view, 6> kFlags = {"--join",  "--name",       "--ca",
                                                     "--slots", "--token-file", "--token-fd"};
 
-// The token is never an argument, because every user of the host can read the arguments of a process.
+// The token is never an argument, because every user of the host can read a process's arguments.
 struct TokenPlace {
   std::string file;
   std::optional<int> fd;
@@ -154,7 +154,7 @@ Result<Options> parse(int argc, char** argv) {
   return options;
 }
 
-// Call before parse(), since the token can be read only once.
+// Call before parse(), which reads the token: it can be read only once.
 bool joins_by_tls(int argc, char** argv) {
   const auto has = [&](std::string_view flag) {
     return std::find(argv, argv + argc, flag) != argv + argc;
@@ -162,7 +162,7 @@ bool joins_by_tls(int argc, char** argv) {
   return has("--join") && !has(kPlaintext);
 }
 
-// `session`: begun by the launcher on standard input; null when the agent joins.
+// `session`: the session that the launcher began on standard input; null if the agent joins.
 Result<OpenedLink> make_link(const Options& options, const OpenSession* session) {
   if (session != nullptr) {
     HVD_ASSIGN_OR_RETURN(Link connection, stream_link());
@@ -170,14 +170,14 @@ Result<OpenedLink> make_link(const Options& options, const OpenSession* session)
   }
   auto link = join({options.join, options.name, options.slots, *options.token, options.ca_file,
                     options.insecure_plaintext});
-  // A resource manager may write to the standard input of every host; ranks must not read that.
+  // A resource manager may write to the standard input of every host, which ranks must not read.
   const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (link.ok() && null) ::dup2(null.get(), STDIN_FILENO);
   return link;
 }
 
-// Returns an unused path, in memory if possible. The name is short enough for socket names below
-// it.
+// Returns an unused path, in memory if possible. The name is short enough for names of sockets in
+// this folder.
 std::string job_folder() {
   const char* const where = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
   return cat(where, "/", kJobFolder, random_number() % 1'000'000'000'000);

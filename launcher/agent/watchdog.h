@@ -1,5 +1,5 @@
-// Memory that the agent and its guardian share: the agent stores the time within which it runs again, from which the
-// guardian detects that the agent hangs or is stopped. The agent's main creates it before the fork. Needs no lock.
+// Memory shared by the agent and its guardian: the agent stores the time until which it will run again, from which the
+// guardian detects that the agent hangs or is stopped. The agent's main creates it before the fork. Needs no locks.
 #pragma once
 
 #include <atomic>
@@ -9,17 +9,17 @@ namespace hvd::launcher {
 
 class Watchdog {
  public:
-  // If it gets no memory, no agent counts as hung.
+  // Without memory, an agent never counts as hung.
   Watchdog();
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
 
-  // The agent runs, and calls this again within these seconds; 0: at any time.
+  // The agent calls this when it runs, and again within this number of seconds; 0: without a limit.
   void expect_within(double seconds);
 
-  // For the guardian, which waits in turns of this many seconds.
+  // For the guardian, which waits in turns of this length.
   double turn_seconds() const;
-  // A turn of the guardian has ended. Returns whether the agent is hung. Counts turns and not time, so that
+  // A turn of the guardian has ended. Returns whether the agent is hung. Counts turns instead of time, so that
   // nothing is counted while the guardian itself is stopped.
   bool is_hung_after_turn();
 
@@ -29,7 +29,7 @@ class Watchdog {
     std::atomic<double> seconds{0};
   };
   Shared* shared_ = nullptr;
-  // The guardian's.
+  // These belong to the guardian.
   uint64_t seen_calls_ = 0;
   double waited_seconds_ = 0;
 };

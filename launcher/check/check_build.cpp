@@ -23,7 +23,7 @@ constexpr char kOperations[] = "Available Tensor Operations";
 struct Feature {
   std::string section, name;
   bool is_framework;
-  std::function<bool(const CheckProbes&)> has_part;  // as in remedy()
+  std::function<bool(const CheckProbes&)> has_part;  // see remedy()
   std::function<Probe(const CheckProbes&)> start;
 };
 

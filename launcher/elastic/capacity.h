@@ -20,21 +20,21 @@ class Capacity {
   Capacity(const GenerationLimits& limits, const HostPool& pool, const HostTable& hosts)
       : limits_(limits), pool_(pool), hosts_(hosts) {}
 
-  // In slots: of the hosts that the job uses, and of these and those that a user has removed.
+  // offered(): the slots of the hosts that the job uses. named(): the same, plus the slots that a user has removed.
   int offered() const;
   int named() const;
-  // Whether other processes than the present ones may come.
+  // Whether the job may get processes in addition to the present ones.
   bool may_grow() const;
-  // Where the ranks may come from that a paused job lacks.
+  // The possible sources of the ranks that a paused job lacks.
   std::string awaited_hosts(Clock::time_point now) const;
-  // Whether the next generation would have this process, which is ready and no member.
+  // Whether the next generation would include this process, which is ready but not a member.
   bool has_place_for(const RankRun& process) const;
-  // The same as offered(), without these hosts.
+  // The slots of offered() without these hosts.
   int offered_without(const std::set<std::string>& hosts) const;
   // Whether a rank stays after the next commit if these hosts leave.
   bool has_state_without(const std::set<std::string>& hosts) const;
-  // A user leaves this host `slots` slots: without its others the job must keep its state and enough slots.
-  // `what`: the part of the job that leaves, for the sentence.
+  // An error if a user may not reduce this host to `slots` slots: the job must keep its state and enough slots.
+  // `what`: the part of the job that leaves, for the error.
   Status may_remove(const std::string& host, int slots, const std::string& what) const;
 
  private:

@@ -1,4 +1,4 @@
-// The changes of which the ranks of an elastic job have been notified. After a notice, the ranks request their next
+// The changes that the ranks of an elastic job have been notified of. After a notice, the ranks request their next
 // places at their next commit. ElasticCore owns one and notifies the ranks. No I/O, no clock.
 #pragma once
 
@@ -18,11 +18,11 @@ class ChangeNotice {
   int32_t updates() const { return updates_; }
   // Sets the present sum of updates. Returns whether the ranks do not know it yet.
   bool set(int32_t updates, Clock::time_point now);
-  // Call it when a generation begins: its ranks know of no change.
+  // Call when a generation begins: its ranks have received no notice.
   void clear() { *this = {}; }
-  // Returns, once a minute, a sentence about what the next generation waits for.
+  // Returns, once a minute, a sentence about the ranks or hosts that the next generation waits for.
   std::optional<std::string> reminder(Clock::time_point now);
-  // When reminder() has a sentence again.
+  // When reminder() will return a sentence again.
   Clock::time_point next() const { return reminder_.next(); }
   // The cause of the change for a sentence, in the past tense.
   std::string cause() const;

@@ -15,21 +15,21 @@
 
 namespace hvd::launcher {
 
-// The times at which a sentence about a wait is printed: first at a given time, then every minute. No I/O, no clock.
+// The times for printing a sentence about a wait: first at a given time, then every minute. No I/O, no clock.
 class Reminder {
  public:
   static constexpr std::chrono::seconds kInterval{60};
 
-  // Does nothing while it is on.
+  // Does nothing if the reminder is on.
   void start(Clock::time_point first) { next_ = next_.value_or(first); }
   void stop() { next_.reset(); }
-  // Returns whether the sentence is due now, and then expects that the caller prints it.
+  // Returns whether the sentence is due now. If so, the caller must print it.
   bool is_due(Clock::time_point now) {
     if (now < next()) return false;
     next_ = now + kInterval;
     return true;
   }
-  // Time::max(): it is off.
+  // Time::max(): the reminder is off.
   Clock::time_point next() const { return next_.value_or(Clock::time_point::max()); }
 
  private:
@@ -39,7 +39,7 @@ class Reminder {
 class Deadlines {
  public:
   using Time = Clock::time_point;
-  // How long a process may be silent before it is named.
+  // How long a process may be silent before a sentence names it.
   static constexpr std::chrono::seconds kUntilNamed{5};
 
   struct LateProcess {
@@ -48,10 +48,10 @@ class Deadlines {
   };
   // The result of a check.
   struct Finding {
-    std::vector<LateProcess> late;       // to be given up
-    std::optional<std::string> end;      // why the job cannot go on
+    std::vector<LateProcess> late;       // the processes to abandon
+    std::optional<std::string> end;      // why the job cannot continue
     std::vector<std::string> reminders;  // sentences for the user
-    Time next = Time::max();             // a check has no other result before
+    Time next = Time::max();             // earlier checks have no new result
   };
 
   // The arguments outlive this object.
@@ -59,29 +59,29 @@ class Deadlines {
       : limits_(limits), hosts_(hosts) {}
 
   void launch_began(Time now) { begun_ = now; }
-  // The table does not have it yet.
+  // Call before set_members() of the table.
   void generation_began(Time now);
-  // The first of the ranks.
+  // Call when the first rank enters hvd.elastic.run.
   void entered_elastic_run(Time now);
   // A rank has asked for the next generation.
   void asked(Time now);
   void rank_lost(Time now);
-  // New processes know their places, and prepare.
+  // New processes got their places and now prepare.
   void plan_made() { unprepared_.stop(); }
 
-  // Ranks have asked for the next generation, and wait for others.
+  // Whether a rank has requested the next generation and waits for others.
   bool is_asked() const { return asking_since_.has_value(); }
-  // From then on, ranks that have not entered hvd.elastic.run count as a program without it.
+  // After this time, a program whose ranks have not entered hvd.elastic.run counts as one without it.
   Time end_of_entry() const;
 
-  // Ranks that have not asked for the next generation after the first one did.
+  // Finds ranks that have not requested the next generation, some time after the first request.
   Finding silent(Time now);
-  // Processes that have not asked for their first place, while ranks train.
+  // Finds processes that have not requested their first place while ranks train.
   Finding slow(Time now);
-  // Processes that have a provisional place and do not ask for the final one, while ranks train.
+  // Finds processes with a provisional place that have not requested the final place while ranks train.
   Finding unprepared(Time now);
-  // Ranks that have not asked for the next generation since a loss: they do so at their next operation, which may be
-  // late. `failure`: a sentence about the loss.
+  // Finds ranks that have not requested the next generation after a loss. They request it in their next operation,
+  // which may be late. `failure`: a sentence about the loss.
   Finding unaware(Time now, const std::string& failure);
 
  private:
@@ -90,14 +90,14 @@ class Deadlines {
   const GenerationLimits& limits_;
   const HostTable& hosts_;
   Time begun_{};
-  Clock::duration first_start_{};  // from begun_ until the first ranks had asked for their places
-  Time first_began_{};             // the first generation
-  Clock::duration first_work_{};   // from then until a rank of it entered hvd.elastic.run
-  std::optional<Time> asking_since_;  // the first request for the next generation
+  Clock::duration first_start_{};     // from begun_ to the first ranks' requests for places
+  Time first_began_{};                // when the first generation began
+  Clock::duration first_work_{};      // from first_began_ until a rank entered hvd.elastic.run
+  std::optional<Time> asking_since_;  // time of the first request for the next generation
   bool has_named_silent_ = false;
-  std::optional<Time> lost_since_;  // a rank, while none has asked for the next generation
+  std::optional<Time> lost_since_;  // when a rank was lost; unset after the next request
   Reminder unaware_, unprepared_;
-  std::map<int, Reminder> slow_;  // by process
+  std::map<int, Reminder> slow_;  // key: process
 };
 
 }  // namespace hvd::launcher

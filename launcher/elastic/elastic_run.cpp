@@ -57,7 +57,7 @@ bool ElasticRun::decide(Time now) {
   return next_.form(now);
 }
 
-// New processes that have their provisional places, while the ranks train.
+// Ends new processes that have provisional places but take too long to prepare, while the ranks train.
 void ElasticRun::check_unprepared(Time now) {
   if (core_.stage != JobStage::kElastic) return;
   const auto found = core_.deadlines.unprepared(now);
@@ -71,7 +71,7 @@ void ElasticRun::check_unprepared(Time now) {
   core_.wake_at(found.next);
 }
 
-// Ranks that have not noticed a loss.
+// Reports ranks that have not noticed a loss; ends the job if none notices it in time.
 void ElasticRun::check_unaware(Time now) {
   const auto found = core_.deadlines.unaware(now, core_.failure.sentence());
   if (found.end) {
@@ -81,7 +81,7 @@ void ElasticRun::check_unaware(Time now) {
   core_.wake_at(found.next);
 }
 
-// While ranks train, gathers the processes that ask to join them, and gives these the places that they will have.
+// While ranks train: gathers the processes that request to join, and sends them their future places.
 void ElasticRun::plan_newcomers(Time now) {
   if (!has_survivor(core_.hosts)) return;
   renew_plan();
@@ -104,7 +104,7 @@ void ElasticRun::plan_newcomers(Time now) {
   }
 }
 
-// Makes the plan again from the present ranks and newcomers.
+// Renews the plan for the present ranks and newcomers.
 void ElasticRun::renew_plan() {
   while (core_.joining.generation() != nullptr) {
     const std::set<int> newcomers = core_.joining.newcomers();
@@ -114,7 +114,7 @@ void ElasticRun::renew_plan() {
   }
 }
 
-// The ranks ask for their next places at their next commit.
+// Notifies the ranks of changes, so that they request their next places at their next commit.
 void ElasticRun::announce_changes(Time now) {
   if (!core_.current) return;
   int32_t updates = core_.notice.updates() | core_.departures();

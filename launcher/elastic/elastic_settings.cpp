@@ -19,7 +19,7 @@ Status check_without_elastic(const LaunchSettings& settings, const Names& name_o
                           "restart_ranks", "leave_grace"}) {
     if (!settings.table().is_set(key)) continue;
     const std::string name = name_of(key);
-    // The variable may be set for all jobs of a user.
+    // A user may have set the variable for all jobs, so accept it.
     if (name == setting(key).variable) continue;
     return invalid_argument(
         cat(name,
@@ -85,7 +85,7 @@ Status check_hosts(const LaunchSettings& settings, const Names& name_of) {
   return {};
 }
 
-// The flag that makes the job elastic.
+// The name of the flag that makes the job elastic.
 std::string cause_of(const LaunchSettings& settings, const Names& name_of) {
   return name_of(settings.elastic.host_discovery_script.has_value() ? "host_discovery_script"
                                                                     : "min_num_proc");
@@ -100,7 +100,7 @@ Status check_starter(const LaunchSettings& settings, const Names& name_of) {
   return {};
 }
 
-// An elastic job has no use for these; leaving them unused would surprise.
+// An elastic job does not use these settings, so refuse them.
 Status check_others(const LaunchSettings& settings, const Names& name_of) {
   if (settings.job.spares != 0) {
     return invalid_argument(cat(name_of("spares"),
@@ -156,7 +156,7 @@ Result<ResetLimit> parse_reset_limit(std::string_view text) {
 std::optional<ResetLimit> reset_limit(const LaunchSettings& settings) {
   if (!settings.elastic.job_reset_limit.has_value()) return {};
   const auto limit = parse_reset_limit(settings.elastic.job_reset_limit.value_or(""));
-  HVD_CHECK(limit.ok());  // by check_elastic
+  HVD_CHECK(limit.ok());  // check_elastic has checked it
   return *limit;
 }
 
@@ -171,7 +171,7 @@ Result<CooldownRange> parse_cooldown_range(std::string_view text) {
     return invalid_argument(cat("'", printable(text),
                                 "' is not a range; write two numbers of seconds, such as 10 100"));
   }
-  // Written so that it also refuses what is not a number.
+  // This form of the condition also refuses NaN.
   if (!(*low >= kLow && *high <= kHigh && *low <= *high)) {
     return invalid_argument(cat("'", printable(text), "' is out of range; LO must be at least ",
                                 kLow, " second, HI at most ", kHigh,
@@ -188,7 +188,7 @@ std::optional<int> most_restarts(const LaunchSettings& settings) {
 std::optional<CooldownRange> cooldown_range(const LaunchSettings& settings) {
   if (!settings.elastic.cooldown_range.has_value()) return {};
   const auto range = parse_cooldown_range(settings.elastic.cooldown_range.value_or(""));
-  HVD_CHECK(range.ok());  // by check_elastic
+  HVD_CHECK(range.ok());  // check_elastic has checked it
   return *range;
 }
 

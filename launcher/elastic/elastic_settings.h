@@ -22,10 +22,10 @@ struct RankLimits {
   int min = 1;             // --min-np; default -np
   std::optional<int> max;  // --max-np; default no limit
 };
-// For an elastic job.
+// The limits of an elastic job.
 RankLimits rank_limits(const LaunchSettings& settings);
 
-// Seconds that a job waits for enough slots: --elastic-timeout, where 0 means the default.
+// How many seconds a job waits for enough slots: --elastic-timeout, where 0 means the default.
 double elastic_timeout(const LaunchSettings& settings);
 
 // --reset-limit N or N/SECONDS: the maximum number of membership changes, in total or within a time.
@@ -34,39 +34,39 @@ struct ResetLimit {
   std::optional<double> seconds;
 };
 Result<ResetLimit> parse_reset_limit(std::string_view text);
-// Nothing without the flag.
+// Nothing if --reset-limit is not set.
 std::optional<ResetLimit> reset_limit(const LaunchSettings& settings);
 
-// How often a program that does not survive the failure of a rank is started again: --max-restarts.
-// Nothing without the flag.
+// How often a program is restarted that does not survive the failure of a rank: --max-restarts.
+// Nothing if the flag is not set.
 std::optional<int> most_restarts(const LaunchSettings& settings);
 
 // --blacklist-cooldown-range LO HI, as "LO HI" or "LO,HI".
 Result<CooldownRange> parse_cooldown_range(std::string_view text);
-// Nothing without the flag.
+// Nothing if --blacklist-cooldown-range is not set.
 std::optional<CooldownRange> cooldown_range(const LaunchSettings& settings);
 
-// The sentence about settings that do not fit together, as far as they are about elastic jobs. `name_of`
+// Checks that the settings of elastic jobs fit together; the error is a sentence for the user. `name_of`
 // returns the user's spelling of a setting, by its key.
 Status check_elastic(const LaunchSettings& settings,
                      const std::function<std::string(std::string_view key)>& name_of);
 
 // The limits for the generations of an elastic job. All parts of Generations use these limits.
 struct GenerationLimits {
-  int least = 1;                     // ranks; below, the job pauses
-  std::optional<int> most;           // ranks
-  double pause_seconds = 600;        // longest pause
-  double return_seconds = 30;        // a rank has to ask for its next place after the first one did
-  double init_seconds = 600;         // the same for the first place of the first ranks
-  std::optional<ResetLimit> resets;  // generations after the first that may begin
+  int least = 1;                     // minimum number of ranks; with fewer, the job pauses
+  std::optional<int> most;           // maximum number of ranks
+  double pause_seconds = 600;        // maximum length of a pause
+  double return_seconds = 30;        // limit of a rank's next place request, from the first one
+  double init_seconds = 600;         // the same limit for the first ranks' first requests
+  std::optional<ResetLimit> resets;  // limit of the generations after the first
   HostSource hosts = HostSource::kNamed;
   bool restarts_ranks = false;  // a failed rank is started again on its host
   // A program whose ranks do not enter hvd.elastic.run is started again when the ranks change.
   bool restarts_programs = false;
-  std::optional<int> most_restarts;  // restarts after failures, if a user has limited them
-  double cause_seconds = 3.5;  // a host that is lost this long after a rank's exit may be its cause
+  std::optional<int> most_restarts;  // limit of the restarts after failures, if a user has set it
+  double cause_seconds = 3.5;  // a host lost within this time after a rank's exit may be the cause
 
-  // discovered() may be called again.
+  // Whether discovered() may be called again.
   bool finds_hosts() const { return hosts != HostSource::kNamed; }
   bool hosts_join() const { return hosts == HostSource::kJoining; }
 };

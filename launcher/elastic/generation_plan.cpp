@@ -6,8 +6,8 @@
 namespace hvd::launcher {
 namespace {
 
-// All ranks with the state are to leave. One of them stays until others have the state, and all wait for
-// those.
+// For the case that all ranks with the state must leave: one of them stays until others have the state, and all leaving
+// ranks wait for that.
 MembershipPlan hand_over(MembershipChange change) {
   int slots = 0;
   for (const UsableHost& host : change.usable) slots += host.host.slots;
@@ -27,7 +27,7 @@ MembershipPlan hand_over(MembershipChange change) {
   return plan_membership(change);
 }
 
-// The slots of a host for which there are processes, and the processes that are not yet ranks with the state.
+// The slots of a host that have processes, and the processes that are not yet ranks with the state.
 UsableHost usable_host(const HostTable& hosts, const Host& host,
                        const std::function<bool(const RankRun& process)>& takes) {
   UsableHost usable{.host = host};
@@ -54,7 +54,7 @@ MembershipPlan plan_generation(const HostTable& hosts, const std::optional<Gener
   change.max = rules.most;
   change.number = rules.number;
   if (current) change.previous = *current;
-  // A member of a generation whose ranks never met has no state.
+  // Members of a generation whose ranks have never met have no state.
   std::erase_if(change.previous.members, [&hosts](const Member& member) {
     const RankRun& process = hosts.rank(member.incarnation);
     return !process.is_gone() && !process.has_met();

@@ -15,10 +15,10 @@ namespace hvd::launcher {
 struct GenerationRules {
   int least = 1;
   std::optional<int> most;
-  int32_t number = 0;  // the next generation has this one
+  int32_t number = 0;  // the number of the next generation
 };
 
-// `current`: the present generation, or none. `takes`: whether the next one may have this process.
+// `current`: the current generation, or none. `takes`: returns whether the next generation may include a process.
 MembershipPlan plan_generation(const HostTable& hosts, const std::optional<Generation>& current,
                                const HostPool& pool, const GenerationRules& rules,
                                const std::function<bool(const RankRun& process)>& takes);

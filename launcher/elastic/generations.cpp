@@ -67,7 +67,7 @@ void Generations::takes_part(Time now) {
   consider(now);
 }
 
-// Null for a number that is not in the table, and for a process that has not started or is gone.
+// Returns null if the number is not in the table, or if the process has not started or is gone.
 RankRun* Generations::started(int64_t process) {
   if (!core_.hosts.has_rank(process)) return nullptr;
   RankRun& run = core_.hosts.rank(static_cast<int>(process));
@@ -126,7 +126,7 @@ bool Generations::ended(int process, int exit_code, const std::string& sentence,
   return true;
 }
 
-// A process has ended with exit code 0. One that was no rank yet has done no work.
+// A process has ended with exit code 0. A process that was not a rank has done no work.
 void Generations::finished(RankRun& process, Time now) {
   process.go();
   if (!core_.current || process.is_member()) {
@@ -140,7 +140,7 @@ void Generations::finished(RankRun& process, Time now) {
   }
 }
 
-// No rank needs these for training, and none is started for them.
+// Reports the loss of ranks that the training no longer needs, and that are not replaced.
 void Generations::note_after_training(const Ranks& ranks, int exit_code,
                                       const std::string& sentence, Time now) {
   const auto returned =
@@ -182,8 +182,8 @@ bool Generations::host_lost(HostRun& host, const std::string& sentence, Time now
   return !fails_job;
 }
 
-// Whether the loss of these ranks costs the training nothing. After the end of a rank, a rank that trains cannot go on
-// in another generation.
+// Whether the training does not need these ranks. After a rank has exited with code 0, no further generation can begin,
+// so a rank that still trains cannot continue.
 bool Generations::is_after_training(const Ranks& ranks) const {
   if (core_.training_end.is_behind(ranks)) return true;
   return core_.stage == JobStage::kFinishing &&
@@ -196,7 +196,7 @@ void Generations::ranks_ended(const HostRun& host, Time now) {
 }
 
 bool Generations::can_spare(const std::set<std::string>& hosts) const {
-  // A rank that has finished training may save its model, and no other rank saves it.
+  // Keep a rank that has finished training: it may save its model, which no other rank does.
   if (core_.stage == JobStage::kFinishing || core_.training_end.has_come()) return false;
   const bool needs_state = core_.current && !core_.restarts_program();
   if (needs_state && !core_.capacity.has_state_without(hosts)) return false;
@@ -235,7 +235,7 @@ void Generations::consider(Time now) {
   }
 }
 
-// Whether a generation has begun.
+// Returns whether a generation has begun.
 bool Generations::decide(Time now) {
   core_.next = Time::max();
   if (core_.is_over()) return false;
@@ -255,7 +255,7 @@ bool Generations::decide(Time now) {
   if (!has_live_rank()) {
     if (fails_after_training()) return false;
     const FirstFailure& failure = core_.failure;
-    // The sentence of the failure alone promises a restart.
+    // If the failure's sentence promises a restart, add that the job cannot continue.
     const bool is_tried_again = core_.pool.next_start(now).has_value();
     core_.over(failure.exit_code(),
                !failure.is_noted() ? kNoState
@@ -267,7 +267,7 @@ bool Generations::decide(Time now) {
   return policy().decide(now);
 }
 
-// Ranks that do not ask for the next generation while others wait for it.
+// Abandons ranks that do not request the next generation while others wait for it.
 void Generations::give_up_silent(Time now) {
   const auto found = core_.deadlines.silent(now);
   for (const auto& [number, sentence] : found.late) {
@@ -281,13 +281,13 @@ void Generations::give_up_silent(Time now) {
   core_.wake_at(found.next);
 }
 
-// Whether there is a rank, or a process that may be one of the first.
+// Whether a rank is alive, or, before the first generation, a process that may become one.
 bool Generations::has_live_rank() const {
   if (core_.current && live_members(core_.hosts) == 0) return false;
   return live_processes(core_.hosts) > 0 || core_.hosts.size() == 0;
 }
 
-// A rank has ended its work: hosts without ranks end.
+// After a rank has ended its work: ends the hosts without ranks.
 void Generations::finish(Time now) {
   check_unfinished(now);
   for (HostRun& host : core_.hosts.hosts()) {
@@ -307,7 +307,7 @@ void Generations::remind_of_end(Time now) {
   core_.wake_at(core_.training_end.next());
 }
 
-// Once all ranks have ended.
+// Call when all ranks have ended. Ends the job if a rank failed after training.
 bool Generations::fails_after_training() {
   const TrainingEnd& end = core_.training_end;
   if (!end.failure().is_noted()) return false;
@@ -315,7 +315,7 @@ bool Generations::fails_after_training() {
   return true;
 }
 
-// No generation begins for a rank that asks for one when others have ended their work.
+// Ends ranks that request another generation after another rank has finished: no generation can begin.
 void Generations::check_unfinished(Time now) {
   std::vector<std::string> left;
   Ranks asking;
@@ -330,7 +330,7 @@ void Generations::check_unfinished(Time now) {
       "generation, which "
       "cannot begin after a rank has finished",
       core_.training_end.finished(), join(left, ", "), left.size() == 1 ? "has" : "have");
-  // Without a failure, the ranks have left hvd.elastic.run at different steps.
+  // If no rank has failed, the ranks have left hvd.elastic.run at different steps.
   if (!core_.failure.is_noted()) core_.training_end.failed(kExitLauncher, because, -1, now);
   for (RankRun* rank : asking) core_.end_process(*rank);
 }

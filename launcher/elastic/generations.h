@@ -40,45 +40,45 @@ namespace hvd::launcher {
 class Generations {
  public:
   using Time = Clock::time_point;
-  // The arguments but `limits` outlive this object. The job begins with the hosts that the table has at first.
+  // All arguments except `limits` outlive this object. The job begins with the hosts in the table.
   Generations(const GenerationLimits& limits, GenerationActions& actions, JobHistory& history,
               HostTable& hosts)
       : core_(limits, actions, history, hosts) {}
   Generations(const Generations&) = delete;
 
-  // The hosts that the job may use now, in their order.
+  // The hosts that the job may use now, in order.
   void discovered(std::vector<Host> hosts, Time now);
   void prepared(HostRun& host, Time now);
   void start_failed(HostRun& host, const std::string& sentence, Time now);
   // A rank has entered hvd.elastic.run.
   void takes_part(Time now);
-  // Reports of processes. A number that is not that of a started process changes nothing.
+  // Reports of processes. Numbers of processes that have not started or are gone are ignored.
   void runs(int64_t process, ElasticCall call);
   void requested(int64_t process, const rendezvous::PlaceRequest& request, Time now);
-  // A process has ended. Returns false when it failed while others, of a program without hvd.elastic.run, have done
+  // A process has ended. Returns false if it failed after other ranks, of a program without hvd.elastic.run, had done
   // their work: the job has failed.
-  // `exception`: the line that names the one that ended it, or empty.
+  // `exception`: the line with the name of the exception that ended the process, or empty.
   bool ended(int process, int exit_code, const std::string& sentence, Time now,
              const std::string& exception = "");
-  // All processes of a host are lost, or the host ends them by itself. As ended().
+  // All processes of a host are lost, or the host ends them by itself. Returns a value like ended().
   bool host_lost(HostRun& host, const std::string& sentence, Time now);
-  // The ranks of a lost host, which was out of reach, have ended.
+  // The ranks of a lost host, which was out of reach, have now ended.
   void ranks_ended(const HostRun& host, Time now);
-  // A user asks for this number of ranks, instead of the largest one so far. Returns a sentence about the
+  // A user requests this number of ranks, in place of the former maximum. Returns a sentence about the
   // consequence.
   Result<std::string> resize(int ranks, Time now);
-  // A user asks that a host, or one rank, leaves at the next commit. Its slots are used again when a resize
-  // needs them, and those of a host also when discovery names it again after leaving it out.
+  // A user requests that a host, or one rank, leaves at the next commit. Its slots are used again when a resize
+  // needs them. A host's slots are also used again when discovery names the host after an answer without it.
   Result<std::string> remove_host(const std::string& name, Time now);
   Result<std::string> remove_rank(int64_t rank, Time now);
-  // A host will be lost after these seconds: its ranks leave at their next commit, as if a user removed
-  // it. If no other has the state, they go on until another one has it.
+  // A host will be lost after this number of seconds: its ranks leave at their next commit, as if a user removed
+  // the host. If no other rank has the state, they continue until another rank has it.
   void host_leaves(HostRun& host, const std::string& why, double seconds, Time now);
   void on_time(Time now) { consider(now); }
-  // Time::max(): no event but the others can change anything.
+  // Time::max(): only an event can change anything.
   Time next_time() const { return core_.next; }
 
-  // Whether the job goes on without these hosts: the others have slots enough, and the state.
+  // Whether the job can continue without these hosts: the others have enough slots, and the state.
   bool can_spare(const std::set<std::string>& hosts) const;
 
  private:

@@ -1,4 +1,4 @@
-// The part of an elastic job that outlives its launch: needed because a program without elastic.run is launched again.
+// The data of an elastic job that outlive a launch, because a program without elastic.run is launched again.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ class ResetHistory {
  public:
   // A generation after the first has begun.
   void count(int64_t generation, const std::string& why, Clock::time_point now);
-  // Whether the ranks may change again. Forgets what is older than the limit's time.
+  // Whether the ranks may change again. Deletes the resets that are older than the limit's time.
   bool may_reset(const std::optional<ResetLimit>& limit, Clock::time_point now);
-  // "; 2 changes are left", or nothing without a limit.
+  // "; 2 changes are left", or empty without a limit.
   std::string left(const std::optional<ResetLimit>& limit) const;
-  // How many resets there were, and the causes of the last ones: why the job ends.
+  // A sentence for the end of the job: the number of resets, and the causes of the last ones.
   std::string sentence() const;
 
  private:
   struct Reset {
     Clock::time_point time;
-    int64_t generation = 0;  // the one that began
+    int64_t generation = 0;  // the generation that began
     std::string why;
   };
   std::vector<Reset> resets_;
@@ -38,14 +38,14 @@ struct JobHistory {
   explicit JobHistory(HostPool hosts_of_job) : pool(std::move(hosts_of_job)) {}
 
   HostPool pool;
-  std::optional<int> most;  // ranks, if a user has asked for a number
+  std::optional<int> most;  // the number of ranks that a user has requested
   ResetHistory resets;
-  int restarts = 0;  // after failures
+  int restarts = 0;  // number of restarts after failures
   Clock::time_point began = Clock::now();
   std::optional<Clock::time_point>
-      waits_since;         // the job waits for hosts; unset while it has ranks
-  int32_t generation = 0;  // the first one of the next launch
-  // The hosts in the order of the last generation's ranks, and its failure, or empty.
+      waits_since;         // since when the job waits for hosts; unset while it has ranks
+  int32_t generation = 0;  // number of the next launch's first generation
+  // The hosts in the order of the last generation's ranks, and that generation's failure, or empty.
   std::vector<std::string> hosts;
   std::string failure;
   int failure_code = 0;

@@ -12,8 +12,8 @@ namespace hvd::launcher {
 
 enum class JobStage {
   kUnknown,    // the launch has not begun
-  kAssumed,    // no process has asked for a place: the ranks are those with which the launch began
-  kAsking,     // processes ask for their places; no rank has entered hvd.elastic.run
+  kAssumed,    // no process has requested a place: the ranks are those with which the launch began
+  kAsking,     // processes request their places; no rank has entered hvd.elastic.run
   kElastic,    // a rank has entered hvd.elastic.run
   kFinishing,  // a rank has ended with exit code 0: no further generation begins
   kOver,       // the job ends, or starts again

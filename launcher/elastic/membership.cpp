@@ -11,12 +11,12 @@
 namespace hvd::launcher {
 namespace {
 
-// The next generation's members on one host.
+// The members of the next generation on one host.
 struct HostPlan {
   const UsableHost* usable = nullptr;
-  std::vector<StartedProcess> survivors = {};  // by slot
-  int kept = 0;                                // survivors that stay
-  int size = 0;                                // members
+  std::vector<StartedProcess> survivors = {};  // in the order of their slots
+  int kept = 0;                                // number of survivors that stay
+  int size = 0;                                // number of members
 };
 
 using HostPlans = std::vector<HostPlan>;
@@ -25,7 +25,7 @@ bool is_survivor(const MembershipChange& change, const Member& member) {
   return !change.ended.contains(member.incarnation) && !change.leaving.contains(member.incarnation);
 }
 
-// Hosts in the order of their ranks, with their survivors.
+// The hosts in the order of their ranks, with their survivors.
 HostPlans order_hosts(const MembershipChange& change) {
   std::map<std::string_view, const UsableHost*> usable;
   for (const UsableHost& host : change.usable) usable.emplace(host.host.name, &host);
@@ -48,7 +48,7 @@ HostPlans order_hosts(const MembershipChange& change) {
   return hosts;
 }
 
-// Gives slots to survivors first, then to started processes; in both, the oldest host is first.
+// Gives slots to survivors first, then to started processes; both times in the order of the hosts, oldest first.
 void share_slots(HostPlans& hosts, int places) {
   for (HostPlan& host : hosts) {
     const auto survivors = static_cast<int>(host.survivors.size());
@@ -68,8 +68,8 @@ class Slots {
  public:
   explicit Slots(int size) : slots_(static_cast<size_t>(size)) {}
 
-  // As many of the processes as there is room for: each in its own slot if that is free, else in the
-  // lowest free one.
+  // Places as many of the processes as fit: each in its own slot if that is free, else in the
+  // lowest free slot.
   void place(std::span<const StartedProcess> processes, bool is_new) {
     std::vector<Incarnation> displaced;
     for (const StartedProcess& process : processes) {
@@ -87,7 +87,7 @@ class Slots {
     }
   }
 
-  // If the first slot is free, its process becomes that of the lowest slot that is not.
+  // If the first slot is free, moves the process of the lowest used slot to it.
   void fill_first() {
     const auto used =
         std::ranges::find_if(slots_, [](const Slot& slot) { return slot.incarnation.has_value(); });
@@ -147,7 +147,7 @@ MembershipPlan plan_membership(const MembershipChange& change) {
   int slots = 0;
   for (const HostPlan& host : hosts) slots += host.usable->host.slots;
   if (slots < change.min || slots == 0) return TooFew{slots, change.min};
-  // The hosts may come back that have the survivors only while there are too few slots.
+  // Enough slots, but the survivors' hosts are not usable: only a job with too few slots waits for hosts to return.
   if (had_members && hosts.front().survivors.empty()) return NoSurvivor{};
   share_slots(hosts, std::min(slots, change.max.value_or(slots)));
   return generation_of(change, hosts);

@@ -14,7 +14,7 @@
 
 namespace hvd::launcher {
 
-// Why a job ends whose ranks are all lost.
+// Why a job ends after all its ranks are lost.
 constexpr char kNoState[] = "no remaining rank has the training state";
 
 class NextGeneration {
@@ -22,11 +22,11 @@ class NextGeneration {
   using Time = Clock::time_point;
   explicit NextGeneration(ElasticCore& core) : core_(core) {}
 
-  // Begins the next generation if all processes that it waits for have asked for their places. Returns whether it has.
+  // Begins the next generation if all awaited processes have requested their places. Returns whether it has begun.
   bool form(Time now);
-  // The next generation if these processes join all ranks that do not leave.
+  // The next generation if these processes join the ranks that do not leave.
   MembershipPlan plan_joining(const std::set<int>& newcomers) const;
-  // Ends those of the processes that cannot take their places of this generation. Whether there were any.
+  // Ends those of the processes that cannot take their places in this generation. Returns whether any was ended.
   bool start_misplaced_again(const std::set<int>& processes, const Generation& generation);
 
  private:

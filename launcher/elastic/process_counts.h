@@ -1,5 +1,5 @@
-// Questions about the processes of an elastic job, and which of them are ranks. Pure functions over the table; a process
-// that has ended or is being ended counts nowhere.
+// Counts of an elastic job's processes and ranks, and questions about them. Pure functions of the table; a process
+// that has ended or is being ended does not count.
 #pragma once
 
 #include <string>
@@ -10,19 +10,19 @@
 namespace hvd::launcher {
 
 int live_processes(const HostTable& hosts);
-// Without those that a user has removed.
+// Does not count processes that a user has removed.
 int live_processes(const HostTable& hosts, const std::string& host);
 int staying_processes(const HostTable& hosts);  // on hosts that do not leave
 int live_members(const HostTable& hosts);
-int staying_members(const HostTable& hosts);  // without those that are to leave
+int staying_members(const HostTable& hosts);  // without those that must leave
 int members_of(const HostTable& hosts, const std::string& host);
-// Whether a rank of the present generation still runs that the launcher ends, alone or with its host: it may save its
-// work.
+// Whether a rank of the current generation still runs although the launcher ends it, alone or with its host: the rank
+// may save its work.
 bool has_ending_member(const HostTable& hosts);
-// Whether a rank that has the state goes on.
+// Whether a rank that has the state remains.
 bool has_survivor(const HostTable& hosts);
 bool all_have_asked(const HostTable& hosts);
-// Places on free slots of a host, as the next entry of the table, for the next `count` processes.
+// The slots for the next `count` processes in free slots of a host; the host becomes the next entry of the table.
 std::vector<Slot> places_on(const HostTable& hosts, const std::string& name, int count);
 
 }  // namespace hvd::launcher

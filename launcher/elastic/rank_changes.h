@@ -17,13 +17,13 @@ class RankChanges {
   using Time = Clock::time_point;
   explicit RankChanges(ElasticCore& core) : core_(core) {}
 
-  // As the functions of Generations. `policy`: that of now.
+  // For these four, see Generations. `policy`: the current policy.
   Result<std::string> resize(int ranks, const ProgramPolicy& policy, Time now);
   Result<std::string> remove_host(const std::string& name, const ProgramPolicy& policy, Time now);
   Result<std::string> remove_rank(int64_t rank, const ProgramPolicy& policy, Time now);
   void host_leaves(HostRun& host, const std::string& why, double seconds,
                    const ProgramPolicy& policy, Time now);
-  // Hosts that end soon, and were the only ones with the state until now: their ranks leave as well.
+  // Releases hosts that end soon, once other hosts also have the state: their ranks leave.
   void let_hosts_go(const ProgramPolicy& policy, Time now);
 
  private:

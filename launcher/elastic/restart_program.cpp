@@ -16,9 +16,9 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr int kRestarts = 3;  // after failures, unless the user says otherwise
+constexpr int kRestarts = 3;  // maximum number after failures, unless the user sets another
 
-// Whether a rank may have ended so because another rank did: its libraries raise an error, or abort.
+// Whether another rank's exit may have caused this exit: libraries then raise an exception, or abort.
 bool may_follow_another(int exit_code) {
   return exit_code < kExitSignal || exit_code == kExitSignal + SIGABRT ||
          exit_code == kExitSignal + SIGPIPE;
@@ -72,7 +72,7 @@ void RestartProgram::failed(const ProcessFailure& failure, Time now) {
     suspect_.reset();
     return settle(failure, now, now);
   }
-  // Another host may be lost, which is known later, or its kernel may have killed a rank.
+  // The cause may be a lost host, or a rank that its kernel killed, of which the report arrives later.
   if (!suspect_) suspect_ = {failure, now};
   if (awaits_cause(now)) return;
   const Suspect first = *take_suspect();
@@ -108,7 +108,7 @@ void RestartProgram::restart_after_failure(const std::string& sentence, int exit
                                            Time now) {
   const FirstFailure& failure = core_.failure;
   const GenerationLimits& limits = core_.limits;
-  // A rank that fails so soon would most likely fail again: an import, a path, a setting.
+  // A rank that fails this early would most likely fail again, because of an import, a path or a setting.
   if (!limits.most_restarts && exit_code < kExitSignal && since < core_.deadlines.end_of_entry()) {
     return core_.over(
         failure.exit_code(),
@@ -133,7 +133,7 @@ void RestartProgram::restart_after_failure(const std::string& sentence, int exit
           now);
 }
 
-// Ends the launch. The next one has the hosts that there are then.
+// Ends the launch. The next launch uses the hosts available then.
 void RestartProgram::restart(const std::string& why, Time now) {
   const FirstFailure& failure = core_.failure;
   const int slots = core_.capacity.offered();
@@ -165,7 +165,7 @@ bool RestartProgram::decide(Time now) {
   return !core_.is_over() && next_.form(now);
 }
 
-// Whether processes are ready that would be ranks of the next start.
+// Whether processes are ready that would be ranks after a restart.
 bool RestartProgram::has_new_slots(Time now) {
   const auto is_ready = [this](const RankRun& one) {
     return !one.is_member() && core_.capacity.has_place_for(one);
@@ -177,7 +177,7 @@ bool RestartProgram::has_new_slots(Time now) {
   return core_.has_gathered(std::ranges::any_of(core_.hosts.ranks(), &RankRun::is_coming), now);
 }
 
-// The program starts again with other ranks, as soon as its ranks had time to enter hvd.elastic.run.
+// Restarts the program with other ranks, but not before its ranks had time to enter hvd.elastic.run.
 void RestartProgram::change_ranks(Time now) {
   int32_t updates = core_.notice.updates() | core_.departures();
   if (has_new_slots(now)) updates |= rendezvous::kHostsAdded;

@@ -19,7 +19,7 @@ namespace hvd::launcher {
 
 class RestartProgram : public ProgramPolicy {
  public:
-  // A rank that has failed, perhaps as a consequence of another one's failure.
+  // A failed rank, whose failure may be a consequence of another rank's failure.
   struct Suspect {
     ProcessFailure failure;
     Time since;
@@ -27,11 +27,11 @@ class RestartProgram : public ProgramPolicy {
   // The arguments outlive this object.
   RestartProgram(ElasticCore& core, NextGeneration& next) : core_(core), next_(next) {}
 
-  // The processes with which the launch began are the ranks, for as long as no process asks for its place.
+  // The processes with which the launch began are the ranks until a process requests its place.
   void assume_ranks();
-  // A process has asked: the hosts that wait start their processes, and the first generation is to be formed.
+  // A process has requested a place: waiting hosts start their processes, and the first generation is formed.
   void drop_assumption(Time now);
-  // A suspect waits until the cause of its failure must be known. It is considered again then.
+  // Whether a suspect still waits for a report of the real cause. Schedules the next check.
   bool awaits_cause(Time now);
   bool has_suspect() const { return suspect_.has_value(); }
   std::optional<Suspect> take_suspect() { return std::exchange(suspect_, {}); }

@@ -73,7 +73,7 @@ namespace {
 constexpr size_t kMostSeries = 32, kMostFailures = 32;
 constexpr std::string_view kCause = ": the program or its data is the cause, not a host";
 
-// Another host, or another process in the place of the first one.
+// On another host, or in the same slot of the same host.
 bool is_elsewhere(const RepeatedException::Failure& first,
                   const RepeatedException::Failure& second) {
   return first.host != second.host || first.slot == second.slot;
@@ -83,7 +83,7 @@ bool is_elsewhere(const RepeatedException::Failure& first,
 
 void RepeatedException::failed(const std::string& exception, int exit_code,
                                const Failure& failure) {
-  // Horovod raises this one on ranks that another rank's failure has reached.
+  // Horovod raises HorovodInternalError on ranks that another rank's failure affects.
   if (exception.empty() || exception.find("HorovodInternalError") != std::string::npos) return;
   auto series = std::find_if(series_.begin(), series_.end(), [&](const Series& each) {
     return each.exception == exception && each.exit_code == exit_code;
@@ -92,7 +92,7 @@ void RepeatedException::failed(const std::string& exception, int exit_code,
     if (series_.size() == kMostSeries) series_.erase(series_.begin());
     series = series_.insert(series_.end(), Series{exception, exit_code, {}});
   }
-  // Several ranks of one generation may fail by one cause outside of the program.
+  // Several ranks of one generation may fail for one cause outside of the program.
   if (!series->failures.empty() && series->failures.back().generation >= failure.generation) return;
   if (series->failures.size() == kMostFailures) series->failures.erase(series->failures.begin());
   series->failures.push_back(failure);

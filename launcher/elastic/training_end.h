@@ -17,11 +17,11 @@
 
 namespace hvd::launcher {
 
-// The first failure since the present generation of an elastic job began: the reason for the job's end if no rank is
+// The first failure in the current generation of an elastic job: the reason for the job's end if no rank is
 // left. ElasticCore owns one.
 class FirstFailure {
  public:
-  // Later failures do not count. `process`: which failed, or -1.
+  // Ignores later failures. `process`: the process that failed, or -1.
   void note(int exit_code, const std::string& sentence, int process) {
     if (is_noted()) return;
     exit_code_ = exit_code;
@@ -33,7 +33,7 @@ class FirstFailure {
   bool is_noted() const { return !sentence_.empty(); }
   const std::string& sentence() const { return sentence_; }
   int process() const { return process_; }
-  // The exit code of the job, also if it ends for another cause.
+  // The exit code of the job, even if another cause ends it.
   int exit_code() const { return exit_code_ != 0 ? exit_code_ : kExitLauncher; }
   // "SENTENCE; because", or "because" alone.
   std::string before(const std::string& because) const {
@@ -53,25 +53,25 @@ class TrainingEnd {
   // `hosts` outlives this object.
   explicit TrainingEnd(const HostTable& hosts) : hosts_(hosts) {}
 
-  // Whether the loss of these ranks costs the training nothing: they have returned from hvd.elastic.run, or all others
+  // Whether the training does not need these ranks: they have returned from hvd.elastic.run, or all other ranks
   // have.
   bool is_behind(const Ranks& ranks) const;
-  // Whether ranks have returned, and none is left that trains: no other rank is started.
+  // Whether ranks have returned and no rank trains now: no further rank is started.
   bool has_come() const;
   void finished(const RankRun& process, Clock::time_point now);
-  // A rank that had returned from hvd.elastic.run has failed; -1: the job has. Later failures do not count.
+  // A rank failed after its return from hvd.elastic.run; -1: the job failed. Ignores later failures.
   void failed(int exit_code, const std::string& sentence, int process, Clock::time_point now);
-  // Another generation begins: it was no end.
+  // Call when another generation begins: the training has not ended.
   void clear();
 
   const FirstFailure& failure() const { return failure_; }
-  // "rank 1 on host a, rank 2 on host b"; empty: none has ended with exit code 0.
+  // "rank 1 on host a, rank 2 on host b"; empty: no rank has ended with exit code 0.
   const std::string& finished() const { return finished_; }
-  // Why the job fails, once all ranks have ended.
+  // Why the job fails. Valid when all ranks have ended.
   std::string sentence() const;
-  // Each minute: the ranks that still work.
+  // A sentence about the ranks that still work, once a minute.
   std::optional<std::string> reminder(Clock::time_point now);
-  // When reminder() has a sentence again.
+  // When reminder() will return a sentence again.
   Clock::time_point next() const { return reminder_.next(); }
 
  private:
@@ -85,7 +85,7 @@ class TrainingEnd {
 // ElasticCore owns one. Pure.
 class RepeatedException {
  public:
-  // The most commits between two failures by one exception; a third host that fails by it needs no such limit.
+  // Maximum number of commits between two failures with one exception. After failures on three hosts, no limit applies.
   static constexpr int kFewCommits = 3;
 
   struct Failure {
@@ -94,11 +94,11 @@ class RepeatedException {
     int32_t generation = 0;
     std::string host;
     std::string whose;     // "rank 3 on host b"
-    std::string sentence;  // says how the rank ended
+    std::string sentence;  // describes how the rank ended
   };
-  // `exception`: the line that names the one that ended the rank, or empty.
+  // `exception`: the line with the name of the exception that ended the rank, or empty.
   void failed(const std::string& exception, int exit_code, const Failure& failure);
-  // The number of commits of a rank in this generation.
+  // A rank's number of commits in this generation.
   void committed(int32_t generation, int32_t commits);
 
   struct Verdict {
@@ -113,13 +113,13 @@ class RepeatedException {
   struct Series {
     std::string exception;
     int exit_code = 0;
-    std::vector<Failure> failures;  // each in a later generation than the one before
+    std::vector<Failure> failures;  // each in a later generation than the previous
   };
   std::optional<Verdict> verdict_on(const Series& series) const;
   int64_t commits_between(const Failure& first, const Failure& second) const;
 
   std::vector<Series> series_;
-  std::map<int32_t, int32_t> commits_;  // by generation: the most of a rank
+  std::map<int32_t, int32_t> commits_;  // key: generation; value: maximum over its ranks
 };
 
 }  // namespace hvd::launcher

@@ -11,7 +11,7 @@
 namespace hvd::launcher {
 namespace {
 
-// A host that has not answered for this long gets no question, for whose answer the user would wait.
+// After this long without an answer, a host counts as silent: it gets no query, because the user would wait for it.
 constexpr double kIsSilent = 2;
 
 }  // namespace

@@ -21,11 +21,11 @@ class HostTable {
   explicit HostTable(SlotPlan plan);
   HostTable(const HostTable&) = delete;
 
-  // Adds a host with its ranks, whose numbers follow the last one's, and which are no members yet. Calls on_added().
+  // Adds a host with its ranks, whose numbers follow the last rank's. The ranks are not members yet. Calls on_added().
   HostRun& add(Host host, std::vector<Slot> slots);
   void on_added(std::function<void(HostRun&)> callback) { added_ = std::move(callback); }
 
-  // The plan, to whose hosts and slots they refer.
+  // The plan, whose hosts and slots the entries of this table refer to.
   const SlotPlan& plan() const { return plan_; }
   std::deque<HostRun>& hosts() { return hosts_; }
   const std::deque<HostRun>& hosts() const { return hosts_; }
@@ -36,27 +36,27 @@ class HostTable {
   RankRun& rank(int number) { return ranks_[static_cast<size_t>(number)]; }
   const RankRun& rank(int number) const { return ranks_[static_cast<size_t>(number)]; }
   int size() const { return plan_.size(); }  // ranks
-  // `number` may be any, also of another program.
+  // `number` may be any number, for example one that another program sent.
   bool has_rank(int64_t number) const { return number >= 0 && number < size(); }
 
-  // An elastic job: the numbers of the table are processes, and only the members of a generation are ranks: `numbers`,
-  // by rank. Empty: there is no generation now, and `generation` is the last one of an earlier launch, or -1.
+  // Elastic jobs: the numbers in the table are processes, and only the members of a generation are ranks. `numbers` are
+  // these processes by rank; empty: no generation now, and `generation` is the last one of an earlier launch, or -1.
   void set_members(int32_t generation, std::span<const int> numbers);
-  // -1: there was none.
+  // -1: no generation yet.
   int32_t generation() const { return generation_; }
   bool has_members() const { return !members_.empty(); }
-  // The rank that a process has now, or -1; of any number, as has_rank().
+  // The rank of a process now, or -1. `number` may be any number, as in has_rank().
   int rank_of(int64_t number) const {
     return has_rank(number) ? rank(static_cast<int>(number)).rank() : -1;
   }
-  // By rank of the job; of an elastic job also those that have ended since.
+  // By rank of the job. In an elastic job, these include members that have ended since.
   std::span<RankRun* const> members() const { return members_; }
 
-  // By rank of the table.
+  // The host names, by rank of the table.
   std::vector<std::string> host_names() const;
-  // Whether no host has anything left to do.
+  // Whether every host is done or lost.
   bool is_over() const;
-  // Ranks of hosts that are not over, without those that have ended.
+  // The number of ranks that have not ended, on hosts that are not over.
   int living_ranks() const;
 
  private:

@@ -1,4 +1,4 @@
-// One rank of a job as the launcher sees it: a process on a slot of a host. HostTable owns it. Its life, with the
+// One rank of a job in the launcher: a process on a slot of a host. HostTable owns it. The states of a rank, with the
 // cause of each move:
 //
 //     planned ----------.
@@ -6,7 +6,7 @@
 //     starting ---------|
 //        | started      | end (of this rank alone)
 //     running ----------|
-//        | init         |        Reports may come early: a rank in starting or running may move to in_init or
+//     running ----------|        Reports may arrive early: a rank in starting or running may move to in_init or
 //     in_init ----------|        in_job. A rank in_job that calls hvd.init() again is in_init again.
 //        | met          |
 //     in_job -----------|
@@ -17,8 +17,8 @@
 //               |-- exit ---> ended    by itself, or by a signal of the agent
 //               '-- kill ---> killed   by SIGKILL, after the grace period
 //
-// `exit` and `kill` come from each state after planned. A rank that is to end before its host runs gets the order as
-// soon as the host runs. A rank stays in its state when its host is lost.
+// `exit` and `kill` come from each state after planned. A rank with an order to end before its host runs gets the order
+// as soon as the host runs. A rank keeps its state when its host is lost.
 #pragma once
 
 #include <cstdint>
@@ -47,58 +47,58 @@ enum class RankState : uint8_t {
 };
 enum class RankCause : uint8_t { kOrder, kStarted, kInit, kMet, kEnd, kExit, kKill };
 
-// Whether the drawing has this move.
+// Whether the drawing above has this move.
 bool may_move(RankState from, RankState to, RankCause cause);
 std::string_view to_string(RankState state);  // "planned", "in_init", ...
 std::string_view to_string(RankCause cause);
 
-// In an elastic job, the place of the process in the generations, beside its state:
+// In an elastic job, each process also has a place in the generations:
 //
 //     planned ---> held ---> starting ---> asking <---> member      starting <---> member: while ranks are
 //        '----------------------^             ^                     assumed (launcher/elastic/job_stage.h)
 //                                             '-------> preparing
 //
-// Each of them may move to gone. A process that asks may ask again.
+// Each state may move to gone. A process in asking may ask again.
 enum class PlaceState : uint8_t {
-  kPlanned,    // its agent is not there yet
-  kHeld,       // its agent is there, but the program might not wait for its place in hvd.init
-  kStarting,   // it has not asked for a place
-  kAsking,     // it has asked for its next place, and waits for it
-  kPreparing,  // its hvd.init has returned a provisional place; it has not asked again
+  kPlanned,    // its agent has not started
+  kHeld,       // its agent has started, but the program may not wait for its place in hvd.init
+  kStarting,   // it has not requested a place
+  kAsking,     // it has requested its next place, and waits for the place
+  kPreparing,  // hvd.init has returned a provisional place; no final request yet
   kMember,     // it is a rank of the present generation
   kGone        // it has ended or is being ended
 };
 
-// Whether the drawing has this move.
+// Whether the drawing above has this move.
 bool may_move(PlaceState from, PlaceState to);
 std::string_view to_string(PlaceState state);  // "planned", "held", ...
 
-// Where a process is in its last call of hvd.elastic.run.
+// The state of a process's last call of hvd.elastic.run.
 enum class ElasticCall : uint8_t { kNone, kInside, kReturned, kRaised };
 
-// The requests of a process for its places. launcher/elastic writes it.
+// The place requests of a process. launcher/elastic writes this record.
 struct PlaceRecord {
   int64_t request = 0;
-  int32_t generation = -1;  // the last one whose ranks the process has met
-  bool is_removed = false;  // a user has removed it: it leaves at the next commit
-  // Its order to start, or its provisional place; unset: the job began with it.
+  int32_t generation = -1;  // the last generation whose ranks the process has met
+  bool is_removed = false;  // a user has removed the process: it leaves at the next commit
+  // When the process got its order to start or its provisional place; unset: the job began with the process.
   Clock::time_point since{};
-  // Which its hvd.init has returned, until it has met the other ranks.
+  // The place that hvd.init has returned, until the process has met the other ranks.
   std::optional<rendezvous::Place> provisional = std::nullopt;
-  bool takes_any_place = false;  // it waits in hvd.elastic.run
+  bool takes_any_place = false;  // the process waits in hvd.elastic.run
   ElasticCall call = ElasticCall::kNone;
 
   bool is_in_run() const { return call == ElasticCall::kInside; }
   bool has_returned() const { return call == ElasticCall::kReturned; }
 };
 
-// How long a rank has waited for others in its training steps, and others for it.
+// How long a rank has waited for other ranks in its training steps, and other ranks for it.
 struct RankWaits {
-  double waited_seconds = 0;  // in each step the longest wait of an operation
-  double late_seconds = 0;    // in each step the longest wait of any rank, less its own
-  // The rank is late in most of the last steps.
+  double waited_seconds = 0;  // sum over the steps of the rank's longest wait for an operation
+  double late_seconds = 0;    // sum of each step's longest wait of any rank, less its own
+  // The rank was late in most of the last steps.
   bool is_straggler = false;
-  double late_now = 0;  // seconds in the median of the last steps
+  double late_now = 0;  // median of the last steps, in seconds
 };
 
 class RankRun {
@@ -107,20 +107,20 @@ class RankRun {
   RankRun(HostRun& host, const Slot& slot) : host_(host), slot_(slot) {}
   RankRun(const RankRun&) = delete;
 
-  // In the table.
+  // The number of the process in the table.
   int number() const { return slot_.rank; }
-  // In the job, or -1: in an elastic job, only the members of the present generation are ranks.
+  // The rank in the job, or -1: in an elastic job, only the members of the current generation have ranks.
   int rank() const { return rank_; }
   bool is_member() const { return rank_ >= 0; }
-  // "rank 3 on host b", or "process 7 on host b" if it is no member.
+  // "rank 3 on host b"; for a process that is not a member: "process 7 on host b".
   std::string describe() const;
   const Slot& slot() const { return slot_; }
   HostRun& host() const { return host_; }
   RankState state() const { return state_; }
-  // How it ended; once it has.
+  // The exit of the process. Valid after its end.
   const RankExit& exit() const { return exit_; }
   bool is_over() const { return state_ == RankState::kEnded || state_ == RankState::kKilled; }
-  // It has ended with exit code 0.
+  // The process has ended with exit code 0.
   bool has_succeeded() const {
     return state_ == RankState::kEnded && exit_.code == 0 && exit_.signal == 0;
   }
@@ -131,36 +131,36 @@ class RankRun {
   void advance(RankState from, RankState next, RankCause cause) {
     if (state_ == from) to(next, cause);
   }
-  // The rank has called hvd.init() in a start of this name. An ending rank stays so.
+  // The rank has called hvd.init() in a start with this name. Does nothing if the rank is ending.
   void enter_init(const std::string& start);
   const std::string& start() const { return start_; }
   // The ranks of its start have met.
   void enter_job();
   void ended(const RankExit& exit);
-  // The rank has joined the world of the job. It may join others afterwards, beside its work.
+  // The rank has joined the job's world. Afterwards it may also join other worlds.
   void enter_world() { has_been_in_world_ = true; }
   bool has_been_in_world() const { return has_been_in_world_; }
 
-  // In an elastic job.
+  // Elastic jobs only: the place of the process in the generations.
   PlaceState place_state() const { return place_state_; }
   bool is_gone() const { return place_state_ == PlaceState::kGone; }
-  // It is going to ask for its first place.
+  // The process has not requested its first place, but will.
   bool is_coming() const {
     return place_state_ == PlaceState::kPlanned || place_state_ == PlaceState::kStarting;
   }
-  // Whether it was a rank of a generation whose ranks have met, as far as the launcher knows.
+  // Whether the process was a rank in a generation whose ranks have met, as far as the launcher knows.
   bool has_met() const { return place_.generation >= 0; }
   // A move that is not in the drawing ends the launcher.
   void to(PlaceState next);
   void advance(PlaceState from, PlaceState next) {
     if (place_state_ == from) to(next);
   }
-  // Returns whether it was not gone before.
+  // Moves to gone. Returns false if the process was gone already.
   bool go();
   PlaceRecord& place() { return place_; }
   const PlaceRecord& place() const { return place_; }
 
-  // Nothing while it is not known. StragglerWatch sets it.
+  // StragglerWatch sets the waits. Nothing: not known.
   void set_waits(const std::optional<RankWaits>& waits) { waits_ = waits; }
   const std::optional<RankWaits>& waits() const { return waits_; }
 

@@ -17,7 +17,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Receives the events of a host without ranks, which has none.
+// Ignores the events of a host's agent: a host without ranks has no events.
 class NoEvents : public AgentEvents {
   void on_output(int, OutputStream, ByteView) override {}
   void on_output_end(int, OutputStream) override {}
@@ -26,7 +26,7 @@ class NoEvents : public AgentEvents {
   void on_store_connection(net::StreamSocket) override {}
 };
 
-// Only what is needed to reach the hosts: no files, no package, no directory and no program of the user.
+// The options for reaching the hosts, without files, package, directory or program of the user.
 Result<Options> counting_job(const Options& options) {
   Options job;
   job.command = {"sh"};
@@ -47,7 +47,7 @@ int count_of(const AgentLink& link, std::string_view device) {
   return ranks_for(device, gpus, cores);
 }
 
-// In the order of the hosts.
+// Returns the counts in the order of `hosts`.
 Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> hosts) {
   for (Host& host : hosts) host.slots = 1;
   HVD_ASSIGN_OR_RETURN(const Options job, counting_job(options));
@@ -58,7 +58,7 @@ Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> ho
   HostJobs host_jobs(job, table.plan(), 0, identity);
   HVD_RETURN_IF_ERROR(host_jobs.read());
   for (HostRun& host : table.hosts()) host.set_events(std::make_unique<NoEvents>());
-  ResolvedEnvironment environment;  // such a job has none
+  ResolvedEnvironment environment;  // stays empty: no --stage-env here
   HostStartup startup(loop, job, table, host_jobs, nullptr, environment);
   std::vector<Status> errors;
   net::asio::co_spawn(loop, startup.reach(),
@@ -71,7 +71,7 @@ Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> ho
   std::vector<int> counts;
   for (HostRun& host : table.hosts()) {
     if (errors.empty()) counts.push_back(count_of(*host.link(), options.settings.hosts.slots_by));
-    host.release();  // its link refers to the spawners of `startup`
+    host.release();  // must precede the end of `startup`, whose spawners the link uses
   }
   if (!errors.empty()) return errors.front();
   return counts;

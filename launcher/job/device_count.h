@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// The chosen hosts. The agents count the slots of those for which the user has given no number.
+// The chosen hosts. For a host without a number of slots from the user, the agent counts the slots.
 Result<std::vector<Host>> choose_hosts_with_slots(const Options& options);
 
 }  // namespace hvd::launcher

@@ -31,7 +31,7 @@ GenerationLimits generation_limits(const LaunchSettings& settings, bool hosts_jo
           .resets = reset_limit(settings),
           .hosts = host_source(settings, hosts_join),
           .restarts_ranks = settings.elastic.restart_ranks,
-          // An agent that has joined starts its ranks once, and a parent process serves one launch.
+          // Agents that joined start their ranks only once, and a parent process serves one launch.
           .restarts_programs = !hosts_join && !settings.job.store_fd.has_value(),
           .most_restarts = most_restarts(settings),
           .cause_seconds = silence_limits(settings, false).host_timeout_seconds + 2};
@@ -43,7 +43,7 @@ Result<SlotPlan> plan_elastic(const LaunchSettings& settings, const std::vector<
   const RankLimits ranks = rank_limits(settings);
   int slots = 0;
   for (const Host& host : hosts) slots += host.slots;
-  // plan_slots refuses more ranks than slots with a table of the hosts.
+  // For more ranks than slots, plan_slots returns an error with a table of the hosts.
   return plan_slots(hosts, std::max(ranks.start, std::min(ranks.max.value_or(slots), slots)));
 }
 
@@ -151,7 +151,7 @@ bool ElasticJob::survives(int rank, int host, int exit_code, const std::string& 
   const auto now = Clock::now();
   bool goes_on = true;
   if (rank >= 0) {
-    // A signal that ends a rank has no exception; a traceback before it has another reason.
+    // A rank that a signal ended raised no exception: a traceback in its output has another cause.
     const bool may_raise = exit_code > 0 && exit_code < kExitSignal;
     goes_on = generations_.ended(rank, exit_code, sentence, now,
                                  may_raise ? launch_.last_exception(rank) : "");
@@ -164,8 +164,8 @@ bool ElasticJob::survives(int rank, int host, int exit_code, const std::string& 
   return goes_on;
 }
 
-// A switch that fails silences hosts together, and they answer one after the other: none is given up soon after a
-// moment in which the job could not go on without those that were silent.
+// A failed switch makes several hosts silent, which then answer one after the other. After a moment in which the job
+// needed a silent host to continue, no host is abandoned for another --host-timeout.
 bool ElasticJob::gives_up(HostRun& host) {
   if (is_stopped_) return false;
   std::set<std::string> silent = {host.name()};
@@ -189,7 +189,7 @@ void ElasticJob::ranks_ended(const HostRun& host) {
   arm();
 }
 
-// The next generation waits for the ranks of a host that ends.
+// The next generation may wait for the ranks of the host that has ended.
 void ElasticJob::host_gone() {
   if (is_stopped_) return;
   generations_.on_time(Clock::now());
@@ -267,7 +267,7 @@ void ElasticJob::held(HostRun& host) {
   arm();
 }
 
-// Later: this is called in the midst of a decision.
+// Posted, because the caller is in the middle of a decision.
 void ElasticJob::start_processes(HostRun& host) {
   net::asio::post(launch_.executor(), [this, &host] {
     if (!is_stopped_ && host.state() == HostState::kHeld) launch_.start(host);
@@ -276,7 +276,7 @@ void ElasticJob::start_processes(HostRun& host) {
 
 void ElasticJob::end_host(HostRun& host) {
   if (join_queue_ != nullptr) {
-    // Later: this is called in the midst of a decision.
+    // Posted, because the caller is in the middle of a decision.
     net::asio::post(launch_.executor(), [this, name = host.name()] { leave_queue(name); });
   }
   launch_.end(host);
@@ -290,7 +290,7 @@ void ElasticJob::set(const std::string& key, ByteView value) {
 }
 
 void ElasticJob::begin_generation(const rendezvous::Generation& generation) {
-  // All ranks have left the generation before.
+  // No rank uses the previous generation's keys now.
   if (const int32_t before = generation.number - 1; before >= 0) {
     launch_.store().remove_all(cat("g", before, "/"));
   }
@@ -324,7 +324,7 @@ void ElasticJob::end_job(int exit_code, const std::string& sentence, int process
 
 void ElasticJob::restart() {
   wants_restart_ = true;
-  // No failure: a later one, or a signal, has its own exit code.
+  // Exit code 0 means no failure, so a later failure or signal can set the exit code.
   launch_.end_job(0, "", -1);
 }
 

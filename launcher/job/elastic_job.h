@@ -20,8 +20,8 @@ namespace hvd::launcher {
 
 class ElasticJob : public JobPolicy, private GenerationActions {
  public:
-  // All arguments outlive this object. `join_queue`: hosts that join wait there, or null. The pool of `history` names
-  // all hosts that the job may use; the table of the launch has those that it begins with.
+  // All arguments outlive this object. `join_queue`: the queue of joining hosts, or null. The pool of `history` names
+  // all hosts that the job may use; the launch's table names those with which the launch begins.
   ElasticJob(PolicyLaunch& launch, const LaunchSettings& settings, JoinQueue* join_queue,
              JobHistory& history);
   ~ElasticJob() override;
@@ -54,7 +54,7 @@ class ElasticJob : public JobPolicy, private GenerationActions {
 
   void take_request(const std::string& key);
   void set(const std::string& key, ByteView value);
-  // The agent of this host ends. Its name is free for another one, which has no failures.
+  // The host's agent ends. Its name becomes free for another agent, which starts without failures.
   void leave_queue(const std::string& name);
   void arm();
 
@@ -64,20 +64,20 @@ class ElasticJob : public JobPolicy, private GenerationActions {
   JobHistory& history_;
   Generations generations_;
   net::asio::steady_timer timer_;
-  std::unique_ptr<ScriptDiscovery> discovery_;  // or none
+  std::unique_ptr<ScriptDiscovery> discovery_;  // null without a script
   Clock::time_point gives_up_from_{};
   bool is_stopped_ = false;
   bool wants_restart_ = false;
 };
 
-// The beginning of an elastic job, of which these are the hosts.
+// The history of an elastic job that begins on these hosts.
 JobHistory new_history(const LaunchSettings& settings, std::vector<Host> hosts, bool hosts_join);
 
 // The plan of the next launch, on hosts with enough slots: hosts of the last generation keep their order.
 Result<SlotPlan> plan_again(const LaunchSettings& settings, const JobHistory& history,
                             std::vector<Host> hosts);
 
-// The hosts that an elastic job begins with, as a plan: all of them, up to --max-np ranks.
+// The plan for the hosts with which an elastic job begins: all their slots, up to --max-np ranks.
 Result<SlotPlan> plan_elastic(const LaunchSettings& settings, const std::vector<Host>& hosts);
 
 }  // namespace hvd::launcher

@@ -17,7 +17,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Whether the packages of the Python of this prefix have the module.
+// Whether the Python installation at `prefix` has the module among its packages.
 bool has_module(const std::filesystem::path& prefix, const std::string& module) {
   std::error_code error;
   for (const char* const place : {"lib", "local/lib"}) {
@@ -34,8 +34,8 @@ bool has_module(const std::filesystem::path& prefix, const std::string& module) 
   return false;
 }
 
-// Another Python of this machine than `other` whose packages have the module, or empty: that of the active environment,
-// of the environment of horovodrun, or one on PATH. Runs none of them.
+// Finds a Python on this machine, except `other`, whose packages have the module; empty: none. Searches the active
+// environment, the environment of horovodrun, and PATH. Runs no Python.
 std::string find_python_with(const std::string& module, const std::string& other) {
   std::vector<std::string> pythons;
   for (const char* const name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
@@ -57,7 +57,7 @@ RankContext context_of(int rank, std::string_view words, const Options& options,
   const std::string folder = executable_folder();
   RankContext context{.package_folder = find_python_package(folder),
                       .package_python = find_python(folder)};
-  // A bare name stands for no environment of its own.
+  // A bare name such as "python3" does not identify an environment.
   if (context.package_python.find('/') == std::string::npos) context.package_python.clear();
   context.interpreter = hosts.rank(rank).host().link()->version_of(kInterpreter);
   if (!options.command.empty()) {
@@ -74,7 +74,7 @@ RankContext context_of(int rank, std::string_view words, const Options& options,
   return context;
 }
 
-// Ranks that do not know of each other may each have done the whole work, which looks like success.
+// Warns if the ranks do not know of each other: each may have done all of the work, which looks like success.
 void warn_independence(const Options& options, const HostTable& hosts, bool has_met,
                        JobOutput& output) {
   if (hosts.size() < 2 || has_met || options.settings.environment.independent) return;
@@ -115,7 +115,7 @@ void print_end(const Options& options, const HostTable& hosts, const HostJobs& h
                   killed.starts_with("ranks ") ? "were" : "was", " killed");
   }
   const Tone tone = supervisor.exit_code() == 0 ? Tone::kNotice : Tone::kError;
-  // The output of a single rank stands directly above the report: no need to repeat it.
+  // The output of a single rank is directly above the report, so do not repeat it.
   if (words.empty() || hosts.size() == 1) return output.print(report, tone);
   const std::string whose =
       killed.empty() ? "its last lines" : cat("the last lines of rank ", rank);

@@ -1,4 +1,4 @@
-// Prints the end of a job: the first failure, with advice and the rank's last lines, or a warning that the ranks ran
+// Prints how a job ended: the first failure, with advice and the rank's last lines, or a warning that the ranks ran
 // independently.
 #pragma once
 

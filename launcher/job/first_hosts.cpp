@@ -17,7 +17,7 @@
 namespace hvd::launcher {
 namespace {
 
-// A wait is reported after the first time, and again each time the second one has passed.
+// A wait is reported after kUntilReported, and then every kReportedAgain.
 constexpr std::chrono::seconds kUntilReported{3};
 constexpr std::chrono::seconds kReportedAgain{60};
 constexpr std::chrono::seconds kSoon{4};
@@ -29,7 +29,7 @@ int slots_of(const std::vector<Host>& hosts) {
 
 class Wait {
  public:
-  // `history`: of a job that begins again, or null.
+  // `history`: the history of a job that begins again, or null for a new job.
   Wait(const LaunchSettings& settings, JobHistory* history)
       : settings_(settings),
         history_(history),
@@ -106,7 +106,7 @@ class Wait {
   net::Task<Status> wait() {
     if (discovery_) {
       auto first = co_await discovery_->first();
-      // Later failures leave the last answer.
+      // After a failure of a later run, the hosts of the last answer remain.
       if (!first.ok() && signal_ == 0 && history_ == nullptr) co_return first.status();
       if (first.ok()) take(*std::move(first));
       discovery_->watch([this](const std::vector<Host>& hosts) {
@@ -121,7 +121,7 @@ class Wait {
 
   net::Task<Status> wait_for_slots() {
     const auto start = Clock::now();
-    // Launches that never had ranks belong to one wait.
+    // Launches that never had ranks share one time limit.
     if (history_ != nullptr && !history_->waits_since) history_->waits_since = start;
     const auto since = history_ != nullptr ? *history_->waits_since : start;
     const double seconds = elastic_timeout(settings_);
@@ -133,7 +133,7 @@ class Wait {
       const auto next = next_start(now);
       const int slots = slots_of(usable(now));
       const bool has_enough = slots >= wanted_;
-      // A host that may start again soon would cost another change.
+      // Wait for a host that can start again soon: its later start would be another change.
       const bool is_soon = next && *next <= start + kSoon;
       if (has_enough && !is_soon && (now < limit || since == start)) break;
       if (now >= limit) co_return too_late(slots, seconds);
@@ -151,7 +151,7 @@ class Wait {
   JobHistory* const history_;
   const int wanted_;
   net::asio::io_context loop_{1};
-  std::unique_ptr<ScriptDiscovery> discovery_;  // or none
+  std::unique_ptr<ScriptDiscovery> discovery_;  // null without a script
   net::asio::steady_timer changed_;
   net::asio::signal_set signals_;
   std::vector<Host> hosts_;  // the hosts with which the job begins

@@ -16,10 +16,10 @@ struct FirstHosts {
   int signal = 0;  // signal that ended the wait, or 0
 };
 
-// Prints what it waits for. An error when the script fails, or when there are too few slots for
-// --elastic-timeout seconds. Without a script: the hosts that the settings or the scheduler name.
+// Prints the reason for the wait. Returns an error if the script fails, or if there are too few slots for
+// --elastic-timeout seconds. Without a script, returns the hosts from the settings or the scheduler.
 Result<FirstHosts> wait_for_first_hosts(const Options& options);
-// The hosts of the next launch of a job with this history, for at least --min-np ranks.
+// The hosts for the next launch of the job with this history, with slots for at least --min-np ranks.
 Result<FirstHosts> wait_for_next_hosts(const Options& options, JobHistory& history);
 
 }  // namespace hvd::launcher

@@ -21,10 +21,10 @@
 namespace hvd::launcher {
 namespace {
 
-// How long an agent may take to kill its ranks.
+// Seconds that an agent may need to kill its ranks.
 constexpr double kToKill = 2;
 
-// As in python/horovod/runner/_calls.py.
+// python/horovod/runner/_calls.py computes the same key.
 std::string result_key(const Secret& results, int rank) {
   return to_hex(results.sign(as_bytes(cat("horovod.run result 1\n", rank))));
 }
@@ -34,7 +34,7 @@ Shipping shipping_of(const JobOptions& job) {
   return *job.ship ? Shipping::kEverywhere : Shipping::kNever;
 }
 
-// The addresses of indexes of packages may have passwords, which stay on the launcher's machine unless -x names them.
+// Addresses of package indexes may contain passwords, so they leave the launcher's machine only if -x names them.
 void remove_settings_of_indexes(Environment& environment, const EnvironmentChoice& choice) {
   std::erase_if(environment, [&](const auto& variable) {
     const std::string& name = variable.first;
@@ -45,7 +45,7 @@ void remove_settings_of_indexes(Environment& environment, const EnvironmentChoic
   });
 }
 
-// A --kill-grace up to this many seconds is not compared with Slurm's.
+// A --kill-grace up to this many seconds is not compared with Slurm's KillWait.
 constexpr double kShortGrace = 2;
 
 }  // namespace
@@ -61,7 +61,7 @@ HostJobs::HostJobs(const Options& options, const SlotPlan& plan, uint32_t genera
       grace_(options.settings.end.kill_grace),
       end_signal_(to_lower(options.settings.end.end_signal) == "int" ? SIGINT : SIGTERM) {}
 
-// Slurm kills what a cancelled step has left after its KillWait, without a word.
+// After a cancel, Slurm kills the remaining processes of a step at KillWait, so the grace period must be shorter.
 void HostJobs::end_before_slurm() {
   if (grace_ <= kShortGrace || !methods_.has_steps()) return;
   const auto seconds = read_kill_wait();
@@ -80,7 +80,7 @@ Status HostJobs::read() {
     return system_error(cat("cannot read the private key ", key, " given with -i"), errno);
   }
   const std::string readers = to_lower(settings.output.stdin_ranks.value);
-  if (readers != "none" && readers != "all") {  // ranks of an elastic job may come later
+  if (readers != "none" && readers != "all") {  // an elastic job may get more ranks
     HVD_RETURN_IF_ERROR(parse_ranks(readers, is_elastic_ ? kMaxSlots : plan_.size())
                             .status()
                             .with_context("--stdin"));
@@ -89,7 +89,7 @@ Status HostJobs::read() {
   std::error_code error;
   directory_ = std::filesystem::current_path(error).string();
   if (error) return system_error("cannot find the current directory", error.value());
-  // Keeps the user's spelling: other hosts may only have the path with symbolic links.
+  // Keep the user's spelling of the directory: the resolved path may not exist on other hosts.
   const std::string logical = environment_variable("PWD").value_or("");
   if (logical.starts_with('/') && std::filesystem::equivalent(logical, directory_, error)) {
     directory_ = logical;
@@ -149,19 +149,19 @@ void HostJobs::cancel() {
   for (ScriptRun* const question : questions_) question->kill();
 }
 
-// A host that is this machine has the package itself, and gets a copy only where the package lies among others. Reading
-// takes 10 ms: jobs on this machine do without.
+// This machine has the package itself, so a host on it needs a copy only if other packages are in the package's folder.
+// Otherwise the package is not read, which saves 10 ms.
 void HostJobs::offer_package(HostJob& job, bool is_local) {
   job.shipping = shipping_of(options_.settings.job);
   if (job.shipping == Shipping::kNever) return;
   job.agent_dir = options_.settings.job.agent_dir;
   const std::string programs = executable_folder();
   const std::string folder = find_python_package(programs);
-  // With --ship, other hosts do not use what they have, in a folder of that name either.
+  // With --ship, hosts other than this machine never use an installed package, even in a folder of the same name.
   if (is_local || job.shipping == Shipping::kWhereMissing) job.package_folder = folder;
   if (is_local && has_horovod_alone(folder)) return;
   if (!std::exchange(is_package_read_, true)) {
-    // A check of the hosts runs this program on each.
+    // A check of the hosts runs this horovodrun on each host.
     const bool is_check = options_.command.front() == programs + "/horovodrun";
     auto package = read_own_package(programs, is_check);
     if (package.ok())
@@ -253,7 +253,7 @@ HostJob HostJobs::job_of(int host, bool is_local) {
   if (is_elastic_ || options_.settings.job.max_restarts.value > 0) {
     job.hold_after_seconds = silence.host_timeout_seconds;
   }
-  // An elastic job gives a silent host up before, if it can do without that host.
+  // If an elastic job can continue without a silent host, it abandons the host earlier than this.
   if (is_elastic_) {
     job.host_timeout_seconds = std::max(job.host_timeout_seconds, silent_ranks_end_after());
   }

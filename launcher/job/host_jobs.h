@@ -31,31 +31,31 @@ class HostJobs {
            const JobIdentity& identity, bool is_elastic = false);
 
   // Reads from this machine: the path of the agent, the directory, the code to stage, the environment.
-  // The first call, once.
+  // Call once, before all other functions.
   Status read();
   HostJob job_of(int host, bool is_local);
-  // Adds what the ranks find by the master endpoint under other names, and removes what --no-torch-env excludes.
+  // Adds the variables derived from the master endpoint, and removes those that --no-torch-env excludes.
   void complete(StartOrder& order) const;
-  // The package that job_of() offers to hosts; null where this machine has none. An error was printed.
+  // The package that job_of() offers to hosts; null if this machine has none: an error was printed.
   const std::shared_ptr<const OwnPackage>& package() const { return package_; }
   SpawnTarget target_of(const Host& host) const;
-  // Before target_of() of a host that starts while the job runs: it may have joined the allocation of Slurm.
+  // For a host that starts while the job runs: it may have joined the Slurm allocation. Call before target_of().
   net::Task<void> find_node(net::asio::any_io_executor executor, Host host);
-  // Ends each find_node() soon.
+  // Makes each find_node() return soon.
   void cancel();
-  // The shortest lease of any host.
+  // The shortest lease of all hosts.
   double lease_seconds() const { return methods_.silence().lease_seconds; }
   double host_timeout(int host) const;
-  // The ranks of a host that the launcher has not heard for this long have ended, also if others may replace them.
+  // After this many seconds without a message from a host, its ranks have ended, even if a job can replace them.
   double silent_ranks_end_after() const;
   const std::shared_ptr<const StagedCode>& code() const { return code_; }
   const EnvironmentChoice& environment_choice() const { return environment_; }
-  // A sentence for the user about another launcher in the command, or empty.
+  // A sentence for the user if the command contains another launcher; else empty.
   const std::string& remark() const { return remark_; }
-  // The parent process of --store-fd gets it. Each rank gets only its own key, made from this secret, and
+  // The secret that the parent process of --store-fd gets. Each rank gets only its own key, made from this secret, and
   // proves by the key that the rank itself stored its result.
   const Secret& results_secret() const { return results_secret_; }
-  // Seconds between the end signal and SIGKILL for the ranks of a job that ends.
+  // Seconds between the end signal and SIGKILL when the job ends.
   double grace() const { return grace_; }
   int end_signal() const { return end_signal_; }
 
@@ -63,8 +63,8 @@ class HostJobs {
   void offer_package(HostJob& job, bool is_local);
   void end_before_slurm();
   Environment environment_of(const JobEnvironment& shared, bool is_local) const;
-  // Ranks in an allocation of Slurm find their places as tasks of srun do. The ranks of an elastic job change: without
-  // SLURM_NTASKS and SLURM_PROCID, frameworks take them for no tasks of Slurm.
+  // Whether ranks in a Slurm allocation get the variables of srun's tasks. Ranks of an elastic job change, so they get
+  // no SLURM_NTASKS and SLURM_PROCID: frameworks then do not treat them as Slurm tasks.
   bool has_places_in_slurm() const;
   Environment place_of(const Slot& slot) const;
 
@@ -80,13 +80,13 @@ class HostJobs {
   std::string agent_;
   std::string directory_;
   bool joins_torchruns_ = false;  // torchrun's processes on all hosts are one world
-  std::string torchrun_port_;     // of the user, or empty
+  std::string torchrun_port_;     // set by the user, or empty
   std::string remark_;
   std::shared_ptr<const StagedCode> code_;
   EnvironmentChoice environment_;
   bool is_package_read_ = false;
   std::shared_ptr<const OwnPackage> package_;
-  std::set<ScriptRun*> questions_;  // of find_node(), which run
+  std::set<ScriptRun*> questions_;  // the running find_node() calls
 };
 
 }  // namespace hvd::launcher

@@ -7,9 +7,9 @@
 namespace hvd::launcher {
 namespace {
 
-// Seconds that agents may take beyond the grace before the launcher closes their links.
+// Seconds after the grace period until the launcher closes the links of its agents.
 constexpr double kBeyondGrace = 2;
-// How long agents that have ended their ranks may take to learn that the launcher knows, and to end their links.
+// The time for agents to receive the launcher's confirmation that their ranks have ended, and to close their links.
 constexpr std::chrono::seconds kTimeToClose{5};
 
 }  // namespace
@@ -39,7 +39,7 @@ void HostShutdown::order_end(HostRun& host, double grace, int signal) {
   if (host.link() != nullptr) host.link()->send(End{grace, signal});  // else its start fails
 }
 
-// Sets the timer to the next deadline of a host that ends.
+// Sets the timer to the next deadline of a host that is ending.
 void HostShutdown::give_up_in_time() {
   Deadline next = Deadline::never();
   for (const HostRun& host : hosts_.hosts()) {
@@ -53,7 +53,7 @@ void HostShutdown::give_up_in_time() {
   });
 }
 
-// Agents end their ranks by themselves once their link is gone, so do not wait for a silent agent. An agent
+// Agents without a link end their ranks by themselves, so do not wait for a silent agent. An agent
 // blocked by a stalled terminal is not silent.
 net::Task<void> HostShutdown::give_up_late_hosts() {
   const bool was_stalled = output_.is_stalled();
@@ -73,7 +73,7 @@ net::Task<void> HostShutdown::give_up_late_hosts() {
   give_up_in_time();
 }
 
-// An agent that does not know whether its last message has arrived waits for another connection.
+// An agent that does not know whether its last message has arrived waits for a new connection.
 net::Task<void> HostShutdown::close_links() {
   timer_.expires_after(kTimeToClose);
   timer_.async_wait([this](const net::error_code& error) {

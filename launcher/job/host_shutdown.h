@@ -20,9 +20,9 @@ class HostShutdown {
   void end(HostRun& host);
   // A second call may shorten the grace period. `signal`: as in AgentLink::end().
   void end_all(double grace, int signal);
-  // All hosts are over.
+  // Call when all hosts are over.
   void cancel() { timer_.cancel(); }
-  // After that: returns when the agents have ended their links, or a few seconds later.
+  // Call after cancel(). Returns when the agents have closed their links, or after a few seconds.
   net::Task<void> close_links();
 
  private:

@@ -19,7 +19,7 @@ namespace {
 constexpr std::chrono::milliseconds kProgressAfter{700};
 constexpr std::chrono::milliseconds kProgressEvery{200};
 
-// The hosts that report a copy by this key of their versions.
+// The hosts whose versions have this key: each uses a copy. Those that received the copy now are also in `receivers`.
 CopyHolders copies_of(const std::vector<const HostRun*>& hosts, std::string_view key) {
   CopyHolders copies;
   for (const HostRun* const host : hosts) {
@@ -58,7 +58,7 @@ net::Task<std::vector<Status>> HostStartup::reach() {
   std::vector<Status> errors =
       co_await preflight_.run(std::move(starts), options_.settings.job.start_timeout.value);
   environment_.end_chain();
-  // A file that cannot be resolved is one error, and not one of each host.
+  // A file that cannot be resolved is one error for the job, and not one for each host.
   const std::string cause = environment_.failure();
   const auto is_cause = [&](const Status& error) { return error.message().ends_with(cause); };
   const auto first = std::ranges::find_if(errors, is_cause);
@@ -124,7 +124,7 @@ HostStart HostStartup::start_of(HostRun& host) {
     return host_jobs_.job_of(number, is_local && !join_queue_);
   };
   start.code = host_jobs_.code();
-  // No agent may want a package that its job does not offer.
+  // An agent that requests a package gets an error if its job offers none.
   start.package = [this]() -> net::Task<Result<AgentLink::NextPart>> {
     if (host_jobs_.package()) co_return co_await archive_.parts(host_jobs_.package());
     co_return failed_precondition("the agent wants a package that was not offered");
@@ -136,7 +136,7 @@ HostStart HostStartup::start_of(HostRun& host) {
 }
 
 void HostStartup::report_copies(const std::vector<const HostRun*>& hosts) const {
-  // Not for a check of the hosts, whose output others read.
+  // Not for a check of the hosts: other programs read its output.
   const auto& package = host_jobs_.package();
   if (package && !package->offer.program.empty()) return;
   const EnvironmentUse environment{.file = environment_.name(),
@@ -163,12 +163,12 @@ void HostStartup::find_lost(Outcome& outcome) {
   }
 }
 
-// The progress line appears after a delay: most starts end before it.
+// Shows progress after a delay, because most starts take less time.
 net::Task<void> HostStartup::show_progress(JobOutput& output) {
   for (auto wait = kProgressAfter;; wait = kProgressEvery) {
     progress_.expires_after(wait);
     const auto [error] = co_await progress_.async_wait(net::use_tuple);
-    // No cancel reaches a wait that has ended.
+    // A cancel has no effect on a wait that has already ended.
     if (error || is_reached_) co_return;
     output.terminal().show_status(
         progress_line(progress_of(hosts_), terminal_width(STDERR_FILENO)));

@@ -1,6 +1,6 @@
 // Starts the agents of all hosts before any rank starts, shows the progress of each host, and compares the agents'
-// reports. Owns the spawners and the preflight; starts no rank. JobLaunch owns and calls it, and also the count of
-// devices. Lives on the launch's loop, and outlives the links of the hosts.
+// reports. Owns the spawners and the preflight; starts no rank. JobLaunch and the device count own and call it. Lives
+// on the launch's loop, and outlives the links of the hosts.
 #pragma once
 
 #include <string>
@@ -22,28 +22,28 @@ namespace hvd::launcher {
 
 class HostStartup {
  public:
-  // All arguments outlive this object. `join_queue`: the queue in which the hosts have joined, or null. `environment`: of
-  // the job's earlier launches.
+  // All arguments outlive this object. `join_queue`: the queue in which the hosts have joined, or null. `environment`:
+  // the environment that the job's earlier launches resolved.
   HostStartup(net::asio::io_context& loop, const Options& options, HostTable& hosts,
               HostJobs& host_jobs, JoinQueue* join_queue, ResolvedEnvironment& environment);
 
-  // Brings the agents of all hosts up, until they are held. Returns the errors, as Preflight::run().
+  // Starts the agents of all hosts, up to the state held. Returns the errors of Preflight::run().
   net::Task<std::vector<Status>> reach();
   struct Outcome {
     std::vector<Status> errors;
     std::vector<std::string> warnings;  // hosts that reach no address of rank 0's host
   };
-  // Reaches all hosts, and shows the progress on `output`. Call once. After it all hosts are held and have their start
-  // orders, unless there is an error or cancel() was called.
+  // Reaches all hosts, and shows the progress on `output`. Call once. Afterwards all hosts are held and have their
+  // start orders, unless there was an error or a cancel().
   net::Task<Outcome> run(JobOutput& output);
-  // After run(): brings one more host up, until it is held.
+  // Call after run(). Starts the agent of one more host, up to the state held.
   net::Task<Status> add(HostRun& host);
-  // Ends run(), add() and the agents that are not held yet.
+  // Makes run() and add() return, and ends the agents that are not held yet.
   void cancel();
 
  private:
   HostStart start_of(HostRun& host);
-  // Says whose ranks use a copy of the launcher's package, or an environment of --stage-env.
+  // Prints the hosts whose ranks use a copy of the launcher's package, or an environment of --stage-env.
   void report_copies(const std::vector<const HostRun*>& hosts) const;
   net::Task<void> show_progress(JobOutput& output);
   // Prints how the hosts differ. Returns whether all have PMIx.
@@ -62,9 +62,9 @@ class HostStartup {
   Preflight preflight_;
   PackageArchive archive_;
   StagedEnvironment environment_;
-  JobOutput* output_ = nullptr;  // after run()
+  JobOutput* output_ = nullptr;  // null before run()
   bool is_cancelled_ = false;
-  bool is_reached_ = false;  // run() has ended the line about progress
+  bool is_reached_ = false;  // run() has ended the progress line
 };
 
 }  // namespace hvd::launcher

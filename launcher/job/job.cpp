@@ -52,9 +52,9 @@
 namespace hvd::launcher {
 namespace {
 
-// How long a rank that made others fail by leaving may take to end itself.
+// After ranks fail because another rank left: the time for that rank to exit.
 constexpr std::chrono::seconds kTimeToLeave{2};
-// A scheduler may end the processes of a script when the script ends.
+// After a batch script has ended, the time in which a scheduler may end the script's processes.
 constexpr std::chrono::seconds kEndOfScript{5};
 
 }  // namespace
@@ -91,7 +91,7 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   void start(HostRun& host) override;
   void end(HostRun& host) override;
   void end(RankRun& rank) override;
-  // A part or the policy ends the job.
+  // Called by a part or the policy.
   void end_job(int exit_code, const std::string& sentence, int rank) override;
 
   const LaunchSettings& settings() const override { return options_.settings; }
@@ -147,21 +147,21 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   void on_gone(int host);
   std::optional<Supervisor::LeftBy> left_by(int rank) const;
   net::Task<void> await_cause();
-  // `signal`: that asked for it, or 0.
+  // `signal`: the signal that caused the action, or 0.
   void act(Supervisor::Action action, int signal = 0);
   void end_all(double grace, int signal = 0);
 
   const Options& options_;
   JobPhase phase_;
   HostTable hosts_;
-  const SlotPlan& plan_;       // of the table
-  JobHistory* const history_;  // history of an elastic job over its generations; else null
+  const SlotPlan& plan_;       // owned by hosts_
+  JobHistory* const history_;  // the history of an elastic job, else null
   const std::function<bool(int host)> has_spare_;
   const uint32_t generation_;
   JoinQueue* const join_queue_;
   const LaunchEvents& events_;
   net::asio::io_context own_loop_{1};  // destroyed after all that lives on it
-  net::asio::io_context& loop_;        // the join_queue's, where there is one
+  net::asio::io_context& loop_;        // the loop of join_queue, or own_loop_
   Supervisor supervisor_;
   const JobIdentity identity_;
   HostJobs host_jobs_;
@@ -173,24 +173,24 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   InitWaits waits_;      // in hvd.init()
   InitWaits mpi_waits_;  // in MPI_Init
   HostStartup startup_;
-  int slow_host_ = -1;  // for which the job starts again, on a spare
+  int slow_host_ = -1;  // the host that a spare replaces in the next launch, or -1
   int end_signal_ = 0;  // the last signal that ends the job, or 0
   ExitWatch script_watch_{loop_.get_executor()};
-  // The watch may find the end when this launch is over.
+  // Shared, because the watch may report the end of the script after this launch is over.
   const std::shared_ptr<std::optional<Clock::time_point>> script_ended_ =
       std::make_shared<std::optional<Clock::time_point>>();
   const int first_hosts_;               // the number of hosts with which the launch begins
   std::string end_cause_;               // why the launch ended, or empty
   bool has_met_ = false;                // a rank has joined a world, or used the store
-  bool is_ended_by_scheduler_ = false;  // one whose job ends on a host
+  bool is_ended_by_scheduler_ = false;  // its job has ended on a host
   std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
-  std::optional<HostShutdown> shutdown_;  // once the ranks are about to start
-  std::optional<JobParts> parts_;         // the same
+  std::optional<HostShutdown> shutdown_;  // set shortly before the ranks start
+  std::optional<JobParts> parts_;         // set shortly before the ranks start
   std::unique_ptr<JobPolicy> policy_ = std::make_unique<ConstantSize>();
 };
 
-// Receives the events of one host's agent, and adds the host.
+// Passes the events of one host's agent to the launch, with the number of the host.
 struct JobLaunch::HostEvents : AgentEvents {
   HostEvents(JobLaunch& job, HostRun& run) : job(job), run(run), host(run.number()) {}
   void on_output(int rank, OutputStream stream, ByteView bytes) override {
@@ -236,9 +236,9 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on(const Joined& joined) {
     job.has_met_ = true;
     run.joined(joined);
-    // --check-build -H runs a world of one rank on each host: that is no error.
+    // --check-build -H runs a one-rank world on each host, which is not an error.
     if (is_question(job.options_)) return;
-    // Ranks that start without the others have a world of their own.
+    // Detect ranks that started a world without the others.
     if (joined.ranks.empty()) {
       job.act(job.supervisor_.on_joined(joined.rank, joined.world_rank, joined.world_size));
     }
@@ -264,7 +264,7 @@ struct JobLaunch::HostEvents : AgentEvents {
     job.on_gone(host);
   }
   void on_lost(const Status& why) override {
-    // Ranks of a host that is only out of reach run until the end of the lease.
+    // Ranks of a host out of reach run until the end of the lease.
     const bool is_reached = why.code() != Code::kDeadlineExceeded || run.link() == nullptr;
     if (!is_reached) job.expect_end(run);
     job.lose(run, why);
@@ -321,7 +321,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
   });
 }
 
-// Links refer to the spawners of startup_.
+// Links refer to the spawners of startup_, so destroy the links first.
 JobLaunch::~JobLaunch() {
   if (server_) server_->show_launch({});
   for (HostRun& host : hosts_.hosts()) host.release();
@@ -349,7 +349,7 @@ void JobLaunch::on_silence(int host, double seconds) {
   report(HostSilent{hosts_.host(host), seconds, limit});
 }
 
-// The agent of this host, if it runs, has stopped its ranks by now.
+// The host's agent, if it still runs, has ended its ranks by now.
 void JobLaunch::give_up(HostRun& host) {
   const double seconds = host.link()->silence_seconds();
   expect_end(host);
@@ -357,7 +357,7 @@ void JobLaunch::give_up(HostRun& host) {
   lose(host, deadline_exceeded(cat("the host did not answer for ", std::lround(seconds), " s")));
 }
 
-// The ranks of the host end at the latest when its agent has lost this launcher for the time of the lease.
+// The host's ranks end at the latest when its agent has had no contact with this launcher for the lease time.
 void JobLaunch::expect_end(HostRun& host) {
   const double left = host_jobs_.silent_ranks_end_after() - host.link()->silence_seconds();
   host.may_run_until(Deadline::after_seconds(std::max(left, 0.0)).time());
@@ -403,7 +403,7 @@ JobEnd JobLaunch::run() {
     loop_.stop();
   });
   loop_.run();
-  log::set_writer({});  // from here on nothing drains the output
+  log::set_writer({});  // after this, nothing drains the output
   report_cause();
   JobEnd end{.exit_code = exit_code,
              .has_started = phase_.has_started(),
@@ -422,7 +422,7 @@ JobEnd JobLaunch::run() {
   return end;
 }
 
-// A restart that could not start does not explain the end of the job.
+// Prints nothing for a restart that did not start its ranks: it does not explain the end of the job.
 void JobLaunch::report_cause() {
   if (!events_.on_end || (generation_ > 0 && !phase_.has_started())) return;
   events_.on_end(printable(end_cause_.substr(0, end_cause_.find('\n')), 1000));
@@ -458,7 +458,7 @@ net::Task<int> JobLaunch::run_all() {
   print_end(options_, hosts_, host_jobs_, supervisor_, has_met_, *output_);
   co_await output_->drain();
   co_await shutdown_->close_links();
-  co_await output_->drain();  // of what was logged since
+  co_await output_->drain();  // of messages logged during the shutdown
   phase_.move(JobState::kOver);
   co_return supervisor_.exit_code();
 }
@@ -476,7 +476,7 @@ void JobLaunch::choose_policy() {
   policy_ = std::make_unique<ElasticJob>(launch, options_.settings, join_queue_, *history_);
 }
 
-// At the level of --metrics-level.
+// The job's metrics at the level of --metrics-level.
 net::Task<std::string> JobLaunch::metrics() {
   constexpr size_t kMostHosts = 64;  // each has 17 samples
   const auto level = parse_metrics_level(options_.settings.output.metrics_level);
@@ -494,7 +494,7 @@ void JobLaunch::replace(const HostRun& host, const std::string& sentence) {
   end_job(kExitLauncher, sentence, -1);
 }
 
-// To be added to the failure of a rank that has waited for others.
+// For a failed rank that has waited for others: text to append to the failure.
 std::string JobLaunch::meanwhile(const RankExit& exit) const {
   const auto wait = exit.code != 0 ? waits_.of(exit.rank) : std::nullopt;
   if (!wait) return "";
@@ -525,7 +525,7 @@ Status JobLaunch::find_places() {
   return {};
 }
 
-// The scopes in which the original's workers meet, with their sizes; nothing unless they are admitted.
+// The scopes in which original Horovod's workers meet, with their sizes; nothing without --insecure-compat.
 std::optional<rendezvous::ScopeSizes> JobLaunch::original_scopes() const {
   if (!options_.settings.launchers.insecure_compat) return {};
   rendezvous::ScopeSizes sizes = {{"global", plan_.size()}};
@@ -536,7 +536,7 @@ std::optional<rendezvous::ScopeSizes> JobLaunch::original_scopes() const {
   return sizes;
 }
 
-// Brings up all agents. Not 0: the exit code, and nothing was started anywhere.
+// Starts all agents. Returns 0, or the exit code if nothing was started on any host.
 net::Task<int> JobLaunch::prepare() {
   phase_.move(JobState::kReach);
   const HostStartup::Outcome hosts = co_await startup_.run(*output_);
@@ -566,7 +566,7 @@ void JobLaunch::start() {
                                                         .size = plan_.size(),
                                                         .insecure_compat = original_scopes()});
   if (parent_process_) {
-    // The parent process, which waits for the ranks' results, has gone: the ranks end, as by a signal.
+    // When the parent process, which waits for the ranks' results, is gone, the ranks end as after a signal.
     parent_process_->serve(loop_.get_executor(), identity_.secret, host_jobs_.results_secret(),
                            *server_, [] { ::raise(SIGTERM); });
   }
@@ -574,7 +574,7 @@ void JobLaunch::start() {
     if (AgentLink* const link = hosts_.rank(rank).host().link()) link->consumed(rank, stream, size);
   });
   output_->on_broken([this](OutputStream stream, int error) {
-    // A broken standard error alone loses nothing that the user still reads.
+    // Standard error alone is not essential: the job continues without it.
     if (stream != OutputStream::kStdout) return;
     std::error_code unknown;
     const auto file = std::filesystem::read_symlink("/proc/self/fd/1", unknown);
@@ -591,7 +591,7 @@ void JobLaunch::start() {
   server_->show_launch([this] { return inspector_.states(); });
   parts_.emplace(loop_.get_executor(), parts_of(*this));
   report(Starting{});
-  // An agent has ended while others were prepared.
+  // An agent ended while other hosts were prepared.
   if (supervisor_.is_ending()) return end_all(host_jobs_.grace());
   policy_->begin();
   inspector_.take_changes();
@@ -605,7 +605,7 @@ void JobLaunch::reach(HostRun& host) {
         if (error) status = rendezvous::status_of(error, "cancelled");
         if (status.ok() && host.state() != HostState::kHeld)
           status = aborted("the job no longer needs it");
-        // A loss is known at once, not when the ranks are to start.
+        // Watch the link from now on, to notice a loss before the ranks start.
         if (status.ok())
           status = host.link()->hold().with_context(cat("host ", host.name(), ": prepare"));
         if (status.ok()) return policy_->held(host);
@@ -615,7 +615,7 @@ void JobLaunch::reach(HostRun& host) {
 }
 
 void JobLaunch::start(HostRun& host) {
-  // The agent may have ended meanwhile: the link then returns why.
+  // The agent may have ended meanwhile; link()->start() then returns the reason.
   host.advance(HostState::kHeld, HostState::kStarting, HostCause::kOrder);
   for (RankRun* rank : host.ranks()) {
     if (host.state() != HostState::kStarting) break;
@@ -657,7 +657,7 @@ void JobLaunch::on_end_signal(int number) {
   if (is_first && number == SIGINT) explain_interrupt();
 }
 
-// Until the ranks have ended, Ctrl-C seems to have no effect.
+// Explains Ctrl-C, which has no visible effect until the ranks have ended.
 void JobLaunch::explain_interrupt() {
   const int living = hosts_.living_ranks();
   if (living == 0 || ::isatty(STDERR_FILENO) != 1) return;
@@ -702,7 +702,7 @@ void JobLaunch::act(Supervisor::Action action, int signal) {
 }
 
 void JobLaunch::end_all(double grace, int signal) {
-  if (!phase_.has_started()) return;  // start() does it
+  if (!phase_.has_started()) return;  // start() ends the job then
   if (phase_.now() < JobState::kEnd) phase_.move(JobState::kEnd);
   policy_->stop();
   startup_.cancel();
@@ -712,7 +712,7 @@ void JobLaunch::end_all(double grace, int signal) {
 
 void JobLaunch::end(HostRun& host) { shutdown_->end(host); }
 
-// Agents end their ranks by themselves once their link is gone.
+// An agent ends its ranks by itself after its link is closed, so the job need not wait for this host.
 void JobLaunch::on_late(HostRun& host) {
   if (supervisor_.is_ending())
     output_->print(cat("host ", host.name(), " has not confirmed that its ranks ended"));

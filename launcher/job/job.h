@@ -22,20 +22,20 @@ struct JobEnd {
   int exit_code = 0;  // exit code of horovodrun
   bool has_started = false;
   bool may_be_tried_again = false;   // a rank or a host failed; false after a signal or a timeout
-  bool is_by_scheduler = false;      // its job has ended on a host at least
-  std::vector<int> failed_hosts{};   // could not be prepared, were lost, or were taken away
-  Clock::time_point ranks_end_by{};  // when the ranks of lost hosts have ended at the latest
-  bool wants_restart = false;        // an elastic job is to start again, with its history
-  int slow_host = -1;  // that a spare is to replace, because its ranks are late; -1: none
+  bool is_by_scheduler = false;      // a scheduler has ended its job on at least one host
+  std::vector<int> failed_hosts{};   // not prepared, lost, or taken away
+  Clock::time_point ranks_end_by{};  // the latest time at which the ranks of lost hosts have ended
+  bool wants_restart = false;        // an elastic job is to start again, with the same history
+  int slow_host = -1;  // to be replaced by a spare, because its ranks are late; -1: none
 };
 
 // Sets up this process: log level, environment, SIGPIPE. Call once, before the first launch.
 void prepare_process(const Options& options);
-// `history`: of an elastic job; its pool names all hosts that the job may use. Null: the job has a constant
+// `history`: the history of an elastic job; its pool names all hosts that the job may use. Null: the job has a constant
 // size.
-// `generation`: the number of earlier launches of this job. `environment`: what these have resolved.
+// `generation`: the number of earlier launches of this job. `environment`: the environment that they have resolved.
 // `join_queue`: the queue in which the hosts have joined; null: the launcher connects to the hosts. `has_spare`:
-// whether a spare host can take the place of this one; empty: none can.
+// returns true if a spare host can take the place of a host; empty: there are no spares.
 JobEnd run_job(const Options& options, const SlotPlan& plan, uint32_t generation,
                ResolvedEnvironment& environment, JoinQueue* join_queue, const LaunchEvents& events,
                JobHistory* history, std::function<bool(int host)> has_spare = {});

@@ -16,11 +16,11 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::chrono::milliseconds kMetricsTime{800};
-// A viewer that asks once a second gets new figures each time.
+// The maximum age of figures. A viewer that asks once a second gets new figures each time.
 constexpr std::chrono::milliseconds kYoung{900};
-// The agents only read memory for it.
+// The time limit for kAnnounced samples, for which agents only read memory.
 constexpr std::chrono::milliseconds kAnnouncedTime{400};
-// Between two looks at ranks that may wait: most operations end within it.
+// The pause between two looks at ranks that may wait: most operations end within that time.
 constexpr std::chrono::milliseconds kBetweenLooks{200};
 
 // "no answer for 12 s", or empty while the host answers.
@@ -109,7 +109,7 @@ void JobInspector::open(JobPolicy& policy) {
     server_ = *std::move(server);
 }
 
-// Sends the caller records as exec does: OutputChunk or the reason why not, then an exit code.
+// Sends exec records to the caller: OutputChunks or the reason for a refusal, then an exit code.
 net::Task<void> JobInspector::change(const std::vector<std::string>& words,
                                      net::StreamSocket& caller) {
   const auto sentence =
@@ -129,7 +129,7 @@ net::Task<void> JobInspector::change(const std::vector<std::string>& words,
 
 std::string JobInspector::states() const { return hosts_as_json(hosts_); }
 
-// Whether a later entry of the table is the same host.
+// Whether the same host has a later entry in the table.
 bool JobInspector::has_begun_again(const HostRun& host) const {
   return std::ranges::any_of(hosts_.hosts(), [&host](const HostRun& other) {
     return other.number() > host.number() && other.name() == host.name();
@@ -154,7 +154,7 @@ net::Task<void> JobInspector::answer(std::string request, net::StreamSocket& cal
   co_await net::asio::async_write(caller, net::asio::buffer(text), net::use_tuple);
 }
 
-// A rank waits if it has announced nothing new between two looks.
+// Samples the ranks twice if necessary: a rank waits if it announced nothing new in between.
 net::Task<void> JobInspector::look(SampleGroups groups) {
   bool is_cancelled = false;
   while (is_looking_ && !is_cancelled) {
@@ -224,7 +224,7 @@ JobCounts JobInspector::known_counts() const {
   return state;
 }
 
-// In a job that hangs, the last steps say nothing of now.
+// Returns nothing for a job that hangs, because its last steps do not describe the present.
 std::optional<SlowestRank> JobInspector::slowest() const {
   std::optional<SlowestRank> slowest;
   if (!metrics_.is_stepping()) return slowest;
@@ -236,7 +236,7 @@ std::optional<SlowestRank> JobInspector::slowest() const {
   return slowest;
 }
 
-// The answer to ps and top.
+// The answer to the commands ps and top.
 net::Task<std::string> JobInspector::job_as_json() {
   co_await look(SampleGroup::kMetrics | SampleGroup::kGpus);
   co_return known_job();
@@ -272,7 +272,7 @@ net::Task<std::string> JobInspector::metrics(MetricsLevel level) {
   co_return metrics_.text(hosts_, level) + metrics_.waits_text(hosts_, level);
 }
 
-// `digits`: a link's message, in hexadecimal digits.
+// `digits`: a message to an agent, in hexadecimal digits.
 net::Task<void> JobInspector::run_command(std::string_view digits, net::StreamSocket& caller) {
   const auto bytes = from_hex(digits);
   auto message = bytes.ok() ? decode(*bytes) : Result<Message>(bytes.status());
@@ -284,7 +284,7 @@ net::Task<void> JobInspector::run_command(std::string_view digits, net::StreamSo
   co_await send_record(caller, refusal);
 }
 
-// The text of stack.
+// The answer to the command stack.
 net::Task<std::string> JobInspector::describe(InspectDetail detail) {
   std::vector<HostAnswer> hosts = co_await ask(detail);
   std::string text = cat("horovodrun, pid ", ::getpid(), ", ");
@@ -302,7 +302,7 @@ net::Task<std::string> JobInspector::describe(InspectDetail detail) {
   co_return text;
 }
 
-// `ranks`: the answer of the host's agent, or empty.
+// Describes one host. `ranks`: the answer of its agent, or empty.
 std::string JobInspector::describe(const HostRun& host, const std::string& ranks) const {
   if (host.is_over())
     return has_begun_again(host) ? "" : cat("host ", host.name(), ": has ended\n");

@@ -29,32 +29,32 @@ namespace hvd::launcher {
 
 class JobInspector {
  public:
-  // All arguments outlive this object. `waits`: in hvd.init(). `remark` prints a sentence for the user.
+  // All arguments outlive this object. `waits`: the waits in hvd.init(). `remark` prints a sentence for the user.
   JobInspector(const net::asio::any_io_executor& executor, const Options& options,
                const HostTable& hosts, const InitWaits& waits, JobMetrics metrics,
                std::function<void(std::string_view sentence)> remark);
 
-  // Opens the socket, before hosts are reached. The job runs without it when that fails. `policy` outlives this object's
-  // loop.
+  // Opens the socket. Call before hosts are reached. On failure, the job runs without a socket. `policy` outlives the
+  // loop of this object.
   void open(JobPolicy& policy);
-  // The policy has begun: from now on, orders may change the job.
+  // Call when the policy has begun: from now on, orders may change the job.
   void take_changes() { takes_changes_ = true; }
-  // Asks the agents, by host.
+  // Requests information from all agents. Returns the answers by host.
   net::Task<std::vector<HostAnswer>> ask(InspectDetail detail);
   net::Task<std::vector<HostAnswer>> sample(SampleGroups groups,
                                             std::chrono::milliseconds limit = kInspectionTime);
-  // Where a rank of the table is while others wait for it.
+  // The current place of a rank for which other ranks wait. `rank`: its number in the table.
   net::Task<std::vector<RankPlace>> place_of_late(int rank, uint32_t late_microseconds);
 
-  // Reads the figures of all ranks, unless they are younger than a second: several viewers cost the agents one question.
-  // With kGpus also the waits for other ranks.
+  // Samples all ranks, unless the last sample is less than a second old: several viewers then cost one sample.
+  // With kGpus, also finds the ranks that wait for others.
   net::Task<void> look(SampleGroups groups);
-  // Asks the agents.
+  // Samples the agents, and returns the totals of the job.
   net::Task<JobCounts> counts();
-  // The job's metrics in Prometheus's format, within a second.
+  // The job's metrics in the Prometheus format. Takes less than a second.
   net::Task<std::string> metrics(MetricsLevel level);
 
-  // The events of the agents.
+  // Called with the events of the agents.
   void on_answer(int host, uint32_t number, HostAnswer answer) {
     inspection_.on_answer(static_cast<size_t>(host), number, std::move(answer));
   }
@@ -72,7 +72,7 @@ class JobInspector {
   net::Task<std::string> describe(InspectDetail detail);
   net::Task<std::string> job_as_json();
   void take_announced(const std::vector<HostAnswer>& answers);
-  // By the last look.
+  // These return results of the last look().
   std::string known_job() const;
   JobCounts known_counts() const;
   std::string describe(const HostRun& host, const std::string& ranks) const;
@@ -86,17 +86,17 @@ class JobInspector {
   const InitWaits& waits_;
   const std::function<void(std::string_view sentence)> remark_;
   StackTool stack_tool_;
-  JobPolicy* policy_ = nullptr;  // since open()
+  JobPolicy* policy_ = nullptr;  // null before open()
   bool takes_changes_ = false;
   Inspection inspection_;
   RankCommands commands_;
   JobMetrics metrics_;
   OperationWaits operation_waits_;
   const Clock::time_point began_ = Clock::now();
-  std::optional<Clock::time_point> looked_at_, read_at_;  // read_at_: the figures of metrics_
+  std::optional<Clock::time_point> looked_at_, read_at_;  // read_at_: when metrics_ was sampled
   net::Notification looked_;
   bool is_looking_ = false;
-  bool lacks_gpus_ = false;  // the last look
+  bool lacks_gpus_ = false;  // the last look had no kGpus
   std::unique_ptr<InspectionServer> server_;
 };
 

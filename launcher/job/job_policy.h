@@ -21,32 +21,32 @@ class PolicyLaunch {
   virtual HostTable& hosts() = 0;
   virtual rendezvous::Server& store() = 0;
   virtual net::asio::any_io_executor executor() = 0;
-  // A sentence for the user.
+  // Prints a sentence for the user.
   virtual void print(std::string_view sentence) = 0;
-  // As JobOutput::last_exception().
+  // JobOutput::last_exception() of the rank.
   virtual std::string last_exception(int rank) const = 0;
-  // Bring up a host that was added to the table. JobPolicy::held() follows, or survives().
+  // Starts the agent of a host that was added to the table. JobPolicy::held() or survives() follows.
   virtual void reach(HostRun& host) = 0;
-  // Start the ranks of a host that is held.
+  // Starts the ranks of a host that is held.
   virtual void start(HostRun& host) = 0;
-  // End all ranks of a host.
+  // Ends all ranks of a host.
   virtual void end(HostRun& host) = 0;
-  // End one rank; its host has others. If its host does not run yet, as soon as it does.
+  // Ends one rank of a host that keeps others. If the host does not run yet, waits until it runs.
   virtual void end(RankRun& rank) = 0;
-  // The job cannot go on. `rank`: whose failure is the cause, or -1.
+  // Ends the job, which cannot continue. `rank`: the rank whose failure is the cause, or -1.
   virtual void end_job(int exit_code, const std::string& sentence, int rank) = 0;
 };
 
 class JobPolicy {
  public:
   virtual ~JobPolicy() = default;
-  // All hosts are held, and their ranks are about to start.
+  // All hosts are held; their ranks are about to start.
   virtual void begin() = 0;
   // A host for which the policy has called reach() is held.
   virtual void held(HostRun& host) = 0;
-  // As Supervisor::Survives.
+  // Supervisor::Survives calls this.
   virtual bool survives(int rank, int host, int exit_code, const std::string& sentence) = 0;
-  // The host has not answered for --host-timeout. Returns whether the job goes on without it.
+  // The host has not answered for --host-timeout. Returns whether the job continues without it.
   virtual bool gives_up(HostRun& host) = 0;
   // The ranks of a lost host have ended.
   virtual void ranks_ended(const HostRun& host) = 0;
@@ -54,17 +54,17 @@ class JobPolicy {
   virtual void host_gone() = 0;
   // The agent of this host is about to end.
   virtual void host_leaves(HostRun& host, const std::string& why) = 0;
-  // `horovodrun resize N` or `remove HOST|RANK`, as words. Returns a sentence about the consequence.
+  // Executes `horovodrun resize N` or `remove HOST|RANK`, given as words. Returns a sentence about the consequence.
   virtual Result<std::string> change(const std::vector<std::string>& words) = 0;
-  // No further host is started: the job ends.
+  // Starts no more hosts, because the job ends.
   virtual void stop() = 0;
-  // Returns when nothing of the policy runs.
+  // Returns when no coroutine of the policy runs.
   virtual net::Task<void> end() = 0;
-  // The program is to be started again, when this launch has ended.
+  // Whether the program must start again after the end of this launch.
   virtual bool wants_restart() const = 0;
 };
 
-// The hosts and ranks with which the job begins, until it ends.
+// The policy of a job that keeps its hosts and ranks from beginning to end.
 class ConstantSize : public JobPolicy {
  public:
   void begin() override {}

@@ -13,10 +13,10 @@ namespace hvd::launcher {
 namespace {
 
 constexpr int kForwarded[] = {SIGUSR1, SIGUSR2, SIGWINCH};
-// The time limit for the message to the agents before the launcher suspends.
+// Before the launcher suspends itself, its time limit for sending the message to the agents.
 constexpr std::chrono::seconds kTimeToSuspend{1};
 
-// The output goes to a terminal whose foreground this process is in. SIGTTOU of writes before a stop may come after it.
+// Whether this process is in the foreground of its terminal. A SIGTTOU from an earlier write may arrive there.
 bool is_in_foreground() {
   const pid_t own = ::getpgrp();
   return ::tcgetpgrp(STDOUT_FILENO) == own || ::tcgetpgrp(STDERR_FILENO) == own;
@@ -35,7 +35,7 @@ JobSignals::JobSignals(net::asio::io_context& loop, HostTable& hosts,
 
 void JobSignals::watch() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGTTOU}) {
-    // nohup ignores SIGHUP on purpose. A shell ignores SIGINT for every background job.
+    // Keep an ignored SIGHUP, which nohup sets on purpose. But shells ignore SIGINT for every background job.
     if (number != SIGINT && number != SIGTERM && is_ignored(number)) continue;
     signals_.add(number);
   }
@@ -66,8 +66,8 @@ void JobSignals::on_signal(int number) {
 void JobSignals::pass_on(int number, int from_host) {
   const auto now = Clock::now();
   const auto last = passed_on_.find(number);
-  // A scheduler signals all processes of a job at about the same time: one signal is forwarded. SIGWINCH
-  // may come often.
+  // A scheduler signals all processes of a job at about the same time: forward the first of these signals. Forward
+  // every SIGWINCH, which may arrive often.
   if (number != SIGWINCH && last != passed_on_.end() && now - last->second < kSameSignalFor) return;
   passed_on_[number] = now;
   for (const HostRun& host : hosts_.hosts()) {

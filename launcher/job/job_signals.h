@@ -12,7 +12,7 @@
 
 namespace hvd::launcher {
 
-// Whether the launcher was started with this signal ignored, such as SIGHUP by nohup.
+// Whether the launcher was started with this signal ignored. For example, nohup ignores SIGHUP.
 bool is_ignored(int signal);
 
 class JobSignals {
@@ -21,9 +21,9 @@ class JobSignals {
   JobSignals(net::asio::io_context& loop, HostTable& hosts, std::function<void(int)> on_end);
 
   void watch();
-  // Called before the launcher stops (true), and when it goes on.
+  // Called with true before the launcher stops, and with false when it continues.
   void around_stop(std::function<void(bool stops)> callback) { around_stop_ = std::move(callback); }
-  // Forwards a signal to the ranks of all hosts but `from_host`, whose ranks already got it.
+  // Forwards a signal to the ranks of all hosts except `from_host`, whose ranks have already received it.
   void pass_on(int number, int from_host = -1);
 
  private:
@@ -37,7 +37,7 @@ class JobSignals {
   std::function<void(bool stops)> around_stop_;
   net::asio::signal_set signals_;
   bool suspending_ = false;
-  std::map<int, Clock::time_point> passed_on_;  // the last time of each signal
+  std::map<int, Clock::time_point> passed_on_;  // when each signal was last forwarded
 };
 
 }  // namespace hvd::launcher

@@ -23,7 +23,7 @@ enum class JobState : uint8_t {
   kReach,  // agents are brought to the hosts, and prepare these
   kHold,   // the agents wait for the order to start
   kStart,  // the hosts have the order
-  kRun,    // all ranks with which the launch begins run
+  kRun,    // all ranks of the launch's beginning run
   kEnd,    // the ranks are being ended
   kOver
 };
@@ -35,7 +35,7 @@ class JobPhase {
  public:
   JobState now() const { return now_; }
   bool has_started() const { return began_at(JobState::kStart) != Clock::time_point{}; }
-  // When this phase began; the epoch before that.
+  // When this phase began; the epoch if it has not begun.
   Clock::time_point began_at(JobState state) const { return began_[static_cast<size_t>(state)]; }
   // A move that the diagram does not have ends the process.
   void move(JobState to);

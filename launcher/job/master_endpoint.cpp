@@ -27,7 +27,7 @@ StartOrder order_for(const std::string& address, uint16_t port, std::string inte
   return order;
 }
 
-// Returns the first address that all other hosts reach, else the first candidate; empty without one.
+// Returns the first address that all other hosts reach, else the first candidate; empty if there is no candidate.
 std::string common_address(const MasterCandidates& candidates, const std::vector<Reached>& reached,
                            size_t home) {
   for (const auto& [address, interface] : candidates.addresses) {
@@ -71,7 +71,7 @@ MasterEndpoints choose_master_endpoints(const SlotPlan& plan, const MasterCandid
             "down, so programs there cannot connect to each other; run there as "
             "root: ip link set lo up"));
   }
-  // A single host uses its loopback address, which a change of its networks does not affect.
+  // A single host uses its loopback address, which network changes do not affect.
   const std::string common = reached.size() == 1 && !candidates.addresses.empty()
                                  ? candidates.addresses.back().first
                                  : common_address(candidates, reached, home);

@@ -16,11 +16,11 @@ struct MasterEndpoints {
   std::vector<std::string> warnings;  // one for each host that reaches none of the addresses
 };
 
-// `hosts`: held.
+// All `hosts` must be held.
 net::Task<MasterEndpoints> find_master_endpoints(net::asio::any_io_executor executor,
                                                  const HostTable& hosts);
 
-// Chooses by the addresses that each host has reached. `reached`: one entry for each host. Pure.
+// Chooses from the addresses that each host has reached. `reached`: one entry for each host. Pure.
 MasterEndpoints choose_master_endpoints(const SlotPlan& plan, const MasterCandidates& candidates,
                                         const std::vector<Reached>& reached);
 

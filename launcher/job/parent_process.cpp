@@ -31,7 +31,7 @@ void ParentProcess::serve(net::asio::any_io_executor executor, const Secret& sec
                           const Secret& results, rendezvous::Server& server,
                           std::function<void()> on_gone) {
   const std::string line = cat(secret.hex(), " ", results.hex(), "\n");
-  // These are the first bytes on this socket: its send buffer is empty.
+  // The send buffer is empty, because these are the socket's first bytes.
   if (::send(socket_.get(), line.data(), line.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(line.size())) {
     return on_gone();

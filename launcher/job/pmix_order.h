@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// Removes kPmix from each host's list. Returns true when every list had it.
+// Removes kPmix from each host's list. Returns true if every list had it.
 bool take_pmix(std::vector<Versions>& versions);
 // Adds the placement of all ranks to each host's order.
 void order_pmix(const SlotPlan& plan, std::vector<StartOrder>& orders);

@@ -16,26 +16,26 @@
 namespace hvd::launcher {
 namespace {
 
-// Seconds for the other hosts after the first failure, and for hosts that were cancelled.
+// Seconds that other hosts get after the first failure, and all hosts after cancel().
 constexpr double kAfterFailure = 2;
 constexpr double kAfterCancel = 1;
 
-// The share of --start-timeout for "resolve" and "connect", which take well under a second when
-// they work. The other stages have no limit but --start-timeout as a whole. The launcher passes no
+// The share of --start-timeout for "resolve" and "connect", which take far less than a second when
+// they work. The other stages are limited only by --start-timeout as a whole. The launcher passes no
 // time limit to ssh.
 constexpr double kShareOfShortStages = 0.5;
 
-// As messages name what the host does now.
+// The stage as messages name it.
 std::string_view stage_of(const HostRun& host) {
   return host.state() <= HostState::kConnecting ? to_string(host.stage()) : "prepare";
 }
 
-// Whether the host looks a name up or connects.
+// Whether the stage is a name lookup or a connection.
 bool is_short(SpawnStage stage) {
   return stage == SpawnStage::kResolve || stage == SpawnStage::kConnect;
 }
 
-// The likely cause of a stage that does not end. `try_command`: a command that shows more, or empty.
+// The likely cause of a stage that takes too long. `try_command`: a command that shows more, or empty.
 std::string likely_cause(const HostRun& host, const std::string& try_command) {
   const std::string seen = try_command.empty() ? "" : cat("; run '", try_command, "' to see it");
   if (host.state() != HostState::kConnecting)
@@ -61,7 +61,7 @@ std::string likely_cause(const HostRun& host, const std::string& try_command) {
   return "it is slow";
 }
 
-// For --verbose.
+// The way in which the host's agent starts, for --verbose.
 std::string way_to(const SpawnTarget& target, bool is_local) {
   if (is_local) return "it is this machine, so its agent is a child of the launcher";
   if (target.is_step) return "it is a node of the Slurm job, so srun starts its agent";
@@ -93,7 +93,7 @@ std::string_view reason_of(SpawnStage stage) {
   return "";
 }
 
-// Whether the ranks run as another user, which only ssh can do.
+// Whether the user names another account, for which only ssh can start ranks.
 bool is_somebody_else(const std::string& user) {
   if (user.empty()) return false;
   const passwd* self = ::getpwuid(::geteuid());
@@ -109,7 +109,7 @@ struct Preflight::Attempt {
 
   HostRun& host() const { return *start.host; }
   double short_limit() const { return timeout_seconds * kShareOfShortStages; }
-  // Stages end in time by themselves or by the limit of all of them, which wait_for_all() knows.
+  // A stage ends by its own limit or by the limit for all stages, which wait_for_all() applies.
   void enter(SpawnStage stage) {
     host().enter(stage,
                  is_short(stage) ? Deadline::after_seconds(short_limit()) : Deadline::never());
@@ -122,27 +122,27 @@ struct Preflight::Attempt {
   const HostStart start;
   const double timeout_seconds;
   std::string try_command;
-  std::unique_ptr<AgentLink> link;  // until the host is held
+  std::unique_ptr<AgentLink> link;  // moved to the host when it is held
   net::asio::cancellation_signal cancel;
-  bool is_over = false;  // it has ended, or was given up
+  bool is_over = false;  // it has ended or was abandoned
   bool is_getting_environment = false;
   Status status;
 };
 
-// The attempts of one call of run().
+// The attempts of one run() call.
 struct Preflight::Attempts {
   explicit Attempts(const net::asio::any_io_executor& executor) : changed(executor) {}
 
   std::vector<std::shared_ptr<Attempt>> all;
   net::asio::steady_timer changed;
   bool is_cancelled = false;
-  bool is_abandoned = false;  // hosts that end now are dropped
+  bool is_abandoned = false;  // hosts that end from now on are dropped
 };
 
 Preflight::Preflight(net::asio::any_io_executor executor, Spawner& local, Spawner& remote)
     : executor_(std::move(executor)), local_(local), remote_(remote) {}
 
-// The loop may outlive the links' owners.
+// The links' owners may end before the loop, so destroy the links here.
 Preflight::~Preflight() {
   for (const auto& attempts : running_) {
     for (const auto& attempt : attempts->all) attempt->link.reset();
@@ -274,14 +274,14 @@ net::Task<void> Preflight::wait_for_all(Attempts& attempts, Deadline& deadline,
   }
 }
 
-// Returns the time at which the next host may be late.
+// Abandons late hosts. Returns the time at which the next host may be late.
 Deadline Preflight::give_up_late_ones(Attempts& attempts) {
   Deadline next = Deadline::never();
   for (const auto& attempt : attempts.all) {
     if (attempt->is_over) continue;
     const HostRun& host = attempt->host();
     const Deadline limit = host.deadline();
-    // The end of a host may be ordered before it has a link.
+    // The launcher may order the end of a host that has no link yet.
     const bool is_ending = host.state() == HostState::kEnding && host.link() == nullptr;
     if (host.state() != HostState::kConnecting && !is_ending) continue;
     if (limit.passed())
@@ -292,7 +292,7 @@ Deadline Preflight::give_up_late_ones(Attempts& attempts) {
   return next;
 }
 
-// At the deadline. A host that waits for the environment may wait for those that have not asked for it.
+// Called at the deadline. If hosts have not requested the environment, abandons only them: others may wait for them.
 void Preflight::give_up_all(Attempts& attempts, double seconds) {
   const auto has_not_asked = [](const auto& attempt) {
     return !attempt->is_over && !attempt->is_getting_environment;

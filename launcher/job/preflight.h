@@ -21,10 +21,10 @@ namespace hvd::launcher {
 struct HostStart {
   HostRun* host = nullptr;
   SpawnTarget target;
-  // Called when the preflight knows whether the host is this machine.
+  // Called when the preflight has determined whether the host is this machine.
   std::function<HostJob(bool is_local)> make_job;
   std::shared_ptr<const StagedCode> code{};  // null without --stage
-  AgentLink::PackageParts package{};         // of the package that the job offers
+  AgentLink::PackageParts package{};         // the package that the job offers
   AgentLink::Environment environment{};
 };
 
@@ -37,9 +37,9 @@ class Preflight {
   // Returns one error for each host that is not ready, "host b: stage: cause"; empty: all are held.
   // After the first failure the other hosts have 2 s to report their own errors, and are then dropped.
   // `timeout_seconds` (--start-timeout) limits all stages of a host together, ssh included, until a host gets its
-  // environment, which takes as long as it takes. Several calls may run at once, for different hosts.
+  // environment; getting the environment has no limit. Several calls may run at once, for different hosts.
   net::Task<std::vector<Status>> run(std::vector<HostStart> hosts, double timeout_seconds);
-  // Ends each run() and the agents that are not held yet.
+  // Makes each run() return, and ends the agents that are not held yet.
   void cancel();
 
  private:
@@ -58,7 +58,7 @@ class Preflight {
   std::vector<std::shared_ptr<Attempts>> running_;
 };
 
-// The progress of each host for the line on a terminal.
+// The progress of each host, for the progress line on a terminal.
 std::vector<HostProgress> progress_of(const HostTable& hosts);
 
 }  // namespace hvd::launcher

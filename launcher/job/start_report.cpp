@@ -15,7 +15,7 @@
 namespace hvd::launcher {
 namespace {
 
-// A sentence on the command of horovodrun that the user means by a program that no host has; or empty.
+// If no host has the program, a sentence about the horovodrun command that the user may have meant; or empty.
 std::string meant_command(const std::vector<Status>& errors, const std::string& program) {
   const std::string missing = cat("program '", printable(program), "' was not found on PATH");
   const bool is_missing = std::ranges::any_of(errors, [&](const Status& error) {
@@ -24,7 +24,7 @@ std::string meant_command(const std::vector<Status>& errors, const std::string& 
   return is_missing ? explain_unknown_command(program) : "";
 }
 
-// For --verbose: the programs of the hosts, and the endpoint of other stacks.
+// For --verbose: prints the programs of the hosts, and the endpoint for other stacks.
 void explain_start(const HostTable& hosts) {
   for (const HostRun& host : hosts.hosts()) {
     std::vector<std::string> parts;

@@ -8,9 +8,9 @@
 
 namespace hvd::launcher {
 
-// The errors with which hosts were not reached, and the command of horovodrun that the user may mean.
+// Prints the errors of hosts that were not reached, and the horovodrun command that the user may have meant.
 void print_errors(const HostStartup::Outcome& hosts, const Options& options, JobOutput& output);
-// Warnings; in the first launch the cores of the ranks, and for --verbose the programs of the hosts.
+// Prints warnings; in the first launch the cores of the ranks, and with --verbose the programs of the hosts.
 void print_start(const HostStartup::Outcome& outcome, const HostTable& hosts, bool is_first,
                  const Options& options, JobOutput& output);
 

@@ -93,7 +93,7 @@ std::string Supervisor::describe(const Loss& loss) const {
              loss.before);
 }
 
-// Ranks that others may have needed, and that no failure names: "; rank 1 on host b had exited with code 0".
+// Ranks that others may have needed and that have not failed: "; rank 1 on host b had exited with code 0".
 std::string Supervisor::ended_before() const {
   std::vector<int> ranks;
   for (const RankRun& rank : hosts_.ranks()) {
@@ -131,7 +131,7 @@ Supervisor::Action Supervisor::on_exit(const RankExit& exit, const std::optional
   }
   if (exit.code == 0 && exit.signal == 0) {
     if (exit.rank != awaited_) return Action::kNone;
-    // The end of a process may reset its connections.
+    // The exit of a process may have reset its connections, so this was a leave.
     if (late_) late_->sentence = late_if_left_;
     return fail_late();
   }
@@ -157,11 +157,11 @@ Supervisor::Action Supervisor::judge(const RankFailure& rank_failure) {
 }
 
 Supervisor::Action Supervisor::await_peer(int rank, Failure failure, const LeftBy& peer) {
-  // Only the awaited rank can name another cause: a third rank may have made it leave.
+  // Only the awaited rank can name another cause, because a third rank may have made it leave.
   if (late_ && rank != awaited_) return Action::kNone;
   const bool has_ended = hosts_.rank(peer.rank).is_over();
   late_if_left_ = cat(failure.sentence, ", after rank ", peer.rank, " had left the job");
-  // The peer may have failed because of the same cause.
+  // The peer may have failed for the same cause as this rank.
   const bool has_left = has_ended && peer.rank != late_rank_ && !failed_alike_.contains(peer.rank);
   failure.sentence =
       peer.cause.empty() || has_left ? late_if_left_ : because_of(peer.cause, failure.sentence);
@@ -189,7 +189,7 @@ Supervisor::Action Supervisor::on_answer(int host) {
   if (silent_hosts_.erase(host) == 0 || !silent_hosts_.empty()) return Action::kNone;
   Action action = Action::kNone;
   std::vector<RankFailure> failures = std::exchange(held_, {});
-  // The others may be consequences of these.
+  // Judge failures without `left_by` first, because the others may be their consequences.
   std::stable_partition(failures.begin(), failures.end(),
                         [](const RankFailure& each) { return !each.left_by; });
   for (const RankFailure& each : failures) {
@@ -208,7 +208,7 @@ Supervisor::Action Supervisor::end_job(int exit_code, const std::string& sentenc
 }
 
 Supervisor::Action Supervisor::on_joined(int rank, int world_rank, int world_size) {
-  if (survives_) return Action::kNone;  // ranks change from generation to generation
+  if (survives_) return Action::kNone;  // the ranks of an elastic job change
   if (!hosts_.has_rank(rank) || hosts_.size() == 1) return Action::kNone;
   if (world_rank == rank && world_size == hosts_.size()) hosts_.rank(rank).enter_world();
   if (hosts_.rank(rank).has_been_in_world()) return Action::kNone;
@@ -263,7 +263,7 @@ Supervisor::Action Supervisor::on_lost(int host, const Status& why) {
 
 Supervisor::Action Supervisor::on_agent_ending(int host, const std::string& why) {
   HostRun& run = hosts_.host(host);
-  // The launcher may have ordered the end, with its deadline, or may have given the host up.
+  // Keep the state of a host that the launcher has abandoned or already ordered to end, with a deadline.
   if (run.state() < HostState::kEnding) run.to(HostState::kEnding, HostCause::kAgentEnds);
   if (ending_) return Action::kNone;
   Failure failure{kExitLauncher, cat(host_name(host), " was lost: ", why)};
@@ -286,7 +286,7 @@ Supervisor::Action Supervisor::on_preparation_failed(int host, const Status& why
 
 Supervisor::Action Supervisor::on_signal(int number) {
   ++signals_;
-  // The signal also reached ranks or agents, which may have reported first.
+  // The signal also reached ranks or agents, whose reports may have arrived first.
   if (signals_ == 1 && ended_by_ == number) {
     exit_code_ = kExitSignal + number;
     sentence_ = cat("ended by ", signal_name(number));

@@ -29,46 +29,46 @@ class Supervisor {
   // `hosts` outlives this object.
   explicit Supervisor(HostTable& hosts, bool waits = false);
 
-  // In an elastic job: called for each end of a rank (rank -1: of a host), with exit code 0 and no
-  // sentence after success. Returns whether the job goes on: Generations decides it, behind JobPolicy::survives().
+  // Elastic jobs only: called for each end of a rank (or of a host: rank -1), with exit code 0 and no
+  // sentence after success. Returns whether the job continues; JobPolicy::survives() passes this to Generations.
   using Survives =
       std::function<bool(int rank, int host, int exit_code, const std::string& sentence)>;
   void ask_before_end(Survives survives) { survives_ = std::move(survives); }
   // Whether a host has not yet answered the launcher's last ping. A failure of a rank on another host may be
-  // the consequence of its loss: the failure counts once each silent host has answered.
+  // a consequence of that host's loss: the failure counts once each silent host has answered.
   using IsSilent = std::function<bool(int host)>;
   void ask_about_silence(IsSilent is_silent) { is_silent_ = std::move(is_silent); }
-  // Ends the job for another reason. `rank`: whose failure is the cause, or -1.
+  // Ends the job for another reason. `rank`: the rank whose failure is the cause, or -1.
   Action end_job(int exit_code, const std::string& sentence, int rank);
 
-  // Why a rank failed, as it has reported: a peer left, the connection to it broke, or it did not answer.
+  // The reason why a rank failed, from its report: a peer left, a connection to the peer broke, or the peer was silent.
   struct LeftBy {
     LeftBy(int rank, std::string cause = {}) : rank(rank), cause(std::move(cause)) {}
     int rank;
-    std::string cause;  // the sentence about it, where the peer need not have ended, or empty
+    std::string cause;  // the sentence about it if the peer may not have ended, or empty
   };
-  // A rank has ended. The first failure ends the job. `left_by`: the rank whose exit made this rank fail,
-  // as this rank reported. If that rank fails within 2 s as well, its failure is the cause.
-  // `meanwhile`: what the rank was doing, to be added to a failure; or empty.
+  // A rank has ended. The first failure ends the job. `left_by`: the rank that, according to this rank's report, caused
+  // the failure by its exit. If that rank fails within 2 s as well, its failure is the cause.
+  // `meanwhile`: the rank's activity, which is appended to a failure; or empty.
   Action on_exit(const RankExit& exit, const std::optional<LeftBy>& left_by = {},
                  const std::string& meanwhile = "");
-  // Whether the failure of a rank waits for silent hosts: it will end the job.
+  // Whether a rank has failed and the job waits for answers of silent hosts before it ends.
   bool is_holding() const { return !held_.empty(); }
-  // The signal that killed the rank whose failure is the cause, or SIGTERM when an agent ends its ranks; or 0.
+  // The signal that killed the rank whose failure is the cause; SIGTERM if an agent has ended its ranks; else 0.
   int ended_by() const { return ended_by_; }
-  // A rank has ended, and others wait for it in `call` (hvd.init(), MPI_Init): ends the job.
+  // A rank has ended while others wait for it in `call` (hvd.init(), MPI_Init). Ends the job.
   Action on_awaited_rank_ended(int rank, const std::vector<int>& waiting, const char* call);
-  // A process of the rank joins a world. The first world of each rank must be the job's: another one ends
-  // the job.
+  // A process of the rank joins a world. If the first world of a rank is not the job's world, the job
+  // ends.
   Action on_joined(int rank, int world_rank, int world_size);
-  // The host has answered.
+  // A host has answered a ping.
   Action on_answer(int host);
-  // The wait after kAwait is over.
+  // The wait that kAwait requested is over.
   Action on_awaited();
   // All ranks of a host have ended.
   Action on_finished(int host);
-  // The connection to a host is lost: ends the job. The report also names a host that is lost afterwards for the
-  // same reason: hosts that fall silent together are not lost at the same moment.
+  // The connection to a host is lost: ends the job. The report also names hosts lost afterwards for the same reason,
+  // because hosts that become silent together are not lost at the same moment.
   Action on_lost(int host, const Status& why);
   // A host's agent ends its ranks: ends the job. on_finished or on_lost follows.
   Action on_agent_ending(int host, const std::string& why);
@@ -78,23 +78,23 @@ class Supervisor {
   Action on_preparation_failed(int host, const Status& why);
   // A signal to the launcher ends the job. A second signal kills the ranks.
   Action on_signal(int number);
-  // A scheduler ends all that this script has started: the script is the cause of an end that the scheduler can have
-  // caused, whichever of the processes it ended first.
+  // A scheduler ends all processes that this script has started. The script is then the cause of any end that the
+  // scheduler may have caused, regardless of which process ended first.
   void on_script_ended(const std::string& script);
-  // Standard output, which is this file, takes no more: ends the job. When its reader has gone, there
+  // Standard output, which is `file`, can no longer be written: ends the job. If its reader has closed it, there
   // is no sentence, as after SIGPIPE.
   Action on_output_broken(int error_number, const std::string& file);
 
   bool is_ending() const { return ending_; }
 
-  // Returns each sentence about a failure that does not end the job once.
+  // Returns each sentence about a failure that does not end the job, once.
   std::optional<std::string> take_news() { return std::exchange(news_, {}); }
 
   int exit_code() const;
   // One sentence about the first cause, or empty.
   std::string report() const;
-  // The ranks that SIGKILL ended after the grace period: "rank 3 on host b", "ranks 0-2 on 2 hosts".
-  // Empty without any, and after a second signal, which asks for SIGKILL.
+  // The ranks that were killed after the grace period: "rank 3 on host b", "ranks 0-2 on 2 hosts". Empty if none was
+  // killed, and after a second signal, with which the user requests SIGKILL.
   std::string killed_ranks() const;
   // The rank whose failure was the first cause, or -1.
   int failed_rank() const { return failed_rank_; }
@@ -107,19 +107,19 @@ class Supervisor {
 
   struct RankFailure {
     RankExit exit;
-    std::optional<LeftBy> left_by;  // as in on_exit
-    std::string meanwhile;          // as in on_exit
+    std::optional<LeftBy> left_by;  // the argument of on_exit()
+    std::string meanwhile;          // the argument of on_exit()
   };
 
   // Hosts whose loss is the cause of the end.
   struct Loss {
     std::vector<int> hosts;
     std::string why;
-    std::string before;  // the failure that it caused before, or empty
+    std::string before;  // an earlier failure that this loss caused, or empty
   };
 
   Action fail(int exit_code, std::string sentence, int rank = -1);
-  // A rank failed; whether that ends the job is the user's choice.
+  // Notes the failure of a rank. The user's settings decide whether it ends the job.
   Action fail_rank(int rank, Failure failure);
   Failure describe(const RankExit& exit) const;
   std::string describe(const Loss& loss) const;
@@ -129,9 +129,9 @@ class Supervisor {
   Action judge(const RankFailure& rank_failure);
   // `peer`: the rank that made this rank fail, as this rank reported.
   Action await_peer(int rank, Failure failure, const LeftBy& peer);
-  // Whether the failure waits until the hosts that are silent now have answered.
+  // Whether the failure waits for answers from the hosts that are silent now.
   bool holds(const RankFailure& failure);
-  // The host is lost, unless it is over already.
+  // Moves the host to lost, unless it is over.
   void lose(int host);
   bool goes_on(int rank, int host, const Failure& failure) const;
   std::string place(int rank) const;      // "rank 3 on host b"
@@ -141,8 +141,8 @@ class Supervisor {
   const bool waits_;
   Survives survives_;
   IsSilent is_silent_;
-  std::vector<RankFailure> held_;  // may be consequences
-  std::set<int> silent_hosts_;     // that held_ waits for
+  std::vector<RankFailure> held_;  // they may be consequences of a host's loss
+  std::set<int> silent_hosts_;     // the hosts whose answers held_ waits for
   bool ending_ = false;
   int ended_by_ = 0;  // the signal that killed a rank, or SIGTERM when an agent ends its ranks
   int failed_rank_ = -1;
@@ -151,9 +151,9 @@ class Supervisor {
   std::string sentence_;
   std::optional<Loss> loss_;
   std::optional<std::string> news_;
-  std::set<int> failed_alike_;   // ranks that failed because of a cause other than a rank's end
-  std::optional<Failure> late_;  // the cause unless awaited_ fails as well
-  std::string late_if_left_;     // the sentence of late_ if awaited_ ends well
+  std::set<int> failed_alike_;   // ranks that failed for a cause that is not a rank's exit
+  std::optional<Failure> late_;  // the failure to report unless awaited_ fails as well
+  std::string late_if_left_;     // the sentence of late_ if awaited_ exits with code 0
   int late_rank_ = -1;
   int awaited_ = -1;
 };

@@ -25,7 +25,7 @@ struct AdmittedAgent {
 // A previously admitted agent whose link broke: it offers to resume.
 struct ReturnedAgent {
   Resume offer;
-  Nonce challenge{};  // to which it answers
+  Nonce challenge{};  // which `offer` answers
   std::unique_ptr<Duplex> duplex;
 };
 
@@ -39,12 +39,12 @@ class RefusedCallers {
   int count_ = 0;
 };
 
-// TLS for the port at which agents join: by the token, and also by the certificate in this PEM file,
-// unless it is empty. Logs the agents that do not hold the token, and altered links.
+// TLS for the port at which agents join: authenticated by the token, and also by the certificate in this PEM file
+// if a file is given. Logs agents that do not hold the token, and links with altered bytes.
 Result<net::TlsFront> tls_of_agents(const Secret& token, const std::string& certificate,
                                     const std::string& key);
 
-// Reads the first message of a peer that sends nothing more before it gets an answer.
+// Reads the first message of a peer, which sends no further bytes before the answer.
 net::Task<Result<Message>> read_message(Duplex& duplex);
 
 // Admits the agent at the other end of an accepted connection. Closes the socket on an error. The offer of

@@ -30,7 +30,7 @@ namespace asio = net::asio;
 constexpr uint64_t kStageWindow = 256 << 10;
 constexpr uint64_t kEnvironmentWindow = 1 << 20;
 constexpr auto kSuspendLimit = std::chrono::seconds(2);
-// The launcher has stopped by then: it waits for the slowest host.
+// Longer than kSuspendLimit, which the launcher spends waiting for the slowest host: it has stopped by then.
 constexpr auto kNoPing = kSuspendLimit + std::chrono::seconds(1);
 
 }  // namespace
@@ -42,7 +42,7 @@ struct LastMessages {
   static constexpr bool kHas = (std::is_same_v<T, U> || ...);
   std::tuple<std::optional<T>...> all;
 };
-// The answers for which calls of AgentLink wait.
+// The agent's answers that calls of AgentLink wait for.
 using AgentAnswers =
     LastMessages<AgentHello, Prepared, Started, Staged, PackageWanted, EnvironmentWanted,
                  EnvironmentFilesWanted, ReachabilityTested, Suspended>;
@@ -55,7 +55,7 @@ class GivenUpHost : public AgentEvents {
   using Consumed = std::function<void(int rank, OutputStream stream, size_t size)>;
   GivenUpHost(Consumed consumed, std::function<void()> on_end)
       : consumed_(std::move(consumed)), on_end_(std::move(on_end)) {}
-  // Agents end after the output of their ranks.
+  // Output must be consumed, because an agent ends only after its ranks' output.
   void on_output(int rank, OutputStream stream, ByteView bytes) override {
     consumed_(rank, stream, bytes.size());
   }
@@ -125,21 +125,21 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   void close();
 
  private:
-  // Starts a coroutine of this object, and keeps the object alive until it returns.
+  // Starts a coroutine of this object, and keeps the object alive until the coroutine returns.
   void spawn(net::Task<void> (Impl::*body)());
   net::Task<void> read_link();
   net::Task<void> write_link();
   net::Task<void> ping();
-  // The agent is prepared, or wants the package, which comes last.
+  // Whether the agent is prepared or requests the package, both of which come after the environment.
   bool is_past_environment() { return answer<Prepared>() || answer<PackageWanted>(); }
-  // Waits until is_there() is true, or returns an error when the link is lost.
+  // Waits until is_there() returns true. Returns an error if the link is lost.
   template <typename Claim>
   net::Task<Status> wait_for(Claim is_there);
 
   void put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
            net::Urgency urgency);
   Status handle(const net::Frame& frame);
-  // Refuses a message out of its turn, or notes what it means besides being an answer.
+  // Returns an error for a message in the wrong state. An overload may also note the message's contents.
   Status check(const auto&) { return {}; }
   Status check(const AgentHello& hello) { return check_agent_version(hello.version); }
   Status check(const Started& started);
@@ -153,7 +153,7 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
   Status receive(const Failed& failed);
   Status receive(const Finished& finished);
   Status receive(const Pong& answer);
-  // Each other message of an agent.
+  // For all other messages of an agent.
   Status receive(const AgentReport& report);
   void lose(Status why);
   void shut();
@@ -169,10 +169,10 @@ class AgentLink::Impl : public std::enable_shared_from_this<Impl> {
 
   bool is_running_ = false;  // the coroutines have started
   AgentAnswers answers_;
-  PackageParts stack_tool_;        // until the agent wants it
-  bool is_start_awaited_ = false;  // prepare, state or start will report a loss
+  PackageParts stack_tool_;        // null after the agent has requested it
+  bool is_start_awaited_ = false;  // prepare, state or start will return the reason of a loss
   std::optional<GivenUpHost> given_up_;
-  double agents_silence_ = 0;  // of this process, for which the agent ends its ranks
+  double agents_silence_ = 0;  // how long this process was silent, as reported by the agent
   bool is_finished_ = false;
   bool is_closed_ = false;
   Status lost_;
@@ -199,7 +199,7 @@ net::Task<Status> AgentLink::Impl::wait_for(Claim is_there) {
   co_return Status();
 }
 
-// Sends files. A slow host holds them back: at most `window` bytes are in flight.
+// Sends files at the speed of the host: at most `window` bytes are in flight.
 net::Task<Status> AgentLink::Impl::stage(const NextPart& next, std::string_view what,
                                          uint64_t window) {
   uint64_t sent = 0;
@@ -253,7 +253,7 @@ net::Task<Status> AgentLink::Impl::offer_environment(Environment environment) {
   co_return co_await send_environment(**feed);
 }
 
-// Names the host that passes the files on, and sends those that the agent does not get there.
+// Sends the address of the host that forwards the files, then the files that the agent does not get from that host.
 net::Task<Status> AgentLink::Impl::send_environment(EnvironmentFeed& feed) {
   auto& wanted = answer<EnvironmentFilesWanted>();
   const EnvironmentSource source = feed.join(wanted->server);
@@ -322,7 +322,7 @@ net::Task<Status> AgentLink::Impl::start(StartOrder order) {
   Status status = co_await wait_for([this] { return answer<Started>().has_value(); });
   is_start_awaited_ = false;
   if (status.ok()) status = answer<Started>()->status;
-  // The link may be lost between the answer and this line.
+  // The link may have been lost after the answer.
   if (status.ok() && !is_finished_) status = lost_;
   co_return status;
 }
@@ -331,7 +331,7 @@ net::Task<Status> AgentLink::Impl::suspend() {
   const auto self = shared_from_this();
   answer<Suspended>().reset();
   put(Suspend{});
-  // The next ping ends the suspension: it must not come before the launcher has been stopped.
+  // The next ping ends the suspension, so it must not precede the stop of the launcher.
   pings_.hold_back(kNoPing);
   asio::steady_timer limit(executor_, kSuspendLimit);
   const auto is_too_late = std::make_shared<bool>(false);
@@ -453,7 +453,7 @@ net::Task<void> AgentLink::Impl::ping() {
 
 Status AgentLink::Impl::handle(const net::Frame& frame) {
   const net::FrameHeader& header = frame.header;
-  if (is_finished_) put(Ping{});  // as behind Finished
+  if (is_finished_) put(Ping{});  // as after Finished
   if (header.type == net::FrameType::kControl) {
     auto message = decode(frame.payload);
     if (!message.ok()) return message.status();
@@ -490,7 +490,7 @@ Status AgentLink::Impl::receive(const StackToolWanted&) {
 }
 
 Status AgentLink::Impl::receive(const AgentReport& report) {
-  // After a start that failed, the agent ends the ranks that ran already.
+  // After a failed start, the agent ends the ranks that already run, so ignore its reports.
   const auto& started = answer<Started>();
   if (!started || started->status.ok()) events_->on_report(report);
   return {};
@@ -520,7 +520,7 @@ Status AgentLink::Impl::receive(const Finished& finished) {
   }
   is_finished_ = true;
   pings_.stop();
-  put(Ping{});  // the agent stays until it knows that this message has arrived
+  put(Ping{});  // the agent stays until it knows that the launcher got this message
   return receive(AgentReport(finished));
 }
 

@@ -35,7 +35,7 @@ net::Task<void> FrameChannel::write() {
     }
     const Bytes batch = writer_.take(kBatch);
     const Status status = co_await duplex_->write(batch);
-    // read() reports the error: the agent's last frames may be in flight, and name the cause.
+    // read() reports the error: the agent's last frames may still arrive, and may contain the cause.
     if (!status.ok()) co_return;
   }
 }

@@ -15,9 +15,9 @@ namespace {
 
 namespace asio = net::asio;
 
-// The time limit for an agent's proof of the token.
+// The time limit for an agent to prove that it has the token.
 constexpr std::chrono::seconds kAdmission{10};
-// The time limit for the last sentence to the agents that wait.
+// The time limit for sending the last sentence to the waiting agents.
 constexpr std::chrono::seconds kLastSentence{2};
 // The interval of pings, well within an agent's first lease.
 constexpr std::chrono::seconds kPingEvery{15};
@@ -65,7 +65,7 @@ void JoinQueue::spawn_bounded(net::Task<void> task) {
   const size_t wanted = wanted_.hosts.empty() ? static_cast<size_t>(std::max(wanted_.slots, 0))
                                               : wanted_.hosts.size();
   if (callers_.size() >= net::descriptor_share(kMostUnproven) + wanted) {
-    // The first caller has had the most time.
+    // Cancel the oldest call, which has had the most time.
     callers_.front().lock()->end();
     callers_.pop_front();
   }
@@ -127,7 +127,7 @@ void JoinQueue::take(AdmittedAgent agent) {
                   cat("the job awaits ", names_of(wanted_.hosts), ", not '", name,
                       "'; give the agent one of these names with --name"));
   }
-  // The agent that it replaces may have left without a word.
+  // The earlier agent with this name may have disappeared without closing its connection.
   const auto same = std::find_if(joined_.begin(), joined_.end(), [&](const auto& other) {
     return other->host.name == host.name && other->duplex;
   });
@@ -189,7 +189,7 @@ void JoinQueue::reject_after_ping(Joined& joined, const std::string& why) {
 }
 
 void JoinQueue::reject(std::unique_ptr<Duplex> duplex, const std::string& why) {
-  // The agent closes the connection after it has read this. A close here could discard the sentence.
+  // Wait until the agent, which reads the sentence, closes the connection. Closing it here might discard the sentence.
   const auto send = [](std::unique_ptr<Duplex> agent, Bytes frame) -> net::Task<void> {
     std::array<std::byte, 1024> ignored;
     if (!(co_await agent->write(frame)).ok()) co_return;
@@ -200,7 +200,7 @@ void JoinQueue::reject(std::unique_ptr<Duplex> duplex, const std::string& why) {
 }
 
 void JoinQueue::on_change() {
-  if (!server_) return;  // the job has it, and begins
+  if (!server_) return;  // the job owns the server, and begins
   std::vector<rendezvous::JoinedHost> hosts;
   for (const auto& joined : joined_) {
     const Host* wanted = find_wanted(joined->host.name);
@@ -287,7 +287,7 @@ net::Task<Status> JoinQueue::wait(double seconds) {
 // Renews the leases of waiting agents, and removes agents that have gone: they may join again.
 net::Task<void> JoinQueue::ping_all() {
   const Bytes ping = framed(Ping{});
-  // Other agents may join meanwhile, also under the same name.
+  // A copy, because other agents may join during a write, even under the same name.
   const std::vector<std::shared_ptr<Joined>> all = joined_;
   for (const auto& joined : all) {
     if (!joined->duplex) continue;
@@ -326,7 +326,7 @@ net::Task<Result<std::unique_ptr<Duplex>>> JoinQueue::spawn(
       pinged_.expires_at(asio::steady_timer::time_point::max());
       co_await pinged_.async_wait(net::use_tuple);
     }
-    if (!joined->duplex) continue;  // taken, or rejected
+    if (!joined->duplex) continue;  // already taken, or rejected
     on_stage(SpawnStage::kReady);
     co_return Result<std::unique_ptr<Duplex>>(std::move(joined->duplex));
   }

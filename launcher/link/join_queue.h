@@ -24,45 +24,45 @@ namespace hvd::launcher {
 
 class JoinQueue : public Spawner {
  public:
-  // Callers at one time that have yet to prove that they hold the token, besides one for each wanted host. At most a
-  // quarter of the descriptors.
+  // Maximum number of callers that have not yet proved to hold the token, in addition to one for each wanted host.
+  // Limited to a quarter of the file descriptors.
   static constexpr size_t kMostUnproven = 512;
 
-  // The hosts with these names; without names, any hosts that provide `slots` slots together.
+  // Hosts with these names; without names, any hosts that have `slots` slots in total.
   struct Wanted {
     std::vector<Host> hosts;
     int slots = 0;
     std::string join_command = {};  // the command that a user types on a host to join
     bool is_plaintext = false;      // hosts join without TLS
-    bool stays_open = false;        // an elastic job: hosts may join after the wanted ones
+    bool stays_open = false;        // an elastic job: more hosts may join after the wanted hosts
   };
 
-  // `server` listens already; its secret is that of `identity`. Agents prove that they hold the token.
+  // `server` listens already; its secret is the secret of `identity`. Agents prove that they hold the token.
   JoinQueue(net::asio::io_context& loop, std::unique_ptr<rendezvous::Server> server,
             const Secret& token, JobIdentity identity, Wanted wanted);
   ~JoinQueue() override;
 
-  // Returns when all wanted hosts have joined. Later agents are refused, or, where the queue stays open,
+  // Returns when all wanted hosts have joined. Later agents are refused; if the queue stays open, they
   // wait until spawn() takes them or close() ends them.
   net::Task<Status> wait(double seconds);
-  // `changed` is called when an agent has joined, or has gone.
+  // `changed` is called when an agent has joined or has gone.
   void on_hosts(std::function<void()> changed) { notify_ = std::move(changed); }
-  // The agent that spawn() took has ended, or will. Another one may join under its name.
+  // The agent that spawn() took has ended or will end. Another agent may join under its name.
   void remove(const std::string& name);
-  // Ends the agents that wait.
+  // Ends the waiting agents.
   void close();
   // The hosts that have joined, in the order of arrival, with the slots that they provide.
   std::vector<Host> hosts() const;
-  // "hosts a and b", "hosts that provide 8 slots".
+  // "hosts a and b", or "hosts that provide 8 slots".
   std::string describe_wanted() const;
 
-  // `resume` continues the link of an agent that has dialled again. On an error, it leaves the connection
-  // to the queue. It may be called until the server closes.
+  // `resume` continues the link of an agent that has connected again. On an error, it leaves the
+  // connection to the queue. It may be called until the server closes.
   using Resumer =
       std::function<net::Task<Status>(std::unique_ptr<Duplex>&, Resume offer, Nonce challenge)>;
   void on_return(Resumer resume) { resume_ = std::move(resume); }
 
-  // Closes the queue, and drives the loop until the agents that wait know that, or for two seconds.
+  // Closes the queue, and runs the loop until all waiting agents know that, but at most two seconds.
   void end_waiting();
 
   net::asio::io_context& loop() { return loop_; }
@@ -78,24 +78,24 @@ class JoinQueue : public Spawner {
     Host host;
     std::unique_ptr<Duplex> duplex;  // null: spawn() has taken it
     Clock::time_point since = Clock::now();
-    bool is_pinged = false;      // right now
-    std::string rejection = {};  // why the agent is to end after the ping
+    bool is_pinged = false;      // a write of a ping is in progress
+    std::string rejection = {};  // reason to end the agent after the ping
   };
 
-  // An agent whose proof of the token, or whose rejection, is under way.
+  // An agent that is proving that it has the token, or that is being rejected.
   struct Caller;
 
-  // Runs the task, and cancels it when the agent takes longer than the time limit, or when too many
-  // others have called after it.
+  // Runs the task. Cancels it when the agent exceeds the time limit, or when too many other agents have
+  // called later.
   void spawn_bounded(net::Task<void> task);
   net::Task<void> receive(net::AcceptedSocket socket);
   void take(AdmittedAgent agent);
   net::Task<void> take(ReturnedAgent agent);
-  // As reject(), once no ping is under way.
+  // Calls reject() when no ping is being written.
   void reject_after_ping(Joined& joined, const std::string& why);
   // Ends an agent. The agent prints `why` for its user.
   void reject(std::unique_ptr<Duplex> duplex, const std::string& why);
-  // Updates /status of the server, until take_server().
+  // Updates /status of the server, until take_server() is called.
   void on_change();
   net::Task<void> ping_all();
   net::Task<void> ping_until_closed();
@@ -115,7 +115,7 @@ class JoinQueue : public Spawner {
   net::asio::steady_timer pinged_;   // cancelled when a host has been pinged
   std::vector<std::shared_ptr<Joined>> joined_;
   std::set<std::string> strangers_;            // refused agents: their names are not in wanted_
-  std::deque<std::weak_ptr<Caller>> callers_;  // in the order of their calls
+  std::deque<std::weak_ptr<Caller>> callers_;  // in order of arrival
   RefusedCallers refused_;
   Resumer resume_;
   std::function<void()> notify_;  // called after each join, if the queue stays open

@@ -13,7 +13,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr double kLongestInterval = 1;
-// A shorter limit has this many pings, so that one late answer loses no host.
+// Minimum number of pings within a time limit, so that one late answer loses no host.
 constexpr int kFewestPings = 3;
 
 double boot_seconds() {
@@ -38,7 +38,7 @@ net::Task<Status> LeasePings::run(double host_timeout_seconds, double lease_seco
   const double interval = std::min(kLongestInterval, shortest / kFewestPings);
   const auto between =
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(interval));
-  // The count does not depend on the clock: a launcher that was stopped itself does not blame the agent.
+  // Count pings, not time: after a stop of the launcher itself, the agent does not count as silent.
   const int most = static_cast<int>(std::lround(std::ceil(host_timeout_seconds / interval)));
   while (!is_stopped_) {
     const Clock::duration wait = std::exchange(held_back_, {}).value_or(between);
@@ -46,7 +46,7 @@ net::Task<Status> LeasePings::run(double host_timeout_seconds, double lease_seco
     next_seconds_ = boot_seconds() + std::chrono::duration<double>(wait).count();
     const auto [error] = co_await timer_.async_wait(net::use_tuple);
     standstill_seconds_ = late_seconds();
-    // Held back: the whole time, also when this ping was just due.
+    // After hold_back(), wait for the whole time, even if this ping was due.
     if (error || held_back_) continue;
     if (unanswered_ >= most) {
       co_return deadline_exceeded(cat("the host did not answer for ", host_timeout_seconds, " s"));

@@ -18,24 +18,24 @@ class LeasePings {
   struct Callbacks {
     // Sends the ping with this number.
     std::function<void(uint64_t number)> send;
-    // The agent has not answered for this long: repeated at each ping.
+    // The agent has not answered for this long. Repeated at each ping.
     std::function<void(double seconds)> on_silence;
-    // Bytes came while a ping was unanswered.
+    // Bytes arrived while a ping was unanswered.
     std::function<void()> on_answer;
   };
   LeasePings(const net::asio::any_io_executor& executor, Callbacks callbacks)
       : timer_(executor), callbacks_(std::move(callbacks)) {}
 
-  // Sends pings until stop(), often enough for a lease of this length (0: none). Returns an error when the
-  // agent has not answered the pings of `host_timeout_seconds` in a row.
+  // Sends pings until stop(), often enough for a lease of `lease_seconds` (0: no lease). Returns an error if the
+  // agent does not answer the consecutive pings of `host_timeout_seconds`.
   net::Task<Status> run(double host_timeout_seconds, double lease_seconds);
   // Bytes have arrived from the agent.
   void on_received();
   // Whether a ping waits for its answer.
   bool is_unanswered() const { return unanswered_ > 0; }
-  // How long the oldest ping without an answer has waited.
+  // How long the oldest unanswered ping has waited.
   double silence_seconds() const { return silence_seconds_; }
-  // How late the last ping was, or the next one is: this process was stopped or blocked, or its machine slept.
+  // How late the last ping was, or the next ping is: this process was stopped or blocked, or its machine slept.
   double standstill_seconds() const;
   // Delays the next ping by this time.
   void hold_back(Clock::duration time);
@@ -50,7 +50,7 @@ class LeasePings {
   int unanswered_ = 0;
   double silence_seconds_ = 0;
   double next_seconds_ =
-      0;  // when the next ping is due, by the clock that runs while a machine sleeps
+      0;  // CLOCK_BOOTTIME, which also runs while the machine sleeps, of the next ping
   double standstill_seconds_ = 0;  // how late the last ping was
   std::optional<Clock::duration> held_back_;
   bool is_stopped_ = false;

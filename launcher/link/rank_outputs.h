@@ -21,15 +21,15 @@ constexpr uint32_t kOutputWindow = 256 << 10;
 
 class RankOutputs {
  public:
-  // `events` receives the output and outlives this object.
+  // `events` receives the output, and outlives this object.
   explicit RankOutputs(AgentEvents& events) : events_(&events) {}
   void redirect(AgentEvents& events) { events_ = &events; }
 
   // Call once, before the first output.
   void open(const std::vector<RankSpec>& ranks);
-  // Takes a frame of a rank's output. Returns an error when the agent violates the protocol.
+  // Handles a frame with a rank's output. Returns an error if the agent violates the protocol.
   Status handle(const net::FrameHeader& header, ByteView payload);
-  // The new credit for the agent, after a reader has consumed `size` bytes.
+  // New credit for the agent, after a reader has consumed `size` bytes.
   struct Grant {
     uint32_t stream = 0;
     uint32_t credit = 0;

@@ -18,17 +18,17 @@ namespace {
 
 namespace asio = net::asio;
 
-// The pauses between attempts to run the command again.
+// The pauses between attempts to run the command again: they double from the first to the longest.
 constexpr std::chrono::milliseconds kFirstPause{100};
 constexpr std::chrono::milliseconds kLongestPause{1000};
-// The pause after a refused login beside a connection that is still there.
+// The pause after a refused login while the present connection is still open.
 constexpr std::chrono::milliseconds kPauseBeside{3000};
-// The time limits of the attempts. A slow login needs a long attempt. After a cut, a new attempt is faster: the time
-// between two SYNs of one grows to 8 s and more.
+// The time limits of the attempts, which grow, because a slow login needs more time. After a network outage, a new
+// attempt connects sooner than an old one, whose pauses between SYNs grow to 8 s and more.
 constexpr std::chrono::seconds kFirstAttempt{10};
 constexpr std::chrono::seconds kLongerAttempt{5};
 constexpr std::chrono::seconds kLongestAttempt{30};
-// The time limit for the last record of a stream that is closed.
+// The time limit for sending the last record of a closed stream.
 constexpr std::chrono::seconds kGoodbye{1};
 
 SessionKey random_key() {
@@ -37,7 +37,7 @@ SessionKey random_key() {
   return key;
 }
 
-// The answer of the new agent process, or of the agent to which it has handed the connection.
+// Reads the offer of the new agent process, or of the agent to which it has passed the connection.
 net::Task<Result<Resume>> read_offer(Duplex& connection) {
   const auto message = co_await read_message(connection);
   if (!message.ok()) co_return message.status().with_context("the new agent process");
@@ -48,7 +48,7 @@ net::Task<Result<Resume>> read_offer(Duplex& connection) {
   co_return internal_error("the new agent process did not answer with an offer");
 }
 
-// Writes the last record, within a time limit.
+// Sends the last record, within a time limit.
 net::Task<void> send_goodbye(std::shared_ptr<Duplex> connection, Bytes record) {
   const auto executor = co_await asio::this_coro::executor;
   asio::steady_timer limit(executor, kGoodbye);
@@ -89,23 +89,23 @@ class ResumableDuplex::Running : public std::enable_shared_from_this<Running> {
         limit_(executor_),
         pause_(executor_) {}
 
-  // Keeps this object alive while the task runs.
+  // Keeps this object alive while `task` runs.
   net::Task<void> hold(net::Task<void> task) {
     const auto self = shared_from_this();
     co_await std::move(task);
   }
-  // Writes what the stream has to send, unless a write is under way, which then goes on with it.
+  // Writes the stream's pending bytes. If a write is in progress, that write continues with them.
   net::Task<void> push();
-  // `connection` is lost: waits for another one, or ends the stream.
+  // `connection` is lost: waits for another connection, or ends the stream.
   void lose(const std::shared_ptr<Duplex>& connection, Status why);
   void begin_respawn();
   net::Task<void> respawn();
   net::Task<Status> try_respawn(std::chrono::seconds limit);
   net::Task<Status> open_another();
   bool is_silent() const { return silence_ >= replace_after_; }
-  // The host may be cut off: its agent waits for as long as this end pings it.
+  // Whether the host may be cut off: its agent waits while this end pings it.
   bool may_be_cut_off() const { return is_silent() || silence_ >= kUnnoticedSeconds; }
-  // Whether the stream needs no other connection.
+  // Whether the stream needs no new connection.
   bool is_settled() const { return is_closed_ || !failure_.ok() || (connection_ && !is_silent()); }
   net::Task<Status> reattach(std::unique_ptr<Duplex>& connection);
   void fail(Status why);
@@ -113,22 +113,22 @@ class ResumableDuplex::Running : public std::enable_shared_from_this<Running> {
   const asio::any_io_executor executor_;
   ResumableStream stream_;
   const Reconnection reconnection_;
-  std::shared_ptr<Duplex> connection_;  // null while the stream waits for one
+  std::shared_ptr<Duplex> connection_;  // null while the stream waits for a connection
   Bytes opening_;                       // bytes before the first record
   net::Notification changed_;
   asio::steady_timer limit_, pause_;
-  std::shared_ptr<asio::cancellation_signal> cancel_;  // of the attempt that runs; else null
+  std::shared_ptr<asio::cancellation_signal> cancel_;  // of the running attempt; else null
   bool is_respawning_ = false;
-  double seconds_ = 0;        // how long the stream waits for another connection
-  double replace_after_ = 0;  // the silence after which it opens one beside connection_, in seconds
-  double silence_ = 0;        // of the agent, in seconds, since connection_ was opened
-  double silence_before_ = 0;  // and before that
+  double seconds_ = 0;         // time limit of the wait for a new connection
+  double replace_after_ = 0;   // the silence, in seconds, after which another one is opened
+  double silence_ = 0;         // seconds of the agent's silence on connection_
+  double silence_before_ = 0;  // seconds of silence before connection_ was opened
   Status broken_;              // why the last connection is lost
   Status failure_;             // why the stream has ended
   std::string words_;
   uint64_t losses_ = 0, offers_ = 0;
   bool is_pushing_ = false;
-  bool is_mute_ = false;  // a write on connection_ has failed; its reader reports why
+  bool is_mute_ = false;  // a write on connection_ failed; the read reports why
   bool is_closed_ = false;
 };
 
@@ -158,7 +158,7 @@ net::Task<Result<size_t>> ResumableDuplex::Running::read_some(std::span<std::byt
     }
     const auto connection = connection_;
     const auto size = co_await connection->read_some(buffer);
-    // The agent sends bytes of a replaced connection again.
+    // Ignore bytes of a replaced connection: the agent sends them again.
     if (connection != connection_) continue;
     if (!size.ok() || *size == 0) {
       lose(connection,
@@ -217,7 +217,7 @@ void ResumableDuplex::Running::lose(const std::shared_ptr<Duplex>& connection, S
 void ResumableDuplex::Running::on_silence(double seconds) {
   silence_ = seconds - silence_before_;
   if (seconds_ <= 0 || !connection_ || !is_silent()) return;
-  // Only the agent opens a connection: it does when it sees that this one is closed.
+  // Only the agent can open a connection, and it does so when this connection is closed.
   if (reconnection_.is_by_agent) return lose(connection_, unavailable("the host did not answer"));
   begin_respawn();
 }
@@ -235,7 +235,7 @@ net::Task<void> ResumableDuplex::Running::respawn() {
     if (is_settled()) break;
     log::info(
         cat("host ", reconnection_.host, ": the link has not resumed yet: ", status.message()));
-    // Beside a silent connection, the lease decides: the command may not have reached the agent's network namespace.
+    // While a silent connection is open, the lease decides: the attempt may not reach the agent's network namespace.
     if (status.code() == Code::kAborted && !connection_) {
       fail(unavailable(cat(broken_.message(), "; ", status.message())));
       break;
@@ -272,7 +272,7 @@ net::Task<Status> ResumableDuplex::Running::open_another() {
   auto spawned = co_await reconnection_.respawn(may_be_cut_off());
   if (!spawned.ok()) co_return spawned.status();
   Status status;
-  // The agent may have answered meanwhile, over the present connection.
+  // The agent may have answered on the present connection in the meantime.
   if (!is_settled()) status = co_await reattach(*spawned);
   if (*spawned) (*spawned)->close();
   co_return status;
@@ -297,9 +297,9 @@ net::Task<Status> ResumableDuplex::Running::resume(std::unique_ptr<Duplex>& conn
   }
   const auto answer = stream_.answer(offer, of_launcher);
   if (!answer.ok()) co_return answer.status();
-  // A silent agent may have answered since this connection was opened.
+  // The new connection was opened because of silence, even if the agent has answered on the old one since.
   const bool was_silent = is_silent() || (connection_ && reconnection_.respawn);
-  // Neither side uses the older connection from here on.
+  // From now on, neither side uses the older connection.
   lose(connection_,
        unavailable(was_silent ? "the host did not answer" : "the agent opened another connection"));
   const uint64_t this_offer = ++offers_;
@@ -315,7 +315,7 @@ net::Task<Status> ResumableDuplex::Running::resume(std::unique_ptr<Duplex>& conn
   const std::string sentence =
       cat("host ", reconnection_.host,
           ": the link broke and continues over another connection: ", broken_.message());
-  // The launcher itself reports a silence, and its end.
+  // The launcher itself reports a silence and its end.
   was_silent ? log::info(sentence) : log::warning(sentence);
   changed_.notify();
   asio::co_spawn(executor_, hold(push()), asio::detached);
@@ -324,7 +324,7 @@ net::Task<Status> ResumableDuplex::Running::resume(std::unique_ptr<Duplex>& conn
 
 void ResumableDuplex::Running::survive(double seconds, double silence_seconds) {
   replace_after_ = replace_link_after(silence_seconds > 0 ? silence_seconds : seconds);
-  // An agent that has not noticed that its connection broke still waits when others have ended.
+  // An agent that notices the break late also starts its wait late, so wait twice as long as the agent.
   const double longest = 2 * reconnection_.agent_wait_seconds;
   seconds_ = reconnection_.is_by_agent ? seconds : std::min(seconds, longest);
 }

@@ -2,16 +2,16 @@
 // first bytes to the agent begin the session. SessionSpawner creates it, and AgentLink owns it. Lives on the launcher's
 // loop.
 //
-//   carried --- the connection breaks ------> waiting --- survive() seconds, a refusal ---> failed: read and write say why
+//   carried --- the connection breaks ------> waiting --- survive() seconds, a refusal ---> failed: read, write return why
 //      |  ^                                      |
-//      |  '--- resume(): over another connection-'   which respawn opens, or which the agent dials
+//      |  '--- resume(): over another connection-'   which respawn or the agent opens
 //      |
-//      '--- on_silence(): respawn opens one beside the present connection; where the agent dials, that one is closed, so
+//      '--- on_silence(): respawn opens another connection; but if only the agent can, the present one is closed, so
 //           that the agent notices. The first connection on which the agent answers stays.
 //
 // ResumableStream numbers the bytes of both directions, and keeps unconfirmed bytes: a new connection begins with the
 // numbers that each end has received. Invariants: no order of breaks loses or duplicates a byte. At most one connection
-// carries the stream: a task that awaited an event on an older connection first compares that one with `connection_`,
+// carries the stream: a task that awaited an event on an older connection first compares it with `connection_`,
 // or its number with `losses_` and `offers_`. After close() or a failure no attempt continues. While a host may be cut
 // off, the lease decides instead of the stream's time limit: its agent waits as long as the launcher pings it.
 #pragma once
@@ -29,19 +29,19 @@ namespace hvd::launcher {
 
 // The source of another connection to the same agent.
 struct Reconnection {
-  std::string host = {};  // for messages
-  // Runs the command again that started the agent. `is_silent`: the present connection is, and so are those that it
-  // shares with others. Null: this launcher opens no other connection.
+  std::string host = {};  // for log messages
+  // Runs the command again that started the agent. `is_silent`: the present connection is silent, like connections
+  // that share it. Null: this launcher cannot open another connection.
   std::function<net::Task<Result<std::unique_ptr<Duplex>>>(bool is_silent)> respawn = {};
-  // The agent dials the launcher: resume() brings the connection.
+  // The agent connects to the launcher: resume() receives the connection.
   bool is_by_agent = false;
-  // How long an agent that does not dial waits for another connection.
+  // How long an agent waits for another connection, unless it connects by itself.
   double agent_wait_seconds = 0;
 };
 
 class ResumableDuplex : public Duplex {
  public:
-  // `first`: the connection to an agent that has just started.
+  // `first`: the connection to a newly started agent.
   ResumableDuplex(net::asio::any_io_executor executor, std::unique_ptr<Duplex> first,
                   Reconnection reconnection = {});
   ~ResumableDuplex() override;
@@ -53,12 +53,12 @@ class ResumableDuplex : public Duplex {
   void close() override;
   std::string last_words() const override;
 
-  // The running session. It outlives the stream while a connection is being taken over.
+  // The running session. It outlives the stream while it takes over a connection.
   class Running;
   const SessionId& session() const;
   std::weak_ptr<Running> running() const { return running_; }
-  // Continues over a connection on which the agent of this session offers to resume, in place of an
-  // older connection. On an error, `connection` is left to the caller.
+  // Continues the stream over a connection on which the agent of this session offers to resume, instead of
+  // the older connection. After an error, the caller keeps `connection`.
   static net::Task<Status> resume(std::shared_ptr<Running> running,
                                   std::unique_ptr<Duplex>& connection, Resume offer,
                                   Nonce of_launcher);

@@ -5,7 +5,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The agent ends its ranks this long after its launcher has vanished.
+// How long an agent waits after its launcher has vanished; then it ends its ranks.
 constexpr double kAgentWaits = 5;
 
 }  // namespace
@@ -28,7 +28,7 @@ net::Task<Result<std::unique_ptr<Duplex>>> SessionSpawner::spawn(
   auto stream =
       std::make_unique<ResumableDuplex>(executor, *std::move(connection), std::move(reconnection));
   if (how_ == Return::kByAgent) {
-    // Hosts of an elastic job may join and fail again and again.
+    // Hosts of an elastic job may join and fail many times, so drop expired sessions.
     std::erase_if(sessions_, [](const auto& session) { return session.second.expired(); });
     sessions_[stream->session()] = stream->running();
   }

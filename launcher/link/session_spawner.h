@@ -16,8 +16,8 @@ class SessionSpawner : public Spawner {
  public:
   enum class Return {
     kNever,      // a local agent: its pipes do not break
-    kBySpawner,  // the same command again
-    kByAgent,    // the agent dials
+    kBySpawner,  // by the same command again
+    kByAgent,    // the agent connects again
   };
 
   // `inner` outlives this object and its streams.
@@ -29,14 +29,14 @@ class SessionSpawner : public Spawner {
     return inner_.try_command(target);
   }
 
-  // Continues the session of an agent that has dialled again. On an error, `connection` is left to the
-  // caller.
+  // Continues the session of an agent that has connected again. After an error, the caller keeps
+  // `connection`.
   net::Task<Status> resume(std::unique_ptr<Duplex>& connection, Resume offer, Nonce of_launcher);
 
  private:
   Spawner& inner_;
   const Return how_;
-  // Sessions that an agent can continue, with kByAgent.
+  // Sessions that an agent can continue; used only with kByAgent.
   std::map<SessionId, std::weak_ptr<ResumableDuplex::Running>> sessions_;
 };
 

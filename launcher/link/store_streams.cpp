@@ -20,7 +20,7 @@ Status StoreStreams::open(const net::FrameHeader& header) {
   }
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    // No descriptor is left: only this connection fails, and the rank tries again.
+    // Without a free descriptor, only this connection fails, and the rank tries again.
     if (!std::exchange(has_warned_, true))
       log::warning(
           system_error("the launcher cannot connect a rank to the job's store", errno).message());
@@ -40,7 +40,7 @@ Status StoreStreams::open(const net::FrameHeader& header) {
 Status StoreStreams::handle(const net::FrameHeader& header, ByteView payload) {
   if (header.type == net::FrameType::kOpen) return open(header);
   const auto found = connections_.find(header.stream);
-  if (found == connections_.end()) return {};  // sent before the agent got the end
+  if (found == connections_.end()) return {};  // sent before the agent received kEnd or kReset
   Connection& connection = *found->second;
   switch (header.type) {
     case net::FrameType::kData:
@@ -68,7 +68,7 @@ Status StoreStreams::handle(const net::FrameHeader& header, ByteView payload) {
   return {};
 }
 
-// Copies from the server to the rank.
+// Copies bytes from the server to the rank.
 net::Task<void> StoreStreams::read(uint32_t stream, std::shared_ptr<Connection> connection) {
   const auto self = shared_from_this();
   std::array<std::byte, net::kMaxChunk> buffer;
@@ -92,7 +92,7 @@ net::Task<void> StoreStreams::read(uint32_t stream, std::shared_ptr<Connection> 
   settle(stream, *connection);
 }
 
-// Copies from the rank to the server.
+// Copies bytes from the rank to the server.
 net::Task<void> StoreStreams::write(uint32_t stream, std::shared_ptr<Connection> connection) {
   const auto self = shared_from_this();
   for (;;) {
@@ -106,7 +106,7 @@ net::Task<void> StoreStreams::write(uint32_t stream, std::shared_ptr<Connection>
     const auto [error, size] =
         co_await asio::async_write(connection->socket, asio::buffer(bytes), net::use_tuple);
     if (error) {
-      // The server has closed the connection: the rank's connection is reset, even while it sends.
+      // The server has closed the connection: reset the rank's connection, even while the rank sends.
       if (!connection->is_reset) send_(net::FrameType::kReset, stream, 0, {});
       connection->is_reset = true;
       break;
@@ -121,7 +121,7 @@ net::Task<void> StoreStreams::write(uint32_t stream, std::shared_ptr<Connection>
 }
 
 void StoreStreams::settle(uint32_t stream, Connection& connection) {
-  // The rank's last bytes still go to the server. write() calls this again when it has written them.
+  // The server still gets the rank's last bytes. write() calls settle() again after it has written them.
   if (is_closed_ || !connection.is_written) return;
   net::error_code ignored;
   if (connection.is_reset || connection.has_server_end) {

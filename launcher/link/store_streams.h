@@ -25,11 +25,11 @@ class StoreStreams : public std::enable_shared_from_this<StoreStreams> {
   using Send = std::function<void(net::FrameType, uint32_t stream, uint32_t credit, ByteView)>;
   using Accept = std::function<void(net::StreamSocket)>;
 
-  // Calls neither function after close().
+  // After close(), neither function is called.
   StoreStreams(net::asio::any_io_executor executor, Send send, Accept accept)
       : executor_(std::move(executor)), send_(std::move(send)), accept_(std::move(accept)) {}
 
-  // Takes a frame of a store connection. Returns an error when the agent violates the protocol.
+  // Handles a frame of a store connection. Returns an error if the agent violates the protocol.
   Status handle(const net::FrameHeader& header, ByteView payload);
   void close();
 
@@ -41,10 +41,10 @@ class StoreStreams : public std::enable_shared_from_this<StoreStreams> {
           credited(socket.get_executor()),
           filled(socket.get_executor()) {}
     net::StreamSocket socket;
-    net::Credit credit;                // from the agent, for bytes of the server
-    net::Window window{kStoreWindow};  // for bytes of the rank
+    net::Credit credit;                // granted by the agent, for bytes from the server
+    net::Window window{kStoreWindow};  // for bytes from the rank
     net::Notification credited, filled;
-    Bytes unwritten;              // bytes of the rank that the server has not got
+    Bytes unwritten;              // bytes from the rank, not yet written to the server
     bool has_agent_end = false;   // the rank has sent end of file
     bool has_server_end = false;  // the server has sent end of file
     bool is_written = false;      // the rank's last byte was written, or the write failed

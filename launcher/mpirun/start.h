@@ -12,7 +12,7 @@ std::vector<std::string> exported_names(const Environment& environment);
 
 bool is_started_by_mpi(const Options& options);
 
-// Executes mpirun. Returns only jsrun's exit code, or that of --dry-run or of an error.
+// Executes mpirun. Returns only for jsrun, --dry-run or an error, with the exit code.
 int run_by_mpi(const Options& options);
 
 }  // namespace hvd::launcher

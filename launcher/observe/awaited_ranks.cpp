@@ -30,7 +30,7 @@ void AwaitedRanks::on(const JobEvent& event) {
     launch_.mpi_waits().joined(joined->report, Clock::now());
     return check();
   }
-  // A failure may have waited for a silent host.
+  // The failure of a rank may have been held until a silent host answered.
   if (std::holds_alternative<RankExited>(event) || std::holds_alternative<HostAnswered>(event))
     check();
 }

@@ -99,7 +99,7 @@ net::Task<void> HangWatch::look() {
   std::vector<HostAnswer> answers = co_await launch_.sample(SampleGroup::kSigns);
   if (is_over_ || has_init_) co_return;
   const auto signs = of_running_ranks(launch_.hosts(), answers, &HostSample::signs);
-  // A host that does not answer may be suspended.
+  // If a host does not answer, it may be suspended, so earlier observations do not count.
   if (signs.size() != running().size())
     rule_.forget();
   else if (rule_.look(signs, Clock::now()))

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kReadAtOnce = 16 << 10;
 static_assert(2 * kReadAtOnce <= kInputWindow);
-// How often a launcher in the background looks whether it is in the foreground again.
+// The interval at which a launcher in the background checks whether it is in the foreground again.
 constexpr std::chrono::milliseconds kLookAgain{200};
 
 class InputRelay : public JobPart {
@@ -40,9 +40,9 @@ class InputRelay : public JobPart {
 
   PartLaunch& launch_;
   UniqueFd input_;
-  net::asio::posix::stream_descriptor readable_;  // the epoll that watches input_
+  net::asio::posix::stream_descriptor readable_;  // an epoll descriptor that watches input_
   net::asio::steady_timer later_;
-  std::map<int, size_t> under_way_;  // by rank: bytes that it has not taken yet
+  std::map<int, size_t> under_way_;  // key: rank; value: bytes that the rank has not yet taken
   bool is_watched_ = false, is_waiting_ = false, is_at_end_ = false;
 };
 
@@ -77,10 +77,10 @@ void InputRelay::begin() {
   }
   if (under_way_.empty()) return;
   input_ = UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3));
-  // Asio would set O_NONBLOCK on what it watches, which others share; so it watches an epoll.
+  // Watch an epoll, because Asio would set O_NONBLOCK on a watched descriptor, which other processes share.
   UniqueFd watch(::epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {}};
-  // A regular file cannot be watched, and need not.
+  // A regular file cannot be watched, and is always readable.
   is_watched_ =
       watch && input_ && ::epoll_ctl(watch.get(), EPOLL_CTL_ADD, input_.get(), &event) == 0;
   if (is_watched_) readable_.assign(watch.release());
@@ -97,7 +97,7 @@ void InputRelay::read_next() {
   is_waiting_ = true;
   const auto self = shared_from_this();
   if (!is_watched_) {
-    // As if it had become ready: the loop has other things to do as well.
+    // Post the read, as if the file had become ready, so that the loop can handle other events.
     return net::asio::post(later_.get_executor(), [this, self] { read(); });
   }
   epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {}};
@@ -124,7 +124,7 @@ void InputRelay::read() {
       read_next();
     });
   }
-  // The shell may have taken the line meanwhile: a read would wait for the next one, and the loop with it.
+  // The shell may have read the line in the meantime: then a read would block the loop until the next line.
   pollfd poll{input_.get(), POLLIN, 0};
   if (is_watched_ && ::poll(&poll, 1, 0) == 0) return read_next();
   std::array<std::byte, kReadAtOnce> buffer;
@@ -135,7 +135,7 @@ void InputRelay::read() {
   read_next();
 }
 
-// Without bytes: the end.
+// Sends input to the ranks. Empty `bytes` mean end of file.
 void InputRelay::send(ByteView bytes) {
   const std::string text(as_text(bytes));
   for (auto& [rank, under_way] : under_way_) {

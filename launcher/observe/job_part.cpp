@@ -16,7 +16,7 @@ struct JobParts::State {
 
   std::vector<std::shared_ptr<JobPart>> parts;
   net::asio::steady_timer timer;
-  Clock::time_point due = Clock::time_point::max();  // deadline of the timer
+  Clock::time_point due = Clock::time_point::max();  // when the timer expires
   bool is_over = false;
 };
 

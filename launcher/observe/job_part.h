@@ -2,7 +2,7 @@
 //
 //     agent ---- message ----> JobLaunch ---- JobEvent ----> each part, in the order of the list
 //                                  ^                            |
-//                                  '------- PartLaunch ---------'   asks hosts, prints, ends the job
+//                                  '------- PartLaunch ---------'   queries hosts, prints, ends the job
 //
 // A part receives events, and is called at the time that its deadline() returns: no periodic tick wakes an idle job.
 // Parts never call each other: a part stores its results in RankRun, HostRun or InitWaits, where other parts read them.
@@ -29,11 +29,11 @@
 
 namespace hvd::launcher {
 
-// The ranks are about to start.
+// Sent shortly before the ranks start.
 struct Starting {};
 // All ranks of this launch's start run.
 struct AllStarted {};
-// A rank has written output, or has closed its output.
+// Sent when a rank has written output, or has closed its output.
 struct RankWrote {
   int rank;
   bool is_end = false;
@@ -41,15 +41,15 @@ struct RankWrote {
 struct RankExited {
   const RankExit& exit;
 };
-// A rank is about to join a world, or has joined one. The states of the ranks (RankRun) are updated before this event.
+// Sent when a rank is about to join a world, or has joined one, after the ranks' states (RankRun) were updated.
 struct RankJoined {
   const Joined& report;
 };
-// A rank has called MPI_Init, or has met the other ranks there.
+// Sent when a rank has called MPI_Init, or has met the other ranks there.
 struct RankInMpi {
   const Joined& report;
 };
-// The host has not answered for this time; beyond the limit it is lost. Repeated at most once a second.
+// Sent at most once a second while the host does not answer. After the limit, the host is lost.
 struct HostSilent {
   const HostRun& host;
   double seconds, limit_seconds;
@@ -57,13 +57,13 @@ struct HostSilent {
 struct HostAnswered {
   const HostRun& host;
 };
-// The host is lost, or its ranks have ended.
+// Sent when the host is lost, or when its ranks have ended.
 struct HostGone {
   const HostRun& host;
 };
-// The launcher continues after a stop, or the user has typed a line.
+// Sent when the launcher continues after a stop, or when the user has typed a line.
 struct TerminalChanged {};
-// The launch is ending all ranks.
+// Sent when the launch begins to end all ranks.
 struct JobEnding {};
 
 using JobEvent =
@@ -77,7 +77,7 @@ class JobPart : public std::enable_shared_from_this<JobPart> {
   // The time at which on_deadline() is due. Read after each event and each task of PartLaunch::run().
   virtual Clock::time_point deadline() const { return Clock::time_point::max(); }
   virtual void on_deadline() {}
-  // The job is over: ends running work. Neither events nor deadlines follow.
+  // Ends running work, because the job is over. Neither events nor deadlines follow.
   virtual net::Task<void> end() {
     is_over_ = true;
     co_return;
@@ -92,7 +92,7 @@ class JobPart : public std::enable_shared_from_this<JobPart> {
 struct JobCounts {
   JobProgress job{};  // progress without rates
   ProgressRates::Counts counts{};
-  Clock::time_point read_at{};  // time of the read
+  Clock::time_point read_at{};  // when the ranks were sampled
 };
 
 // The launch as its parts use it. JobLaunch implements it.
@@ -107,15 +107,15 @@ class PartLaunch {
   virtual Clock::time_point began() const = 0;  // start of the job's first launch
   virtual HostTable& hosts() = 0;
   virtual JobOutput& output() = 0;
-  virtual InitWaits& init_waits() = 0;  // in hvd.init()
-  virtual InitWaits& mpi_waits() = 0;   // in MPI_Init
-  // Runs a task that shares the part: the loop may outlive the launch.
+  virtual InitWaits& init_waits() = 0;  // waits in hvd.init()
+  virtual InitWaits& mpi_waits() = 0;   // waits in MPI_Init
+  // Runs a task that shares ownership of the part, because the loop may outlive the launch.
   virtual void run(std::shared_ptr<JobPart> part, net::Task<void> task) = 0;
 
-  // Queries the agents, by host.
+  // These query the agents, and return the answers by host.
   virtual net::Task<std::vector<HostAnswer>> ask(InspectDetail detail) = 0;
   virtual net::Task<std::vector<HostAnswer>> sample(SampleGroups groups) = 0;
-  // Returns the stack position of a rank of the table while other ranks wait for it.
+  // Returns the stack position of a rank, given by its number in the table, while other ranks wait for it.
   virtual net::Task<std::vector<RankPlace>> ask_place(int number, uint32_t late_microseconds) = 0;
   virtual net::Task<JobCounts> counts() = 0;
   // Returns the metrics in Prometheus's format, at the level of --metrics-level.
@@ -124,17 +124,17 @@ class PartLaunch {
   virtual net::Task<void> show_stacks() = 0;
 
   virtual bool is_ending() const = 0;
-  // Returns whether the failure of a rank waits for silent hosts, and will end the job.
+  // Returns whether a rank has failed and the job waits for answers of silent hosts before it ends.
   virtual bool is_holding() const = 0;
   // Ends the job, which cannot continue. `rank`: the rank whose failure is the cause, or -1.
   virtual void end_job(int exit_code, const std::string& sentence, int rank) = 0;
-  // A rank has ended while other ranks wait for it in `call`.
+  // Ends the job because a rank has ended for which other ranks wait in `call`.
   virtual void end_wait(int rank, const std::vector<int>& waiting, const char* call) = 0;
   // Returns whether a spare host can replace this host.
   virtual bool has_spare(const HostRun& host) const = 0;
   // Ends the job, to restart it without this host.
   virtual void replace(const HostRun& host, const std::string& sentence) = 0;
-  // The user has typed a line: reports TerminalChanged.
+  // Reports TerminalChanged, after the user has typed a line.
   virtual void redraw() = 0;
 };
 
@@ -162,7 +162,7 @@ class JobParts {
   JobParts(const JobParts&) = delete;
 
   void report(const JobEvent& event);
-  // Same as PartLaunch::run().
+  // Does the work of PartLaunch::run().
   void run(std::shared_ptr<JobPart> part, net::Task<void> task);
   net::Task<void> end();
 
@@ -170,7 +170,7 @@ class JobParts {
   struct State;
   static void arm(const std::shared_ptr<State>& state);
 
-  // The timer and the tasks share it, because the loop may outlive the launch.
+  // Shared by the timer and the tasks, because the loop may outlive the launch.
   const std::shared_ptr<State> state_;
 };
 

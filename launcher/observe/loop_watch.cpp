@@ -18,7 +18,7 @@
 namespace hvd::launcher {
 namespace {
 
-// A turn is missed if the loop has not run a posted function in time. SIGSTOP and SIGCONT cause only one missed turn,
+// The loop misses a turn if it does not run a posted function in time. SIGSTOP and SIGCONT cause only one missed turn,
 // because this thread stops too.
 constexpr int kTurnsInLease = 6;
 constexpr int kMissedTurns = 4;
@@ -43,9 +43,9 @@ LoopWatch::LoopWatch(net::asio::any_io_executor loop, double lease_seconds,
                      std::function<void(const std::string&)> report)
     : state_(std::make_shared<State>(std::move(loop), lease_seconds, std::move(report))) {
   if (lease_seconds <= 0) return;
-  const AllSignalsBlocked blocked;  // signals are for the loop's thread
+  const AllSignalsBlocked blocked;  // so that signals reach the loop's thread
   try {
-    // Detached, because the standard error to which it writes may be blocked.
+    // Detached, because the thread may block in a write to standard error.
     std::thread([state = state_] { watch(state); }).detach();
   } catch (const std::system_error& error) {
     log::info(cat("a blocked launcher will not be reported: ", error.what()));

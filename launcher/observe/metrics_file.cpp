@@ -1,4 +1,4 @@
-// Writes the metrics of the job to a file (--metrics-file), every 15 seconds and whole by rename, as the textfile
+// Writes the metrics of the job to a file (--metrics-file), every 15 seconds and atomically by rename, as the textfile
 // collector of node_exporter requires. Removes the file at the end of the job, because Prometheus would keep reading
 // its values. An unresponsive file system delays neither the job nor its end.
 

@@ -55,7 +55,7 @@ void MetricsServer::on(const JobEvent& event) {
 }
 
 void MetricsServer::open() {
-  // The next launch listens on the same socket.
+  // A duplicate, because the next launch listens on the same socket.
   UniqueFd listener(::fcntl(port_->listener().get(), F_DUPFD_CLOEXEC, 0));
   const auto local = net::local_address(port_->listener().get());
   net::error_code error;
@@ -124,7 +124,7 @@ net::Task<void> MetricsServer::serve(std::shared_ptr<MetricsServer> self,
   }
   connection->limit.cancel();
   --self->running_;
-  if (self->is_over_) self->pause_.cancel();  // end() waits
+  if (self->is_over_) self->pause_.cancel();  // end() waits for this pause
 }
 
 // Returns nothing if the client disconnects before its request.
@@ -156,7 +156,7 @@ net::Task<MetricsServer::Reply> MetricsServer::reply_to(const net::HttpRequestPa
   if (!port_->answers_to(request.field("Host")))
     co_return Reply{421, "this port is asked for by localhost or 127.0.0.1\n"};
   const std::string_view path = request.target().substr(0, request.target().find('?'));
-  // It needs no token: the existence of the job is not secret.
+  // /healthz needs no token, because the existence of the job is not secret.
   if (path == "/healthz") co_return Reply{200, "ok\n"};
   if (port_->is_protected()) {
     const std::string wanted = cat("Bearer ", port_->token());

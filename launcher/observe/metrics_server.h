@@ -1,4 +1,4 @@
-// Answers GET and HEAD of /metrics and /healthz at the port of --metrics-port, one request per connection. Bounds the
+// Answers GET and HEAD of /metrics and /healthz on the port of --metrics-port, one request per connection. Limits the
 // number of connections and the time of each, and reads the metrics at most once a second, for any number of clients.
 #pragma once
 
@@ -22,7 +22,7 @@
 namespace hvd::launcher {
 
 struct MetricsServerLimits {
-  // One more connection closes the oldest.
+  // A connection above this number closes the oldest.
   size_t connections = 64;
   std::chrono::milliseconds connection{10'000};
 };
@@ -38,7 +38,7 @@ class MetricsServer : public JobPart {
                 MetricsServerLimits limits = {});
 
   void on(const JobEvent& event) override;
-  // `text` is not called after this.
+  // After the end, `text` is not called.
   net::Task<void> end() override;
 
  private:

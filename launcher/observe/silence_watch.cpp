@@ -33,7 +33,7 @@ void SilenceWatch::on(const JobEvent& event) {
   else if (!std::holds_alternative<JobEnding>(event))
     return;
   while (const auto news = hosts_.take_news()) launch_.output().print(*news);
-  // The end of a job has its own limits, and a silent host is then expected.
+  // While the job ends, silent hosts are expected, and other limits apply.
   launch_.output().terminal().show_alarm(launch_.is_ending() ? "" : hosts_.status_line());
 }
 

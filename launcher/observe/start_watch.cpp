@@ -12,7 +12,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Between two sentences about one wait.
+// The time between two sentences about the same wait.
 constexpr std::chrono::seconds kOnTerminal{10};
 constexpr std::chrono::seconds kElsewhere{60};
 
@@ -44,7 +44,7 @@ class StartWatch : public JobPart {
   PartLaunch& launch_;
   const Clock::duration interval_;
   bool has_begun_ = false;        // all ranks run
-  Clock::time_point reported_{};  // time of the last sentence, or start of the wait
+  Clock::time_point reported_{};  // when the last sentence was printed, or when the wait began
   Clock::time_point next_ = Clock::time_point::max();
 };
 

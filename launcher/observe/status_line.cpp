@@ -66,14 +66,14 @@ void StatusLine::on(const JobEvent& event) {
 
 void StatusLine::on_deadline() {
   is_asleep_ = !launch_.output().terminal().has_status();
-  // Also runs while the line is hidden: a shell's fg gives it the terminal without a signal.
+  // Set the deadline even while the line is hidden, because a shell's fg sends no signal.
   next_ = Clock::now() + kEach;
   if (is_asleep_) return launch_.output().terminal().end_hidden_bars();
   is_drawing_ = true;
   launch_.run(shared_from_this(), draw());
 }
 
-// Empty once the ranks have finished their start.
+// Returns the line about the start; empty when the ranks have finished it.
 std::string StatusLine::start(size_t columns) const {
   const auto wait = launch_.init_waits().longest();
   const std::chrono::duration<double> seconds = Clock::now() - *began_;

@@ -25,14 +25,14 @@
 namespace hvd::launcher {
 namespace {
 
-// If the steps of a job are shorter than a second in 50, only some of them are observed.
+// If 50 steps take less than a second, only a part of the steps is observed.
 constexpr double kShortestPause = 1, kLongestPause = 60;
 // The interval while no step ends.
 constexpr double kLongestIdle = 15;
 // The interval before the first step, in the first minutes: many ranks start slowly.
 constexpr double kLongestBefore = 2;
 constexpr int kLooksBefore = 150;
-// The delay after the end of a window, which the agents see at different moments.
+// The delay after the end of a window, because the agents see that end at different moments.
 constexpr double kMargin = 0.05;
 constexpr int kLooksAtCauses = 20, kLooksAtPressure = 5;
 constexpr double kShortestLook = 0.1;
@@ -79,7 +79,7 @@ class StragglerWatch : public JobPart {
   WaitTally tally_;
   PressureRecord pressures_;
   LatePlaces places_;
-  std::vector<std::string> known_names_;  // hosts by rank, at the last look
+  std::vector<std::string> known_names_;  // host names by rank, at the last look
   double step_seconds_ = 0;               // duration of a step with its waits
   double idle_ = 0;                       // seconds of the last pause without a step
   int looks_before_ = 0;                  // looks before the first step
@@ -134,21 +134,21 @@ double StragglerWatch::seconds_to_window() const {
   return std::clamp(steps * step_seconds_ + kMargin, kShortestPause, kLongestPause);
 }
 
-// Indexed by present rank.
+// Host names, indexed by present rank.
 std::vector<std::string> StragglerWatch::host_names() const {
   std::vector<std::string> names;
   for (const RankRun* run : launch_.hosts().members()) names.push_back(run->host().name());
   return names;
 }
 
-// Returns the windows that are new.
+// Takes the agents' answers. Returns the new windows.
 std::vector<StepWindow> StragglerWatch::take(std::vector<HostAnswer> answers) {
   std::map<int, StepAlignment::Rank> ranks;
   for (auto& [number, steps] : of_running_ranks(launch_.hosts(), answers, &HostSample::steps)) {
     const int rank = launch_.hosts().rank_of(number);
     if (rank >= 0) ranks[rank] = {launch_.hosts().rank(number).host().number(), std::move(steps)};
   }
-  // A host that does not answer may be suspended.
+  // If a host does not answer, it may be suspended, so ignore the other answers.
   if (ranks.size() != launch_.hosts().members().size()) ranks.clear();
   std::vector<StepWindow> windows = alignment_.take(ranks);
   const bool is_before = step_seconds_ == 0 && ++looks_before_ < kLooksBefore;
@@ -256,13 +256,13 @@ void StragglerWatch::forget_ranks() {
   places_.clear();
 }
 
-// `host_of`: by rank, as in the window of the finding.
+// `host_of`: indexed by rank, as in the window of the finding.
 net::Task<void> StragglerWatch::report(StragglerFinding finding, std::vector<std::string> host_of) {
   StragglerCause cause;
   const bool has_cause =
       finding.kind != StragglerKind::kPeriodic && finding.kind != StragglerKind::kMoving;
   if (has_cause) {
-    // Two windows may have ended at once.
+    // If two windows ended together, the causes have not been measured yet.
     if (!pressures_.is_whole()) co_await look_at_causes();
     if (is_over_ || host_names() != host_of) co_return;
     cause = cause_of(finding, pressures_.growth());
@@ -280,7 +280,7 @@ net::Task<void> StragglerWatch::report(StragglerFinding finding, std::vector<std
 // Replaces a slow host by a spare host.
 void StragglerWatch::react(const StragglerFinding& finding, bool is_of_host) {
   if (finding.ranks.empty() || launch_.is_elastic()) return;
-  // Another host helps neither if the program gives one rank more work, nor for one of two hosts without a known cause.
+  // Do not replace the host if the program gives one rank more work, or for one of two hosts without a known cause.
   const HostRun& host = launch_.hosts().rank(finding.ranks.front()).host();
   const bool is_whole = finding.ranks.size() == host.ranks().size();
   const bool is_constant = finding.kind == StragglerKind::kHost ||
@@ -306,7 +306,7 @@ void StragglerWatch::show_waits() {
   }
 }
 
-// Sends the longest wait of any rank, from which an agent determines which of its own ranks are late.
+// Sends the longest wait of any rank, with which an agent determines which of its own ranks are late.
 void StragglerWatch::show_longest_wait() {
   double longest = 0;
   for (const StragglerRule::Lateness& rank : rule_.latest())

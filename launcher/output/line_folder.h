@@ -15,7 +15,7 @@ namespace hvd::launcher {
 
 // The time that a line waits for equal lines.
 constexpr std::chrono::milliseconds kFoldFor{100};
-// The most bytes that wait.
+// Maximum number of waiting bytes.
 constexpr size_t kMaxFolded = 1 << 20;
 
 struct FoldedLine {
@@ -69,7 +69,7 @@ class LineFolder {
 
 // "0-3,5".
 std::string ranks_text(const std::vector<int>& ranks);
-// "rank 3 on b", "ranks 0-2 on a and b": at most three hosts. `host_of`: by rank.
+// "rank 3 on b", "ranks 0-2 on a and b": at most three hosts. `host_of`: indexed by rank.
 std::string ranks_on_hosts(const std::vector<int>& ranks, const std::vector<std::string>& host_of);
 
 }  // namespace hvd::launcher

@@ -31,7 +31,7 @@ struct OutputStyle : LineStyle {
   bool is_continued = false;     // keep the contents of the directory's files
   ColorRule colors{};            // for the tags of ranks
   bool may_show_status = false;  // both streams are one terminal
-  // The rank whose unfinished lines a terminal shows, since the line may be a question; -1: none.
+  // The rank whose incomplete lines a terminal shows, because they may be a question; -1: none.
   int asking_rank = -1;
   // Receives all complete lines, also of ranks that are not shown; may be null. Never holds back
   // the ranks. Must outlive the output.
@@ -76,7 +76,7 @@ class JobOutput : LineSinks, TerminalPort {
   void print(std::string_view sentence) override { print(sentence, Tone::kNotice); }
   // The terminal has echoed ^C on standard error, without a line end.
   void end_typed_line();
-  // For the status line and typed input.
+  // The terminal, for the status line and typed input.
   Terminal& terminal() { return terminal_; }
   // Returns whether the status line may have colors.
   bool colors_status() const { return style_.colors.holds_for(STDERR_FILENO); }

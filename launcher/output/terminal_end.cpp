@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kDeadly[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGQUIT, SIGSYS, SIGTRAP};
 
-// For the signal handler.
+// Used by the signal handler.
 std::atomic<void (*)()> restore_now = nullptr;
 
 // SA_RESETHAND has restored the default action.

@@ -20,10 +20,10 @@ namespace hvd::launcher {
 struct OwnPackage {
   PackageOffer offer;
   std::string list;                // package_list.h
-  std::vector<std::string> files;  // on this machine, in the order of the list
+  std::vector<std::string> files;  // paths on this machine, in the order of the list
 };
 
-// `folder`: of the launcher's program. Null if the package or the library is not next to it.
+// `folder`: the folder of the launcher's program. Null if the package or the library is not next to that folder.
 // `has_program`: includes bin/horovodrun, for a job that runs it.
 Result<std::shared_ptr<const OwnPackage>> read_own_package(const std::string& folder,
                                                            bool has_program = false);
@@ -39,7 +39,7 @@ class PackageArchive {
   explicit PackageArchive(const net::asio::any_io_executor& executor)
       : executor_(executor), is_packed_(executor) {}
 
-  // The parts for one host. Must not outlive this object.
+  // Returns the parts for one host. They must not outlive this object.
   net::Task<Result<AgentLink::NextPart>> parts(std::shared_ptr<const OwnPackage> package);
   // The bytes sent to each host; 0 before the first host.
   uint64_t packed_size() const { return packed_ && packed_->ok() ? (*packed_)->size() : 0; }
@@ -51,7 +51,7 @@ class PackageArchive {
   net::Notification is_packed_;
   bool is_packing_ = false;
   std::optional<Result<std::string>> packed_;
-  std::shared_ptr<const OwnPackage> package_;  // set when it is packed, like packed_
+  std::shared_ptr<const OwnPackage> package_;  // set when packed_ is set
   std::vector<StagedEntry> files_;             // refer to both
 };
 

@@ -25,16 +25,16 @@ struct ResolvedEnvironment {
   std::string first_host{};
   EnvironmentWanted first{};  // that host's, with the oldest Python and glibc of all
   std::string oldest_host{};  // empty: all have the same glibc
-  std::shared_ptr<EnvironmentFiles> files{};  // null: nothing is resolved
+  std::shared_ptr<EnvironmentFiles> files{};  // null: not resolved
 };
 
 class StagedEnvironment {
  public:
-  // `job`: from earlier launches; must outlive this object.
+  // `job`: the files from earlier launches; must outlive this object.
   StagedEnvironment(const net::asio::any_io_executor& executor, const LaunchSettings& settings,
                     ResolvedEnvironment& job);
 
-  // Sets the number of hosts that will ask. The file is resolved once, when all have asked.
+  // Sets the number of hosts that will request the environment. It is resolved once, when all have requested it.
   void expect(size_t hosts) {
     expected_ = hosts;
     asked_ = 0;
@@ -42,14 +42,14 @@ class StagedEnvironment {
   // Returns the environment for a host with this Python.
   net::Task<Result<std::unique_ptr<EnvironmentFeed>>> offer(std::string host,
                                                             EnvironmentWanted wanted);
-  // Hosts stop passing the files on: a host that joins later gets them from the launcher.
+  // From now on, hosts do not pass the files on: a host that joins later gets them from the launcher.
   void end_chain();
   // The last component of the file's path.
   std::string name() const;
-  // After offer(): the number of wheels, and the bytes of all files.
+  // Call after offer(): the number of wheels, and the bytes of all files.
   size_t packages() const;
   uint64_t bytes() const;
-  // Why the file cannot be resolved; may be empty.
+  // The reason why the file cannot be resolved; may be empty.
   std::string failure() const;
 
  private:
@@ -69,7 +69,7 @@ class StagedEnvironment {
       may_chain_;  // hosts pass the files on unencrypted; with --encrypt the launcher sends them
   ResolvedEnvironment& job_;
   size_t expected_ = 0, asked_ = 0;
-  bool is_resolving_ = false;  // or resolved
+  bool is_resolving_ = false;  // true also after the files are resolved
   net::Notification is_resolved_;
   std::optional<Result<std::shared_ptr<EnvironmentFiles>>> files_;
 };

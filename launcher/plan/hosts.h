@@ -19,7 +19,7 @@ struct Host {
   std::string name;  // a name or an address, IPv6 without brackets
   std::string user;  // from "user@host"; empty: ssh's own default
   int slots = 1;
-  int port = 0;              // of sshd; 0: the port of -p, else ssh's own default
+  int port = 0;              // port of sshd; 0: the port of -p, or ssh's default
   int max_slots = 0;         // limit for an explicit -np; 0: `slots`
   std::string offered = {};  // by the scheduler, for messages: "1 task, 4 GPUs"; may be empty
 

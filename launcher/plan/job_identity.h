@@ -1,4 +1,4 @@
-// The number of a job, and the secret of its ranks. Values only.
+// The number of a job, and the secret of its ranks. Plain data without I/O.
 #pragma once
 
 #include <cstdint>

@@ -73,9 +73,9 @@ struct RankMetrics {
   RankActivity activity = RankActivity::kEnded;
   uint8_t has_joined = 0;         // it has called hvd.init()
   uint8_t has_counters = 0;       // its agent can read them
-  int32_t gpu_percent = -1;       // time share in which its busiest GPU computed; -1: unknown
+  int32_t gpu_percent = -1;       // share of time in which its busiest GPU computed; -1: unknown
   uint8_t is_on_disk = 0;         // a process waits for a disk or a network file system (state D)
-  int32_t pid = 0;                // its first process; 0: not running
+  int32_t pid = 0;                // pid of its first process; 0: not running
   uint64_t age_milliseconds = 0;  // age of that process
   // Means over its last training steps; 0 before the first step.
   uint64_t step_microseconds = 0;
@@ -154,7 +154,7 @@ struct RankSteps {
   std::string awaited{};
   uint64_t awaited_microseconds = 0;
 };
-// The most steps in `last`: agents reply at different times, and their windows of 50 steps must overlap.
+// Maximum number of steps in `last`: agents reply at different times, and their windows of 50 steps must overlap.
 constexpr size_t kMostStepSamples = 100;
 
 RankSteps steps_of(const RankCounters& counters);

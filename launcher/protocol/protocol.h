@@ -204,7 +204,7 @@ struct Prepared {
   MasterCandidates candidates;  // addresses of rank 0's host; empty from other hosts
   std::vector<std::pair<std::string, std::string>>
       versions;          // versions of Python and its packages, for a Python program
-  uint32_t threads = 0;  // OMP_NUM_THREADS of each rank, where the agent sets it
+  uint32_t threads = 0;  // OMP_NUM_THREADS of each rank, if the agent sets it
 };
 // During Prepare: the host's ranks need the launcher's package, HostJob::package, and the host has no copy.
 struct PackageWanted {
@@ -254,8 +254,8 @@ struct Finished {
   static constexpr MessageType kType{7, "the job's end", Sender::kAgent};
   // A sentence about processes that could not be ended and files that went with a staged copy; or empty.
   std::string left_behind;
-  // Whether ranks have given no sign that they know of each other. 0: they have, or may know. 1: a Python program
-  // without a word of ranks. More: a program that has loaded this one of kParallelLibraries.
+  // Whether no evidence shows that ranks know of each other. 0: there is evidence, or may be. 1: a Python program
+  // whose sources have no word about ranks. From 2: a program that has loaded this library of kParallelLibraries.
   uint8_t is_independent = 0;
 };
 // Number of input bytes that a rank has consumed.

@@ -52,7 +52,7 @@ class AgentStream : public Duplex {
 // One run of the remote command.
 struct Attempt {
   std::string who;          // the process that ended when the stream ends too early
-  std::string try_command;  // with which the user can test that process
+  std::string try_command;  // a command that tests the process
   std::unique_ptr<Duplex> stream;
   std::string mark;
   std::string text;  // read but not used

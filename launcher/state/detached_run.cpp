@@ -25,7 +25,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Messages of the launcher to the process in the terminal, one byte each.
+// One-byte messages from the launcher to the process in the terminal.
 constexpr char kIsRecorded = 's', kIsRunning = 'r';
 // The pause between two reads of a log. Polling suffices while a job starts.
 constexpr int kLookMilliseconds = 50;
@@ -34,7 +34,7 @@ void send_word(const UniqueFd& socket, char word) {
   [[maybe_unused]] const ssize_t size = ::send(socket.get(), &word, 1, MSG_NOSIGNAL);
 }
 
-// Returns false if no message came, or the peer has closed the socket.
+// Returns false if no message arrived, or if the peer has closed the socket.
 bool has_received(const UniqueFd& socket, char word, int flags) {
   char byte = 0;
   ssize_t size = 0;
@@ -44,7 +44,7 @@ bool has_received(const UniqueFd& socket, char word, int flags) {
   return size == 1 && byte == word;
 }
 
-// Returns the descriptors that the caller of horovodrun has passed on. Call it before the launcher opens descriptors
+// Returns the descriptors that horovodrun's caller has passed on. Call before the launcher opens descriptors
 // without close-on-exec, as libssh does.
 std::vector<int> inherited_descriptors() {
   std::vector<int> inherited;
@@ -57,14 +57,14 @@ std::vector<int> inherited_descriptors() {
   return inherited;
 }
 
-// Runs the launcher in its own session: a signal of the terminal reaches only the other process.
+// Runs the launcher in its own session, so that signals from the terminal reach only the other process.
 int run_behind(const UniqueFd& socket, const Launch& launch) {
   std::vector<int> inherited = inherited_descriptors();
   const auto on_running = [&] {
     ::prctl(PR_SET_PDEATHSIG, 0);
     const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (null) ::dup2(null.get(), STDIN_FILENO);
-    // Close the descriptors of the caller: a pipe would keep its reader waiting.
+    // Close the caller's descriptors, because an open pipe would keep its reader waiting.
     for (const int fd : std::exchange(inherited, {})) ::close(fd);
     send_word(socket, kIsRunning);
   };
@@ -97,7 +97,7 @@ bool has_ended(pid_t process) {
          info.si_pid == process;
 }
 
-// Waits until the record says "running": the log then contains all earlier output.
+// Waits until the record contains "running": the log then contains all earlier output.
 void await_running(const UniqueFd& folder) {
   const auto deadline = Deadline::after(std::chrono::seconds(1));
   for (auto record = read_record(folder); record.ok() && record->state == "starting";
@@ -110,7 +110,7 @@ void await_running(const UniqueFd& folder) {
 // Runs the process in the terminal. `local`: the directory of detached jobs.
 int run_in_front(const std::string& local, const UniqueFd& socket, const sigset_t& watched,
                  pid_t launcher, const std::optional<EndingScript>& script) {
-  if (!has_received(socket, kIsRecorded, 0)) return code_of(launcher);  // it has printed why
+  if (!has_received(socket, kIsRecorded, 0)) return code_of(launcher);  // it has printed the reason
   const UniqueFd signals(::signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC));
   ProcessIdentity identity = ProcessIdentity::own();
   identity.pid = launcher;
@@ -175,7 +175,7 @@ int run_detached(const LaunchSettings& settings, const std::optional<EndingScrip
   front.reset();
   ::setsid();
   std::signal(SIGHUP, SIG_IGN);
-  // Until all ranks run, the launcher ends with the process in the terminal.
+  // Until all ranks run, the end of the process in the terminal also ends the launcher.
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   if (::getppid() != self) return kExitSignal + SIGTERM;

@@ -13,8 +13,8 @@ namespace hvd::launcher {
 // Runs a launch to its end, and records it. Returns the exit code.
 using Launch = std::function<int(const DetachedEvents& events)>;
 
-// Forks. The first process shows the output until all ranks run, and passes on signals until then. Returns the exit
-// code of either process. `script`: the job ends with this script. Call it before any thread starts.
+// Forks. The first process shows the output and forwards signals until all ranks run. Returns the exit
+// code of either process. `script`: the script with whose end the job ends. Call before any thread starts.
 int run_detached(const LaunchSettings& settings, const std::optional<EndingScript>& script,
                  const Launch& launch);
 

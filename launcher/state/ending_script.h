@@ -9,7 +9,7 @@
 namespace hvd::launcher {
 
 struct EndingScript {
-  std::string name;  // such as "the script of Slurm"
+  std::string name;  // for example "the script of Slurm"
   int64_t pid = 0;
   int64_t start = 0;  // in clock ticks since the boot
 

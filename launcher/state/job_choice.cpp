@@ -62,7 +62,7 @@ bool is_meant(const JobRecord& record, const std::string& word, const ProcessIde
          word == cat(record.launcher.host, ":", record.launcher.pid);
 }
 
-// As squeue prints them.
+// Compares with the job number and name in squeue's output.
 bool is_meant_by_slurm(const JobRecord& record, const std::string& word) {
   return !word.empty() && (record.allocation == word || record.allocation_name == word);
 }
@@ -123,7 +123,7 @@ Result<std::string> launcher_here(const std::string& word, std::span<const std::
   const JobLife life = view->life_of(record);
   const bool is_here = record.launcher.is_beside(view->observer);
   if (is_here && life == JobLife::kRuns) return cat(record.launcher.pid);
-  // A launcher elsewhere without a recent sign may still run: its clock may be behind.
+  // A launcher on another machine without a recent sign may still run: its clock may be behind.
   if (!is_here && life != JobLife::kEnded)
     return run_there(record, *view, {arguments.begin(), arguments.end()});
   return not_found(
@@ -157,7 +157,7 @@ void notify_if_stopped(const std::string& pid) {
 
 namespace {
 
-// The environment of a command that another machine has sent.
+// This environment variable marks a command that another machine has sent.
 constexpr char kSent[] = "HOROVOD_COMMAND_SENT";
 
 }  // namespace
@@ -183,14 +183,14 @@ std::vector<std::string> remote_command_line(const JobRecord& record, const std:
 }
 
 Status run_there(const JobRecord& record, const StateView& view, std::vector<std::string> words) {
-  // Under ssh or srun, another host's name would lead to a third machine.
+  // Do not go to a third machine: this command already came by ssh or srun.
   if (environment_variable(kSent) || record.launcher.host == view.observer.host) {
     return unavailable(cat(described(record, view),
                            " runs in a container, or on another machine than the one of its name; "
                            "run horovodrun ",
                            words[0], " there"));
   }
-  // The keys of top come from a terminal.
+  // top reads keys from a terminal.
   const bool on_terminal =
       words[0] == "top" && ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   std::vector<std::string> line = remote_command_line(record, executable_folder() + "/horovodrun",
@@ -199,7 +199,7 @@ Status run_there(const JobRecord& record, const StateView& view, std::vector<std
   arguments.reserve(line.size() + 1);
   for (std::string& word : line) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  // Standard input belongs to the shell loop that runs the command.
+  // Do not read standard input: it belongs to the shell loop that runs the command.
   const int nothing = on_terminal ? -1 : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (nothing >= 0) ::dup2(nothing, STDIN_FILENO);
   ::execvp(arguments[0], arguments.data());

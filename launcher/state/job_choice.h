@@ -1,6 +1,6 @@
-// Finds the job that a user means in the state directory: by a name, a pid, HOST:PID, or Slurm's number or name of the
-// allocation in which it runs. Runs a command of horovodrun on
-// the machine of a job's launcher: there alone its process can be reached.
+// Finds the job that a user means in the state directory: by a name, a pid, HOST:PID, or the number or name of the
+// Slurm allocation in which it runs. Runs a command of horovodrun on
+// the machine of a job's launcher, where alone the launcher's process can be reached.
 #pragma once
 
 #include <cstdint>
@@ -40,16 +40,16 @@ std::string row_of(const JobRecord& record, const StateView& view);
 // Returns an error for a command that needs one job. `more`: the text after the job's id on the command line.
 Status several_run(const std::string& command, const std::string& more, const std::string& rows);
 
-// The job that runs by this name or id, or else in this allocation of Slurm, or else the newest of these. An empty word
-// means all jobs. `command`: for errors, "stop".
+// Returns the running job with this name or id, else one in this Slurm allocation, else the newest of several. An empty
+// word means all jobs. `command`: the name in errors, "stop".
 Result<JobRecord> choose_job(const StateView& view, const std::string& word,
                              const std::string& command);
 
 // Returns whether a word of a command may mean a job, and is not a flag.
 inline bool may_be_job(const std::string& word) { return !word.empty() && word[0] != '-'; }
-// The pid of the launcher beside this process that a word means: itself if it is empty or a number that no record
-// knows, else that of the job that choose_job() finds. An error: the job has ended. For a job of another machine, the command
-// `arguments` replaces this process there (run_there).
+// Returns the pid of the launcher on this machine that a word means: the word itself if it is empty or a number without
+// a record, else the launcher of choose_job(). Returns an error if the job has ended. For a job of another machine, the
+// command `arguments` replaces this process there (run_there).
 Result<std::string> launcher_here(const std::string& word, std::span<const std::string> arguments);
 // For a command without a word, if no launcher runs on this machine: replaces this process by the command on the
 // machine of the only running job. OK: no job runs.

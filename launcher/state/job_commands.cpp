@@ -30,14 +30,14 @@ namespace {
 // The interval between two reads of the record of a launcher on another machine.
 constexpr int kPollMilliseconds = 1000;
 constexpr int kFollowMilliseconds = 200;
-// The longest delay until the record of an ended launcher shows the end.
+// Maximum delay until the record of an ended launcher shows the end.
 constexpr std::chrono::seconds kRecordedWithin{3};
-// The longest time for which a file system may fail to read a record, such as NFS during a restart of its server.
+// How long a file system may fail to read a record, for example NFS during a restart of its server.
 constexpr std::chrono::seconds kReadWithin{10};
 constexpr int kMostRanks = 1 << 20;
 // The number of log lines that attach shows at its start.
 constexpr size_t kLinesBefore = 1000;
-// The longest time, besides --kill-grace, that a launcher needs to end: it waits for the lease of an unreachable host,
+// Maximum time, in addition to --kill-grace, for a launcher to end: it waits for the lease of an unreachable host,
 // and for the log.
 constexpr int kSecondsToEnd = 75;
 
@@ -89,7 +89,7 @@ Result<std::string> one_word(std::span<const std::string> words, const std::stri
                               command, ", put flags before it"));
 }
 
-// Returns a descriptor of a running launcher on this machine, which keeps its meaning if the pid is reused.
+// Returns a process descriptor of a running launcher on this machine, which does not follow a reused pid.
 UniqueFd open_launcher(const JobRecord& record) {
   UniqueFd launcher(
       static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(record.launcher.pid), 0)));
@@ -118,7 +118,7 @@ bool wait_for_end(const UniqueFd& launcher, Deadline deadline = Deadline::never(
   }
 }
 
-// `record`: the record of a launcher that has received SIGTERM.
+// `record`: of a launcher that has received SIGTERM.
 void kill_if_it_hangs(const JobRecord& record, const std::string& job) {
   const UniqueFd launcher = open_launcher(record);
   const int seconds = record.kill_grace + kSecondsToEnd;
@@ -128,7 +128,7 @@ void kill_if_it_hangs(const JobRecord& record, const std::string& job) {
   send_signal(record, SIGKILL);
 }
 
-// Returns the present record. An error: its folder was removed, or was unreadable for some time.
+// Returns the present record, or an error if its folder was removed, or was unreadable for some time.
 Result<JobRecord> read_again(const JobRecord& record) {
   const auto read = [&]() -> Result<JobRecord> {
     HVD_ASSIGN_OR_RETURN(const UniqueFd folder, open_job_folder(record.place, record.launcher));
@@ -150,7 +150,7 @@ bool is_being_written(const JobRecord& record, const StateView& view) {
          start_of(record.writer) == record.writer_start;
 }
 
-// Returns the record of a job that has ended, or whose launcher has sent no sign for some minutes.
+// Waits for the end of the job, or until its launcher has written no sign for some minutes. Returns the last record.
 Result<JobRecord> await_end(const StateView& view, JobRecord record) {
   if (record.launcher.is_beside(view.observer)) {
     if (const UniqueFd launcher = open_launcher(record)) wait_for_end(launcher);
@@ -173,7 +173,7 @@ Result<JobRecord> await_end(const StateView& view, JobRecord record) {
 }  // namespace
 
 std::string jobs_as_table(const StateView& view) {
-  // cli/manual.cpp completes the first three.
+  // cli/manual.cpp completes the first three columns.
   constexpr size_t kSlurm = 2;
   const auto or_dash = [](const std::string& text) { return text.empty() ? "-" : printable(text); };
   std::vector<std::array<std::string, 7>> rows = {
@@ -234,10 +234,10 @@ std::string jobs_as_json(const StateView& view) {
 namespace {
 
 struct LogWords {
-  std::string job;  // empty: the running job, or else the newest one
+  std::string job;  // empty: the running job, or the newest one
   bool follows = false;
-  std::string ranks;       // empty: all ranks, and the launcher's lines
-  bool is_attach = false;  // begins with the last lines, and returns the job's exit code
+  std::string ranks;       // empty: all ranks, and the lines of the launcher
+  bool is_attach = false;  // attach: begins with the last lines, and returns the job's exit code
 };
 
 Result<LogWords> read_log_words(std::span<const std::string> words) {
@@ -405,7 +405,7 @@ int stop_job(std::span<const std::string> words) {
   if (!record.ok()) return refuse(record.status());
   const JobLife life = view->life_of(*record);
   const bool is_here = record->launcher.is_beside(view->observer);
-  // A launcher elsewhere without a recent sign may still run: its clock may be behind, or its disk may not respond.
+  // A launcher on another machine without a recent sign may still run: its clock may be behind, or its disk may hang.
   if (life == JobLife::kEnded || (life == JobLife::kUnknown && is_here)) {
     print_message(cat(described(*record, *view), " does not run: ", state_text(*view, *record)));
     return 0;

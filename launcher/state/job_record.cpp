@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostName = 64;
-// Allows three late signs: a launcher writes one sign per minute.
+// The time of three signs, because a launcher writes one per minute.
 constexpr int64_t kSignSeconds = 180;
 
 std::string text_of(const Json& object, const char* key) {
@@ -36,7 +36,7 @@ int32_t small_number_of(const Json& object, const char* key) {
       std::clamp<int64_t>(number_of(object, key), 0, std::numeric_limits<int32_t>::max()));
 }
 
-// The last second of the year 9999: differences and the calendar support times up to it.
+// Limits times to the year 9999, which differences and the calendar support.
 int64_t time_of(const Json& object, const char* key) {
   return std::clamp<int64_t>(number_of(object, key), 0, 253'402'300'799);
 }
@@ -160,7 +160,7 @@ Result<JobRecord> parse_job_record(std::string_view text) {
 
 JobLife life_of(const JobRecord& record, const ProcessIdentity& observer, int64_t now) {
   if (record.has_ended()) return JobLife::kEnded;
-  // The clock of another machine may be ahead, too.
+  // Use the absolute difference, because the clock of another machine may also be ahead.
   const bool is_alive = record.launcher.is_beside(observer)
                             ? start_of(record.launcher.pid) == record.launcher.start
                             : std::abs(now - record.written) < kSignSeconds;

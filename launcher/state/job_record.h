@@ -20,7 +20,7 @@ struct ProcessIdentity {
   int64_t start = 0;  // in clock ticks since the boot
 
   static ProcessIdentity own();
-  // Returns whether both are in one pid namespace of one boot, where `pid` means the same process.
+  // Returns whether both processes are in the same pid namespace of the same boot, where `pid` means the same process.
   bool is_beside(const ProcessIdentity& other) const;
 };
 
@@ -33,17 +33,17 @@ struct JobRecord {
   std::string directory;           // the launcher's working directory
   std::string allocation;          // SLURM_JOB_ID, or empty
   std::string allocation_name;     // SLURM_JOB_NAME, or empty
-  std::string node;                // SLURMD_NODENAME, or empty: the launcher is on no node of it
+  std::string node;                // SLURMD_NODENAME, or empty: the launcher is outside
   std::string state = "starting";  // "starting", "running" or "ended"
   int64_t began = 0;               // times: seconds since 1970
   int64_t written = 0;             // time of the launcher's last sign
   int64_t ended = 0;
-  int32_t ranks = 0;         // 0: unknown
+  int32_t ranks = 0;         // 0: not known
   bool is_constant = false;  // no later rank has a number above these
   int32_t launches = 0;      // number of starts of all ranks
   int32_t exit_code = 0;
   std::string cause;        // a sentence about the end, or empty
-  int64_t lost_output = 0;  // bytes that the writer did not receive before the end
+  int64_t lost_output = 0;  // bytes that did not reach the writer before the end
   bool has_output =
       false;  // the output is kept (log_files.h), in this folder or, with `log`, in another one
   std::string
@@ -56,22 +56,22 @@ struct JobRecord {
 };
 
 std::string to_json(const JobRecord& record);
-// Refuses text that is not a record. A record of a later release may have more members.
+// Returns an error if the text is not a record. Records of later releases may have more members.
 Result<JobRecord> parse_job_record(std::string_view text);
 
 enum class JobLife { kRuns, kEnded, kUnknown };
-// `observer`: the calling process, at time `now`. A launcher on its machine runs if its process exists; any other
-// launcher if its last sign is within three minutes of `now`.
+// `observer`: the calling process; `now`: the present time. A launcher on the observer's machine runs if its process
+// exists; any other launcher runs if its last sign is within three minutes of `now`.
 JobLife life_of(const JobRecord& record, const ProcessIdentity& observer, int64_t now);
 
-// Returns the start of the process in clock ticks since the boot; 0: it does not exist.
+// Returns the start of the process in clock ticks since boot, or 0 if it does not exist.
 int64_t start_of(int64_t pid);
-// Returns the parent of a process; 0: it has none, or does not exist.
+// Returns the parent of a process, or 0 if it has no parent or does not exist.
 int64_t parent_of(int64_t pid);
-// Returns whether a signal (such as from Ctrl-Z) or a debugger has stopped it.
+// Returns whether a signal, for example of Ctrl-Z, or a debugger has stopped the process.
 bool is_stopped(int64_t pid);
 
-// Checks a name: it must be short, and look neither like a pid nor like a flag. An error lists the allowed characters.
+// Checks a name, which must be short, and look neither like a pid nor like a flag. An error lists the valid characters.
 Status check_job_name(std::string_view name);
 
 }  // namespace hvd::launcher

@@ -9,15 +9,15 @@ namespace hvd::launcher {
 class LogQueue;
 class MetricsPort;
 
-// Each function may be empty. The launch's thread calls them.
+// The launch's thread calls these functions. Each may be empty.
 struct LaunchEvents {
-  // All ranks of a launch run.
+  // Called when all ranks of a launch run.
   std::function<void(int ranks)> on_running;
-  // A launch has ended; `cause`: a sentence, or empty after success.
+  // Called when a launch has ended. `cause`: a sentence, or empty after success.
   std::function<void(const std::string& cause)> on_end;
-  // Receives the output, and outlives the launches; or null.
+  // The receiver of the output, which outlives the launches; or null.
   LogQueue* output = nullptr;
-  // The address of the metrics; null: not served.
+  // The port of the metrics; null: they are not served.
   MetricsPort* metrics = nullptr;
 };
 

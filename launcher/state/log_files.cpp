@@ -29,7 +29,7 @@ void LogFiles::finish() {
 
 bool LogFiles::drop_oldest() {
   if (files_.empty()) return false;
-  // An open file keeps its blocks.
+  // Close the file before its removal, because an open file keeps its blocks.
   if (files_.size() == 1) file_.reset();
   drop_file(files_.front());
   return true;
@@ -69,7 +69,7 @@ bool LogFiles::write_all(ByteView record) {
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) {
       const int error = errno;
-      // Readers skip a partial record: the next record begins another file.
+      // Readers skip a partial record, so the next record begins another file.
       file_.reset();
       if (is_first) drop_file(files_.back());
       errno = error;

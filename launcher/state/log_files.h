@@ -14,7 +14,7 @@
 namespace hvd::launcher {
 
 struct LogLimits {
-  size_t file_size = 1 << 20;  // a larger record has a separate file
+  size_t file_size = 1 << 20;  // larger records have their own files
   size_t files = 64;
 };
 
@@ -25,11 +25,11 @@ class LogFiles {
   LogFiles(const UniqueFd& folder, LogLimits limits) : folder_(folder), limits_(limits) {}
 
   void write(const OutputChunk& lines);
-  // Records the number of missing bytes at the end, if output was lost.
+  // If output was lost at the end, records the number of missing bytes.
   void finish();
-  // Removes the oldest file to make room for other data. Returns false if no file is left.
+  // Removes the oldest file to free space. Returns false if no file remains.
   bool drop_oldest();
-  // Begins a new folder. The number of its first file continues the sequence, so that readers detect missing output.
+  // Begins a new folder. The number of its first file continues the sequence, so that readers notice missing output.
   void begin_again();
 
  private:

@@ -14,8 +14,8 @@
 
 namespace hvd::launcher {
 
-// Takes the next lines from the front of a file's bytes; none while they are incomplete. An error: the rest of this
-// file is unreadable.
+// Removes the next lines from the front of a file's bytes, and returns them; none if they are incomplete. After an
+// error, the rest of this file is unreadable.
 Result<std::optional<OutputChunk>> take_lines(std::string_view& bytes);
 
 class LogReader {
@@ -23,9 +23,9 @@ class LogReader {
   // `folder`: outlives this object.
   explicit LogReader(const UniqueFd& folder) : folder_(folder) {}
 
-  // Returns the next lines; none if all present lines have been read.
+  // Returns the next lines, or none if all present lines have been read.
   std::optional<OutputChunk> next();
-  // Returns whether the oldest output was already removed at the first next(), for lack of room.
+  // Returns whether the oldest output had been removed before the first next(), because of a lack of space.
   bool begins_late() const { return begins_late_; }
 
  private:
@@ -38,7 +38,7 @@ class LogReader {
   std::string bytes_;    // bytes read but not yet taken, from position_ on
   size_t position_ = 0;
   bool is_damaged_ = false;  // the rest of file_ cannot be read
-  bool has_gap_ = false;     // files between the last one and this one are missing
+  bool has_gap_ = false;     // files between the previous file and this one are missing
   bool begins_late_ = false;
 };
 

@@ -35,8 +35,8 @@ constexpr std::chrono::seconds kWaitAtEnd{1};
 constexpr size_t kKeptAtEnd =
     64 << 10;  // the newest output, which explains the end, if the disk is too slow for all output
 constexpr size_t kMostPacket = 64 << 10;
-constexpr size_t kMostHeld = 512 << 10;  // the longest kept part of a line without an end
-constexpr int kMostPieces = 16;  // of the output, between two checks of the launcher's socket
+constexpr size_t kMostHeld = 512 << 10;  // longest part of an incomplete line that is kept
+constexpr int kMostPieces = 16;          // maximum number between two checks of the socket
 constexpr size_t kMostCommand = 8 << 10;
 
 int64_t now() { return std::time(nullptr); }
@@ -66,7 +66,7 @@ class RecordProcess {
       watched[2] = {.fd = streams_.get(), .events = POLLIN, .revents = 0};
       if (::poll(watched.data(), watched.size(), next_sign.poll_timeout()) < 0) continue;
       if (watched[0].revents != 0) receive();
-      // Copy the earlier output first, so that a reader of the new state finds it in the log.
+      // Copy the earlier output first, so that readers of the new state find it in the log.
       if (watched[1].revents != 0 || watched[0].revents != 0) copy_output();
       if (watched[2].revents != 0 || watched[0].revents != 0) copy_streams();
       if (watched[0].revents == 0 && !next_sign.passed()) continue;
@@ -114,13 +114,13 @@ class RecordProcess {
     }
   }
 
-  // The last line may lack its end: the launcher has written a part of it, or was killed.
+  // The last line may be incomplete, if the launcher was killed or is still writing it.
   void copy_streams() {
     const ssize_t size = streams_ ? ::read(streams_.get(), piece_.data(), piece_.size()) : -1;
     if (size > 0) held_.append(piece_.data(), static_cast<size_t>(size));
     if (size == 0) streams_.reset();
     const bool is_whole = record_.has_ended() || held_.size() > kMostHeld;
-    const size_t end = is_whole ? held_.size() : held_.rfind('\n') + 1;  // 0 without any
+    const size_t end = is_whole ? held_.size() : held_.rfind('\n') + 1;  // 0 if there is none
     if (end > 0) files_.write({.rank = -1, .is_error = 1, .bytes = held_.substr(0, end)});
     held_.erase(0, end);
   }
@@ -193,7 +193,7 @@ class RecordProcess {
   UniqueFd socket_;
   UniqueFd output_;
   UniqueFd streams_;
-  std::string held_;  // a line of streams_ that has no end yet
+  std::string held_;  // an incomplete line of streams_
   UniqueFd folder_;
   LogFiles files_{folder_, {}};
   std::array<char, 64 << 10> piece_;
@@ -265,7 +265,7 @@ std::unique_ptr<RecordWriter> RecordWriter::start(std::string path, JobRecord re
                                                         child, is_quiet));
 }
 
-// Closing the socket notifies the process.
+// The end of the socket notifies the process.
 RecordWriter::~RecordWriter() {
   socket_.reset();
   ::waitpid(child_, nullptr, WNOHANG);
@@ -331,7 +331,7 @@ void RecordWriter::end(int exit_code) {
           "none"));
 }
 
-// No ranks were launched. The last message explains why.
+// For jobs that launched no ranks: the last message explains why.
 std::string RecordWriter::cause_before_launches(int exit_code) const {
   if (!message_.empty()) return printable(message_.substr(0, message_.find('\n')), 1000);
   if (exit_code <= kExitSignal) return "";
@@ -386,7 +386,7 @@ namespace {
 // The writers of a job: one in the state directory, and for a detached job a second one beside its log.
 using Writers = std::vector<std::unique_ptr<RecordWriter>>;
 
-// Returns an error only for the record of a detached job.
+// Returns errors only for the record of a detached job.
 Result<Writers> start_writers(const LaunchSettings& settings, JobRecord record) {
   const std::string path =
       state_folder_path(settings.output.state_dir, environment_variable("HOME").value_or(""));

@@ -29,21 +29,21 @@ enum class Kept : uint8_t {
 
 class RecordWriter {
  public:
-  // Starts the process. Returns null after a message to the user: the job runs without a record. `is_quiet`: prints no
-  // message if the directory cannot keep a record.
+  // Starts the process. Returns null after a message to the user: the job runs without a record. `is_quiet`: prints
+  // no message if the directory cannot keep a record.
   static std::unique_ptr<RecordWriter> start(std::string path, JobRecord record, Kept kept,
                                              bool is_quiet);
   ~RecordWriter();
   RecordWriter(const RecordWriter&) = delete;
 
-  // Null if no output is kept.
+  // Null if output is not kept.
   LogQueue* output() { return output_.get(); }
   void running(int ranks);
   void set_cause(const std::string& cause);
   // Adds a sentence that the launcher has printed.
   void add_message(std::string_view sentence);
-  // Waits at most one second until the output is sent, one second until its newest lines are sent, and one second until
-  // the end is on disk. Call it last.
+  // Waits at most one second each for sending the output, for sending its newest lines, and for the end to be
+  // on disk. Call last.
   void end(int exit_code);
 
  private:
@@ -56,7 +56,7 @@ class RecordWriter {
         kept_(kept),
         child_(child),
         is_quiet_(is_quiet) {}
-  // Returns false after a message, if the process has ended.
+  // Returns false, after a message, if the process has ended.
   bool send();
   void send_output();
   // Returns whether all output was sent.
@@ -67,7 +67,7 @@ class RecordWriter {
 
   const std::string path_;
   JobRecord record_;
-  UniqueFd socket_;  // a packet is a record, as JSON; the other way, a sentence for the user
+  UniqueFd socket_;  // receives sentences for the user, and sends records as JSON
   std::unique_ptr<LogQueue> output_;
   const Kept kept_;
   const pid_t child_;
@@ -82,7 +82,7 @@ bool keeps_output(const LaunchSettings& settings);
 JobRecord new_record(const LaunchSettings& settings, std::span<const std::string> command);
 // Events for the process in the terminal, with --detach. Each function may be empty.
 struct DetachedEvents {
-  std::function<void()> on_recorded;  // from here on, the log receives the output
+  std::function<void()> on_recorded;  // from now on, the log receives the output
   std::function<void()> on_running;   // all ranks run
 };
 

@@ -34,7 +34,7 @@ cp "${packages[@]}" "$scratch/debs"
 cp -a examples "$scratch"
 cp packaging/oci/pip.conf "$scratch"
 find "$scratch/examples" -name __pycache__ -prune -exec rm -rf {} +
-# mmdebstrap keeps dates before that of the commit, such as those of an old clone.
+# mmdebstrap keeps dates that precede the commit's date, for example in an old clone.
 find "$scratch/examples" "$scratch/pip.conf" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 # The Debian packages that these packages need; of alternatives, the first.
 needed=$(for deb in "${packages[@]}"; do dpkg-deb -f "$deb" Pre-Depends Depends; done |

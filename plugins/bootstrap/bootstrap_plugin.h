@@ -1,5 +1,5 @@
 // Makes the C record of a bootstrap plugin from a C++ class. The runtime creates one object for one
-// start, or for several starts of lists of ranks, and uses it on one thread.
+// hvd_init, or for several with lists of ranks, and uses it on one thread.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace hvd::bootstrap {
 
-// After waiting this long for other ranks, a rank names the missing ranks.
+// The time after which a rank that waits for other ranks names the missing ones.
 inline double quiet_seconds(double timeout_seconds) { return std::min(60.0, timeout_seconds / 2); }
 
 // Writes one line to this process's log, as a warning.
@@ -27,17 +27,17 @@ class Source {
   // Sets *identity. Members that the launcher does not provide stay -1.
   virtual Status identity(hvd_identity* identity) = 0;
   virtual Status put(std::string_view key, ByteView value) = 0;
-  // Called after a fence.
+  // The runtime calls it after a fence.
   virtual Result<Bytes> get(std::string_view key, double timeout_seconds) = 0;
-  // Called without a fence, in plugins with kGetsFromRanks.
+  // The runtime calls it without a fence, in plugins with kGetsFromRanks.
   virtual Result<Bytes> get_from(int32_t, std::string_view, double) {
     return unimplemented("all ranks must start");
   }
   virtual Status fence(double timeout_seconds) = 0;
 };
 
-// Plugin is as in PluginRecord, with kGetsFromRanks if get_from works; open returns
-// kFailedPrecondition if another launcher started the process.
+// Plugin has the members that PluginRecord needs, and declares kGetsFromRanks if get_from works. open
+// returns kFailedPrecondition if another launcher started the process.
 template <typename Plugin>
 struct BootstrapRecord {
   using Record = PluginRecord<Plugin, Source>;
@@ -90,7 +90,7 @@ struct BootstrapRecord {
 
 }  // namespace hvd::bootstrap
 
-// Use it once, at the end of a plugin's source.
+// Use this macro once, at the end of a plugin's source.
 #define HVD_BOOTSTRAP_PLUGIN(Plugin)                                                              \
   extern "C" __attribute__((visibility("default"))) const hvd_plugin* hvd_plugin_entry_v1(void) { \
     return &hvd::bootstrap::BootstrapRecord<Plugin>::kRecord;                                     \

@@ -27,7 +27,7 @@ MessageServer::MessageServer(UniqueFd listener, std::function<Result<std::string
     : listener_(std::move(listener)),
       message_(std::move(message)),
       end_(::eventfd(0, EFD_CLOEXEC)) {
-  const AllSignalsBlocked blocked;  // they are for the user's threads
+  const AllSignalsBlocked blocked;  // only the user's threads get signals
   thread_ = std::thread([this] { serve(); });
 }
 
@@ -59,7 +59,7 @@ Result<UniqueFd> listen_everywhere(uint16_t port) {
   auto address = net::numeric_address({net::Endpoint::Family::kTcp, {}, "::", port});
   auto listener = net::listen_on(*address);
   if (listener.ok()) return listener;
-  // The host has no IPv6.
+  // The host may lack IPv6: listen by IPv4.
   address = net::numeric_address({net::Endpoint::Family::kTcp, {}, "0.0.0.0", port});
   return net::listen_on(*address);
 }
@@ -68,7 +68,7 @@ Result<std::string> read_message(std::span<const net::SocketAddress> addresses) 
   HVD_ASSIGN_OR_RETURN(
       net::BlockingStream stream,
       net::BlockingStream::connect(addresses, Deadline::after_seconds(kConnectSeconds)));
-  const net::PeerUser server = net::peer_user(stream.fd());  // no uid after it has closed TCP
+  const net::PeerUser server = net::peer_user(stream.fd());  // no uid after it closed TCP
   if (server.uid && !server.is_own_or_elsewhere()) return unavailable(server.refusal());
   std::string message;
   const Deadline deadline = Deadline::after_seconds(kReadSeconds);

@@ -44,7 +44,7 @@ Result<std::string> read_message(std::span<const net::SocketAddress> addresses);
 
 // Repeatedly calls `ask` with 0 to attempts - 1, until it succeeds, denies permission, or the
 // deadline has passed; returns the last error then. A rank 0 that has not started cannot notify the
-// others, so the pauses double from 20 ms to 1 s.
+// other ranks, so the pauses double from 20 ms to 1 s.
 Result<Bytes> ask_until(Deadline deadline, int attempts,
                         const std::function<Result<Bytes>(int attempt)>& ask);
 

@@ -15,7 +15,7 @@ namespace {
 // MUNGE_OPT_UID_RESTRICTION and MUNGE_OPT_TTL of munge.h, whose ABI has not changed since version 0.5.
 constexpr int kRestrictToUser = 9;
 constexpr int kTimeToLive = 4;
-constexpr int kLongest = -1;  // as long as munged allows
+constexpr int kLongest = -1;  // the longest lifetime that munged allows
 // EMUNGE_CRED_REPLAYED: the credential is valid, and a process of this host has read it before.
 constexpr int kWasRead = 17;
 

@@ -13,8 +13,8 @@ class Munge {
  public:
   static Result<Munge> open();
 
-  // Only for this process's user. A shared credential is valid as long as munged allows, an hour by
-  // default, since ranks may wait for each other; any other credential is valid for five minutes.
+  // Makes a credential for this process's user. A shared credential is valid as long as munged allows, an hour
+  // by default, since ranks may wait for each other; any other credential is valid for five minutes.
   Result<std::string> seal(ByteView message, bool is_shared = false) const;
   // Opens a credential that another process of this user has sealed. Each host may read it once,
   // or, if it is shared, once per process.

@@ -1,4 +1,4 @@
-// The binary interface that MPICH, Intel MPI, Cray MPICH and MVAPICH share: handles are numbers.
+// The ABI of MPICH, Intel MPI, Cray MPICH and MVAPICH. Handles are numbers.
 #include "base/text.h"
 #include "mpi/api.h"
 

@@ -1,4 +1,4 @@
-// Open MPI's handles are addresses inside its library.
+// The ABI of Open MPI. Handles are addresses inside its library.
 #include "base/text.h"
 #include "mpi/api.h"
 

@@ -56,7 +56,7 @@ Result<MpiApi> open_api(const std::string& path) {
       path.empty() ? abi().libraries : std::vector<std::string>{path};
   Status refusal;
   for (const std::string& one : paths) {
-    // Export the symbols of the MPI library to the whole process, since its own plugins look for them there.
+    // Export the symbols of the MPI library to the whole process, since MPI's own plugins look for them there.
     auto library = SharedLibrary::open_for_all(one);
     if (!library.ok()) {
       if (refusal.ok()) refusal = library.error();

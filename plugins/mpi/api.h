@@ -18,22 +18,22 @@ struct Abi {
   std::vector<std::string> libraries;  // names for the dynamic linker, the most usual first
   const char* package;                 // Debian package of this MPI
   const char* launchers;               // launchers of this MPI
-  // True if large sums are faster from rank to rank than by MPI_Iallreduce, as measured by
-  // tests/bench/backends.
+  // True if large sums by messages between ranks are faster than MPI_Iallreduce, as measured
+  // by tests/bench/backends.
   bool sums_by_slices;
-  bool may_never_end;  // MPI_Finalize with ranks on several hosts
+  bool may_never_end;  // MPI_Finalize may hang with ranks on several hosts
 };
 const Abi& abi();
 
 struct Handles {
   MPI_Comm world{};
-  MPI_Datatype types[13]{};  // by hvd_dtype; World makes 16-bit types that MPI lacks
+  MPI_Datatype types[13]{};  // by hvd_dtype; World creates the 16-bit types that MPI lacks
   MPI_Op sum{}, min{}, max{}, product{};
   MPI_Request no_request{};
   MPI_Errhandler errors_return{};
   MPI_Info no_info{};
 };
-// NOT_FOUND if the library has another binary interface.
+// kNotFound if the library has another ABI.
 Result<Handles> find_handles(const SharedLibrary& library);
 
 struct MpiApi {
@@ -73,7 +73,7 @@ struct MpiApi {
   decltype(&MPI_Testall) testall;
 };
 
-// Opens the library at `path`, or, if empty, the first of the usual ones.
+// Opens the library at `path`; if `path` is empty, the first usual library that loads.
 Result<MpiApi> open_api(const std::string& path);
 
 }  // namespace hvd::mpi

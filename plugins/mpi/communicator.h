@@ -9,15 +9,15 @@
 
 namespace hvd::mpi {
 
-// One thread makes it while others poll `state`. The owner frees `comm`.
+// One thread creates the communicator while other threads poll `state`. The owner frees `comm`.
 struct MpiComm {
   MPI_Comm comm{};
   int index = 0, size = 0;
   std::atomic<int> state{0};  // 0: not complete, 1: complete, -1: failed
 };
 
-// Waits for the other members, which must all call it. members: ascending ranks of the job;
-// world_ranks: the number of each rank of the job in MPI_COMM_WORLD.
+// Waits for the other members, which must all call this function. `members`: ascending ranks of the job.
+// `world_ranks`: the number of each rank of the job in MPI_COMM_WORLD.
 void make_communicator(const MpiApi& api, const std::vector<int>& world_ranks, int32_t self,
                        const std::vector<int32_t>& members, MpiComm* to);
 

@@ -50,8 +50,8 @@ bool pass(int from, int to) {
   return size > 0 && ::send(to, text, static_cast<size_t>(size), MSG_NOSIGNAL) == size;
 }
 
-// A proxy between MPI_Finalize and hydra's server. It can send the server this rank's barrier message
-// instead of MPI_Finalize, and receives the reply when all ranks have sent theirs, which may take hours.
+// A proxy between MPI_Finalize and hydra's server. It can send this rank's barrier message to the server
+// in place of MPI_Finalize. The reply comes when all ranks have sent their messages, maybe after hours.
 class FinalizeProxy {
  public:
   // `fd`: the server's descriptor for MPI_Finalize, which has not been called yet.
@@ -84,7 +84,7 @@ class FinalizeProxy {
       pollfd both[] = {{server_.get(), POLLIN, 0}, {has_come ? -1 : own_.get(), POLLIN, 0}};
       if (::poll(both, 2, -1) < 0) continue;
       char text[64];
-      if (both[1].revents != 0) {  // its own barrier message: the server has one already
+      if (both[1].revents != 0) {  // from MPI_Finalize: drop it, the server has one already
         if (::read(own_.get(), text, sizeof text) <= 0) return false;
         has_come = true;
       }
@@ -100,7 +100,7 @@ class FinalizeProxy {
       return false;
     }
   }
-  // Announces the end; otherwise a server treats the exit as a failure.
+  // Announces the end of this process; otherwise a server treats its exit as a failure.
   void take_leave() const {
     char text[64];
     if (send(kLeaves)) static_cast<void>(::read(server_.get(), text, sizeof text));
@@ -116,8 +116,8 @@ class FinalizeProxy {
   bool is_between_ = false;
 };
 
-// An MPICH rank that has closed its connections sleeps until all ranks have closed theirs, and polls none
-// of them. A rank whose connection to it was incomplete then waits forever: seen over TCP with MPICH 4.0
+// An MPICH rank that has closed its connections sleeps until all ranks have closed theirs, and does not poll.
+// A rank whose connection to it was incomplete then waits forever: seen over TCP with MPICH 4.0
 // and UCX 1.13, also in programs without Horovod. watch() then ends the process without MPI_Finalize.
 void watch(pthread_t ending, const std::atomic<bool>& has_ended, const FinalizeProxy& proxy,
            int status, std::chrono::milliseconds usual) {

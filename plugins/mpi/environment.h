@@ -1,5 +1,5 @@
-// Decides whether this process can use the plugin's MPI, by the loaded libraries, the launcher and
-// the user's settings.
+// Decides from the loaded libraries, the launcher and the user's settings whether this process can use
+// the plugin's MPI.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace hvd::mpi {
 
-// HOROVOD_MPI_LIBRARY, or empty.
+// The value of HOROVOD_MPI_LIBRARY, or empty.
 std::string wanted_library();
 
 // Returns whether an MPI launcher has started several processes, according to its variables.
 bool launcher_has_several();
 
-// The reason why ranks of one job might not be one world of this plugin's MPI, if known. Call it
-// before MPI starts: Open MPI sets its launcher's variables if it had none.
+// The reason, if known, why the ranks of one job might not share one MPI_COMM_WORLD. Call this
+// before MPI starts: without a launcher, Open MPI sets the launcher's variables itself.
 std::string why_apart();
 
-// Returns an error if this plugin's MPI would be the wrong one here. Keeps no library loaded.
+// Returns an error if this process needs another MPI than the plugin's. Keeps no library loaded.
 Status judge_environment();
 
 }  // namespace hvd::mpi

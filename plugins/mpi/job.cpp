@@ -21,7 +21,7 @@ struct MpiProcess {
 };
 constexpr const char* kProcessName = "mpi-process";
 
-// The MPI of this plugin, or of another plugin that has initialised MPI and publishes it.
+// The MPI of this plugin, or of another plugin that has initialised MPI and has published it.
 struct PublishedProcess {
   MpiProcess own;
   std::atomic<MpiProcess*> used{&own};
@@ -105,7 +105,7 @@ Status meet(const hvd_plugin_host& host, const hvd_plugin_config& config, const 
 
 Result<MpiJob> join(const hvd_plugin_host& host, const hvd_plugin_config& config,
                     const std::string& who, const char* setting) {
-  // Called before MPI starts: otherwise the others would wait in MPI_Init for a rank that does not start it.
+  // Check before MPI starts: otherwise the other ranks would wait in MPI_Init for a rank that does not start it.
   auto api = open_api(wanted_library());
   const Status found = api.ok() ? judge_environment() : api.error();
   HVD_ASSIGN_OR_RETURN(const auto versions, ops::Rounds(host, config)

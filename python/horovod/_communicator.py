@@ -40,7 +40,7 @@ class CommunicatorRendezvous:
     missing."""
 
     def __init__(self, comm: Any, ranks: List[int]) -> None:
-        """`ranks`: of MPI.COMM_WORLD, in the order of `comm`."""
+        """`ranks`: ranks in MPI.COMM_WORLD, in the order of `comm`."""
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self._comm = comm
         self._ranks = ranks

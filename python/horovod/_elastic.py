@@ -92,13 +92,13 @@ class State:
         self.check_host_updates()
 
     def _on_commit(self) -> None:
-        """The run loop calls it when a commit counts."""
+        """The run loop calls this method when a commit counts."""
 
     def _on_sync(self) -> None:
-        """The run loop calls it when this rank has received the source's state."""
+        """The run loop calls this method when this rank has received the source's state."""
 
     def _on_interrupt(self) -> None:
-        """The run loop calls it when the ranks are about to change and the state stays as it is."""
+        """The run loop calls this method when the ranks are about to change and the state stays the same."""
 
     def check_host_updates(self) -> None:
         """Raises HostsUpdatedInterrupt when hosts have joined or are about to leave: on all ranks in the
@@ -361,7 +361,7 @@ def run_with(
                 cause, skip_sync = interrupt, interrupt.skip_sync
                 state._on_interrupt()
                 _leave()
-            resets_left -= not _basics.is_elastic()  # in an elastic job the launcher counts
+            resets_left -= not _basics.is_elastic()  # in an elastic job, the launcher counts the resets
             try:
                 with _basics.restart(keeps_state=skip_sync):
                     reset()

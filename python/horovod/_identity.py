@@ -62,7 +62,7 @@ def is_elastic() -> bool:
 
 def ranks_of_communicator(comm: Any) -> List[int]:
     """Returns the ranks of MPI.COMM_WORLD in a communicator of mpi4py, in its order."""
-    from mpi4py import MPI  # the program has mpi4py: it made the communicator
+    from mpi4py import MPI  # mpi4py exists, because the program's communicator comes from it
 
     if comm == MPI.COMM_NULL:
         raise ValueError(

@@ -128,7 +128,7 @@ class _File:
                 if not has_failed:
                     _say(f"cannot write {self._path!r} (HOROVOD_METRICS_FILE): {failure.strerror}")
                 has_failed = True
-            except Exception:  # the job has ended or fails: its ranks report why
+            except Exception:  # the job has ended or failed, and the ranks report the cause
                 pass
             self._ended.wait(_SECONDS)
 

@@ -187,7 +187,7 @@ def also_complete(wait_all: Callable[[Optional[float]], None]) -> None:
 
 def complete_delayed(limit: Optional[float] = None) -> None:
     """Returns once the work that frameworks submit later is complete. Call it before ending a process set, this rank's
-    part in allreduces, or the job. `limit`: the most seconds without a completion of such work."""
+    part in allreduces, or the job. `limit`: maximum number of seconds without such a completion."""
     for wait_all in _state.delayed:
         wait_all(limit)
 
@@ -199,7 +199,7 @@ def check_results() -> None:
 
 
 def _complete_results(limit: Optional[float]) -> None:
-    with contextlib.suppress(HorovodInternalError):  # each further call raises it
+    with contextlib.suppress(HorovodInternalError):  # each further call raises the error
         _native.complete_early(-1.0 if limit is None else limit)
 
 

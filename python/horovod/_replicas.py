@@ -142,7 +142,7 @@ class Check:
             try:
                 differences = self._compare(self._sent.agreements())
             except HorovodDisagreementError:
-                differences = []  # for example because of new parameters
+                differences = []  # the parameters may be new, for example
             self._forget_exchanges()
             self._tell(differences)
         self.is_open = self._order.handle is not None

@@ -23,7 +23,7 @@ class ProcessSet:
     """A set of ranks of the job. Usable after `hvd.init` or `hvd.add_process_set` has added it."""
 
     process_set_id: Optional[int] = None
-    _why_not = "is not registered; hvd.add_process_set does that"  # while process_set_id is None
+    _why_not = "is not registered; hvd.add_process_set does that"  # the reason while process_set_id is None
     mpi_comm: None = None  # for existing scripts: a set stores only the ranks of a communicator
 
     def __init__(
@@ -115,7 +115,7 @@ class _Record:
         self.objects: List[ProcessSet] = []
         # `restore` has registered the set again, but this rank's program (perhaps a new process) has not added it yet.
         self.is_carried_over = False
-        self.is_missed = False  # some of its ranks are missing
+        self.is_missed = False  # some ranks of the set are missing
         # True if all ranks have known this set since the last `restore`. Until the next `restore`, adding or removing
         # the set is local to each rank, without a collective: new ranks do not repeat the calls of reset callbacks.
         self.is_restored = False

@@ -32,7 +32,7 @@ XlaRequest read_request(const FfiCall& call);
 // The arrays among the arguments or results of a call. The token that orders the calls of a program is not an array.
 std::vector<const FfiBuffer*> arrays_of(const FfiValues& values);
 
-// Bytes of a tensor's elements, and of an hvd_dtype.
+// Return the sizes in bytes of a tensor's elements, and of an hvd_dtype.
 size_t bytes_of(const FfiBuffer& buffer);
 size_t size_of(int32_t dtype);
 

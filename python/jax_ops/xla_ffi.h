@@ -50,7 +50,7 @@ enum FfiCode { kFfiInvalidArgument = 3, kFfiUnimplemented = 12, kFfiInternal = 1
 struct FfiFutureCreate {
   size_t struct_size;
   FfiExtension* extension;
-  FfiFuture* future;  // out
+  FfiFuture* future;  // output
 };
 
 struct FfiFutureSetAvailable {
@@ -63,7 +63,7 @@ struct FfiFutureSetError {
   size_t struct_size;
   FfiExtension* extension;
   FfiFuture* future;
-  FfiError* error;  // XLA owns it after the call
+  FfiError* error;  // XLA owns the error after the call
 };
 
 struct FfiApi {
@@ -126,7 +126,7 @@ struct FfiCall {
   FfiValues arguments;
   FfiValues results;
   FfiAttributes attributes;
-  FfiFuture* future;  // out: set when the call is complete; XLA keeps the call's data until then
+  FfiFuture* future;  // output: set when the call is complete; XLA keeps the call's data until then
 };
 constexpr int32_t kFfiExecute = 3;
 

@@ -13,7 +13,7 @@ constexpr unsigned kDisableTiming = 2;
 constexpr int kCaptureRelaxed = 2;
 constexpr int kNotReady = 600;
 constexpr std::chrono::microseconds kPause{50};
-// The most held handles: above this number, the program waits for the oldest.
+// Maximum number of held handles. Above it, the program waits for the oldest handle.
 constexpr size_t kMostHeld = 1024;
 // The longest wait for a device after the end of a job; then the held objects stay in memory.
 constexpr double kLastSeconds = 10;

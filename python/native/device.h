@@ -96,7 +96,7 @@ class Devices {
   int query(void* event);
   bool succeeds(int error);
 
-  // An event that later submissions of the stream record again.
+  // An event that later submissions of the same stream reuse.
   struct Shared {
     void* stream;
     Event event;

@@ -11,7 +11,7 @@ namespace hvd::python {
 struct BucketSlot {
   char* place = nullptr;    // in the packed memory; for a separate tensor, the substitute for a
                             // gradient that is unusable in place, or NULL if none was needed yet
-  int64_t count = 0;        // elements
+  int64_t count = 0;        // number of elements
   bool apart = false;       // a separate tensor of the request
   void* outside = nullptr;  // address of the gradient if it is not in its place
   const void* object = nullptr;  // the gradient of the last step, only to compare identities
@@ -20,7 +20,7 @@ struct BucketSlot {
 };
 
 struct GradientBucket {
-  char* memory = nullptr;  // packed
+  char* memory = nullptr;  // holds the packed gradients
   int64_t packed = 0;      // elements in `memory`
   int32_t dtype = 0;
   size_t element = 0;

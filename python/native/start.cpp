@@ -13,7 +13,7 @@ using LaunchHostFunction = int(void* stream, void (*function)(void*), void* argu
 // hvd_start of the library; a global, because host functions have no module.
 std::atomic<decltype(&::hvd_start)> start_function{nullptr};
 
-// The driver calls it on its own thread. The argument is the handle: the work may have ended since.
+// A driver thread calls this function. The argument is the handle: the work may have ended since.
 void on_reached(void* handle) {
   start_function.load()(static_cast<hvd_handle>(reinterpret_cast<uintptr_t>(handle)), nullptr, 0);
 }

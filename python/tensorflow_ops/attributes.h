@@ -21,7 +21,7 @@ class Attributes {
 
   int32_t number(const char* name);
   double factor(const char* name);  // from the bits of a double
-  // The number of entries of a list.
+  // Returns the number of entries of a list.
   size_t count(const char* name);
   std::vector<int64_t> numbers(const char* name);
   std::string text(const char* name);

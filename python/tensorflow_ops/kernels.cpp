@@ -19,7 +19,7 @@ namespace hvd::tensorflow {
 
 namespace {
 
-// Ranks that compute the same differ by some milliseconds at most.
+// Ranks with the same computation reach a node within some milliseconds of each other.
 constexpr double kSeconds = 0.01;
 constexpr uint32_t kMostDoublings = 8;
 
@@ -39,13 +39,13 @@ class InlineWait {
 
  private:
   bool is_last_;
-  std::atomic<uint32_t> wasted_{0};  // times in a row
-  std::atomic<uint32_t> skips_{0};   // runs to come that go without
+  std::atomic<uint32_t> wasted_{0};  // wasted waits in a row
+  std::atomic<uint32_t> skips_{0};   // number of coming runs that skip the wait
 };
 
 bool InlineWait::finishes(PendingOperation* work) {
   if (!is_last_) return false;
-  // Runs of one node may be at once: none counts below zero.
+  // Runs of one node may overlap: no run may count below zero.
   for (uint32_t left = skips_.load(); left > 0;) {
     if (skips_.compare_exchange_weak(left, left - 1)) return false;
   }
@@ -69,7 +69,7 @@ struct Kernel {
   double prescale = 0, postscale = 0;
   size_t tensor_count = 0;
   std::vector<Shape> shapes;  // shapes of the tensors, if the graph knows all of them
-  Names names;                // if the node has a name
+  Names names;                // set if the node has a name
   mutable InlineWait inline_wait;
 };
 
@@ -107,7 +107,7 @@ void remove(void* kernel) { delete static_cast<Kernel*>(kernel); }
 PendingOperation* begin(const Kernel& kernel, Context* context, Done* done) {
   std::function<void()> kept = keep(done);
   const bool is_known = static_cast<bool>(kept);
-  if (!is_known) kept = [done] { tf_api()->run_done(done); };  // before the kernel returns
+  if (!is_known) kept = [done] { tf_api()->run_done(done); };  // must run before the kernel returns
   auto* work =
       new PendingOperation{kernel.operation, kernel.name, context, std::move(kept), {}, {}, 0};
   if (is_known && library() != nullptr) return work;

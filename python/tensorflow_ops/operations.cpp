@@ -81,7 +81,7 @@ void register_operation(const TfApi& api, const Operation& operation, Status* st
   if (operation.kind >= 0) {
     api.op_attribute(builder, kTypes);
     api.op_attribute(builder, "tensor_name: string = ''");  // '': numbered when it runs
-    api.op_attribute(builder, "node: string = ''");  // its name in the graph of its construction
+    api.op_attribute(builder, "node: string = ''");         // the node's name in its first graph
     api.op_attribute(builder, "reduce_op: int = 1");
     api.op_attribute(builder, "root_rank: int = 0");
     api.op_attribute(builder, "prescale_bits: int = 0");  // bits of a double; 0: no factor

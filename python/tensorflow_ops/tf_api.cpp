@@ -35,7 +35,7 @@ class TfSymbols {
 
   template <typename Function>
   void find(Function* function, const char* name) {
-    // async_kernels.cpp, loaded only for a TensorFlow that lacks functions, has its own.
+    // If this TensorFlow lacks functions, async_kernels.cpp defines them.
     void* found = dlsym(RTLD_DEFAULT, (std::string("horovod_") + name).c_str());
     for (void* library : libraries_) {
       if (library != nullptr && found == nullptr) found = dlsym(library, name);
@@ -142,8 +142,8 @@ bool is_tensorflow(const void* pointer) {
 }  // namespace
 
 std::function<void()> keep(const Done* done) {
-  // In libstdc++, with which TensorFlow is built: what is called, two words; who copies and destroys
-  // it; who calls it.
+  // In libstdc++, which TensorFlow uses: two words of the callee; the function that copies and
+  // destroys the callee; the function that calls it.
   const void* words[4];
   static_assert(sizeof words == sizeof(std::function<void()>));
   std::memcpy(words, static_cast<const void*>(done), sizeof words);

@@ -14,8 +14,8 @@ struct Status;
 struct Tensor;
 struct OpBuilder;
 struct KernelBuilder;
-struct Construction;  // during the construction of a kernel
-struct Context;       // during its run, until `done`
+struct Construction;  // valid during the construction of a kernel
+struct Context;       // valid during a kernel's run, until `done`
 struct Done;
 struct ShapeContext;
 struct ShapeHandle;

@@ -13,8 +13,8 @@ namespace hvd::rendezvous {
 namespace {
 
 constexpr std::string_view kHostAgent = "this host's agent";
-// A host with a late rank stores no record. This many seconds before the deadline, each of its
-// other ranks stores its own record, so that the error of an exchange names only the late ranks.
+// While a rank of a host is late, the host stores no record. This many seconds before the deadline, each
+// other rank of the host stores its own record, so that the error names only the late ranks.
 constexpr double kShowBefore = 2;
 constexpr double kShowSeconds = 1;
 

@@ -1,6 +1,6 @@
 // Exponential backoff with jitter: pauses between attempts that grow and vary at random, so that many
-// clients of one server do not try at the same moment. The clients of this folder call it. Blocks; one
-// thread at a time.
+// clients of one server do not try at the same moment. The clients of this folder use it. rest() blocks.
+// One thread at a time.
 #pragma once
 
 #include "base/clock.h"

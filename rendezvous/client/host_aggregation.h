@@ -1,8 +1,8 @@
 // Host-level aggregation of an exchange: messages between the ranks of a host and their agent. Each
 // rank sends its record to the agent. When the agent has the records of all its ranks, it requests
-// one rank to forward the host's record to the store, and distributes the result to the others.
+// one rank to forward the host's record to the store, and distributes the result to the other ranks.
 // Messages are sent over a Unix socket (net/packet_socket), records in memory files (memfd).
-// AgentStore and the agent use this code. Stateless; the only I/O is on these files.
+// AgentStore and the agent use this code. Stateless; the only I/O is on the memory files.
 #pragma once
 
 #include <cstdint>
@@ -29,17 +29,17 @@ std::string aggregation_socket_name(std::string_view store_name);
 
 namespace host_aggregation {
 
-// From a rank: its record of this exchange, in the attached file.
+// Message from a rank: its record of this exchange, in the attached file.
 struct RankRecord {
   int32_t index = 0;
   std::string exchange;
 };
-// To a rank: forward the host's record, in the attached file, to the store.
+// Message to a rank: request to forward the host's record, in the attached file, to the store.
 struct ForwardRequest {
   int32_t host = 0;
   int32_t hosts = 1;
 };
-// From the forwarding rank, then to the other ranks: the records of all hosts, in the attached file.
+// Message from the forwarding rank, and then to the other ranks: the records of all hosts, in the attached file.
 struct AggregationResult {};
 
 using Message = std::variant<RankRecord, ForwardRequest, AggregationResult>;
@@ -57,7 +57,7 @@ Bytes join(const std::vector<Bytes>& hosts);
 // The records of all `count` parties by index; an error if one is missing.
 Result<std::vector<Bytes>> split(ByteView result, int32_t count);
 
-// Converts bytes to a memory file, whose descriptor can be sent.
+// Writes bytes to a memory file, whose descriptor can be sent.
 Result<UniqueFd> to_file(ByteView bytes);
 Result<Bytes> from_file(int file);
 

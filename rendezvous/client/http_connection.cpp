@@ -43,7 +43,7 @@ Result<std::unique_ptr<HttpConnection>> HttpConnection::open(
   HVD_ASSIGN_OR_RETURN(const auto addresses, net::resolve(endpoint));
   auto stream = net::BlockingStream::connect(addresses, deadline);
   if (!stream.ok()) {
-    // The next attempt may fail for another reason or succeed: kUnavailable lets the caller try again.
+    // kUnavailable lets the caller try again, since the next attempt may succeed or fail for another reason.
     const bool is_late = stream.status().code() == Code::kDeadlineExceeded && deadline.passed();
     return Status(is_late ? Code::kDeadlineExceeded : Code::kUnavailable,
                   stream.status().message());

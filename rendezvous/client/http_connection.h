@@ -32,14 +32,14 @@ class HttpConnection {
       const net::Endpoint& endpoint, const Secret& secret, Deadline deadline,
       const std::optional<net::TlsOptions>& tls = {});
 
-  // The server's answer, after its signature was checked. After an error the connection cannot be used
-  // again. kUnavailable: the connection was lost, and the server may have executed the request.
-  // kPermissionDenied: client and server have different secrets.
+  // Sends a request, and returns the server's answer after checking its signature. After an error the
+  // connection cannot be used again. kUnavailable: the connection was lost, and the server may have
+  // executed the request. kPermissionDenied: client and server have different secrets.
   Result<Answer> exchange(std::string_view method, std::string_view target, ByteView body,
                           Deadline deadline);
-  // The server has announced that the last answer ends the connection.
+  // Returns whether the server has announced that the last answer ends the connection.
   bool is_closed() const { return is_closed_; }
-  // Only for HttpStore::interrupt.
+  // The descriptor, only for HttpStore::interrupt.
   int fd() const { return fd_; }
 
  private:

@@ -23,10 +23,10 @@
 namespace hvd::rendezvous {
 namespace {
 
-// Time, in seconds, that an answer may need after the end of the wait.
+// Time limit, in seconds, for the answer after the end of the request's wait.
 constexpr double kGrace = 2;
-// A server that runs answers a request that waits within this part of the time in which a call tries to reach
-// it, so that one that is stopped is known by its silence. An agent sees by itself whether its launcher runs.
+// A call divides reconnect_seconds by this for the longest wait of one request. A server that stays silent for
+// longer is stopped. An agent needs no such limit, because it detects itself whether its launcher runs.
 constexpr double kWaitsPerOutage = 3;
 constexpr std::chrono::seconds kGoodWhile{1};
 
@@ -57,8 +57,8 @@ Result<Place> parse_place(const Bytes& body) {
 
 }  // namespace
 
-// One client in the view of the server: one numbered call at a time. The server recognises a repetition
-// on a new connection by the number. Threads that call at the same time use one of these each.
+// One client from the server's view: it makes one numbered call at a time. By the number, the server recognises
+// a repetition on a new connection. Threads that call at the same time use separate PooledConnections.
 struct HttpStore::PooledConnection {
   std::string client = make_nonce();
   uint64_t sequence = 0;
@@ -92,7 +92,7 @@ class HttpStore::Outage {
   void end() { has_begun_ = false; }
   Deadline limit() const { return limit_; }
   Deadline deadline() const { return deadline_; }
-  // Pauses before the next attempt; the first attempt of an outage comes without a pause.
+  // Pauses before the next attempt. The first attempt of an outage has no pause.
   void rest(Deadline deadline) {
     if (!std::exchange(is_first_, false)) backoff_.rest(earlier(limit_, deadline));
   }
@@ -175,7 +175,7 @@ bool HttpStore::is_interrupted() const {
   return is_interrupted_;
 }
 
-// From now on interrupt() may end what this thread waits for on the connection.
+// From now on interrupt() may end a wait of this thread on the connection.
 Status HttpStore::note_connection(const PooledConnection& pooled) {
   MutexLock lock(mutex_);
   if (is_interrupted_) return aborted("interrupted");
@@ -210,7 +210,7 @@ Result<Bytes> HttpStore::call_on(PooledConnection& pooled, Call& call) {
         const std::string words(as_text(answer->body));
         return code == Code::kPermissionDenied ? explain({code, words}) : Status(code, words);
       }
-      outage.end();  // the server waited for the longest time of one request: ask again
+      outage.end();  // the server waited for the longest time of one request: repeat it
       continue;
     }
     if (is_interrupted()) return aborted("interrupted");

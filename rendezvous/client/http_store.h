@@ -23,10 +23,10 @@
 namespace hvd::rendezvous {
 
 struct HttpStoreOptions {
-  // The time for which a call tries to reach the server, unless its deadline is earlier; then
-  // kUnavailable. At a port, a server that accepts but stays silent counts as unreachable.
+  // The time for which a call tries to reach the server, unless its deadline is earlier. It then
+  // fails with kUnavailable. A server at a port that accepts but stays silent counts as unreachable.
   double reconnect_seconds = 30;
-  std::optional<net::TlsOptions> tls = {};  // set: the server uses TLS
+  std::optional<net::TlsOptions> tls = {};  // set if the server uses TLS
   int ranks = 0;  // number of ranks of the job, for a store behind an agent (agent_store.h)
   // The worker's id in join(); empty: a random id for this store.
   std::string worker = {};

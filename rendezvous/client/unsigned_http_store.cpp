@@ -14,7 +14,7 @@ namespace hvd::rendezvous {
 namespace {
 
 constexpr std::string_view kScope = "/horovod/";
-// The time for one attempt: a host that fails after it got the request never replies.
+// Time limit for one attempt: a host that fails after it got the request never replies.
 constexpr double kTrySeconds = 10;
 constexpr double kGraceSeconds = 2;
 constexpr double kFirstLookAgain = 0.005;
@@ -46,7 +46,7 @@ Result<Bytes> UnsignedHttpStore::try_once(std::string_view method, const std::st
   }
   if (parser->status() == 200) return parser->take_body();
   if (parser->status() == 404) return not_found("there is no such key");
-  // A slow body or a busy server: the next attempt may succeed.
+  // The body was slow or the server busy: the next attempt may succeed.
   if (parser->status() == 408 || parser->status() >= 500) {
     return unavailable(cat("the server answered ", parser->status()));
   }
@@ -101,8 +101,8 @@ Result<Bytes> UnsignedHttpStore::get(std::string_view key, Deadline deadline) {
 
 Result<Bytes> UnsignedHttpStore::wait(std::string_view key, Deadline deadline) {
   Backoff pause(kFirstLookAgain, kLongestLookAgain);
-  // The last request may take longer, so that the error is that the key is not set, and not that
-  // the server is late.
+  // The last request may exceed the deadline, so that the error reports a missing key and not a late
+  // server.
   const Deadline grace = Deadline::after_seconds(deadline.seconds_left() + kGraceSeconds);
   for (;;) {
     auto value = get(key, grace);

@@ -31,7 +31,7 @@ class UnsignedHttpStore final : public Store {
   // numbers. The server replies when all workers have asked or ended.
   Result<Bytes> next_place(std::string_view worker, Deadline deadline) const;
 
-  // kUnimplemented: the server has no request for it.
+  // Returns kUnimplemented, because the server has no such request.
   Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                ByteView value, Deadline deadline) override;
 

@@ -1,6 +1,6 @@
-// The address of an etcd cluster, and the credentials of a server for it: user, password and TLS certificates. They come
-// from files, since a command line is visible to other users. Without state; horovod-rendezvous calls both functions at
-// its start.
+// The address of an etcd cluster, and a server's credentials for it: user, password and TLS certificates. The
+// credentials come from files, since a command line is visible to other users. Stateless; horovod-rendezvous calls
+// both functions at its start.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct Access {
 
 // Paths from the flags --etcd-...; each may be empty.
 struct AccessFiles {
-  std::string user;         // one line, USER:PASSWORD, closed to others
+  std::string user;         // one line, USER:PASSWORD; other users may not read the file
   std::string ca;           // PEM: authorities that sign etcd's certificate
   std::string certificate;  // PEM: client certificate of the rendezvous server
   std::string key;          // PEM: key of `certificate`

@@ -17,7 +17,7 @@ namespace asio = net::asio;
 using std::chrono::milliseconds;
 
 constexpr size_t kConnectionChunk = 64 * 1024;
-// The body holds a page of the largest records in base64.
+// body_bytes is enough for a page of the largest records in base64.
 constexpr net::HttpLimits kEtcdLimits{.head_bytes = 16 * 1024, .body_bytes = 64 * 1024 * 1024};
 
 // Time for one attempt at one endpoint, in seconds.
@@ -34,7 +34,7 @@ constexpr int kPermissionDeniedCode = 7;
 constexpr int kFailedPreconditionCode = 9;
 constexpr int kUnauthenticatedCode = 16;
 
-// etcd answers these two with the code of an invalid argument.
+// etcd sends these two messages with the code kInvalidArgumentCode.
 constexpr std::string_view kOldToken = "revision of auth store is old";
 constexpr std::string_view kNoUser = "user name is empty";
 
@@ -42,7 +42,7 @@ bool contains(const Fault& fault, std::string_view words) {
   return fault.message.find(words) != std::string::npos;
 }
 
-// The token has expired, or etcd's users or roles have changed since it was issued.
+// Returns whether the token has expired, or etcd's users or roles have changed since it was issued.
 bool is_token_refused(const Fault& fault) {
   return fault.code == kUnauthenticatedCode || contains(fault, kOldToken);
 }
@@ -123,8 +123,8 @@ net::Task<Result<Bytes>> EtcdClient::call(std::string path, std::string body, De
       }
     }
     if (is_stopped_) continue;
-    // An error of TLS, of the user or of its permissions is final at the start. A server that serves a
-    // job (no deadline) keeps trying, since the administrator of etcd may correct the error.
+    // An error of TLS, user or permissions is final at the start. A server that already serves a job (no
+    // deadline) keeps trying, since the administrator of etcd may correct the error.
     const bool may_pass = failure.code() == Code::kUnavailable || deadline.is_never();
     if (!may_pass) co_return explain(failure);
     if (reason.ok() || !deadline.passed()) reason = failure;

@@ -35,8 +35,8 @@ class EtcdConnection {
   // kUnavailable: the endpoint does not answer. kFailedPrecondition, kInvalidArgument: TLS failed.
   net::Task<Status> open(const net::Endpoint& endpoint);
   bool is_open() const { return is_open_; }
-  // Sends a request and returns the answer. Closes the connection after a failure, or if etcd asks
-  // for it.
+  // Sends a request and returns the answer. Closes the connection after a failure, or if etcd
+  // requests it.
   net::Task<Result<Answer>> exchange(const std::string& head, const std::string& body);
   // Closes the connection, and ends a call of open() or exchange() that waits.
   void close();
@@ -64,10 +64,10 @@ class EtcdClient : public std::enable_shared_from_this<EtcdClient> {
   ~EtcdClient();
   EtcdClient(const EtcdClient&) = delete;
 
-  // The body of etcd's answer. kNotFound, kInvalidArgument: etcd refused the request. kAborted: stop() was
-  // called. Without a deadline, the call repeats the request after any other failure. With a deadline,
-  // kUnavailable: no endpoint could be reached, and the message names all; kFailedPrecondition: TLS failed,
-  // or etcd has no users; kPermissionDenied: wrong user or password, or a missing permission.
+  // Returns the body of etcd's answer. kNotFound, kInvalidArgument: etcd refused the request. kAborted: stop()
+  // was called. Without a deadline, the call repeats the request after any other failure. Errors with a
+  // deadline: kUnavailable if no endpoint was reached (the message names all); kFailedPrecondition if TLS failed
+  // or etcd has no users; kPermissionDenied for a wrong user or password, or a missing permission.
   net::Task<Result<Bytes>> call(std::string path, std::string body, Deadline deadline);
   // Ends the current call, and each later one, with kAborted.
   void stop();

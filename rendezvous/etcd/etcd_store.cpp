@@ -363,7 +363,7 @@ net::Task<Status> EtcdStore::load(Records& records, Deadline deadline) {
   }
   records = std::move(joined->records);
   pieces_ = std::move(joined->prefixes);
-  // The earlier server ended before it wrote their record.
+  // Remove pieces without a record: the earlier server ended before it wrote the record.
   for (const auto& [key, piece] : joined->stale) {
     open_.changes.emplace(root_ + key, std::nullopt);
     seal();

@@ -1,7 +1,7 @@
 // The DurableStore that keeps a server's records in etcd, below the job's prefix. It sends one
 // transaction at a time, with all changes since the last. A transaction succeeds only while the key
 // `owner` names this server; another server takes over the job by writing that key. All keys belong to
-// one lease, which this keeps alive. horovod-rendezvous opens one; it lives on the server's loop.
+// one lease, which the store keeps alive. horovod-rendezvous opens it; it lives on the server's loop.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@
 
 namespace hvd::rendezvous::etcd {
 
-// How long etcd keeps the job without a server, by default.
+// The default time for which etcd keeps the job without a server.
 constexpr std::chrono::seconds kUsualLifetime{3600};
 
 // Takes over the job that belongs to this secret, or creates it.
@@ -47,7 +47,7 @@ class EtcdStore final : public DurableStore, public std::enable_shared_from_this
   void stop() override;
 
  private:
-  // Changes for one transaction, by etcd's key; or the removal of one prefix and no changes.
+  // Changes for one transaction, by etcd's key; or the removal of one prefix without changes.
   struct Group {
     std::map<std::string, std::optional<std::string>, std::less<>> changes;
     std::string removed_prefix;

@@ -38,11 +38,11 @@ struct Txn {
   std::string_view key;
   Condition condition = Condition::kHolds;
   std::string_view value;
-  // By key: the new value, or nothing to remove the key.
+  // The new value of each key; nullopt removes the key.
   std::map<std::string, std::optional<std::string_view>, std::less<>> changes;
   // Removes all keys with this prefix, if not empty. No key in `changes` has this prefix.
   std::string_view removed_prefix;
-  int64_t lease = 0;  // for the keys that are set
+  int64_t lease = 0;  // lease of the keys that the transaction sets
 };
 std::string txn_request(const Txn& txn);
 struct TxnAnswer {
@@ -52,7 +52,7 @@ struct TxnAnswer {
 Result<TxnAnswer> parse_txn(ByteView json);
 
 std::string lease_grant_request(int64_t seconds);
-std::string lease_request(int64_t id);  // to keep it alive, and to revoke it
+std::string lease_request(int64_t id);  // keeps a lease alive, or revokes it
 // Id and time to live of a lease; 0 seconds: the lease has expired.
 struct Lease {
   int64_t id = 0;
@@ -86,8 +86,8 @@ struct JoinedRecords {
   std::map<std::string, std::string> prefixes;  // from a record's name to the prefix of its pieces
   Records stale;                                // pieces without a record
 };
-// Joins what an earlier server has stored. `values`: by key, "r" and the record's name. `pieces`: by
-// key.
+// Joins the stored records of an earlier server. `values`: each key is "r" and the record's name.
+// `pieces`: the pieces by key.
 Result<JoinedRecords> join_records(const Records& values, Records pieces);
 
 }  // namespace hvd::rendezvous::etcd

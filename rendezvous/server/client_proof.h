@@ -1,6 +1,6 @@
-// Checks that the client of one connection knows the job's secret: first a hello, then a signature and
-// a count on each request (PROTOCOL.md, "Signatures"). Owns the connection's key and count; never reads
-// or writes the connection. A Session owns it and calls it on the server's loop.
+// Checks that the client of one connection has the job's secret: the client sends a hello, then a signature
+// and a count with each request (PROTOCOL.md, "Signatures"). Owns the connection's key and count; never
+// reads or writes the connection. A Session owns it and calls it on the server's loop.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ class ClientProof {
   // `secret` is the job's secret, and must outlive this object.
   explicit ClientProof(const Secret& secret) : secret_(secret) {}
 
-  // The answer to GET /v1/hello. Its reply carries take_nonce().
+  // Answers GET /v1/hello. The session sends take_nonce() with the reply.
   Reply hello(const net::HttpRequestParser& request);
-  // The server's nonce: only once after a hello, otherwise empty.
+  // Returns the server's nonce once after a hello, otherwise an empty text.
   std::string take_nonce() { return std::exchange(server_nonce_, {}); }
 
-  // Empty if the head of this request has a valid signature; else the refusal.
+  // Returns nullopt if the head of this request has a valid signature, else the refusal.
   std::optional<Reply> admit(const net::HttpRequestParser& request);
   // Digest that the admitted request announces for its body.
   const Digest& body_digest() const { return body_digest_; }
@@ -34,7 +34,7 @@ class ClientProof {
   std::string signature_of(const Reply& reply) const;
 
   bool has_key() const { return key_.has_value(); }
-  // At least one request had a valid signature.
+  // Returns whether at least one request had a valid signature.
   bool is_proven() const { return is_proven_; }
 
  private:

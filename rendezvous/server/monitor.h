@@ -1,5 +1,5 @@
-// Counts a server's requests, and formats the pages /metrics and /status for people and monitoring
-// when they are requested. ServerCore owns it; sessions call it on the server's loop.
+// Counts a server's requests, and formats the pages /metrics and /status for people and monitoring. ServerCore
+// owns it; sessions call it on the server's loop.
 #pragma once
 
 #include <chrono>
@@ -52,9 +52,9 @@ class Monitor {
   // For a server inside a launcher: `hosts` returns the states of its hosts and ranks, a JSON array.
   void show_launch(std::function<std::string()> hosts) { launch_ = std::move(hosts); }
 
-  // Prometheus text, format 0.0.4.
+  // Returns Prometheus text, format 0.0.4.
   std::string metrics(const StoreService& service, size_t connections, size_t waiting) const;
-  // JSON: the workers that have arrived or are missing, and since when.
+  // Returns JSON: the workers that have arrived, with the times, and the missing ones.
   std::string status(const StoreService& service, size_t connections,
                      std::vector<WaitingRequest> waiting) const;
 

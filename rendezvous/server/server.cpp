@@ -119,8 +119,8 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   ServerCore& core() { return *core_; }
 
  private:
-  // A callback of the state must not call back into it, so the next wait begins in a separate call.
-  // No change is missed meanwhile: each wait begins at a revision.
+  // A callback of StoreState must not call back into it, so the next wait begins in a separate call. No
+  // change is missed meanwhile, because each wait begins at a revision.
   void follow_from(uint64_t revision, const std::shared_ptr<const std::string>& prefix,
                    const std::shared_ptr<const OnKey>& on_key) {
     const auto take = [weak = weak_from_this(), prefix, on_key](const Changes& changes) {

@@ -1,7 +1,7 @@
 // The rendezvous server of one job: its key-value store and its membership behind signed HTTP
 // (PROTOCOL.md). Owns the listening sockets and the sessions. Lives on one loop, without locks: every
-// call must come from the thread of that loop. horovod-rendezvous and horovodrun create one, and rank 0
-// of a job that has no other server.
+// call must come from the thread of that loop. horovod-rendezvous and horovodrun create a Server, and so
+// does rank 0 of a job without a server.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,13 @@ namespace hvd::rendezvous {
 
 struct ServerOptions {
   Secret secret;
-  int size = 0;  // number of workers that get a rank from this server; 0: it assigns no ranks
+  int size = 0;  // number of workers that get ranks from this server; 0: it assigns no ranks
   ServerLimits limits = {};
   bool open_monitor = false;  // /metrics and /status without a token
-  // Set: each listening port accepts TLS, and agents must use it.
+  // If set, each listening port accepts TLS, and agents must use it.
   std::optional<net::TlsFront> tls = {};
-  // Set: also serves the unsigned requests of Horovod's own workers, from a separate store: on
-  // sockets passed to adopt(), and at the listening ports only with the second field.
+  // If set, the server also serves the unsigned requests of Horovod's own workers, from a separate store:
+  // on sockets passed to adopt(), and at the listening ports only with the second field.
   std::optional<ScopeSizes> insecure_compat = {};
   bool insecure_compat_at_ports = false;
   // The secret of the monitor's token, if it differs from the job's.
@@ -48,25 +48,25 @@ class Server {
   Server(const Server&) = delete;
 
   // Resumes the job of an earlier server, and stores each later change. Call it before listen().
-  // Fails if this server was started for another job than the stored one. Calls `on_lost` after
-  // another server has claimed the job and all connections of this server have ended.
+  // Fails if the stored job is not this server's job. Calls `on_lost` after another server has claimed
+  // the job and all connections of this server have ended.
   Status resume(OpenedStore opened, std::function<void(Status)> on_lost);
 
   // Resolves, binds and listens; may be called several times. Returns the address of the socket,
   // with the port that the kernel chose for port 0.
   Result<net::Endpoint> listen(const net::Endpoint& endpoint);
-  // As listen(endpoint), with a non-blocking socket that listens already.
+  // Like listen(endpoint), with a non-blocking socket that listens already.
   Result<net::Endpoint> listen(UniqueFd listener);
   // Port of the last TCP endpoint; 0 without one.
   uint16_t port() const;
   // Serves an accepted connection. Its socket must use this server's loop.
   void adopt(net::StreamSocket socket);
-  // From now on, passes `take` the connection of each agent that calls its launcher (PROTOCOL.md,
-  // "Agents"). With an empty function the server refuses agents.
+  // From now on, calls `take` with the connection of each agent that connects to its launcher
+  // (PROTOCOL.md, "Agents"). With an empty function the server refuses agents.
   void on_agent(std::function<void(net::AcceptedSocket)> take);
-  // The hosts that have joined the job so far and the number of its slots, for /status and /metrics.
+  // Shows the hosts that have joined the job so far, and the job's number of slots, on /status and /metrics.
   void show_hosts(int size, std::vector<JoinedHost> hosts);
-  // The states of a launcher's hosts and ranks, for /status: `hosts` returns a JSON array while this server lives.
+  // Shows the states of a launcher's hosts and ranks on /status. `hosts` returns a JSON array while this server lives.
   void show_launch(std::function<std::string()> hosts);
   // Stops listening and ends all sessions. Each waiting request gets an error reply (503); the loop
   // must continue to run until these replies are sent.
@@ -75,13 +75,13 @@ class Server {
   // break without a reply, and clients try again.
   void hand_over();
 
-  // For the owner of the server, which needs no connection. Calls `on_key` on the loop, after the
-  // call that changed a key with this prefix, during the server's lifetime.
+  // For the owner of the server, without a connection: set() sets a key; on_change() calls `on_key` on the
+  // loop after each call that changed a key with this prefix, during the server's lifetime.
   Status set(std::string_view key, ByteView value);
   void remove_all(std::string_view prefix);  // keys and exchanges
   void on_change(std::string prefix, std::function<void(const std::string& key)> on_key);
 
-  // The current value of this key; empty if the key is absent.
+  // Returns the current value of this key, or nullopt if the key is absent.
   std::optional<Bytes> value(std::string_view key) const;
 
   size_t session_count() const;

@@ -44,7 +44,7 @@ struct ServerCore {
   // The statuses of unsigned requests that were already logged, since each is logged once.
   std::set<int> logged_refusals;
   std::unordered_set<Session*> sessions;
-  // In the order of connection. A proven session is removed at the next connection.
+  // Sessions without a proof, in the order of connection. A proven session is removed at the next connection.
   std::deque<std::weak_ptr<Session>> unproven;
   std::function<void(net::AcceptedSocket)> on_agent;  // empty: agents are refused
   bool agents_use_tls = false;                        // agents without TLS are refused

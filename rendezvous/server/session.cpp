@@ -15,16 +15,16 @@ namespace asio = net::asio;
 
 constexpr std::string_view kAgent = "/v1/agent";
 constexpr size_t kHeadChunk = 4096;
-// Larger than for a head, since a large body then takes fewer reads.
+// Size of one read of a body. Larger than for a head, so that a large body takes fewer reads.
 constexpr size_t kBodyChunk = 64 * 1024;
-// Time for the body of an unsigned request, the same as in the original's server.
+// Time limit for the body of an unsigned request, equal to that of the original's server.
 constexpr std::chrono::milliseconds kUnsignedBody{3000};
 constexpr std::chrono::milliseconds kDrain{2000};
 // A body up to this size is copied behind its head, since a copy costs less than a second buffer.
 constexpr size_t kSmallBody = 1024;
 
-// "keys" for "/v1/keys/x?y", "health" for "/health". An unknown resource is "other": a stranger's
-// request must not add an entry to the table of Monitor.
+// Returns "keys" for "/v1/keys/x?y", "health" for "/health". For an unknown resource, returns "other": a
+// stranger's request must not add an entry to the table of Monitor.
 std::string_view resource_of(std::string_view target) {
   constexpr std::string_view kKnown[] = {"health", "metrics", "status", "hello", "keys",
                                          "swap",   "list",    "watch",  "join",  "exchange"};
@@ -60,7 +60,7 @@ void Session::start() {
   asio::co_spawn(
       socket_.get_executor(), [self = shared_from_this()] { return self->run(); },
       [self = shared_from_this()](const std::exception_ptr& thrown) {
-        // Only a lack of memory throws here; it ends this one connection.
+        // Only a lack of memory throws here, and ends this connection.
         if (thrown) log::error("a rendezvous connection ended for lack of memory");
         self->close();
       });
@@ -150,7 +150,7 @@ net::Task<Session::Read> Session::read_request() {
       if (is_unsigned_)
         arm(kUnsignedBody + core_->limits.body_time(announced_body()));
       else if (client_.is_proven())
-        disarm();  // the next turn sets the limit for the body
+        disarm();  // the next iteration sets the limit for the body
       continue;
     }
     if (parser_->done()) co_return Read::kRequest;
@@ -184,19 +184,19 @@ net::Task<bool> Session::fill() {
   co_return !error && size > 0;
 }
 
-// The size of the body by Content-Length; 0 while the head is incomplete. The parser has refused a
-// length that is not a number or too large.
+// Returns the size of the body by Content-Length; 0 while the head is incomplete. The parser has refused
+// a length that is too large or not a number.
 size_t Session::announced_body() const {
   if (!parser_->head_done()) return 0;
   return static_cast<size_t>(parse_int(parser_->field("Content-Length")).value_or(0));
 }
 
-// Empty if the head of the request is accepted; else the refusal.
+// Returns nullopt if the head of the request is accepted, else the refusal.
 std::optional<Reply> Session::admit() {
   if (!parser_->field("Transfer-Encoding").empty()) {
     return Reply{411, "Transfer-Encoding is not supported: send Content-Length", nullptr};
   }
-  // Horovod's own workers use no TLS, which would hide a client's user.
+  // Horovod's own workers do not use TLS. With TLS, the server could not read the client's user.
   is_unsigned_ = takes_unsigned_ && !socket_.is_encrypted() &&
                  !parser_->target().starts_with("/v1/") && !Monitor::is_its(parser_->target());
   if (is_unsigned_) {
@@ -263,8 +263,8 @@ net::Task<void> Session::execute(StoreRequest request) {
   co_await settle(std::move(pending));
 }
 
-// Passes the connection of an agent to the launcher. Both then authenticate each other by the
-// launcher's own protocol.
+// Passes the connection of an agent to the launcher. Agent and launcher then authenticate each other by
+// the launcher's own protocol.
 net::Task<void> Session::hand_over() {
   const std::string head =
       net::response_head(101, {{"Connection", "Upgrade"}, {"Upgrade", "horovod-agent"}}, 0);
@@ -288,7 +288,7 @@ net::Task<void> Session::settle(Pending pending) {
     Reply expired = pending.expired();
     begin_reply(std::move(expired), keeps());
   }
-  // Also after a reply: if shut() made the reply, the service still holds this request in a queue.
+  // Withdraw also after a reply: if shut() made the reply, the service still has this request in a queue.
   pending.withdraw();
 }
 
@@ -315,14 +315,14 @@ void Session::watch_peer() {
 
 bool Session::keeps() const {
   if (core_->is_closing) return false;
-  // The original's server always closes, and its clients may wait for the end of the connection.
+  // The original's server always closes the connection, and its clients may wait for the end.
   if (is_unsigned_) return to_lower(parser_->field("Connection")) == "keep-alive";
   // A client that has not sent hello cannot sign a second request.
   return parser_->keep_alive() && client_.has_key();
 }
 
-// A signed reply waits until the durable store has confirmed all earlier changes. A reply that is due
-// to the end of the job depends on no change.
+// A signed reply waits until the durable store has confirmed all earlier changes. A reply that the end of
+// the job caused does not depend on a change.
 bool Session::waits_for_durable_store() const {
   return core_->durable && is_signed_ && !core_->is_closing;
 }

@@ -18,9 +18,9 @@
 
 namespace hvd::rendezvous {
 
-// Sends the replies of one connection, one at a time. Sends as many bytes of head and body as the
-// socket takes at once, and the rest later. Owns the current reply; decides neither its content nor
-// its time limit.
+// Sends the replies of one connection, one at a time. Sends as many bytes of head and body as the socket
+// accepts at once, and the rest later. Owns the current reply; does not choose its content or its
+// time limit.
 class ReplyWriter {
  public:
   // `socket` outlives this object.
@@ -32,16 +32,16 @@ class ReplyWriter {
     std::string signature;
     bool keep = false;  // keep the connection open after this reply
   };
-  // Sends what the socket takes at once. Sends nothing yet if `is_held_back`.
+  // Sends as many bytes as the socket accepts at once, or nothing if `is_held_back`.
   void begin(Reply reply, Head head, bool is_held_back);
   // True from begin() to finish().
   bool has_begun() const { return outgoing_.has_value(); }
   int status() const { return outgoing_->reply.status; }
   bool keeps_connection() const { return outgoing_->keep; }
-  // The socket has not taken the whole reply, and finish() has to wait for the peer.
+  // True if the socket has not accepted the whole reply, and finish() must wait for the peer.
   bool is_partial() const;
   size_t body_size() const { return outgoing_->reply.body().size(); }
-  // Sends the rest. False when the connection is broken.
+  // Sends the rest. Returns false if the connection is broken.
   net::Task<bool> finish();
 
  private:
@@ -65,7 +65,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Session(const Session&) = delete;
 
   void start();
-  // Answers a waiting request with an error (503: the server is closing); without one, ends at once.
+  // Answers a waiting request with an error (503: the server is closing). Without such a request, ends at once.
   void shut();
 
   // Closes the connection without a reply: the client repeats its request at the next server.
@@ -127,7 +127,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool is_lost_ = false;
   bool is_armed_ = false;     // limit_ is running
   uint64_t limit_epoch_ = 0;  // a late event of limit_ must not count after limit_ was set again
-  uint64_t watch_epoch_ = 0;  // likewise for watch_peer
+  uint64_t watch_epoch_ = 0;  // the same for events of watch_peer
 };
 
 }  // namespace hvd::rendezvous

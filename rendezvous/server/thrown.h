@@ -1,5 +1,5 @@
-// The causes of exceptions of Boost and of the standard library: the system refuses a descriptor, a
-// thread or memory.
+// Converts exceptions of Boost and of the standard library to errors: the system has refused a descriptor,
+// a thread or memory.
 #pragma once
 
 #include <boost/system/system_error.hpp>
@@ -12,13 +12,13 @@
 
 namespace hvd::rendezvous {
 
-// The errno value in an exception of Boost; 0 in any other.
+// Returns the errno value in an exception of Boost; 0 for any other exception.
 inline int error_number_of(const std::exception& thrown) {
   const auto* of_boost = dynamic_cast<const boost::system::system_error*>(&thrown);
   return of_boost == nullptr ? 0 : of_boost->code().value();
 }
 
-// For a coroutine that ended by an exception. `cut_off`: the meaning of a cancellation.
+// Returns the error of a coroutine that ended by an exception. `cut_off`: the text for a cancellation.
 inline Status status_of(const std::exception_ptr& thrown, std::string cut_off) {
   try {
     std::rethrow_exception(thrown);

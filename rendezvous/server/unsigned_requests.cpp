@@ -54,7 +54,7 @@ std::optional<Reply> admit_agent(ServerCore& core, const net::HttpRequestParser&
 
 namespace {
 
-// A refusal with a sentence for people: clients of the original's server read only the status.
+// Makes a refusal. Only people read its sentence: clients of the original's server read only the status.
 Reply refuse(ServerCore& core, int status, const std::string& why) {
   if (core.logged_refusals.insert(status).second) {
     log::warning(cat("a request of Horovod's own workers (--insecure-compat) is refused: ", why,
@@ -86,7 +86,7 @@ std::optional<Reply> admit_unsigned(ServerCore& core, const net::HttpRequestPars
   }
   const std::string_view length = request.field("Content-Length");
   if (request.method() == "PUT" && length.empty()) return Reply{411, {}, nullptr};
-  // The body of a GET has no meaning, and takes memory as well.
+  // Reserve memory for a body also if the request is a GET, whose body has no meaning.
   const auto bytes = static_cast<size_t>(parse_int(length).value_or(0));
   if (bytes > core.unsigned_store->limits().value_bytes) return refuse_body(core, bytes);
   room = core.unsigned_store->take_room(bytes);
@@ -94,7 +94,7 @@ std::optional<Reply> admit_unsigned(ServerCore& core, const net::HttpRequestPars
   return {};
 }
 
-// The other replies have no text.
+// Answers an admitted request. Only refusals have a text.
 Reply answer_unsigned(ServerCore& core, net::HttpRequestParser& request) {
   UnsignedStore::Answer answer =
       core.unsigned_store->answer(request.method(), request.target(), request.take_body());

@@ -16,12 +16,12 @@ namespace hvd::rendezvous {
 std::optional<Reply> admit_monitor(const ServerCore& core, const net::HttpRequestParser& request);
 Reply answer_monitor(const ServerCore& core, std::string_view target);
 
-// `socket` is the connection. The first refusal of an agent without TLS is logged.
+// `socket` is the connection. Logs the first refusal of an agent without TLS.
 std::optional<Reply> admit_agent(ServerCore& core, const net::HttpRequestParser& request,
                                  int socket, bool is_encrypted);
 
-// Requests of Horovod's own workers. `socket` is the connection. `room` gets the room for the body.
-// Each kind of refusal of a limit or of a user is logged once.
+// For requests of Horovod's own workers. `socket` is the connection. Reserves memory for the body in `room`.
+// Logs each kind of refusal because of a limit or a user once.
 std::optional<Reply> admit_unsigned(ServerCore& core, const net::HttpRequestParser& request,
                                     int socket, UnsignedStore::Room& room);
 Reply answer_unsigned(ServerCore& core, net::HttpRequestParser& request);

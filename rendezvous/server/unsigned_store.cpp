@@ -10,7 +10,7 @@ namespace {
 
 // A member r of a rendezvous stores its host's name under "rank_<r>", then its addresses under "<r>".
 constexpr std::string_view kNamePrefix = "rank_";
-// Part of the scope names of process sets. The number of their members is unknown.
+// Part of the scope names of process sets, whose numbers of members are unknown in advance.
 constexpr std::string_view kSetMark = "process_set_hash_";
 // The memory of an entry in addition to its bytes.
 constexpr size_t kEntryBytes = 256;
@@ -120,7 +120,7 @@ void UnsignedStore::remove(std::string_view name, std::string_view key) {
   if (scope.left.size() >= members) scopes_.erase(found);
 }
 
-// 0: the scope has no members, and DELETE removes one key.
+// Returns 0 if the scope has no members; DELETE then removes one key.
 size_t UnsignedStore::members_of(std::string_view name, const Scope& scope) const {
   const auto planned = sizes_.find(name);
   if (planned != sizes_.end()) return static_cast<size_t>(planned->second);

@@ -20,8 +20,8 @@ using ScopeSizes = std::map<std::string, int, std::less<>>;
 // A worker stores some 140 bytes for each other worker.
 struct UnsignedLimits {
   size_t value_bytes = size_t{16} << 20;
-  // All values that are stored, arriving or being sent, with their keys. A job of more than 1,024
-  // workers gets as much for each pair of them.
+  // Limit for all values that are stored, arriving or being sent, with their keys. For more than 1,024
+  // workers, the limit grows with the number of pairs of workers.
   size_t total_bytes = size_t{256} << 20;
 };
 
@@ -29,7 +29,7 @@ class UnsignedStore {
  public:
   explicit UnsignedStore(ScopeSizes sizes, UnsignedLimits limits = {});
 
-  // A reserved part of the total; freed with its last owner.
+  // A reservation from total_bytes; its last owner frees it.
   using Room = std::shared_ptr<const void>;
   // Reserves memory for an announced body of this size. Null if the total is used up; the body must
   // not be larger than limits().value_bytes.

@@ -1,6 +1,6 @@
 // The log of changed keys of a store, in order, and the clients that wait for the next change below a
-// prefix. Owns both, and keeps a bounded number of changes. No I/O. StoreState owns it and calls it, on one
-// thread at a time. Callbacks run inside `add` and must not call back in.
+// prefix. Keeps a bounded number of changes. No I/O. StoreState owns it and calls it, on one thread at a
+// time. Callbacks run inside `add` and must not call back in.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace hvd::rendezvous {
 
-// Keys below a prefix that were set or removed, in that order, up to a revision of the store.
+// Keys below a prefix that were set or removed, in the order of the changes, up to a revision of the store.
 struct Changes {
   struct Change {
     std::string key;
@@ -36,8 +36,8 @@ class ChangeLog {
 
   uint64_t revision() const { return revision_; }
   void add(std::string_view key, bool removed);
-  // The changes below the prefix after a revision, possibly none. An error if the log has forgotten
-  // some of them, or if the revision is higher than revision().
+  // Returns the changes below the prefix after a revision, possibly none. Returns an error if the log has
+  // forgotten some of these changes, or if the revision is higher than revision().
   Result<Changes> after(uint64_t revision, std::string_view prefix) const;
   // Calls on_change once, at the next change below the prefix.
   uint64_t wait(std::string_view prefix, OnChange on_change);

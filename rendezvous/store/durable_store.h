@@ -36,16 +36,16 @@ class DurableStore {
   // True if all earlier changes are stored and this server owned the job at some moment after the
   // call began. False if it no longer owns the job: its values may be outdated, and it must not reply.
   virtual net::Task<bool> confirm() = 0;
-  // Calls the function once with the reason when this server no longer owns the job; from then on
+  // Calls the function once, with the reason, when this server no longer owns the job. From then on,
   // confirm() returns false.
   virtual void on_lost(std::function<void(Status)> on_lost) = 0;
-  // The job has ended: removes its records. The loop must run until they are removed.
+  // Removes the records of the job, which has ended. The loop must run until they are removed.
   virtual void end() = 0;
-  // This server ends; the records stay for the next one.
+  // Stops writing, because this server ends. The records stay for the next server.
   virtual void stop() = 0;
 };
 
-// A durable store and the records of the earlier server. Null and empty: the server stores nothing.
+// A durable store and the records of the earlier server. If null, the server stores nothing.
 struct OpenedStore {
   std::shared_ptr<DurableStore> store;
   Records records;

@@ -31,8 +31,8 @@ struct Record {
 };
 Result<std::vector<Record>> parse_records(ByteView text);
 
-// For implementations of Store::exchange: the check of its argument, the records in its reply, and
-// the error of an exchange that was forgotten meanwhile.
+// For implementations of Store::exchange: checks of its arguments, records in its reply, and the
+// error for an exchange that was forgotten meanwhile.
 Status check_party(const Party& party);
 Result<std::vector<Bytes>> records_for(const Party& party, ByteView text);
 Status forgotten(std::string_view name);
@@ -54,8 +54,8 @@ class Exchanges {
   Status restore(std::string_view name, ByteView record);
 
   // Returns the wanted records as text if all have arrived. Otherwise sets `ticket` and later calls
-  // on_records once. An empty `wanted` means the records of all parties. An equal record is a
-  // repetition and changes nothing; a different record under the same index is kFailedPrecondition.
+  // on_records once. An empty `wanted` means the records of all parties. If the index has an equal
+  // record, the call is a repetition; if it has a different one, returns kFailedPrecondition.
   Result<ValuePtr> join(std::string_view name, int count, int index, Bytes record, Ranges wanted,
                         OnRecords on_records, std::optional<Ticket>* ticket);
   void withdraw(const Ticket& ticket);
@@ -63,7 +63,7 @@ class Exchanges {
   void remove(std::string_view name);
   // Like remove(), for all exchanges whose names begin with `prefix`.
   void remove_all(std::string_view prefix);
-  // "exchange 'x' waits for 2 of 8 records: 3 and 7".
+  // Returns, for example, "exchange 'x' waits for 2 of 8 records: 3 and 7".
   std::string describe(std::string_view name) const;
   size_t waiter_count() const { return waiter_count_; }
 
@@ -82,7 +82,7 @@ class Exchanges {
     std::vector<uint64_t> waiting_for_all;
     ValuePtr all;  // text of all records, after the first request for all
   };
-  // The exchange of this name, created without records if necessary.
+  // Returns the exchange of this name, and creates it without records if necessary.
   Exchange& exchange_of(std::string_view name, int count);
   static ValuePtr text_of(Exchange& exchange, const Ranges& wanted);
   void arrived(Exchange& exchange, int index);

@@ -30,8 +30,8 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-// The place of each worker, from the host key of each worker, both in the order of arrival. Ranks of
-// one host are consecutive; hosts are in the order of their first worker.
+// Returns the place of each worker. `hosts` has the host key of each worker, in the order of arrival.
+// Ranks of one host are consecutive; hosts are in the order of their first worker.
 std::vector<Place> number_places(std::span<const std::string> hosts);
 
 class DurableStore;
@@ -40,7 +40,7 @@ class Membership {
  public:
   using OnPlace = std::function<void(Result<Place>)>;
 
-  // `size` 0: join() assigns no rank and returns an error.
+  // If `size` is 0, join() returns an error.
   explicit Membership(int size) : size_(size) {}
 
   // From now on, each change is written to `durable`.
@@ -56,7 +56,7 @@ class Membership {
   // Removes a worker that no longer waits. Does nothing if the job is complete, or if the worker has
   // joined again.
   void withdraw(std::string_view worker, uint64_t ticket);
-  // "5 of 8 workers are there (a: 4, b: 1), 3 are missing".
+  // Returns, for example, "5 of 8 workers are there (a: 4, b: 1), 3 are missing".
   std::string describe() const;
   int size() const { return size_; }
   bool is_complete() const { return is_complete_; }
@@ -80,7 +80,7 @@ class Membership {
   using Entry = std::pair<const std::string, Worker>;
 
   void complete();
-  // Entries of workers_ in the order of arrival.
+  // Returns the entries of workers_ in the order of arrival.
   std::vector<const Entry*> in_order() const;
 
   DurableStore* durable_ = nullptr;  // null: nothing is stored

@@ -29,7 +29,7 @@ std::string name(RecordKind kind, std::string_view rest = {});
 // The last call of a client that changed something.
 struct OutcomeRecord {
   uint64_t sequence = 0;
-  bool swapped = false;  // of a compare-and-set
+  bool swapped = false;  // whether a compare-and-set has set the key
 };
 Bytes write_outcome(const OutcomeRecord& outcome);
 Result<OutcomeRecord> read_outcome(ByteView record);

@@ -11,7 +11,7 @@
 namespace hvd::rendezvous {
 namespace {
 
-// Many more than a job has ranks; the table then takes about 100 MiB.
+// Many more clients than a job has ranks. A full table takes about 100 MiB.
 constexpr size_t kMaxClients = 1 << 20;
 
 }  // namespace
@@ -70,7 +70,7 @@ Result<StoreState::Swapped> StoreState::compare_and_set(std::string_view key,
   HVD_RETURN_IF_ERROR(check_value(key, value->bytes.size()));
   if (const auto answer = calls_.recall(call)) {
     if (!answer->status.ok()) return answer->status;
-    // The record of the outcome has no value, since the repeated call carries it again.
+    // The outcome's record omits the value, since the repeated call carries it again.
     if (answer->swapped && !answer->value) return Swapped{true, std::move(value)};
     return Swapped{answer->swapped, answer->value};
   }

@@ -1,6 +1,6 @@
-// The content of a store. Owns the values, the callbacks that wait for them, the log of changes and the
-// answered calls. No I/O, no clock, no lock. Its owner, StoreService, calls it from one thread at a
-// time. Callbacks run inside the call that causes them and must not call back in.
+// The content of a store. Owns the values, the callbacks that wait for values, the log of changes and the
+// answered calls. No I/O, no clock, no lock. Its owner, StoreService, calls it from one thread at a time.
+// Callbacks run inside the call that triggers them and must not call back in.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace hvd::rendezvous {
 
 class DurableStore;
 
-// Identifies one call of one client, which makes a repetition recognisable. A client makes one such
-// call at a time, with increasing numbers. A call with an empty client is not remembered.
+// Identifies one call of one client, so that the store recognises a repetition. A client makes one such
+// call at a time, with increasing numbers. The store does not remember a call with an empty client.
 struct CallId {
   std::string client;
   uint64_t sequence = 0;
@@ -43,12 +43,12 @@ class AnsweredCalls {
   // From now on, each record is written to `durable`.
   void write_to(DurableStore* durable) { durable_ = durable; }
 
-  // The answer to a repeated call; nothing for a new call. For a call older than the client's last
-  // one, the answer is an error.
+  // Returns the answer to a repeated call; nullopt for a new call. For a call older than the client's
+  // last call, the answer is an error.
   std::optional<Answer> recall(const CallId& call) const;
   void remember(const CallId& call, bool swapped = false, ValuePtr value = {});
-  // Writes a call to the durable store. For calls that changed something: the next server may execute
-  // the others again.
+  // Writes a call that changed something to the durable store. The next server may execute any other call
+  // again.
   void record(const CallId& call, bool swapped = false);
 
  private:
@@ -63,7 +63,7 @@ class StoreState {
   StoreState(const StoreState&) = delete;
 
   using OnValue = std::function<void(ValuePtr)>;
-  // A position in a queue. withdraw() does nothing after the callback was called.
+  // Identifies a waiting callback. withdraw() does nothing after the callback was called.
   struct Ticket {
     std::string name;
     uint64_t id = 0;
@@ -76,17 +76,17 @@ class StoreState {
   Status restore(std::string_view record_name, ByteView record);
 
   Status set(std::string_view key, ValuePtr value, const CallId& call = {});
-  // Null if the key is absent.
+  // Returns null if the key is absent.
   ValuePtr get(std::string_view key) const;
   Status remove(std::string_view key, const CallId& call = {});
   struct Swapped {
     bool swapped = false;
     ValuePtr value;  // current value; null: absent
   };
-  // Without `expected`, the key must be absent.
+  // Sets the key if its value is `expected`; without `expected`, if the key is absent.
   Result<Swapped> compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                   ValuePtr value, const CallId& call = {});
-  // At most `limit` keys that begin with the prefix and are greater than `after`, ascending.
+  // Returns at most `limit` keys that begin with the prefix and are greater than `after`, ascending.
   std::vector<std::string> list(std::string_view prefix, std::string_view after,
                                 size_t limit) const;
   uint64_t revision() const { return changes_.revision(); }

@@ -17,7 +17,7 @@
 
 namespace hvd::rendezvous {
 
-// Limits in every implementation; kInvalidArgument above them.
+// Limits of every implementation. Calls that exceed them return kInvalidArgument.
 constexpr size_t kMaxKeyBytes = 4096;
 constexpr size_t kMaxValueBytes = 64 * 1024 * 1024;
 constexpr int kMaxParties = 1 << 20;  // parties of an exchange
@@ -45,15 +45,15 @@ class Store {
   virtual Result<Bytes> get(std::string_view key, Deadline deadline) = 0;
   // Blocks until the key is set. kDeadlineExceeded names the key.
   virtual Result<Bytes> wait(std::string_view key, Deadline deadline) = 0;
-  // Ok if the key is absent.
+  // Returns ok also if the key is absent.
   virtual Status remove(std::string_view key, Deadline deadline) = 0;
-  // Sets the key if its value is `expected`; without `expected`, if it is absent. Executed once,
-  // even if a lost reply makes the client repeat its request.
+  // Sets the key if its value is `expected`; without `expected`, if the key is absent. The server executes
+  // the call once, even if a lost reply makes the client repeat its request.
   virtual Result<Swap> compare_and_set(std::string_view key, std::optional<ByteView> expected,
                                        ByteView value, Deadline deadline) = 0;
-  // Stores a record for other parties. Returns when all wanted records have arrived: in the order
-  // of party.wanted, or ascending by index. The exchange stays until forget(): use a name for one
-  // round. kDeadlineExceeded names the missing parties.
+  // Stores a record for other parties. When all wanted records have arrived, returns them in the order
+  // of party.wanted, or ascending by index. The exchange stays until forget(): use each name once.
+  // kDeadlineExceeded names the missing parties.
   virtual Result<std::vector<Bytes>> exchange(std::string_view name, const Party& party,
                                               ByteView record, Deadline deadline) = 0;
   virtual Status forget(std::string_view exchange, Deadline deadline) = 0;

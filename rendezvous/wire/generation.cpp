@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::string_view kFirstLine = "horovod place 2";
 constexpr int64_t kMaxNumber = 1 << 30;
-// The last number of a PlaceAnswer.
+// The last number in the text of a PlaceAnswer.
 enum AnswerKind : int32_t { kFinalPlace = 0, kProvisionalPlace = 1, kNoPlace = 2 };
 
-// A number from `least` to kMaxNumber.
+// Parses a number from `least` to kMaxNumber.
 Result<int32_t> read_number(std::string_view text, int64_t least) {
   const auto number = parse_int(text);
   if (!number || *number < least || *number > kMaxNumber) {
@@ -72,7 +72,7 @@ std::vector<PlaceAnswer> answers_of(const Generation& generation) {
   return answers;
 }
 
-// Two lines; the second has the generation, three pairs of a rank and a size, 1 for new members, and an AnswerKind.
+// Two lines. The second has the generation, three pairs of rank and size, 1 for new members, and an AnswerKind.
 Bytes encode(const PlaceAnswer& answer) {
   const Place& place = answer.place;
   return to_bytes(cat(kFirstLine, "\n", place.generation, " ", place.rank, " ", place.size, " ",

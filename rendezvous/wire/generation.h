@@ -20,13 +20,13 @@ constexpr std::string_view kPlaceRequests = "elastic/request/";
 std::string place_request_key(int process);
 std::string place_answer_key(int process, int64_t request);
 
-// A process that handles changes of hosts sets this key once. A program without such a process must
-// restart when its ranks change.
+// A process that handles changes of hosts sets this key once. Without such a process, the launcher
+// restarts the program when its ranks change.
 constexpr std::string_view kFollowers = "elastic/follows/";
 
 // A process sets this key, with its number, to kInsideRun when it enters hvd.elastic.run, to kOutsideRun when
 // the function has returned, and to kRaisedInRun when an exception has left it. A process that ends inside has
-// failed, with any exit code; after an exception, it has failed inside if its exit code is not 0.
+// failed, with any exit code. A process that ends after an exception has failed if its exit code is not 0.
 constexpr std::string_view kElasticRuns = "elastic/run/";
 constexpr std::string_view kInsideRun = "1";
 constexpr std::string_view kOutsideRun = "0";
@@ -52,14 +52,14 @@ enum class PlaceRequestFrom : int32_t {
   kElasticRun = 2,  // hvd.elastic.run after a provisional answer. It takes any place.
 };
 
-// An older release does not count.
+// The number of commits of a process of an older release, which does not count them.
 constexpr int32_t kUncountedCommits = 1'000'000;
 
 struct PlaceRequest {
   int64_t number = 1;       // counts this process's requests, from 1
   int32_t generation = -1;  // the process's last generation; -1: none
   int32_t commits =
-      kUncountedCommits;  // by which the process has saved its state in that generation
+      kUncountedCommits;  // number of times that the process saved its state in that generation
   PlaceRequestFrom from = PlaceRequestFrom::kInit;
 };
 Bytes encode(const PlaceRequest& request);
@@ -68,8 +68,8 @@ Result<PlaceRequest> decode_place_request(ByteView bytes);
 struct PlaceAnswer {
   Place place{};
   bool has_new_members = false;  // a process was not in the previous generation
-  // The place that the process will have when it and all others in the plan have requested again.
-  // Its generation has not begun.
+  // The process will have this place when all processes of the plan have requested a place again.
+  // The generation has not begun.
   bool is_provisional = false;
   bool is_removed = false;  // no place is left, and the process ends
 };
@@ -83,9 +83,9 @@ struct GenerationNews {
 Bytes encode(const GenerationNews& news);
 Result<GenerationNews> decode_generation_news(ByteView bytes);
 
-// An agent ends by itself, together with these processes.
+// News that an agent will end, together with the processes of its host.
 struct LeaveNews {
-  int32_t seconds = 0;  // counted from the time of the news
+  int32_t seconds = 0;  // time left, from the time of the news
   std::vector<int32_t> processes;
 };
 Bytes encode(const LeaveNews& news);

@@ -14,7 +14,7 @@
 
 namespace hvd::rendezvous {
 
-// 16 random bytes as 32 hexadecimal digits in lower case.
+// Returns 16 random bytes as 32 hexadecimal digits in lower case.
 std::string make_nonce();
 bool is_nonce(std::string_view text);
 
@@ -39,7 +39,7 @@ struct Proof {
 std::string to_string(const Proof& proof);
 Result<Proof> parse_proof(std::string_view text);
 
-// 64 hexadecimal digits in lower case.
+// Parses 64 hexadecimal digits in lower case.
 Result<Digest> parse_digest(std::string_view text);
 const Digest& digest_of_nothing();
 

@@ -12,7 +12,7 @@
 
 namespace hvd::rendezvous {
 
-// Longest wait of one request, in milliseconds; a client repeats the request for a longer wait.
+// Longest wait of one request, in milliseconds. For a longer wait, a client repeats the request.
 constexpr int64_t kLongestWait = 24LL * 3600 * 1000;
 
 struct Target {
@@ -20,9 +20,9 @@ struct Target {
   std::string name;      // name of a key or exchange; may be empty
   std::map<std::string, std::string, std::less<>> query;
 
-  // Empty if the parameter is absent.
+  // Returns the value of a parameter; nullopt if the parameter is absent.
   std::optional<std::string_view> text(std::string_view parameter) const;
-  // Empty if it is absent; kInvalidArgument if it is not an integer from `least` to `most`.
+  // Returns nullopt if the parameter is absent; kInvalidArgument if it is not an integer from `least` to `most`.
   Result<std::optional<int64_t>> number(std::string_view parameter, int64_t least,
                                         int64_t most) const;
 };

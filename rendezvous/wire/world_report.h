@@ -1,8 +1,8 @@
-// The world report: a rank sends its rank and size to its agent in hvd.init, before it waits for
-// the other ranks. The launcher compares the reports, since a program without the launcher's
-// variables starts its own world, and detects the ranks for which the others wait. When all ranks
-// of the world have connected, one rank of each host (in an elastic job each rank) sends a second
-// report. Stateless, without I/O; called by the runtime and the agent.
+// The world report, a message with a rank and a size. A rank sends it to its agent in hvd.init, before it
+// waits for the other ranks. By comparing the reports, the launcher detects missing ranks, and programs
+// that started a separate world because they lack the launcher's variables. When all ranks of the world
+// have connected, one rank of each host (in an elastic job each rank) sends a second report. Stateless,
+// without I/O; the runtime and the agent call it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace hvd::rendezvous {
 
-// Members are sent in their order.
+// A message contains the members in their order.
 struct WorldReport {
   int32_t rank = 0;
   int32_t size = 1;
@@ -31,7 +31,7 @@ constexpr std::string_view kWorldReportNames = "horovod-agent/";
 std::string world_report_prefix(int64_t agent);
 
 Bytes encode(const WorldReport& report);
-// Refuses a rank that is not in a world of that size.
+// Refuses a report whose rank is not below its size.
 Result<WorldReport> decode_world_report(ByteView bytes);
 
 }  // namespace hvd::rendezvous

@@ -53,7 +53,7 @@ class ByteWriter {
   size_t size() const { return bytes_.size(); }
   ByteView view() const { return bytes_; }
   Bytes take() { return std::move(bytes_); }
-  // Starts an empty message and keeps the allocated memory.
+  // Empties the message and keeps the allocated memory.
   void clear() { bytes_.clear(); }
 
  private:

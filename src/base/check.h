@@ -25,7 +25,7 @@ namespace hvd {
   auto HVD_CONCAT(result_, __LINE__) = (expression);                                      \
   if (!HVD_CONCAT(result_, __LINE__).ok()) return HVD_CONCAT(result_, __LINE__).status(); \
   declaration = std::move(HVD_CONCAT(result_, __LINE__)).value()
-// Both macros again, for coroutines.
+// The same two macros for coroutines.
 #define HVD_CO_RETURN_IF_ERROR(expression)                                    \
   do {                                                                        \
     if (auto status_of_expression = (expression); !status_of_expression.ok()) \

@@ -27,7 +27,7 @@ double cgroup_cores() {
   for (const std::string& line : split(read_proc_file("/proc/self/cgroup"), '\n')) {
     if (line.starts_with("0::")) group = line.substr(3);
   }
-  // Inside a container the path may be that of the host; this process's cgroup is then the root.
+  // Inside a container the path may be the host's path; this process's cgroup is then the root.
   for (;;) {
     const std::string text = read_proc_file("/sys/fs/cgroup" + group + "/cpu.max");
     if (!text.empty()) cores = std::min(cores, cores_of_cpu_max(text));

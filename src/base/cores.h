@@ -12,20 +12,20 @@ namespace hvd {
 
 // Cores of the affinity mask, at least 1.
 int affinity_cores();
-// The cores of the cpuset, for example of a container or a Slurm job. Briefly gives the calling
-// thread all of them.
+// The cores of the cpuset, for example of a container or a Slurm job. Briefly sets the affinity of
+// the calling thread to all cores.
 int cpuset_cores();
 // The cores of the affinity mask, limited by the cgroup quotas; may be a fraction.
 double available_cores();
 // The quota in the text of a cgroup's cpu.max ("max 100000", "50000 100000"); a large number for "max".
 double cores_of_cpu_max(const std::string& text);
 
-// The devices of NVIDIA's driver, or else AMD's GPU nodes, below the folder `root`.
+// Counts the devices of NVIDIA's driver, or else AMD's GPU nodes, below the folder `root`.
 int count_gpus(const std::string& root = "/");
 
-// Looks for the files of a GPU driver. Calls no function of CUDA, because the first such call reads
-// CUDA_VISIBLE_DEVICES and forked children cannot use CUDA afterwards. Trusts a CUDA runtime that
-// HOROVOD_CUDA_LIBRARY names. An error names the missing part.
+// Looks for the files of a GPU driver. Does not call CUDA: the first call would read
+// CUDA_VISIBLE_DEVICES, and forked children could not use CUDA afterwards. Trusts a CUDA runtime
+// that HOROVOD_CUDA_LIBRARY names. An error names the missing part.
 Status find_gpu_driver();
 
 // Returns how many of `count` GPUs CUDA_VISIBLE_DEVICES (or AMD's variable) selects; all if it is

@@ -47,7 +47,7 @@ class Table {
                      [] { instance().begin_child(); });
   }
   void begin_child() {
-    // Initialised again: the threads that waited for the lock exist only in the parent.
+    // Initialise the lock again, since the threads that waited for it exist only in the parent.
     ::pthread_rwlock_unlock(&lock_);
     lock_ = PTHREAD_RWLOCK_INITIALIZER;
     process_.fetch_add(1, std::memory_order_relaxed);

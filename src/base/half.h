@@ -29,7 +29,7 @@ inline uint32_t bits_of_float(float value) {
 inline float float_of_half(uint16_t half) {
   const uint32_t magnitude = static_cast<uint32_t>(half & 0x7fffu) << 13;
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  // Normal numbers only need the exponent's bias moved from 15 to 127; infinities and NaNs twice.
+  // The exponent's bias changes from 15 to 127: added once for normal numbers, twice for infinities and NaNs.
   const uint32_t special = magnitude >= (0x7c00u << 13) ? (112u << 23) : 0u;
   const uint32_t normal = magnitude + (112u << 23) + special;
   // A subnormal is its fraction above the smallest normal number of the same scale.

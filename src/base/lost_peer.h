@@ -9,29 +9,29 @@
 
 namespace hvd {
 
-// "rank 3 on host b"
+// Returns, for example, "rank 3 on host b".
 std::string rank_on_host(int32_t rank, std::string_view host);
 
-// Aborted: "rank 3 on host b was lost: its process ended"; `what` begins with "its".
+// kAborted: "rank 3 on host b was lost: its process ended"; `what` begins with "its".
 Status lost_peer(int32_t rank, std::string_view host, std::string_view what);
 
 struct LinkEnd {
   int32_t rank;
   std::string_view host;
 };
-// Aborted, with `peer` as the lost rank: "the connection between rank 0 on host a and rank 3 on host b was
+// kAborted, with `peer` as the lost rank: "the connection between rank 0 on host a and rank 3 on host b was
 // reset". Both ends make the same message, since neither end knows whether the other rank has ended.
 Status broken_link(LinkEnd own, LinkEnd peer, std::string_view what);
 // The message of broken_link() in a failure, without any context before it; else empty.
 std::string_view broken_link_in(const Status& status);
-// Aborted, with `rank` as the lost rank: "'x' has waited 4.1 s for rank 3 on host b, which does not answer".
+// kAborted, with `rank` as the lost rank: "'x' has waited 4.1 s for rank 3 on host b, which does not answer".
 Status stalled_by(int32_t rank, std::string_view work, std::string_view rest);
-// The message of broken_link() or stalled_by() in a failure that no rank's end caused; else empty.
+// Returns the message of broken_link() or stalled_by() in a failure; empty for other causes.
 std::string_view cause_in(const Status& status);
-// The rank that rank `own` lost by a failure. At both ends of a broken connection it is the rank at
-// the other end, since all ranks share one failure. -1: none.
+// Returns the rank that rank `own` lost by a failure, or -1. All ranks share one failure, but each end
+// of a broken connection has lost the rank at its other end.
 int32_t lost_rank_for(int32_t own, const Status& status);
-// The first rank other than `own` that a text names in the form of rank_on_host(); -1: none.
+// Returns the first rank, except `own`, that a text names in the form of rank_on_host(), or -1.
 int32_t other_rank_in(std::string_view text, int32_t own);
 
 }  // namespace hvd

@@ -1,5 +1,5 @@
-// Identifies a machine: two processes have equal identities when they run on one kernel and see one
-// network, whatever their host names are.
+// Identifies a machine: two processes have equal identities if they run on one kernel and see one
+// network, even if their host names differ.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@ namespace hvd {
 namespace {
 
 constexpr std::pair<long, std::string_view> kCalls[] = {
-// 64-bit ARM and newer architectures lack these calls and use other calls of this list.
+// 64-bit ARM and newer architectures lack these calls and use others of this list.
 #ifdef SYS_poll
     {SYS_poll, "poll"},
     {SYS_select, "select"},

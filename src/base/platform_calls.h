@@ -5,7 +5,7 @@
 
 namespace hvd {
 
-// Empty for any other system call.
+// Returns the name of a system call in which threads wait; empty for any other call.
 std::string_view waiting_call(long number);
 
 }  // namespace hvd

@@ -1,4 +1,4 @@
-// Features of this processor beyond standard C++ and beyond the baseline of its architecture.
+// Processor features that standard C++ and the baseline of the architecture lack.
 #pragma once
 
 #ifdef __F16C__
@@ -63,7 +63,7 @@ inline size_t halves_of_floats([[maybe_unused]] void* to, [[maybe_unused]] const
 
 }  // namespace
 
-// Call between two reads of a flag that another thread will set.
+// Call this between two reads of a flag that another thread will set.
 inline void cpu_pause() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();

@@ -9,5 +9,5 @@
 #endif
 #define HVD_GUARDED_BY(mutex) HVD_THREAD_SAFETY(guarded_by(mutex))
 #define HVD_REQUIRES(mutex) HVD_THREAD_SAFETY(requires_capability(mutex))
-// Write it after a function that returns a reference to the mutex.
+// Write this after a function that returns a reference to the mutex.
 #define HVD_RETURNS_MUTEX(mutex) HVD_THREAD_SAFETY(lock_returned(mutex))

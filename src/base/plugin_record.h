@@ -28,7 +28,7 @@ struct PluginRecord {
     });
   }
   static void close(void* context) { delete &self(context); }
-  // For plugin kinds whose vtable has abort.
+  // Implements abort, for plugin kinds whose vtable has it.
   static void abort(void* context, const char* cause) {
     self(context).abort(aborted(cause == nullptr ? "" : cause));
   }

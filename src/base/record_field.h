@@ -1,9 +1,9 @@
-// Reads a member of a C record that grows at its tail, which an older binary may have made without the member.
+// Reads a member of a C record that grows at its tail. A record made by an older binary may lack the member.
 #pragma once
 
 namespace hvd {
 
-// Returns 0 or nullptr where the record ends before the member.
+// Returns 0 or nullptr if the record ends before the member.
 template <typename Record, typename Field>
 Field field_of(const Record& record, Field Record::*field) {
   const auto* const end = reinterpret_cast<const char*>(&(record.*field) + 1);

@@ -41,13 +41,13 @@ std::string plain(double number) {
   return static_cast<double>(whole) == number ? cat(whole) : cat(number);
 }
 
-// "; unset it for the default 1"
+// Returns, for example, "; unset it for the default 1".
 std::string about_default(const Setting& entry) {
   if (entry.default_value[0] == '\0') return "; unset it, or give a number in this range";
   return cat("; unset it for the default ", entry.default_value);
 }
 
-// "; it lies between 0 and 1", with the unit. `unit` is the size of the user's unit.
+// Returns, for example, "; it lies between 0 and 1", with the unit. `unit` is the size of the user's unit.
 std::string about_range(const Setting& entry, int64_t unit) {
   const auto size = static_cast<double>(unit);
   return cat("; it lies between ", plain(entry.range->low / size), " and ",

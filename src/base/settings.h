@@ -1,5 +1,5 @@
-// The table of settings: variable, flag, config key, type, default, help. The only code that reads the
-// environment. --help, config files, man page and docs come from this table.
+// The table of settings: variable, flag, config key, type, default, help. --help, config files, man page
+// and docs come from this table. No other code reads the environment.
 #pragma once
 
 #include <functional>
@@ -32,13 +32,13 @@ struct Setting {
   const char* variable = "";    // "HOROVOD_START_TIMEOUT" or ""
   SettingType type = SettingType::kText;
   const char* value = "";  // type of its value in help: "SECONDS"; "" for a flag without a value
-  // As text; "" is unset. If a row leaves it out: "0" for a flag, else "".
+  // The default as text; "" means unset. A row without it gets "0" for a flag, else "".
   const char* default_value = nullptr;
   // Size of one unit of the flag and config key, in units of the variable.
   int64_t flag_unit = 1;
   bool is_inverse_in_config = false;  // the config key has the opposite meaning
   std::optional<NumberRange> range =
-      std::nullopt;  // for each number that users set; a launcher sets the others (identity)
+      std::nullopt;  // set for each number that users set; launchers set the others (identity)
   const char* choices = "";   // allowed values, separated by commas, case-insensitive; "": any
   bool takes_others = false;  // also accepts values that are not in `choices`
   const char* section = "";   // topic in --help; the table sets it
@@ -47,9 +47,9 @@ struct Setting {
 };
 
 std::span<const Setting> all_settings();
-// Known variables that are not settings of users.
+// Returns known variables that are not in the table.
 std::span<const char* const> other_variables();
-// Ends the process if the key is not in the table: this is a defect, not a wrong input.
+// Returns the row of a key. Ends the process if the table lacks the key, because this is a defect.
 const Setting& setting(std::string_view key);
 
 // The value of a setting with a default, and whether the user has set it.
@@ -62,9 +62,9 @@ struct Chosen {
 // The values of one program: explicit values override the environment, which overrides defaults.
 class Settings {
  public:
-  // Reads every variable of the table. A value of the wrong type is an error that names it.
+  // Reads every variable of the table. If a value has the wrong type, the error names the variable.
   static Result<Settings> from_environment();
-  // Only defaults, for tests.
+  // Has only defaults, for tests.
   Settings() = default;
 
   Status set(std::string_view key, std::string_view value);
@@ -84,7 +84,7 @@ class Settings {
   bool flag(std::string_view key) const;
   std::vector<std::string> list(std::string_view key) const;
 
-  // Sets a field of each type. The range of the setting must fit into an int.
+  // Set a field from a setting of its type. For an int, the setting's range must fit.
   void read(std::string_view key, int& field) const { field = static_cast<int>(integer(key)); }
   void read(std::string_view key, int64_t& field) const { field = integer(key); }
   void read(std::string_view key, double& field) const { field = number(key); }
@@ -96,7 +96,7 @@ class Settings {
     read(key, field.value);
     field.is_set = is_set(key);
   }
-  // Empty if the setting is not set; ignores its default.
+  // Sets the field to nullopt if the setting is not set; ignores the setting's default.
   template <typename T>
   void read(std::string_view key, std::optional<T>& field) const {
     field.reset();
@@ -116,7 +116,7 @@ double init_seconds(const Settings& settings);
 std::optional<bool> parse_flag(std::string_view text);
 
 // Returns a sentence for each variable with an unknown name HOROVOD_... that is at most two letters
-// away from a known name: of the table, of this version's other variables, or of the original's.
+// away from a known name: one of the table, of other_variables(), or of the original Horovod.
 std::vector<std::string> about_misspelt_variables(
     std::span<const std::pair<std::string, std::string>> variables);
 

@@ -1111,7 +1111,7 @@ constexpr auto joined(const std::array<Setting, N>&... topics) {
   return all;
 }
 
-// In the order of --help.
+// All settings, in the order of --help.
 constexpr auto kTable =
     joined(in("job", kJob), in("hosts", kHosts), in("elastic", kElastic), in("ssh", kSsh),
            in("network", kNetwork), in("join", kJoin), in("environment", kEnvironment),

@@ -13,16 +13,16 @@ namespace hvd {
 
 class SharedLibrary {
  public:
-  // A path, or a name that the dynamic linker looks up. Its symbols stay local (RTLD_LOCAL).
+  // Opens a path, or a name that the dynamic linker looks up. The library's symbols stay local (RTLD_LOCAL).
   static Result<SharedLibrary> open(const std::string& path);
-  // Like open(), but libraries opened later find its symbols (RTLD_GLOBAL).
+  // Like open(), but libraries opened later find the library's symbols (RTLD_GLOBAL).
   static Result<SharedLibrary> open_for_all(const std::string& path);
 
   // Opens the library, calls `judge`, and does not keep the library loaded. Returns the first error.
   static Status try_open(const std::string& path,
                          const std::function<Status(const SharedLibrary&)>& judge);
 
-  // nullptr if the library lacks the symbol.
+  // Returns nullptr if the library lacks the symbol.
   void* symbol(const char* name) const;
   const std::string& path() const { return path_; }
   // The path of the loaded file.

@@ -82,8 +82,8 @@ Status system_error(std::string_view what, int error_number) {
   }
 }
 
-// If the kernel lacks clone3 (ENOSYS), the C library uses clone. The filter of an old container
-// runtime returns EPERM instead of ENOSYS.
+// If clone3 returns ENOSYS, the C library uses clone. The filter of an old container runtime makes
+// clone3 return EPERM.
 std::string clone3_advice(int error_number) {
   constexpr long kClone3 = 435;  // on all architectures; older systems' headers lack its name
   if (error_number != EPERM || ::syscall(kClone3, nullptr, 0) == 0 || errno != EPERM) return {};

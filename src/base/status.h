@@ -35,7 +35,7 @@ class [[nodiscard]] Status {
   bool ok() const { return !failure_; }
   explicit operator bool() const { return ok(); }
   Code code() const { return failure_ ? failure_->code : Code::kOk; }
-  // Empty if ok.
+  // Returns the message; empty if ok.
   const std::string& message() const;
 
   // The rank whose loss caused this failure, or -1.
@@ -43,7 +43,7 @@ class [[nodiscard]] Status {
 
   // Returns "host b: " + message with the same code and lost rank; ok stays ok.
   Status with_context(std::string_view context) const;
-  // Returns a copy of this failure that names the lost rank that caused it; -1: no rank.
+  // Returns a copy of this failure with the lost rank that caused it; -1 means no rank.
   Status with_lost_rank(int32_t rank) const;
 
   friend bool operator==(const Status& a, const Status& b) {
@@ -82,11 +82,11 @@ inline Status unimplemented(std::string message) {
 }
 inline Status internal_error(std::string message) { return {Code::kInternal, std::move(message)}; }
 
-// unavailable("cannot open /x: No such file or directory") from an errno value.
+// Returns, for example, unavailable("cannot open /x: No such file or directory") for an errno value.
 Status system_error(std::string_view what, int error_number);
 
-// The last part of an error message about a program or thread that failed to start with this errno: the
-// remedy if a container's filter refuses clone3, with which the C library starts them; else empty.
+// Returns the remedy to append to an error about a program or thread that failed to start with this errno,
+// if a container's filter refuses clone3, which the C library calls to start it; else empty.
 std::string clone3_advice(int error_number);
 
 }  // namespace hvd

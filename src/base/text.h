@@ -11,7 +11,7 @@
 
 namespace hvd {
 
-// cat("rank ", 3, " of ", 8): "rank 3 of 8".
+// Joins its arguments: cat("rank ", 3, " of ", 8) is "rank 3 of 8".
 template <typename... Parts>
 std::string cat(const Parts&... parts) {
   std::ostringstream out;
@@ -33,7 +33,7 @@ std::string to_lower(std::string_view text);
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 // The number of letters to add, remove or replace to make one word of the other.
 size_t edit_distance(std::string_view a, std::string_view b);
-// The non-blank lines of a text in one line, joined by "; "; of many lines only the first and the last ones.
+// Joins the non-blank lines of a text by "; ". If the text has more than `most_lines`, omits lines in its middle.
 std::string one_line(std::string_view text, size_t most_lines = 6);
 // Quotes for /bin/sh: 'it'\''s'.
 std::string shell_quote(std::string_view text);

@@ -1,6 +1,6 @@
-// Abstract names of Unix sockets, which every user of the host can bind. No other process can bind
-// a name that ends in random digits beforehand. Clients find it by its prefix, and the kernel
-// reports the process and user that listen there. Any thread.
+// Abstract names of Unix sockets, which every user of the host can bind. If a name ends in random
+// digits, no other process can bind it beforehand. Clients find the name by its prefix, and the kernel
+// reports the listening process and its user. Any thread.
 #pragma once
 
 #include <sys/types.h>

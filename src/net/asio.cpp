@@ -1,2 +1,2 @@
-// The one place where Asio's own code is compiled.
+// Compiles Asio's own code.
 #include <boost/asio/impl/src.hpp>

@@ -15,7 +15,7 @@ using boost::system::error_code;
 template <typename T>
 using Task = asio::awaitable<T>;
 
-// co_await socket.async_read_some(buffer, net::use_tuple): a tuple (error_code, value).
+// co_await socket.async_read_some(buffer, net::use_tuple) returns a tuple (error_code, value).
 constexpr auto use_tuple = asio::as_tuple(asio::use_awaitable);
 
 // A socket of any stream family (TCP, Unix), for code that serves both.

@@ -1,2 +1,2 @@
-// The one place where Beast's own code is compiled.
+// Compiles Beast's own code.
 #include <boost/beast/src.hpp>

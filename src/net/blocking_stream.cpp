@@ -16,7 +16,7 @@ namespace hvd::net {
 namespace {
 
 constexpr auto kStagger = std::chrono::milliseconds(250);
-// The longest wait inside recv, which takes one system call where poll and recv take two.
+// The longest wait inside recv, which saves the system call of poll.
 constexpr int kShortWait = 1;  // s
 
 Status wait_for(int fd, short events, Deadline deadline, short* seen = nullptr) {
@@ -84,7 +84,7 @@ class Race {
     return {};
   }
 
-  // Waits; returns the winner, or nothing if the next attempt should start or one has failed.
+  // Waits. Returns the connected socket, or nothing if the next attempt is due or an attempt has failed.
   Result<UniqueFd> wait() {
     Deadline until = deadline_;
     if (next_ < addresses_.size() && until.time() > Clock::now() + kStagger) {

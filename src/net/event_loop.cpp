@@ -127,7 +127,7 @@ void EventLoop::wait(Deadline deadline) const {
 }
 
 bool EventLoop::dispatch(int rounds) {
-  // Bounded, so that descriptors that are always ready do not block the caller.
+  // Limit the rounds, so that descriptors that are always ready do not block the caller.
   bool any = false;
   while (rounds-- > 0 && deliver(0)) any = true;
   return any;

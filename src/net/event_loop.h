@@ -1,7 +1,7 @@
 // An epoll loop. The mesh owns one for its links, a runtime owns one for sleeping threads and plugins'
-// descriptors, and the agent owns one. An Asio loop cannot be polled while a thread blocks in it; this
-// loop can itself be watched, and several threads may wait on it. Any thread may watch, change, unwatch
-// and notify; one thread at a time dispatches. Owns the callbacks, not the descriptors.
+// descriptors, and the agent owns one. Unlike an Asio loop, another loop can watch it, and several threads
+// may wait on it. Any thread may call watch, change, unwatch and notify; one thread at a time dispatches.
+// Owns the callbacks, not the descriptors.
 #pragma once
 
 #include <unistd.h>
@@ -29,9 +29,9 @@ class EventLoop {
   // A descriptor that becomes readable when events wait for dispatch().
   int fd() const { return epoll_.get(); }
 
-  // Calls back for `events` as in epoll_ctl(2) (EPOLLET included), and for errors and hang-ups, until change()
-  // or unwatch(); with `events` 0 it does not call back yet. Replaces an earlier watch of the descriptor.
-  // Returns false, and sets errno, for a descriptor that epoll cannot watch, for example a regular file.
+  // Calls back for `events`, as in epoll_ctl(2) (EPOLLET included), and for errors and hang-ups, until change()
+  // or unwatch(). With `events` 0, does not call back before change(). Replaces an earlier watch of the
+  // descriptor. Returns false, and sets errno, if epoll cannot watch the descriptor, for example a regular file.
   bool watch(int fd, uint32_t events, Callback callback);
   void change(int fd, uint32_t events);
   // Call before the descriptor is closed.
@@ -39,7 +39,7 @@ class EventLoop {
 
   // Makes the loop readable until the next dispatch.
   void notify();
-  // Makes the loop readable once at the deadline; never() cancels that. For the dispatching thread.
+  // Makes the loop readable once, at the deadline; never() cancels this. For the dispatching thread.
   void wake_at(Deadline deadline);
 
   // Blocks until events wait for dispatch(), at most until the deadline. Takes no event, so all

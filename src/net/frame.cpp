@@ -20,7 +20,7 @@ bool is_known(FrameType type) { return type >= FrameType::kControl && type <= Fr
 
 void FrameParser::feed(ByteView bytes) {
   if (!failure_.ok()) return;
-  // Removes parsed bytes, but rarely, since that moves the rest.
+  // Remove parsed bytes, but rarely, since removing moves the rest.
   if (begin_ == buffer_.size()) {
     buffer_.clear();
     begin_ = 0;

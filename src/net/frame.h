@@ -1,6 +1,6 @@
 // Frames: the messages of a link between launcher and agent. A frame's header names its job, host
-// and stream. This file neither interprets control messages nor touches descriptors. One thread at
-// a time. DESIGN: control and store never wait behind output, and a stream sends only what its
+// and stream. This code does not interpret control messages or use descriptors. One thread at a time.
+// DESIGN: control and store frames never wait behind output, and a stream sends only bytes that its
 // receiver granted, so a stalled terminal causes neither a timeout nor memory growth.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace hvd::net {
 
 constexpr uint16_t kFrameVersion = 1;
 constexpr size_t kFrameHeaderSize = 36;
-// The limit of a frame's payload: large enough for a job's environment, and small enough that a
-// faulty peer cannot use up memory.
+// The limit of a frame's payload: enough for a job's environment, but not enough for a faulty peer to
+// use up memory.
 constexpr size_t kMaxPayload = 16 << 20;
 // The limit of a kData frame: an urgent frame waits for at most one such frame.
 constexpr size_t kMaxChunk = 32 << 10;
@@ -49,7 +49,7 @@ struct Frame {
   ByteView payload;  // points into the parser until its next call
 };
 
-// Splits a stream of bytes into frames. An error is final: later bytes are not trustworthy.
+// Splits a stream of bytes into frames. An error is final, since later bytes cannot be trusted.
 class FrameParser {
  public:
   explicit FrameParser(size_t max_payload = kMaxPayload) : max_payload_(max_payload) {}
@@ -77,8 +77,8 @@ class FrameWriter {
   void put(const FrameHeader& header, ByteView payload, Urgency urgency);
   bool empty() const { return queued_ == 0; }
   size_t queued() const { return queued_; }
-  // Takes complete frames, the most urgent first, until they have `size` bytes: at least one frame,
-  // unless the queue is empty.
+  // Takes complete frames, the most urgent first, up to `size` bytes, but at least one frame, unless
+  // the queue is empty.
   Bytes take(size_t size);
 
  private:

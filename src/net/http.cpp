@@ -23,7 +23,7 @@ struct BytesBody {
 
     void init(const boost::optional<uint64_t>& length, error_code& error) {
       error = {};
-      // The announced bytes may never arrive: beyond the first piece, grow with what arrives.
+      // The announced bytes may never arrive: reserve the first piece, and grow with the received bytes.
       if (length) body_.reserve(std::min<uint64_t>(*length, 256 * 1024));
     }
     template <typename Buffers>
@@ -108,7 +108,7 @@ class BeastParser : public Base {
   }
 
   HttpLimits limits_;
-  size_t head_bytes_ = 0;  // of the present message, so far
+  size_t head_bytes_ = 0;  // parsed bytes of this message's head
   std::optional<http::parser<kIsRequest, BytesBody>> parser_;
 };
 
@@ -125,7 +125,7 @@ class ResponseParser final : public BeastParser<false, HttpResponseParser> {
   int status() const override { return static_cast<int>(message().result_int()); }
 };
 
-// Reserved for a head, so that it does not move while it grows.
+// Bytes to reserve for a head, so that it does not move while it grows.
 constexpr size_t kUsualHead = 320;
 
 void finish_head(std::string& head, std::initializer_list<HttpField> fields, size_t body_size) {

@@ -66,7 +66,7 @@ std::string request_head(std::string_view method, std::string_view target,
                          std::initializer_list<HttpField> fields, size_t body_size);
 std::string response_head(int status, std::initializer_list<HttpField> fields, size_t body_size);
 
-// percent_encode also escapes '/' as %2F, so that any bytes are one path segment or one query
+// percent_encode also escapes '/' as %2F, so that any bytes form one path segment or one query
 // value.
 std::string percent_encode(std::string_view bytes);
 Result<std::string> percent_decode(std::string_view text);

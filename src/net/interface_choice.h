@@ -1,4 +1,4 @@
-// Selects the addresses of a host that a job may use, by --network-interfaces. Pure.
+// Selects the addresses of a host that a job may use, from the list in --network-interfaces. Pure.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ class InterfaceChoice {
   // the entry; a name may end in '*'. "" allows all. An error names the flag.
   static Result<InterfaceChoice> parse(std::string_view text);
 
-  // Returns whether the job may use an address of 4 or 16 bytes: no entry with a ^ matches it, and,
-  // if there are entries without a ^, one of those matches.
+  // Returns whether the job may use an address of 4 or 16 bytes: no entry with a ^ matches it, and, if
+  // the list has entries without a ^, one of these matches.
   bool allows(std::string_view interface, ByteView address) const;
   bool allows_all() const { return rules_.empty(); }
   bool operator==(const InterfaceChoice&) const = default;

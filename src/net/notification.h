@@ -1,4 +1,4 @@
-// A notification on one Asio loop: notify() wakes all coroutines that wait. Objects that call back from
+// A notification on one Asio loop: notify() wakes all waiting coroutines. Objects that receive events in
 // I/O handlers own one. One thread.
 #pragma once
 

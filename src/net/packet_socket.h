@@ -31,7 +31,7 @@ std::optional<ucred> peer_credentials(int fd);
 // Returns whether the process at the other end of a Unix socket runs as this process's user or as root.
 bool is_trusted_peer(int fd);
 
-// Returns false if the socket buffer is full. Error messages name the peer by `whom`.
+// Sends a packet. Returns false if the socket buffer is full. Error messages name the peer by `whom`.
 Result<bool> send_packet(int fd, ByteView bytes, const std::vector<int>& fds,
                          std::string_view whom);
 

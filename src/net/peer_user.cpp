@@ -20,7 +20,7 @@
 namespace hvd::net {
 namespace {
 
-// A TCP address in the form of the kernel's table: an IPv6 socket's IPv4 address as IPv4.
+// A TCP address in the form of the kernel's table: an IPv4-mapped IPv6 address becomes IPv4.
 struct Ends {
   uint8_t family = 0;
   uint32_t address[4] = {};  // network byte order; IPv4 uses the first
@@ -59,7 +59,7 @@ bool is_address_of_this_host(sockaddr_storage address, socklen_t size) {
   return ::bind(probe.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0;
 }
 
-// False after the peer has reset the connection.
+// Returns false after the peer has reset the connection.
 bool is_connected(int socket) {
   tcp_info info{};
   socklen_t size = sizeof info;
@@ -67,13 +67,13 @@ bool is_connected(int socket) {
          info.tcpi_state != TCP_CLOSE;
 }
 
-// A socket in the kernel's table. Without an inode it is closed, and the table no longer has its user.
+// A socket in the kernel's table. An entry without an inode is a closed socket, whose user is unknown.
 struct SocketEntry {
   uid_t uid = 0;
   uint64_t inode = 0;
 };
 
-// Finds the socket with these ends by the kernel's interface for a single socket. Also empty if the
+// Finds the socket with these ends by netlink (sock_diag). Empty if the socket does not exist, or if the
 // kernel lacks this interface.
 std::optional<SocketEntry> find_in_kernel(const Ends& own, const Ends& far) {
   struct {
@@ -101,7 +101,7 @@ std::optional<SocketEntry> find_in_kernel(const Ends& own, const Ends& far) {
   const ssize_t size = ::recv(kernel.get(), &answer, sizeof answer, MSG_DONTWAIT);
   const bool is_found = size >= static_cast<ssize_t>(sizeof answer.head + sizeof answer.body) &&
                         answer.head.nlmsg_type == SOCK_DIAG_BY_FAMILY &&
-                        answer.body.id.idiag_dport == far.port;  // else a listener
+                        answer.body.id.idiag_dport == far.port;  // the kernel may return a listener
   if (!is_found) return {};
   return SocketEntry{answer.body.idiag_uid, answer.body.idiag_inode};
 }
@@ -161,7 +161,7 @@ PeerUser peer_user(int socket, bool asks_kernel) {
   if (!is_address_of_this_host(far, far_size)) return {};
   std::optional<SocketEntry> entry;
   if (asks_kernel) entry = find_in_kernel(*other, *own);
-  // If the kernel knows this end of a connection, it also knows the other end, unless that end is closed.
+  // If the kernel finds this end of a connection, it also finds the other end, unless that end is closed.
   const bool knows_sockets = asks_kernel && (entry || find_in_kernel(*own, *other));
   if (!knows_sockets && is_connected(socket)) entry = find_in_proc(*other, *own);
   return {true, entry && entry->inode != 0 ? std::optional(entry->uid) : std::nullopt};

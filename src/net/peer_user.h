@@ -21,7 +21,7 @@ struct PeerUser {
   std::string refusal() const;
 };
 
-// `asks_kernel` is false in tests of a kernel that only lists its sockets in /proc.
+// `asks_kernel`: whether to try netlink before /proc; false in tests.
 PeerUser peer_user(int socket, bool asks_kernel = true);
 
 }  // namespace hvd::net

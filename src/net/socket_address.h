@@ -25,7 +25,7 @@ struct SocketAddress {
 
 // Returns the address of a Unix endpoint or of a numeric host; nothing for a name or an empty host.
 std::optional<SocketAddress> numeric_address(const Endpoint& endpoint);
-// Supports Unix sockets, IPv4 and IPv6.
+// Converts an address of a Unix socket, IPv4 or IPv6.
 Endpoint to_endpoint(const SocketAddress& address);
 
 // Returns the 4 bytes of an IPv4 address or the 16 bytes of an IPv6 address; empty for another text.
@@ -37,12 +37,12 @@ std::string address_text(ByteView bytes);
 std::string host_text(const SocketAddress& address);
 
 // Binds and listens; the socket is close-on-exec and non-blocking. The wildcard IPv6 address also
-// accepts IPv4. The call replaces the socket file of a dead listener.
+// accepts IPv4. Replaces the socket file of a dead listener.
 Result<UniqueFd> listen_on(const SocketAddress& address, int backlog = 4096);
 Result<SocketAddress> local_address(int fd);
 Result<SocketAddress> peer_address(int fd);
-// The peer's address for messages, for example "tcp:10.0.0.1:4711"; empty for a Unix socket, whose
-// peer is on this machine.
+// Returns the peer's address for messages, for example "tcp:10.0.0.1:4711"; empty for a Unix
+// socket.
 std::string peer_text(int fd);
 // Sets the options of a connection: no Nagle delay, keep-alive that detects a dead peer within a
 // minute, and no pacing within this machine. No effect on Unix sockets.

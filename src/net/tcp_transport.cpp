@@ -50,13 +50,13 @@ GuardedFd open_socket(int family) {
   return GuardedFd(UniqueFd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
 }
 
-// With port 0 the system chooses the port.
+// Listens at an address. With port 0, the system chooses the port.
 GuardedFd listen_on(ByteView address, uint16_t port) {
   GuardedFd socket = open_socket(address.size() == 4 ? AF_INET : AF_INET6);
   if (!socket) return {};
   if (address.size() == 16) {
     set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
-    // The kernel may still check a new address for duplicates.
+    // Bind also to a new address that the kernel still checks for duplicates.
     set(socket.get(), IPPROTO_IPV6, IPV6_FREEBIND, 1);
   }
   // A new job must get a port of a narrow range even if connections of the previous job are in
@@ -214,9 +214,9 @@ void send_unpaced(int socket) {
   socklen_t size = sizeof name;
   const bool known = ::getsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0;
   if (!known || !std::string_view(name, ::strnlen(name, size)).starts_with("bbr")) return;
-  // After spurious losses, for example of segments reordered by two processors, Reno's window grows
-  // by one segment per round trip, and two full directions then delay each other's
-  // acknowledgements. But every kernel has Reno, and lets every user choose it.
+  // Prefer CUBIC: after spurious losses, for example of reordered segments, Reno's window grows by one
+  // segment per round trip, and two busy directions delay each other's acknowledgements. But every
+  // kernel has Reno, and every user may choose it.
   for (const std::string_view unpaced : {"cubic", "reno"}) {
     if (::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, unpaced.data(), unpaced.size()) == 0)
       return;

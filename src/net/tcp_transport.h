@@ -30,10 +30,10 @@ bool is_shortage(int error);
 struct Accepted {
   GuardedFd socket;  // empty when no connection waits, and after an error
   Bytes address;     // address of the peer, 4 or 16 bytes
-  int error = 0;     // an errno value that is_shortage(); 0: no such error
+  int error = 0;     // an errno value for which is_shortage() is true, or 0
 };
 Accepted accept_from(const TcpListener& listener);
-// Like the other accept function, for a caller that needs only the connection.
+// Accepts a connection, for a caller that does not need the address or the error.
 GuardedFd accept_tcp(const TcpListener& listener);
 
 // Begins to connect to an address of 4 or 16 bytes. The socket becomes writable once the attempt
@@ -44,8 +44,8 @@ int connect_outcome(int socket);
 // Ends a connection with ETIMEDOUT if its peer has not answered for this time. Shorter outages only
 // delay its bytes. The kernel probes an idle connection: no thread wakes up.
 void set_link_timeout(int socket, double seconds);
-// Turns pacing off, for a connection between namespaces of one kernel. A congestion control like
-// bbr paces data to spare a network's queues, but this connection crosses no network.
+// Turns pacing off, for a connection between namespaces of one kernel. A congestion control like bbr
+// paces data to protect a network's queues, but such a connection does not use a network.
 void send_unpaced(int socket);
 
 // Formats an endpoint: "10.77.0.2:4711", "[fd00::1]:4711".

@@ -1,5 +1,5 @@
-// Lets coroutines of one loop run a section one at a time. A turn ends when its object is
-// destroyed, also if its coroutine is cancelled.
+// A mutex for coroutines of one loop, which enter a section one at a time. A turn ends when its object
+// is destroyed, also if its coroutine is cancelled.
 #pragma once
 
 #include <memory>

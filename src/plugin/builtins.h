@@ -1,5 +1,5 @@
 // The plugins that are linked into libhorovod. Only this file names them; other code finds their
-// records in the catalogue. CMake generates the list from the plugin folders that are built.
+// records in the catalogue. CMake generates the list from the built plugin folders.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ const hvd_plugin* hvd_builtin_op_cpu(void);
 
 namespace hvd::plugin {
 
-// In static storage; the order has no meaning.
+// Returns the records, in static storage. The order has no meaning.
 std::span<const hvd_plugin* const> builtins();
 
 }  // namespace hvd::plugin

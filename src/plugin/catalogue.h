@@ -1,5 +1,5 @@
 // The plugins of this process: the built-in plugins, and the shared objects of the search path. Keeps the
-// reason for each refused plugin. The runtime makes one when it starts. Immutable after make(); any thread.
+// reason for each refused plugin. The runtime makes a Catalogue in hvd_init. Immutable after make(); any thread.
 #pragma once
 
 #include <span>
@@ -15,18 +15,18 @@ namespace hvd::plugin {
 struct PluginCandidate {
   std::string path;                    // empty: built in
   const hvd_plugin* record = nullptr;  // nullptr if it could not be loaded
-  std::string refusal;                 // the reason of a refusal; empty if it works here
+  std::string refusal;                 // why the plugin was refused; empty if it works here
   bool works() const { return record != nullptr && refusal.empty(); }
 };
 
 class Catalogue {
  public:
   // Probes every record, and loads and probes each *.so of the folders, in their order. Ignores a
-  // missing folder. Tries a plugin that did not come with this library in a child process first.
+  // missing folder. Tries a plugin that is not part of this library's installation in a child process first.
   static Catalogue make(std::span<const hvd_plugin* const> builtins,
                         std::span<const std::string> folders);
 
-  // The files NAME.so and NAME_*.so of the folders, loaded and probed.
+  // Loads and probes the files NAME.so and NAME_*.so of the folders.
   static Catalogue of_backend(std::span<const std::string> folders, std::string_view name);
 
   std::span<const PluginCandidate> all() const { return candidates_; }
@@ -56,7 +56,7 @@ std::vector<std::string> search_path(std::string_view list);
 std::vector<std::string> bootstrap_path(std::string_view list);
 // The folders to search for op plugins that are opened only if the user selects them: .../horovod/ops.
 std::vector<std::string> backend_path(std::string_view list);
-// The file of a backend that came with this library; may be empty.
+// The file of a backend of this library's installation; may be empty.
 std::string own_backend(std::string_view name);
 // The folders to search for controllers that are opened only if the user selects them: .../horovod/controllers.
 std::vector<std::string> controller_path(std::string_view list);

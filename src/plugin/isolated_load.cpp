@@ -28,7 +28,7 @@ std::string opinion_of(const std::string& path) {
   return status.ok() ? std::string(1, kGood) : "-" + status.message();
 }
 
-// The waiting process reports a crash, so no handler of the program must run, and no core file is needed.
+// The parent reports a crash of this child: disable the program's handlers and core files.
 void be_quiet() {
   for (const int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTERM}) {
     ::signal(number, SIG_DFL);

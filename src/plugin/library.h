@@ -1,5 +1,5 @@
-// Opens a plugin in its own shared object, calls its entry, and checks its record. The catalogue calls
-// it.
+// Opens a plugin's shared object, calls its entry, and checks its record. The catalogue calls these
+// functions.
 #pragma once
 
 #include <string>

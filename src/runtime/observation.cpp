@@ -7,7 +7,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Other ranks' helper threads reply within milliseconds; writing the file of a long timeline may take longer.
+// Time limit for replies. Helper threads of other ranks reply in milliseconds; writing a long timeline takes longer.
 constexpr double kAnswerSeconds = 30;
 constexpr double kLeaveSeconds = 10;
 

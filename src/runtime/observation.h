@@ -1,5 +1,5 @@
 // The observation functions of a rank: timeline and metrics. Runtime owns it; the C ABI calls it on
-// any thread. A call may wait for other ranks' helper threads, but never for their users.
+// any thread. A call may wait for the helper threads of other ranks, but never for their programs.
 #pragma once
 
 #include <functional>
@@ -18,15 +18,15 @@ namespace hvd::runtime {
 
 class Observation {
  public:
-  // All arguments outlive this; the caller must not hold the progress lock.
+  // The arguments must outlive this object. The caller must not hold the progress lock.
   Observation(const Identity& identity, const WorkerSettings& settings, bool on_roots_machine,
               RuntimeCore* core, PluginHost* host, Progress* progress);
 
-  // Starts the timeline of the settings, after all ranks have connected. A failure has no other effect.
+  // Starts the timeline of the settings, after all ranks have connected. Ignores a failure.
   void begin();
   Status start_timeline(const std::string& path, bool mark_cycles);
   Status stop_timeline();
-  // Returns text.
+  // Returns the metrics as text.
   Result<std::string> metrics(hvd_metrics_scope scope);
   // Sends the recorded events to the root while the links exist.
   void before_leave();
@@ -35,7 +35,7 @@ class Observation {
 
  private:
   using Asking = std::function<void(const std::shared_ptr<Question>&)>;
-  // `of_all`: the reply needs other ranks.
+  // `of_all`: whether the reply needs other ranks.
   Result<std::string> ask(bool of_all, Asking asking, double seconds);
   MetricsOfRank own_metrics() const HVD_REQUIRES(progress_->progress_lock());
   ServiceLinks links(ServiceId id);

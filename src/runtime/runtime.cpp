@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kRegistrationName = "<process sets>";
 constexpr double kReportLostPeerSeconds = 1;
-// The time that a leaving rank waits for the others after the last process set has ended.
+// The time for which a leaving rank waits for the other ranks after the last process set has ended.
 constexpr double kLastAnswerSeconds = 30;
 
 }  // namespace
@@ -60,7 +60,7 @@ Status Runtime::submit(const hvd_submission& from, hvd_handle* handle) {
     *handle = claimed;
     return {};
   }
-  // Ranks that wait for this name fail with the reason; the user has no handle.
+  // Ranks that wait for this name fail with this reason; the user gets no handle.
   Status refused = invalid_argument(submission->request.refusal);
   handles_.release(claimed);
   return refused;
@@ -90,8 +90,8 @@ Status Runtime::submit_message(int32_t op, const hvd_message& from, hvd_handle* 
   return submit_direct(submission, from.timeout_seconds > 0);
 }
 
-// If no other thread makes progress, the calling thread starts the work: this needs no other
-// thread, and a small message is already sent when this returns.
+// If no other thread has the progress lock, the calling thread starts the work itself. Then a small
+// message is already sent when this function returns.
 Status Runtime::submit_direct(Submission* submission, bool has_time_limit) {
   if (Status status = names_.insert_memory(submission); !status.ok()) {
     handles_.unclaim(submission);
@@ -105,8 +105,8 @@ Status Runtime::submit_direct(Submission* submission, bool has_time_limit) {
     can_move = core_->messages_can_move();
   });
   if (!ran) return {};
-  // A sleeping thread has not prepared for messages, or does not know of the time limit or of data
-  // to copy, for which it gets no event.
+  // Wake a sleeping thread if it has not prepared for messages, or if no event will wake it for the
+  // time limit or for data to copy.
   if (!was_in_use || has_time_limit || can_move) progress_->notify();
   if (completed && progress_->has_waiter()) progress_->notify_completed();
   return {};
@@ -120,7 +120,7 @@ Status Runtime::create_group(std::vector<int32_t> ranks, std::string name, int32
     const MutexLock lock(progress_->progress_lock());
     HVD_ASSIGN_OR_RETURN(members, core_->groups().create(std::move(name), std::move(ranks)));
   }
-  progress_->notify();  // a sleeping thread has not prepared for groups
+  progress_->notify();  // a sleeping thread may not have prepared for groups
   const MutexLock lock(groups_mutex_);
   *id = members->id;
   groups_.emplace(members->id, std::move(members));
@@ -184,7 +184,7 @@ Status Runtime::add_process_set(std::vector<int32_t> ranks, hvd_handle* handle) 
   return submit_registration(kRegistrationName, true, std::move(request), handle);
 }
 
-// Different rank lists get different names: each waits for its own members.
+// Adds a set. Each list of ranks gets a different name, for which only its members wait.
 Status Runtime::add_named_set(std::string_view name, std::vector<int32_t> ranks,
                               hvd_handle* handle) {
   HVD_ASSIGN_OR_RETURN(ranks, sets_.check(std::move(ranks)));
@@ -202,7 +202,7 @@ Status Runtime::add_named_set(std::string_view name, std::vector<int32_t> ranks,
 
 Status Runtime::remove_process_set(int32_t id, hvd_handle* handle) {
   if (id == 0) return invalid_argument("process set 0 is all ranks and cannot be removed");
-  // A set that this rank has removed may still exist on other ranks: one plan gives all ranks the error.
+  // Refuse only ids that never existed: other ranks may still have a removed set, and a plan then has the error.
   if (!sets_.was_given(id)) return not_found(cat("process set ", id, " does not exist"));
   Request request;
   request.op = kRemoveProcessSet;
@@ -241,7 +241,7 @@ Status Runtime::poll(hvd_handle handle, bool* done) {
   if (submission == nullptr) return not_found(cat("handle ", handle, " does not exist"));
   *done = submission->done.load(std::memory_order_acquire);
   if (!*done && core_->departed().load()) {
-    // The helper thread has ended, and no more input comes: one step completes the work.
+    // One step completes the work, since the helper thread has ended and no input follows.
     const MutexLock lock(progress_->progress_lock());
     if (core_->step(true)) progress_->notify_completed();
     *done = submission->done.load(std::memory_order_acquire);
@@ -284,7 +284,7 @@ std::optional<Status> Runtime::wait_on_stream(hvd_handle handle, void* stream, b
   return status;
 }
 
-// The program has used, or will use, a wrong result, and may save it.
+// Ends the process, because the program has used, or will use, a wrong result, and may save it.
 void Runtime::end_process(const Status& late) {
   if (is_leaving_.load()) {
     log::error(cat(late.message(),
@@ -303,7 +303,7 @@ void Runtime::end_process(const Status& late) {
 
 namespace {
 
-// The reason why the outputs of a submission cannot be read, or ok.
+// Returns why the outputs of a submission cannot be read, or ok.
 Status check_outputs(const Submission& submission) {
   if (submission.done.load(std::memory_order_acquire)) return submission.status;
   if (submission.is_on_stream.load(std::memory_order_acquire)) return {};
@@ -354,14 +354,14 @@ Status Runtime::release(hvd_handle handle, bool* in_use) {
   return not_found(cat("handle ", handle, " does not exist, or was released before"));
 }
 
-// A rank that fails because a peer left reports this before its program receives the failure and
-// may end: the peer's end may be reported after this rank's own end.
+// Reports the peer whose end made this rank fail, before the program gets the failure and may end: the
+// launcher may otherwise see this rank's end before the peer's.
 void Runtime::report_lost_peer() {
   const std::optional<int32_t> peer = core_->cut_off_by();
   if (peer) report_left_by(*peer, core_->cut_off_cause());
 }
 
-// An error of the start may follow from a peer's error; then only reports the peer's rank.
+// Reports a failed start to the other ranks. If a peer's error caused it, reports only the peer's rank.
 void Runtime::report_failed_start(const Status& why) {
   const bool is_refusal = why.code() == Code::kFailedPrecondition ||
                           why.code() == Code::kInvalidArgument ||
@@ -400,7 +400,7 @@ Status Runtime::shutdown(Deadline deadline, bool ends_other_sets) {
     const Status why = aborted(cat("rank ", identity_.rank, " has ended with an error"));
     fail(why.with_lost_rank(identity_.rank));
   }
-  // The other ranks have the full time to answer after the last of their sets has ended.
+  // The time limit begins when the last set of the other ranks has ended.
   bool has_logged = false;
   for (bool waits = others_work(); !progress_->wait(core_->departed(), deadline) && waits;) {
     waits = others_work();
@@ -430,7 +430,7 @@ void Runtime::close() {
   const MutexLock lock(progress_->progress_lock());
   if (std::exchange(closed_, true)) return;
   observation_->close();
-  // Submissions that arrived too late fail with that reason.
+  // Fail submissions that arrived too late.
   if (core_->step(true)) progress_->notify_completed();
   ops_->close();  // before the controller, whose links the ops may share
   core_->close();

@@ -31,57 +31,57 @@ namespace hvd::runtime {
 
 struct RuntimeOptions {
   WorkerSettings settings;
-  // Plugins, in order of preference: the first controller is used, and all ops.
+  // Plugins, in order of preference. The runtime opens the first controller and all ops.
   std::vector<const hvd_plugin*> controllers;
   std::vector<const hvd_plugin*> ops;
-  // Opened additionally for the data of the built-in operations if the first controller carries
-  // only messages; may be nullptr.
+  // A second controller for the data of the built-in operations, if the first controller carries only
+  // messages; may be nullptr.
   const hvd_plugin* data_links = nullptr;
-  // Description of the selected backends, which ranks compare, or the error if they cannot load. Empty:
-  // no comparison.
+  // Description of the selected backends, which the ranks compare, or the error if the backends cannot load.
+  // If it is empty, the ranks compare nothing.
   Result<std::string> backends = std::string();
-  // BackendSelection::devices_by_trial.
+  // See BackendSelection::devices_by_trial.
   std::string devices_by_trial;
   // Descriptions of selected plugins with their own connections, which are refused if links between
   // hosts must be encrypted.
   std::vector<std::string> own_links;
-  // Published for plugins.
+  // Interfaces to publish for plugins, by name.
   std::map<std::string, void*> published;
   // Memory that this process shares with the ranks of its host; may be nullptr.
   collectives::SharedHeap* heap = nullptr;
-  // The rank's counters, zeroed; they outlive the runtime. nullptr: the runtime owns them.
+  // The rank's counters, all zero, which outlive the runtime. If nullptr, the runtime owns the counters.
   RankCounters* counters = nullptr;
-  // The number of earlier starts of these ranks: makes the keys of each start unique.
+  // The number of earlier starts of these ranks, which makes the keys of each start unique.
   uint32_t epoch = 0;
   uint32_t first_handle = 0;  // HandleTable's `first`
-  // Ranks of an elastic job: the launcher removes their start's records from the store, and the
-  // store's connection is kept for the next start.
+  // True in an elastic job: the launcher removes the start's records from the store, and the
+  // connection to the store stays for the next start.
   bool is_elastic = false;
   StackChannel stack;
-  // The ranks of this world in the launcher's job; empty: all of them.
+  // The launcher's numbers of the ranks of this world; empty: all ranks of the job.
   std::vector<int32_t> ranks;
-  // A launcher reads from the store which peer has made work of this rank fail.
+  // True if a launcher reads from the store which peer made this rank's work fail.
   bool reports_lost_peers = true;
-  // Rank 0 serves the store, which then ends with rank 0.
+  // True if rank 0 serves the store, which then ends with rank 0.
   bool rank_serves_store = false;
   // Process sets that every rank registers when it starts.
   std::vector<std::vector<int32_t>> process_sets;
-  // The time by which all ranks have called hvd.init, and the time that they then have to connect; 0: no other limit.
+  // Time limits: for all ranks to call hvd.init, and then, in seconds, to connect (0: the first limit holds).
   Deadline start_deadline = Deadline::never();
   double connect_seconds = 0;
   Interruption* interruption = nullptr;  // ends the start; may be nullptr
 };
 
-// The name of one start of a job: equal on all ranks that start together.
+// Returns the name of one start of a job, equal on all ranks that start together.
 std::string start_name(int32_t generation, uint32_t epoch);
 
 class Runtime {
  public:
-  // Blocks until every rank has connected. store may be nullptr for a single-process job.
+  // Blocks until every rank has connected. `store` may be nullptr for a single-process job.
   static Result<std::unique_ptr<Runtime>> create(Identity identity,
                                                  std::shared_ptr<rendezvous::Store> store,
                                                  RuntimeOptions options);
-  // Without a preceding shutdown(), peers detect this rank as lost.
+  // If shutdown() was not called before, peers detect this rank as lost.
   ~Runtime();
 
   const Identity& identity() const { return identity_; }
@@ -104,16 +104,16 @@ class Runtime {
   Status destroy_group(int32_t id);
   Status submit_group_call(const hvd_group_call& call, hvd_handle* handle);
   Status poll(hvd_handle handle, bool* done);
-  // Empty: not complete by the deadline.
+  // Returns nullopt if the work is not complete by the deadline.
   std::optional<Status> wait(hvd_handle handle, Deadline deadline);
-  // Empty: neither complete nor on a stream by the deadline.
+  // Returns nullopt if the work is neither complete nor on a stream by the deadline.
   std::optional<Status> wait_on_stream(hvd_handle handle, void* stream, bool ends_process,
                                        Deadline deadline);
   Status output(hvd_handle handle, uint32_t index, hvd_output* output);
-  // `in_use`: see HandleTable.
+  // `in_use`: see HandleTable::release.
   Status release(hvd_handle handle, bool* in_use = nullptr);
 
-  // Complete when every rank has made the same call; output() names the set.
+  // The handle is complete when every rank has made the same call; output() then has the set's id.
   Status add_process_set(std::vector<int32_t> ranks, hvd_handle* handle);
   Status add_named_set(std::string_view name, std::vector<int32_t> ranks, hvd_handle* handle);
   Status remove_process_set(int32_t id, hvd_handle* handle);
@@ -133,7 +133,7 @@ class Runtime {
   CoreCounts counts();
   // Number of stalls that this rank, the root, has reported.
   uint64_t stall_reports();
-  // The timeline and the metrics.
+  // The functions of the timeline and the metrics.
   Observation& observation() { return *observation_; }
 
  private:
@@ -155,10 +155,10 @@ class Runtime {
 
   Identity identity_;
   DeviceSupport device_support_;
-  bool has_devices_ = false;    // set by open(); a query of the host takes a lock
+  bool has_devices_ = false;    // set by open(), since a query of host_ takes a lock
   bool tries_devices_ = false;  // trials select the device operations
   std::atomic<int32_t> device_{
-      HVD_CPU};  // device of this rank's tensors, after the first one on a device
+      HVD_CPU};  // device of this rank's tensors; HVD_CPU before the first device tensor
   const std::vector<int32_t>
       job_ranks_;  // the launcher's number of each rank; empty: the same numbers
   SetTable sets_;
@@ -180,7 +180,7 @@ class Runtime {
   Mutex groups_mutex_;
   std::map<int32_t, std::shared_ptr<const GroupMembers>> groups_ HVD_GUARDED_BY(groups_mutex_);
   const bool is_elastic_;
-  std::atomic<bool> has_reported_lost_peer_;  // also true if no launcher reads it
+  std::atomic<bool> has_reported_lost_peer_;  // also true if no launcher reads the report
   std::atomic<bool> is_leaving_{false};       // shutdown() has been called
   bool closed_ HVD_GUARDED_BY(progress_->progress_lock()) = false;
 };

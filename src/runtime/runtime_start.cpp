@@ -45,16 +45,16 @@ CoreOptions core_options(const Identity& identity, const WorkerSettings& setting
   return options;
 }
 
-// `start` differs between the starts of a job.
+// Derives the key of one start; `start` differs between the starts of a job.
 Result<HmacKey> key_of_start(const WorkerSettings& settings, std::string_view start) {
-  Secret secret = Secret::random();  // for a single-process job, which may have none
+  Secret secret = Secret::random();  // for a single-process job without a secret
   if (!settings.job_secret.empty()) {
     HVD_ASSIGN_OR_RETURN(secret, Secret::from_hex(settings.job_secret));
   }
   return HmacKey(secret.sign(as_bytes(cat("horovod start 1\n", settings.job, "\n", start))));
 }
 
-// The number of hosts of a job, and the number of ranks on the host with the most ranks.
+// Returns the number of hosts of a job, and the number of ranks on the host with the most ranks.
 std::pair<int32_t, int32_t> shape_of(std::span<const int32_t> machines) {
   std::map<int32_t, int32_t> ranks;
   int32_t most = 0;
@@ -62,7 +62,7 @@ std::pair<int32_t, int32_t> shape_of(std::span<const int32_t> machines) {
   return {static_cast<int32_t>(ranks.size()), most};
 }
 
-// Before the number of hosts is known (local_size -1), this refuses nothing.
+// Refuses unencrypted connections, but not before the number of hosts is known (local_size -1).
 Status check_encryption(const RuntimeOptions& options, const Identity& identity) {
   if (!options.settings.encrypts || options.own_links.empty()) return {};
   if (identity.local_size < 0 || identity.has_one_host()) return {};
@@ -133,7 +133,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
   settings.set_generation(identity_.generation);
   HVD_ASSIGN_OR_RETURN(events_, net::EventLoop::open());
   std::string prefix = start_name(identity_.generation, options.epoch);
-  // Other ranks of the launcher's job may start another world at the same time, so the prefix names the ranks.
+  // Put the ranks into the prefix, since other ranks of the launcher's job may start another world at the same time.
   for (const int32_t rank : options.ranks) {
     prefix += cat(rank, rank == options.ranks.back() ? "/" : ".");
   }
@@ -153,7 +153,7 @@ Status Runtime::open(std::shared_ptr<rendezvous::Store> store, const RuntimeOpti
         agree_on_backends(*host_, identity_, options.backends, options.start_deadline,
                           !options.rank_serves_store, options.ranks));
   }
-  // From here on every rank has arrived.
+  // Every rank has arrived by now.
   meet_by_ = options.connect_seconds > 0 ? Deadline::after_seconds(options.connect_seconds)
                                          : options.start_deadline;
   HVD_RETURN_IF_ERROR(check_encryption(options, identity_));
@@ -225,7 +225,7 @@ Status Runtime::open_ops(const RuntimeOptions& options, const hvd_plugin_config&
       log::info(cat("operation plugin ", record->name, " is left out: ", op.error().message()));
       continue;
     }
-    // Ranks must have the same ops, so an op that does not open here is an error.
+    // Ranks must have the same ops, so fail if an op does not open here.
     if (!op.ok()) return op.error().with_context(cat("operation plugin ", record->name));
     ops->push_back(*std::move(op));
   }

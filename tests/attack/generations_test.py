@@ -52,7 +52,7 @@ def test_no_byte_of_an_attacker_on_the_link_of_a_host_that_joins_changes_a_gener
         joined = Joining(PYTHON, RANK, *LENGTH, flags=["--min-np", 1], hosts=("-np", 4))
         job, relay = joined.job, joined.relay
         try:
-            # The last of two equal options counts.
+            # If an option is given twice, the last value counts.
             agent = joined.join("--slots", "4")
             wait_for_generation(job, 0, 4)
             for number, attack in enumerate((altered, replayed, injected), 1):

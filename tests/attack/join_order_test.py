@@ -20,7 +20,7 @@ def test_bytes_in_another_order_end_the_connection():
             agent = job.join()
             job.job.wait_for("tick 3")
             getattr(job.relay, way).reorder()
-            job.job.signal(signal.SIGUSR1)  # the launcher sends it to the rank
+            job.job.signal(signal.SIGUSR1)  # the launcher forwards the signal to the rank
             expect_altered(job, agent, words)
 
 

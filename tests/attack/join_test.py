@@ -75,7 +75,7 @@ class Joining:
         return self.agents[-1]
 
     def refuses(self, agent):
-        """The sentence with which an agent ends that does not join."""
+        """Expects that the launcher refuses the agent, and returns the agent's error."""
         said = agent.communicate(timeout=LONG)[0]
         expect(agent.returncode == 2 and said.count("\n") == 1, (agent.returncode, said))
         expect(self.token not in said, said)
@@ -271,7 +271,7 @@ def test_a_bit_flipped_on_the_way_to_the_agent_ends_the_connection():
         agent = job.join()
         job.job.wait_for("tick 3")
         job.relay.down.flip_a_bit()
-        job.job.signal(signal.SIGUSR1)  # the launcher sends it to the rank
+        job.job.signal(signal.SIGUSR1)  # the launcher forwards the signal to the rank
         expect_altered(job, agent, BY_AGENT)
 
 
@@ -333,8 +333,8 @@ def breaks(_piece):
 
 def test_an_agent_whose_connection_breaks_while_it_joins_dials_again():
     two = ("-np", 2, "-H", "far:1,near:1")
-    # Number of the launcher's pieces that pass before the connection breaks: none, or its part of the TLS handshake.
-    # None: the agent waits in the queue.
+    # The connection breaks after this number of the launcher's pieces: 0, or 1, its part of the TLS handshake. If None,
+    # the connection breaks while the agent waits in the queue.
     for pieces in (0, 1, None):
         with joining("true", hosts=two, flags=("--verbose",)) as job:
             if pieces is not None:

@@ -107,7 +107,7 @@ def stranger(*arguments):
 def test_another_user_gets_no_answer_runs_no_command_and_hears_no_question():
     job = Job("-np", 1, "-H", "a:1", "sh", "-c", "echo ready; exec sleep 600")
     job.wait_for("ready")
-    made = scratch("/etc") / "made"  # the hosts share it
+    made = scratch("/etc") / "made"  # the hosts share /etc
     request = request_of("exec", "touch", made)
     expect(request.startswith(b"exec "), request)
     with stranger(job.process.pid, name_of(job), request.hex()) as said:
@@ -198,7 +198,7 @@ def pose(space, address, *as_whom, rank=0, where="a", keys=()):
     ).stdout.strip()
 
 
-# Claims to be rank 0, at a port of 127.0.0.1 or an abstract name, and prints the reply.
+# Claims to be rank 0, connects to a port of 127.0.0.1 or to an abstract socket, and prints the reply.
 PMI_CLIENT = """
 import socket, sys
 place = sys.argv[1]
@@ -240,7 +240,7 @@ def test_another_user_is_no_rank_to_the_pmix_server():
     if space == "none":
         raise Skip("agents were built without PMIx")
     expect(pose(space, address) == "SUCCESS", "rank 0 itself is refused")
-    # PMI-1 has no proof: the agent's port and the helper's socket accept no command of another user.
+    # PMI-1 has no proof. The agent's port and the helper's socket must refuse commands of another user.
     (number_of_helper,) = helpers("a")
     names = pathlib.Path(f"/proc/{number_of_helper}/net/unix").read_text()
     of_helper = re.search(r"@(horovod-pmi-\w+)", names)[1]

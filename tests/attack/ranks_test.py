@@ -87,7 +87,7 @@ def test_no_recorded_handshake_makes_a_peer():
     expect(links, "the relay saw no link of ranks")
     for link in links:
         hello, proof = bytes(link.up[:HELLO_SIZE]), link.up[HELLO_SIZE : HELLO_SIZE + PROOF_SIZE]
-        # A stream that the ranks do not have; a valid proof would open it.
+        # A stream number that the ranks do not use; with a valid proof, the receiver would open the stream.
         other = hello[:16] + struct.pack("<Q", 1 << 40) + hello[24:]
         for name, sent in (
             ("replay", (hello, proof)),

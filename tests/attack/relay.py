@@ -12,7 +12,7 @@ import network
 
 
 def reset(end):
-    """Resets a connection at once, also while another thread reads from it: connects it to AF_UNSPEC."""
+    """Resets a connection at once by connecting it to AF_UNSPEC, even while another thread reads from it."""
     with contextlib.suppress(OSError):
         ctypes.CDLL(None).connect(end.fileno(), bytes(16), 16)
 
@@ -142,7 +142,7 @@ class Relay:
                     client.close()
                     continue
                 self.links.append(found)
-                if self.is_cut:  # opened since the check above; cut() may not have seen it
+                if self.is_cut:  # cut() may have missed a connection opened since the check above
                     reset(found.client)
                     reset(found.server)
                 for arguments in ((found.client, found.server, found.up), (found.server, found.client, found.down)):

@@ -194,7 +194,7 @@ def test_no_request_of_an_attacker_changes_a_value():
             client.put("a", b"value-1")
             recorded = bytes(server.relay.up.recorded)
             client.put("a", b"value-2")
-            # On the client's own connection, and on a connection of the attacker.
+            # Replays the request on the client's own connection, and on a new connection.
             server.relay.up.inject(recorded[recorded.index(b"PUT") :])
             said = answer_to(server, recorded)
             expect(said.startswith(b"HTTP/1.1 200 OK\r\nHvd-Nonce") and b"HTTP/1.1 403" in said, said)

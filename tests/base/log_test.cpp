@@ -23,7 +23,7 @@ TEST_CASE("the writer gets whole lines, and the lines that it refuses go to stan
   log::set_writer([&](std::string_view line) {
     if (line.find("refused") != std::string_view::npos) return false;
     taken.emplace_back(line);
-    // A writer may log, and may remove itself.
+    // The writer logs, and removes itself.
     if (taken.size() == 1) log::warning("within");
     if (taken.size() == 3) log::set_writer({});
     return true;

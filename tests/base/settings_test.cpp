@@ -42,7 +42,7 @@ TEST_CASE("a number out of its range is refused with name, range and default") {
 TEST_CASE("every number that a user sets has a range, and its default lies in it") {
   for (const Setting& entry : all_settings()) {
     if (entry.type != SettingType::kInt && entry.type != SettingType::kDouble) continue;
-    if (std::string_view(entry.section) == "identity") continue;  // the launcher sets it
+    if (std::string_view(entry.section) == "identity") continue;  // the launcher sets these
     CAPTURE(entry.key);
     REQUIRE(entry.range);
     if (entry.default_value[0] == '\0') continue;

@@ -24,7 +24,7 @@ std::vector<std::vector<int>> worlds_of_hosts() {
                                        2);
 }
 
-// Small integers, exact in every type.
+// Returns small integers, which are exact in every type.
 template <typename T>
 T value_of(int rank, size_t i) {
   return static_cast<T>((static_cast<size_t>(rank) * 7 + i * 3 + i / 11) % 4);
@@ -179,7 +179,7 @@ TEST_CASE("in every algorithm all ranks get the same bits") {
 }
 
 TEST_CASE("one-shot and two-shot give an element the same sum, whatever its batch is") {
-  // The tuning of HOROVOD_REPRODUCIBLE.
+  // Uses the tuning of HOROVOD_REPRODUCIBLE.
   hvd_tuning tuning = tuning_with(0, -1, 0, std::numeric_limits<int32_t>::max());
   for (const auto& hosts : {std::vector<int>{0, 1, 2, 3, 4}, {0, 0, 1, 2, 3, 4, 5}}) {
     CAPTURE(name_of_world(hosts));
@@ -229,7 +229,7 @@ TEST_CASE("the error of a sum in half precision does not grow with the ranks, on
          {apart(2), apart(5), apart(16), together(2), together(5), together(16)}) {
       CAPTURE(static_cast<int>(dtype));
       CAPTURE(name_of_world(hosts));
-      // Larger than a small payload in shared memory.
+      // These counts exceed a small payload in shared memory.
       const size_t count = hosts.front() == hosts.back() ? 3000 : 600;
       std::vector<std::vector<uint16_t>> inputs;
       for (size_t rank = 0; rank < hosts.size(); ++rank) {
@@ -237,7 +237,7 @@ TEST_CASE("the error of a sum in half precision does not grow with the ranks, on
         inputs.emplace_back();
         for (size_t i = 0; i < count; ++i) inputs.back().push_back(to_bits(random_value(state)));
       }
-      // Either each exact sum rounded once, or pairwise sums, each rounded.
+      // Expects each exact sum rounded once, or pairwise sums, each rounded.
       std::vector<uint16_t> once;
       double pairwise_error = 0;
       for (size_t i = 0; i < count; ++i) {

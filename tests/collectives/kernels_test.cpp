@@ -150,7 +150,7 @@ std::vector<Bits> bits_of_all_kinds(size_t count, unsigned seed, Bits exponent) 
     if (i % 4096 >= 3072) bits[i] = static_cast<Bits>(any & sign);
     if (i % 1025 == 1) bits[i] = static_cast<Bits>((any & sign) | exponent);        // infinity
     if (i % 1027 == 2) bits[i] = static_cast<Bits>((any & sign) | exponent | 1u);   // NaN
-    if (i % 129 == 3) bits[i] = static_cast<Bits>((any & sign) | (exponent - 1u));  // the largest
+    if (i % 129 == 3) bits[i] = static_cast<Bits>((any & sign) | (exponent - 1u));  // largest value
   }
   return bits;
 }

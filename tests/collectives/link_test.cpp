@@ -89,7 +89,7 @@ TEST_CASE("links that stall for a while go on where they were") {
   require_all_ok(relayed.run([&](Rank& rank) -> Status {
     if (rank.rank() != 0) return sum(rank, 500'000);
     std::thread helper([&] {
-      // Whichever comes first: what stalls one link may keep the others from going so far.
+      // Wait until any link stalls: a stalled link may keep other links from getting so far.
       const Deadline deadline = Deadline::after_seconds(200);
       bool stalled = false;
       while (!stalled && !deadline.passed()) {

@@ -1,4 +1,4 @@
-// The number of store requests in a rendezvous.
+// Counts the store requests of a rendezvous.
 #include "collectives/checks.h"
 
 using namespace hvd;

@@ -163,7 +163,7 @@ struct World {
   std::vector<int> hosts;
   MemoryStore store;
   SharedMap memory;
-  collectives::SharedHeap heap;  // one process has one
+  collectives::SharedHeap heap;  // each process has one heap
   std::string site = {};         // prefix of a host's site
   collectives::LinkTimes times = {};
   collectives::Credentials credentials = {

@@ -12,7 +12,7 @@
 
 namespace hvd::test {
 
-// float16 and bfloat16 as numbers.
+// float16 and bfloat16, convertible to and from float64.
 struct Half {
   Half() = default;
   explicit Half(double value) : bits(half_of_float(static_cast<float>(value))) {}
@@ -58,7 +58,7 @@ auto with_type_of(hvd_dtype dtype, F&& use) {
   }
 }
 
-// Elements as float64, to and from any type.
+// Load and store elements of any type as float64.
 inline double load(hvd_dtype dtype, const std::byte* at) {
   return with_type_of(dtype, [at]<typename T>(T value) {
     std::memcpy(&value, at, sizeof value);
@@ -73,7 +73,7 @@ inline void store(hvd_dtype dtype, std::byte* at, double value) {
   });
 }
 
-// Small integers, exact in every type, also after a product over a few ranks.
+// Returns small integers, exact in every type, also after a product over a few ranks.
 inline double element(hvd_dtype dtype, int op, int rank, size_t i) {
   const auto mixed = (static_cast<size_t>(rank) * 7 + i * 3 + i / 11) % 5;
   if (dtype == HVD_BOOL) return mixed % 2 == 0 ? 1 : 0;

@@ -5,7 +5,7 @@
 
 namespace hvd::test {
 
-// How one rank holds a tensor: the ranks of a batch may differ in it.
+// How one rank holds a tensor. The ranks of a batch may differ.
 enum class Holding { kApart, kInPlace, kApartLent, kInPlaceLent, kJoined };  // Lent: not kept
 
 inline void hold(OpCase& work, Holding how) {
@@ -103,7 +103,7 @@ inline void check_holdings(const PluginLinks& links, const std::vector<int32_t>&
     for (const int64_t count : counts) {
       for (size_t pattern = 0; pattern < kHoldings; ++pattern) {
         for (const int reduction : kReductions) {
-          const bool is_exact = reduction != HVD_PRODUCT || set.size() <= 8;  // in float32
+          const bool is_exact = reduction != HVD_PRODUCT || set.size() <= 8;  // product in float32
           const bool is_mixed = pattern + 1 == kHoldings;
           if (reduction == HVD_SUM || (is_mixed && is_exact)) {
             check_held_allreduce(set, reduction, count, pattern, 1);

@@ -35,7 +35,7 @@ inline void check_factors(const PluginLinks& links, const std::vector<int32_t>& 
   });
 }
 
-// A NaN with a different payload and sign for each rank.
+// Returns a NaN with a different payload and sign for each rank.
 inline double nan_of(int rank) {
   const uint64_t payload = (static_cast<uint64_t>(rank) + 1) << 42;
   return __builtin_bit_cast(double,

@@ -36,7 +36,7 @@ struct PluginStore {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::string, std::string> values;
-  std::shared_ptr<void> kept;            // the links keep it until the world ends
+  std::shared_ptr<void> kept;            // memory that the links use until the world ends
   const SharedFolder* folder = nullptr;  // process ranks store values here instead
 
   void set(const std::string& key, std::string value) {
@@ -267,7 +267,7 @@ class PluginRank {
   int opened = -1;
   std::string error;
   std::vector<std::pair<int32_t, std::string>> messages;
-  std::shared_ptr<void> kept;  // until the world ends
+  std::shared_ptr<void> kept;  // kept until the world ends
 
  private:
   static std::map<std::string, std::string> settings_on(int32_t machine) {
@@ -326,7 +326,7 @@ inline void run_process(ProcessWorld& world, const PluginLinks& links,
   for (int32_t other = 0; other < size; ++other) {
     while (!folder.has("ended" + std::to_string(other))) rank.drive(1);
   }
-  // A library continues aborted work in the next world.
+  // The library finishes an aborted batch in a later world, so keep the links until then.
   world.kept.push_back(std::move(rank.kept));
 }
 

@@ -54,8 +54,8 @@ struct ProcessWorld {
   int size = variable_number({"HVD_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}, 1);
   bool real_hosts = std::getenv("HVD_WORLD_HOSTS") != nullptr;
   int worlds = 0;
-  bool aborted = false;                     // one of them
-  std::vector<std::shared_ptr<void>> kept;  // until the process ends
+  bool aborted = false;                     // a world was aborted
+  std::vector<std::shared_ptr<void>> kept;  // kept until the process ends
 
   // Every world has a new folder; all processes make the same worlds in the same order.
   SharedFolder next() {

@@ -81,7 +81,7 @@ inline net::Task<Result<std::string>> read_line(Duplex& stream) {
 
 // The capabilities of a spawner.
 struct SpawnerKind {
-  // It starts agents by their path, and reports their standard error and their exit status.
+  // Starts agents by their path, and reports their standard error and exit status.
   bool starts_agents = true;
 };
 
@@ -137,7 +137,7 @@ inline void check_spawner(net::asio::io_context& loop, Spawner& spawner, SpawnTa
       }
       co_return bytes;
     }(**stream, sent.size()));
-    // The last bytes may be back before the writer goes on.
+    // The reader may get the last bytes before the writer's coroutine continues.
     const Deadline deadline = Deadline::after_seconds(200);
     while (!written && !deadline.passed()) {
       loop.restart();

@@ -46,7 +46,7 @@ class BlocksTest(unittest.TestCase):
                     self.assertLess(len(copied), 3, f"{page}:{line}: include the file: {copied[:3]}")
 
     def test_one_page_says_what_has_not_run(self):
-        """Other pages link to its table: a page for users must not list the state of each part."""
+        """Other pages link to the table of docs/support-matrix.md, and must not list the state of each part."""
         of_table = re.compile(r"not run yet|ha(s|ve) never run|nobody has (run|built)|no test runs|tests cannot", re.I)
         allowed = {"README.md", "docs/index.md", "docs/support-matrix.md"}
         faults = [

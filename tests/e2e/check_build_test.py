@@ -336,7 +336,7 @@ def test_hosts_need_no_present_directory():
             check=False,
         )
         expect(done.returncode == 0 and " on a, b:\n" in done.stdout, done)
-        # A directory from the user is checked.
+        # A directory that the user names is checked, too.
         done = subprocess.run(
             [LAUNCHER, "--check-build", "-H", "a,b", "--wdir", own],
             capture_output=True,
@@ -384,7 +384,7 @@ def test_hosts_are_compared():
         expect(done.returncode == 1 and set(json.loads(done.stdout)["hosts"]) == {"a", "b"}, done)
         expect("horovodrun: b: --require: PyTorch" in done.stderr, done)
         expect("horovodrun: a:" not in done.stderr, done)
-        # A silent host does not suppress another host's answer.
+        # A silent host must not suppress another host's answer.
         faults.end("b")
         done = subprocess.run(
             [LAUNCHER, "--check-build", "-H", "a,b"],

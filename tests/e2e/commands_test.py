@@ -12,7 +12,7 @@ def python_in(folder):
     """Makes an environment whose Python prints its path and the script."""
     python = folder / "bin" / "python3"
     python.parent.mkdir(parents=True)
-    # Agents query it for versions with -c.
+    # The agent runs this Python with -c to get versions.
     python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exec {PYTHON} "$@"\necho "by $0 $1"\n')
     python.chmod(0o755)
     return folder

@@ -91,7 +91,7 @@ def test_attach_without_a_pid():
     ended = [Detached("-np", 1, "sh", "-c", f"echo {code}; exit {code}") for code in (8, 9)]
     for each in ended:
         each.wait_for_the_end()
-    # The job that began last.
+    # Make this job the most recently started one.
     record = log_of(ended[0].pid) / "record.json"
     told = json.loads(record.read_text())
     record.write_text(json.dumps({**told, "began": told["began"] + 10}))
@@ -267,7 +267,7 @@ def test_a_full_disk_stops_no_job():
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "none", disk], check=True)
     try:
         environment = clean_environment(HOROVOD_SPOOL_DIR=str(disk))
-        # More than fits: the newest lines stay.
+        # The output exceeds the disk's space: the newest lines stay.
         detached = Detached(
             "-np",
             1,
@@ -284,7 +284,7 @@ def test_a_full_disk_stops_no_job():
         late.ends_with(5)
         expect(late.out.endswith("[0]<stdout>:100000\n"), late.describe())
         shutil.rmtree(disk / "horovodrun-0")
-        # No space at all.
+        # The disk has no free space at all.
         detached = Detached("-np", 1, "sh", "-c", WAITS, environment=environment)
         attached = detached.attach(environment=environment)
         attached.wait_for("early")

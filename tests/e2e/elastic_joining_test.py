@@ -13,7 +13,7 @@ def steps_of(folder):
 
 
 def wait_for_steps(folder, job, more):
-    """Waits until the ranks have made so many more steps."""
+    """Waits until the ranks have made this many more steps."""
     goal = steps_of(folder) + more
     wait_until(lambda: steps_of(folder) >= goal, 60, lambda: f"step {goal}\n{job.describe()}")
 
@@ -99,7 +99,7 @@ def test_a_process_in_elastic_run_takes_another_place_when_a_rank_fails():
 def test_a_job_that_ends_while_new_processes_wait_leaves_nothing():
     for number in signal.SIGINT, signal.SIGKILL:
         job, folder = takes_in("run")
-        (folder / "enter-2").touch()  # it waits for process 3, which prepares
+        (folder / "enter-2").touch()  # process 2 then waits for process 3, which prepares
         wait_for_steps(folder, job, 20)
         job.signal(number)
         job.ends_with(128 + number)

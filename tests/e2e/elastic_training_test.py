@@ -10,7 +10,7 @@ from elastic_jobs import discovery, more_interpreters
 
 TRAINING = WORKERS / "churn_training.py"
 EXAMPLES = ROOT / "examples" / "elastic"
-ENOUGH = 0.9  # test accuracy
+ENOUGH = 0.9  # minimum test accuracy
 
 
 def wait_for_ranks(job, generation, ranks):

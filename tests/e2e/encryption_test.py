@@ -14,7 +14,7 @@ import network
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "attack"))
 from capture import Capture
 
-LINK_OF_A = "eth0-0"  # the launcher's end of the link to host a, which bridges it to host b
+LINK_OF_A = "eth0-0"  # the launcher's end of host a's link, bridged to host b's
 
 PATTERN = b"a pattern that a capture of the network would show"
 NAME = "the-name-of-a-secret-tensor"

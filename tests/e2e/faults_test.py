@@ -34,7 +34,7 @@ def small_disk(name, size, *folders, flags=0):
     )
     for folder in folders or ("/tmp", HOME / ".cache", "/var/tmp", "/dev/shm"):
         inside(name, PYTHON, "-c", cover, folder, *sorted({ROOT, BUILD.resolve()}))
-    inside(name, "mkdir", "-p", "-m", "700", "/tmp/horovod-0", "/dev/shm/horovod-0")  # for agents
+    inside(name, "mkdir", "-p", "-m", "700", "/tmp/horovod-0", "/dev/shm/horovod-0")  # the launcher keeps agents there
 
 
 def bashrc(text):
@@ -68,7 +68,7 @@ def test_a_noexec_tmp_is_gone_around():
 @world("a b", "--private-tmp")
 def test_a_noexec_tmp_and_home_are_gone_around():
     small_disk("b", "64m", "/tmp", HOME / ".cache", flags=ns.MS_NOEXEC)
-    small_disk("b", "64m", "/var/tmp")  # the machine's own folder stays as it is
+    small_disk("b", "64m", "/var/tmp")  # the machine's own folder does not change
     runs()
     inside("b", "umount", "--lazy", "/var/tmp")
     small_disk("b", "64m", "/var/tmp", flags=ns.MS_NOEXEC)
@@ -86,7 +86,7 @@ def test_a_host_where_nothing_may_be_executed_is_refused():
 def test_a_full_disk_is_refused_and_another_is_taken():
     small_disk("b", "64k")
     refused("no directory there can keep the agent", "No space left", "HOROVOD_AGENT_DIR")
-    inside("b", "umount", "--lazy", "/tmp")  # and all mounts below it
+    inside("b", "umount", "--lazy", "/tmp")  # unmounts all mounts below /tmp, too
     inside("b", "mkdir", "-p", "-m", "700", "/tmp/horovod-0")
     runs()
 
@@ -246,7 +246,7 @@ def harmed(chance):
             time.sleep(0.3)
             if not job.said():  # the fault preceded the start of the target process
                 end_by(job, signal.SIGTERM)
-        code = job.wait(45)  # less than a default lease
+        code = job.wait(45)  # less time than a default lease
         expect(code != 0, f"all went well\n{job.describe()}")
         expect(harm == kill_launcher or job.said(), f"no word on it\n{job.describe()}")
         if harm == freeze:

@@ -162,7 +162,7 @@ def test_communicators_of_mpi4py():
 
 
 def test_hydra_on_this_machine():
-    for flags in ((), ("-pmi-port",)):  # with -pmi-port, ranks get no PMI_SIZE
+    for flags in ((), ("-pmi-port",)):  # -pmi-port: ranks get no PMI_SIZE
         check(run("mpiexec.hydra", *flags, "-np", 3, PYTHON, RANK), 3)
 
 
@@ -172,7 +172,7 @@ def test_lines_of_mpirun_as_people_have_them():
     mpirun = shutil.which("mpirun.openmpi")
     if mpirun is None:
         raise Skip("there is no mpirun.openmpi: packaging/packages-test.txt names its package")
-    folder = scratch(BUILD)  # all hosts have it
+    folder = scratch(BUILD)  # all hosts have this folder
     for name, target in (("python", PYTHON), ("mpirun", mpirun)):
         (folder / name).symlink_to(target)
     for name in ("train_model.py", "main.py"):

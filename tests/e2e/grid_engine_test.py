@@ -96,7 +96,7 @@ def test_the_number_of_a_job_alone_reaches_its_hosts():
         script = f"LAUNCHER={LAUNCHER}\n{CLUSTER}"
         code, out = roots.run_on_another_debian(root, "unshare", "-n", "-u", "-i", "bash", "-c", script, seconds=200)
     jobs = dict(re.findall(r"(?m)^= (\w+)\n((?:[^=].*\n?)*)", out))
-    listed = re.findall(r"(?m)^(\w) (\d) ", jobs.pop("list"))  # from the file that SGE gives the job itself
+    listed = re.findall(r"(?m)^(\w) (\d) ", jobs.pop("list"))  # the file that SGE gives the job
     hosts = {name: sorted(re.findall(r"<stdout>:(\w)$", text, re.M)) for name, text in jobs.items()}
     expect(code == 0 and len(listed) == 2, out)
     expect(hosts.pop("1") == sorted("".join(host * int(slots) for host, slots in listed)), out)

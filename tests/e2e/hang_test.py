@@ -11,7 +11,7 @@ PLACES = (
 
 
 def check_busy(kinds, limit, seconds):
-    """Keeps rank 0 busy for so many seconds in each way; the launcher must name only the final hang, and ends it."""
+    """Keeps rank 0 busy for `seconds` in each way, then hangs. The launcher must name only the hang and end the job."""
     job, before = busy(kinds, limit, seconds, 1, "--on-hang", "stop")
     expect("the job hangs" not in before, job.describe())
     wait_until(lambda: re.search("the job hangs: " + PLACES, job.err), limit + 10, job.describe)
@@ -43,7 +43,7 @@ def check_report_by_proc(start, reason):
     said = rf"no Python stack of ranks 0-1 on \S+: .*{reason}"
     wait_until(lambda: re.search(said, job.err), 5, job.describe)
     expect(len(re.findall(said, job.err)) == 1, job.describe())
-    time.sleep(4)  # two limits: nothing proves a hang, and the job goes on
+    time.sleep(4)  # twice the limit; without proof of a hang, the job must continue
     expect(job.process.poll() is None and job.err.count("may hang") == 1, job.describe())
     end(job)
 

@@ -67,7 +67,7 @@ PACKAGE = {
     "mpi": "mpi4py",
     "jax": "jax",
 }
-# Ways to be busy: those of the project's targets, and more.
+# Ways to be busy, which include those of the project's targets.
 BUSY = [
     "compile_in_a_child",
     "compile_with_xla",
@@ -85,8 +85,8 @@ BUSY = [
 MORE_BUSY = ["read_a_terminal", "log", "fork"]
 
 
-# In place of py-spy: the same one, for which the kernel refuses process_vm_readv, and lseek in /proc/PID/mem, which
-# py-spy tries next (x86_64 and 64-bit ARM).
+# Stands in for py-spy: runs the real py-spy in a kernel that refuses process_vm_readv, and also lseek in /proc/PID/mem,
+# which py-spy tries next (x86_64 and 64-bit ARM).
 REFUSED = """#!/usr/bin/python3
 import ctypes, os, struct, sys
 read, seek = {"x86_64": (310, 8), "aarch64": (270, 62)}[os.uname().machine]
@@ -102,7 +102,7 @@ os.execv(%r, sys.argv)
 
 
 def refused_py_spy():
-    """A folder with that program."""
+    """Makes a folder with the program REFUSED as py-spy."""
     double = scratch() / "py-spy"
     double.write_text(REFUSED % str(PY_SPY))
     double.chmod(0o755)
@@ -134,8 +134,8 @@ def without_py_spy(*arguments):
 
 
 def planted(library, kind, limit, *flags):
-    """Starts a job that hangs, and ends it. Returns the seconds until the hang was named; raises Failure if it was
-    named wrongly, or not within 10 s of the limit."""
+    """Starts a job that hangs, and ends it. Returns the seconds until the hang was named; raises Failure if the message
+    was wrong, or came later than 10 s after the limit."""
     python = python_of(library)
     is_ours = library == "horovod"
     flags = [*flags, "--stall-check-warning-time-seconds" if is_ours else "--hang-warning", limit]
@@ -181,7 +181,7 @@ def check_named(job, library, place):
 
 @contextlib.contextmanager
 def slow_server(seconds):
-    """Returns the port of a server that sends each client some bytes every tenth of a second, for so long."""
+    """Starts a server that sends each client some bytes every tenth of a second for `seconds`, and returns its port."""
 
     def serve():
         with contextlib.suppress(OSError):
@@ -201,8 +201,8 @@ def slow_server(seconds):
 
 
 def busy(kinds, limit, seconds, runs=1, *flags):
-    """Starts a job that is busy in each of these ways for so many seconds, so many times, and then hangs. Returns the
-    job and its stderr before the hang."""
+    """Starts a job that is busy in each of these ways for `seconds`, `runs` times, and then hangs. Returns the job and
+    its stderr before the hang."""
     library = "jax" if "compile_with_xla" in kinds else "torch"
     python = python_of(library)
     if "debug_in_an_editor" in kinds and not DEBUGPY.exists():

@@ -68,8 +68,8 @@ def expect(condition, words):
 
 
 def wait_until(condition, seconds, words, interval=0.02):
-    """Waits until the condition returns a true value, and returns that value. Fails after so many idle seconds, or
-    after LONG where these are fewer."""
+    """Waits until the condition returns a true value, and returns that value. Fails after this number of idle seconds,
+    or after LONG."""
     began, unused = time.monotonic(), idle()
     while True:
         if result := condition():

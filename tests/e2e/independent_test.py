@@ -12,7 +12,7 @@ WARNING = r"each of the \d ranks has run .* by itself: none has called hvd\.init
 
 
 def program(**files):
-    folder = scratch(BUILD)  # all hosts have it
+    folder = scratch(BUILD)  # all hosts have this folder
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
     return folder
@@ -58,8 +58,8 @@ def test_programs_that_know_their_rank_and_sweeps_run_without_a_warning():
 
 
 def test_ranks_that_meet_are_seen_where_the_source_shows_nothing():
-    """The searched words are in a module outside of the folder, like an installed package's. Rank 0 listens while rank
-    1 ends, because the kernel may not list a connection that both ends have closed."""
+    """The words that the launcher searches for are in a module outside of the folder, like an installed package. Rank 0
+    listens while rank 1 ends, because the kernel may not list a connection that both ends have closed."""
     package = program(
         joins="import horovod.numpy as hvd\nhvd.init()\n",
         listens=f"{IDLE}\nimport socket\n"
@@ -87,7 +87,7 @@ def test_ranks_that_meet_are_seen_where_the_source_shows_nothing():
         expect(not warnings(job), job.describe())
 
 
-# Programs that know their rank, and train alone, or meet where the launcher does not look.
+# Programs whose ranks know their rank, and train alone or find each other in a way that the launcher cannot see.
 ALONE = f"""{IDLE}
 import LIBRARY
 print("rank", os.environ["RANK"])

@@ -168,7 +168,7 @@ SECTIONS = (
 def check_sections(page):
     """Checks that a page has its sections in the order of man-pages(7), and a program's page all of them."""
     found = re.findall(r"^\.SH (.*)$", page.read_text(), re.M)
-    if page.stem == "horovod-agent-tls":  # refers to another page
+    if page.stem == "horovod-agent-tls":  # this page refers to another page
         return
     expect(found == [each for each in SECTIONS if each in found], f"{page.name}: {found}")
     expect(page.suffix != ".1" or len(found) == len(SECTIONS), f"{page.name}: {found}")
@@ -196,7 +196,7 @@ def test_manual_pages_have_no_fault():
             check_sections(page)
         if not shutil.which("mandoc"):
             raise Skip("there is no mandoc (packaging/packages-test.txt)")
-        for page in (each for each in pages if each.stem != "horovod-agent-tls"):  # refers to another page
+        for page in (each for each in pages if each.stem != "horovod-agent-tls"):  # this page refers to another page
             found = subprocess.run(
                 ["mandoc", "-T", "lint", "-W", "warning", page],
                 cwd=path / "share/man",

@@ -73,7 +73,7 @@ def test_a_command_whose_output_cannot_be_written_says_so_unless_a_pipe_has_no_r
     environment = clean_environment()
     named("long", "seq", 20000, environment=environment).ends_with(0)
 
-    def run(stdout, *words):  # next to a program that ignores SIGPIPE, such as this one
+    def run(stdout, *words):  # this test ignores SIGPIPE, like some callers
         return subprocess.run(
             [LAUNCHER, *words],
             env=environment,
@@ -114,12 +114,12 @@ def test_commands_that_look_into_a_job_take_its_name():
     expect("horovod_ranks_up" in answer("metrics", "--level", "rank", "one").out, "metrics")
     for words in (("one", "sh"), ("--rank", "0", "one", "sh"), (pid, "sh")):
         expect(answer("exec", *words, "-c", "echo $HOROVOD_RANK").out == "0\n", words)
-    # After "--" it is a command.
+    # The word after "--" is the command, not a job's name.
     said = answer("exec", "--", "one", "x", code=2)
     row = f"several jobs run; write horovodrun exec ID(.*\n)+  {pid}  one  "
     expect(re.search(row, said.err), said.describe())
     one_sentence(answer("exec", "no-such", "hostname", code=2), "no job 'no-such' runs, and there is no program of")
-    # A program that only the hosts have.
+    # The command exists on the hosts only.
     expect("several jobs run" in answer("exec", "no-such", "-L", code=2).err, "a program is taken for a job")
     one_sentence(answer("exec", "--rank", "0", "one", code=2), r"write horovodrun exec \[NAME or id of a job\]")
     one_sentence(answer("stack", "gone", code=2), r"job gone \(\d+\) does not run; horovodrun ps -a shows")
@@ -155,7 +155,7 @@ def test_logs_of_a_job_that_runs_and_has_ended():
     wait_until(has_first_lines, 60, "the first lines")
     follower = Job("logs", "-f", "--rank", "1", "talks", environment=environment)
     follower.wait_for("early 1")
-    # A rank that opens the pipe after the other rank finds its line there, too.
+    # The other rank has already opened the pipe; a rank that opens the pipe later also finds its line.
     go = os.open(folder / "go", os.O_RDWR)
     os.write(go, b"x\nx\n")
     job.ends_with(3)
@@ -257,7 +257,7 @@ def test_stop_ends_a_job_that_has_outlived_its_script():
 
 
 def test_a_launcher_that_hangs_is_killed():
-    """A debugger that has stopped it keeps SIGTERM away, like a wait in the kernel."""
+    """A debugger that has stopped the launcher blocks SIGTERM, like an uninterruptible wait in the kernel."""
     environment = clean_environment(HOROVOD_STATE_DIR=str(scratch() / "state"))
     job = named("hangs", "--kill-grace", 0, *WAITS, environment=environment)
     job.wait_for("runs")

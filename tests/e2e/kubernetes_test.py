@@ -150,7 +150,7 @@ def pods_run_together(names, subdomain, container, **more):
         need_pod_user()
     before = Inventory()
     with secret_volume() as folder:
-        # Its launcher has no DNS name yet.
+        # The pod of the launcher has no DNS name yet.
         second = Pod(names[1], 1, copy.deepcopy(container), folder, **more)
         second.wait_for(f"waiting for its launcher: '{names[0]}.{subdomain}' does not resolve")
         give_name(names[0], f"{names[0]}.{subdomain}")

@@ -93,7 +93,7 @@ def test_after_any_end_nothing_is_left_in_proc():
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
-                    pass  # its agent has ended it before
+                    pass  # the agent has already ended the rank
         job.process.wait(LONG)
         check_box_is_empty(f"SIGKILL to all of '{victim}'")
 

@@ -225,7 +225,7 @@ def test_colors_end_where_the_rank_ends_them():
 
 @world("a")
 def test_only_a_terminal_shows_the_name_before_an_error_in_red():
-    state_folder()  # before Screen forks and makes its own
+    state_folder()  # create the folder before Screen forks and makes another
     folder = scratch() / "out"
     fails = ("--no-progress", "--name", "fails", "-np", 1, "-H", "a:1", "sh", "-c", "echo up; echo bad >&2; exit 3")
     for words, code in (

@@ -130,7 +130,7 @@ def test_a_host_that_crashes_before_its_ranks_call_init_is_named():
     job = Job("-np", 2, "-H", "a:1,b:1", "--host-timeout", 4, "sh", "-c", FAILS_FIRST, failing)
     job.wait_for("born", 2)
     faults.crash("b")
-    time.sleep(1.5)  # until a ping times out, which has no event
+    time.sleep(1.5)  # wait until a ping times out, which causes no event
     failing.touch()
     job.ends_with(1)
     one_sentence(
@@ -146,7 +146,7 @@ def test_a_failure_beside_a_host_that_answers_late_stays_the_cause():
     job = Job("-np", 2, "-H", "a:1,b:1", "--host-timeout", 30, "sh", "-c", FAILS_FIRST, failing)
     job.wait_for("born", 2)
     faults.cut("b", "launcher")
-    time.sleep(1.2)  # until a ping times out, which has no event
+    time.sleep(1.2)  # wait until a ping times out, which causes no event
     failing.touch()
     time.sleep(0.5)  # the launcher does not end the job, which has no event
     expect(job.process.poll() is None and not job.said(), job.describe())
@@ -416,7 +416,7 @@ def test_a_launcher_or_a_job_that_was_stopped_accuses_nobody():
     os.kill(job.process.pid, signal.SIGSTOP)
     time.sleep(2.5)
     os.kill(job.process.pid, signal.SIGCONT)
-    time.sleep(2)  # for a message that must not come
+    time.sleep(2)  # wait for a message that must not come
     # Schedulers suspend all processes of a job for longer than its lease, and the launcher resumes last.
     os.kill(job.process.pid, signal.SIGSTOP)
     for name in "ab":

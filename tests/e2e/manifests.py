@@ -202,7 +202,7 @@ SCHEMAS = {
         "patches": [{"patch!": str}],
     },
 }
-# Trainer ignores a misspelt label, and the job does not wait.
+# Kubernetes accepts a misspelt label, and Kueue does not queue a job without its queue label.
 KUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class")
 
 
@@ -334,7 +334,7 @@ def patched(thing, patch):
             at.insert(last, change["value"])
             continue
         if change["op"] == "replace":
-            at[last]  # it must be there
+            at[last]  # raises an error if the target does not exist
         expect(change["op"] in ("replace", "add"), change)
         at[last] = change["value"]
     return thing

@@ -164,7 +164,7 @@ def test_each_field_of_the_manifests_is_one_of_kubernetes():
 
 
 def test_the_manifest_has_the_name_that_guides_of_horovod_give_it():
-    """kubectl apply -f k8s/horovod-job.yaml, in the folder that holds the examples."""
+    """Users run `kubectl apply -f k8s/horovod-job.yaml` in the folder that holds the examples."""
     things = read_all(ROOT / "k8s/horovod-job.yaml")
     expect(things == rendered(FOLDER / "base"), things)
     page = (ROOT / "docs/tutorials/kubernetes.md").read_text()

@@ -271,7 +271,7 @@ def test_a_program_for_gpus_that_hangs_is_one_sentence():
     for job in jobs:
         job.wait_for("ready", 1, 60)
         for _ in range(2):
-            expect(metrics_of(job, "summary")["horovod_job_gpu_bytes"] == 0, "no GPU is known")  # in time
+            expect(metrics_of(job, "summary")["horovod_job_gpu_bytes"] == 0, "no GPU is known")  # returns in time
     for job, name, folder in zip(jobs, names, folders):
         silent = f"{name} has not answered for 3 s"
         wait_until(
@@ -288,7 +288,7 @@ def test_a_program_for_gpus_that_hangs_is_one_sentence():
         job.signal(signal.SIGINT)
         job.wait()
         job.leaves_nothing()
-    # It is not a rank's process: a job ends with its ranks.
+    # The job ends with its ranks, and does not wait for the GPU program.
     folder, environment = folders[0], environments[0]
     waits = "echo ready; while [ ! -e stop ]; do sleep 0.05; done"
     job = Job("-np", 1, "sh", "-c", waits, environment=environment, cwd=folder)

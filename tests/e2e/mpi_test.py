@@ -248,7 +248,7 @@ def test_a_helper_that_cannot_start_fails_mpi_alone():
     )
     job = Job("-H", "a:1,b:1", PYTHON, "-c", "print('has run')")
     job.ends_with(0)
-    # The ranks do not read such settings.
+    # HOME=/ keeps the rank from reading the settings in ~/.pmix.
     job = Job("-H", "a:1,b:1", "env", "HOME=/", PYTHON, "-c", "from mpi4py import MPI")
     expect(job.wait() != 0, job.describe())
     why = r"host a: the PMIx server of this host has failed: PMIx_server_init: .*, so that MPI_Init fails there"

@@ -6,8 +6,8 @@ from harness import *
 
 ORIGINAL = os.environ.get("HVD_TEST_HOROVOD")
 TRAIN = WORKERS / "original_train.py"
-# Its process sets listen on the address of the host's own name, whatever HOROVOD_GLOO_IFACE is; Debian writes 127.0.1.1
-# there.
+# Process sets of the original ignore HOROVOD_GLOO_IFACE, and listen on the address of the host's name, 127.0.1.1 on
+# Debian.
 NAMED_BY_ADDRESS = ["unshare", "--uts", "sh", "-c", 'hostname "$(hostname -I | cut -d" " -f1)" && exec "$@"', "sh"]
 
 

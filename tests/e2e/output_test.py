@@ -439,7 +439,7 @@ def test_a_job_ends_by_control_c_while_an_output_file_stalls():
     folder = scratch()
     (folder / "rank.0").mkdir()
     os.mkfifo(folder / "rank.0" / "stdout")
-    reader = os.open(folder / "rank.0" / "stdout", os.O_RDWR)  # nobody reads
+    reader = os.open(folder / "rank.0" / "stdout", os.O_RDWR)  # the FIFO has no reader
     job = Job("-np", 1, "-H", "b:1", "--output-filename", folder, "yes")
     job.wait_for("y", 1000)
     job.signal(signals.SIGINT)

@@ -105,7 +105,7 @@ def inside(root, *command, seconds=300):
         "HOME": "/root",
         "LANG": "C.UTF-8",
         "AUTOPKGTEST_TMP": "/tmp",
-        "HOROVOD_STATE_DIR": "none",  # records stay for their user
+        "HOROVOD_STATE_DIR": "none",  # records would remain after a job
     }
     return call(
         "unshare",
@@ -154,7 +154,7 @@ def files_of(root):
 
 
 def install(root, packages):
-    """Returns the files that existed before."""
+    """Installs the Debian packages in the root, and returns the files that existed before."""
     before = files_of(root)
     for deb in packages.values():
         shutil.copy(deb, root / "var/cache")

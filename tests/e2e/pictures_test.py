@@ -21,7 +21,7 @@ for step in range(2000):
     loss = hvd.allreduce(numpy.full(25000, 2 / (step + 1)), name="gradient")[0]
     if step % 60 == 0 and hvd.rank() == 0: print(f"epoch {step // 60 + 1}: loss {loss:.3f}", flush=True)
 """
-WIDTH, HEIGHT, MARGIN = 8.4, 18, 12  # of a character, and the margin, in pixels
+WIDTH, HEIGHT, MARGIN = 8.4, 18, 12  # pixels: size of a character, and the margin
 COLORS = {
     **{"black": "#484f58", "red": "#ff7b72", "green": "#7ee787", "brown": "#e3b341", "yellow": "#e3b341"},
     **{"blue": "#79c0ff", "magenta": "#d2a8ff", "cyan": "#56d4dd", "white": "#e6edf3", "default": "#e6edf3"},
@@ -31,7 +31,7 @@ BACKGROUND = "#0d1117"
 
 def color(name):
     name = name.removeprefix("bright")
-    return COLORS.get(name) or f"#{name}"  # of 256 colors
+    return COLORS.get(name) or f"#{name}"  # one of 256 colors
 
 
 def runs(row, columns):

@@ -45,7 +45,7 @@ class Round:
         self.hit = set()  # HOST/PID of the ranks that faults have affected
         self.hit_late = set()  # affected ranks that may have returned from the training, like another rank
         self.healing = []
-        self.thaws = []  # CLOCK_BOOTTIME
+        self.thaws = []  # times by CLOCK_BOOTTIME
         self.faults = []
         flags = ["--lease", LEASE, "--host-timeout", HOST_TIMEOUT, "--start-timeout", 60, "--kill-grace", 2]
         if self.mode == "elastic":

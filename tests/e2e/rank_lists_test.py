@@ -10,7 +10,7 @@ import network
 RANK = (PYTHON, WORKERS / "list_rank.py")
 OURS = ("horovodrun", "-np", 4, "-H", "a:2,b:2", "--tag", "none")
 STEP = ("srun", "-N2", "--ntasks-per-node=2")
-# Only the members of a list call it, also of two lists at once; later lists have ranks that have met already.
+# Only the members of a list call hvd.init(). Some lists form jobs at the same time, or of ranks that have met before.
 LISTS = ("2,1", "1", "3,0/2,1", "2,3", "1,3", "0,2", "all", "2,1", "0,2,3", "1,2/3,0", "all", "0,1,2,3")
 
 

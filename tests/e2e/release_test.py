@@ -192,7 +192,7 @@ def sums_of_a_clone(folder, steps, *flags, **variables):
 def two_clones_agree(steps, *flags, ends):
     """`ends`: the suffixes of the files' names."""
     clones = [scratch() / name for name in ("a", "a-folder-with-a-longer-name")]
-    for folder in clones:  # both of the same commit, even if a later commit exists
+    for folder in clones:  # both clones have the same commit, even if a later one exists
         folder.mkdir()
         subprocess.run(["git", "clone", "-q", ROOT, folder / "tree"], check=True)
     first = sums_of_a_clone(clones[0], steps, *flags)

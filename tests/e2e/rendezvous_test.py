@@ -160,7 +160,7 @@ def test_hosts_without_sshd_join():
                 if "sshd" in faults.said_of(pid, "cmdline"):
                     os.kill(pid, signal.SIGTERM)
         before = Inventory()
-        # As mpirun and srun start them; the ranks do not know about it.
+        # Starts the ranks like mpirun and srun; the ranks do not detect it.
         early = Shell("a", folder, join, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
         early.wait_for("waiting for its launcher")
         job = Shell("launcher", folder, launch)
@@ -215,7 +215,7 @@ def test_hosts_join_by_tls():
             f"import sys\nsys.stdout.flush()\n{program.read_text()}"
         )
         before = Inventory()
-        # As mpirun and srun start them; the ranks do not know about it.
+        # Starts the ranks like mpirun and srun; the ranks do not detect it.
         early = Shell("a", folder, join, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
         early.wait_for("waiting for its launcher")
         job = Shell("launcher", folder, launch)
@@ -271,7 +271,7 @@ def test_a_host_asks_the_server_once_for_all_of_its_ranks():
             )
         )
         # One rank of each host forwards the host's records: first the chosen backends, then the addresses.
-        # It sends one hello and gets all records at once. Rank 0 then removes the records of the
+        # This rank sends one hello and gets all records at once. Rank 0 then removes the records of the
         # rendezvous from the store.
         hellos = int(asked.pop("hello"))
         expect(2 <= hellos <= 5 and asked == {"exchange": "8", "keys": "1"}, (hellos, asked))

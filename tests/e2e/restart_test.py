@@ -7,7 +7,7 @@ from elastic_jobs import discovery
 PLAIN = WORKERS / "plain_rank.py"
 JAX = WORKERS / "jax_restarted.py"
 DDP = ROOT / "examples" / "elastic" / "torch_ddp_digits.py"
-ENOUGH = 0.9  # test accuracy
+ENOUGH = 0.9  # minimum test accuracy
 
 
 def kill_on(name, program, job):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""Scripts of sbatch on nodes with GPUs, of root and of an ordinary user: the one of examples/slurm
+"""Scripts of sbatch on nodes with GPUs, of root and of an ordinary user: the script of examples/slurm
 (docs/schedulers.md), which the ordinary user submits, the line of README.md, and jobs that end before their time."""
 
 import contextlib

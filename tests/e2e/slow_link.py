@@ -66,7 +66,7 @@ class SlowLink:
     def __exit__(self, *_):
         os.close(self.ender)
         self.thread.join()
-        os.close(self.device)  # which also removes the device and its route
+        os.close(self.device)  # closing also removes the device and its route
 
     def pass_on(self):
         waiting = collections.deque()

@@ -472,10 +472,10 @@ def test_a_signal_to_the_steps_reaches_each_rank_once_and_scancel_shows_their_la
         )
 
     shows("ready", 4)
-    scancel(cluster, "-s", "USR1")  # like sbatch --signal=USR1@50: only to the steps
+    scancel(cluster, "-s", "USR1")  # signals only the steps, like sbatch --signal=USR1@50
     for rank in range(4):
         shows(f"rank {rank} got SIGUSR1", 1)
-    scancel(cluster, "--full", "-s", "USR1")  # to the script, the launcher and its children
+    scancel(cluster, "--full", "-s", "USR1")  # signals the script, the launcher and its children
     for rank in range(4):
         shows(f"rank {rank} got SIGUSR1", 2)
     scancel(cluster)

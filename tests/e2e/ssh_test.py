@@ -198,7 +198,7 @@ def test_settings_for_interactive_use_do_not_close_the_link():
 def test_an_ssh_without_session_types_gets_no_setting_that_it_refuses():
     folder = pathlib.Path("/tmp/e2e-bin")
     folder.mkdir()
-    # Like OpenSSH before 8.7.
+    # Refuses the same options as OpenSSH before 8.7.
     (folder / "ssh").write_text("""#!/bin/sh
 case "$*" in
 *SessionType=*|*StdinNull=*|*ForkAfterAuthentication=*) echo "Bad configuration option" >&2; exit 255;;

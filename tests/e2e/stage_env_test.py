@@ -408,7 +408,7 @@ def test_an_archive_without_a_name_has_the_hash_of_its_line():
         for path in installers():
             require(folder, line)
             text, _ = resolved(folder, "requirements.txt", cache, build="build", PATH=path)
-            if path != os.environ["PATH"]:  # uv does not compare it
+            if path != os.environ["PATH"]:  # uv does not compare such a hash
                 answer = f"refused requirements.txt has a hash without a name of its package: write NAME @ {line}"
             expect(text.startswith(answer), f"{line}: {text}")
 
@@ -541,10 +541,10 @@ def test_a_damaged_or_foreign_environment_is_not_used():
     for job in [start(folder, hosts="a:1") for _ in range(2)]:
         runs(job, 1)
     expect(kept("a") == [name], f"{kept('a')}")
-    # An agent that takes long to check the files answers meanwhile.
+    # An agent that takes long to check the files still answers the launcher.
     on("a", f"rm {home}/sizes; mkfifo {home}/sizes")
     job = start(folder, "--host-timeout", 2, hosts="a:1")
-    for _ in range(2):  # before the files are sent, and before they replace the old ones
+    for _ in range(2):  # the agent checks before the transfer, and before it replaces the old files
         on("a", f"exec 3>{home}/sizes; sleep 4")
         time.sleep(1)
     runs(job, 1)
@@ -660,7 +660,7 @@ def test_an_environment_that_cannot_be_had_is_one_sentence():
     job = start(folder, "--allow-build", "--stage-dir", "/tmp/full", hosts="b:1")
     job.ends_with(2)
     one_sentence(job, r"^host b: prepare: .* has \d+ MiB free of the \d+ MiB that it needs")
-    # Another C library, another processor, and another Python on one of the hosts.
+    # Hosts with another C library or processor, or with different Pythons.
     on("b", "mount -t tmpfs none /usr/local/bin; umount /var/tmp")
 
     def answer_as(python, machine, libc):
@@ -735,7 +735,7 @@ def test_a_relocatable_environment_is_sent_as_it_is():
         expect(len(found) == 2 and found[0] == found[1], job.describe())
         if sent == "an earlier job":
             on("a", f"rm {found[0]}/place")
-    # An environment that needs its path, or a Python of its machine.
+    # An environment that needs its path, or this machine's Python.
     (folder / "env" / "conda-meta").rmdir()
     (folder / "env" / "bin" / "conda-unpack").unlink()
     settings.write_text(text.replace("relocatable = true", ""))
@@ -838,7 +838,7 @@ def test_hosts_get_an_environment_from_each_other():
 def test_a_host_that_damages_an_environment_or_is_lost_is_left_out():
     folder = project()
     enlarge(folder, 12 << 20)
-    # b gets the file more slowly than a, where it changes meanwhile. Either host may be the first one.
+    # b gets the file more slowly than a; on a, the file changes meanwhile. Either host may be the first one.
     for _ in range(12):
         limit("b", "rate 10mbit burst 64kb latency 200ms")
         job = start(folder, hosts="a:1,b:1")

@@ -24,7 +24,7 @@ def trained(job, accuracy):
 
 
 def keras_digits(where, python):
-    folder = scratch(BUILD)  # all hosts have it
+    folder = scratch(BUILD)  # all hosts have this folder
     logs = ["--logs", folder / "logs"] if has(python, "tensorboard") else []
     job = start(where, python, EXAMPLES / "keras_digits.py", "--folder", folder, "--epochs", 6, *logs)
     trained(job, 0.93)
@@ -34,7 +34,7 @@ def keras_digits(where, python):
 
 
 def tensorflow_digits(where, python):
-    folder = scratch(BUILD)  # all hosts have it
+    folder = scratch(BUILD)  # all hosts have this folder
     job = start(where, python, EXAMPLES / "tensorflow_digits.py", "--checkpoint", folder / "model")
     trained(job, 0.9)
     expect("Step #0" in job.out, job.describe())

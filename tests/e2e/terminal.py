@@ -9,7 +9,7 @@ from harness import *
 
 
 class Terminal:
-    size = None  # columns and rows
+    size = None  # (columns, rows) of the terminal
 
     def __init__(self, *command, **environment):
         variables = clean_environment(**{"TERM": "dumb", **environment})
@@ -22,7 +22,7 @@ class Terminal:
             if self.size:
                 resize(0, *self.size)
             os.execve(command[0], [*map(str, command)], variables)
-        self.initial_attributes = self.attributes()  # before the program may change them
+        self.initial_attributes = self.attributes()  # read before the program may change them
         os.write(go, b"g")
         os.close(ready)
         os.close(go)

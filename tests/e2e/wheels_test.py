@@ -484,7 +484,7 @@ def test_the_install_lines_of_the_readme_work_in_a_bare_root_of_unstable():
     in_a_bare_root("sid")
 
 
-# The dependencies of PyTorch except CUDA, and this project's.
+# Dependencies of this project, and of PyTorch except CUDA.
 BESIDE_TORCH = "numpy filelock typing-extensions setuptools sympy networkx jinja2 fsspec cloudpickle py-spy"
 CUDA = r"(?m)^Requires-Dist: ((?:nvidia|cuda|triton)[\w-]*)(?:\[.*?\])?[^;]*?(\d[\w.]*)\s*(?:;|$)"
 
@@ -545,7 +545,7 @@ def readme_in_a_bare_root(suite, python):
     (check,) = re.findall(r"`(horovodrun --check-build)`", readme)
     tutorial = "\n".join(re.findall(r"(?ms)^```sh run\n(.*?)^```", page)).replace("cd examples/tutorials\n", "")
     expect("torch_one.py" in tutorial and "torch_many.py" in tutorial, tutorial)
-    libraries = set() if packages_test.RELEASE else {"libssl3", "libyaml-cpp0.7"}  # of a build that is not portable
+    libraries = set() if packages_test.RELEASE else {"libssl3", "libyaml-cpp0.7"}  # if the build is not portable
     with tempfile.TemporaryDirectory(dir=BUILD, prefix="e2e-", ignore_cleanup_errors=True) as name:
         root = pathlib.Path(name) / "root"
         make_root(root, {"git", "python3-venv", "ca-certificates", *libraries}, is_kept=True, suite=suite)

@@ -34,7 +34,7 @@ LAYERS = {
 }  # inputs of the first layer; the sizes of its weights as float32
 FLOAT32, FLOAT64 = 1e-6, 1e-12
 FLOAT16, BFLOAT16 = 2e-4, 2e-3  # the types' rounding of gradients near 1, times learning rate and steps
-SECONDS = 200  # of a case, after which the watchdog ends the rank
+SECONDS = 200  # limit of a case, after which the watchdog ends the rank
 
 
 class Case(NamedTuple):

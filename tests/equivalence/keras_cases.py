@@ -25,7 +25,7 @@ DOUBLE = 1e-7 if BACKEND == "torch" else None  # Keras on PyTorch reduces losses
 
 
 def case(only=True, **options):
-    """Adds a training to the table if `only`."""
+    """Adds a training to the table if `only` is true."""
     return TABLE.case(layers=options.pop("layers", "1_KiB"), **options) if only else (lambda train: train)
 
 
@@ -337,7 +337,7 @@ class KerasTraining(cases.Training):
         super().__init__(*arguments)
         keras.backend.clear_session()
         keras.backend.set_floatx(self.dtype)
-        keras.mixed_precision.set_global_policy(self.dtype)  # losses have this type
+        keras.mixed_precision.set_global_policy(self.dtype)  # Keras gives losses this type
         if BACKEND == "jax":
             import jax
 

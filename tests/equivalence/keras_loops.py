@@ -46,7 +46,7 @@ def loop_with_a_tape(training):
 
 @case()
 def a_tape_and_an_optimizer_of_ours(training):
-    """Reduced once, although both the tape and the optimizer could reduce."""
+    """The gradients are reduced once, although both the tape and the optimizer could reduce them."""
     model, optimizer = broadcast(training, network(training)), distribute(training, sgd())
     for x, y in batches(training):
         with tf.GradientTape() as tape:

@@ -114,7 +114,7 @@ def clipping_between_the_reduction_and_the_update(training):
 
 @case(layers=LARGE, may_refuse="allreduce_grads")
 def clipping_before_the_step(training):
-    """step() reduces afterwards: right, or refused on every rank."""
+    """step() reduces after the clipping: the result is right, or every rank gets an error."""
     network = Network(training)
     trainer = trainer_of(training, network)
     for x, y in batches(training):

@@ -131,7 +131,7 @@ def gradients_replaced_by_hand(training):
 
 @case(may_refuse=r"synchronize\(\)")
 def gradients_written_through_data(training):
-    """PyTorch does not count such a write; the check by copies finds it."""
+    """PyTorch does not count a write through .data; the check by copies detects the write."""
     os.environ["HOROVOD_TORCH_CHECK_GRADIENTS"] = "1"
     try:
         return written_by_hand(training, lambda param, largest: param.grad.data.mul_(0.1 / largest))
@@ -230,7 +230,7 @@ def grad_scaler_after_synchronize(training):
     return weights_of(model, scale=amp.get_scale())
 
 
-# Not with 8 MiB: isfinite(x) reads x twice, and a concurrent reduction may change x in between, so that x counts as not
+# 1 KiB only: isfinite(x) reads x twice, and a concurrent reduction may change x in between, so that x counts as not
 # finite. Then only this rank skips the step, and its zero_grad() raises while other ranks wait in step().
 @case(may_refuse=r"synchronize\(\)", layers="1_KiB")
 def loss_scaled_by_hand(training):

@@ -131,7 +131,7 @@ class SharpnessAware(torch.optim.Optimizer):
 
 def backward_before_closure(training, make, **keywords):
     model, optimizer = start(training, make, **keywords)
-    weight = len(training.ranks) if "op" in keywords else 1  # a sum over ranks
+    weight = len(training.ranks) if "op" in keywords else 1  # the reduction is a sum over ranks
     for batch in batches(training, 4):
 
         def evaluate(batch=batch):

@@ -17,7 +17,7 @@ class _OneDevice:
 
 def _unscale(grads, found, inverse):
     for grad in grads:
-        grad.data.mul_(inverse.to(grad.dtype))  # such a kernel does not change the version
+        grad.data.mul_(inverse.to(grad.dtype))  # GradScaler's kernel does not change the version either
         if not torch.isfinite(grad).all():
             found.fill_(1.0)
 

@@ -12,7 +12,7 @@ def uneven(training):
 
 
 def mean(losses, count):
-    """Returns the mean of one process; 0 without items."""
+    """Returns the mean, as one process computes it; 0 without items."""
     return losses.sum() / max(1, count)
 
 
@@ -79,7 +79,7 @@ class LanguageModel(torch.nn.Module):
         self.head = torch.nn.Parameter(torch.from_numpy(weights["w1"].T[:, :13].copy()))
 
     def forward(self, tokens):
-        # The mean of all tokens up to this one.
+        # Each token gets the mean of all tokens up to this one.
         seen = F.embedding(tokens, self.embedding).cumsum(1)
         return (seen / torch.arange(1, tokens.shape[1] + 1)[:, None]) @ self.head
 

@@ -1,4 +1,4 @@
-// A decoded control message must encode to a message that decodes to the same.
+// A decoded control message must encode to bytes that decode to the same message.
 #include <cstddef>
 #include <cstdint>
 

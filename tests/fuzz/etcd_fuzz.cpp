@@ -39,7 +39,7 @@ void check_joined(const std::vector<hvd::rendezvous::etcd::KeyValue>& found) {
   HVD_CHECK(in_pieces + bytes_of(joined->stale) == bytes_of(pieces));
 }
 
-// Reads a record of these bytes, whole and in pieces of 7 bytes, as it was written.
+// Splits these bytes into records of 7 bytes, and into one record, and reads them back.
 void check_written(hvd::ByteView record) {
   using namespace hvd::rendezvous::etcd;
   constexpr size_t kPiece = 7;

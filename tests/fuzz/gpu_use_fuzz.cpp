@@ -16,7 +16,7 @@ void check(const hvd::launcher::GpuUse& use) {
   for (const auto& process : use.processes) {
     HVD_CHECK(process.pid > 0);
     pids.push_back(process.pid);
-    if (pids.size() == 16) break;  // the sums compare each pair
+    if (pids.size() == 16) break;  // the sums take quadratic time
   }
   HVD_CHECK(use.bytes_of(pids) <= uint64_t{1} << 63);
   HVD_CHECK(use.percent_of(pids) >= -1 && use.percent_of(pids) <= 100);

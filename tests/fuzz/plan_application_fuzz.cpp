@@ -182,7 +182,7 @@ class Member final : public PlanSink {
     submission.announced_id = set_->negotiator.announce(submission);
   }
 
-  void go_on(Submission*) override {}  // no batch is on a stream
+  void go_on(Submission*) override {}  // this op has no streams
   void complete(Submission* submission, hvd::Status) override {
     HVD_CHECK(ended_.insert(submission).second);
     over_.insert(submission);

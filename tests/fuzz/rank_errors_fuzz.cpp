@@ -19,7 +19,7 @@ HVD_FUZZ_TARGET(rank_errors) {
   const size_t tag = size == 0 ? 0 : data[0] % 16;
   HVD_CHECK(last_lines(text, tag).size() <= text.size() + 1);
   HVD_CHECK(exception_of(text, tag).size() <= text.size());
-  // Without a failed rank, no held line is lost.
+  // If the rank succeeds, no held line is lost.
   TracebackFolder folder;
   std::string passed = folder.add(0, text, tag, false, {});
   folder.ended(0, {.is_success = true});

@@ -34,7 +34,7 @@ std::string carried(ByteView bytes, size_t piece) {
 class Pair {
  public:
   void put(size_t from, size_t size) {
-    const size_t wanted = size == 255 ? 100'000 : size;  // more than a record, or a part of one
+    const size_t wanted = size == 255 ? 100'000 : size;  // larger than a record, or smaller
     std::string text(std::min(wanted, ends_[from].room()), '\0');
     for (char& each : text) each = static_cast<char>(put_[from]++);
     ends_[from].put(as_bytes(text));

@@ -27,7 +27,7 @@ HVD_FUZZ_TARGET(script) {
   if (const auto found = find_program(path, "/", search_path); found.ok()) {
     HVD_CHECK(*found == path);
   } else {
-    // Only the path itself is not escaped.
+    // The message escapes everything except the path.
     for (const unsigned char c : found.error().message()) HVD_CHECK(c >= 0x20);
   }
   const std::string_view text(reinterpret_cast<const char*>(data), size);

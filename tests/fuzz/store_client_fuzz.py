@@ -7,7 +7,7 @@ Without SECONDS: runs each file of the corpus, and every cut of it. With SECONDS
 time, and keeps those that reach new pairs of lines.
 
 A file is a letter for the call (g, p, r or c), then answers, each ended by a line "--". An answer that
-begins with "=" is a status, a blank and a body, which the harness signs; all others are sent as they are.
+begins with "=" is a status, a blank and a body, which the harness signs; all other answers are sent unchanged.
 """
 
 import hashlib

@@ -122,7 +122,7 @@ def main(name):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     while True:
         try:
-            os.wait()  # as first process it reaps the host's orphans
+            os.wait()  # the first process reaps the host's orphans
         except ChildProcessError:
             signal.pause()
 
@@ -137,7 +137,7 @@ def wait_for_sshd(sshd):
             if any(row.split()[1:4:2] == ["00000000:0016", "0A"] for row in table):
                 return
         if sshd.poll() is not None:
-            sys.exit(1)  # sshd's last message
+            sys.exit(1)  # sshd has printed the reason
         time.sleep(0.01)
     sys.exit("sshd does not listen")
 

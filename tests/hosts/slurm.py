@@ -60,7 +60,7 @@ class Missing(Exception):
 
 class Cluster:
     def __init__(self, names, cpus=8, gpus=0, types=(), shards=0):
-        """`gpus`: how many each node claims; all are /dev/null, and divided evenly among `types`. `shards`: parts into
+        """`gpus`: GPUs of each node; all are /dev/null, and divided evenly among `types`. `shards`: parts into
         which a GPU can be shared. Ordinary users may submit too."""
         for tool in TOOLS:
             if not shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin"):

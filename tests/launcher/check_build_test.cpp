@@ -166,7 +166,7 @@ TEST_CASE("a probe ends with its child, whoever else holds its pipe, and ends th
   CHECK(outcome.works);
   REQUIRE(outcome.output.starts_with("said\n"));
   const pid_t other = std::stoi(outcome.output.substr(5));
-  // Another process reaps the orphan's zombie.
+  // Wait until the orphan has ended; another process reaps its zombie.
   bool has_ended = false;
   for (const Deadline limit = Deadline::after_seconds(200); !has_ended && !limit.passed();) {
     std::string stat;

@@ -1,4 +1,4 @@
-"""Lines of the real horovodrun as JSON objects."""
+"""Tests of the real horovodrun with --log-format json: the launcher's lines are JSON objects."""
 
 import json
 import tempfile

@@ -84,7 +84,7 @@ class Ranks(Marked):
             HOROVOD_GLOO_RENDEZVOUS_ADDR="10.0.0.1",
             NCCL_DEBUG="WARN",
         )
-        # Without the variables in which ranks get their identity.
+        # Removes the variables that give ranks their identity.
         result = self.run_job("-np", "1", "--no-pmix", "sh", "-c", "env | grep -E 'OMPI_|PMI_|SLURM_|GLOO_R|NCCL'")
         self.assertEqual(lines(result.stdout), ["[0]<stdout>:NCCL_DEBUG=WARN"])
 

@@ -188,7 +188,7 @@ TEST_CASE("a barrier fails when a program of MPI ends in it, and the next progra
 }
 
 TEST_CASE("a program of MPI that ends fails the barriers of all hosts") {
-  auto* const store = new rendezvous::MemoryStore;  // as long as the servers
+  auto* const store = new rendezvous::MemoryStore;  // lives as long as the servers
   PmixOrder order{"job", 0, {"a", "b"}, {{0}, {1, 2}}, "", ""};
   PmiHost& a = PmiHost::open(order, store);
   order.host = 1;

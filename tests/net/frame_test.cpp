@@ -156,7 +156,7 @@ TEST_CASE("A window grants in halves, only what was consumed, and notices who se
   CHECK_FALSE(window.arrived(1));
   CHECK(window.consumed(49) == 0);
   CHECK(window.consumed(1) == 50);
-  CHECK(window.consumed(1000) == 50);  // no more than had arrived
+  CHECK(window.consumed(1000) == 50);  // at most as many as have arrived
   CHECK(window.consumed(1000) == 0);
   CHECK(window.arrived(100));
   CHECK_FALSE(window.arrived(1));

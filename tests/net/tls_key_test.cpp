@@ -35,7 +35,7 @@ class TlsConnection {
   }
   TlsConnection(const TlsConnection&) = delete;
   ~TlsConnection() {
-    adopted.reset();  // destroyed before its loop
+    adopted.reset();  // destroyed before the loop that it uses
     ::close(fd_);
   }
 
@@ -140,7 +140,7 @@ TEST_CASE("an altered byte ends the stream and is not delivered") {
   CHECK(connection.read().empty());
   CHECK(connection.read_error == boost::system::errc::bad_message);
   CHECK(connection.altered == 1);
-  // The server sends an alert to the client.
+  // The client receives the server's alert.
   session.feed(connection.receive());
   std::byte buffer[16];
   const auto size = session.read(buffer);
@@ -221,7 +221,7 @@ TEST_CASE("a handshake beyond the limit ends the oldest one") {
     loop.restart();
   }
   char byte = 0;
-  CHECK(::recv(clients[0], &byte, 1, MSG_DONTWAIT) == 0);  // closed
+  CHECK(::recv(clients[0], &byte, 1, MSG_DONTWAIT) == 0);  // closed by the server
   CHECK(::recv(clients[1], &byte, 1, MSG_DONTWAIT) < 0);
   CHECK(::recv(clients[2], &byte, 1, MSG_DONTWAIT) < 0);
   // The end of a client's handshake makes room for another client.

@@ -40,7 +40,7 @@ PLANTS = {
         "  const uint64_t wanted = last_group_;\n",
         "  const uint64_t wanted = 0;\n",
     ),
-    # A tentative plan with other names than the announced ones counts as matched.
+    # A tentative plan with names that differ from the announced names counts as matched.
     "wrong_tentative_plan": (
         "sent_ == tentative.after && same_ids(sent_ids_, tentative.ids)",
         "sent_ == tentative.after",
@@ -53,7 +53,7 @@ PLANTS = {
         "  sleeping_.store(true);\n"
         "  if (!seen) return true;\n",
     ),
-    # A NCCL batch ends before its kernels: the host reads results too early.
+    # An NCCL batch ends before its kernels: the host reads results too early.
     "nccl_early_end": (
         '  HVD_RETURN_IF_ERROR(api.of_device(api.stream_wait_event(notices_, done_, 0), "StreamWaitEvent"));\n',
         "",

@@ -145,8 +145,8 @@ void add_batches_of_all_kinds(const OpSet& set, bool keeps_tensors,
 // After an abort, memory belongs to the user again unless it is reported to be in use: the library must not write there
 // for a rank that learns of the abort later, or for a later job of the process.
 void check_memory_after_abort() {
-  std::vector<std::vector<std::unique_ptr<OpCase>>> aborted(3);  // by rank
-  static std::vector<std::unique_ptr<OpCase>> in_use;            // until the process ends
+  std::vector<std::vector<std::unique_ptr<OpCase>>> aborted(3);  // indexed by rank
+  static std::vector<std::unique_ptr<OpCase>> in_use;            // kept until the process ends
   run_plugin_world(links(), {0, 0, 0}, [&](PluginRank& rank) {
     links().processes->aborted = true;
     OpSet set = OpSet::everyone(rank);

@@ -142,7 +142,7 @@ TEST_CASE("a thread that hangs stays behind, and writes no output afterwards") {
   stuck->started.get_future().wait();
   CHECK(!thread->stop(hvd::Deadline::after_seconds(0)));
   returns.set_value();
-  thread->close();  // until the call in progress is over
+  thread->close();  // waits for the call in progress
   CHECK(!stuck->is_written);
 }
 

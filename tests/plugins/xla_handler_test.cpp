@@ -29,12 +29,12 @@ struct Runtime {
   std::mutex mutex;
   std::condition_variable changed;
   bool is_complete = false;
-  std::vector<int64_t> shape;  // of the output
+  std::vector<int64_t> shape;  // shape of the output
   std::vector<float> output;
   std::string program;
 
   bool has_future_ended = false;
-  std::string error;  // of the future
+  std::string error;  // error of the future
 };
 
 Runtime* runtime = nullptr;

@@ -6,7 +6,7 @@ import os
 import warnings
 from unittest import mock
 
-os.environ.setdefault("HVD_TEST_SECONDS", "240")  # all ranks trace functions at the same time
+os.environ.setdefault("HVD_TEST_SECONDS", "240")  # because all ranks trace functions at the same time
 import rank_base
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -119,7 +119,7 @@ class AccumulationTest(rank_base.RankBase):
 
     def makers(self, name):
         """Returns Keras 2's optimizers of this name; an empty list in Keras 3, which sums gradients itself."""
-        legacy = getattr(keras.optimizers, "legacy", None)  # since 2.11
+        legacy = getattr(keras.optimizers, "legacy", None)  # exists since TensorFlow 2.11
         return [] if KERAS_3 else [getattr(one, name) for one in (keras.optimizers, legacy) if one is not None]
 
     def test_each_variable_gets_its_own_sum(self):
@@ -160,7 +160,7 @@ class AccumulationTest(rank_base.RankBase):
                     grads, _ = v1.clip_by_global_norm(list(grads), 1e9)
                     return optimizer.apply_gradients(list(zip(grads, listed)), global_step=count)
 
-                kinds = sorted(set(passes))  # the session decides which pass comes first
+                kinds = sorted(set(passes))  # because the session decides which pass comes first
                 pairs = {names: compute(names) for names in kinds} if case % 2 else {}
                 ops = {names: apply(pairs.get(names) or compute(names)) for names in kinds}
                 with v1.Session() as session:
@@ -201,7 +201,7 @@ class AccumulationTest(rank_base.RankBase):
                     for _ in range(7):
                         run()
                 self.assertEqual(int(optimizer.iterations), 7 if given == "1" else 2)
-                if given != "1":  # otherwise Adam corrects its bias by the passes
+                if given != "1":  # if "1", Adam's bias correction counts passes
                     alone, plain = tf.Variable([1.0, 1.0]), maker(0.5)
                     for _ in range(2):
                         plain.apply_gradients([(tf.ones(2) * 3 * self.mean, alone)])
@@ -238,7 +238,7 @@ class AccumulationTest(rank_base.RankBase):
 
     def check_sparse(self, make, dense, average, in_function):
         """Compares with the optimizer alone, which gets the rows of all ranks and passes at once."""
-        rows = [[[0, 2, 2], [2, 1], [4, 0]], [[1], [1, 3], [2, 3, 3]]]  # by pass and rank
+        rows = [[[0, 2, 2], [2, 1], [4, 0]], [[1], [1, 3], [2, 3, 3]]]  # indexed by pass and rank
 
         def slices(number, rank):
             indices = rows[number % 2][rank % 3]

@@ -4,7 +4,7 @@
 written by hand.
 """
 
-# As in `import horovod.NAME`.
+# The frameworks, as in `import horovod.NAME`.
 FRAMEWORKS = ["torch", "tensorflow", "tensorflow.keras", "keras", "mxnet", "jax", "numpy"]
 
 # Name: frameworks, separated by spaces ("all" for every one), and the arguments that the name takes there.

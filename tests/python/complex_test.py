@@ -55,7 +55,7 @@ class ComplexTest(RankCase):
             ("group", lambda x: hvd.grouped_allgather([x, x.real])[0]),
         ):
             parts = []
-            for part in (torch.real, torch.imag):  # the gradient with respect to real and imaginary part
+            for part in (torch.real, torch.imag):  # gradients of the real and the imaginary part
                 mine = numbers(self.rank, rows, 3)
                 leaf = part(mine).clone().requires_grad_()
                 other = mine.imag if part is torch.real else mine.real

@@ -148,7 +148,7 @@ class ElasticSamplerTest(rank_case.RankCase):
             rest = sum((batch.tolist() for batch in loader), [])
             done, left = (sum(hvd.allgather_object(mine), []) for mine in (part, rest))
             self.assertEqual(set(done) | set(left), set(range(samples)))
-            self.assertLess(len(done) + len(left) - samples, self.size)  # the padding
+            self.assertLess(len(done) + len(left) - samples, self.size)  # the difference is the padding
 
     def test_an_iterable_is_part_of_a_state(self):
         data = elastic.ElasticIterable(range(100), seed=3)
@@ -169,7 +169,7 @@ class ElasticSamplerTest(rank_case.RankCase):
         with self.assertRaisesRegex(ValueError, "2 workers"):
             list(torch.utils.data.DataLoader(data, num_workers=2))
         loader = torch.utils.data.DataLoader(data, num_workers=1, batch_size=None)
-        for _ in range(2):  # each with a new worker
+        for _ in range(2):  # each iteration has a new worker
             self.assertEqual(len(list(loader)), -(-100 // self.size))
         loader = torch.utils.data.DataLoader(data, num_workers=1, batch_size=None, persistent_workers=True)
         self.assertEqual(len(list(loader)), -(-100 // self.size))

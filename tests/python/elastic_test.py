@@ -154,7 +154,7 @@ class ElasticTest(elastic_case.ElasticCase):
         number = added[0].process_set_id
 
         def add_again():
-            if self.rank == 0:  # the other ranks only add it, as new ranks do
+            if self.rank == 0:  # the other ranks only add the set, like new ranks
                 self.assertTrue(hvd.remove_process_set(added[0]))
                 self.assertFalse(hvd.remove_process_set(added[0]))
                 with self.assertRaisesRegex(ValueError, "not registered"):
@@ -251,7 +251,7 @@ class ElasticTest(elastic_case.ElasticCase):
             with self.assertRaisesRegex(ValueError, "^planted$"):
                 _basics.complete_init()
             with self.assertWarnsRegex(UserWarning, "without their process sets: planted"):
-                join()  # as in a collective
+                join()  # a collective would join in the same way
 
     def test_failures_are_retried_without_commits_up_to_a_limit(self):
         runs = []
@@ -279,7 +279,7 @@ class ElasticTest(elastic_case.ElasticCase):
     def test_a_rank_without_the_state_of_the_training_is_no_source(self):
         def choose(*ranks, state=None, must=(True,)):
             """Returns the source and its commits for ranks (commits, has the state); the first rank is this one. `must`
-            has per rank whether the rank must synchronise."""
+            has per rank whether the rank must synchronise its state."""
             state = state or elastic.ObjectState()
             state._commits = ranks[0][0]
             others = [(commits, None if has_state else "", any(must[1:])) for commits, has_state in ranks[1:]]
@@ -358,7 +358,7 @@ class ElasticTest(elastic_case.ElasticCase):
                     state.step += 1
                     state.commit()
                     if len(runs) == 1 and state.step == 4:
-                        hvd.barrier()  # fails
+                        hvd.barrier()  # this barrier fails
 
             train(state)
             self.assertEqual((runs, sources), ([0, 4], [0, 1]))
@@ -419,7 +419,7 @@ class ElasticTest(elastic_case.ElasticCase):
                 runs.append(state.step)
                 self.meet()
                 if len(runs) == 1:
-                    state.step = 10 + self.rank  # without a commit
+                    state.step = 10 + self.rank  # changes the state without a commit
                     raise HostsUpdatedInterrupt(skip_sync=skip_sync)
                 return state.step
 

@@ -29,7 +29,7 @@ from horovod.torch import _devices
 
 CYCLES = int(os.environ.get("HVD_TEST_SLEEP_CYCLES", "200000000"))
 DEVICES = int(os.environ.get("HVD_DOUBLE_DEVICES", "32")) if DOUBLE else torch.cuda.device_count()
-SLEEP_US = 10_000  # on the mock
+SLEEP_US = 10_000  # duration of a sleep on the mock
 COUNT = 1000 if DOUBLE else 1 << 20
 NAN = float("nan")
 libc = ctypes.CDLL(None)
@@ -61,7 +61,7 @@ def choose_device():
 
 @contextlib.contextmanager
 def another_device():
-    """Makes a device current that is not the rank's."""
+    """Selects a current device that is not the rank's device."""
     if not DOUBLE:
         with torch.cuda.device((LOCAL_RANK + 1) % torch.cuda.device_count()):
             yield
@@ -346,7 +346,7 @@ class ShortMemoryTest(RankCase):
                 del got
         with self.taken_memory(cached=False), self.assertRaisesRegex(RuntimeError, "out of memory"):
             hvd.allgather(tensor)
-        # Only that call fails.
+        # Only the call without memory fails.
         self.assertEqual(hvd.allreduce(here(torch.ones(4)), op=hvd.Sum).sum().item(), 4 * self.size)
 
 

@@ -127,7 +127,7 @@ def abort():
     if RANK == 1:
         hold_stream()
     handle = hvd.allreduce_async(half, name="late", **arguments)
-    time.sleep(2)  # until the streams have the kernels
+    time.sleep(2)  # wait until the streams have the kernels
     if RANK == SIZE - 1:
         os.kill(os.getpid(), signal.SIGKILL)
     begin = time.perf_counter()

@@ -135,7 +135,7 @@ class StreamsTest(RankCase):
                     handle = submit(tensor, name="held", **arguments)
                     synchronize()
                 with on(other):
-                    hvd.synchronize(handle)  # and drops the result
+                    hvd.synchronize(handle)  # waits, and drops the result
                 # The stream of the allocation waits for nothing.
                 with on(own):
                     del tensor
@@ -187,7 +187,7 @@ class StreamsTest(RankCase):
     def test_a_thread_with_another_device(self):
         handle = hvd.allreduce_async(here(self.own()), op=hvd.Sum, name="device")
         with gpu_hazards_test.another_device():
-            result = hvd.synchronize(handle)  # waits for the end
+            result = hvd.synchronize(handle)  # waits for the end of the work
         self.check(result, self.total)
 
     def test_host_memory_does_not_wait_for_a_device(self):

@@ -42,7 +42,7 @@ from horovod.exceptions import HorovodInternalError
 from horovod.torch import _devices, _paths
 
 SHARES_GPU = os.environ.get("HVD_TEST_SHARES_GPU") == "1"
-LOCAL_RANK = 0 if SHARES_GPU else int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))  # the number of its GPU
+LOCAL_RANK = 0 if SHARES_GPU else int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))  # the number of the rank's GPU
 if not DOUBLE and torch.cuda.device_count() <= LOCAL_RANK:
     print(f"SKIP: rank {LOCAL_RANK} of this host has no GPU: torch finds {torch.cuda.device_count()}")
     sys.exit(77)
@@ -53,10 +53,10 @@ def nccl_code(version):
 
 
 class Library:
-    """The test library. Its calls go to the rank's GPU, as torch's do, whatever the thread's device is."""
+    """The test library. Like torch, makes each call on the rank's GPU, whatever the thread's current device is."""
 
     def __init__(self):
-        self.raw = ctypes.CDLL(DOUBLE)  # of the thread's device
+        self.raw = ctypes.CDLL(DOUBLE)  # makes calls on the thread's current device
 
     def __getattr__(self, name):
         function = getattr(self.raw, name)
@@ -82,7 +82,7 @@ class Stream:
     def __init__(self, library, is_default=False):
         handle = ctypes.c_void_p(0)
         if not is_default:
-            assert library.cudaStreamCreateWithPriority(ctypes.byref(handle), 1, 0) == 0  # 1: nonblocking
+            assert library.cudaStreamCreateWithPriority(ctypes.byref(handle), 1, 0) == 0  # flag 1: nonblocking
         self.cuda_stream = handle.value or 0
         self.library = library
 
@@ -174,8 +174,8 @@ class DoubleCuda:
     def __init__(self):
         self.library = Library()
         assert self.library.raw.cudaSetDevice(LOCAL_RANK) == 0
-        self.current = Stream(self.library)  # number 0 of the process
-        self.copying = Stream(self.library)  # number 1: to host memory
+        self.current = Stream(self.library)  # stream number 0 of the process
+        self.copying = Stream(self.library)  # stream number 1: copies to host memory
         self.new_streams = [Stream(self.library), self.copying]
         self.streams = [self.current, *self.new_streams]
         # Memory that several streams have used is freed in the order of this stream.
@@ -485,7 +485,7 @@ class GpuTest(RankCase):
                 second = hvd.allreduce_async_(tensor.clone(), op=hvd.Sum, name=f"second{number}")
                 del tensor
                 self.check(hvd.synchronize(first), want)
-            # On a stream other than the submission's.
+            # Waits on a stream other than the submission's.
             self.check(hvd.synchronize(second), want)
             self.check(hvd.synchronize(rows), torch.cat([values(r, torch.float32, (50, 2)) for r in range(self.size)]))
 
@@ -499,7 +499,7 @@ class GpuTest(RankCase):
             hvd.broadcast_async_(here(torch.ones(1000)), 0, name=f"unwanted{step}")
             gc.collect()
             for handle in handles:
-                hvd.synchronize(handle)  # and drops the result
+                hvd.synchronize(handle)  # waits, and drops the result
             got = hvd.grouped_allreduce([here(values(self.rank, torch.float32, (1000,))) for _ in range(3)], op=hvd.Sum)
             self.check(got[step % 3], want)
 
@@ -517,12 +517,12 @@ class GpuTest(RankCase):
     def test_the_fast_path(self):
         def step(number):
             tensors = [here(values(self.rank, torch.float32, (20 + index,))) for index in range(30)]
-            with self.stopped():  # so that none is complete
+            with self.stopped():  # keeps all operations incomplete
                 handles = [
                     hvd.allreduce_async_(tensor, op=hvd.Sum, name=f"fast{index}")
                     for index, tensor in enumerate(tensors)
                 ]
-                if not ORDERED:  # else a name is free once its work is on the stream
+                if not ORDERED:  # with ordered results, a name is free once the work is on the stream
                     with self.assertRaisesRegex(ValueError, "'allreduce.fast0' has the same name as another"):
                         hvd.allreduce_async_(tensors[0], op=hvd.Sum, name="fast0")
             for index, handle in enumerate(handles):
@@ -707,7 +707,7 @@ class GpuTest(RankCase):
                 del handle
                 gc.collect()
                 threading.Timer(0.05, going.set).start()
-                _devices.cuda.stream(LOCAL_RANK).synchronize()  # its memory is freed on this stream
+                _devices.cuda.stream(LOCAL_RANK).synchronize()  # the tensors' memory is freed on this stream
         hvd.shutdown()
         hvd.init()
 

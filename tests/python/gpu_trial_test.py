@@ -35,8 +35,8 @@ RANK = int(os.environ["HOROVOD_RANK"])
 
 @contextlib.contextmanager
 def job(**variables):
-    """Starts Horovod with variables of this rank, without HOROVOD_GPU_OPERATIONS unless they have it. Yields a function
-    that returns the lines with some words that this rank has logged since."""
+    """Starts Horovod with these environment variables; HOROVOD_GPU_OPERATIONS is unset unless they include it. Yields a
+    function that returns the lines of this job's stderr that contain `words`."""
     hvd.shutdown()
     with tempfile.TemporaryFile("w+") as log, env(**{"HOROVOD_GPU_OPERATIONS": None, **variables}):
         sys.stderr.flush()
@@ -85,7 +85,7 @@ class GpuTrialTest(RankCase):
         return _devices.cuda.events > events
 
     def test_nccl_is_chosen_where_each_rank_has_a_gpu_of_its_own(self):
-        for _ in range(2):  # again in the next job
+        for _ in range(2):  # the next job decides again
             with job(HOROVOD_LOG_LEVEL="info") as logged:
                 self.assertTrue(self.decide())
                 self.assertTrue(self.uses_gpu(name="work"))
@@ -138,7 +138,7 @@ class GpuTrialTest(RankCase):
                 alive.append(sum(one() is not None for one in made))
                 return tensor
 
-            # 4 tensors of 16 bytes at a time.
+            # Leaves room for 4 tensors of 16 bytes at a time.
             with mock.patch.object(_devices, "STAGED_BYTES", 64), mock.patch.object(_devices.cuda, "pinned", counted):
                 self.broadcast([on_gpu(float(RANK)) for _ in range(20)])
             self.assertEqual((len(alive), max(alive)), (20, 4))

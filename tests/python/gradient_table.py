@@ -35,13 +35,13 @@ WITHOUT = [
 OTHERS = {
     "allgather_object",
     "broadcast_object",
-    "broadcast_object_fn",  # Python objects
+    "broadcast_object_fn",  # moves Python objects
     "broadcast_global_variables",
     "broadcast_optimizer_state",
     "broadcast_parameters",
     "broadcast_variables",
     "BroadcastGlobalVariablesHook",
-    "sparse_allreduce_async",  # states and sparse gradients
+    "sparse_allreduce_async",  # moves states and sparse gradients
 }
 
 

@@ -359,7 +359,7 @@ class GradientWritesTest(TrainingCase):
             for param in model.parameters():
                 param.grad = None
             loss_of(model, self.rank, 2 * step).backward()
-            for param in model.parameters():  # before the last pass
+            for param in model.parameters():  # written before the last pass
                 param.grad.mul_(2)
             loss_of(other, self.rank, step).backward()
             loss_of(model, self.rank, 2 * step + 1).backward()
@@ -485,7 +485,7 @@ class GradientWritesTest(TrainingCase):
             for param, grad in zip(model.parameters(), torch.autograd.grad(loss, list(model.parameters()))):
                 param.grad = grad if param.grad is None else param.grad.copy_(grad)
 
-        def run_engine(model, loss):  # the first parameter, which has the hook of the small layers, gets no gradient
+        def run_engine(model, loss):  # no gradient for the first parameter, which has the small layers' hook
             one = torch.ones_like(loss)
             torch.autograd.Variable._execution_engine.run_backward(
                 (loss,), (one,), False, False, (), allow_unreachable=True, accumulate_grad=True
@@ -509,7 +509,7 @@ class GradientWritesTest(TrainingCase):
                     optimizer = hvd.DistributedOptimizer(plain([unused, *model.parameters()]))
                     alone = plain(reference.parameters())
                     for step in range(3):
-                        model.zero_grad()  # not the optimizer's method, which marks the beginning of a step
+                        model.zero_grad()  # unlike the optimizer's method, does not mark a step's beginning
                         make(model, loss_of(model, self.rank, step))
                         read(model)
                         optimizer.step()

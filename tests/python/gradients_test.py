@@ -71,7 +71,7 @@ class GradientsTest(RankCase):
 
     def test_a_gradient_that_somebody_has_taken_stays_what_it_was(self):
         params, optimizer = self.parameters((3,), (4,), (5,))
-        for step in range(6):  # the gradients have moved by now
+        for step in range(6):  # the gradients move to the buffer in these steps
             optimizer.zero_grad(set_to_none=False)
             self.backward(params)
             optimizer.synchronize()
@@ -139,7 +139,7 @@ class GradientsTest(RankCase):
                 loss = loss + table.sum() * (self.rank + 1)
             if step == 6 and self.rank == self.size - 1:
                 wide.grad = torch.zeros(80, 130, dtype=torch.float64).t()
-            if step == 5:  # on all ranks, like the gradient of an embedding
+            if step == 5:  # all ranks get a sparse gradient, like that of an embedding
                 table.grad = torch.sparse_coo_tensor(
                     torch.tensor([[7]]), torch.full((1, 90), self.rank + 1.0, dtype=torch.float64), (200, 90)
                 )
@@ -300,7 +300,7 @@ class GradientsTest(RankCase):
                         *shapes, (1000, 1000 if change is torch.Tensor.bfloat16 else 1), dtype=torch.float32, **keywords
                     )
                     for step in range(6):
-                        if step in (0, 4):  # before the ranks have agreed on a bucket, and after
+                        if step in (0, 4):  # before and after the ranks have agreed on a bucket
                             for param in params:
                                 self.change(param, change if step else torch.Tensor.double)
                         optimizer.zero_grad(set_to_none=to_none)

@@ -37,7 +37,7 @@ class CompiledTest(rank_base.RankBase):
         first, step = token(), jax.jit(hvd.allreduce)
         for _ in range(2):
             jax.block_until_ready(step(jnp.ones(3)))
-            self.assertIs(token(), first)  # and no copy of it, which takes longer than a small step
+            self.assertIs(token(), first)  # a copy would take longer than a small step
 
     def test_independent_calls_of_a_program(self):
         # More operations than XLA has threads: a waiting operation must not block a thread.
@@ -186,7 +186,7 @@ class CompiledTest(rank_base.RankBase):
         @hvd.elastic.run
         def train(state):
             runs.append(float(state.weights["w"][0]))
-            if len(runs) == 1 and self.rank == 0:  # its last commit is gone; the test restores another rank's
+            if len(runs) == 1 and self.rank == 0:  # rank 0 loses its last commit; the test restores another rank's
                 donating(state.weights["w"])
             if len(runs) == 1:
                 hvd.shutdown()

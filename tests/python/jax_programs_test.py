@@ -51,7 +51,7 @@ class Program:
             for _ in self.terms
         ]
         self.loops = [[chosen.choice((0, 0, 1, 20)) for _ in range(ranks)] for _ in self.terms]
-        # The earlier results whose sums a term adds.
+        # For each term: whether it adds the sum of an earlier result.
         self.earlier = [chosen.random() < 0.25 and number > 0 for number in range(len(self.terms))]
         numbers = numpy.random.RandomState(seed)
         self.inputs = numbers.rand(ranks, self.rows, self.rows).astype("float32")

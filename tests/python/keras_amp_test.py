@@ -33,7 +33,7 @@ import numpy
 KERAS_3 = int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
 SCALED = (keras.optimizers if KERAS_3 else keras.mixed_precision).LossScaleOptimizer
 OPTIMIZERS = [keras.optimizers]
-if not KERAS_3 and hasattr(keras.optimizers, "legacy"):  # from 2.11
+if not KERAS_3 and hasattr(keras.optimizers, "legacy"):  # since Keras 2.11
     OPTIMIZERS.append(keras.optimizers.legacy)
 STEPS, ROWS = 6, 4
 
@@ -64,13 +64,13 @@ def batches(rank, overflows):
 
 
 def of_all(size, overflows):
-    """Returns the joined batches of all ranks."""
+    """Returns the concatenated batches of all ranks."""
     pairs = [batches(rank, overflows) for rank in range(size)]
     return [numpy.concatenate([pair[i] for pair in pairs], axis=1) for i in range(2)]
 
 
 def sets_of_one(test):
-    """Adds a process set for each rank alone, until the test ends."""
+    """Adds one process set per rank, with that rank alone, until the test ends."""
     sets = [hvd.add_process_set([rank]) for rank in range(test.size)]
     for each in sets:
         test.addCleanup(hvd.remove_process_set, each)
@@ -283,7 +283,7 @@ class LoopTest(rank_base.RankBase):
         for module in OPTIMIZERS:
             for wrap in ("inside", "around"):
                 if wrap == "around" and KERAS_3 and passes > 1:
-                    continue  # refused
+                    continue  # Horovod refuses this combination
                 distribute = lambda one: hvd.DistributedOptimizer(  # noqa: E731
                     one, backward_passes_per_step=passes, average_aggregated_gradients=True
                 )
@@ -303,7 +303,7 @@ class LoopTest(rank_base.RankBase):
             for passes in (1, 2):
 
                 def run(optimizer, factors):
-                    # Keras 3 builds its variables from those of Keras.
+                    # Optimizers of Keras 3 need a keras.Variable.
                     w = keras.Variable([1.0, 1.0]) if KERAS_3 else tf.Variable([1.0, 1.0])
 
                     def step(factor):
@@ -510,11 +510,11 @@ class StepsTest(rank_base.RankBase):
         steps("after a restart")
 
     def test_two_optimizers_in_different_order(self):
-        """Two threads each train a model; ranks begin with different models, and one model overflows."""
+        """Two threads each train a model; the ranks start the models in different order, and one model overflows."""
         if self.size == 1 or BACKEND == "tensorflow":
             self.skipTest("eager calls of TensorFlow are numbered in their order")
         variables = [keras.Variable([1.0, 1.0]) for _ in range(2)]
-        # Keras on JAX has no loss scale in loops outside of compiled functions.
+        # Keras on JAX does not scale losses in loops outside of compiled functions.
         wrap, scale = (scaled, 256.0) if BACKEND == "torch" else (lambda one: one, 1.0)
         optimizers = [wrap(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1))) for _ in range(2)]
         for optimizer, variable in zip(optimizers, variables):

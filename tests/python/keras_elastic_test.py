@@ -117,7 +117,7 @@ class ElasticCallbacksTest(rank_base.RankBase):
                     else:
                         self.fit(0, 6 - first, self.callbacks(interrupts))
                 except Interrupt:
-                    self.state.batch = 0  # this program repeats the epoch
+                    self.state.batch = 0  # this program repeats an interrupted epoch
             # Each change repeats the epoch that it interrupts.
             self.assertEqual((seen, self.state.epoch, self.state.batch), ([0, 1, 3], 6, 0), is_absolute)
             self.assertEqual(interrupts.epochs, [0, 1, 1, 2, 3, 3, 4, 5] if is_absolute else [0, 1, 0, 1, 2, 0, 1, 2])

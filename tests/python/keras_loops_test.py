@@ -17,7 +17,7 @@ tf.get_logger().setLevel("ERROR")
 keras = tf.keras
 KERAS_3 = int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
 MAKERS = [lambda: keras.optimizers.SGD(0.1)]
-if not KERAS_3 and hasattr(keras.optimizers, "legacy"):  # from 2.11
+if not KERAS_3 and hasattr(keras.optimizers, "legacy"):  # since Keras 2.11
     MAKERS.append(lambda: keras.optimizers.legacy.SGD(0.1))
 v1 = tf.compat.v1
 
@@ -115,7 +115,7 @@ class LoopsTest(rank_base.RankBase):
                 with self.assertRaisesRegex(ValueError, "a second time"):
                     run()
 
-            # The next step computes gradients without such a tape.
+            # The next step uses TensorFlow's own tape.
             def plain():
                 with tf.GradientTape() as tape:
                     loss = self.loss()
@@ -159,7 +159,7 @@ class LoopsTest(rank_base.RankBase):
     def test_a_step_without_a_reduction_warns_once(self):
         want = 0 if KERAS_3 or self.size == 1 else 1
         for make in MAKERS:
-            self.setUp()  # a new variable, which no function knows
+            self.setUp()  # a new variable, which no traced function has used
             for gradients, count in (
                 (self.local, want),
                 (lambda: self.clipped(self.local()), want),
@@ -221,7 +221,7 @@ class LoopsTest(rank_base.RankBase):
         for make in MAKERS:
             for reduces in (False, True):
                 for eagerly in (False, True):
-                    hvd.allreduce(tf.constant(1.0))  # for example the number of samples
+                    hvd.allreduce(tf.constant(1.0))  # of another value, for example the number of samples
                     model = Own(reduces)
                     model.compile(hvd.DistributedOptimizer(make()), run_eagerly=eagerly)
                     count = self.warnings_of(model, lambda one: one.fit(x, x[:, :1], batch_size=4, verbose=0), 1)

@@ -37,7 +37,7 @@ import numpy
 
 KERAS_3 = int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
 SCALED = (keras.optimizers if KERAS_3 else keras.mixed_precision).LossScaleOptimizer
-LEGACY = None if KERAS_3 else getattr(keras.optimizers, "legacy", None)  # from 2.11
+LEGACY = None if KERAS_3 else getattr(keras.optimizers, "legacy", None)  # since Keras 2.11
 FORMATS = ["model.keras", "model.h5"] + ([] if KERAS_3 else ["model"])
 FEW = rank_base.some(["AdamW", "Adafactor", "Lion", "Renamed", "around SGD", "Registered", "inside SGD"])
 
@@ -105,7 +105,7 @@ def describe(load, path):
     except (TypeError, ValueError) as error:
         return [type(error).__name__, str(error)]
     variables = model.optimizer.variables
-    found = list(variables() if callable(variables) else variables)  # a function of legacy optimizers
+    found = list(variables() if callable(variables) else variables)  # a function in legacy optimizers
     state = [numpy.asarray(keras.ops.convert_to_numpy(each) if KERAS_3 else each).tolist() for each in found]
     try:
         step(model)
@@ -139,7 +139,7 @@ class SavingTest(rank_base.RankBase):
                 want = reference[theirs]
                 for got in (reference[ours], by_us, describe(keras.models.load_model, ours)):
                     self.assertEqual(got[0], want[0], got[1])
-                    if not isinstance(want[1], str):  # Keras itself can load it
+                    if not isinstance(want[1], str):  # Keras itself can load the file
                         numpy.testing.assert_allclose(
                             numpy.concatenate([numpy.ravel(one) for one in got[1]]),
                             numpy.concatenate([numpy.ravel(one) for one in want[1]]),

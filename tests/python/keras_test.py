@@ -33,7 +33,7 @@ from horovod import _keras
 from horovod._keras import callbacks
 
 KERAS_3 = int(getattr(keras, "__version__", "2").split(".")[0]) >= 3
-LEGACY = None if KERAS_3 else getattr(keras.optimizers, "legacy", None)  # from 2.11
+LEGACY = None if KERAS_3 else getattr(keras.optimizers, "legacy", None)  # since Keras 2.11
 
 
 def data(rank, count=8):
@@ -235,7 +235,7 @@ class KerasTest(rank_base.RankBase):
         for optimizer, steps, differs in [
             (hvd.DistributedOptimizer(plain), 3 - (self.rank > 0), True),
             (hvd.DistributedOptimizer(plain), 3, False),
-            (hvd.DistributedOptimizer(plain), None if self.rank else 3, False),  # of unknown size
+            (hvd.DistributedOptimizer(plain), None if self.rank else 3, False),  # rank 1's data has no known size
             (hvd.DistributedOptimizer(plain, process_set=alone[self.rank]), 3 - (self.rank > 0), False),
             (plain, 3 - (self.rank > 0), False),
         ]:

@@ -21,7 +21,7 @@ if sys.argv[1] == "--needs":
 at = sys.argv.index("--")
 launcher, program = sys.argv[1:at], sys.argv[at + 1 :]
 if importlib.util.find_spec(needed) is None:
-    # Printed here, since the launcher would prefix a rank's line with the rank.
+    # Print the skip here, because the launcher would prefix a rank's line with the rank.
     print(f"SKIP: {sys.executable} has no {needed}")
     sys.exit(77)
 if gpus:

@@ -121,7 +121,7 @@ class MxnetEngineTest(rank_base.RankBase):
         for each in hvd.grouped_allreduce([whole[:2], whole[1:]], op=hvd.Sum):
             self.same(each, numpy.full(each.shape, self.size))
         hvd.grouped_allreduce_([whole[:2], whole[2:]], op=hvd.Sum)
-        hvd.allreduce_(whole[3:], op=hvd.Sum)  # the engine orders it with the other views
+        hvd.allreduce_(whole[3:], op=hvd.Sum)  # the engine orders this view with the other views
         self.same(whole, [[self.size] * 2] * 3 + [[self.size**2] * 2])
 
     def test_an_empty_array(self):

@@ -243,7 +243,7 @@ class MxnetTest(rank_base.RankBase):
         ]:
             with self.assertRaisesRegex(ValueError, words) as caught:
                 hvd.alltoall(mx.nd.ones(self.size), splits)
-            self.assertIsInstance(caught.exception, RuntimeError)  # as MXNetError, which Horovod raises
+            self.assertIsInstance(caught.exception, RuntimeError)  # like MXNetError, which Horovod raises
         with self.assertRaisesRegex(ValueError, "a dict of arrays"):
             hvd.broadcast_parameters([mx.nd.ones(2)])
 

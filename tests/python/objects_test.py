@@ -183,7 +183,7 @@ class ObjectsTest(RankBase):
                     _objects._Call(*call).sign(*of) for call in calls for of in [(0, b"abc"), (1, b"abc"), (0, b"abd")]
                 ]
                 again = _objects._Call(*calls[0]).sign(0, b"abc")
-            signatures.append(_objects._Call(*calls[0]).sign(0, b"abc"))  # with its own nonce
+            signatures.append(_objects._Call(*calls[0]).sign(0, b"abc"))  # a signature with another nonce
         self.assertEqual(again, signatures[0])
         self.assertEqual(len(set(signatures)), len(signatures))
 
@@ -211,7 +211,7 @@ class ObjectsTest(RankBase):
 
     def test_a_list_of_sizes_that_lacks_ranks_is_refused(self):
         def mine_alone(name, data):
-            return data[-(len(data) // self.size) :]  # of the last rank
+            return data[-(len(data) // self.size) :]  # the part of the last rank
 
         self.allgather(b"x" * 100, mine_alone, "list of sizes", of_sizes=True)
 

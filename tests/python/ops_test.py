@@ -426,7 +426,7 @@ class ObjectTest(RankCase):
         self.assertEqual(hvd.allgather_object(self.rank), list(range(self.size)))
 
     def test_splits_may_be_whatever_has_whole_numbers(self):
-        class Numbers:  # arrays have no truth value in numpy
+        class Numbers:  # numpy arrays have no truth value
             def __init__(self, numbers):
                 self.numbers = numbers
 

@@ -137,13 +137,13 @@ class BroadcastStateTest(RankCase):
             self.assertIsNone(model[0].bias.grad)
             self.assertIs(model[2].bias.grad, kept)
             for param in [model[0].weight, model[2].weight]:
-                if name != "Adagrad":  # its state exists from the start
+                if name != "Adagrad":  # Adagrad's state exists from the start
                     self.assert_equal_tensors(param.grad, torch.zeros_like(param), name)
         table = torch.nn.Embedding(3, 2, sparse=True)
         optimizer = torch.optim.SparseAdam(table.parameters())
         hvd.broadcast_optimizer_state(optimizer, root_rank=0)
         table(torch.tensor([1])).sum().backward()
-        optimizer.step()  # refuses a dense gradient
+        optimizer.step()  # this optimizer refuses a dense gradient
 
     def test_state_that_only_the_root_lacks_goes_away(self):
         model = make_model()

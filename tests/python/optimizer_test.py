@@ -146,7 +146,7 @@ class OptimizerTest(OptimizerCase):
             self.assert_close(table.weight.detach(), want, torch.float32, str(as_dense))
 
     def test_sparse_gradients_of_some_ranks(self):
-        """One rank has a sparse gradient. Other ranks have no gradient or a dense one, and do not know about it."""
+        """One rank has a sparse gradient. Other ranks have no gradient or a dense one, and do not know that."""
 
         def loss_of_rank(table, layer, step, rank):
             if (step + rank) % 2 == 0:

@@ -83,7 +83,7 @@ class DdpTest(DdpCase):
 
         def train():
             self.train(group)
-            dist.all_reduce(torch.ones(2), group=group, async_op=True).wait()  # the last step ends
+            dist.all_reduce(torch.ones(2), group=group, async_op=True).wait()  # waits for the end of the last step
 
         group = dist.new_group(backend="horovod")
         train()

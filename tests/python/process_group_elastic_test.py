@@ -18,7 +18,7 @@ from pathlib import Path
 LAUNCHER = sys.argv.pop(1)
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "elastic" / "torch_distributed_digits.py"
 LIMIT = 200
-ENOUGH = 0.9  # test accuracy
+ENOUGH = 0.9  # minimum test accuracy
 if util.find_spec("torch") is None:
     print(f"SKIP: {sys.executable} has no torch")
     sys.exit(77)
@@ -61,7 +61,7 @@ class ElasticTest(unittest.TestCase):
             *(sys.executable, EXAMPLE, "--epochs", 12, "--pause", 0.03),
         )
         first = dict(self.found(r"rank (\d) of 3 begins in epoch 0, process (\d+)", 3))
-        time.sleep(0.3)  # they train
+        time.sleep(0.3)  # let the ranks train
         os.kill(int(first["1"]), signal.SIGKILL)
         second = dict(self.found(r"rank (\d) of 2 begins in epoch \d+, process (\d+)", 2))
         self.assertEqual(list(map(second.get, "01")), [first["0"], first["2"]])

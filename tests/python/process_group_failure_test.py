@@ -171,7 +171,7 @@ class FailureTest(unittest.TestCase):
         rank.meet("store", rank.rank, SIZE)
         rank.prepare(operation)
         if rank.rank == rank.victim:
-            time.sleep(0.2)  # other ranks wait
+            time.sleep(0.2)  # until the other ranks wait
             with open(f"{rank.folder}/rank{rank.rank}", "w", encoding="utf-8") as file:
                 json.dump({"at": idle()}, file)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -211,7 +211,7 @@ class FailureTest(unittest.TestCase):
         def complete():
             return Work("a work", [], [torch.ones(1)], 1).get_future().wait()[0].item()
 
-        self.assertEqual(complete(), 1)  # a thread of this process completes it
+        self.assertEqual(complete(), 1)  # a thread of this process completes the work
         pid = os.fork()
         if not pid:
             signal.alarm(10)
@@ -219,7 +219,7 @@ class FailureTest(unittest.TestCase):
         self.assertEqual(os.waitpid(pid, 0)[1], 0)
 
     def test_the_first_rank(self):
-        # Rank 0's store, which gives all survivors the same cause, ends with it.
+        # Rank 0 owns the store that gives all survivors the same cause, and ends with the store.
         self.assertLess(self.loses("all_reduce", "receive", "barrier", victim=0), 0.4)
 
     def test_ddp_goes_on_with_the_same_module(self):

@@ -124,7 +124,7 @@ class FeaturesTest(RankBase):
         with mock.patch.object(blocks, "take", lambda size, take=blocks.take: taken.append(size) or take(size)):
             _, ours = self.train(self.mesh(), allocates=True)
         _, private = self.train(self.mesh())
-        self.assertGreater(max(taken), 32 << 10)  # read in place
+        self.assertGreater(max(taken), 32 << 10)  # the ranks read these tensors in place
         self.assertTrue(torch.equal(ours, private))
 
     def test_allocated_tensors(self):

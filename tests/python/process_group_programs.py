@@ -161,7 +161,7 @@ def checkpoint(is_first):
 
 
 class Classifier(torch.nn.Module):
-    """Takes labels and returns its loss, like models of transformers."""
+    """A model that takes labels and returns its loss, like models of transformers."""
 
     def __init__(self):
         super().__init__()

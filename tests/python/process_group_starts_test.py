@@ -71,7 +71,7 @@ dist.destroy_process_group()
 print("later", hvd.allreduce(torch.ones(1), op=hvd.Sum, name="y").item(), flush=True)
 """
 HVD_LINES = {"sum [2.0, 2.0, 2.0] horovod": 2, "hvd 2.0 True": 2, "later 2.0": 2}
-# The program, and how often which line comes.
+# By name: the program, and the expected count of each line.
 FORKED = {
     "hvd first": (WITH_HVD.replace("BEFORE", "hvd.init()").replace("AFTER", "").replace("REDUCE", REDUCE), HVD_LINES),
     "hvd last": (WITH_HVD.replace("BEFORE", "").replace("AFTER", "hvd.init()").replace("REDUCE", REDUCE), HVD_LINES),
@@ -319,7 +319,7 @@ if dist.get_rank() == 0:
         dist.barrier()
 time.sleep(600)
 """
-        code, output = self.launched(2, text)  # else its time limit would end it
+        code, output = self.launched(2, text)  # otherwise the time limit would end the job
         self.assertEqual(code, 7, output)
 
     def test_torch_starts_beside_a_broken_package(self):

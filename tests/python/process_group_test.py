@@ -112,7 +112,7 @@ class CollectivesTest(GroupCase):
                         dist.all_reduce(mine, getattr(dist.ReduceOp, op), group=group)
                         self.close(mine, fold(op, self.all_values((3, 5), dtype)), (op, dtype))
                         if op == "AVG" or dtype in (torch.int16, torch.bfloat16):
-                            continue  # gloo does not reduce them
+                            continue  # gloo does not reduce this type
                         theirs = values(self.rank, (3, 5), dtype)
                         dist.all_reduce(theirs, getattr(dist.ReduceOp, op), group=self.gloo)
                         self.close(mine, theirs, (op, dtype, "gloo"))
@@ -247,7 +247,7 @@ class CollectivesTest(GroupCase):
                     ValueError, f"is {rank}, and the ranks of group .* are 0 to {self.size - 1}"
                 ):
                     call(one, rank)
-        dist.barrier()  # nothing was counted
+        dist.barrier()  # the refused calls were not counted
 
     def movable(self):
         dtypes = INTEGERS + FLOATS + [torch.bool, torch.complex64]
@@ -307,7 +307,7 @@ class CollectivesTest(GroupCase):
     def test_reduce_scatter(self):
         for op in ("SUM", "MIN", "BXOR", "AVG"):
             dtype = torch.float64 if op == "AVG" else torch.int64
-            inputs = [self.all_values((3,), dtype, rank) for rank in range(self.size)]  # by rank, for each rank
+            inputs = [self.all_values((3,), dtype, rank) for rank in range(self.size)]  # by sender, then by receiver
             got = torch.zeros(3, dtype=dtype)
             dist.reduce_scatter(got, inputs[self.rank], getattr(dist.ReduceOp, op))
             want = fold(op, [inputs[rank][self.rank] for rank in range(self.size)])
@@ -375,7 +375,7 @@ class CollectivesTest(GroupCase):
             dist.recv(got, others[1])
             work.wait()
             self.equal(got, values(others[1], (3,), dtype))
-        mine, got = values(self.rank, (1000, 300), torch.float32).t(), torch.zeros((1000, 300)).t()  # large, in columns
+        mine, got = values(self.rank, (1000, 300), torch.float32).t(), torch.zeros((1000, 300)).t()  # column-major
         work = dist.isend(mine.contiguous() if IS_OLD else mine, others[0])
         dist.irecv(got, others[1]).wait()
         work.wait()
@@ -428,12 +428,12 @@ class CollectivesTest(GroupCase):
                 message.wait()
         dist.barrier()
         del work, rows, other, message
-        dist.all_reduce(torch.ones(1), async_op=True).wait()  # checks the dropped works
+        dist.all_reduce(torch.ones(1), async_op=True).wait()  # this wait also checks the dropped works
 
         def alive(many):
             return sum(one() is not None for one in many)
 
-        self.assertEqual(alive(waited), 1)  # of a held work
+        self.assertEqual(alive(waited), 1)  # the rows of one held work
         self.assertLess(alive(polled), 10)
         self.assertLess(alive(dropped), 10)
         self.assertLess(alive(received), 10)
@@ -486,7 +486,7 @@ class CollectivesTest(GroupCase):
             tensor, results = torch.ones(2), []
             dist.barrier()
             if self.rank == 0:
-                time.sleep(0.1)  # other ranks wait
+                time.sleep(0.1)  # until the other ranks wait
             work = dist.all_reduce(tensor, async_op=True)
             if has_future:
                 work.get_future()
@@ -504,7 +504,7 @@ class CollectivesTest(GroupCase):
             future = work.get_future()
             with self.assertRaisesRegex(RuntimeError, "Timed out waiting 100ms for all_reduce"):
                 work.wait(datetime.timedelta(seconds=0.1))
-        dist.barrier(self.again)  # other ranks come later
+        dist.barrier(self.again)  # other ranks arrive later
         if self.rank == 0:
             self.equal(future.wait()[0], torch.full((1,), float(self.size)))
         else:
@@ -516,7 +516,7 @@ class CollectivesTest(GroupCase):
             work = dist.all_reduce(tensor, async_op=True)
             with self.assertRaisesRegex(RuntimeError, "Timed out waiting 50ms for all_reduce"):
                 work.wait(datetime.timedelta(seconds=0.05))
-        dist.barrier(self.again)  # other ranks come later
+        dist.barrier(self.again)  # other ranks arrive later
         if self.rank != 0:
             work = dist.all_reduce(tensor, async_op=True)
         self.assertTrue(work.wait())
@@ -524,7 +524,7 @@ class CollectivesTest(GroupCase):
 
     def test_many_coalesced_calls_beside_each_other(self):
         works = []
-        for number in range(400):  # more than the group stores
+        for number in range(400):  # more calls than the group stores
             pair = [torch.tensor([7, number]), torch.tensor([3, 2 + 4 * (self.rank == 0)])]
             works.append((pair, dist.all_reduce_coalesced(pair, dist.ReduceOp.BAND, async_op=True), number))
         for pair, work, number in works:
@@ -683,7 +683,7 @@ class GroupsTest(GroupCase):
                 del work
             dist.destroy_process_group(group)
             if self.rank != 0 and has_future:
-                future.wait()  # was completed with the call
+                future.wait()  # the call completed the future
 
     def test_a_callback_that_waits_for_a_sparse_sum(self):
         sparse, dense = torch.eye(3).to_sparse(), torch.ones(2)
@@ -767,7 +767,7 @@ class RandomProgramsTest(GroupCase):
             return
         everyone = list(range(cls.size))
         members = [everyone, everyone, everyone[: cls.size // 2 + 1], everyone[cls.size // 2 :]]
-        # Each group on both backends, and its ranks.
+        # For each list of ranks: its group on horovod, its group on gloo, and the list.
         GroupCase.pairs = [
             (dist.new_group(ranks, backend="horovod"), dist.new_group(ranks, backend="gloo"), ranks)
             for ranks in members
@@ -1012,7 +1012,7 @@ class ErrorsTest(GroupCase):
             with self.assertRaisesRegex(RuntimeError, "call 1 cannot run: rank 0 has destroyed the group"):
                 _native.wait_for(call, SECONDS)
             _calls.destroy(place.group)
-        group, ones = dist.new_group(backend="horovod"), torch.ones(1)  # all ranks number it alike
+        group, ones = dist.new_group(backend="horovod"), torch.ones(1)  # all ranks give the group the same number
         dist.all_reduce(ones, group=group)
         self.assertEqual(ones.item(), self.size)
         dist.destroy_process_group(group)

@@ -29,7 +29,7 @@ PLAIN = {name: value for name, value in os.environ.items() if not name.startswit
 class RunTest(unittest.TestCase):
     def test_results_come_back_in_the_order_of_ranks(self):
         self.assertIs(horovod.run, run)
-        offset = 5  # run() sends it with the function
+        offset = 5  # run() sends the variable with the function
 
         def work(first, second=0):
             import horovod._basics as hvd
@@ -242,7 +242,7 @@ class RunTest(unittest.TestCase):
             self.assertEqual(file.read(), "[7]")
 
     def test_a_result_that_its_rank_did_not_sign_is_refused_and_not_unpickled(self):
-        class Trap:  # rank 1 stores it as rank 0's result
+        class Trap:  # rank 1 stores a Trap as rank 0's result
             def __reduce__(self):
                 return open, (file.name, "w")
 
@@ -312,7 +312,7 @@ class RunTest(unittest.TestCase):
         return work
 
     def test_an_elastic_job_returns_the_results_of_its_last_generation(self):
-        hosts = "localhost:2,127.0.0.1:2"  # two hosts, although they are one machine
+        hosts = "localhost:2,127.0.0.1:2"  # two names of this machine, which count as two hosts
         self.assertEqual(
             run(self.elastic_work(), (-1,), num_proc=2, min_num_proc=2, max_num_proc=2, hosts=hosts),
             [(0, 2, 0, 10), (1, 2, 1, 10)],
@@ -540,7 +540,7 @@ class StoreTest(unittest.TestCase):
             ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"], StoreError, "Content-Length"),
             ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab"], ConnectionError, "inside"),
             ([hello, b""], ConnectionError, "closed"),
-            # Digits to str.isdigit(), but not to int().
+            # A character that str.isdigit() accepts and int() refuses.
             ([b"HTTP/1.1 \xb2 no\r\n\r\n"], StoreError, "no HTTP"),
             ([hello, b"HTTP/1.1 200 OK\r\nContent-Length: \xb2\r\n\r\n"], StoreError, "Content-Length"),
             ([b"HTTP/1.1 200 OK\r\n" + 200 * b"A: b\r\n"], StoreError, "header fields"),

@@ -184,7 +184,7 @@ class LaunchTest(unittest.TestCase):
 
     def test_the_program_of_ranks_takes_the_original_s_arguments(self):
         with mock.patch.dict(os.environ, clear=True), self.assertRaises(KeyError):
-            run_task.main("127.0.0.1", 1)  # not a rank of a job
+            run_task.main("127.0.0.1", 1)  # this process is not a rank
 
 
 def has_ended(process):
@@ -218,7 +218,7 @@ class RendezvousServerTest(unittest.TestCase):
             self.meet(port)
         self.assertRaises(RuntimeError, server.start)
         line = pathlib.Path(f"/proc/{server._child.pid}/cmdline").read_bytes()
-        self.assertNotRegex(line, rb"[0-9a-f]{32}")  # the token
+        self.assertNotRegex(line, rb"[0-9a-f]{32}")  # no line has the token
         child = server._child.pid
         server.stop()
         server.stop()

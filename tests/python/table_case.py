@@ -144,7 +144,7 @@ class TableCase(rank_base.RankBase):
         return list(result) if isinstance(result, (list, tuple)) else [result]
 
     def call_and_read(self, name, array, arguments):
-        """Calls `call` and reads the results, because MXNet returns before it is complete."""
+        """Calls `call` and reads the results, because MXNet's functions return before completion."""
         for each in self.call(name, array, arguments):
             self.facade.read(each)
 
@@ -373,7 +373,7 @@ class TableCase(rank_base.RankBase):
         self.assert_usable()
 
     def test_unnamed_calls_after_a_join_match(self):
-        # The last rank makes more calls before it, as with uneven data.
+        # The last rank makes more calls before its join, as with uneven data.
         for kind, name in self.kinds() if self.rank == self.size - 1 else []:
             arguments, array = self.good(kind)
             is_refused = kind != "allreduce" and self.size > 1
@@ -399,7 +399,7 @@ class TableCase(rank_base.RankBase):
             if rank == self.rank:
                 self.assertEqual(hvd.total(rank, process_set=own), rank)
             hvd.remove_process_set(own)
-        for n in (numpy.nan, numpy.inf):  # on one rank: the others must not wait
+        for n in (numpy.nan, numpy.inf):  # rank 0 alone has n: the other ranks must not wait
             got = hvd.total(n if self.rank == 0 else 1)
             self.assertEqual(repr(got), repr(float(n)))
         for n in (None, "3", [1]):

@@ -86,7 +86,7 @@ class Torch(Facade):
 
     def read(self, array):
         name = str(array.dtype).split(".")[-1]
-        if name in ("uint16", "uint32", "uint64"):  # torch supports few operations on them
+        if name in ("uint16", "uint32", "uint64"):  # torch supports few operations on these types
             return array.numpy().astype("float64"), name
         return (array if array.is_complex() else array.double()).numpy(), name
 

@@ -15,7 +15,7 @@ tf = rank_base.need("tensorflow")
 OTHERS = {"torch", "mxnet", "jax"} - set(sys.modules)  # TensorFlow 2.12 imports JAX
 import horovod.tensorflow as hvd
 
-IMPORTED = dict(vars(hvd))  # the names after this import alone
+IMPORTED = dict(vars(hvd))  # the module's names before other imports
 from horovod.tensorflow import _compiled, _nodes
 
 import gradient_table
@@ -301,7 +301,7 @@ class TensorFlowTest(rank_base.RankBase):
             started = last = tf.compat.v1.placeholder(tf.float32, [])
             results = {}
             for i in range(count) if self.rank % 2 == 0 else reversed(range(count)):
-                with tf.control_dependencies([last]):  # this thread submits them in this order
+                with tf.control_dependencies([last]):  # this thread submits the operations in this order
                     last = started + float(i)
                 results[i] = hvd.allreduce(last, op=hvd.Sum, name=f"one_thread.{i}")
             got = session.run([results[i] for i in range(count)], {started: 1.0})

@@ -24,7 +24,7 @@ IS_OLD = metadata.version("torch").startswith("1.")
 
 # Tests of features that a group in Python cannot have (docs/torch-distributed.md).
 EXCUSED = {
-    # DDP's logger in C++ casts a group named gloo to its own class.
+    # DDP's logger in C++ casts a group named gloo to the C++ class of gloo.
     "test_ddp_logging_data_cpu",
 }
 # The profiler of torch before 2 accepts an operation's end only from a C++ thread.
@@ -107,7 +107,7 @@ def run_apart(backend, given):
 def main():
     given = options()
     interpreter = os.environ.get("HVD_TEST_EXPECTTEST")
-    if interpreter:  # of an environment that has expecttest alone (tests/run.sh)
+    if interpreter:  # an environment that has only expecttest (tests/run.sh)
         sys.path += map(str, pathlib.Path(interpreter).parents[1].glob("lib/python3*/site-packages"))
     try:
         import expecttest  # noqa: F401

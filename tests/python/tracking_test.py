@@ -102,7 +102,7 @@ def wandb(hvd):
         import wandb as package
         from wandb.proto.wandb_internal_pb2 import Record
 
-        package.teardown()  # its service has written the file by then
+        package.teardown()  # returns after W&B's service has written the file
         (path,) = glob.glob("wandb/offline-run-*/run-*.wandb")
         seen = {}
         for data in records_of(path):

@@ -55,7 +55,7 @@ class Etcd {
  public:
   static bool is_installed();
   Etcd();
-  // "127.0.0.1:PORT"
+  // Returns "127.0.0.1:PORT".
   const std::string& address() const { return address_; }
   void kill();
   void start();

@@ -85,8 +85,8 @@ class CrowdTest(unittest.TestCase):
             time.sleep(0.05)
 
     def slowest(self, requests=200):
-        """Seconds of an idle machine that the slowest request of a normal client takes. Without the measures that
-        these cases test, it waits for the limits of others: 10 s and more."""
+        """Returns the idle-machine seconds of a normal client's slowest request. Without the measures that these cases
+        test, the request waits for the limits of other clients: 10 s and more."""
         times = []
         for i in range(requests):
             start = idle()

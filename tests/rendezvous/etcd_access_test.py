@@ -273,7 +273,7 @@ class UsersTest(EtcdAccessTest):
         self.ask_etcd("kv/range", key=b64("x"))
         self.add_users()
         flags = ("--etcd-user-file", self.users)
-        # This host has this address on an interface other than the loopback.
+        # The address 0.0.0.0 reaches this host, but is not a loopback address.
         self.serve(*flags, host="0.0.0.0")
         self.await_words(
             f"the password in {self.users} goes unencrypted to etcd at "

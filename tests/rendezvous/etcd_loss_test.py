@@ -264,7 +264,7 @@ class EtcdLossTest(unittest.TestCase):
         self.start_server("later", later_port)
         later = self.client("b", later_port)
         self.assertEqual(later.ask("GET", "/v1/keys/k"), (200, b"1"))
-        # The first server notices without a request.
+        # The first server notices the second server without a request.
         self.assertEqual(self.processes["server"].wait(timeout=TIMEOUT), 1)
         self.assertIn("another rendezvous server has taken over the job", self.log("server"))
         self.assertEqual(later.call("PUT", "/v1/keys/k", b"2")[0], 200)

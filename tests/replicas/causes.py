@@ -8,7 +8,7 @@ import re
 import sys
 import warnings
 
-SECONDS = 200  # of a cause, after which the watchdog ends the rank
+SECONDS = 200  # limit of a cause, after which the watchdog ends the rank
 os.environ["HOROVOD_CHECK_REPLICAS_STEPS"] = "2,4"
 TABLE = []
 
@@ -71,7 +71,7 @@ def main(hvd):
     hvd.init()
     rows = [row for row in TABLE if re.search(options.only, row[2].__name__)]
     failed = []
-    # Requests of a failed cause stay in flight.
+    # Sort the causes of kind "fails" to the end, because their requests stay in flight.
     for kind, pattern, plant in sorted(rows, key=lambda row: row[0] == "fails"):
         faulthandler.dump_traceback_later(SECONDS, exit=True)
         outcomes = hvd.allgather_object(_run(plant, hvd.rank()), name=f"outcome of {plant.__name__}")

@@ -222,7 +222,7 @@ def a_message_that_a_signal_interrupts(rank):
     for step in range(4):
         optimizer.zero_grad()
         backward(model, rank, step)
-        with contextlib.suppress(Raised):  # after the optimizer's own step
+        with contextlib.suppress(Raised):  # raised after the optimizer's own step
             optimizer.step()
 
 
@@ -329,7 +329,7 @@ def a_set_of_ranks(rank):
 
 @warns(WEIGHTS)
 def a_rank_that_is_late(rank):
-    """With three ranks, in a job with a long time limit."""
+    """With more than two ranks, the delay of 35 s needs a job with a long time limit."""
     late = 35 if hvd.size() > 2 else 1
     train_with(rank, seed=rank, broadcast=False, each=lambda *unused: time.sleep(late if unused[2] == rank == 1 else 0))
 

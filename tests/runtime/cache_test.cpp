@@ -19,7 +19,7 @@ namespace {
 
 std::string name_of(int i) { return "n" + std::to_string(i); }
 
-// Simulates agreements on names and returns how many had an id.
+// Simulates agreements on names. agree() returns whether a name had an id.
 struct Root {
   explicit Root(uint32_t capacity) : policy(capacity) {}
   bool agree(const std::string& name) {

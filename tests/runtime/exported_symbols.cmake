@@ -6,7 +6,7 @@ string(REGEX MATCHALL "[^\n]+" lines "${symbols}")
 set(count 0)
 set(original 0)
 foreach(line IN LISTS lines)
-  if(line MATCHES " A HVD_1(@@HVD_1)?$")  # the version's own symbol; llvm-nm prints it twice
+  if(line MATCHES " A HVD_1(@@HVD_1)?$")  # the version's own symbol; llvm-nm prints the symbol twice
     continue()
   elseif(line MATCHES " T hvd_[a-z_]+(@@HVD_1)?$")
     math(EXPR count "${count} + 1")

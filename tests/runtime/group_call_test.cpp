@@ -1,4 +1,4 @@
-// Collectives of groups, between the ranks of one process, over each kind of links.
+// Collectives of groups, between the ranks of one process, over each kind of link.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -79,7 +79,7 @@ void check_has(const Status& status, Code code, const std::string& text) {
   CHECK_MESSAGE(status.message().find(text) != std::string::npos, status.message());
 }
 
-// Ranks on one host, or each on a separate host.
+// Ranks that share one host, or have a host each.
 class World {
  public:
   World(int size, bool has_hosts) {
@@ -199,7 +199,7 @@ TEST_CASE_TEMPLATE("an average of integers is cut towards zero and does not wrap
   constexpr int32_t kSigned[] = {HVD_INT8, HVD_INT16, HVD_INT32, HVD_INT64};
   const int32_t dtype =
       (Limits::is_signed ? kSigned : kUnsigned)[std::countr_zero(sizeof(Integer))];
-  // A sum of 64 bits wraps around.
+  // Sums of 64-bit integers wrap around, so use smaller inputs.
   const Integer large = sizeof(Integer) < 8 ? Limits::max() : Limits::max() / 3;
   const std::vector<std::vector<Integer>> inputs{
       {large, 0, 5, static_cast<Integer>(-7), 1, 2},

@@ -83,7 +83,7 @@ TEST_CASE("operations that need every rank fail, with who has joined, and the ru
         CHECK(cached.run(ranks[rank]).ok());
       }
       if (rank != 1) {
-        // Wait until rank 1 has joined: the sum then lacks its contribution.
+        // Wait until rank 1 has joined: the sum then lacks rank 1's contribution.
         CHECK(reduce(ranks[rank], "probe", 1) == 2);
         for (const auto& [op, name] : {std::pair{HVD_ALLGATHER, "gather"},
                                        {HVD_ALLTOALL, "exchange"},

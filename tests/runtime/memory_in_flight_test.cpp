@@ -39,7 +39,7 @@ void finishes(hvd::runtime::Runtime& runtime, Work& work) {
 }
 
 // Rank 0 submits both, `second` at floats [at, ...) and to [output_at, ...); rank 1 submits them apart. The
-// barrier of rank 1 comes last, so that both are in flight on rank 0.
+// barrier of rank 1 comes last, so that both tensors are in flight on rank 0.
 void check_pair(size_t at, size_t output_at, bool refused, const std::string& words = "") {
   CAPTURE(at);
   CAPTURE(output_at);
@@ -152,7 +152,7 @@ TEST_CASE(
     REQUIRE(pair.first.submit(ranks[rank]).ok() == true);
     if (rank == 0) {
       const Status status = pair.second.submit(ranks[0]);
-      if (status.ok()) {  // the other ranks were quick: the first is complete
+      if (status.ok()) {  // the other ranks were quick: the first operation is complete
         finishes(ranks[0], pair.second);
       } else {
         CHECK_MESSAGE(status.message().find("of process set 1: its output overlaps the output of "

@@ -22,7 +22,7 @@ MemoryWorld::MemoryWorld(std::vector<int32_t> of_rank) : machines(std::move(of_r
 }
 
 MemoryWorld::~MemoryWorld() {
-  delayed_delivery.reset();  // its thread rings doorbells
+  delayed_delivery.reset();  // its thread uses the mailboxes' doorbells
   for (Mailbox& mailbox : mailboxes) ::close(mailbox.doorbell);
 }
 
@@ -421,7 +421,7 @@ bool advance(Op* self, Set& set) {
   {
     const MutexLock lock(self->world->mutex);
     const auto found = self->world->batch_inputs.find({set.key, first.batch->sequence});
-    // No inputs: the batch was abandoned.
+    // Without inputs, the batch was abandoned.
     if (found == self->world->batch_inputs.end()) return false;
     MemoryWorld::BatchInputs& inputs_of_batch = found->second;
     if (inputs_of_batch.brought < set.size) return false;

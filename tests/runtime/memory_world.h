@@ -43,7 +43,7 @@ class MemoryWorld {
   void lose(int32_t rank);
   // Returns the first cause for which a rank failed all links; empty before a failure.
   std::string cause();
-  // Returns the rank whose loss is that cause, or -1.
+  // Returns the rank whose loss is the first cause, or -1.
   int32_t lost_rank();
   void fail(const char* cause, int32_t lost_rank);
 
@@ -82,14 +82,14 @@ class MemoryWorld {
   std::map<std::pair<std::string, uint64_t>, BatchInputs> batch_inputs HVD_GUARDED_BY(mutex);
   // By rank: set and sequence of each batch on a device, in the order of their starts.
   std::map<int32_t, std::vector<std::string>> device_batches HVD_GUARDED_BY(mutex);
-  std::map<int32_t, std::vector<int32_t>> devices HVD_GUARDED_BY(mutex);  // of these batches
+  std::map<int32_t, std::vector<int32_t>> devices HVD_GUARDED_BY(mutex);  // the batches' devices
   std::string failure HVD_GUARDED_BY(mutex);
   int32_t failure_lost HVD_GUARDED_BY(mutex) = -1;
   std::pair<int32_t, int32_t> held_way HVD_GUARDED_BY(mutex){-1, -1};
   std::vector<Message> held HVD_GUARDED_BY(mutex);
   std::atomic<int32_t> lost{-1};
   std::atomic<uint64_t> sent{0};
-  std::unique_ptr<DelayedDelivery> delayed_delivery;  // the last member uses the others
+  std::unique_ptr<DelayedDelivery> delayed_delivery;  // last: its thread uses other members
 };
 
 const hvd_plugin* memory_controller();

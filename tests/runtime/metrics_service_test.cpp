@@ -59,7 +59,7 @@ TEST_CASE("a rank that does not answer is left out, and comes again in the next 
     CHECK(has(question->text, cat("horovod_rank_up{rank=\"1\"} ", answers ? 1 : 0)));
     CHECK(has(question->text, "horovod_passes_total{rank=\"1\",host=\"a\"} 0") == answers);
     CHECK(root.service.alarm() == Clock::time_point::max());
-    // Too late for its request.
+    // This reply comes too late for its request.
     if (!answers) root.service.receive(1, take(other.to_root));
   }
 }

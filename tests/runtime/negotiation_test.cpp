@@ -30,7 +30,7 @@ Proposal proposal(int32_t rank, const Request& request) {
   return made;
 }
 
-// An agreement among all ranks.
+// Returns a rank's place in the tree of all ranks.
 TreePlace place_of(int32_t rank, const std::vector<int32_t>& machines) {
   std::vector<int32_t> members(machines.size());
   std::iota(members.begin(), members.end(), 0);
@@ -100,7 +100,7 @@ TEST_CASE("the first check that fails is the one that is reported") {
   kind(told(HVD_ALLTOALL, {2}, {}), join);
   kind(told(HVD_BROADCAST, {2}, {2}, [](Request* r) { r->root = 1; }), join);
   kind(told(HVD_REDUCESCATTER, {}, {}), join);
-  // Errors about parameters that every operation has come first.
+  // Errors about parameters of all operations come first.
   kind(told(HVD_ALLGATHER, {2}, {2}, [](Request* r) { r->tensors[0].dtype = HVD_INT8; }),
        "Mismatched data types");
   kind(told(HVD_ALLGATHER, {2}, {2}, [](Request* r) { r->op = HVD_ALLREDUCE; }),

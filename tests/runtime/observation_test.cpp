@@ -46,7 +46,7 @@ void sum(Runtime& runtime, const std::string& name, size_t count = 6) {
   CHECK(work.run(runtime).ok());
 }
 
-// Returns one sample: name{labels} value.
+// Returns the samples of a text with lines "name{labels} value".
 std::map<std::string, double> samples_of(const std::string& text) {
   static const std::regex kSample(
       R"re(([a-z_]+)\{((?:[a-z]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} ([-+0-9.e]+|\+Inf))re");
@@ -95,7 +95,7 @@ TEST_CASE("a timeline has the events of all ranks, under the names that tools kn
     CHECK(shared.run(ranks[rank]).ok());
     Work barrier(HVD_BARRIER, "", std::vector<float>{}, HVD_FLOAT32);
     CHECK(barrier.run(ranks[rank]).ok());
-    // Ranks that disagree.
+    // The ranks disagree about the shape.
     Work bad(HVD_ALLREDUCE, "allreduce.e", std::vector<float>(static_cast<size_t>(rank + 1), 1),
              HVD_FLOAT32);
     CHECK(!bad.run(ranks[rank]).ok());
@@ -191,7 +191,7 @@ TEST_CASE("a file that cannot be written is one sentence for who asked, and stop
   CHECK(ranks[0].observation().stop_timeline().ok());  // no timeline runs
   REQUIRE(ranks[0].observation().start_timeline(file.path, false).ok());
   CHECK(ranks[1].observation().start_timeline(file.path, false).ok());  // rank 1 takes part
-  CHECK(!ranks[1].observation().start_timeline(file.path + ".other", false).ok());  // it runs
+  CHECK(!ranks[1].observation().start_timeline(file.path + ".other", false).ok());  // timeline runs
   CHECK(ranks[1].observation().stop_timeline().ok());
 }
 
@@ -267,12 +267,12 @@ TEST_CASE("metrics count exactly what a known program does") {
     CHECK(value("operations_total", ",operation=\"barrier\"") == 0);
     CHECK(value("operation_seconds_count", allreduce) == 6);
     CHECK(value("operation_seconds_bucket", allreduce + ",le=\"+Inf\"") == 6);
-    CHECK(value("steps_total") == 4);  // the fifth step may continue
+    CHECK(value("steps_total") == 4);  // the fifth step has not ended
     CHECK(value("passes_total") > 0);
     CHECK(value("batches_total") == 6);
     CHECK(value("batch_tensors_total") == 6);
     CHECK(value("fused_tensors_total") == 0);
-    CHECK(value("negotiation_seconds_count") == 8);  // one message of the start
+    CHECK(value("negotiation_seconds_count") == 8);  // includes one at the start
     CHECK(value("cache_hits_total") + value("cache_misses_total") == 8);
     CHECK(value("cache_hits_total") == 3);  // the second agreement assigns an id
     CHECK(value("stalls_total") == 0);
@@ -321,7 +321,7 @@ TEST_CASE("the steps of a rank tell how long it waits for a late one") {
     }
   }
   for (const auto& of_rank : steps) {
-    CHECK(of_rank.size() == 3);  // no launcher compares the ranks
+    CHECK(of_rank.size() == 3);  // without a launcher, nothing compares the ranks
     CHECK(of_rank.at("horovod_step_seconds") >= kWaited);
     CHECK(of_rank.at("horovod_step_bytes") == 600);
   }

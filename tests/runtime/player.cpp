@@ -20,7 +20,7 @@ struct Running {
   int index = 0;  // index of this rank in the step's process set
   int members = 1;
   std::vector<Tensor> inputs;
-  std::vector<std::byte> odd_tensor;  // of Odd::kGroup: in place
+  std::vector<std::byte> odd_tensor;  // the in-place tensor of Odd::kGroup
   std::vector<std::vector<std::byte>> outputs;
   hvd_handle handle = 0;
 };
@@ -174,7 +174,7 @@ class Player {
     submission.name = step.op == HVD_BARRIER ? nullptr : name.c_str();
     std::vector<hvd_tensor> tensors = tensors_of(running, submission.op);
     if (is_odd && step.odd == Odd::kGroup) {
-      // In separate memory: this rank would refuse a group whose tensors overlap.
+      // Uses separate memory, because this rank would refuse a group whose tensors overlap.
       hvd_tensor more = tensors[0];
       running->odd_tensor = running->inputs[0].bytes;
       more.input = running->odd_tensor.data();
@@ -263,7 +263,7 @@ class Player {
         splits->clear();
         (*tensors)[0].ndim = 1;
         (*tensors)[0].shape = uneven->data();
-        (*tensors)[0].input = uneven->data();  // never read
+        (*tensors)[0].input = uneven->data();  // the runtime never reads it
         break;
       default:
         break;
@@ -382,7 +382,7 @@ class Player {
   Report* const report_;
   size_t round_ = 0;
   std::vector<int32_t> set_ids_;
-  std::atomic<bool> over_{false};  // no more submissions
+  std::atomic<bool> over_{false};  // true after the last submission
 };
 
 }  // namespace

@@ -45,7 +45,7 @@ struct Report {
 struct PlayOptions {
   // Seconds that a step may take; a longer step is a complaint.
   double timeout = 60;
-  // Expected failures of the job end the program, and are not complaints.
+  // If true, failures of the job are expected: they end the program, and are not complaints.
   bool may_break = false;
 };
 

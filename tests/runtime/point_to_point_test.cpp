@@ -1,4 +1,4 @@
-// Sends and receives between the ranks of one process, over each kind of links.
+// Sends and receives between the ranks of one process, over each kind of link.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -527,7 +527,7 @@ TEST_CASE("a sender of small messages that nobody receives is held back, and non
       complete += done ? 1 : 0;
     }
     CHECK(complete > 100);
-    CHECK(complete < 2200);  // of 4 MiB
+    CHECK(complete < 2200);  // at most 4 MiB of messages
     world.ranks().each([&](int rank) {
       for (int i = 0; i < kMessages; ++i) {
         if (rank == 0) {
@@ -769,7 +769,7 @@ TEST_CASE("timeline and metrics have messages, with the wait for the other rank"
   const auto metrics = world[1].observation().metrics(HVD_METRICS_RANK);
   REQUIRE(metrics.ok());
   CHECK(metrics->find("operation=\"recv\"} 1\n") != std::string::npos);
-  CHECK(metrics->find("operation=\"recv\"} 5\n") != std::string::npos);  // bytes
+  CHECK(metrics->find("operation=\"recv\"} 5\n") != std::string::npos);  // the number of bytes
   CHECK(metrics->find("operation=\"send\"} 1\n") == std::string::npos);
   REQUIRE(world[0].observation().stop_timeline().ok());
   const hvd::test::Trace trace = hvd::test::read_trace(path);
@@ -867,7 +867,7 @@ std::vector<Got> play(Runtime& runtime, const std::vector<Call>& calls, unsigned
 // Checks that messages of one sender and tag arrive in the order of their sends, each once.
 void judge(const std::vector<std::vector<Call>>& program, int32_t rank,
            const std::vector<Got>& got) {
-  std::map<std::pair<int32_t, int32_t>, std::deque<uint32_t>> sent;  // by sender and tag
+  std::map<std::pair<int32_t, int32_t>, std::deque<uint32_t>> sent;  // indexed by sender and tag
   for (size_t from = 0; from < program.size(); ++from) {
     for (const Call& call : program[from]) {
       if (!call.sends || call.rank != rank) continue;

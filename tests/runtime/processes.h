@@ -32,7 +32,7 @@ class Rendezvous {
 
 struct Worker {
   pid_t pid = -1;
-  UniqueFd output;  // its standard output
+  UniqueFd output;  // standard output of the process
 };
 
 struct Outcome {
@@ -50,7 +50,7 @@ Outcome join(Worker worker);
 struct Launch {
   std::string program;
   std::vector<std::string> arguments;
-  bool with_ranks = true;  // in the environment; otherwise the rendezvous assigns ranks
+  bool with_ranks = true;  // put ranks into the environment; otherwise the rendezvous assigns them
   // Simulated machine number of each rank; empty: all ranks share this machine.
   std::vector<int> machines;
 };

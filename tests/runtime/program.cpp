@@ -164,7 +164,7 @@ class Maker {
     step->reduce_op = step->op == HVD_ALLREDUCE ? one_of(all) : one_of(some);
     bool has_bool = false;
     for (TensorTerms& tensor : step->tensors) has_bool |= tensor.dtype == HVD_BOOL;
-    // A bool has neither average nor scale, and cannot be scattered.
+    // Bools have no average and no scale, and reducescatter refuses them.
     if (has_bool && step->op == HVD_REDUCESCATTER) {
       for (TensorTerms& tensor : step->tensors) tensor.dtype = HVD_INT32;
       has_bool = false;
@@ -307,7 +307,7 @@ std::vector<int64_t> shape_on(const Step& step, size_t tensor, int rank) {
     shape[0] = 0;
     for (const int64_t rows : step.rows[at]) shape[0] += rows;
   }
-  // One dimension more than on other ranks: wrong for every operation.
+  // Adds a dimension that other ranks lack, which is wrong for every operation.
   if (step.odd == Odd::kShape && step.odd_rank == rank && tensor == 0) shape.push_back(2);
   return shape;
 }

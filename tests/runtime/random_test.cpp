@@ -74,7 +74,7 @@ void run_world(unsigned seed, unsigned programs, const Vocabulary& vocabulary,
   REQUIRE(options.settings.set("cycle_time", windows[random() % 3]).ok());
   int32_t machines = 0;
   for (int rank = 0; rank < size; ++rank) {
-    // Numbered in the order of each host's lowest rank.
+    // Machines are numbered in the order of their lowest ranks.
     const auto machine = static_cast<int32_t>(random() % static_cast<unsigned>(machines + 1));
     machines = std::max(machines, machine + 1);
     options.machines.push_back(machine);

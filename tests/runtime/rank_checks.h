@@ -1,4 +1,4 @@
-// Common helpers of tests with in-process ranks: jobs over each kind of links, the start of all
+// Common helpers of tests with in-process ranks: jobs over each kind of link, the start of all
 // ranks, and frequent operations.
 #pragma once
 

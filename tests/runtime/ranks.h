@@ -31,7 +31,7 @@ struct RanksOptions {
   // The memory links delay each message by a random time of at most this; the seed decides.
   std::chrono::microseconds late{0};
   unsigned late_seed = 0;
-  std::vector<RankCounters>* counters = nullptr;  // by rank; null: each rank has its own value
+  std::vector<RankCounters>* counters = nullptr;  // by rank; null: each rank has its own counters
   // Returns a rank's view of the shared store; empty: the shared store itself.
   std::function<std::shared_ptr<rendezvous::Store>(int rank, std::shared_ptr<rendezvous::Store>)>
       store_of;

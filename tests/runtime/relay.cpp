@@ -30,7 +30,7 @@ void set_options(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// Connecting on loopback needs no time limit.
+// Connects without a time limit, because the target is on loopback.
 UniqueFd connect_to(uint16_t port) {
   UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in address = loopback(port);
@@ -175,7 +175,7 @@ void Relay::accept_all() {
       UniqueFd near(::accept4(route.listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!near) break;
       UniqueFd far = connect_to(route.target);
-      if (!far) continue;  // refused: the near end reads end-of-file
+      if (!far) continue;  // if the target refuses, the near end reads end-of-file
       set_options(near.get());
       set_options(far.get());
       Pair& pair = pairs_.emplace_back();

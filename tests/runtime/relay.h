@@ -29,7 +29,7 @@ class Relay {
   uint16_t route(uint16_t target);
   // From now on pieces of random sizes wait up to `most`.
   void delay(unsigned seed, std::chrono::microseconds most);
-  // Moves nothing until resume.
+  // Forwards nothing until resume().
   void stall();
   void resume();
   // Cuts one connection, by a reset or by a plain end. Returns false without a connection.
@@ -51,7 +51,7 @@ class Relay {
     std::deque<Piece> pieces;
     size_t held = 0;
     bool ended = false;
-    bool ready = false;  // readable, seen while stalled
+    bool ready = false;  // became readable while stalled
   };
   struct Pair {
     UniqueFd ends[2];

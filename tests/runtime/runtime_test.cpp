@@ -126,7 +126,7 @@ TEST_CASE("an average of integers does not wrap around, in an allreduce and a re
     check(HVD_INT32, int32_t{-2147483647}, 1, -2147483647);
     check(HVD_UINT32, uint32_t{4294967295u}, 1, 4294967295u);
     check(HVD_INT64, int64_t{1} << 60, 1, int64_t{1} << 60);
-    check(HVD_UINT8, uint8_t{100}, 4, 255);  // the nearest number
+    check(HVD_UINT8, uint8_t{100}, 4, 255);  // clamped to the nearest number
     // Ranks get rows 0 and 1, 2, 3, 4.
     Work rows(HVD_REDUCESCATTER, "rows", std::vector<uint8_t>(5, 200), HVD_UINT8);
     rows.submission.reduce_op = HVD_AVERAGE;

@@ -17,7 +17,7 @@ using hvd::test::Work;
 
 namespace {
 
-// Eight ranks on each machine.
+// Returns the machine of each rank, eight ranks per machine.
 std::vector<int32_t> machines_of(int size) {
   std::vector<int32_t> machines(static_cast<size_t>(size));
   for (int rank = 0; rank < size; ++rank) machines[static_cast<size_t>(rank)] = rank / 8;
@@ -80,7 +80,7 @@ TEST_CASE("messages of each rank grow with the logarithm of the ranks, up to 512
       most = std::max(most, sent);
       all += sent;
     }
-    // One message up for each rank except the root, and one down.
+    // Each rank except the root sends one message up and receives one.
     CHECK(all == static_cast<uint64_t>(kTimes * 2 * (size - 1)));
     CHECK(most <= static_cast<uint64_t>(kTimes * (8 + log2_of(size))));
   }

@@ -47,7 +47,7 @@ void watched(const Body& body) {
   over.get();
 }
 
-// Returns at once, or when other threads are falling asleep or sleep.
+// Returns at once, or after a random delay in which other threads may fall asleep.
 void dawdle(std::minstd_rand& random) {
   const unsigned dice = random() % 8;
   if (dice < 5) std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
@@ -100,7 +100,7 @@ void check_sleepers(Links links, int rounds) {
     RanksOptions options;
     options.links = links;
     CHECK(options.settings.set("cycle_time", "0.1")
-              .ok());  // sleeps soon, and not until a window ends
+              .ok());  // ranks sleep soon, not until a window ends
     Ranks ranks(2, options);
     hvd::test::require_started(ranks);
     ranks.each([&](int rank) {

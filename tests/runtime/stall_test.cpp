@@ -1,4 +1,4 @@
-// Pending work: which ranks the report names, how often it comes, and how the work ends.
+// Pending work: the ranks that the report names, the report's frequency, and the work's end.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -121,7 +121,7 @@ struct Inquired {
   StallInquiry inquiry;
   int32_t size;
   int questions = 0;
-  std::vector<std::string> places;  // by waiting rank
+  std::vector<std::string> places;  // indexed by waiting rank
   Clock::time_point now = Clock::time_point() + std::chrono::hours(1);
 };
 
@@ -466,7 +466,7 @@ TEST_CASE("switched off, nobody says anything") {
   CHECK(options.settings.set("stall_check_disable", "1").ok());
   Ranks ranks(2, options);
   ranks.each([&](int rank) {
-    if (rank == 1) std::this_thread::sleep_for(200ms);  // no event marks its absence
+    if (rank == 1) std::this_thread::sleep_for(200ms);  // no event marks the absence of a report
     Work work = sum_of("late");
     CHECK(work.run(ranks[rank]).ok());
   });
@@ -514,7 +514,7 @@ TEST_CASE("the main thread writes its stack when its signal comes, and only to i
     std::thread([&] { from_thread = hvd::runtime::main_thread_stack(*channel); }).join();
     CHECK(from_thread == "  File \"x.py\", line 3 in nap\n");
   }
-  action.sa_handler = SIG_DFL;  // would kill
+  action.sa_handler = SIG_DFL;  // the default action kills
   REQUIRE(::sigaction(number, &action, nullptr) == 0);
   CHECK(hvd::runtime::main_thread_stack(*channel).empty());
   CHECK(hvd::runtime::main_thread_stack({}).empty());

@@ -16,7 +16,7 @@ namespace hvd::test {
 struct Trace {
   std::vector<nlohmann::json> events;
   std::map<int, std::string> names;  // name of each pid
-  // By name of the tensor and rank: "B ALLREDUCE", "X 1", "E", "E float32 [2, 3]".
+  // The events by tensor name and rank: "B ALLREDUCE", "X 1", "E", "E float32 [2, 3]".
   std::map<std::pair<std::string, int>, std::vector<std::string>> sequences;
   size_t open = 0;  // events without an end
 
@@ -48,7 +48,7 @@ inline Trace parse_trace(const std::string& text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   REQUIRE_MESSAGE(json.is_array(), "not JSON, or no array: " << text.substr(0, 300));
   Trace trace;
-  std::map<std::pair<int, int>, std::pair<size_t, double>> open;  // and the last time
+  std::map<std::pair<int, int>, std::pair<size_t, double>> open;  // per track: open events and time
   for (const auto& event : json) {
     REQUIRE(event.is_object());
     trace.events.push_back(event);

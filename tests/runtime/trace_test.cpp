@@ -138,7 +138,7 @@ TEST_CASE("a rank's records become the events that tools know") {
   TraceRecorder recorder;
   Named a("allreduce.a", {{HVD_FLOAT32, {2, 3}}});
   recorder.negotiate(a.submission);
-  CHECK(recorder.empty());  // no event is recorded without a timeline
+  CHECK(recorder.empty());  // without a timeline, the rank records no event
   recorder.start(true);
   Submission* batch[] = {&a.submission};
   recorder.cycle();
@@ -211,7 +211,7 @@ TEST_CASE("events that were lost are counted, and the rest still nests") {
   taken.dropped = recorder.dropped();
   recorder.take(&taken.slots);
   CHECK(taken.slots.size() == TraceRecorder::kSlots);
-  // More messages are lost on the way.
+  // Simulates slots that are lost in transit.
   taken.slots.erase(taken.slots.begin() + 5000, taken.slots.begin() + 5007);
   formatted.format.add(taken);
   formatted.format.finish();
@@ -276,11 +276,11 @@ TEST_CASE("histograms count in buckets that double") {
   Histogram histogram;
   for (const uint64_t value : {0, 1, 2, 3, 4, 5, 1024, 1025}) histogram.observe(value);
   histogram.observe(UINT64_MAX / 2);
-  CHECK(histogram.counts[0] == 2);  // at most 1
-  CHECK(histogram.counts[1] == 1);  // at most 2
-  CHECK(histogram.counts[2] == 2);  // at most 4
+  CHECK(histogram.counts[0] == 2);  // values of at most 1
+  CHECK(histogram.counts[1] == 1);  // values of at most 2
+  CHECK(histogram.counts[2] == 2);  // values of at most 4
   CHECK(histogram.counts[3] == 1);
-  CHECK(histogram.counts[10] == 1);  // at most 1024
+  CHECK(histogram.counts[10] == 1);  // values of at most 1024
   CHECK(histogram.counts[11] == 1);
   CHECK(histogram.counts[Histogram::kBounds] == 1);
 }

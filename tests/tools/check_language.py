@@ -89,7 +89,7 @@ FOR_USERS = (
     "SECURITY.md",
 )
 PRODUCT = ("src/", "launcher/", "rendezvous/", "plugins/", "python/")
-# The flag, its variable and its key stay, and etcd has leases.
+# Exceptions: the flag, its variable, its key, and leases of etcd.
 WORDS = {
     r"(?<![-/\w`\"#])leases?(?![\w`\"]| of etcd)": "heartbeat timeout",
     r"(?<![\w/])guardians?(?!\w|\.h)": "watchdog",

@@ -118,7 +118,7 @@ class CheckLayers(unittest.TestCase):
 
     def test_a_crowded_folder_is_found(self):
         planted = {f"src/net/file{n}.h": "#pragma once\n" for n in range(40)}
-        problems = self.problems(planted)  # and asio.h
+        problems = self.problems(planted)  # the correct tree has asio.h, too
         self.assertEqual([where for where, _, _ in problems], ["src/net"])
 
     def test_the_launcher_sees_only_the_catalogue_of_plugins(self):

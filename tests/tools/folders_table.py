@@ -3,7 +3,7 @@
 
 usage: folders_table.py [--write]
 
-Without --write it fails if a folder is missing, or if a number differs from the tree's by a fifth and 200 lines.
+Without --write it fails if a folder is missing, or if a number is off by more than 200 lines and a fifth.
 """
 
 import pathlib

@@ -49,7 +49,7 @@ def is_script(path):
     try:
         with open(path, "rb") as file:
             return path.suffix == ".sh" or file.readline().rstrip().startswith(SHELLS)
-    except OSError:  # another test has removed it
+    except OSError:  # another test has removed the file
         return False
 
 

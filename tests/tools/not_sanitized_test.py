@@ -31,7 +31,7 @@ for line in table.read_text(encoding="utf-8").splitlines():
         if not (table.parents[1] / row[2]).is_dir():
             wrong.append(f"{line}: there is no folder {row[2]}")
         continue
-    group = re.search(r"\(([^()]*)\)", row[2])  # each of its alternatives names a test
+    group = re.search(r"\(([^()]*)\)", row[2])  # each alternative of the pattern names a test
     for each in group[1].split("|") if group else [""]:
         pattern = row[2].replace(group[0], each) if group else row[2]
         if not any(re.fullmatch(pattern, name) for name in units):

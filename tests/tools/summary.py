@@ -45,7 +45,7 @@ def read_junit(path):
             yield name, "CRASH" if wrong else "FAIL", last_lines(output)
         elif case.find("skipped") is not None:
             said = re.search(r"(?m)^SKIP: (.*)$", output)
-            # A test without a built program did not skip itself.
+            # If the program was not built, the test prints no reason.
             if said:
                 yield name, "SKIP", said.group(1)
             else:
@@ -77,8 +77,8 @@ def count_left_out(build, names):
 
 
 def read(paths):
-    """Returns each test's name with its verdict and the reason; and the first failure reasons of tests that passed only
-    alone."""
+    """Returns (name, verdict, reason) of each test, and the first failure's reason, by name, of each test that passed
+    only when it ran alone."""
     results, late = [], {}
     for path in sorted(paths, key=lambda each: each.stem.endswith(".alone")):
         found = read_lines(path) if path.suffix == ".txt" else read_junit(path)

@@ -14,7 +14,7 @@ import warnings
 
 HOSTS, SLOTS = int(os.environ.get("CELL_HOSTS", "1")), int(os.environ.get("CELL_SLOTS", "2"))
 LIMIT = 200  # seconds for one detector
-torch = None  # where a detector needs it
+torch = None  # set if a detector needs torch
 DETECTORS = {}
 NEEDS = {}
 
@@ -152,7 +152,7 @@ def mpi4py():
     mpi = importlib.import_module("mpi4py.MPI")
     world = mpi.COMM_WORLD
     place = world.rank, world.size, None, world.allreduce(world.rank + 1)
-    mpi.Finalize()  # else the next program of this rank would wait for this program's end
+    mpi.Finalize()  # otherwise the next program of this rank waits for this program's end
     return place
 
 

@@ -24,7 +24,7 @@ bool BlockingCall::start(std::function<void()> work, std::function<void()> done)
   };
   const auto on_readable = [this, has_ended, done = std::move(done)](uint32_t) {
     if (!has_ended->load(std::memory_order_acquire)) return;
-    const auto then = done;  // this function ends with the watch
+    const auto then = done;  // a copy, because the end of the watch destroys this function
     abandon();
     then();
   };
@@ -34,7 +34,7 @@ bool BlockingCall::start(std::function<void()> work, std::function<void()> done)
   }
   try {
     std::thread(std::move(task)).detach();
-  } catch (const std::system_error&) {  // the limit of threads is reached
+  } catch (const std::system_error&) {  // no more threads are allowed
     abandon();
     return false;
   }

@@ -1,6 +1,6 @@
-// Runs a function that may block for long, such as a scan of 100,000 files or a dial, on a detached thread, so that the
-// agent answers pings meanwhile. The agent never waits for that thread, not even at its own end. Lives on the agent's
-// loop.
+// Runs a function that may block for a long time, such as a scan of 100,000 files or a connection attempt, on a
+// detached thread, so that the agent answers pings meanwhile. The agent never waits for this thread, even at exit.
+// Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -16,12 +16,12 @@ class BlockingCall {
   ~BlockingCall() { abandon(); }
   BlockingCall(const BlockingCall&) = delete;
 
-  // Calls `work` on the thread and, once it has returned, `done` on the loop. `work` owns or shares all that it uses,
-  // since the thread may outlive this object. Returns false, and calls neither, if the host has no thread or descriptor
-  // left. One call at a time.
+  // Calls `work` on the thread and then `done` on the loop. `work` owns or shares all data that it uses, because the
+  // thread may outlive this object. Returns false and calls neither if the host has no free thread or descriptor.
+  // One call at a time.
   bool start(std::function<void()> work, std::function<void()> done);
   bool is_running() const { return static_cast<bool>(ended_); }
-  // `done` is not called.
+  // Makes sure that `done` is not called.
   void abandon();
 
  private:

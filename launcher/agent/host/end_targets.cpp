@@ -10,7 +10,7 @@ std::string_view base_name(std::string_view path) {
   return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
 }
 
-// It starts other processes and waits for them, and its own handling of SIGTERM saves nothing.
+// Whether the process only starts other processes and waits for them. Its SIGTERM handler saves nothing.
 bool is_wrapper(const EndCandidate& process) {
   const std::string_view argument =
       std::string_view(process.command).substr(0, process.command.find('\0'));
@@ -21,7 +21,7 @@ bool is_wrapper(const EndCandidate& process) {
   return false;
 }
 
-// A worker of Python's multiprocessing or of joblib that was not made by fork alone, or its server.
+// Whether the process is a worker, or its server, that Python's multiprocessing or joblib created with exec.
 bool is_multiprocessing(const EndCandidate& process) {
   for (const std::string_view sign :
        {"from multiprocessing.", "--multiprocessing-fork", "joblib.externals.loky"}) {
@@ -36,7 +36,7 @@ class RankTree {
 
   using Claim = std::function<bool(const EndCandidate&)>;
 
-  // The topmost processes for which `holds` is true, without those at and below one that is `left_out`.
+  // The topmost processes for which `holds` is true. Skips processes for which `left_out` is true, and all below them.
   std::vector<pid_t> topmost(const Claim& holds, const Claim& left_out) const {
     std::vector<pid_t> found;
     std::vector<const EndCandidate*> open = {&processes_.front()};
@@ -56,7 +56,7 @@ class RankTree {
     return found;
   }
 
-  // A subshell is a fork of its shell too, and may start what saves.
+  // A subshell, although a fork of its shell, is not a worker: it may start the process that saves.
   bool is_worker(const EndCandidate& process) const {
     if (&process == &processes_.front() || is_wrapper(process)) return false;
     const auto parent =

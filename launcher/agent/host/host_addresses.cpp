@@ -10,7 +10,7 @@ namespace hvd::launcher {
 
 namespace {
 
-// Returns the local address of a socket; empty for other sockets than network sockets.
+// Returns the local address of a socket; empty if it is not a network socket.
 std::string own_end_of(int socket) {
   const auto own = net::local_address(socket);
   return own.ok() ? net::host_text(*own) : "";

@@ -1,4 +1,4 @@
-// Lists the addresses of this host that the other hosts of a job may try. Reads the kernel's list and
+// Lists the addresses of this host that other hosts of the job may try. Reads the kernel's list and
 // the environment, and resolves no names.
 #pragma once
 
@@ -18,16 +18,16 @@ struct HostAddress {
   Bytes bytes;            // 4 (IPv4) or 16 (IPv6)
 };
 
-// Returns the chosen addresses. The first is the address by which the launcher reaches this host:
-// that of the link's socket, or of the ssh connection in `own`, the agent's environment. The last
-// is a loopback address, even if it is not chosen.
+// Returns the selected addresses. The first is the address at which the launcher reaches this host,
+// from the link's socket or from the ssh connection in `own`, the agent's environment. The last
+// is a loopback address, even if it is not selected.
 std::vector<HostAddress> host_addresses(int link, const Environment& own,
                                         const net::InterfaceChoice& choice);
 
-// Returns the names of all chosen interfaces without the loopback, separated by commas.
+// Returns the names of all selected interfaces except the loopback, separated by commas.
 std::string interface_names(const net::InterfaceChoice& choice);
 
-// Returns the interface that has the local address of a connection; empty when there is none.
+// Returns the interface with the local address of a connection; empty if there is none.
 std::string interface_of_socket(int socket);
 
 }  // namespace hvd::launcher

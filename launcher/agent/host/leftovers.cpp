@@ -16,11 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr time_t kLeastAge = 60;  // its maker may not have locked a younger folder
+constexpr time_t kLeastAge = 60;  // the creator of a younger folder may not have locked it yet
 constexpr time_t kUnusedAge = 30 * 24 * 3600;
 constexpr std::string_view kAgent = "horovod-agent-";
 
-// Whether it is this user's, and was changed as many seconds ago.
+// Whether the file belongs to this user and was last changed at least `age` seconds ago.
 bool is_own_and_old(const struct stat& about, time_t age) {
   return about.st_uid == ::geteuid() && ::time(nullptr) - about.st_mtime >= age;
 }

@@ -11,20 +11,20 @@
 
 namespace hvd::launcher {
 
-// Holds a shared lock on the folder as long as the descriptor, or a copy in another process, is open. Empty on
-// failure. A process id would prove nothing: containers that share /dev/shm number their processes alone.
+// Holds a shared lock on the folder until the descriptor and all its copies in other processes are closed. Empty on
+// failure. A process id would not work: containers that share /dev/shm number their processes separately.
 UniqueFd lock_folder(const std::string& path);
-// Takes an exclusive lock on the folder until the descriptor is closed, where the file system has locks and the folder
-// exists. An error: a process holds a lock.
+// Takes an exclusive lock on the folder until the descriptor is closed, if the file system has locks and the folder
+// exists. Returns an error if a process holds a lock.
 Result<UniqueFd> lock_unused_folder(const std::string& path);
-// Removes this user's folders `parent`/`prefix`... that no process has locked and that are a minute old.
+// Removes this user's folders `parent`/`prefix`... that are not locked and are at least a minute old.
 void remove_unlocked_folders(const std::string& parent, std::string_view prefix);
-// Records in the folder of a package, PARENT/PREFIX..., that a job uses it now, and removes this user's other folders
-// of that prefix beside it that nobody has locked and no job has used for 30 days.
+// Records in the folder of a package, PARENT/PREFIX..., that a job uses it now. Removes this user's other folders
+// with that prefix in PARENT that are not locked and that no job has used for 30 days.
 void remove_unused_packages(const std::string& path, std::string_view prefix);
-// Records in the agent's file that a job has started it now, and removes agents of other versions beside it that
-// no job has started for 30 days. Machines of other kinds may share the folder. `path`: of a file
-// horovod-agent-HASH; else nothing happens.
+// Records in the agent's file that a job has started it now. Removes agents of other versions in the same folder that
+// no job has started for 30 days. Machines of other kinds may share the folder. If `path` does not name a file
+// horovod-agent-HASH, nothing happens.
 void remove_unused_agents(const std::string& path);
 
 }  // namespace hvd::launcher

@@ -17,10 +17,10 @@
 namespace hvd::launcher {
 namespace {
 
-// It looks at no more processes than these, and at the oldest ones first.
+// Maximum number of processes per look, oldest first.
 constexpr ptrdiff_t kMaxLookedAt = 64;
-constexpr size_t kMaxFile = 4 << 20;  // of a file of a process
-// A program mostly loads its library soon. An old process is read again after this time.
+constexpr size_t kMaxFile = 4 << 20;  // maximum size of a /proc file
+// Most programs load their library early. After kYoung, a process is read again only every kReadAgain.
 constexpr std::chrono::seconds kYoung{60}, kReadAgain{32};
 // Parts of the paths of the libraries.
 constexpr std::array<std::array<const char*, 2>, LibraryUsers::kLibraries> kLibraryFiles = {
@@ -30,8 +30,8 @@ constexpr std::array<std::array<const char*, 2>, LibraryUsers::kLibraries> kLibr
 
 constexpr uint8_t kFirst = 2, kMpi = 4;
 
-// The number of the library that a process has loaded, or 0. PyTorch and JAX find other ranks themselves,
-// also in a process that has loaded an MPI.
+// The number of the library that a process has loaded, or 0. PyTorch and JAX come before MPI, because they find other
+// ranks themselves, even if the process has also loaded an MPI.
 uint8_t library_of(pid_t process) {
   const std::string maps = read_large_proc_file(cat("/proc/", process, "/maps"), kMaxFile);
   for (size_t i = 0; i < kLibraryFiles.size(); ++i) {
@@ -41,14 +41,14 @@ uint8_t library_of(pid_t process) {
   return 0;
 }
 
-// mpirun in a rank sets variables.
+// Whether the process has the variables that mpirun sets for its ranks.
 bool is_of_mpirun(pid_t process) {
   const std::string variables = read_large_proc_file(cat("/proc/", process, "/environ"), kMaxFile);
   return variables.find("OMPI_COMM_WORLD_SIZE=") != std::string::npos ||
          variables.find("PMI_SIZE=") != std::string::npos;
 }
 
-// Whether one of the ends leads to no socket of `own`.
+// Whether an end of a connection is not connected to a socket in `own`.
 bool leads_elsewhere(const std::set<ConnectionEnds>& ends, const std::set<ConnectionEnds>& own) {
   return std::ranges::any_of(ends, [&](const ConnectionEnds& end) {
     return !own.contains({end.second, end.first});
@@ -67,7 +67,7 @@ LibraryUsers::User LibraryUsers::read_again(const User& before, pid_t process) {
 LibraryUsers::Look LibraryUsers::look() {
   std::vector<ProcessEntry> processes = processes_below(::getpid());
   std::erase_if(processes, [](const ProcessEntry& process) { return process.state == 'Z'; });
-  // Parents before their children: a parent is the older one, or stands before the child.
+  // Sort parents before children: a parent is older, or precedes the child in the list.
   std::ranges::stable_sort(processes, {}, &ProcessEntry::start);
   if (std::ssize(processes) > kMaxLookedAt)
     processes.erase(processes.begin() + kMaxLookedAt, processes.end());
@@ -93,7 +93,7 @@ LibraryUsers::Look LibraryUsers::look() {
     ends[process.pid] = connections.of(process.pid);
     all.insert(ends[process.pid].begin(), ends[process.pid].end());
   }
-  // A server of a process may have a client in itself, and an MPI without a launcher starts its own server.
+  // A connection inside a process does not count; for MPI, neither does one to the server that MPI itself started.
   look.is_connected = std::ranges::any_of(users_, [&](const auto& each) {
     const pid_t pid = each.first.first;
     if (each.second.library != kMpi)

@@ -1,5 +1,5 @@
 // Finds the processes below this one that have loaded PyTorch, JAX or an MPI, and whether one of them is connected to
-// another process. A scan reads /proc, and may block while a process changes its memory. Independence owns it. Any
+// another process. A scan reads /proc, and may block while a process changes its memory map. Independence owns it. Any
 // thread, one at a time.
 #pragma once
 
@@ -19,9 +19,9 @@ class LibraryUsers {
  public:
   static constexpr size_t kLibraries = 3;
   struct Look {
-    uint8_t library = 0;  // of a process: 2 is PyTorch, 3 JAX, 4 an MPI; 0: none has one
+    uint8_t library = 0;  // loaded by a process: 2 PyTorch, 3 JAX, 4 an MPI; 0: none
     bool is_connected = false;
-    bool is_new = false;  // a program has loaded a library, not only a fork of one that had
+    bool is_new = false;  // a program has newly loaded a library; forks of a user do not count
   };
   Look look();
 
@@ -33,7 +33,7 @@ class LibraryUsers {
   };
   static User read_again(const User& before, pid_t process);
 
-  std::map<std::pair<pid_t, int64_t>, User> users_;  // by pid and start, of the last look
+  std::map<std::pair<pid_t, int64_t>, User> users_;  // key: pid and start time; of the last look
 };
 
 }  // namespace hvd::launcher

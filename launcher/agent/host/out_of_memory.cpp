@@ -32,7 +32,7 @@ std::optional<uint64_t> out_of_memory_kills() {
   const std::string cgroups = read_proc_file("/proc/self/cgroup");
   const std::string v1 = "/sys/fs/cgroup/memory", file_v1 = "/memory.oom_control";
   const std::string v2 = "/sys/fs/cgroup", file_v2 = "/memory.events";
-  // In a container, the cgroup mount may begin at the container's own cgroup.
+  // In a container, the cgroup mount may begin at the container's cgroup, so also try the path without it.
   for (const std::string& path : {cat(v1, cgroup_path(cgroups, false), file_v1), v1 + file_v1,
                                   cat(v2, cgroup_path(cgroups, true), file_v2), v2 + file_v2}) {
     if (const auto count = parse_oom_kills(read_proc_file(path))) return count;

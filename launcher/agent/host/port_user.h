@@ -1,5 +1,5 @@
-// Finds another user who listens at a TCP port of this host: before rank 0 listens at MASTER_PORT, the port is briefly
-// free, and any user of the host can take it. class Ranks calls it when rank 0 has failed.
+// Finds another user who listens on a TCP port of this host: before rank 0 listens on MASTER_PORT, the port is briefly
+// free, and any user of the host can bind it. Class Ranks calls this after a failure of rank 0.
 #pragma once
 
 #include <sys/types.h>
@@ -9,7 +9,7 @@
 
 namespace hvd::launcher {
 
-// The user of a process that listens at this port and is not this process's user; nothing if there is none.
+// The user of a process that listens on this port, if it is not this process's user; else nothing.
 std::optional<uid_t> other_user_at(uint16_t port);
 
 }  // namespace hvd::launcher

@@ -53,7 +53,7 @@ std::string ProcessActivity::describe(pid_t pid, const std::vector<ProcessEntry>
     const double share = static_cast<double>(ticks) / per_second / std::max(seconds, 0.01);
     last = {times->start, times->ticks, now};
     sum += share;
-    // The lowest of idle processes: a shell waits for it.
+    // If several are equally busy, choose the lowest in the tree: an idle shell waits for the process below it.
     if (busiest >= 0 && share < most) continue;
     busiest = one;
     most = share;

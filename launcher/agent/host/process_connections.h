@@ -1,4 +1,4 @@
-// Reads from /proc the TCP connections of processes. One thread.
+// Reads the TCP connections of processes from /proc. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -10,11 +10,11 @@
 
 namespace hvd::launcher {
 
-// The own end and the other one of a connection, as the kernel writes them: "0100007F:1F90".
+// The local and the remote end of a connection, in the kernel's notation: "0100007F:1F90".
 using ConnectionEnds = std::pair<std::string, std::string>;
 
-// The kernel takes milliseconds to list the sockets of a network: this class reads the table of a network once for all
-// processes, up to 100,000 sockets.
+// The kernel takes milliseconds to list the sockets of a network namespace, so this class reads each namespace's table
+// only once for all processes, up to 100,000 sockets.
 class Connections {
  public:
   std::set<ConnectionEnds> of(pid_t process);

@@ -23,8 +23,8 @@ namespace {
 
 constexpr double kReadTimeoutSeconds = 0.3;
 constexpr size_t kMaxStack = 32 << 10;
-// The prefix of the file name that horovod/_stack.py keeps open. A signal and a descriptor follow
-// it.
+// The prefix of the name of the file that horovod/_stack.py keeps open. A signal number and a descriptor
+// follow it.
 constexpr std::string_view kChannelName = "/memfd:horovod-stack:";
 constexpr std::string_view kHeader = "(most recent call first)";
 
@@ -67,7 +67,7 @@ std::string python_stack(pid_t pid, const std::string& folder) {
     const ssize_t size = ::read(pipe.get(), buffer.data(), buffer.size());
     if (size <= 0) break;
     text.append(buffer.data(), static_cast<size_t>(size));
-    // The rest follows without a pause.
+    // The remaining text follows without a pause.
     deadline = Deadline::after_seconds(kReadTimeoutSeconds / 10);
   }
   const size_t header = text.find(kHeader);
@@ -75,7 +75,7 @@ std::string python_stack(pid_t pid, const std::string& folder) {
   return text.substr(text.find('\n', header) + 1);
 }
 
-// Returns "futex_do_wait" and the kernel functions above it, as far as this user may read them.
+// Returns "futex_do_wait" and the kernel functions above it, if this user may read them.
 std::string kernel_place(const std::string& folder, const char* before) {
   const std::string contents = read_proc_file(folder + "wchan");
   const std::string_view place = trim(contents);
@@ -102,7 +102,7 @@ bool runs_python(pid_t pid) {
   std::error_code error;
   const auto program = std::filesystem::read_symlink(cat("/proc/", pid, "/exe"), error);
   if (!error) return is_python(program.string());
-  // The link of another user's process is hidden.
+  // The exe link of another user's process cannot be read.
   const std::string words = read_proc_file(cat("/proc/", pid, "/cmdline"));
   return is_python(words.c_str());
 }
@@ -113,7 +113,7 @@ ProcessSnapshot process_snapshot(pid_t pid, bool with_stack) {
   const std::string folder = cat("/proc/", pid, "/");
   const std::string status = read_proc_file(folder + "status");
   const std::string command = command_of(folder);
-  if (status.empty() || command.empty()) return {};  // it has ended or is a zombie
+  if (status.empty() || command.empty()) return {};  // the process has ended or is a zombie
   ProcessSnapshot snapshot{pid, {}, {}};
   snapshot.line =
       cat("pid ", pid, ", ", state_of(status), kernel_place(folder, ", in "), ": ", command);

@@ -26,7 +26,7 @@ namespace hvd::launcher {
 
 namespace {
 
-constexpr char kUninterruptible = 'D';  // as in /proc/PID/stat
+constexpr char kUninterruptible = 'D';  // in /proc/PID/stat
 
 std::optional<ProcessEntry> read_process(int64_t pid) {
   const auto stat = ProcStat::of(pid);
@@ -69,7 +69,7 @@ std::vector<ProcessEntry> processes_below(pid_t root) {
   return found;
 }
 
-// A pidfd names one process for good; the start time shows that it is the found one.
+// A pidfd refers to one process permanently. The start time proves that it is the process that the scan found.
 void signal_process(const ProcessEntry& process, std::initializer_list<int> numbers) {
   const UniqueFd held(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
   const auto now = read_process(process.pid);
@@ -77,16 +77,16 @@ void signal_process(const ProcessEntry& process, std::initializer_list<int> numb
   for (const int number : numbers) {
     if (held)
       ::syscall(SYS_pidfd_send_signal, held.get(), number, nullptr, 0);
-    else  // Linux before 5.3, or no descriptor is free
+    else  // Linux before 5.3, or no free descriptor
       ::kill(process.pid, number);
   }
 }
 
 namespace {
 
-// Signals each process below this one that `is_meant` accepts. A child that leads a process group, as
-// each rank does, is signalled with its group at once: the kernel completes no fork in a group while it
-// signals the group. A process that a signal handler starts afterwards is not signalled.
+// Signals each descendant that `is_meant` accepts. A child that leads a process group, as each rank does, is
+// signalled together with its group, because the kernel completes no fork in a group while it
+// signals the group. A process that a signal handler starts later is not signalled.
 template <typename Filter>
 void signal_each(std::initializer_list<int> numbers, const std::set<pid_t>& spared,
                  const Filter& is_meant) {
@@ -94,7 +94,7 @@ void signal_each(std::initializer_list<int> numbers, const std::set<pid_t>& spar
   std::set<pid_t> groups, spared_groups;
   for (const pid_t pid : spared) spared_groups.insert(::getpgid(pid));
   for (const ProcessEntry& process : processes) {
-    // No other process gets the pid of a child that this process has not reaped.
+    // The pid of a child cannot be reused before this process reaps the child.
     if (process.parent != ::getpid() || ::getpgid(process.pid) != process.pid) continue;
     if (spared_groups.contains(process.pid) || !is_meant(process.pid)) continue;
     for (const int number : numbers) ::kill(-process.pid, number);

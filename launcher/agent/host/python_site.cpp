@@ -29,14 +29,14 @@ bool add_folder(Folders& folders, const fs::path& folder) {
   return true;
 }
 
-// Whether a line of code in a .pth file may add folders, or find modules of editable installations.
+// Whether a line of code in a .pth file may add folders, or import finders of editable installations.
 bool may_change_path(std::string_view code) {
   return std::ranges::any_of(
       std::to_array<std::string_view>({"sitedir", "sys.path", "__editable__", "meta_path"}),
       [&](std::string_view word) { return code.find(word) != std::string_view::npos; });
 }
 
-// Adds the folder, and those that its .pth files name.
+// Adds the folder, and the folders that its .pth files name.
 void add_site(PythonSite& site, const fs::path& folder) {
   if (!add_folder(site.folders, folder)) return;
   Folders files;
@@ -59,8 +59,8 @@ void add_site(PythonSite& site, const fs::path& folder) {
   }
 }
 
-// Adds the folders of an interpreter or of a virtual environment. Debian's have dist-packages, and Fedora's
-// have lib64. `version` is as in "python3.11".
+// Adds the folders of an interpreter or of a virtual environment. Debian uses dist-packages, and Fedora
+// uses lib64. `version` has the form "python3.11".
 void add_prefix(PythonSite& site, const fs::path& prefix, const std::string& version) {
   const char* family = version.starts_with("pypy") ? "pypy3" : "python3";
   for (const fs::path& root : {prefix / "local", prefix}) {
@@ -82,13 +82,13 @@ std::string value_in(std::string_view text, std::string_view key) {
   return {};
 }
 
-// Returns an empty path without HOME: Python takes the folder of the user's account.
+// Returns an empty path if HOME is not set: Python then uses the folder of the user's account.
 fs::path user_base(const std::string& named, const std::string& home) {
   if (!named.empty()) return named;
   return home.empty() ? fs::path() : fs::path(home) / ".local";
 }
 
-// Environment modules, Nix and Guix add folders by such a file.
+// Whether sitecustomize or usercustomize may add folders, as in environment modules, Nix and Guix.
 bool may_add_folders(const fs::path& folder) {
   return std::ranges::any_of(
       std::to_array({"sitecustomize", "usercustomize"}), [&](const char* name) {
@@ -124,7 +124,7 @@ PythonSite python_site(const fs::path& interpreter, const std::string& working_d
   }
   std::error_code error;
   const fs::path real = fs::canonical(interpreter, error);
-  const std::string version = real.filename().string();  // "python3.11"
+  const std::string version = real.filename().string();  // for example "python3.11"
   const fs::path around = interpreter.parent_path().parent_path();
   const std::string settings = text_of_file(around / "pyvenv.cfg");
   Folders prefixes = {real.parent_path().parent_path()};
@@ -142,7 +142,7 @@ PythonSite python_site(const fs::path& interpreter, const std::string& working_d
       add_site(site, user / "lib" / version / "site-packages");
   }
   bool has_library = false;
-  Folders searched;  // for sitecustomize
+  Folders searched;  // folders that may contain sitecustomize
   for (const fs::path& prefix : prefixes) {
     if (has_base) add_prefix(site, prefix, version);
     for (const char* library : {"lib64", "lib"}) {

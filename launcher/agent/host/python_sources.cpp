@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 constexpr size_t kMostFiles = 200;
 constexpr size_t kMostBytes = 4 << 20;
 
-// A launcher's variables (HOROVOD_RANK, OMPI_COMM_WORLD_RANK, JAX_PROCESS_ID), the calls that read them, and
-// libraries that do.
+// Variables of a launcher (HOROVOD_RANK, OMPI_COMM_WORLD_RANK, JAX_PROCESS_ID), calls that read them, and
+// libraries that read them.
 constexpr std::array<std::string_view, 14> kWords = {
     "rank",       "world_size",    "horovod",     "hvd",        "mpi4py",
     "process_id", "process_index", "distributed", "accelerat",  "deepspeed",
@@ -29,13 +29,13 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, error);
 }
 
-// The first word of a name in an import, without "as" and comments.
+// The name in one part of an import statement, without "as" and comments.
 std::string name_in(std::string_view part) {
   const std::string_view name = trim(part);
   return std::string(name.substr(0, name.find_first_of(" \t#)")));
 }
 
-// Puts each logical line that imports on one line, with blanks around its words.
+// Puts each logical line with an import on one line, with spaces around its words.
 std::string with_joined_imports(std::string_view text) {
   std::string joined(text);
   std::ranges::replace(joined, '\t', ' ');
@@ -90,7 +90,7 @@ namespace {
 
 class Sources {
  public:
-  // `roots`: the folders in which modules are searched, the program's own first.
+  // `roots`: the folders in which modules are searched, the program's own folder first.
   Sources(const std::function<bool(std::string_view)>& has_word, std::vector<fs::path> roots)
       : has_word_(has_word), roots_(std::move(roots)) {}
 
@@ -107,13 +107,13 @@ class Sources {
 
   void read_text(std::string_view text, const fs::path& package) {
     bytes_ += text.size();
-    const bool is_binary = text.find('\0') != std::string_view::npos;  // a zip file of modules
+    const bool is_binary = text.find('\0') != std::string_view::npos;  // for example a zip file
     if (bytes_ > kMostBytes || is_binary) {
       is_unknown_ = true;
       return;
     }
     has_found_ = has_found_ || has_word_(text);
-    // A statement may follow another one, or the head of a block.
+    // A statement may follow another statement, or a colon, on the same line.
     std::string lines = with_joined_imports(text);
     std::ranges::replace(lines, ';', '\n');
     std::ranges::replace(lines, ':', '\n');
@@ -122,10 +122,10 @@ class Sources {
     }
   }
 
-  // A module that is in none of the folders is an installed one.
+  // A module that is not in these folders is an installed one, and is not read.
   void read_module(std::string name, const fs::path& package) {
     if (!name.starts_with('.')) {
-      // This project's package is known.
+      // Do not read this project's own package.
       const bool is_known = name == "horovod" || name.starts_with("horovod.");
       for (const fs::path& root : std::span(roots_).first(is_known ? 1 : roots_.size())) {
         if (read_below(root, name)) return;
@@ -146,7 +146,7 @@ class Sources {
   }
 
  private:
-  // Returns whether a part of the name is there. The source of a compiled module is not read.
+  // Returns whether a part of the name exists. Does not read the source of a compiled module.
   bool read_below(const fs::path& folder, const std::string& name) {
     fs::path at = folder;
     bool is_there = false;
@@ -195,7 +195,7 @@ Mention look_in_sources(const PythonProgram& program, const std::string& folder,
   using enum PythonProgram::Kind;
   std::error_code error;
   fs::path own = folder;
-  // Python searches the folder that holds the file, not a link to it.
+  // Python searches the folder of the file itself, not of a link to it.
   const fs::path script =
       program.kind == kScript ? fs::canonical(own / program.text, error) : fs::path();
   if (program.kind == kScript) own = script.parent_path();

@@ -10,20 +10,20 @@
 
 namespace hvd::launcher {
 
-// The candidates, the best first. `chosen`: the user's HOROVOD_AGENT_DIR, or empty. `agent`: the path of this
-// program, whose folder comes before the others where the launcher has sent it. Folders may be missing.
+// The candidates, best first. `chosen`: the user's HOROVOD_AGENT_DIR, or empty. `agent`: the path of this
+// program; its folder comes first if the launcher has sent the program. Folders may not exist.
 std::vector<std::string> agent_folders(const std::string& chosen, const std::string& agent,
                                        const Environment& environment);
-// The candidates for environments, which are large, on disks of this host. `chosen`: that of --stage-dir, which is the
-// only one, or empty.
+// The candidates for environments, which are large, on disks of this host. `chosen`: the folder of --stage-dir, which
+// is then the only candidate, or empty.
 std::vector<std::string> environment_folders(const std::string& chosen,
                                              const Environment& environment);
 
-// The path without symbolic links, if only this user and root can change the folder, or what is above it. An error
-// says which part another user can change.
+// Returns the path without symbolic links, if only this user and root can change the folder and those above it. The
+// error names the part that another user can change.
 Result<std::string> safe_folder(const std::string& path);
-// The same, and the folder is made where it is missing. Files in it can be loaded (no noexec), and it has room for so
-// many bytes.
+// Like safe_folder(), but creates a missing folder. Files in the folder can be loaded (no noexec), and it has `bytes`
+// bytes of free space.
 Result<std::string> make_safe_folder(const std::string& path, uint64_t bytes);
 
 }  // namespace hvd::launcher

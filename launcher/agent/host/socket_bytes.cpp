@@ -1,6 +1,6 @@
 #include "launcher/agent/host/socket_bytes.h"
 
-// Not <netinet/tcp.h>, whose tcp_info lacks the byte counters.
+// Not <netinet/tcp.h>, because its tcp_info lacks the byte counters.
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -21,11 +21,11 @@ namespace {
 
 constexpr timeval kAnswerTimeout{0, 200'000};
 
-// The bytes of one socket among the attributes of its message.
+// The number of bytes of a socket, from the attributes of its message.
 uint64_t bytes_of(const rtattr* attribute, unsigned size) {
   for (; RTA_OK(attribute, size); attribute = RTA_NEXT(attribute, size)) {
     if (attribute->rta_type != INET_DIAG_INFO) continue;
-    tcp_info info{};  // zeros where an older kernel writes less
+    tcp_info info{};  // older kernels write fewer bytes: the rest stays zero
     std::memcpy(&info, RTA_DATA(attribute),
                 std::min(sizeof info, static_cast<size_t>(RTA_PAYLOAD(attribute))));
     return info.tcpi_bytes_received + info.tcpi_bytes_acked;
@@ -74,7 +74,7 @@ std::optional<std::map<uint64_t, uint64_t>> tcp_bytes() {
   ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kAnswerTimeout, sizeof kAnswerTimeout);
   std::map<uint64_t, uint64_t> found;
   if (!add_family(socket.get(), AF_INET, found)) return {};
-  // A kernel without IPv6 has no such connections.
+  // Ignore errors: a kernel without IPv6 has no such connections.
   add_family(socket.get(), AF_INET6, found);
   return found;
 }

@@ -11,16 +11,16 @@
 
 namespace hvd::launcher {
 
-// Returns whether the process at the other end of a Unix socket belongs to the agent's user. True for
+// Returns whether the process at the other end of a Unix socket belongs to the agent's user. Returns true for all
 // other sockets.
 bool is_of_this_user(int socket);
 
-// Accepts all waiting connections. When the process has no free descriptors, the loop stops to
-// watch the listener: the caller must change() it back to EPOLLIN after it has closed one.
+// Accepts all waiting connections. When the process has no free descriptors, the loop stops
+// watching the listener: the caller must change() it back to EPOLLIN after closing a descriptor.
 void accept_all(net::EventLoop& loop, const UniqueFd& listener,
                 const std::function<void(UniqueFd)>& take);
 
-// Listens at the last free port of the range on 127.0.0.1: the first ports are for the ranks.
+// Listens on the last free port of the range on 127.0.0.1, because the first ports are for the ranks.
 Result<UniqueFd> listen_on_loopback(const net::PortRange& ports);
 
 }  // namespace hvd::launcher

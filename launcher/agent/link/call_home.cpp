@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kMaxHead = 4096;
 constexpr size_t kMaxMessage = 4096;
-// The first lease: the launcher pings an agent that waits for the job.
+// The first lease, within which the launcher pings an agent that waits for the job.
 constexpr double kOpeningSeconds = 60;
 
 Result<net::SocketAddress> address_of(const std::string& text) {
@@ -40,7 +40,7 @@ Result<net::SocketAddress> address_of(const std::string& text) {
           "' is not an IPv4 or IPv6 address, and the agent does not resolve names"));
 }
 
-// Returns false when the deadline passed first.
+// Returns false if the deadline passed first.
 bool wait_for(int fd, short events, Deadline deadline) {
   pollfd poll{.fd = fd, .events = events, .revents = 0};
   int ready = 0;
@@ -50,7 +50,7 @@ bool wait_for(int fd, short events, Deadline deadline) {
   return ready > 0;
 }
 
-// kNotFound: nothing listens there.
+// kNotFound: nothing listens at the address.
 Status not_connected(int error) {
   const std::string sentence = system_error("cannot connect", error).message();
   return error == ECONNREFUSED || error == ENOENT ? not_found(sentence) : unavailable(sentence);
@@ -67,12 +67,12 @@ Result<UniqueFd> dial(const net::SocketAddress& address, Deadline deadline) {
     ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) return not_connected(error);
   }
-  const int on = 1;  // without effect on a Unix socket, which has no delay
+  const int on = 1;  // has no effect on a Unix socket, which has no delay
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return socket;
 }
 
-// A connection in its opening, before it carries frames.
+// A connection before its session: the TLS handshake, the HTTP upgrade, and then framed messages, one at a time.
 class Wire {
  public:
   Wire(int socket, Cipher* cipher, Deadline deadline)
@@ -81,7 +81,7 @@ class Wire {
   Status shake_hands() {
     while (cipher_ != nullptr) {
       const auto is_done = cipher_->shake_hands();
-      const Status sent = send_raw(cipher_->take_output());  // sends alerts too
+      const Status sent = send_raw(cipher_->take_output());  // also sends alerts
       if (!is_done.ok()) return is_done.status();
       HVD_RETURN_IF_ERROR(sent);
       if (*is_done) break;
@@ -98,7 +98,7 @@ class Wire {
 
   Status send(const Message& message) { return send(framed(message)); }
 
-  // Reads single bytes, so that the bytes after a message stay in the socket.
+  // Reads single bytes, so that the bytes after a message remain in the socket.
   Result<std::byte> receive_byte() {
     std::byte byte{};
     if (cipher_ == nullptr) {
@@ -172,7 +172,7 @@ class Wire {
   const Deadline deadline_;
 };
 
-// Reads the head of an HTTP response, or the part of it that arrives.
+// Reads the head of an HTTP response, or at most kMaxHead bytes.
 Result<std::string> receive_head(Wire& wire) {
   std::string head;
   while (!head.ends_with("\r\n\r\n") && head.size() < kMaxHead) {
@@ -182,7 +182,7 @@ Result<std::string> receive_head(Wire& wire) {
   return head;
 }
 
-// Asks the rendezvous server for its launcher (rendezvous/PROTOCOL.md, "Agents").
+// Requests a connection to the launcher from its rendezvous server (rendezvous/PROTOCOL.md, "Agents").
 Status knock(Wire& wire) {
   HVD_RETURN_IF_ERROR(
       wire.send(as_bytes("GET /v1/agent HTTP/1.1\r\n"
@@ -226,7 +226,7 @@ Status prove_each_other(Wire& wire, ByteView token, const std::string& name, boo
   return {};
 }
 
-// A connection to the launcher's server, behind TLS and HTTP.
+// Connects to the launcher's server, and performs the TLS handshake and the HTTP upgrade.
 Result<Link> connected(const net::SocketAddress& where, Deadline deadline,
                        std::unique_ptr<Cipher> cipher) {
   HVD_ASSIGN_OR_RETURN(UniqueFd socket, dial(where, deadline));

@@ -14,7 +14,7 @@
 
 namespace hvd::launcher {
 
-// The interface has the contract of net::TlsSession.
+// Each function has the contract of net::TlsSession's.
 class Cipher {
  public:
   virtual ~Cipher() = default;
@@ -25,14 +25,14 @@ class Cipher {
   virtual Bytes take_output() = 0;
 };
 
-// Creates the cipher for a launcher whose certificate is for `host`. Empty `ca_file`: the system's
-// authorities.
+// Creates the cipher for a launcher whose certificate is for `host`. `ca_file` empty: use the system's
+// certificate authorities.
 Result<std::unique_ptr<Cipher>> make_cipher(const std::string& host, const std::string& ca_file);
 // Creates the cipher for a launcher that holds the same key (join_key).
 Result<std::unique_ptr<Cipher>> make_cipher(const Digest& key);
 
-// Returns OK in a program with TLS. A program without TLS executes the one with TLS beside it, with
-// the same command line; an error says why that failed.
+// Returns OK in a program with TLS. A program without TLS executes the TLS program in its folder, with
+// the same command line; an error is the reason why that failed.
 Status speak_tls(char** command);
 
 }  // namespace hvd::launcher

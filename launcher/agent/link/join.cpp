@@ -26,10 +26,10 @@ namespace {
 constexpr double kTrySeconds = 10;
 constexpr double kFirstPause = 0.1;
 constexpr double kLongestPause = 2;
-// How long a launcher that has admitted this host is dialled again, as long as it waits for hosts by default.
+// How long to connect again to a launcher that has admitted this host and may have ended.
 constexpr double kReturnSeconds = 30;
 
-// Resolves names by a program, since this executable is static and the system's resolver uses
+// Resolves names by a program, because this executable is static and the system's resolver needs
 // shared libraries.
 Result<std::string> resolve(const std::string& host) {
   if (!net::address_bytes(host).empty()) return host;
@@ -99,7 +99,7 @@ Result<OpenedLink> try_once(const net::Endpoint& where, const JoinOptions& optio
           "; start a horovodrun --listen of this version there, without --insecure-plaintext"));
 }
 
-// The guardian has blocked the signals that end a job. Before the job begins, they must end this
+// The guardian has blocked the signals that end a job. Before the job begins, these signals must end this
 // process.
 class Interruptible {
  public:
@@ -115,7 +115,7 @@ class Interruptible {
   sigset_t before_;
 };
 
-// Varies a delay between half and one and a half times, so that many hosts do not call at once.
+// Sleeps for 0.5 to 1.5 times the delay, so that many hosts do not connect at once.
 void rest(double seconds) {
   ::poll(nullptr, 0, static_cast<int>(seconds * 1000 * (0.5 + random_fraction())));
 }
@@ -135,8 +135,7 @@ Result<OpenedLink> join(const JoinOptions& options) {
   const Interruptible until_it_is_there;
   double pause = kFirstPause;
   bool has_warned = false;
-  Deadline returns_by =
-      Deadline::never();  // a launcher that has admitted this host, and may have ended
+  Deadline returns_by = Deadline::never();  // set after an admission
   for (;;) {
     bool was_admitted = false;
     auto link = try_once(*where, options, is_https, was_admitted);

@@ -127,7 +127,7 @@ void LauncherLink::take_deciphered() {
   while (is_connected()) {
     const auto size = connection_.cipher->read(buffer);
     if (!size.ok()) {
-      // The alert of TLS that gives the launcher the reason.
+      // Send the TLS alert, which contains the reason for the launcher.
       const Bytes alert = connection_.cipher->take_output();
       (void)!::write(connection_.output.get(), alert.data(), alert.size());
       std::fprintf(stderr, "horovod-agent: the connection to the launcher ended: %s\n",
@@ -179,7 +179,7 @@ void LauncherLink::await_another(Status why) {
   if (survive_seconds_ <= 0 || stream_.has_ended()) return end(aborted(why.message()));
   drop_connection();
   why_ = std::move(why);
-  // A launcher that is cut off does not know of the loss: the lease limits the wait for it.
+  // A launcher that is cut off has not noticed the loss: the lease limits the wait for it.
   const double silence = std::chrono::duration<double>(Clock::now() - received_at_).count();
   const double left = silence >= kUnnoticedSeconds ? lease_seconds_ - silence : 0;
   give_up_at_ = Deadline::after_seconds(std::max(survive_seconds_, left));
@@ -229,7 +229,7 @@ void LauncherLink::wait_for_reattachment() {
                status.message().c_str());
 }
 
-// Sends the offer to resume on a new connection. An older connection ends first: its late bytes
+// Sends the offer to resume on a new connection. Closes an older connection first, because its late bytes
 // would arrive twice.
 void LauncherLink::offer(Link connection, const Nonce& challenge, UniqueFd lifetime_fd) {
   if (is_connected()) await_another(unavailable("another connection was opened"));
@@ -248,14 +248,14 @@ void LauncherLink::offer(Link connection, const Nonce& challenge, UniqueFd lifet
     frame = link.cipher->take_output();
     if (!status.ok()) return drop_offer();
   }
-  // A new connection takes a few hundred bytes at once.
+  // A new connection accepts a few hundred bytes immediately.
   const ssize_t size = ::write(link.output.get(), frame.data(), frame.size());
   if (size != static_cast<ssize_t>(frame.size())) return drop_offer();
   answer_by_ = Deadline::after_seconds(kAnswerSeconds);
   loop_.watch(link.input.get(), EPOLLIN, [this](uint32_t) { on_answer(); });
 }
 
-// Reads single bytes, so that the records behind the answer stay in the connection.
+// Reads single bytes, so that the records after the answer remain in the connection.
 void LauncherLink::on_answer() {
   Link& link = offered_->connection;
   std::byte byte{};

@@ -39,7 +39,7 @@ Result<Link> stream_link() {
     if (null)
       ::dup2(null.get(), fd);
     else
-      ::close(fd);  // a root without /dev
+      ::close(fd);  // for a root directory without /dev
   }
   return link;
 }

@@ -1,5 +1,5 @@
-// The agent's send queue: frames with the job's header, by urgency, at the speed of the link. The
-// callers' credit bounds its size. The agent owns it. Never blocks.
+// The agent's send queue: frames with the job's header, sorted by urgency, sent at the speed of the link.
+// The callers' credit limits its size. The agent owns it. Never blocks.
 #pragma once
 
 #include "base/bytes.h"
@@ -14,15 +14,15 @@ class Outbox {
   // `link` outlives the outbox.
   explicit Outbox(LauncherLink& link) : link_(link) {}
 
-  // Sets the header of all frames from now on.
+  // Sets the header of all later frames.
   void address(uint64_t job, uint32_t generation, uint32_t host);
   void put(const Message& message, net::Urgency urgency = net::Urgency::kControl);
   void put(net::FrameType type, uint32_t stream, uint32_t credit, ByteView payload,
            net::Urgency urgency);
-  // Passes as much to the link as it takes now. The agent calls it again after each turn of the loop.
+  // Passes as many bytes to the link as it accepts now. The agent calls this after each turn of the loop.
   void flush();
   bool is_empty() const { return unsent_.size() == sent_ && writer_.empty(); }
-  // Drops all queued frames, and those that are queued later.
+  // Drops all queued frames and all later ones.
   void abandon();
 
  private:
@@ -30,7 +30,7 @@ class Outbox {
   net::FrameHeader header_;
   net::FrameWriter writer_;
   Bytes unsent_;
-  size_t sent_ = 0;  // bytes of unsent_
+  size_t sent_ = 0;  // number of sent bytes of unsent_
   bool is_abandoned_ = false;
 };
 

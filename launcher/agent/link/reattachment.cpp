@@ -74,26 +74,26 @@ void Reattachment::on_packet() {
 }
 
 int hand_over(const Reattach& order) {
-  // Schedulers send signals to every process of a job. This one ends with its connection.
+  // Schedulers send signals to every process of a job. This process ends with its connection, not by a signal.
   for (const int number : {SIGHUP, SIGINT, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGIO,
                            SIGXCPU, SIGVTALRM, SIGPROF, SIGPWR}) {
     std::signal(number, SIG_IGN);
   }
   auto agent = net::connect_for_packets(socket_name(order.session));
   Status status = agent.status();
-  // Another user could have bound the name of an agent that has ended.
+  // Another user could have bound the name of an agent that has ended, so check the user.
   if (status.ok() && !is_of_this_user(agent->get())) status = not_found("the agent has ended");
   if (status.ok()) {
     status =
         net::send_packet(agent->get(), order.nonce, {STDIN_FILENO, STDOUT_FILENO}, kWhom).status();
   }
-  // On other errors, such as a lack of descriptors, the launcher tries again.
+  // After other errors, such as a lack of descriptors, the launcher tries again.
   if (status.code() == Code::kNotFound) {
     const Bytes frame = framed(Failed{"the agent there has ended"});
     (void)!::write(STDOUT_FILENO, frame.data(), frame.size());
   }
   if (!status.ok()) return 1;
-  // The agent sends nothing: it closes the socket when it has another connection, or ends.
+  // The agent sends nothing. It closes the socket when it has another connection, or when it ends.
   pollfd end{.fd = agent->get(), .events = POLLIN, .revents = 0};
   while (::poll(&end, 1, -1) < 0 && errno == EINTR) {
   }

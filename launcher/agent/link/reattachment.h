@@ -1,6 +1,6 @@
-// Hands a connection from a new agent process to the running agent of the same session: when the launcher has repeated
-// the command that started the agent, the new process hands over its standard input and output through an abstract Unix
-// socket with the name of the session. A user who does not know the session cannot guess its name.
+// Passes a connection from a new agent process to the running agent of the same session. When the launcher has repeated
+// the command that started the agent, the new process passes its standard input and output through an abstract Unix
+// socket whose name contains the session. A user who does not know the session cannot guess its name.
 #pragma once
 
 #include <functional>
@@ -11,11 +11,11 @@
 
 namespace hvd::launcher {
 
-// The running agent's side. Owns the listener and a process that is about to hand over. Lives on the
+// The running agent's side. Owns the listener and the newest process that passes a connection. Lives on the
 // agent's loop.
 class Reattachment {
  public:
-  // `lifetime_fd`: the process that handed over the connection ends when this is closed.
+  // `lifetime_fd`: closing it ends the process that passed the connection.
   using OnConnection = std::function<void(Returned returned, UniqueFd lifetime_fd)>;
 
   explicit Reattachment(net::EventLoop& loop) : loop_(loop) {}
@@ -24,7 +24,7 @@ class Reattachment {
 
   Status listen(const SessionId& session, OnConnection on_connection);
   bool is_listening() const { return bool(listener_); }
-  // A descriptor is free again: accept_all() may have stopped for want of one.
+  // Call after a descriptor was closed: accept_all() may have stopped because none was free.
   void accept_again();
   void close();
 
@@ -38,8 +38,8 @@ class Reattachment {
   UniqueFd caller_;  // the newest
 };
 
-// The new process's side: hands standard input and output to the agent of the session, and returns the
-// exit status of this process when the agent no longer needs the connection. If there is no such agent,
+// The new process's side: passes standard input and output to the agent of the session, and returns the
+// exit status of this process when the agent no longer needs the connection. If the agent does not exist,
 // reports that to the launcher.
 int hand_over(const Reattach& order);
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kFirstPause = 0.1;
 constexpr double kLongestPause = 1;
-// A port at which nothing listens for this long has lost its launcher.
+// If nothing listens on the port for this long, the launcher has ended.
 constexpr std::chrono::seconds kRefused{5};
 
 }  // namespace

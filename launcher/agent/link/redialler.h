@@ -1,4 +1,4 @@
-// Dials the launcher again after the connection to it broke, with growing pauses between the attempts, until
+// Connects to the launcher again after the connection broke, with growing pauses between the attempts, until
 // an attempt succeeds, or until the launcher has evidently ended. LauncherLink owns it. Lives on the agent's
 // loop.
 #pragma once
@@ -21,17 +21,17 @@ class Redialler {
   // `connection`: kNotFound if nothing has listened at the launcher's port for 5 s.
   using OnDialled = std::function<void(Result<Returned> connection)>;
 
-  // `dial`: as OpenedLink::redial.
+  // `dial`: OpenedLink::redial.
   Redialler(net::EventLoop& loop, Dial dial, OnDialled on_dialled)
       : dial_(std::move(dial)), on_dialled_(std::move(on_dialled)), call_(loop) {}
   Redialler(const Redialler&) = delete;
 
-  // Whether this agent dials at all.
+  // Whether this agent connects by itself.
   explicit operator bool() const { return bool(dial_); }
 
-  // The connection has just broken: dials at the next on_deadline().
+  // The connection has just broken: connects in the next on_deadline().
   void begin();
-  // The last result was of no use: dials again after a pause.
+  // The last result was not usable: connects again after a pause.
   void continue_later();
   void stop();
 
@@ -45,7 +45,7 @@ class Redialler {
   const Dial dial_;
   const OnDialled on_dialled_;
   BlockingCall call_;
-  double pause_ = 0;  // seconds
+  double pause_ = 0;  // in seconds
   std::optional<Clock::time_point> refused_since_;
   Deadline dial_at_ = Deadline::never();
 };

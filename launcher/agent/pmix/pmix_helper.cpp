@@ -26,10 +26,10 @@
 namespace hvd::launcher {
 namespace {
 
-// The time limit for the helper's answer: the disk with the library may be slow. Ranks wait in MPI_Init.
+// The time limit for the helper's answer, while ranks wait in MPI_Init. The disk with the library may be slow.
 constexpr double kAnswerSeconds = 60;
 constexpr double kEndSeconds = 2;
-// The agent's two ports, the helper's, and one that each host needs besides those of its ranks.
+// The number of ports besides those of the ranks: the agent's two, the helper's, and one that each host needs.
 constexpr int kPorts = 4;
 
 // Returns the program as an unnamed file.
@@ -45,7 +45,7 @@ UniqueFd program_file() {
   return file;
 }
 
-// Returns a name in a form that PMIx can put into a list.
+// Returns the name with only characters that PMIx accepts in a list.
 std::string safe_name(std::string name) {
   for (char& c : name) {
     const bool is_safe = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -60,7 +60,7 @@ uint16_t port_of(const UniqueFd& listener) {
   return address.ok() ? net::to_endpoint(*address).port : uint16_t{0};
 }
 
-// Whether the loader finds PMIx's library on this host: in a folder of LD_LIBRARY_PATH, or by its cache.
+// Whether the loader finds PMIx's library on this host: in a folder of LD_LIBRARY_PATH, or in its cache.
 bool has_library(const Environment& environment) {
   const std::string name = "libpmix.so.2";
   for (const std::string& folder : split(value_of(environment, "LD_LIBRARY_PATH"), ':')) {
@@ -71,13 +71,13 @@ bool has_library(const Environment& environment) {
   return cache.find(name + '\0') != std::string::npos;
 }
 
-// Returns the socket of a connection to a server of this user, which may not be established yet.
+// Returns a socket that connects to a server of this user. The connection may not be established yet.
 UniqueFd connect_to(const net::Endpoint& server) {
   const auto address = net::numeric_address(server);
   UniqueFd socket(::socket(address->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   const bool is_begun = socket && (::connect(socket.get(), address->get(), address->size) == 0 ||
                                    errno == EINPROGRESS);
-  // Another user may have bound the abstract name of a helper that has ended.
+  // Another user may have bound the abstract name of a helper that has ended, so check the user.
   return is_begun && is_of_this_user(socket.get()) ? std::move(socket) : UniqueFd();
 }
 
@@ -98,7 +98,7 @@ bool PmixHelper::open(const HostJob& job, const Environment& environment) {
   if (choice == "0" || pmix_program().empty()) return false;
   if (choice != "1" && !has_library(environment)) return false;
   const auto ports = net::parse_port_range(value_of(job.environment, "HOROVOD_PORT_RANGE"));
-  // A small range has only the ports that the ranks need, and no firewall stands before 127.0.0.1.
+  // A small range has only the ports that ranks need. Other ports also work, because no firewall blocks 127.0.0.1.
   if (ports.ok() && ports->size() >= static_cast<int>(job.ranks.size()) + kPorts) ports_ = *ports;
   if (!listen(pmix_).ok() || !listen(pmi_).ok()) return false;
   remove_unlocked_folders(folder_.substr(0, folder_.rfind('/') + 1), kJobFolder);
@@ -138,8 +138,8 @@ Environment PmixHelper::environment_of(const Environment& rank, const StartOrder
   const std::vector<int>& own = order_.ranks[order_.host];
   if (std::ranges::find(own, *number) == own.end()) return {};
   const std::string address = cat("horovod.", order_.host, ";tcp4://127.0.0.1:", pmix_.number);
-  // Clients of PMIx 3 to 5 read these addresses. Servers of PMIx 3 refuse clients that got PMIX_SERVER_URI4 or 41.
-  // Without PMIX_GDS_MODULE, clients of PMIx 5 fail at a server of PMIx 4.
+  // Clients of PMIx 3 to 5 read these addresses. Servers of PMIx 3 refuse clients that have PMIX_SERVER_URI4 or 41.
+  // Without PMIX_GDS_MODULE, clients of PMIx 5 fail with a server of PMIx 4.
   Environment environment = {{"PMIX_SERVER_URI3", address}, {"PMIX_SERVER_URI21", address},
                              {"PMIX_SERVER_URI2", address}, {"PMIX_NAMESPACE", order_.job},
                              {"PMIX_RANK", cat(*number)},   {"PMIX_GDS_MODULE", "hash"}};
@@ -151,9 +151,9 @@ Environment PmixHelper::environment_of(const Environment& rank, const StartOrder
     }
   };
   // Without this variable Open MPI 4 assumes that no launcher started the program. The value names a
-  // launcher that it knows, and "ompi" for an mpirun inside this job.
+  // launcher known to Open MPI, and "ompi" for an mpirun inside this job.
   suggest("OMPI_MCA_schizo", "jsm,ompi");
-  // Open MPI's shared files lie in the job's folder and are removed with it, also after a kill.
+  // Open MPI's shared files are in the job's folder, so they are removed with it, even after SIGKILL.
   suggest("OMPI_MCA_btl_vader_backing_directory", folder_);
   // Without this variable Open MPI would try unreachable addresses.
   suggest("OMPI_MCA_btl_tcp_if_include", order.interface);
@@ -199,10 +199,10 @@ void PmixHelper::give_order() {
   const ssize_t size = ::write(process_.input.get(), unsent_.data(), unsent_.size());
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (size > 0) unsent_.erase(0, static_cast<size_t>(size));
-  if (size < 0 || unsent_.empty()) forget_order();  // read() notices the end of a helper
+  if (size < 0 || unsent_.empty()) forget_order();  // if the helper has ended, read() handles that
 }
 
-// The pipe stays open, and stays writable: it leaves the loop, which would report it without end.
+// The pipe remains open and writable, so it must leave the loop, which would report it forever.
 void PmixHelper::forget_order() {
   unsent_.clear();
   if (process_.input) loop_.unwatch(process_.input.get());
@@ -221,8 +221,8 @@ void PmixHelper::read() {
   while (const auto texts = take_texts(received_)) take(*texts);
 }
 
-// The helper's first message is its port for PMIx and its name for PMI-1. Later ones: a rank has connected and how
-// often, all ranks have met, or the sentence of a failure.
+// The helper's first message is its port for PMIx and its socket name for PMI-1. Later messages: a rank has connected
+// and how often, all ranks have met, or the sentence of a failure.
 void PmixHelper::take(const PmixTexts& texts) {
   if (!is_serving_) {
     const auto port = texts.size() == 2 ? parse_int(texts[0]) : std::nullopt;
@@ -255,7 +255,7 @@ void PmixHelper::relay(const Port& port, UniqueFd socket) {
   relays_.try_emplace(number, loop_, std::move(socket), std::move(server), [this, number] {
     relays_.erase(number);
     for (const Port* each : {&pmix_, &pmi_})
-      loop_.change(each->listener.get(), EPOLLIN);  // accept_all() waits for descriptors
+      loop_.change(each->listener.get(), EPOLLIN);  // accept_all() may wait for free descriptors
   });
 }
 
@@ -271,7 +271,7 @@ void PmixHelper::fail(const std::string& why) {
   end();
 }
 
-// The end of a sentence about a helper that has ended. Its library may have written other lines.
+// The part of a sentence that explains a helper's end. The PMIx library may have printed other lines.
 std::string PmixHelper::last_words() const {
   std::string errors;
   char buffer[4096];

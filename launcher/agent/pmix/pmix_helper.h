@@ -1,9 +1,9 @@
-// Serves PMIx, and PMI-1 for MPICH, to the ranks of this host. The agent listens at two ports of 127.0.0.1, and passes
-// them to the ranks. The first connection starts the helper (launcher/pmix), an executable embedded in the agent, so
-// that programs without MPI need no server. The agent closes connections of other users, because PMIx believes the uid
-// that a client sends, and PMI-1 sends none. Other connections wait until the helper has registered the ranks, and are
-// then relayed to it. If the helper fails, all connections are closed, so that MPI_Init fails, and the report contains
-// the reason. The agent owns it. Lives on the agent's loop and never blocks it.
+// Serves PMIx, and PMI-1 for MPICH, to the ranks of this host. The agent listens on two ports of 127.0.0.1, and passes
+// their numbers to the ranks. The first connection starts the helper (launcher/pmix), an executable embedded in the
+// agent: programs without MPI need no server. The agent closes connections of other users, because PMIx trusts the uid
+// that a client sends, and PMI-1 clients send none. Other connections wait until the helper has registered the ranks,
+// and are then relayed to it. If the helper fails, all connections are closed, so that MPI_Init fails, and the report
+// contains the reason. The agent owns it. Lives on the agent's loop and never blocks it.
 #pragma once
 
 #include <functional>
@@ -26,44 +26,44 @@ namespace hvd::launcher {
 // Returns the helper's executable file; empty in a build without a helper.
 std::string_view pmix_program();
 
-// The beginning of the name of a job's folder on a host.
+// The prefix of the name of a job's folder on a host.
 inline constexpr std::string_view kJobFolder = "horovod-job-";
 
 class PmixHelper {
  public:
   using OnReport = std::function<void(const PmixReport&)>;
 
-  // `folder` is for files of the job and does not exist yet. The destructor removes it, or the agent's guardian.
+  // `folder`: for files of the job; must not exist yet. The destructor or the agent's guardian removes it.
   PmixHelper(net::EventLoop& loop, std::string folder, OnReport on_report)
       : loop_(loop), folder_(std::move(folder)), on_report_(std::move(on_report)) {}
   ~PmixHelper();
 
-  // Opens the port and makes the folder, where the job and this host have PMIx. Returns whether they have.
-  // `environment` is the helper's.
+  // Opens the ports and creates the folder if the job and this host have PMIx. Returns whether they have.
+  // `environment`: the helper's environment.
   bool open(const HostJob& job, const Environment& environment);
-  // Accepts connections from here on, if the port is open and the launcher ordered PMIx. `store` is the store's
+  // Accepts connections from now on, if the ports are open and the launcher ordered PMIx. `store` is the store's
   // address for this host.
   void serve(const HostJob& job, const StartOrder& order, const std::string& store);
-  // Returns the variables by which a rank finds PMIx, and further ones that MPI needs; empty without PMIx. Values of
-  // the user stay.
+  // Returns the variables by which a rank finds PMIx, and others that MPI needs; empty without PMIx. Keeps the
+  // user's values.
   Environment environment_of(const Environment& rank, const StartOrder& order) const;
 
   // Whether a rank has connected, and the helper has started.
   bool was_used() const { return was_used_; }
-  // A process that is no rank has ended.
+  // A process that is not a rank has ended.
   void on_reaped(pid_t pid);
   // The running helper's pid, or -1. The helper must not end before the ranks.
   pid_t pid() const { return process_.pid; }
-  // Returns true when the helper is the only process left of the job.
+  // Returns true if the helper is the only remaining process of the job.
   bool is_alone() const;
-  // Lets the helper clean up and end. A call after its time limit kills the helper.
+  // Lets the helper clean up and end. Kills it if called after its time limit.
   void end();
-  // The time at which the agent must call on_deadline().
+  // When the agent must call on_deadline().
   Deadline deadline() const { return answer_by_.is_never() ? kill_at_ : answer_by_; }
   void on_deadline();
 
  private:
-  // A port of 127.0.0.1 for ranks, and where the helper serves those that connect there.
+  // A port of 127.0.0.1 for ranks, and the helper's endpoint to which connections are relayed.
   struct Port {
     UniqueFd listener;
     uint16_t number = 0;
@@ -85,22 +85,22 @@ class PmixHelper {
   net::EventLoop& loop_;
   std::string folder_;
   OnReport on_report_;
-  UniqueFd lock_;  // on folder_
-  Port pmix_;      // without a listener where the job has no PMIx
-  Port pmi_;       // the same
+  UniqueFd lock_;  // for folder_
+  Port pmix_;      // has no listener if the job has no PMIx
+  Port pmi_;       // has no listener if the job has no PMIx
   PmixOrder order_;
-  Environment environment_;  // the helper's
+  Environment environment_;  // of the helper
   net::PortRange ports_;
   RankProcess process_;
-  std::string unsent_;       // of the order
+  std::string unsent_;       // part of the order
   std::string received_;     // from the helper
   bool is_serving_ = false;  // the helper has registered the ranks
   bool was_used_ = false;
   bool has_failed_ = false;
-  std::vector<std::pair<const Port*, UniqueFd>> waiting_;  // for the helper
+  std::vector<std::pair<const Port*, UniqueFd>> waiting_;  // connections waiting for the helper
   std::map<uint64_t, SocketRelay> relays_;
   uint64_t next_relay_ = 0;
-  PmixReport last_;  // the last rank that has connected
+  PmixReport last_;  // the report of the rank that connected last
   Deadline answer_by_ = Deadline::never();
   Deadline kill_at_ = Deadline::never();
 };

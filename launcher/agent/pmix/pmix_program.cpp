@@ -1,6 +1,6 @@
 #include "launcher/agent/pmix/pmix_helper.h"
 
-// The build names the file.
+// The build defines the name of the file.
 asm(".section .rodata\n"
     ".global hvd_pmix_program_begin\n"
     ".global hvd_pmix_program_end\n"

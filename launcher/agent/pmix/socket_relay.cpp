@@ -40,7 +40,7 @@ void SocketRelay::on_ready() {
   }
 }
 
-// Returns false when a socket is broken.
+// Returns false if a socket is broken.
 bool SocketRelay::move(End& from, End& to) {
   if (!from.has_ended && from.unsent.empty()) {
     std::array<char, 64 << 10> buffer;

@@ -1,5 +1,5 @@
-// Copies bytes between two connected stream sockets, in both directions, without parsing them. Reads a socket only
-// after the other socket has taken the earlier bytes. PmixHelper owns it. Lives on the agent's loop.
+// Copies bytes between two connected stream sockets, in both directions, without parsing. Reads a socket again only
+// after the other socket has accepted the earlier bytes. PmixHelper owns it. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace hvd::launcher {
 
 class SocketRelay {
  public:
-  // `on_end`: called once, on the loop, after both sockets have ended or one is broken; it may destroy this object.
+  // `on_end`: called once, on the loop, when both sockets have ended or one is broken. May destroy this object.
   SocketRelay(net::EventLoop& loop, UniqueFd first, UniqueFd second, std::function<void()> on_end);
   ~SocketRelay();
   SocketRelay(const SocketRelay&) = delete;
@@ -20,9 +20,9 @@ class SocketRelay {
  private:
   struct End {
     UniqueFd socket;
-    std::string unsent = {};    // read from the socket, for the other end
+    std::string unsent = {};    // bytes read from the socket, for the other end
     bool has_ended = false;     // the socket has no more bytes
-    bool is_passed_on = false;  // the other end knows that
+    bool is_passed_on = false;  // the other end was shut down for writing
   };
 
   void on_ready();

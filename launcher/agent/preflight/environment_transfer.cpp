@@ -83,7 +83,7 @@ Status EnvironmentTransfer::write(const StagePart& part) {
   return {};
 }
 
-// The launcher begins the file anew.
+// Requests the files from the launcher. The launcher sends the current file again from its beginning.
 void EnvironmentTransfer::ask_launcher(const std::string& why) {
   state_ = State::kFromLauncher;
   offset_ = 0;

@@ -1,7 +1,7 @@
-// Receives the files of an environment, and serves them to the next host. Another host sends the files; the launcher
-// sends them if there is no other host, or, if the transfer from that host fails, the rest from the current file on.
-// Compares each complete file with its hash in the launcher's list; passes parts to the next host, which compares too,
-// as they arrive. Lives on the agent's loop.
+// Receives the files of an environment, and serves them to the next host. Another host sends the files. The launcher
+// sends them if there is no other host, or, after a failed transfer from that host, from the current file on.
+// Compares each complete file with its hash in the launcher's list. Passes parts to the next host as they arrive; that
+// host also compares hashes. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -22,9 +22,9 @@ class EnvironmentTransfer {
  public:
   struct Events {
     std::function<void(const Message&)> send;  // to the launcher
-    // Writes the next part of the files. The first part of the last file may come again.
+    // Writes the next part of the files. The last file may begin again from its first part.
     std::function<Status(const StagePart&)> write;
-    // Called once: with ok when all files have been written; else with the error, but not for one of take().
+    // Called once: with ok when all files have been written, else with the error. Errors of take() are only returned.
     std::function<void(const Status&)> on_end;
   };
   // Addresses and ports at which this host may serve the next host.
@@ -36,18 +36,18 @@ class EnvironmentTransfer {
   EnvironmentTransfer(net::EventLoop& loop, Events events);
   EnvironmentTransfer(const EnvironmentTransfer&) = delete;
 
-  // Asks the launcher for the files. `folder`: where write() writes them.
+  // Requests the files from the launcher. `folder`: the folder to which write() writes.
   void begin(const EnvironmentOffer& offer, std::vector<PackageFile> listed,
              const std::string& folder, const Network& network);
-  // Takes a message of the launcher. False: it was not expected.
+  // Handles a message of the launcher. Returns false if it was not expected.
   bool take(const EnvironmentSource& source);
-  // Whether the launcher sends the files; takes the next part. The first error is also the answer to the parts behind,
-  // which are under way when the launcher reads it.
+  // wants_part(): whether the launcher sends the files. take(): handles the next part. After an error, take() returns
+  // it again for the parts that the launcher had already sent.
   bool wants_part() const { return state_ == State::kFromLauncher || state_ == State::kFailed; }
   Status take(const StagePart& part);
-  // Bytes of the parts that the launcher has sent, with their paths.
+  // Total bytes, including paths, of the parts that the launcher has sent.
   uint64_t taken() const { return taken_; }
-  // Ends the transfer, and no longer serves the next host. No event follows.
+  // Ends the transfer, and stops serving the next host. No event follows.
   void close();
   // Call on_deadline() when it has passed.
   Deadline deadline() const;
@@ -56,7 +56,7 @@ class EnvironmentTransfer {
  private:
   enum class State { kIdle, kAsked, kFromHost, kFromLauncher, kFailed, kOver };
 
-  // Whether the part is the next one, and the file has its hash if this is its last part.
+  // Whether the part is the next one, and, if it is a file's last, whether the file has the listed hash.
   bool is_expected(const StagePart& part);
   Status write(const StagePart& part);
   void take_from_host(const StagePart& part);
@@ -65,17 +65,17 @@ class EnvironmentTransfer {
 
   const Events events_;
   std::vector<PackageFile> listed_;
-  std::vector<StagedEntry> files_;  // of the list, in the folder
+  std::vector<StagedEntry> files_;  // the listed files, in the folder
   PartServer server_;
   PartClient client_;
   State state_ = State::kIdle;
-  Status failure_;  // of a part from the launcher
+  Status failure_;  // the error of a part from the launcher
   Digest key_{};
   std::string source_;   // the name of the host
-  size_t file_ = 0;      // the index of the file that comes now
-  uint64_t offset_ = 0;  // bytes of it
+  size_t file_ = 0;      // the index of the current file
+  uint64_t offset_ = 0;  // bytes of the current file
   uint64_t before_ = 0;  // bytes of the files before it
-  Sha256 hash_;          // of it
+  Sha256 hash_;          // of the current file
   uint64_t taken_ = 0;
 };
 

@@ -17,14 +17,14 @@ namespace hvd::launcher {
 
 namespace {
 
-// The PATH of a login without a profile, for an environment without PATH.
+// The PATH of a login shell without a profile, used if the environment has no PATH.
 constexpr std::string_view kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
-// The first torch that loads backends by entry points.
+// The first torch release that loads backends by entry points.
 constexpr const char* kTorchWithEntryPoints = "2.5";
 constexpr std::string_view kInitVariable = "HVD_REMOTE_INIT";
 
-// `module` and the like are functions that the profile's scripts define. Their output, and that of
-// the command, must not reach standard output, which gets only the environment after success.
+// Functions such as `module` are defined by the profile's scripts. The output of the scripts and of
+// the command must not reach standard output, which gets only the environment after success.
 constexpr const char* kInitScript = R"(
 {
   for script in /etc/profile.d/*.sh; do
@@ -36,8 +36,8 @@ constexpr const char* kInitScript = R"(
 exec cat /proc/self/environ /proc/self/limits /proc/self/status
 )";
 
-// The script does not import horovod, since the original package would import much more. With an argument, it also
-// prints the newest version of the symbols of libstdc++.
+// The script does not import horovod, because the original package would import much more. With an argument, it also
+// prints the newest symbol version of libstdc++.
 constexpr const char* kVersionScript = R"py(
 import os, re, sys
 print("Python %d.%d.%d" % sys.version_info[:3])
@@ -79,13 +79,13 @@ if len(sys.argv) > 1:
     print("libstdc++ " + newest)
 )py";
 
-// Returns true for variables that a shell sets for itself.
+// Returns true for variables that a shell sets by itself.
 bool is_of_the_shell(std::string_view name) {
   return name == "_" || name == "SHLVL" || name == "PWD" || name == "OLDPWD" ||
          name == kInitVariable;
 }
 
-// Says how a command ended that printed no environment.
+// Describes the end of a command that printed no environment.
 std::string end_of(int status) {
   if (WIFSIGNALED(status)) return cat("was ended by signal ", WTERMSIG(status));
   const int code = WEXITSTATUS(status);
@@ -135,7 +135,7 @@ void HostPreparation::run_init() {
 }
 
 void HostPreparation::on_init(const HelperCommandOutcome& outcome) {
-  // Each variable ends with a NUL, and the limits behind them have none.
+  // Each variable ends with NUL, and the limits after the variables have none.
   const size_t end = outcome.output.rfind('\0') + 1;
   Environment after = parse_environment(std::string_view(outcome.output).substr(0, end));
   if (after.empty()) {
@@ -157,7 +157,7 @@ std::string_view HostPreparation::search_path() const {
   return named.empty() ? kDefaultPath : named;
 }
 
-// A command that names a Python chooses it.
+// Uses the command's Python, if it names one, else python3.
 void HostPreparation::find_base() {
   const std::string* named = python_word(job_.command);
   const auto found =
@@ -217,7 +217,7 @@ bool HostPreparation::take(const EnvironmentOffer& offer) {
 void HostPreparation::end_transfer() {
   transfer_.close();
   if (!environment_->has_parts()) return;
-  // GBs take a while.
+  // On a thread, because removing gigabytes takes a while.
   is_removing_ = call_.start([copy = environment_] { copy->remove_parts(); }, [] {});
   if (!is_removing_) environment_->remove_parts();
 }
@@ -277,7 +277,7 @@ void HostPreparation::find() {
   ask_versions(interpreter);
 }
 
-// The program may start Python, which knows the libraries of this host.
+// For a program that is not Python but may start one: queries a Python for the libraries of this host.
 void HostPreparation::ask_some_python(std::string_view path) {
   const std::string* named = python_word(job_.command);
   const auto python =
@@ -289,7 +289,7 @@ std::string HostPreparation::interpreter() const {
   return std::string(value_of(outcome_.versions, kInterpreter));
 }
 
-// The arguments of the interpreter, without its name: for a script also the options of its first line.
+// The arguments of the interpreter, without its name. For a script, also the options of its first line.
 std::vector<std::string> HostPreparation::python_arguments() const {
   std::vector<std::string> arguments = job_.command;
   if (is_python(outcome_.program)) {
@@ -328,7 +328,7 @@ bool HostPreparation::uses_torch_backend() const {
   return value_of(outcome_.environment, "HOROVOD_TORCH_BACKEND") == "horovod";
 }
 
-// A program that does not name horovod needs none, except one whose groups of gloo are to be groups of horovod.
+// A program that does not name horovod needs no package, unless horovod is to replace the backend gloo.
 HostPreparation::PackageNeed HostPreparation::need_of_program() const {
   const auto look = [&](auto* in_sources) {
     return in_sources(interpreter(), python_arguments(), job_.working_directory,
@@ -351,7 +351,7 @@ void HostPreparation::ask_versions(const std::string& interpreter) {
   run(std::move(python), &HostPreparation::on_versions);
 }
 
-// Returns the lines of kVersionScript. Sets facts_.
+// Returns the lines of kVersionScript's output. Sets facts_.
 Environment HostPreparation::read_facts(const std::string& output) {
   Environment printed;
   for (const std::string& line : split(output, '\n')) {
@@ -413,7 +413,7 @@ Status HostPreparation::check_provision() const {
 }
 
 void HostPreparation::provide_package() {
-  // On another host than the launcher's, which gets an offer, the folder of that name may be anybody's.
+  // On hosts other than the launcher's, which get an offer, the folder with that name may belong to anyone.
   const bool is_there = !is_program_lent_ && has_horovod_alone(job_.package_folder) &&
                         (job_.package.name.empty() || safe_folder(job_.package_folder).ok());
   const bool is_forbidden = job_.shipping == Shipping::kNever;
@@ -426,7 +426,7 @@ void HostPreparation::provide_package() {
   std::error_code error;
   const std::string agent = std::filesystem::read_symlink("/proc/self/exe", error).string();
   auto folders = agent_folders(job_.agent_dir, agent, own_environment_);
-  // PYTHONPATH separates its folders by colons.
+  // PYTHONPATH separates folders by colons, so a name with a colon cannot be used.
   std::erase_if(folders,
                 [](const std::string& each) { return each.find(':') != std::string::npos; });
   if (copy_.find(job_.package, folders)) return use_copy(kCopyKept);

@@ -25,36 +25,36 @@ namespace hvd::launcher {
 struct HostPreparationOutcome {
   Status status;
   std::string program;               // path of the file to execute
-  std::vector<std::string> command;  // with the Python before a script
-  Environment environment;           // variables that all ranks of the host get
-  ProcessLimits limits;              // those that --remote-init has changed
+  std::vector<std::string> command;  // with the interpreter before a script
+  Environment environment;           // variables for all ranks of the host
+  ProcessLimits limits;              // limits that --remote-init has changed
   // For a Python program: {kInterpreter, its path}. If the launcher compares the hosts of the job,
-  // also {"Python", "3.11.2"} and {"horovod", "1.0"}. With a copy of the launcher's package also
-  // {kPackageCopy, kCopySent or kCopyKept}, for other programs too, and with --stage-env {kEnvironmentCopy, the same}.
+  // also {"Python", "3.11.2"} and {"horovod", "1.0"}. With a copy of the launcher's package, for all programs,
+  // {kPackageCopy, kCopySent or kCopyKept}. With --stage-env, {kEnvironmentCopy, kCopySent or kCopyKept}.
   Environment versions;
 };
 
 class HostPreparation {
  public:
-  // `send`: asks the launcher for its package, or for an environment. The answers go to take(). `network`: where this
-  // host may pass the environment on.
+  // `send`: requests the launcher's package, or an environment. The answers go to take(). `network`: where this
+  // host may serve the environment.
   HostPreparation(net::EventLoop& loop, std::function<void(const Message&)> send,
                   std::function<EnvironmentTransfer::Network()> network);
-  // Begins. `environment` is the agent's own. Calls `done` once, from begin() or on the loop.
+  // Begins the preparation. `environment` is the agent's own. Calls `done` once, from begin() or on the loop.
   void begin(const HostJob& job, const Environment& environment,
              std::function<void(HostPreparationOutcome)> done);
-  // Whether a part of the package is expected; takes it.
+  // Whether a part of the package is expected. If so, take() handles it.
   bool wants_part() const { return !call_.is_running() && copy_.is_incomplete(); }
   Status take(const StagePart& part);
   uint64_t taken() const { return copy_.taken(); }
-  // The answer to EnvironmentWanted. False: it was not expected.
+  // Handles the answer to EnvironmentWanted. Returns false if it was not expected.
   bool take(const EnvironmentOffer& offer);
   EnvironmentTransfer& transfer() { return transfer_; }
-  // Ranks start: all hosts have the environment.
+  // Call when ranks start: all hosts have the environment.
   void end_transfer();
-  // Whether files that only other hosts needed are being removed.
+  // Whether files that only other hosts needed are still being removed.
   bool is_removing() const { return is_removing_ && call_.is_running(); }
-  // The job ends.
+  // Call when the job ends.
   void stop();
   // Call for every child process of the agent that was reaped.
   void on_reaped(pid_t pid, int status) {
@@ -62,12 +62,12 @@ class HostPreparation {
   }
 
  private:
-  // Whether the ranks need the launcher's package. kUnknown: not all sources of the program were read.
+  // Whether the ranks need the launcher's package. kUnknown: some sources of the program could not be read.
   enum class PackageNeed { kNone, kUnknown, kCertain };
   PackageNeed need_of_program() const;
   void run_init();
   void on_init(const HelperCommandOutcome& outcome);
-  // With --stage-env: finds the Python that the environment is made of.
+  // With --stage-env: finds the Python on which the environment is based.
   void find_base();
   void on_base(const HelperCommandOutcome& outcome);
   void install_environment(const Status& transferred);
@@ -77,25 +77,25 @@ class HostPreparation {
   // Refuses a program that would import the original Horovod, unless the ranks may be its workers. Sets package_need_.
   Status find_package();
   void ask_versions(const std::string& interpreter);
-  // For another program than Python. `path`: the ranks' PATH.
+  // For a program that is not Python. `path`: the ranks' PATH.
   void ask_some_python(std::string_view path);
-  // Gives the ranks the launcher's package: in its folder, if this host has that, else as a copy.
+  // Gives the ranks the launcher's package: from the same folder if this host has it, else as a copy.
   void provide_package();
-  // Refuses this host if the need of the package is certain.
+  // Refuses this host if the package is certainly needed.
   void do_without_package(const Status& why);
-  // Why the ranks cannot have the launcher's package, or ok.
+  // Returns why the ranks cannot get the launcher's package, or ok.
   Status check_provision() const;
   void on_unpacked(const HelperCommandOutcome& outcome);
   void use_copy(const char* origin);
   void install_copy();
-  // Puts the folder on the ranks' PYTHONPATH: with --ship before what the user has installed.
+  // Adds the folder to the ranks' PYTHONPATH: with --ship before the user's own packages.
   void use_package(const std::string& folder, const std::string& version);
-  // Whether groups of gloo are to be groups of horovod.
+  // Whether horovod is to replace the backend gloo of torch.distributed.
   bool uses_torch_backend() const;
   std::string interpreter() const;
   std::vector<std::string> python_arguments() const;
   void run(RankCommand command, void (HostPreparation::*then)(const HelperCommandOutcome&));
-  // `work` may look at or remove many files, and shares environment_ alone. `done`: on the loop.
+  // `work` may read or remove many files, and shares only environment_. `done`: called on the loop.
   void call(std::function<void()> work, std::function<void()> done);
   void on_versions(const HelperCommandOutcome& outcome);
   Environment read_facts(const std::string& output);
@@ -116,10 +116,10 @@ class HostPreparation {
   const std::shared_ptr<EnvironmentCopy> environment_ = std::make_shared<EnvironmentCopy>();
   BlockingCall call_;
   EnvironmentTransfer transfer_;
-  bool is_removing_ = false;  // by call_
-  std::string base_;          // the interpreter that the environment is made of
+  bool is_removing_ = false;  // call_ is removing files
+  std::string base_;          // the interpreter on which the environment is based
   bool is_offer_awaited_ = false;
-  bool is_program_lent_ = false;  // the host has no file of the program, and gets the launcher's
+  bool is_program_lent_ = false;  // the host lacks the program, and gets the launcher's
 };
 
 }  // namespace hvd::launcher

@@ -33,7 +33,7 @@ bool has_import_of(std::string_view source, const std::string& package, bool is_
   return false;
 }
 
-// Statements that are indented may never run: a program may do without Horovod.
+// Ignores indented statements, which may never run: a program may also work without Horovod.
 bool has_import(std::string_view source) { return has_import_of(source, "horovod", false); }
 
 bool has_import_of_backend(std::string_view source) {
@@ -41,7 +41,7 @@ bool has_import_of_backend(std::string_view source) {
          has_import_of(source, "horovod_torch_backend", true);
 }
 
-// A comment begins at a # that no quotation mark comes before.
+// Ignores comments, which begin at a # without a quotation mark before it.
 bool has_word(std::string_view source) {
   return std::ranges::any_of(split(source, '\n'), [](const std::string& line) {
     const size_t comment = line.find('#');
@@ -50,7 +50,7 @@ bool has_word(std::string_view source) {
   });
 }
 
-// Both packages have common/basics.py: this project's imports the class of another of its files.
+// Both packages have common/basics.py, but only this project's imports horovod._basics_object.
 bool is_original(const fs::path& package) {
   const fs::path file = package / "common" / "basics.py";
   return has_file(file) &&

@@ -1,6 +1,6 @@
-"""Makes an environment of the wheels, or of the archive, in the present folder. It is moved to FOLDER, the argument.
+"""Makes an environment of the wheels, or of the archive, in the current folder. The argument FOLDER is its later path.
 
-Needs nothing but Python, and no network. The environment is made in "files". The agent has compared the files with
+Needs only Python, and no network. Makes the environment in "files". The agent has compared the files with
 their hashes, and removes the wheels, which other hosts may still get from it.
 """
 
@@ -45,7 +45,7 @@ def is_inside(path):
 
 
 def place_of(name, site, python):
-    """Where a file of a wheel goes, and whether it is a program."""
+    """Returns the destination of a wheel's file, and whether the file is a program."""
     parts = name.split("/")
     if not parts[0].endswith(".data") or len(parts) < 3:
         return os.path.join(site, *parts), False
@@ -129,9 +129,9 @@ def make(final):
 
 
 def safe_members(archive, name):
-    """The members, as files of this user, that nobody else can change. Refuses one that would leave the folder."""
+    """Yields the members as files that only this user can change. Refuses a member that would leave the folder."""
     links = set()
-    crossed = set()  # names that a link so far leaves by ".."
+    crossed = set()  # path prefixes before a ".." in the link targets so far
     for member in archive:
         path = os.path.normpath(member.name)
         parents = [path[:at] for at, letter in enumerate(path) if letter == "/"]
@@ -141,9 +141,9 @@ def safe_members(archive, name):
             links.add(path)
             target = os.path.normpath(os.path.join(os.path.dirname(path), member.linkname))
             ways = os.path.join(os.path.dirname(path), member.linkname).split("/")
-            # Through another link, also a later one, ".." leads elsewhere.
+            # Through another link, even a later one, ".." leads elsewhere.
             crossed.update(os.path.normpath("/".join(ways[:n])) for n in range(1, len(ways)) if ".." in ways[n:])
-            # An environment names its Python by a link.
+            # The Python of an environment is a link to outside.
             is_python = re.match(r"([^/]+/)?bin/python[\d.]*$", path)
             if not links.isdisjoint(crossed) or not (is_inside(target) or is_python):
                 sys.exit("%s has a link out of it: %s to %s" % (name, member.name, member.linkname))
@@ -187,7 +187,7 @@ def unpack_archive(name, final):
 
 
 def set_prefix(programs, final):
-    """Does what conda-unpack does, but for the place to which the environment is moved."""
+    """Does the work of conda-unpack, but for the later path of the environment."""
     sys.path.insert(0, programs)
     try:
         unpacking = runpy.run_path(os.path.join(programs, "conda-unpack"), run_name="unpacking")
@@ -215,7 +215,7 @@ def describe_error(error):
 
 
 def describe():
-    """Writes the sizes of all files, by which a later job knows that none was lost."""
+    """Writes the sizes of all files, from which a later job sees that no file was lost."""
     lines = []
     for folder, _, names in os.walk(ENVIRONMENT):
         for name in names:
@@ -241,5 +241,5 @@ def main():
 
 try:
     main()
-except Exception as error:  # one sentence, for a user who does not know this program
+except Exception as error:  # one sentence for the user, instead of a traceback
     sys.exit(describe_error(error))

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMostAttempts = 3;
 
-// An exclusive lock, as of lock_unused_folder().
+// Takes an exclusive lock with lock_unused_folder(). The error is for a damaged folder.
 Result<UniqueFd> lock_damaged(const std::string& path) {
   auto lock = lock_unused_folder(path);
   if (lock.ok()) return lock;
@@ -33,9 +33,9 @@ bool KeptFolder::find(const std::string& name, const std::vector<std::string>& f
     if (!parent.ok()) continue;
     const std::string path = cat(*parent, "/", prefix_, name);
     if (!safe_folder(path).ok() || !is_whole(path)) continue;
-    // A lock during the check would make a damaged folder look used. Some network file systems have no locks.
+    // Lock after the check: a lock during it would make a damaged folder look used. Some file systems have no locks.
     UniqueFd lock = lock_folder(path);
-    // Another agent removes it.
+    // The folder is not safe, or another agent is removing it.
     if ((!lock && errno == EWOULDBLOCK) || !safe_folder(path).ok()) continue;
     path_ = path;
     use(std::move(lock));
@@ -84,10 +84,10 @@ Status KeptFolder::keep(const std::string& files, const IsWhole& is_whole) {
     if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) {
       return system_error(cat("cannot rename ", files, " to ", path_), errno);
     }
-    // Another agent has just made it, or it is damaged.
+    // Another agent has just created the folder, or the folder is damaged.
     if (safe_folder(path_).ok() && is_whole(path_)) break;
     const auto lock = lock_damaged(path_);
-    if (!lock.ok() && safe_folder(path_).ok() && is_whole(path_)) break;  // it has been replaced
+    if (!lock.ok() && safe_folder(path_).ok() && is_whole(path_)) break;  // replaced meanwhile
     HVD_RETURN_IF_ERROR(lock.status());
     if (::rename(path_.c_str(), cat(parts(), "/damaged", attempt).c_str()) != 0 &&
         errno != ENOENT) {

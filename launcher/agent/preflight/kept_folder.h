@@ -1,4 +1,4 @@
-// A folder of files that a launcher sends once, and that later jobs of this user on this host reuse. The folder is
+// A folder of files that a launcher sends once, and that later jobs of this user on this host reuse. It is
 // created under another name, and renamed when complete. While this object lives, it holds a shared lock on the folder,
 // which prevents its removal or replacement. One thread at a time.
 #pragma once
@@ -18,33 +18,33 @@ class KeptFolder {
  public:
   using IsWhole = std::function<bool(const std::string& path)>;
 
-  // `prefix`: of the names of such folders. `advice`: for an error about a file that cannot be written.
+  // `prefix`: prefix of the folders' names. `advice`: appended to the error if a file cannot be written.
   KeptFolder(std::string_view prefix, std::string_view unfinished, const char* advice)
       : prefix_(prefix), unfinished_(unfinished), advice_(advice) {}
   ~KeptFolder();
   KeptFolder(const KeptFolder&) = delete;
 
-  // Looks for a whole folder of that name in these folders (safe_folder.h), and locks it.
+  // Searches these folders (safe_folder.h) for a complete folder with that name, and locks it.
   bool find(const std::string& name, const std::vector<std::string>& folders,
             const IsWhole& is_whole);
-  // After find(): chooses the first of these folders that has room for so many bytes and no folder of that name that a
-  // job uses, and expects parts. An error says for each why it cannot.
+  // Call after find(). Chooses the first of these folders with `bytes` bytes of free space and no folder of that name
+  // in use by a job, and expects parts. The error contains the reason for each folder.
   Status expect(const std::string& name, const std::vector<std::string>& folders, uint64_t bytes);
   Status take(const StagePart& part);
-  // As Staging::write.
+  // Calls Staging::write().
   Status write(const StagePart& part);
   uint64_t taken() const { return parts_ ? parts_->taken() : 0; }
-  // Whether a folder is expected whose last part has not come.
+  // Whether a folder is expected whose last part has not arrived.
   bool is_incomplete() const { return parts_ && !parts_->is_whole(); }
-  // The folder of the parts.
+  // The folder to which the parts are written.
   const std::string& parts() const { return parts_->directory(); }
-  // The path that the folder gets, or has.
+  // The path that the folder has, or will have.
   const std::string& path() const { return path_; }
-  // Gives this folder among the parts its name, and locks it. A whole folder of that name, which another agent has made
-  // meanwhile, is used instead; a damaged one is replaced, unless a job uses
+  // Renames this folder, which is among the parts, to path(), and locks it. Uses a complete folder of that name instead
+  // if another agent has created it meanwhile. Replaces a damaged one, unless a job uses
   // it.
   Status keep(const std::string& files, const IsWhole& is_whole);
-  // Whether there are other parts; removes them.
+  // Whether parts remain; remove_parts() removes them.
   bool has_parts() const { return parts_.has_value(); }
   void remove_parts();
 

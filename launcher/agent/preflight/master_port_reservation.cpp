@@ -20,10 +20,10 @@ namespace {
 
 constexpr uint16_t kLowest = 10000;
 constexpr int kTries = 100;
-// Connections that wait for their client to close them. Each has got the nonce, and one more resets the oldest.
+// Maximum number of connections that got the nonce and wait for their client to close them. Another resets the oldest.
 constexpr size_t kMostClients = 64;
 constexpr int kAcceptsPerEvent = 64;
-// The pause after an accept that failed for lack of descriptors or memory.
+// The pause after an accept that failed because of a lack of descriptors or memory.
 constexpr double kSecondsOfLack = 0.5;
 
 // Returns the kernel's port range for sockets that bind to port 0.
@@ -49,9 +49,9 @@ uint16_t random_port(const net::PortRange& ephemeral) {
 
 }  // namespace
 
-// Marks the port as reserved against agents of other jobs, for the life of this agent: between
-// release() and rank 0's own bind no socket holds the port. With `only_own`, the marks of other users
-// do not count.
+// Marks the port as reserved, for agents of other jobs, until this agent ends: between release() and rank 0's own bind
+// no socket holds the port. Returns false if it is marked already. With `only_own`, marks of other users
+// are ignored.
 bool MasterPortReservation::claim(uint16_t port, bool only_own) {
   const std::string name = cat("horovod-port-", port);
   auto mark = net::listen_for_packets(name);
@@ -70,7 +70,7 @@ Status MasterPortReservation::listen(const net::PortRange& ports,
     const uint16_t port =
         ports.is_any() ? random_port(ephemeral) : static_cast<uint16_t>(ports.first + i);
     if (!claim(port, only_own)) continue;
-    // Rank 0 may bind every address of this host.
+    // Test all addresses, because rank 0 may bind to any address of this host.
     last = net::TcpListener::open({port, port}).status();
     if (!last.ok()) continue;
     auto listeners = net::TcpListener::open_at(addresses, {port, port});
@@ -91,7 +91,7 @@ Status MasterPortReservation::open(const net::PortRange& ports,
     bytes.push_back(address.bytes);
   }
   Status status = listen(ports, bytes, false);
-  // Any user can mark any port. Jobs of several users avoid each other's ports while there are others.
+  // Any user can mark any port, so ignore other users' marks if no other port is free.
   if (!status.ok()) status = listen(ports, bytes, true);
   if (!status.ok()) {
     return status.with_context(cat("no port is free to be the job's MASTER_PORT",
@@ -108,7 +108,7 @@ Status MasterPortReservation::open(const net::PortRange& ports,
 }
 
 void MasterPortReservation::accept(const net::TcpListener& listener) {
-  // The bound keeps a crowd of strangers from holding the agent here: the event comes again.
+  // Limit the number of accepts per event, so that many clients do not block the agent. The event is repeated.
   for (int i = 0; i < kAcceptsPerEvent; ++i) {
     net::Accepted accepted = net::accept_from(listener);
     if (accepted.error != 0) {
@@ -117,13 +117,13 @@ void MasterPortReservation::accept(const net::TcpListener& listener) {
     }
     if (!accepted.socket) return;
     const int fd = accepted.socket.get();
-    // The empty send buffer of a new connection takes the bytes at once.
+    // A new connection's send buffer is empty, so it accepts these bytes immediately.
     static_cast<void>(::send(fd, candidates_.nonce.data(), candidates_.nonce.size(), MSG_NOSIGNAL));
     if (clients_.size() >= kMostClients) {
       reset(clients_.front());
       clients_.erase(clients_.begin());
     }
-    // TIME_WAIT keeps the port busy on the side that closes first: let the client close first.
+    // Let the client close first: the side that closes first keeps the port in TIME_WAIT.
     loop_.watch(fd, EPOLLIN | EPOLLRDHUP, [this, fd](uint32_t) { drop(fd); });
     clients_.push_back(std::move(accepted.socket));
   }
@@ -139,7 +139,7 @@ void MasterPortReservation::drop(int fd) {
   std::erase_if(clients_, [fd](const GuardedFd& client) { return client.get() == fd; });
 }
 
-// For a connection that is closed next: a reset leaves no TIME_WAIT.
+// Sets the connection to be reset when it is closed next, which leaves no TIME_WAIT.
 void MasterPortReservation::reset(const GuardedFd& client) {
   loop_.unwatch(client.get());
   const linger at_once{1, 0};

@@ -1,5 +1,5 @@
-// Reserves MASTER_PORT, at which programs of other stacks find rank 0. The agent of rank 0's host finds a free port,
-// listens there while the agents of the other hosts test their addresses, and releases the port when ranks start.
+// Reserves MASTER_PORT, on which programs of other stacks find rank 0. The agent of rank 0's host finds a free port,
+// listens on it while the agents of other hosts test their addresses, and releases the port when ranks start.
 // Unknown clients cannot exhaust the agent's descriptors. Lives on the agent's loop.
 #pragma once
 
@@ -23,11 +23,11 @@ class MasterPortReservation {
   explicit MasterPortReservation(net::EventLoop& loop) : loop_(loop) {}
   ~MasterPortReservation() { release(); }
 
-  // Finds a port and listens there, at these addresses alone. Without a range, the port lies outside of
-  // the kernel's ephemeral range, so that the port is still free when rank 0 binds it.
+  // Finds a free port, and listens on it at these addresses only. Without a range, the port is outside of
+  // the kernel's ephemeral range, so that it is still free when rank 0 binds it.
   Status open(const net::PortRange& ports, const std::vector<HostAddress>& addresses);
   const MasterCandidates& candidates() const { return candidates_; }
-  // Stops listening: the port is free for rank 0.
+  // Stops listening, so that rank 0 can bind the port.
   void release();
   // Call on_deadline() when it has passed.
   Deadline deadline() const { return pause_end_; }
@@ -44,8 +44,8 @@ class MasterPortReservation {
   MasterCandidates candidates_;
   UniqueFd claim_;
   std::vector<net::TcpListener> listeners_;
-  std::vector<GuardedFd> clients_;          // the oldest first
-  Deadline pause_end_ = Deadline::never();  // accepts nothing before; never: it accepts
+  std::vector<GuardedFd> clients_;          // oldest first
+  Deadline pause_end_ = Deadline::never();  // the end of a pause of accept; never: no pause
 };
 
 }  // namespace hvd::launcher

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kCopy = "horovod-package-";
-// A copy that is not whole has this name.
+// The prefix of the names of incomplete copies.
 constexpr std::string_view kUnfinished = "horovod-copying-";
 constexpr const char* kList = "list";
 constexpr const char* kPacked = "packed";
@@ -42,7 +42,7 @@ std::string path_in(const std::string& folder, std::string_view name) {
   return cat(folder, "/", name);
 }
 
-// Nothing for a file that is missing, is no regular file, or is longer.
+// Returns nothing if the file is missing, is not a regular file, or is longer than `most`.
 std::optional<std::string> read_file(const std::string& path, uint64_t most) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   struct stat about {};
@@ -68,7 +68,7 @@ Status write_file(const std::string& path, std::string_view bytes, mode_t mode) 
     is_good = size >= 0;
     if (is_good) bytes.remove_prefix(static_cast<size_t>(size));
   }
-  // A network file system reports a full disk here.
+  // On a network file system, close() reports a full disk.
   if (is_good) is_good = ::close(file.release()) == 0;
   return is_good ? Status() : system_error(cat("cannot write ", path), errno);
 }
@@ -77,8 +77,8 @@ bool is_cached_bytecode(const fs::path& path) {
   return path.extension() == ".pyc" && path.parent_path().filename() == "__pycache__";
 }
 
-// Whether no other user can change this entry of a copy. Python gives its bytecode the modes of the user's mask, below
-// a folder that only the user can enter.
+// Whether no other user can change this entry of a copy. Ignores the modes of bytecode, which follow the user's
+// umask: only the user can enter the folder.
 bool is_safe_entry(const fs::path& path) {
   struct stat about {};
   if (::lstat(path.c_str(), &about) != 0) return false;
@@ -92,7 +92,7 @@ bool has_digest_of(const fs::path& path, const PackageFile& file) {
   return bytes && sha256(as_bytes(*bytes)) == file.digest;
 }
 
-// Whether the folder holds the files of the list and nothing else but bytecode that Python has added, and no other
+// Whether the folder contains exactly the files of the list, besides bytecode that Python has added, and no other
 // user can change them.
 bool is_whole(const std::string& folder, const std::string& name) {
   const auto text = read_file(path_in(folder, kList), kMostList);
@@ -104,7 +104,7 @@ bool is_whole(const std::string& folder, const std::string& name) {
   std::error_code error;
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error)) {
-    // find() removes the bytecode, which ranks of another job may write or an agent may remove meanwhile.
+    // Skip bytecode: ranks of another job may write it, or an agent may remove it, at this time. find() removes it.
     if (at->path().filename() == "__pycache__") {
       at.disable_recursion_pending();
       continue;
@@ -120,8 +120,8 @@ bool is_whole(const std::string& folder, const std::string& name) {
   return !error && left.empty();
 }
 
-// The list has no hash of bytecode, and Python compares it with the time and size of its source alone: bytecode that
-// a crash of the host has damaged must not reach a rank. The first rank of a job writes it again, in 0.1 s.
+// The list has no hash of bytecode, and Python checks only the time and size of its source. Bytecode that a crash of
+// the host has damaged must not reach a rank, so remove all. A job's first rank writes it again in 0.1 s.
 void remove_bytecode(const std::string& folder) {
   std::vector<fs::path> found;
   std::error_code error;
@@ -146,7 +146,7 @@ bool PackageCopy::find(const PackageOffer& offer, const std::vector<std::string>
 
 Status PackageCopy::expect(const PackageOffer& offer, const std::vector<std::string>& folders) {
   name_ = offer.name;
-  // Room for the packed file, its content, and the files.
+  // Space for the packed file, its content, and the unpacked files.
   const Status status = folder_.expect(name_, folders, offer.size * 5 / 2);
   if (status.ok()) return status;
   return failed_precondition(cat("no directory there can keep this horovodrun's package (",
@@ -167,7 +167,7 @@ std::optional<RankCommand> PackageCopy::unpacking(const std::string& python) con
   return command;
 }
 
-// Writes each file once its bytes have the hash of the list.
+// Writes each file after comparing its bytes with the hash in the list.
 Status PackageCopy::unpack(const std::string& list) const {
   HVD_ASSIGN_OR_RETURN(const std::vector<PackageFile> files, parse_package_list(list));
   const std::string& folder = folder_.parts();

@@ -11,12 +11,12 @@ namespace hvd::launcher {
 // library.
 struct PythonFacts {
   std::string version;  // "3.11.2"
-  std::string machine;  // as uname -m prints it
+  std::string machine;  // output of uname -m
   std::string glibc;    // "2.36"
-  std::string glibcxx;  // the newest version of the symbols of libstdc++: "3.4.30"
+  std::string glibcxx;  // the newest symbol version of libstdc++: "3.4.30"
 };
 
-// Why the package cannot run there, and what to do, as a sentence without the host's name; or empty.
+// The reason why the package cannot run on this host, and the remedy, as a sentence without the host's name; or empty.
 std::string why_package_cannot_run(const PackageOffer& offer, const PythonFacts& facts);
 
 }  // namespace hvd::launcher

@@ -16,7 +16,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The time without a whole record. A server that waits itself sends one each second.
+// The time limit for a complete record. A waiting server sends a record every second.
 constexpr double kSilenceSeconds = 10;
 constexpr size_t kReadSize = 64 << 10;
 
@@ -77,7 +77,7 @@ void PartClient::read_challenge() {
   std::copy(middle, challenge_.end(), nonces.of_server.begin());
   fill_random(nonces.of_client);
   const Bytes request = make_part_request(key_, nonces);
-  // The empty send buffer of a new connection takes the bytes at once.
+  // A new connection's send buffer is empty, so it accepts the request immediately.
   if (::send(socket_.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size())) {
     return fail(cat("host ", source_.host, " has closed the connection"));

@@ -22,7 +22,7 @@ class PartClient {
  public:
   struct Events {
     std::function<void(const StagePart&)> on_part;
-    // The host sends no more, for this reason. The last event.
+    // The host sends no more parts, for this reason. This is the last event.
     std::function<void(const std::string& why)> on_failure;
   };
 

@@ -19,9 +19,9 @@ namespace {
 constexpr size_t kMostPeers = 64;
 constexpr int kAcceptsAtOnce = 64;
 constexpr double kRequestSeconds = 10;
-// A client that waits for parts gets a record without one so often: it can tell a slow host from a lost one.
+// A waiting client gets a record without a part this often, so that it can distinguish a slow host from a lost one.
 constexpr double kSecondsOfSilence = 1;
-// The pause after an accept that failed for lack of descriptors or memory.
+// The pause after an accept that failed because of a lack of descriptors or memory.
 constexpr double kPauseSeconds = 0.5;
 
 }  // namespace
@@ -31,11 +31,11 @@ struct PartServer::Client {
   Nonce nonce{};
   std::array<std::byte, kRequestSize> request{};
   size_t received = 0;
-  std::optional<PartSealer> sealer{};  // since the request
+  std::optional<PartSealer> sealer{};  // set after the request
   std::optional<StagedParts> parts{};
-  Bytes record{};  // not yet sent behind its first `written` bytes
+  Bytes record{};  // `written` of its bytes are sent
   size_t written = 0;
-  // The time limit of the request, or the time of the next record without a part.
+  // The time limit for the request; later, the time of the next record without a part.
   Deadline deadline = Deadline::after_seconds(kRequestSeconds);
 };
 
@@ -87,7 +87,7 @@ void PartServer::accept(const net::TcpListener& listener) {
     fill_random(client->nonce);
     Bytes challenge(name_.begin(), name_.end());
     challenge.insert(challenge.end(), client->nonce.begin(), client->nonce.end());
-    // The empty send buffer of a new connection takes the bytes at once.
+    // A new connection's send buffer is empty, so it accepts the challenge immediately.
     static_cast<void>(::send(fd, challenge.data(), challenge.size(), MSG_NOSIGNAL));
     if (!loop_.watch(fd, EPOLLIN, [this, client = client.get()](uint32_t events) {
           on_event(*client, events);
@@ -101,7 +101,7 @@ void PartServer::accept(const net::TcpListener& listener) {
 void PartServer::on_event(Client& client, uint32_t events) {
   if (!client.sealer) return read_request(client);
   if ((events & ~static_cast<uint32_t>(EPOLLOUT)) == 0) return send(client);
-  // A client sends nothing after its request: it has all, or is lost.
+  // A client sends nothing after its request, so this is its end: it has received everything, or is lost.
   const bool has_all = client.parts->has_ended() && client.record.empty();
   drop(client);
   const auto is_served = [](const auto& each) { return each->sealer.has_value(); };
@@ -124,7 +124,7 @@ void PartServer::read_request(Client& client) {
   send(client);
 }
 
-// Sends one record at most: other events of the loop must not wait for more.
+// Sends at most one record, so that other events of the loop do not wait long.
 void PartServer::send(Client& client) {
   bool is_starved = false;
   if (client.record.empty() && !client.parts->has_ended()) {
@@ -154,7 +154,7 @@ bool PartServer::write(Client& client) {
 }
 
 void PartServer::offer(uint64_t bytes) {
-  // A file that comes again is written over the same bytes.
+  // A repeated file is written over the same bytes, so the number never falls.
   available_ = std::max(available_, bytes);
   std::vector<Client*> waiting;
   for (const auto& client : clients_) {

@@ -1,7 +1,7 @@
-// Passes the files of an environment on to the agent of one other host, while this host still receives them. Listens
-// from open() until that host has all files, or close(). Acts on no byte of a client before the client has proven the
-// key (part_stream.h). Limits the number and time of unproven clients. Lives on the agent's loop, and blocks it only to
-// read a file.
+// Serves the files of an environment to the agent of one other host, while this host still receives them. Listens
+// from open() until that host has all files, or until close(). Uses no byte of a client until the client has proved
+// that it has the key (part_stream.h). Limits the number and time of unproved clients. Lives on the agent's loop, and
+// blocks it only to read a file.
 #pragma once
 
 #include <memory>
@@ -24,11 +24,11 @@ class PartServer {
   ~PartServer();
   PartServer(const PartServer&) = delete;
 
-  // Listens at these addresses for a client with the key. `files` outlives this object. Returns where; without a port
-  // if it cannot listen.
+  // Listens on these addresses for a client with the key. `files` outlives this object. Returns the endpoint, with
+  // port 0 if the server cannot listen.
   MasterCandidates open(const Digest& key, const std::vector<StagedEntry>& files,
                         const std::vector<HostAddress>& addresses, const net::PortRange& ports);
-  // This host has so many bytes of the files.
+  // This host has received this number of bytes of the files.
   void offer(uint64_t bytes);
   void close();
   // Call on_deadline() when it has passed.
@@ -50,10 +50,10 @@ class PartServer {
   Digest key_{};
   Nonce name_{};
   const std::vector<StagedEntry>* files_ = nullptr;
-  uint64_t available_ = 0;  // bytes
+  uint64_t available_ = 0;  // bytes received by this host
   std::vector<net::TcpListener> listeners_;
-  std::vector<std::unique_ptr<Client>> clients_;  // the oldest first
-  Deadline pause_end_ = Deadline::never();        // accepts nothing before; never: it accepts
+  std::vector<std::unique_ptr<Client>> clients_;  // oldest first
+  Deadline pause_end_ = Deadline::never();        // the end of a pause of accept; never: no pause
 };
 
 }  // namespace hvd::launcher

@@ -15,11 +15,11 @@ namespace hvd::launcher {
 
 namespace {
 
-// The time limit for the first reachable address, and then for the addresses that are listed before
-// it.
+// The time limit for the first reachable address; after that, the limit for the addresses before it in
+// the list.
 constexpr double kTimeoutSeconds = 3;
 constexpr double kAfterFirst = 0.05;
-// The most addresses to test; a host has a few.
+// Maximum number of addresses to test; a host has a few.
 constexpr size_t kMostAddresses = 64;
 
 }  // namespace
@@ -83,7 +83,7 @@ void ReachabilityTest::consider() {
   const auto is_over = [](const Attempt& attempt) { return attempt.is_over; };
   const auto best = std::find_if(attempts_.begin(), attempts_.end(),
                                  [](const Attempt& attempt) { return attempt.is_proven; });
-  // Addresses that are listed after the best one need no answer.
+  // Do not wait for addresses after the best one in the list.
   if (std::all_of(attempts_.begin(), best, is_over)) conclude();
 }
 

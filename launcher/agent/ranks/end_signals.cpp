@@ -35,7 +35,7 @@ void EndSignals::end_one(pid_t rank, int signal) {
   signal_group(rank, {signal, SIGCONT}, choose(rank, signal, processes_below(::getpid())));
 }
 
-// Signals the chosen processes of the rank. Returns all of the rank, or nothing where none is chosen.
+// Signals the chosen processes of the rank. Returns all processes of the rank, or none if none was chosen.
 std::set<pid_t> EndSignals::choose(pid_t rank, int signal, const std::vector<ProcessEntry>& all) {
   if (signal != SIGTERM) return {};
   const std::vector<ProcessEntry> tree = tree_of(rank, all);

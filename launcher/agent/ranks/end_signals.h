@@ -17,11 +17,11 @@ class EndSignals {
  public:
   // The process has called hvd.init().
   void on_joined(pid_t pid);
-  // Signals all descendants of this process. `ranks` are the first processes of those that run.
+  // Signals all descendants of this process. `ranks`: the first processes of the running ranks.
   void end_all(const std::vector<pid_t>& ranks, int signal);
   // Signals one rank, whose first process leads its process group.
   void end_one(pid_t rank, int signal);
-  // Call after processes were reaped, with the ranks that still run.
+  // Call after processes were reaped. `ranks`: the first processes of the ranks that still run.
   void on_reaped(const std::vector<pid_t>& ranks);
 
  private:
@@ -32,7 +32,7 @@ class EndSignals {
 
   std::set<pid_t> choose(pid_t rank, int signal, const std::vector<ProcessEntry>& all);
 
-  std::map<pid_t, int64_t> joined_;  // start times by process
+  std::map<pid_t, int64_t> joined_;  // pid -> start time
   std::vector<LeftOut> left_out_;
 };
 

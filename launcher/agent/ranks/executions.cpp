@@ -17,9 +17,9 @@ namespace hvd::launcher {
 
 namespace {
 
-constexpr int kCannotRun = 127;  // as from shells
+constexpr int kCannotRun = 127;  // the exit code of shells
 
-// A program of MPI that finds these joins the ranks in place of its rank.
+// Whether an MPI program that finds this variable would join the job in place of the rank.
 bool is_for_mpi(const std::string& name) {
   return fits(name, "PMI_*") || fits(name, "PMIX_*") || name == "OMPI_MCA_schizo";
 }
@@ -35,7 +35,7 @@ Executions::~Executions() {
 }
 
 void Executions::start(const Run& order, const RankCommand& like) {
-  // Erase answered executions only now: an answer may come from a callback of the execution itself.
+  // Erase answered executions only now, because an answer may come from a callback of its execution.
   std::erase_if(running_, [](const Execution& each) { return each.answer.number == 0; });
   ExecResult answer{.number = order.number, .rank = order.rank, .why = {}};
   RankCommand command = like;
@@ -78,7 +78,7 @@ void Executions::read(Execution& execution) {
   settle(execution);
 }
 
-// Returns false when no more bytes are available now.
+// Returns false if no more bytes are available now.
 bool Executions::read_some(Execution& execution, size_t stream) {
   UniqueFd& pipe = execution.process.output[stream];
   std::array<char, 16 << 10> buffer;
@@ -93,7 +93,7 @@ bool Executions::read_some(Execution& execution, size_t stream) {
     return true;
   }
   if (size < 0 && errno == EINTR) return true;
-  // A process that holds the pipe after the command's end is a background child, and may stay.
+  // After the command's end, a process that still holds the pipe is a background child: do not wait for it.
   if (size < 0 && errno == EAGAIN && !execution.has_ended) return false;
   loop_.unwatch(pipe.get());
   pipe.reset();
@@ -112,7 +112,7 @@ void Executions::stop(const StopRun& order, double grace_seconds) {
   if (execution == nullptr) return;
   execution->kill_at = Deadline::after_seconds(grace_seconds);
   signal_group(execution->group, {SIGTERM, SIGCONT});
-  // The process that reads its output has ended.
+  // The process that ordered the command has ended, so nothing reads the output.
   for (UniqueFd& pipe : execution->process.output) {
     if (pipe) loop_.unwatch(pipe.get());
     pipe.reset();

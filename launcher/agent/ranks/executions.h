@@ -1,4 +1,4 @@
-// Runs commands of the user beside a rank while the job runs (`horovodrun exec`), in the rank's environment without the
+// Runs a user's commands next to a rank while the job runs (`horovodrun exec`), in the rank's environment without the
 // variables by which MPI finds the other ranks. Ends them with the job, or when the ordering process has disconnected.
 // The agent owns it. Lives on the agent's loop.
 #pragma once
@@ -17,21 +17,21 @@ namespace hvd::launcher {
 
 class Executions {
  public:
-  // `send` takes OutputChunk and, once for each order, ExecResult.
+  // `send` gets OutputChunk messages and, once for each order, ExecResult.
   using Send = std::function<void(const Message&)>;
 
   Executions(net::EventLoop& loop, Send send) : loop_(loop), send_(std::move(send)) {}
   ~Executions();
 
-  // Starts a command. `like` is the rank's own command, from which everything but the arguments is
-  // taken.
+  // Starts a command. `like`: the rank's own command, whose properties except the arguments are
+  // copied.
   void start(const Run& order, const RankCommand& like);
   void on_taken(const OutputCredit& taken);
   // Sends SIGTERM to the command's process group, and SIGKILL after the grace period.
   void stop(const StopRun& order, double grace_seconds);
   // Call for every reaped process that is not a rank.
   void on_reaped(pid_t pid, int status);
-  // The time at which the agent must call on_deadline().
+  // When the agent must call on_deadline().
   Deadline deadline() const;
   void on_deadline();
 
@@ -40,7 +40,7 @@ class Executions {
     ExecResult answer;
     RankProcess process;
     pid_t group = -1;
-    size_t unread = 0;  // bytes that were sent and not yet acknowledged
+    size_t unread = 0;  // bytes sent but not yet acknowledged
     bool has_ended = false;
     Deadline kill_at = Deadline::never();
   };

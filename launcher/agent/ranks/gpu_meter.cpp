@@ -16,7 +16,7 @@ namespace hvd::launcher {
 struct GpuProgram {
   const char* name;
   std::string (*command)(const std::string& path);
-  std::optional<GpuUse> (*read)(const HelperCommandOutcome& outcome);  // nothing: it has failed
+  std::optional<GpuUse> (*read)(const HelperCommandOutcome& outcome);  // nothing after a failure
 };
 
 namespace {
@@ -32,13 +32,13 @@ std::optional<GpuUse> read_nvidia(const HelperCommandOutcome& outcome) {
   return parse_gpu_use(outcome.output);
 }
 
-// rocm-smi exits with 0 where it finds no driver, and with another code where a GPU does not know one of the values.
+// rocm-smi exits with 0 even if it finds no driver, and with an error code if a GPU lacks one of the values. Ignore it.
 std::optional<GpuUse> read_rocm(const HelperCommandOutcome& outcome) {
   if (!WIFEXITED(outcome.status)) return std::nullopt;
   return parse_rocm_use(outcome.output);
 }
 
-// The first of these that the host has is asked.
+// The host's first program from this list is queried.
 constexpr std::array kPrograms = {GpuProgram{"nvidia-smi", gpu_use_command, read_nvidia},
                                   GpuProgram{"rocm-smi", rocm_use_command, read_rocm}};
 
@@ -97,7 +97,7 @@ void GpuMeter::on_reaped(pid_t pid, int status) {
   if (asked_) asked_->on_reaped(pid, status);
 }
 
-// A program that waits for the driver may be beyond SIGKILL: it is left alone until it ends.
+// SIGKILL may not end a program that waits for the driver: ignore the program until it ends.
 void GpuMeter::on_deadline() {
   limit_ = Deadline::never();
   use_ = {};

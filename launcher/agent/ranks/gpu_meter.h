@@ -1,5 +1,5 @@
-// Queries nvidia-smi, or rocm-smi on a host without it, for the use of this host's GPUs by processes: on demand, at
-// most every 5 s. Runs a program that did not answer again after a minute. MetricsAnswers owns it. Lives on the agent's
+// Queries nvidia-smi, or rocm-smi on a host without it, for the use of this host's GPUs by processes: on request, at
+// most every 5 s. After a program did not answer, waits a minute. MetricsAnswers owns it. Lives on the agent's
 // loop.
 #pragma once
 
@@ -20,18 +20,18 @@ struct GpuProgram;
 
 class GpuMeter {
  public:
-  // `taken`: called when the program has ended and its answer is in use().
+  // `taken`: called when the program has ended and use() returns its answer.
   GpuMeter(net::EventLoop& loop, std::function<void()> taken)
       : loop_(loop), taken_(std::move(taken)) {}
 
-  // Asks unless the last answer is recent, or this host has neither program. `like`: how ranks are started.
+  // Starts a query, unless the last answer is recent or this host has neither program. `like`: how ranks are started.
   void look(const RankCommand& like);
   bool is_asking() const { return asked_ != nullptr && !limit_.is_never(); }
-  // Readings of the last half minute; else nothing is known.
+  // Readings of the last half minute; empty without them.
   const GpuUse& use() const;
-  // Asks no more, and ends the program that runs: is_asking() until it has ended, for a second at most.
+  // Stops querying, and ends a running program: is_asking() returns true until it has ended, for at most a second.
   void stop();
-  // Why nothing is known of GPUs that the host may have: a sentence without the host's name; or empty.
+  // The reason why the use of the host's GPUs is not known: a sentence without the host's name; or empty.
   const std::string& why() const { return why_; }
 
   // Call for every reaped process that is not a rank.
@@ -45,10 +45,10 @@ class GpuMeter {
   net::EventLoop& loop_;
   const std::function<void()> taken_;
   std::unique_ptr<HelperCommand> asked_,
-      ended_;  // the one that ended may not be destroyed by the call that it makes
-  const GpuProgram* program_ = nullptr;  // the last one that was asked
+      ended_;                            // its own callback cannot destroy it
+  const GpuProgram* program_ = nullptr;  // the program of the last query
   Deadline limit_ = Deadline::never();
-  Deadline next_ = Deadline::after_seconds(0);  // the next question
+  Deadline next_ = Deadline::after_seconds(0);  // when the next query is allowed
   GpuUse use_;
   Deadline use_until_ = Deadline::after_seconds(0);
   std::string why_;

@@ -9,7 +9,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-// More lines than these are of no host.
+// No host has more lines than this.
 constexpr size_t kMostLines = 4096;
 
 bool has(const std::vector<pid_t>& pids, pid_t pid) {
@@ -42,7 +42,7 @@ std::string gpu_use_command(const std::string& nvidia_smi) {
              " --query-compute-apps=gpu_uuid,pid,used_gpu_memory", form);
 }
 
-// "GPU-…, 97" is a GPU, and "GPU-…, 4242, 1024" a process with MiB. nvidia-smi writes [N/A] for what it does not know.
+// "GPU-…, 97" is a GPU, and "GPU-…, 4242, 1024" a process with its MiB. For unknown values, nvidia-smi prints [N/A].
 GpuUse parse_gpu_use(std::string_view text) {
   GpuUse use;
   size_t lines = 0;

@@ -1,4 +1,4 @@
-// The use of this host's GPUs by processes, as text of nvidia-smi and as values. Pure; the parser accepts any text.
+// The use of this host's GPUs by processes, parsed from the output of nvidia-smi. Pure; the parser accepts any text.
 #pragma once
 
 #include <sys/types.h>
@@ -14,19 +14,19 @@ namespace hvd::launcher {
 struct GpuUse {
   struct OfProcess {
     pid_t pid = -1;
-    std::string gpu;  // its UUID
+    std::string gpu;  // UUID of the GPU
     uint64_t bytes = 0;
   };
-  std::map<std::string, int> percents;  // of the time in which a GPU computed, by UUID
+  std::map<std::string, int> percents;  // UUID -> percentage of the time in which the GPU computed
   std::vector<OfProcess> processes;
 
-  // The memory of these processes, on all GPUs.
+  // The memory that these processes use on all GPUs.
   uint64_t bytes_of(const std::vector<pid_t>& pids) const;
-  // The percentage of the busiest GPU that one of them uses; -1: they use none, or it is unknown.
+  // The percentage of the busiest GPU that these processes use; -1: they use none, or the percentage is unknown.
   int percent_of(const std::vector<pid_t>& pids) const;
 };
 
-// A command for sh that prints what parse_gpu_use() reads.
+// A shell command that prints the input of parse_gpu_use().
 std::string gpu_use_command(const std::string& nvidia_smi);
 GpuUse parse_gpu_use(std::string_view text);
 

@@ -1,5 +1,5 @@
 // A helper command that the agent runs before ranks start, such as --remote-init. Collects its output,
-// up to a bound. The agent reaps the process. Lives on the agent's loop.
+// up to a limit. The agent reaps the process. Lives on the agent's loop.
 #pragma once
 
 #include <functional>
@@ -15,21 +15,21 @@ namespace hvd::launcher {
 struct HelperCommandOutcome {
   std::string output;  // all of standard output
   std::string errors;  // end of standard error
-  int status = 0;      // as from waitpid()
+  int status = 0;      // as returned by waitpid()
 };
 
 class HelperCommand {
  public:
   using Done = std::function<void(HelperCommandOutcome)>;
-  // Starts the command. Calls `done` on the loop, never from start(), when the command has ended
-  // and its output has been read. `done` may destroy the object.
+  // Starts the command. When the command has ended and its output has been read, calls `done` on the
+  // loop, but never from start(). `done` may destroy the object.
   static Result<std::unique_ptr<HelperCommand>> start(net::EventLoop& loop,
                                                       const RankCommand& command, Done done);
   ~HelperCommand();
   HelperCommand(const HelperCommand&) = delete;
-  // Call for every child process of the agent that was reaped.
+  // Call for every reaped child process of the agent.
   void on_reaped(pid_t pid, int status);
-  // Sends SIGKILL to the command's process group, unless the command has been reaped. `done` follows.
+  // Sends SIGKILL to the command's process group, unless the command was already reaped. `done` follows.
   void kill();
 
  private:

@@ -11,12 +11,12 @@
 namespace hvd::launcher {
 namespace {
 
-// A program that has loaded a library may meet the others and end within a few seconds.
+// A program that has just loaded a library may connect to others and end within a few seconds.
 constexpr double kFrequentLook = 0.5;
 constexpr int kFrequentLooks = 20;
 constexpr double kFirstLook = 1;
 constexpr double kRarestLook = 32, kRarestLookAtUsers = 5;
-// Both count from 2, in one order.
+// Both number the libraries from 2, in the same order.
 static_assert(kParallelLibraries.size() == LibraryUsers::kLibraries);
 
 }  // namespace
@@ -45,7 +45,7 @@ bool Independence::has_no_word() {
 }
 
 void Independence::look_at_master_port() {
-  // The kernel takes milliseconds to list its sockets.
+  // Return early if possible, because the kernel takes milliseconds to list its sockets.
   if (has_met_ || master_port_ == 0 || (library_ == 0 && !has_no_word())) return;
   char port[8];
   std::snprintf(port, sizeof port, ":%04X ", master_port_);
@@ -59,7 +59,7 @@ void Independence::look_at_master_port() {
 
 void Independence::on_deadline() {
   const auto look = std::make_shared<LibraryUsers::Look>();
-  look_at_ = Deadline::never();  // until this look has ended
+  look_at_ = Deadline::never();  // on_look() sets the next time
   const bool is_started = call_.start([look, users = users_] { *look = users->look(); },
                                       [this, look] { on_look(*look); });
   if (!is_started) look_at_ = Deadline::after_seconds(pause_);

@@ -1,4 +1,4 @@
-// Collects the signs that the ranks of this host know of each other. Without any sign, each rank of a Python program
+// Collects evidence that the ranks of this host know of each other. Without evidence, each rank of a Python program
 // has done the work of the whole job, which looks like success: the launcher warns about it at the end. Also checks, at
 // growing intervals, whether a process has loaded PyTorch, JAX or an MPI but is connected to no other process. These
 // checks run on a thread. The agent owns it. Lives on the agent's loop.
@@ -19,18 +19,18 @@ namespace hvd::launcher {
 class Independence {
  public:
   explicit Independence(net::EventLoop& loop) : call_(loop) {}
-  // The ranks run this command in this folder. `master_port`: at which rank 0 of this host may listen; 0: rank 0
+  // The ranks run this command in this folder. `master_port`: the port on which rank 0 here may listen; 0: rank 0
   // is on another host.
   void begin(std::vector<std::string> command, std::string folder, uint16_t master_port);
-  // A rank has joined a world.
+  // Call when a rank has joined a world.
   void on_sign();
-  // Looks for a socket at the master port, if a sign there would change the verdict. The agent calls it when it runs
-  // anyway: at pings and exits of ranks. The kernel mostly lists a closed connection for a minute.
+  // Checks whether a socket uses the master port, if that would change the verdict. The agent calls this when it runs
+  // anyway: on pings and exits of ranks. The kernel usually lists a closed connection for another minute.
   void look_at_master_port();
-  // Finished::is_independent.
+  // The value of Finished::is_independent.
   uint8_t verdict();
 
-  // The time of the next look at the processes.
+  // The time of the next check of the processes.
   Deadline deadline() const { return look_at_; }
   void on_deadline();
 
@@ -41,15 +41,15 @@ class Independence {
   std::vector<std::string> command_;
   std::string folder_;
   uint16_t master_port_ = 0;
-  std::optional<bool> has_no_word_;  // the sources; nothing: not read yet
-  bool has_met_ = true;              // until the ranks start
-  uint8_t library_ = 0;  // Finished::is_independent of the library that a process has loaded
-  Deadline known_until_ = Deadline::never();  // later, the processes may have met unseen
-  std::shared_ptr<LibraryUsers> users_;       // the thread of a look shares it
-  BlockingCall call_;                         // a look
+  std::optional<bool> has_no_word_;  // of the program's sources; nothing: not read yet
+  bool has_met_ = true;              // true before the ranks start
+  uint8_t library_ = 0;  // Finished::is_independent for the library that a process has loaded
+  Deadline known_until_ = Deadline::never();  // after this, processes may have connected unseen
+  std::shared_ptr<LibraryUsers> users_;       // shared with the thread that checks
+  BlockingCall call_;                         // runs a check
   Deadline look_at_ = Deadline::never();
   double pause_ = 0;
-  int frequent_looks_ = 0;  // to come
+  int frequent_looks_ = 0;  // remaining number
 };
 
 }  // namespace hvd::launcher

@@ -10,7 +10,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The names of proc_pid_limits(5).
+// The names in /proc/PID/limits, see proc_pid_limits(5).
 constexpr std::pair<std::string_view, Resource> kResources[] = {
     {"Max cpu time", RLIMIT_CPU},        {"Max file size", RLIMIT_FSIZE},
     {"Max data size", RLIMIT_DATA},      {"Max stack size", RLIMIT_STACK},
@@ -27,7 +27,7 @@ std::optional<rlim_t> read_limit(std::string_view word) {
   return number;
 }
 
-// Removes the first word.
+// Removes and returns the first word.
 std::string_view take_word(std::string_view& text) {
   text = trim(text);
   const std::string_view word = text.substr(0, text.find_first_of(" \t"));

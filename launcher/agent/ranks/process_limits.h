@@ -1,5 +1,5 @@
-// The resource limits and the umask that the command of --remote-init leaves to the ranks (`ulimit`, `umask`): read
-// from /proc for its shell, and set in a new process. Pure, except for the calls that get and set.
+// The resource limits and the umask that the command of --remote-init sets for the ranks (`ulimit`, `umask`): read
+// from /proc of its shell, and set in a new process. Pure, except the functions that get or set limits.
 #pragma once
 
 #include <sys/resource.h>
@@ -19,14 +19,14 @@ struct ProcessLimits {
   std::optional<mode_t> umask;
 };
 
-// Returns the limits in the text of /proc/PID/limits that differ from those of this process, and the umask in the text
-// of /proc/PID/status, which may follow it.
+// Returns the limits in the text of /proc/PID/limits that differ from this process's limits, and the umask in the text
+// of /proc/PID/status, which may follow.
 ProcessLimits read_process_limits(std::string_view text);
 
-// Returns the limit of a process that these are set in.
+// Returns the limit of a process after set_process_limits(limits).
 rlimit limit_of(const ProcessLimits& limits, Resource resource);
 
-// Call in a new process, before it executes a program. Allocates nothing.
+// Call in a new process, before it executes a program. Does not allocate memory.
 void set_process_limits(const ProcessLimits& limits);
 
 }  // namespace hvd::launcher

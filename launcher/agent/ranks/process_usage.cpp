@@ -17,7 +17,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr uint64_t kMicroseconds = 1'000'000;
-// The run delay of this many threads counts, if a process has more.
+// If a process has more threads, only this many count for its run delay.
 constexpr int kMostThreads = 256;
 
 uint64_t count_of(const ProcStat& stat, StatField field) {
@@ -70,7 +70,7 @@ void add_run_delay(const std::string& folder, ProcessUsage& usage) {
     if (entry == nullptr) break;
     if (entry->d_name[0] == '.') continue;
     ++threads;
-    // "<nanoseconds on a processor> <nanoseconds of delay> <times>"
+    // "<nanoseconds on a processor> <nanoseconds of delay> <number of timeslices>"
     const std::vector<std::string> words =
         split(read_proc_file(cat(tasks, entry->d_name, "/schedstat")), ' ');
     if (words.size() >= 2) nanoseconds += static_cast<uint64_t>(parse_int(words[1]).value_or(0));
@@ -90,7 +90,7 @@ ProcessUsage usage_of(const std::vector<ProcessEntry>& processes) {
   for (const ProcessEntry& process : processes) {
     const std::string folder = cat("/proc/", process.pid, "/");
     add_stat(folder, usage);
-    if (process.state == 'Z') continue;  // it has no memory, and nobody may read its other files
+    if (process.state == 'Z') continue;  // a zombie has no memory, and its files cannot be read
     add_storage(folder, usage);
     add_run_delay(folder, usage);
   }

@@ -10,17 +10,17 @@
 
 namespace hvd::launcher {
 
-// CPU times in microseconds.
+// CPU times, in microseconds.
 struct CpuTimes {
   uint64_t own = 0;
-  uint64_t of_children = 0;  // for which the process has waited
+  uint64_t of_children = 0;  // of reaped child processes
 };
 // `folder`: "/proc/PID/" of a process, or "/proc/PID/task/TID/" of a thread.
 CpuTimes cpu_times(const std::string& folder);
 
-// The sum over these processes, which one has started, and over the children for which they have waited.
+// The sum over these processes, which are one process and its descendants, and over their reaped children.
 ProcessUsage usage_of(const std::vector<ProcessEntry>& processes);
-// Raises the counts to those of `now`, and takes its other values.
+// Raises the counts in `usage` to those of `now`, and copies all other values.
 void advance(ProcessUsage& usage, const ProcessUsage& now);
 
 }  // namespace hvd::launcher

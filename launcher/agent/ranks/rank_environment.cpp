@@ -10,10 +10,10 @@ Environment rank_environment(const RankNetwork& network, const Environment& rank
   const auto suggest = [&](const char* variable, const std::string& value) {
     if (!value.empty() && value_of(rank, variable).empty()) more.emplace_back(variable, value);
   };
-  // Scripts of the original Horovod read these two.
+  // Scripts for the original Horovod read these two variables.
   suggest("HOROVOD_CONTROLLER", "gloo");
   suggest("HOROVOD_CPU_OPERATIONS", "gloo");
-  // Without these variables the libraries use the address of the host's name, often a loopback
+  // Without these variables the libraries use the address of the host name, which is often a loopback
   // address.
   suggest("GLOO_SOCKET_IFNAME", network.order.interface);
   suggest("TP_SOCKET_IFNAME", network.order.interface);
@@ -22,7 +22,7 @@ Environment rank_environment(const RankNetwork& network, const Environment& rank
   if (!network.interfaces.allows_all()) {
     suggest("NCCL_SOCKET_IFNAME", "=" + interface_names(network.interfaces));
   }
-  // The ranks' own listeners take ports after MASTER_PORT, so that it stays free for rank 0's
+  // The ranks' own listeners use the ports after MASTER_PORT, which therefore remains free for rank 0's
   // program.
   const bool is_bounded = !network.ports.is_any() && network.master_port != 0;
   if (is_bounded && network.master_port < network.ports.last) {

@@ -12,14 +12,14 @@
 namespace hvd::launcher {
 
 struct RankNetwork {
-  StartOrder order;          // the launcher's
+  StartOrder order;          // from the launcher
   std::string store;         // address of the store
-  uint16_t master_port = 0;  // rank 0's port if rank 0 is on this host
+  uint16_t master_port = 0;  // rank 0's port, if rank 0 is on this host
   net::PortRange ports;
   net::InterfaceChoice interfaces;
 };
 
-// `rank` is the rank's environment so far. Settings of other libraries that the user chose stay.
+// `rank` is the rank's environment so far. Keeps the user's settings of other libraries.
 Environment rank_environment(const RankNetwork& network, const Environment& rank);
 
 }  // namespace hvd::launcher

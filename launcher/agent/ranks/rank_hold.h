@@ -1,5 +1,5 @@
 // Stops the ranks and their children while the launcher is silent: another host may have replaced this one, and two
-// ranks must not write one checkpoint. Owns the time limit and the start of the silence. The agent owns it, and
+// ranks must not write the same checkpoint. Owns the time limit and the start of the silence. The agent owns it, and
 // continues the ranks when the launcher confirms that this host is still in the job. One thread.
 #pragma once
 
@@ -14,21 +14,21 @@ class RankHold {
   // `signal` sends a signal to the ranks and their children.
   explicit RankHold(std::function<void(int number)> signal) : signal_(std::move(signal)) {}
 
-  // The ranks run. They are stopped after this time without the launcher; 0: never.
+  // Call when the ranks run. Stops them after this many seconds of silence of the launcher; 0: never.
   void begin(double after_seconds);
-  // The launcher has sent something. Ranks that are stopped stay so.
+  // Call when bytes from the launcher arrive. Does not continue stopped ranks.
   void received();
-  // The launcher may be silent until it sends something.
+  // Call when the launcher is about to stop: it may be silent until it sends something.
   void suspend() { at_ = Deadline::never(); }
-  // This host still counts.
+  // Continues the ranks: this host is still in the job.
   void let_go();
-  // The ranks end, and are not stopped again. Those that are stopped stay so.
+  // Call when the ranks are ending: later silence does not stop them. Does not continue stopped ranks.
   void end();
 
   // Whether another host may replace this one.
   bool is_used() const { return after_seconds_ > 0; }
   bool is_holding() const { return is_holding_; }
-  // Since the launcher has sent something, while the ranks are stopped; else 0.
+  // While ranks are stopped: the seconds since the launcher's last bytes. Else 0.
   double silent_seconds() const;
   Deadline deadline() const { return at_; }
   void on_deadline();

@@ -28,8 +28,8 @@ struct Complaint {
   int error;
 };
 
-// Grows the descriptor table once, while there are no threads. While threads share the table, each
-// growth waits milliseconds until every processor has passed through the scheduler.
+// Grows the descriptor table once, while the process has one thread. If threads share the table, each
+// growth waits for milliseconds until every processor has passed through the scheduler.
 void make_room_for_descriptors(size_t ranks) {
   constexpr size_t kPerRank = 3;
   constexpr size_t kOthers = 64;
@@ -38,10 +38,10 @@ void make_room_for_descriptors(size_t ranks) {
   if (highest >= 0) ::close(highest);
 }
 
-// Data that the child needs, created before the fork: the child allocates nothing.
+// Data for the child, created before the fork, because the child must not allocate memory.
 struct ChildNeeds {
   std::vector<char*> argv;
-  std::vector<char*> shell_argv;  // for a script without an interpreter line, as in shells
+  std::vector<char*> shell_argv;  // for a script without "#!", as in shells
   std::vector<char*> envp;
   const RankCommand* command;
   const std::vector<int>* ignored;
@@ -70,14 +70,14 @@ bool is_without_format(const char* path) {
 [[noreturn]] void become_rank(const ChildNeeds& needs) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != needs.agent) ::_exit(127);  // the agent died before prctl
-  // Under Yama's scope 1 the agent's descendants, such as py-spy, may read this process, which survives exec. Without
-  // Yama this fails, and is not needed.
+  if (::getppid() != needs.agent) ::_exit(127);  // the agent ended before prctl
+  // With Yama's scope 1, this lets the agent's descendants, such as py-spy, read this process, also after exec. Without
+  // Yama the call fails, and is not needed.
   ::prctl(PR_SET_PTRACER, needs.agent, 0, 0, 0);
   reset_signals(*needs.ignored);
   const int input = needs.stdin_fd >= 0 ? needs.stdin_fd : ::open("/dev/null", O_RDONLY);
   if (input < 0) {
-    // The root has no /dev: the rank must still read an end of file.
+    // Without /dev, use a closed pipe, so that the rank reads an end of file.
     int ends[2];
     if (::pipe(ends) != 0) give_up(needs);
     ::close(ends[1]);
@@ -135,7 +135,7 @@ Result<RankProcess> fork_rank(const RankCommand& command, uint32_t index,
                          .stdout_fd = out.write.get(),
                          .stderr_fd = error.write.get(),
                          .report_fd = report_fd};
-  // vfork copies no memory: this process continues when the child has executed its program or
+  // vfork copies no memory: this process continues when the child has executed its program or has
   // failed.
   const pid_t pid = ::vfork();
   if (pid < 0) return system_error("cannot start a process", errno);
@@ -176,7 +176,7 @@ std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> comman
     if (!started[i].ok()) has_failed = true;
   });
   report->write.reset();
-  // The other end closes when the child executes its program.
+  // The other end is closed when the child executes its program.
   Complaint complaint{};
   for (;;) {
     const ssize_t size = ::read(report->read.get(), &complaint, sizeof complaint);

@@ -19,7 +19,7 @@ namespace hvd::launcher {
 
 struct RankCommand {
   std::string path;                    // path of the file to execute
-  std::vector<std::string> arguments;  // from argv[0] on
+  std::vector<std::string> arguments;  // argv, including argv[0]
   std::string working_directory;
   Environment environment;
   rlimit descriptor_limit{};
@@ -30,12 +30,12 @@ struct RankCommand {
 struct RankProcess {
   pid_t pid = -1;
   UniqueFd output[2];  // read ends of stdout and stderr, non-blocking
-  UniqueFd input;      // write end of stdin, non-blocking; empty without input
+  UniqueFd input;      // write end of stdin, non-blocking; empty if it has no input
 };
 
-// Starts all ranks at once. Returns when each has executed its program or failed; a failed one
-// leaves no process behind, and its error is one sentence. When the system cannot create a process,
-// the ranks after it are not started.
+// Starts all ranks at once. Returns when each rank has executed its program or failed. A failed rank
+// leaves no process behind, and its error is one sentence. If the system cannot create a process,
+// later ranks are not started.
 std::vector<Result<RankProcess>> start_ranks(std::span<const RankCommand> commands,
                                              SideBySide& threads);
 Result<RankProcess> start_rank(const RankCommand& command);

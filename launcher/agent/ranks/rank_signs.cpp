@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Descriptors of a process beyond these are not looked at.
+// Maximum number of descriptors examined per process.
 constexpr int kMostDescriptors = 4096;
 
 std::string link_of(const std::string& path) {
@@ -39,7 +39,7 @@ std::string link_of(const std::string& path) {
 
 uint64_t digest(uint64_t before, uint64_t value) { return (before ^ value) * 0x100000001b3; }
 
-// False when they are hidden.
+// Returns false if the counters are hidden.
 bool add_io(const std::string& folder, RankSigns& signs) {
   const std::string io = read_proc_file(folder + "io");
   std::string_view rest = io;
@@ -58,13 +58,13 @@ bool add_io(const std::string& folder, RankSigns& signs) {
   return !io.empty();
 }
 
-// The time for which a thread had a processor, and for which it waited for one, in microseconds.
+// How long a thread ran on a processor, and how long it waited for one, in microseconds.
 struct ThreadTimes {
   uint64_t cpu = 0, delay = 0;
 };
 
 ThreadTimes thread_times(const std::string& folder) {
-  // "<nanoseconds on a processor> <nanoseconds of delay> <times>"
+  // "<nanoseconds on a processor> <nanoseconds of delay> <number of timeslices>"
   const std::string text = read_proc_file(folder + "schedstat");
   const std::vector<std::string_view> words = words_of(text);
   if (words.size() < 2) return {cpu_times(folder).own, 0};
@@ -72,8 +72,8 @@ ThreadTimes thread_times(const std::string& folder) {
           static_cast<uint64_t>(parse_int(words[1]).value_or(0)) / 1000};
 }
 
-// The sum over the threads of a process, without its main thread if `has_main` is false. The time of the process would
-// be of another moment than that of a main thread that spins.
+// The sum over the threads of a process, without its main thread if `has_main` is false. The time of the whole process
+// could not be used: it would be read at another moment than the time of the spinning main thread.
 ThreadTimes threads_times(pid_t pid, bool has_main) {
   const std::string tasks = cat("/proc/", pid, "/task/");
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(tasks.c_str()), ::closedir);
@@ -87,7 +87,7 @@ ThreadTimes threads_times(pid_t pid, bool has_main) {
   return sum;
 }
 
-// Adds the inodes of its sockets; false when they are hidden.
+// Adds the inodes of the process's sockets. Returns false if they are hidden.
 bool add_sockets(const std::string& folder, std::set<uint64_t>& inodes) {
   const std::string fds = folder + "fd/";
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(fds.c_str()), ::closedir);
@@ -123,7 +123,7 @@ bool reads_user(const std::string& folder, const std::string& input) {
          (target == input && !target.starts_with("/dev/null") && !target.empty());
 }
 
-// `python`: the process whose main thread may spin in a wait.
+// `python`: the process whose main thread may spin while it waits.
 void add_process(const ProcessEntry& process, const std::string& input, pid_t python,
                  RankSigns& signs, std::set<uint64_t>& inodes) {
   const std::string folder = cat("/proc/", process.pid, "/");
@@ -138,7 +138,7 @@ void add_process(const ProcessEntry& process, const std::string& input, pid_t py
     const ThreadTimes main = thread_times(cat(folder, "task/", python, "/"));
     signs.main_microseconds = main.cpu + main.delay;
   }
-  if (process.state == 'Z') return;  // it has no files
+  if (process.state == 'Z') return;  // a zombie has no files
   if (process.state == 'T' || process.state == 't' || is_traced(folder) ||
       reads_user(folder, input)) {
     signs.is_excused = 1;
@@ -159,7 +159,7 @@ RankSigns signs_of(int rank, const std::vector<ProcessEntry>& tree,
     add_process(process, input, python, signs, inodes);
     const std::string network = link_of(cat("/proc/", process.pid, "/ns/net"));
     if (process.state != 'Z' && network != link_of("/proc/self/ns/net"))
-      signs.is_hidden = 1;  // the connections there are not seen
+      signs.is_hidden = 1;  // connections in that namespace cannot be read
   }
   for (const uint64_t inode : inodes) {
     signs.processes = digest(signs.processes, inode);
@@ -171,7 +171,7 @@ RankSigns signs_of(int rank, const std::vector<ProcessEntry>& tree,
   return signs;
 }
 
-// Adds what processes use that no rank is above: one that has left its parents may work for a rank.
+// Adds the usage of processes without a rank as ancestor: they may still work for a rank.
 void add_orphans(const std::vector<ProcessEntry>& orphans, RankSigns& signs) {
   for (const ProcessEntry& process : orphans) {
     const std::string folder = cat("/proc/", process.pid, "/");

@@ -1,4 +1,4 @@
-// Reads signs of progress of the ranks' processes from /proc and sock_diag. Stops and wakes no process.
+// Reads evidence of progress of the ranks' processes from /proc and sock_diag. Stops and wakes no process.
 #pragma once
 
 #include <sys/types.h>
@@ -10,7 +10,7 @@
 
 namespace hvd::launcher {
 
-// `ranks`: their numbers and first processes. The agent calls it.
+// `ranks`: pairs of a rank and its first process. The agent calls it.
 std::vector<RankSigns> signs_of(const std::vector<std::pair<int, pid_t>>& ranks);
 
 }  // namespace hvd::launcher

@@ -22,7 +22,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Where a start takes 50 ms, as from a slow file system, these take about one second.
+// If a start takes 50 ms, as on a slow file system, this many take about one second.
 constexpr size_t kRanksAtOnce = 64;
 
 }  // namespace
@@ -124,8 +124,8 @@ void Ranks::pump(Output& output) {
                (errno == EAGAIN && is_last_output_)) {
       return finish(output);
     }
-    // At the job's end, read until the pipe is empty: only processes outside of the job may still
-    // hold the pipe, and it may never become readable again.
+    // At the end of the job, read until the pipe is empty, and then stop: only a process outside of the job may still
+    // hold the pipe, so that it may never be readable again.
   } while (is_last_output_);
   const bool is_wanted = is_discarding_ || output.credit.left() > 0;
   loop_.change(output.pipe.get(), is_wanted ? EPOLLIN : EPOLL_EVENTS{});
@@ -159,7 +159,7 @@ void Ranks::on_joined(int number, pid_t pid) {
 }
 
 std::vector<Ranks::Snapshot> Ranks::snapshots(InspectDetail detail) {
-  // One look at /proc for all ranks: it lists every process of the host.
+  // Read /proc once for all ranks, because a scan lists every process of the host.
   std::vector<ProcessEntry> all;
   if (detail != InspectDetail::kProcess) all = processes_below(::getpid());
   std::vector<Snapshot> snapshots;
@@ -236,7 +236,7 @@ Status Ranks::give_input(int number, std::string_view bytes) {
   if (rank.input)
     feed(rank);
   else if (is_started_)
-    stop_feeding(rank);  // else the rank has not started yet
+    stop_feeding(rank);  // otherwise the rank has not started yet
   return {};
 }
 
@@ -255,7 +255,7 @@ void Ranks::feed(Rank& rank) {
     loop_.change(rank.input.get(), EPOLL_EVENTS{});
 }
 
-// Ends a rank's input: no process reads it, or all of it is in the pipe. Later input counts as
+// Ends a rank's input: no process reads it, or all bytes are in the pipe. Later input counts as
 // taken.
 void Ranks::stop_feeding(Rank& rank) {
   if (rank.input) loop_.unwatch(rank.input.get());
@@ -330,11 +330,11 @@ void Ranks::on_deadline() {
   for (const auto& rank : ranks_) {
     if (!rank->kill_at.passed()) continue;
     rank->kill_at = Deadline::never();
-    signal_group(rank->group, {SIGKILL});  // also what the rank has left behind
+    signal_group(rank->group, {SIGKILL});  // including processes that the rank has left behind
   }
 }
 
-// Adds causes of a failure that only this host knows. `used`: what the rank and its children have used.
+// Adds causes of a failure that only this host knows. `used`: the resource usage of the rank and its children.
 void Ranks::add_causes(RankExit& exit, const rusage& used) {
   const auto kills = out_of_memory_kills();
   exit.out_of_memory = kills && oom_kills_ && *kills > *oom_kills_;
@@ -342,7 +342,7 @@ void Ranks::add_causes(RankExit& exit, const rusage& used) {
   if (exit.rank == 0 && master_port_ != 0 && !exit.by_agent) {
     exit.master_port_user = other_user_at(master_port_);
   }
-  // The kernel sends SIGXCPU at the soft limit of a rank, and SIGKILL at the hard one.
+  // The kernel sends SIGXCPU at a rank's soft limit, and SIGKILL at its hard limit.
   if (exit.signal != SIGKILL && exit.signal != SIGXCPU) return;
   const rlimit limit = limit_of(commands_.front().limits, RLIMIT_CPU);
   const rlim_t most = exit.signal == SIGKILL ? limit.rlim_max : limit.rlim_cur;

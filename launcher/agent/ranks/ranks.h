@@ -1,5 +1,5 @@
-// The ranks of this host: starts them, reports their ends, and relays their output. Reports an end at
-// once, even while a forked child holds the rank's pipes open. The agent owns and calls it. Lives on
+// The ranks of this host: starts them, reports their ends, and relays their output. Reports an end
+// immediately, even while a forked child holds the rank's pipes open. The agent owns and calls it. Lives on
 // the agent's loop.
 #pragma once
 
@@ -29,7 +29,7 @@ namespace hvd::launcher {
 
 class Ranks {
  public:
-  // Computes the variables that a rank gets besides the job's environment, which is the argument.
+  // Computes the variables of a rank in addition to the argument, which is the job's environment.
   using MoreEnvironment = std::function<Environment(const Environment&)>;
 
   // Calls `on_other` for every reaped process that is not a rank.
@@ -37,63 +37,63 @@ class Ranks {
       : loop_(loop), outbox_(outbox), on_other_(std::move(on_other)) {}
   ~Ranks();
 
-  // `program` is the executable of the command on this host, `environment` that of all ranks.
+  // `program`: the executable of the command on this host. `environment`: the environment of all ranks.
   void prepare(const HostJob& job, uint32_t output_credit, const std::string& program,
                const Environment& environment, const ProcessLimits& limits = {});
   // `master_port`: where rank 0 of this host may listen, or 0. Starts the first ranks; returns the first error. The caller calls start_more() while is_starting().
   Status start(uint16_t master_port, MoreEnvironment more);
-  // Starts at most kRanksAtOnce further ranks, so that the agent can read its link between two calls.
+  // Starts at most kRanksAtOnce more ranks, so that the agent can read its link between two calls.
   Status start_more();
   bool is_starting() const { return next_ < commands_.size() && more_; }
   void signal(int number);
-  // Sends the signal to one rank (end_signals.h says to which processes), and SIGKILL to its process group after
-  // the grace. The other ranks go on.
+  // Sends the signal to processes of one rank, chosen by end_signals.h, and SIGKILL to its process group after
+  // the grace period. The other ranks continue.
   void end(int rank, int signal, double grace_seconds);
-  // Sends the signal to all descendants of the agent, of which some ranks' processes are left out (end_signals.h).
+  // Sends the signal to all descendants of the agent, except some processes of ranks (end_signals.h).
   void end_all(int signal);
-  // The process, which is one of a rank's, has called hvd.init().
+  // The process `pid`, which belongs to the rank, has called hvd.init().
   void on_joined(int rank, pid_t pid);
-  // The time at which the agent must call on_deadline().
+  // When the agent must call on_deadline().
   Deadline deadline() const;
   void on_deadline();
-  // Reaps all ended processes, ranks or orphans, and reports ended ranks to the launcher.
-  // `by_agent`: the agent ends the ranks; `is_killing`: by SIGKILL.
+  // Reaps all ended processes, including orphans, and reports ended ranks to the launcher.
+  // `by_agent`: the agent is ending the ranks; `is_killing`: by SIGKILL.
   void reap(bool by_agent, bool is_killing = false);
-  // Returns true when no rank runs, also before the start.
+  // Returns true if no rank runs, also before the start.
   bool have_ended() const { return running_ == 0 && !is_starting(); }
 
-  // Returns snapshots of the running ranks. `command` is valid as long as this object.
+  // Returns snapshots of the running ranks. `command` is valid during the lifetime of this object.
   struct Snapshot {
     int rank = 0;
-    pid_t pid = -1;  // its first process
+    pid_t pid = -1;  // the rank's first process
     const RankCommand* command = nullptr;
-    bool has_joined = false;                 // has called hvd.init()
-    std::string activity;                    // with kActivity and kPlaces
-    std::vector<ProcessSnapshot> processes;  // else; the first process, or all
+    bool has_joined = false;                 // the rank has called hvd.init()
+    std::string activity;                    // for kActivity and kPlaces
+    std::vector<ProcessSnapshot> processes;  // for other details: the first process, or all
   };
   std::vector<Snapshot> snapshots(InspectDetail detail);
   HostSample sample(SampleGroups groups, const GpuUse& gpus);
-  // Shows the ranks the longest wait of any rank in a step, from which each knows how late it is itself.
+  // Writes the longest wait of all ranks in a step into the ranks' pages, from which each rank computes its lateness.
   void show_longest_wait(uint32_t microseconds) const { meters_.show_longest_wait(microseconds); }
-  // As RankMeters::late_moment(), of a rank by its number.
+  // Calls RankMeters::late_moment() for the rank with this number.
   std::optional<Clock::time_point> late_moment(int rank, std::chrono::microseconds late) const;
   // Returns the command of a running rank, else null.
   const RankCommand* command_of(int rank) const;
   // Returns the command of any running rank, else null.
   const RankCommand* any_command() const;
-  // Returns the rank that has this process or is its ancestor.
+  // Returns the rank whose first process is `pid` or an ancestor of it.
   std::optional<int> rank_of(pid_t pid) const;
-  // Queues input for a rank; empty bytes are end of file. An error means that the launcher broke
+  // Queues input for a rank; empty bytes mean end of file. An error means that the launcher violated
   // the protocol.
   Status give_input(int rank, std::string_view bytes);
-  // Grants credit for the output of a stream. An error means that the launcher broke the protocol.
+  // Grants credit for the output of a stream. An error means that the launcher violated the protocol.
   Status grant(uint32_t stream, uint32_t credit);
-  // Call when no process of the job is left: the pipes then hold the last output.
+  // Call when no process of the job remains: the pipes then contain the last output.
   void expect_no_more_output();
-  // Returns true when all output of the ranks is in the outbox.
+  // Returns true if all output of the ranks is in the outbox.
   bool is_output_ended() const { return open_outputs_ == 0; }
-  // Reads and drops further output after the link's end, so that ranks can clean up without a full
-  // pipe.
+  // Call after the link's end: reads and drops further output, so that a full pipe does not block ranks that
+  // clean up.
   void discard_output();
 
  private:
@@ -104,13 +104,13 @@ class Ranks {
   };
   struct Rank {
     int number = 0;
-    pid_t pid = -1;    // -1 when it has ended
-    pid_t group = -1;  // process group of the rank; -1 before the start
+    pid_t pid = -1;    // -1 after its end
+    pid_t group = -1;  // the rank's process group; -1 before the start
     std::array<Output, 2> outputs;
-    UniqueFd input;      // empty when the rank has no input, or has closed it
-    std::string unread;  // input that is not yet in the pipe
+    UniqueFd input;      // empty if the rank has no input, or has closed it
+    std::string unread;  // input that was not yet written to the pipe
     bool input_ends = false;
-    bool is_ended_alone = false;  // by end()
+    bool is_ended_alone = false;  // end() was called for it
     bool has_joined = false;
     Deadline kill_at = Deadline::never();
   };
@@ -127,10 +127,10 @@ class Ranks {
   net::EventLoop& loop_;
   Outbox& outbox_;
   std::function<void(pid_t, int)> on_other_;
-  std::vector<RankCommand> commands_;  // how each rank of ranks_ is started, by the same index
+  std::vector<RankCommand> commands_;  // the command of each rank, by index in ranks_
   std::vector<std::unique_ptr<Rank>> ranks_;
   SideBySide threads_;
-  MoreEnvironment more_;  // while ranks are left to start
+  MoreEnvironment more_;  // empty when all ranks have been started
   size_t next_ = 0;       // index of the next rank to start
   EndSignals end_signals_;
   ProcessActivity activity_;
@@ -142,7 +142,7 @@ class Ranks {
   bool is_started_ = false;
   bool is_discarding_ = false;
   bool is_last_output_ = false;
-  std::optional<uint64_t> oom_kills_;  // the last known count
+  std::optional<uint64_t> oom_kills_;  // the last known kill count
 };
 
 }  // namespace hvd::launcher

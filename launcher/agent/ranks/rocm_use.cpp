@@ -11,7 +11,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Reads three tables, one behind the other:
+// Parses three tables in this order:
 //   GPU[0]\t\t: GPU use (%): 97
 //
 //   PID \tPROCESS NAME\tGPU(s)\tVRAM USED \t…
@@ -19,7 +19,7 @@ namespace {
 //
 //   PID 4242 is using 2 DRM device(s):
 //   0 1
-// A name has no tab, and UNKNOWN stands for an unknown value. Other lines are titles.
+// Process names contain no tab, and UNKNOWN stands for an unknown value. Other lines are titles.
 class RocmText {
  public:
   static constexpr size_t kMostLines = 4096;
@@ -57,13 +57,13 @@ class RocmText {
       memory_ = static_cast<size_t>(std::ranges::find(fields, "VRAM USED") - fields.begin());
       return;
     }
-    // The memory is that of the process on all its GPUs.
+    // The memory is the process's total on all its GPUs.
     const auto bytes = memory_ < fields.size() ? parse_int(fields[memory_]) : std::nullopt;
     if (bytes && *bytes >= 0 && *bytes <= kMostBytes)
       add(pid_of(fields[0]), "", static_cast<uint64_t>(*bytes));
   }
 
-  // Many GPUs are on several lines.
+  // A long list of GPUs spans several lines.
   void read_gpus(const std::vector<std::string_view>& words) {
     if (words.size() > 2 && words[0] == "PID" && words[2] == "is") {
       pid_ = pid_of(words[1]);
@@ -85,21 +85,21 @@ class RocmText {
       use_.processes.push_back({pid, std::move(gpu), bytes});
   }
 
-  // No host has more pairs of a process and its GPU.
+  // No host has more pairs of a process and a GPU.
   static constexpr size_t kMostProcesses = 4096;
   static constexpr int64_t kMostBytes = int64_t{1} << 50;
 
   GpuUse use_;
   bool names_gpu_ = false;
-  size_t memory_ = SIZE_MAX;  // the column
-  pid_t pid_ = -1;            // the process that uses the next GPUs
+  size_t memory_ = SIZE_MAX;  // column of the table
+  pid_t pid_ = -1;            // the process that uses the GPUs in the next lines
 };
 
 }  // namespace
 
-// rocm-smi prints the GPUs of a process only as text, not with --json or --csv.
+// rocm-smi prints the GPUs of a process only as text, and not with --json or --csv.
 std::string rocm_use_command(const std::string& rocm_smi) {
-  // A script in Python, which is not to find the modules of the job.
+  // rocm-smi is a Python script, which must not import modules of the job.
   return cat("unset PYTHONPATH PYTHONHOME PYTHONSTARTUP; PYTHONNOUSERSITE=1 exec ",
              shell_quote(rocm_smi), " --showuse --showpids --showpidgpus");
 }

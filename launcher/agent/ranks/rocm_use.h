@@ -1,4 +1,4 @@
-// The use of this host's AMD GPUs by processes, as text of rocm-smi and as values. Pure; the parser accepts any text.
+// The use of this host's AMD GPUs by processes, parsed from the output of rocm-smi. Pure; the parser accepts any text.
 #pragma once
 
 #include <optional>
@@ -9,9 +9,9 @@
 
 namespace hvd::launcher {
 
-// A command for sh that prints what parse_rocm_use() reads.
+// A shell command that prints the input of parse_rocm_use().
 std::string rocm_use_command(const std::string& rocm_smi);
-// GPUs have the numbers of rocm-smi in place of UUIDs. Nothing: the text names no GPU.
+// GPUs are identified by their number in rocm-smi instead of a UUID. Nothing: the text contains no GPU.
 std::optional<GpuUse> parse_rocm_use(std::string_view text);
 
 }  // namespace hvd::launcher

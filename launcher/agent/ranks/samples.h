@@ -1,4 +1,4 @@
-// Answers the launcher's requests for samples of its ranks. An answer with GPUs waits at most half a second for
+// Answers the launcher's requests for samples of the ranks. An answer with GPUs waits at most half a second for
 // nvidia-smi or rocm-smi, if the host has one. The agent owns it. Lives on the agent's loop.
 #pragma once
 
@@ -15,12 +15,12 @@ namespace hvd::launcher {
 
 class Samples {
  public:
-  // `ranks` outlives this object. `send` takes Sampled.
+  // `ranks` outlives this object. `send` gets Sampled messages.
   Samples(net::EventLoop& loop, Ranks& ranks, std::function<void(const Message&)> send)
       : ranks_(ranks), send_(std::move(send)), gpus_(loop, [this] { answer_waiting(); }) {}
 
   void begin(const TakeSample& question);
-  // The ranks have ended: as GpuMeter.
+  // Call when the ranks have ended. Calls GpuMeter::stop().
   void stop() { gpus_.stop(); }
   bool is_asking() const { return gpus_.is_asking(); }
   void on_reaped(pid_t pid, int status) { gpus_.on_reaped(pid, status); }
@@ -34,7 +34,7 @@ class Samples {
   Ranks& ranks_;
   const std::function<void(const Message&)> send_;
   GpuMeter gpus_;
-  std::vector<TakeSample> waiting_;  // for GPUs
+  std::vector<TakeSample> waiting_;  // requests that wait for GPU readings
   Deadline limit_ = Deadline::never();
 };
 

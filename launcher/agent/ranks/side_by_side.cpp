@@ -13,7 +13,7 @@ namespace hvd::launcher {
 
 namespace {
 
-// On two cores, four threads start 256 processes in half the time of one thread, and eight are no
+// Measured on two cores: four threads start 256 processes in half the time of one thread, and eight threads are not
 // faster.
 constexpr size_t kMostBeside = 3;
 constexpr size_t kStepsOfOne = 8;
@@ -49,7 +49,7 @@ class SideBySide::Threads : public std::enable_shared_from_this<Threads> {
   }
 
  private:
-  // If no further thread can start, the existing ones run all steps.
+  // If no more threads can start, the existing threads run all steps.
   bool start_one() {
     pthread_attr_t attributes;
     pthread_t thread;

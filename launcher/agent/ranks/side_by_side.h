@@ -1,4 +1,4 @@
-// Runs the steps of a task on several threads: a thread that starts a process by vfork sleeps until
+// Runs the steps of a task on several threads, because a thread that starts a process by vfork sleeps until
 // the process has executed its program. class Ranks owns it.
 #pragma once
 
@@ -11,9 +11,9 @@ namespace hvd::launcher {
 class SideBySide {
  public:
   SideBySide();
-  // Calls `step` once with each of 0 to count - 1, and returns when all calls are done. The caller
-  // alone runs a small count. The other threads, at most three, work for all calls and never end, since
-  // the end of a thread also ends the processes that it started (PR_SET_PDEATHSIG).
+  // Calls `step` with each of 0 to count - 1, and returns when all calls are done. The caller
+  // alone runs a small count. The other threads, at most three, are reused by all calls and never end, because
+  // the end of a thread would also end the processes that it started (PR_SET_PDEATHSIG).
   void run(size_t count, std::function<void(size_t)> step);
 
  private:

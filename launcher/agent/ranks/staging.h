@@ -1,6 +1,6 @@
 // Files that the launcher sends to this host, such as the copy of the user's code (--stage), in a private directory
-// that is removed with the job. The agent's main chooses its name before the fork, so that the guardian can remove it
-// too.
+// that is removed with the job. The agent's main chooses its name before the fork, so that the guardian can also
+// remove it.
 #pragma once
 
 #include <ctime>
@@ -18,36 +18,36 @@ namespace hvd::launcher {
 std::string staging_directory();
 // Removes the directory, if it exists.
 void remove_staging(const std::string& directory);
-// A sentence about the files that the job has written or changed in the copy since that time of its file system; or
-// empty. Python's own folders __pycache__ do not count.
+// A sentence about the files that the job has written or changed in the copy since `since`, in the file system's time;
+// or empty. Ignores Python's __pycache__ folders.
 std::string describe_written_files(const std::string& directory, const timespec& since);
 
-// For the errors of a Staging: the user chooses the directory by a variable of that host.
+// The advice of a Staging's errors: the user chooses the directory by a variable of that host.
 inline constexpr const char* kChooseByTmpdir =
     "set TMPDIR to a directory with free space in the start-up files of that host's shell";
 
 class Staging {
  public:
-  // `advice`: how the user chooses another directory.
+  // `advice`: how the user can choose another directory.
   explicit Staging(std::string directory, std::string advice = kChooseByTmpdir)
       : directory_(std::move(directory)), advice_(std::move(advice)) {}
 
   const std::string& directory() const { return directory_; }
-  // Writes the next part of the copy. The last part holds the digest of all others. The first error is also the answer
-  // to the parts behind, which are under way when the launcher reads it.
+  // Writes the next part of the copy. The last part contains the digest of all others. After an error, returns it again
+  // for the parts that the launcher had already sent.
   Status take(const StagePart& part);
-  // Writes a part of a file that the caller compares with a digest of its own. The last file may begin anew.
+  // Writes a part of a file that the caller compares with its own digest. The last file may begin again.
   Status write(const StagePart& part);
   uint64_t taken() const { return taken_; }
-  // Whether the last part has come.
+  // Whether the last part has arrived.
   bool is_whole() const { return is_whole_; }
-  // Sets the working directory, PYTHONPATH and HOROVOD_STAGE_DIR of the job's commands to the copy.
-  // `environment` is the agent's own, to which the job's is added.
+  // Changes the working directory, PYTHONPATH and HOROVOD_STAGE_DIR of the job's commands to the copy.
+  // `environment`: the agent's own, to which the job's is added.
   Status enter(HostJob& job, const Environment& environment) const;
   void remove();
-  // Leaves the removal to the caller. Returns the directory, or nothing where none was made.
+  // Transfers the removal to the caller. Returns the directory, or an empty string if none was created.
   std::string release();
-  // When the copy was whole, by the clock of its file system.
+  // When the copy was complete, by the clock of its file system.
   const timespec& whole_since() const { return whole_since_; }
 
  private:
@@ -61,9 +61,9 @@ class Staging {
   bool is_whole_ = false;
   timespec whole_since_{};
   std::string path_;
-  UniqueFd file_;  // at that path, is being written
+  UniqueFd file_;  // the file that is being written
   uint64_t taken_ = 0;
-  Status failure_;  // of take()
+  Status failure_;  // the first error of take()
   Digest digest_{};
 };
 

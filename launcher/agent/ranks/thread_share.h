@@ -10,8 +10,8 @@ namespace hvd::launcher {
 
 constexpr char kThreadsVariable[] = "OMP_NUM_THREADS";
 
-// Returns the cores of each rank, at least 1. Returns 0, which sets no variable, when the host has
-// one rank, when `environment`, the environment of the ranks, already has a number, or when the
+// Returns the cores of each rank, at least 1. Returns 0, which sets no variable, if the host has
+// one rank, if `environment`, the environment of the ranks, already sets a number, or if the
 // user disabled it.
 uint32_t thread_share(const HostJob& job, const Environment& environment, double cores);
 

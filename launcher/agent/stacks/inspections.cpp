@@ -20,19 +20,19 @@ namespace {
 
 constexpr std::string_view kNoStack = "no Python stack: ";
 
-// The launcher waits for 5 s.
+// Less than the 5 s for which the launcher waits.
 constexpr double kAnswerSeconds = 4;
-// One takes 20 ms.
+// A sample usually takes 20 ms.
 constexpr double kSampleSeconds = 1.5;
-// With the frames of libraries it reads the symbols of all of them: 0.2 s of a process with PyTorch.
+// Native stacks need the symbols of all libraries: 0.2 s for a process with PyTorch.
 constexpr double kNativeSeconds = 3;
 constexpr double kLineSeconds = 0.5;
-// From the start of py-spy until it has read the stack.
+// The time from the start of py-spy until it has read the stack.
 constexpr std::chrono::milliseconds kUntilRead{15};
-// A moment that is later is left to the next question.
+// If the rank is late only after this time, the answer is empty, and the launcher asks again.
 constexpr std::chrono::seconds kLongestWait{2};
 constexpr size_t kAtOnce = 4;
-// A message may have 16 MiB.
+// Half of the maximum size of a message.
 constexpr size_t kMostText = 8 << 20;
 
 bool wants_stacks(InspectDetail detail) {
@@ -58,7 +58,7 @@ RankCommand line_command(const PythonFrame& frame) {
 
 RankCommand py_spy_command(const std::string& program, pid_t pid, bool is_native) {
   RankCommand command = helper_command(program);
-  // Without --nonblocking it stops the process, and a call that waits in C may then return EINTR.
+  // Without --nonblocking, py-spy stops the process, and a blocking C call may then return EINTR.
   command.arguments = {kPySpy,   "dump",  is_native ? "--native" : "--nonblocking",
                        "--json", "--pid", cat(pid)};
   return command;
@@ -66,29 +66,29 @@ RankCommand py_spy_command(const std::string& program, pid_t pid, bool is_native
 
 }  // namespace
 
-// One process whose stack py-spy reads.
+// A process whose stack py-spy reads.
 struct Inspections::Sample {
   Sample(size_t of_rank, pid_t process) : rank(of_rank), pid(process) {}
   size_t rank;  // index in Inquiry::ranks
   pid_t pid;
-  std::unique_ptr<HelperCommand> helper;  // while it runs
+  std::unique_ptr<HelperCommand> helper;  // null unless it runs
   Deadline deadline = Deadline::never();
   bool is_over = false;
-  WaitSigns signs;    // with the stack, once py-spy has read it
-  std::string lines;  // the part of the answer below the process; each line with its newline
+  WaitSigns signs;    // includes the stack, once py-spy has read it
+  std::string lines;  // text below the process in the answer; each line has a newline
 };
 
 struct Inspections::Inquiry {
   Inspect question;
   std::vector<Ranks::Snapshot> ranks;
   std::list<Sample> samples;
-  std::string note;  // about the host
+  std::string note;  // a remark about the host
   Deadline deadline = Deadline::never();
-  Deadline start_at = Deadline::never();  // never: at once
+  Deadline start_at = Deadline::never();  // never: immediately
 
   InspectDetail detail() const { return question.detail; }
   bool is_native() const { return detail() == InspectDetail::kNativeStacks; }
-  // ", at " and the place in the program of the rank of this index, or empty.
+  // ", at " and the place in the program of the rank with this index; or empty.
   std::string place_of(size_t rank) const {
     std::string place;
     for (const Sample& sample : samples) {
@@ -113,7 +113,7 @@ Inspections::~Inspections() = default;
 void Inspections::begin(const Inspect& question) {
   auto inquiry = std::make_unique<Inquiry>();
   inquiry->question = question;
-  // Processes that do not offer their stack in time take some of it.
+  // Set before the snapshots, because processes that do not provide their stack in time use part of this limit.
   inquiry->deadline = Deadline::after_seconds(kAnswerSeconds);
   inquiry->ranks = ranks_.snapshots(inquiry->detail());
   for (size_t rank = 0; rank < inquiry->ranks.size(); ++rank) choose(*inquiry, rank);
@@ -138,12 +138,12 @@ void Inspections::begin(const InspectLate& question) {
   advance_all();
 }
 
-// Chooses the process of a rank that py-spy reads, if any: where a process offers its stack, that is it.
+// Chooses the process of a rank whose stack py-spy reads, if any. A process that provides its stack needs no py-spy.
 void Inspections::choose(Inquiry& inquiry, size_t index) {
   Ranks::Snapshot& rank = inquiry.ranks[index];
   const bool is_activity = inquiry.detail() == InspectDetail::kActivity;
   if (is_activity || inquiry.detail() == InspectDetail::kPlaces) {
-    // The launcher asks for the sake of the first rank that others wait for in hvd.init().
+    // The launcher needs only the first rank that others wait for in hvd.init().
     if (is_activity && (rank.has_joined || !inquiry.samples.empty())) return;
     const std::vector<pid_t> pythons = topmost_pythons(descendants_of(rank.pid));
     if (pythons.size() == 1) inquiry.samples.emplace_back(index, pythons.front());
@@ -193,7 +193,7 @@ void Inspections::advance(Inquiry& inquiry) {
       continue;
     }
     if (py_spy_.fetch(folders_())) return;
-    const std::string found = py_spy_.find(*inquiry.ranks[sample.rank].command);  // a kept copy
+    const std::string found = py_spy_.find(*inquiry.ranks[sample.rank].command);  // a stored copy
     if (!found.empty()) {
       start(inquiry, sample, found);
       running += sample.helper ? 1 : 0;
@@ -236,7 +236,7 @@ void Inspections::give_up(Sample& sample, const std::string& why) {
   sample.lines = cat(kNoStack, why, "\n");
 }
 
-// A source file may lie in a file system that hangs: another process reads it.
+// Another process reads the source file, because the file system may hang.
 void Inspections::add_stack(Inquiry& inquiry, Sample& sample, PythonStack stack) {
   sample.signs = wait_signs(sample.pid);
   sample.signs.stack = std::move(stack);
@@ -273,7 +273,7 @@ void Inspections::describe(const Inquiry& inquiry, Sample& sample) {
   if (!wait.empty()) sample.lines += wait + "\n";
 }
 
-// The answer to kPlaces.
+// The answer to a kPlaces query.
 std::vector<RankPlace> Inspections::places(const Inquiry& inquiry) {
   std::vector<RankPlace> places;
   for (size_t index = 0; index < inquiry.ranks.size(); ++index) {

@@ -1,5 +1,5 @@
-// Answers the launcher's questions about the ranks' positions: with kernel state and the stacks that ranks provide, or
-// else with the Python stack from py-spy, which reads it from outside without stopping the process. Never waits for a
+// Answers the launcher's queries about the ranks' positions: with kernel state and the stacks that ranks provide, or
+// with the Python stack from py-spy, which reads it from outside without stopping the process. Never waits for a
 // process on the agent's thread. The agent owns it. Lives on the agent's loop.
 #pragma once
 
@@ -24,14 +24,14 @@ namespace hvd::launcher {
 
 class Inspections {
  public:
-  // `ranks` outlives this object. `send` takes Inspected, Sampled and StackToolWanted. `folders`: agent_folders().
+  // `ranks` outlives this object. `send` gets Inspected, Sampled and StackToolWanted. `folders`: agent_folders().
   Inspections(net::EventLoop& loop, Ranks& ranks, std::function<void(const Message&)> send,
               std::function<std::vector<std::string>()> folders);
   ~Inspections();
 
   void offer(const StackToolOffer& offer) { py_spy_.offer(offer); }
   void begin(const Inspect& question);
-  // Waits for the moment in which others wait for the rank.
+  // Inspects the rank at the next time at which others wait for it.
   void begin(const InspectLate& question);
 
   bool wants_part() const { return py_spy_.wants_part(); }
@@ -39,7 +39,7 @@ class Inspections {
   uint64_t taken() const { return py_spy_.taken(); }
   // Call for every reaped process that is not a rank.
   void on_reaped(pid_t pid, int status);
-  // The time at which the agent must call on_deadline().
+  // When the agent must call on_deadline().
   Deadline deadline() const;
   void on_deadline();
 
@@ -64,7 +64,7 @@ class Inspections {
   const std::function<std::vector<std::string>()> folders_;
   PySpy py_spy_;
   std::list<std::unique_ptr<Inquiry>> inquiries_;
-  // Ended helpers, which may not be destroyed by the call that they make.
+  // Ended helpers, which their own callbacks cannot destroy.
   std::vector<std::unique_ptr<HelperCommand>> ended_;
 };
 

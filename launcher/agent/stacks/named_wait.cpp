@@ -25,13 +25,13 @@ bool has_thread(const WaitSigns& signs, std::string_view beginning) {
 
 bool has_nccl(const WaitSigns& signs) { return has_thread(signs, "pt_nccl"); }
 
-// The package, and no script in a folder of that name.
+// Whether the frame belongs to the package, and not to a script in a folder named horovod.
 bool is_horovod(const PythonFrame& frame) {
   return contains(frame.file, "-packages/horovod/") || contains(frame.file, "/python/horovod/");
 }
 
 bool is_torch_distributed(const PythonFrame& frame) {
-  // torchrun waits for its workers, and not for ranks.
+  // torchrun waits for its workers and not for ranks.
   const bool is_launcher = contains(frame.file, "/torch/distributed/elastic/") ||
                            contains(frame.file, "/torch/distributed/launcher/") ||
                            frame.file.ends_with("/torch/distributed/run.py") ||
@@ -40,7 +40,7 @@ bool is_torch_distributed(const PythonFrame& frame) {
          frame.file.ends_with("/torch/nn/parallel/distributed.py");
 }
 
-// A frame that only passes a call on.
+// Whether the frame only passes a call on.
 bool is_wrapper(const PythonFrame& frame) {
   return contains(frame.function, "wrapper") || frame.file.ends_with("/c10d_logger.py");
 }
@@ -51,7 +51,7 @@ bool is_jax(const PythonFrame& frame) {
 
 bool is_deepspeed(const PythonFrame& frame) { return contains(frame.file, "/deepspeed/comm/"); }
 
-// The frames of a library in which the innermost call is; the outermost of them is what its user has called.
+// The innermost frames if they belong to the library. The outermost of these is the function that the user has called.
 std::span<const PythonFrame> innermost(const PythonStack& stack,
                                        bool (*is_of_library)(const PythonFrame&)) {
   const auto end = std::ranges::find_if_not(stack, is_of_library);
@@ -77,7 +77,7 @@ bool is_backward(const PythonFrame& frame) {
 
 constexpr const char* kBackward = "the reduction of gradients in backward()";
 
-// torch calls the backend of its groups, and the user has called torch. `own`: the innermost frames of the stack.
+// If torch has called horovod as the backend of its groups, the user has called torch. `own`: horovod's frames.
 std::string called_of_horovod(const PythonStack& stack, std::span<const PythonFrame> own) {
   const PythonStack above(stack.begin() + std::ssize(own), stack.end());
   if (const auto torch = innermost(above, is_torch_distributed); !torch.empty())
@@ -88,7 +88,7 @@ std::string called_of_horovod(const PythonStack& stack, std::span<const PythonFr
 }
 
 bool has_torch_group(const WaitSigns& signs) {
-  // Before PyTorch 2, the threads of a group have no names.
+  // Before PyTorch 2, the threads of a process group had no names.
   return has_nccl(signs) || has_thread(signs, "pt_gloo") || signs.has_torch_store;
 }
 
@@ -116,7 +116,7 @@ NamedWait wait_of_frames(const WaitSigns& signs) {
   return {};
 }
 
-// Methods whose call ends in the library without a Python frame, between blanks.
+// Methods that continue in the library without a Python frame, separated by spaces.
 constexpr std::string_view kOfTorch = " wait synchronize ";
 constexpr std::string_view kOfJax = " block_until_ready ";
 constexpr std::string_view kOfMpi =
@@ -128,7 +128,7 @@ constexpr std::string_view kOfMpi =
     "Sendrecv_replace Ssend ssend "
     "Wait wait Waitall waitall Waitany waitany Waitsome ";
 
-// The method in a source line that is one of these; or empty.
+// The first of these methods that the source line calls; or empty.
 std::string called_in(std::string_view line, std::string_view methods) {
   for (size_t at = line.find('('); at != std::string_view::npos; at = line.find('(', at + 1)) {
     const size_t dot = line.substr(0, at).rfind('.');
@@ -161,7 +161,7 @@ bool is_io(std::string_view call) {
   const std::vector<std::string_view> words = words_of(call);
   if (words.size() < 4) return false;
   const std::string_view name = waiting_call(parse_int(words[0]).value_or(-1));
-  // Python polls a socket with a timeout; a negative one is no timeout.
+  // Python polls a socket only if it has a timeout; a negative number means no timeout.
   if (name == "poll" || name == "ppoll")
     return words[2] == "0x1" && words[3] != "0x0" && !words[3].starts_with("0xffffffff");
   return !name.empty() && contains(kReadsAndWrites, cat(" ", name, " "));

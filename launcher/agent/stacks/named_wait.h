@@ -1,4 +1,4 @@
-// Names the operation of a communication library in which a rank waits, from its Python stack, the threads and
+// Identifies the operation of a communication library in which a rank waits, from its Python stack, the threads and
 // libraries of its process, and the source line of its innermost call. Pure.
 #pragma once
 
@@ -12,33 +12,33 @@ namespace hvd::launcher {
 
 struct WaitSigns {
   PythonStack stack{};              // of the main thread
-  std::string no_stack{};           // why it could not be read, as a sentence
-  std::string channel{};            // the place of the main thread in the kernel: "futex_do_wait"
+  std::string no_stack{};           // the reason if it could not be read, as a sentence
+  std::string channel{};            // kernel function of the main thread: "futex_do_wait"
   std::set<std::string> threads{};  // names of the process's threads
-  bool has_mpi = false;             // the process has loaded a library of MPI
-  std::string line{};               // source_to_read(), once it was read
+  bool has_mpi = false;             // the process has loaded an MPI library
+  std::string line{};               // the line of source_to_read(), once read
   bool has_torch_store = false;  // the process has loaded PyTorch, and is connected at MASTER_PORT
-  bool has_jax = false;   // the process has loaded JAX, and speaks to other processes by gRPC
-  bool is_in_io = false;  // its main thread is in a call of is_io()
+  bool has_jax = false;          // the process has loaded JAX and communicates by gRPC
+  bool is_in_io = false;         // the main thread is in a call for which is_io() is true
 };
 
-// NamedWait::library of a wait that may be a computation.
+// NamedWait::library if the wait may be a computation.
 inline constexpr const char* kGpu = "the GPU";
 
 struct NamedWait {
   std::string library;    // "torch.distributed (gloo)"; empty: no known library
   std::string operation;  // "all_reduce"
-  std::string place;      // "train.py:88", the user's line, where it differs from the library's
+  std::string place;      // "train.py:88", the user's line, if it differs from the library's
 };
 
-// Whether a thread, by its /proc/PID/syscall, reads or writes a file or a socket. A library of MPI polls many, or none.
+// Whether a thread, according to its /proc/PID/syscall, reads or writes a file or socket. MPI polls many or none.
 bool is_io(std::string_view call);
-// The innermost frame, if its source line tells what its stack does not: mpi4py and the waits of PyTorch have no Python
-// frame. Else null.
+// The innermost frame, if its source line shows more than the stack: mpi4py and the waits of PyTorch have no Python
+// frames. Otherwise null.
 const PythonFrame* source_to_read(const WaitSigns& signs);
-// Whether such a wait is one for other ranks: a program without a group may wait for its own computation.
+// Whether this is a wait for other ranks: a program without a process group may wait for its own computation.
 bool is_for_ranks(const NamedWait& wait, const WaitSigns& signs);
-// Whether a rank of a group that has no stack waits for a thread, as in a collective.
+// Whether a rank without a stack, in a process group, waits for a thread, as in a collective.
 bool may_be_for_ranks(const WaitSigns& signs);
 NamedWait named_wait(const WaitSigns& signs);
 // "waits in torch.distributed (gloo): all_reduce, called at train.py:88"; empty without a library.

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Threads of a process beyond these are not looked at.
+// Maximum number of threads examined per process.
 constexpr size_t kMaxThreads = 1000;
 
 std::string variable_of(pid_t pid, std::string_view name) {
@@ -33,7 +33,7 @@ std::string variable_of(pid_t pid, std::string_view name) {
   return {};
 }
 
-// Whether a process has a TCP connection that ends at this port, here or elsewhere.
+// Whether a process has a TCP connection with this port at either end.
 bool is_connected_at(pid_t pid, uint16_t port) {
   std::array<char, 24> end_text{};
   std::snprintf(end_text.data(), end_text.size(), ":%04X", static_cast<unsigned>(port));
@@ -63,11 +63,11 @@ WaitSigns wait_signs(pid_t pid) {
     has_torch |= line.find("/libtorch_cpu.so") != std::string::npos;
     has_jax |= line.find("/jaxlib/") != std::string::npos;
   }
-  // jax.distributed speaks to its coordinator by gRPC.
+  // jax.distributed communicates with its coordinator by gRPC.
   signs.has_jax = has_jax && std::ranges::any_of(signs.threads, [](const std::string& name) {
                     return name.starts_with("grpc_");
                   });
-  // Each rank of a group is connected to its store. From PyTorch 2 on, the names of threads tell it.
+  // Each rank of a process group is connected to its store. Since PyTorch 2, thread names identify a group.
   const auto is_of_group = [](const std::string& name) {
     return name.starts_with("pt_gloo") || name.starts_with("pt_nccl");
   };

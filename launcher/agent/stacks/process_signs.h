@@ -1,4 +1,4 @@
-// Reads facts about a Python process from /proc: its threads, and the users who may read its memory.
+// Reads facts about a Python process from /proc: its threads, and the users allowed to read its memory.
 #pragma once
 
 #include <sys/types.h>
@@ -8,9 +8,9 @@
 
 namespace hvd::launcher {
 
-// The signs of its wait that /proc shows, without its stack.
+// The part of WaitSigns that /proc shows: everything except the stack.
 WaitSigns wait_signs(pid_t pid);
-// `first`: the process that the agent has started.
+// `first`: the rank's first process, which the agent started.
 ReadAccess read_access(pid_t pid, pid_t first);
 
 }  // namespace hvd::launcher

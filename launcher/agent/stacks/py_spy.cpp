@@ -51,7 +51,7 @@ std::string PySpy::find(const RankCommand& like) {
   return path_;
 }
 
-// Whether this file is the one that the launcher offers, and no other user can change it.
+// Whether the file equals the file that the launcher offers, and no other user can change it.
 bool PySpy::is_the_launchers(const std::string& path) const {
   struct stat about {};
   if (path.empty() || ::stat(path.c_str(), &about) != 0 || !S_ISREG(about.st_mode)) return false;
@@ -119,7 +119,7 @@ Status PySpy::take(const StagePart& part) {
   return {};
 }
 
-// A copy that was not unpacked is refused there.
+// PackageCopy::install() returns an error for a copy that was not unpacked.
 void PySpy::install() {
   const Status status = copy_->install();
   if (status.ok()) path_ = cat(copy_->folder(), "/", kPySpy);

@@ -1,5 +1,5 @@
-// Finds the program py-spy on this host: in the PATH of the ranks, beside their Python, at the path that the launcher's
-// py-spy has, or as a copy of the launcher's py-spy. The agent requests the copy from the launcher when it first needs
+// Finds the program py-spy on this host: in the PATH of the ranks, next to their Python, at the path of the launcher's
+// py-spy, or as a copy of the launcher's py-spy. The agent requests the copy from the launcher when it first needs
 // py-spy, and keeps it for later jobs, like the copy of the package (preflight/package_copy.h). Lives on the agent's
 // loop.
 #pragma once
@@ -21,20 +21,20 @@ namespace hvd::launcher {
 
 class PySpy {
  public:
-  // `want`: asks the launcher for the parts of its py-spy, which go to take(). `changed`: called when the copy is
-  // complete, or cannot be made.
+  // `want`: requests the parts of the launcher's py-spy, which go to take(). `changed`: called when the copy is
+  // complete, or cannot be created.
   PySpy(net::EventLoop& loop, std::function<void()> want, std::function<void()> changed)
       : loop_(loop), want_(std::move(want)), changed_(std::move(changed)) {}
 
-  // The launcher offers its own py-spy.
+  // The launcher offers its py-spy.
   void offer(const StackToolOffer& offer);
-  // Returns the path of a py-spy for ranks with this command; empty: there is none.
+  // Returns the path of a py-spy for ranks with this command; empty if there is none.
   std::string find(const RankCommand& like);
-  // Asks the launcher for a copy of the py-spy that it has offered, once at most. `folders`: agent_folders(). Returns
+  // Requests a copy of the py-spy that the launcher has offered, at most once. `folders`: agent_folders(). Returns
   // true while a copy is expected.
   bool fetch(const std::vector<std::string>& folders);
   bool is_expected() const { return is_expected_; }
-  // Why this host has no py-spy: a sentence without the host's name.
+  // The reason why this host has no py-spy: a sentence without the host's name.
   const std::string& why() const { return why_; }
 
   bool wants_part() const { return copy_ && copy_->is_incomplete(); }
@@ -54,7 +54,7 @@ class PySpy {
   std::optional<StackToolOffer> offer_;
   std::optional<PackageCopy> copy_;
   std::unique_ptr<HelperCommand> unpacking_;
-  std::string path_;  // of the launcher's py-spy, or of its copy
+  std::string path_;  // path of the launcher's py-spy, or of its copy
   std::string why_;
   bool is_expected_ = false;
   Deadline expected_until_ = Deadline::never();

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 
 constexpr size_t kMaxFrames = 200;
 
-// Empty where the object has no such text: py-spy writes null.
+// Empty if the object has no such text: py-spy may write null.
 std::string text_in(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() || !found->is_string() ? "" : found->get<std::string>();
@@ -47,7 +47,7 @@ std::optional<PythonStack> read_frames(const Json& thread) {
 bool is_installed(std::string_view file) {
   return file.find("/site-packages/") != std::string_view::npos ||
          file.find("/dist-packages/") != std::string_view::npos ||
-         file.find("/python/horovod/") != std::string_view::npos ||  // of a build or a copy
+         file.find("/python/horovod/") != std::string_view::npos ||  // in a build or a copy
          file.find("/lib/python3") != std::string_view::npos || file.starts_with("<frozen ");
 }
 

@@ -1,4 +1,4 @@
-// The stack of a Python thread as values, parsed from the output of py-spy and Python's faulthandler. Pure; the parsers
+// The stack of a Python thread, parsed from the output of py-spy and of Python's faulthandler. Pure; the parsers
 // accept any text.
 #pragma once
 
@@ -16,21 +16,21 @@ namespace hvd::launcher {
 struct PythonFrame {
   std::string function;
   std::string file;
-  int64_t line = 0;  // 0: a function without Python, with the library as its file
+  int64_t line = 0;  // 0: a native function, with its library as the file
   friend bool operator==(const PythonFrame&, const PythonFrame&) = default;
 };
 using PythonStack = std::vector<PythonFrame>;  // innermost call first
 
-// The main thread of a process, from the output of `py-spy dump --json`.
+// Returns the main thread's stack from the output of `py-spy dump --json`.
 Result<PythonStack> read_py_spy(std::string_view json, pid_t pid);
-// The frames among the lines that faulthandler writes.
+// Returns the frames in the output of faulthandler.
 PythonStack read_faulthandler(std::string_view text);
 
-// `File "train.py", line 30 in read_shard`, as faulthandler writes it; escaped for a terminal.
+// `File "train.py", line 30 in read_shard`, the format of faulthandler; escaped for a terminal.
 std::string describe_frame(const PythonFrame& frame);
-// The innermost frame outside installed packages, else the innermost one; null without frames.
+// The innermost frame outside of installed packages, else the innermost frame; null without frames.
 const PythonFrame* own_frame(const PythonStack& stack);
-// "train.py:30" of that frame; or empty.
+// "train.py:30" for own_frame(); or empty.
 std::string place_of(const PythonStack& stack);
 
 }  // namespace hvd::launcher

@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-// `signs` has no stack where nobody could read one. `state` describes the first process of the rank by the kernel.
+// `signs` has no stack if it could not be read. `state`: the kernel state of the rank's first process.
 RankPlace place_of_rank(const WaitSigns& signs, const std::string& state);
 
 }  // namespace hvd::launcher

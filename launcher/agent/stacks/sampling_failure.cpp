@@ -33,7 +33,7 @@ std::string why_refused(const ReadAccess& access) {
          "give the container the capability SYS_PTRACE (--cap-add SYS_PTRACE)";
 }
 
-// The error of py-spy, below which it may print its own stack.
+// The line with py-spy's error, after which it may print its own stack.
 std::string error_line(std::string_view errors) {
   constexpr std::string_view kError = "Error: ";
   const size_t at = errors.find(kError);

@@ -7,21 +7,21 @@
 
 namespace hvd::launcher {
 
-// The facts that decide whether the agent may read the memory of a process.
+// The facts that determine whether the agent may read the memory of a process.
 struct ReadAccess {
   int64_t uid = 0;                // of the process
   int64_t own_uid = 0;            // of the agent
   int64_t yama_scope = -1;        // kernel.yama.ptrace_scope; -1: a kernel without Yama
-  bool is_first_process = false;  // the agent has started it, and it has admitted the agent
+  bool is_first_process = false;  // the agent has started it, and it has permitted the agent
 };
 
-// `errors`: what py-spy wrote to standard error.
+// `errors`: py-spy's standard error.
 std::string why_no_stack(std::string_view errors, const ReadAccess& access);
 
-// "3 processes with Python run side by side below this one": which of them works cannot be known.
+// "3 processes with Python run side by side below this one": it is unknown which of them works.
 std::string several_pythons(size_t count);
 
-// Why the host has no py-spy, and what to install.
+// Text about the lack of py-spy on the host, and what to install.
 inline constexpr std::string_view kInstallPySpy =
     "Python stacks of these ranks need py-spy, which is neither on this host nor next to "
     "horovodrun: "

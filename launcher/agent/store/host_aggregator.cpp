@@ -38,7 +38,7 @@ void HostAggregator::accept() {
 void HostAggregator::receive(int caller) {
   const auto packet = net::receive_packet(callers_.at(caller).socket.get(), kRank);
   if (packet.ok() && !*packet) return;
-  // A rank that breaks the protocol is treated like a rank that has ended.
+  // A rank that violates the protocol is treated like a rank that has ended.
   if (!packet.ok() || (*packet)->bytes.empty() || !handle(caller, **packet).ok()) drop(caller);
 }
 
@@ -72,7 +72,7 @@ void HostAggregator::distribute(int from, int file) {
   for (const auto& [caller, one] : callers_) {
     if (one.exchange != name) continue;
     served.push_back(caller);
-    // This is the first message to the rank, so its socket has room. An ended rank needs no
+    // The socket has space, because this is the first message to the rank. A rank that has ended needs no
     // message.
     const Bytes message = host_aggregation::encode(host_aggregation::AggregationResult{});
     if (caller != from) (void)net::send_packet(one.socket.get(), message, {file}, kRank);

@@ -1,6 +1,6 @@
-// The agent's end of host-level aggregation (rendezvous/client/host_aggregation.h): takes the
-// records of this host's ranks, lets one rank forward them to the store, and distributes the
-// result. Does not parse records. When the forwarding rank ends, another rank forwards.
+// The agent's end of host-level aggregation (rendezvous/client/host_aggregation.h): receives the
+// records of this host's ranks, requests that one rank forwards them to the store, and distributes the
+// result. Does not parse records. If the forwarding rank ends, another rank forwards.
 #pragma once
 
 #include <cstdint>
@@ -22,25 +22,25 @@ class HostAggregator {
   explicit HostAggregator(net::EventLoop& loop) : loop_(loop) {}
   ~HostAggregator() { close(); }
 
-  // Listens at this abstract name for the ranks of this host.
+  // Listens on this abstract name for the ranks of this host.
   Status listen(const std::string& name, const HostJob& job);
   void close();
 
  private:
   struct Caller {
     UniqueFd socket;
-    std::string exchange;  // empty: has sent no record yet
+    std::string exchange;  // empty: no record received yet
   };
   struct PendingExchange {
-    std::map<int32_t, Bytes> records;  // by rank of this host
-    std::optional<int> forwarder;      // the caller that forwards
+    std::map<int32_t, Bytes> records;  // key: rank of this host
+    std::optional<int> forwarder;      // the caller that forwards the records
   };
 
   void accept();
   void receive(int caller);
   Status handle(int caller, const net::Packet& packet);
   void distribute(int from, int file);
-  // Asks a rank to forward once all records have arrived, if a rank is left.
+  // If all records have arrived and a rank remains, requests that it forwards them.
   void choose_forwarder(const std::string& name);
   void drop(int caller);
 
@@ -49,7 +49,7 @@ class HostAggregator {
   uint32_t host_ = 0;
   uint32_t hosts_ = 1;
   size_t ranks_ = 0;
-  std::map<int, Caller> callers_;  // by descriptor
+  std::map<int, Caller> callers_;  // key: descriptor
   std::map<std::string, PendingExchange> exchanges_;
 };
 

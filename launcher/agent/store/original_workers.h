@@ -1,4 +1,4 @@
-// Computes the variables by which workers of the original Horovod find their job (--insecure-compat): the address of the
+// Computes the variables by which workers of the original Horovod find their job (--insecure-compat): address of the
 // rendezvous server, the controller, and the network interface. Agent calls it once per rank. Pure.
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace hvd::launcher {
 
-// `port` is the loopback port that accepts their requests. `link` is the agent's link, whose
-// interface leads to the launcher. `rank` is the environment of a rank so far, and `own` that of
-// the agent. An interface that `rank` names stays.
+// `port`: the loopback port that accepts their requests. `link`: the agent's link, whose
+// interface leads to the launcher. `rank`: the environment of a rank so far. `own`: the environment of
+// the agent. An interface in `rank` is kept.
 Environment original_worker_environment(uint16_t port, int link, const Environment& rank,
                                         const Environment& own);
 

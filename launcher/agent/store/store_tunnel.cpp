@@ -39,7 +39,7 @@ Status StoreTunnel::listen_on_loopback(const net::PortRange& ports) {
   return watch(*std::move(socket), loopback_);
 }
 
-// Answers as the server does at its own port (rendezvous/PROTOCOL.md, "Unsigned").
+// Answers like the server on its own port (rendezvous/PROTOCOL.md, "Unsigned").
 void StoreTunnel::refuse(int socket, const net::PeerUser& peer) {
   const std::string why = peer.refusal() + "\n";
   const std::string answer =
@@ -138,7 +138,7 @@ void StoreTunnel::settle(uint32_t stream) {
 Status StoreTunnel::handle(const net::FrameHeader& header, ByteView payload) {
   const auto found = connections_.find(header.stream);
   if (found == connections_.end()) {
-    // The launcher may have sent this frame before it learned of the connection's end.
+    // The launcher may have sent this frame before it received the end of the connection.
     if (header.stream < next_stream_) return {};
     return internal_error(cat("the launcher named the unknown stream ", header.stream));
   }
@@ -160,7 +160,7 @@ Status StoreTunnel::handle(const net::FrameHeader& header, ByteView payload) {
       connection.has_launcher_end = true;
       break;
     case net::FrameType::kReset:
-      // Write the bytes from before the reset, as far as the socket takes them at once.
+      // Write the bytes from before the reset, as many as the socket accepts immediately.
       write(header.stream, connection);
       drop(header.stream);
       return {};

@@ -1,6 +1,6 @@
-// The tunnel from the ranks of this host to the launcher's store: listens on an abstract Unix socket, and on a loopback
-// port if a setting asks for it, and turns each connection into a stream of the link. Copies bytes without parsing
-// them. The agent owns it. Lives on the agent's loop.
+// The tunnel from the ranks of this host to the launcher's store: listens on an abstract Unix socket, and also on a
+// loopback port if a setting requires it, and turns each connection into a stream of the link. Copies bytes without
+// parsing them. The agent owns it. Lives on the agent's loop.
 #pragma once
 
 #include <cstdint>
@@ -25,17 +25,17 @@ class StoreTunnel {
   StoreTunnel(net::EventLoop& loop, Outbox& outbox) : loop_(loop), outbox_(outbox) {}
   ~StoreTunnel() { close(); }
 
-  // Listens. `credit` is the number of bytes that the launcher at first accepts from each
+  // Listens. `credit`: the number of bytes that the launcher accepts initially from each
   // connection.
   Status listen(uint32_t credit);
   // Listens on a loopback port for programs without Unix sockets, and serves only processes of the
   // agent's user and of root.
   Status listen_on_loopback(const net::PortRange& ports);
-  // The loopback port, or 0 without one.
+  // The loopback port, or 0 if it does not listen on one.
   uint16_t loopback_port() const { return loopback_port_; }
   // The abstract name of the listening socket.
   const std::string& name() const { return name_; }
-  // Handles a frame of a stream from kFirstStoreStream on. An error means that the launcher broke
+  // Handles a frame of a stream from kFirstStoreStream on. An error means that the launcher violated
   // the protocol.
   Status handle(const net::FrameHeader& header, ByteView payload);
   void close();
@@ -46,18 +46,18 @@ class StoreTunnel {
     net::Credit credit;             // for bytes to the launcher
     net::Window window;             // for bytes from the launcher
     Bytes unwritten;                // bytes from the launcher for the rank
-    bool has_read_end = false;      // the rank sends no more
-    bool has_launcher_end = false;  // the launcher sends no more
+    bool has_read_end = false;      // the rank has sent end of file
+    bool has_launcher_end = false;  // the launcher has sent end of file
   };
 
   Status watch(UniqueFd socket, UniqueFd& listener);
   void accept(const UniqueFd& listener);
-  // Answers a process of another user, at the loopback port.
+  // Refuses another user's process on the loopback port.
   static void refuse(int socket, const net::PeerUser& peer);
   void on_ready(uint32_t stream, uint32_t events);
   void read(uint32_t stream, Connection& connection, bool is_hung_up);
   void write(uint32_t stream, Connection& connection);
-  // Watches the socket for the events that are needed next; drops the connection when none are.
+  // Watches the socket for the events needed next. Drops the connection if none are needed.
   void settle(uint32_t stream);
   void reset(uint32_t stream);
   void drop(uint32_t stream);
@@ -65,7 +65,7 @@ class StoreTunnel {
   net::EventLoop& loop_;
   Outbox& outbox_;
   UniqueFd listener_, loopback_;
-  // Random: an abstract socket has no file whose permissions protect it.
+  // Random, because an abstract socket has no file whose permissions could protect it.
   const std::string name_ = cat("horovod-store-", random_hex(16));
   uint16_t loopback_port_ = 0;
   uint32_t credit_ = 0;

@@ -1,5 +1,5 @@
-// Receives the world reports (rendezvous/wire/world_report.h) of this host's ranks and of the
-// processes below them. Lives on the agent's loop.
+// Receives the world reports (rendezvous/wire/world_report.h) of this host's ranks and of their
+// descendants. Lives on the agent's loop.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ namespace hvd::launcher {
 
 class WorldReports {
  public:
-  // `pid` is the process that reports.
+  // `pid`: the process that reports.
   using OnReport = std::function<void(pid_t pid, const rendezvous::WorldReport& report)>;
 
   WorldReports(net::EventLoop& loop, OnReport on_report)
@@ -32,7 +32,7 @@ class WorldReports {
   net::EventLoop& loop_;
   OnReport on_report_;
   UniqueFd listener_;
-  std::map<int, UniqueFd> callers_;  // by descriptor
+  std::map<int, UniqueFd> callers_;  // key: descriptor
 };
 
 }  // namespace hvd::launcher

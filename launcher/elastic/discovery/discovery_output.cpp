@@ -13,9 +13,9 @@ namespace hvd::launcher {
 namespace {
 
 constexpr size_t kMaxWarnings = 20;
-constexpr size_t kMaxMentions = kMaxNames;  // bounds the time for lines of ranges
+constexpr size_t kMaxMentions = kMaxNames;  // limits the time for lines with ranges
 
-// As jq, Python and JavaScript print it.
+// Whether the name is a missing value as jq, Python or JavaScript print it.
 bool is_missing_value(std::string_view name) {
   const std::string word = to_lower(name);
   return word == "null" || word == "none" || word == "nil" || word == "undefined";
@@ -118,14 +118,14 @@ class OutputReader {
 
   const int slots_alone_;
   DiscoveryOutput output_;
-  std::map<std::string, size_t, std::less<>> index_;  // of hosts, by name
-  int64_t total_ = 0;                                 // slots
-  std::set<std::string> unknown_;                     // words, each of which has a warning
-  size_t number_ = 0;                                 // of the line
-  size_t mentions_ = 0;                               // of hosts
-  size_t unreported_ = 0;                             // warnings
+  std::map<std::string, size_t, std::less<>> index_;  // host name -> index in output_.hosts
+  int64_t total_ = 0;                                 // number of slots
+  std::set<std::string> unknown_;                     // words that already have a warning
+  size_t number_ = 0;                                 // line number
+  size_t mentions_ = 0;                               // number of host mentions
+  size_t unreported_ = 0;                             // number of dropped warnings
   bool has_words_ = false;
-  bool has_answer_ = false;  // also a host without slots
+  bool has_answer_ = false;  // a line named a host, even without slots
 };
 
 }  // namespace

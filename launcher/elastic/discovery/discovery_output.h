@@ -1,5 +1,5 @@
 // Parses the output of --host-discovery-script: the hosts that an elastic job may use now. Skips invalid lines with a
-// warning, so that one bad line does not end the training on all other hosts. Pure.
+// warning, so that one bad line does not end the training on all hosts. Pure.
 #pragma once
 
 #include <string>
@@ -11,17 +11,17 @@
 namespace hvd::launcher {
 
 struct DiscoveryOutput {
-  std::vector<Host> hosts;  // in the order of their first mention, each name once
-  // Sentences for the user, each with the number and the text of its line. Bounded.
+  std::vector<Host> hosts;  // each name once, in the order of first mention
+  // Sentences for the user, each with the number and the text of a line. Their number is limited.
   std::vector<std::string> warnings;
-  // There are words, and none names a host: the output is an error message rather than an answer.
+  // The output has words, but none names a host: it is an error message and not an answer.
   bool is_error = false;
 };
 
-// One host or a list of hosts on each line, in the forms of a hostfile: "a:2", "a slots=2", "a:2,b:2",
-// "n[01-16]:8", "[fd00::1]:2", or "a", which has `slots_alone`. Comments and blank lines are ignored.
-// A host that is given again has the slots of its last mention. No hosts at all is a valid answer, and
-// "a:0" as well. Words for a missing value (null, None) name no host.
+// Each line has a host or a list of hosts, in the forms of a hostfile: "a:2", "a slots=2", "a:2,b:2",
+// "n[01-16]:8", "[fd00::1]:2", or "a", which has `slots_alone` slots. Comments and blank lines are ignored.
+// For a host with several lines, the last line counts. An answer without hosts is valid, and so is
+// "a:0". Words for a missing value (null, None) name no host.
 DiscoveryOutput parse_discovery_output(std::string_view text, int slots_alone = 1);
 
 }  // namespace hvd::launcher

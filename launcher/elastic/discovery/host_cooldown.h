@@ -1,4 +1,4 @@
-// Remembers the hosts whose ranks failed, and the time from which each may be used again. One per job. Pure: the caller
+// Records the hosts whose ranks failed, and the time from which each may be used again. A job has one. Pure: the caller
 // passes the time and the random numbers.
 #pragma once
 
@@ -25,34 +25,34 @@ class HostCooldown {
   // Returns a number in [0, 1).
   using Random = std::function<double()>;
 
-  // Without a range a failed host is never used again.
+  // `range` empty: a failed host is never used again.
   HostCooldown(std::optional<CooldownRange> range, Random random)
       : range_(range), random_(std::move(random)) {}
 
   // A failure that excludes the host.
   struct Exclusion {
-    int failures = 0;             // of this host, with this one
+    int failures = 0;             // number of failures of this host, including this failure
     std::optional<double> delay;  // seconds; nothing: until the job ends
   };
 
-  // A rank of the host, or the host itself, failed. Returns nothing when that changes nothing: for a host
-  // that is excluded already, and for one that the newest answer of discovery does not name.
+  // A rank of the host, or the host itself, failed. Returns nothing if the host is already excluded, or if the
+  // newest answer of discovery does not name it.
   std::optional<Exclusion> record_failure(std::string_view host, Time now);
 
   bool is_usable(std::string_view host, Time now) const;
-  // The time from which is_usable() holds.
+  // The earliest time at which is_usable() returns true.
   Time usable_from(std::string_view host) const;
-  // The earliest time after `now` at which an excluded host is usable again; nothing: at no time.
+  // The earliest time after `now` at which an excluded host is usable again; nothing: no host will be.
   std::optional<Time> next_return(Time now) const;
 
-  // The hosts of a new answer of discovery. Forgets the failures of the hosts that it does not name, so that
-  // a host that comes back starts without them. Not called where hosts are fixed.
+  // The hosts of a new answer of discovery. Deletes the failures of hosts that the answer does not name, so that
+  // a host that returns later starts without failures. Not called if the hosts are fixed.
   void set_discovered(std::span<const std::string> hosts);
 
  private:
   struct Record {
     int failures = 0;
-    Time until;  // max(): until the job ends
+    Time until;  // Time::max(): until the job ends
   };
 
   const std::optional<CooldownRange> range_;

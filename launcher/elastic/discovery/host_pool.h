@@ -1,4 +1,4 @@
-// The hosts that an elastic job may use: the named hosts, except hosts that a user has removed, each with the time from
+// The hosts that an elastic job may use: the named hosts except those removed by a user, each with the time from
 // which it may be used after a failure. Outlives a launch of the job. Pure: the caller passes the time and the random
 // numbers.
 #pragma once
@@ -15,11 +15,11 @@
 
 namespace hvd::launcher {
 
-// The source of the hosts of an elastic job, which determines whether other hosts may come later.
+// The source of an elastic job's hosts, which determines whether more hosts may come later.
 enum class HostSource {
-  kNamed,    // flags, a file or a scheduler have named all of them
-  kScript,   // a discovery script names them anew while the job runs
-  kJoining,  // agents join by themselves; each starts its processes once
+  kNamed,    // flags, a file or a scheduler have named all hosts
+  kScript,   // a discovery script names the hosts again and again while the job runs
+  kJoining,  // agents join by themselves, and each starts processes only once
 };
 
 class HostPool {
@@ -28,38 +28,38 @@ class HostPool {
 
   struct Rules {
     HostSource hosts = HostSource::kNamed;
-    std::optional<CooldownRange> cooldown = {};  // how long a host is out on which a rank failed
+    std::optional<CooldownRange> cooldown = {};  // exclusion after a rank failed on the host
   };
-  // `random`: as HostCooldown's.
+  // `random`: as in HostCooldown.
   HostPool(const Rules& rules, HostCooldown::Random random);
 
-  // The hosts that there are now, in their order.
+  // The current hosts, in their order.
   void discovered(std::vector<Host> hosts);
   const std::vector<Host>& named() const { return named_; }
-  // The named hosts without those that a user has removed, each with the slots that a user has left it.
+  // The named hosts without those that a user has removed. A host's slots are reduced to those that a user has left it.
   const std::vector<Host>& offered() const { return offered_; }
 
-  // As HostCooldown::record_failure().
+  // Calls HostCooldown::record_failure().
   std::optional<HostCooldown::Exclusion> exclude(const std::string& name, Time now);
   bool is_excluded_for_ever(const std::string& name) const;
-  // The host is tried again after `first` seconds, and after twice the last wait each further time, up to
-  // `most`. Returns the wait.
+  // The host may start again after `first` seconds the first time, and after twice the previous wait each further time,
+  // up to `most`. Returns the wait.
   std::chrono::seconds retry_later(const std::string& name, std::chrono::seconds first,
                                    std::chrono::seconds most, Time now);
-  // The job has made progress: the next failure of a host is its first one for retry_later().
+  // The job has made progress: retry_later() treats the next failure of each host as its first.
   void forget_failures();
-  // The host is tried again at this time. This is no failure.
+  // The host may start again at `time`. Does not count as a failure.
   void retry_at(const std::string& name, Time time) { retries_[name].again = time; }
   bool may_start(const std::string& name, Time now) const;
-  // may_start() from then on. Time::max(): never.
+  // The time from which may_start() returns true. Time::max(): never.
   Time usable_from(const std::string& name) const;
-  // The earliest time after `now` at which another host may start; nothing: at no time.
+  // The earliest time after `now` at which another host may start; nothing: no host will.
   std::optional<Time> next_start(Time now) const;
 
-  // A user leaves the host this number of slots.
+  // A user reduces the host to this number of slots.
   void remove(const std::string& name, int slots);
   bool has_removals() const { return !removals_.empty(); }
-  // Undoes the removals, except of hosts for which `stays` returns true.
+  // Undoes all removals except those of hosts for which `stays` returns true.
   void take_back(const std::function<bool(const std::string& name)>& stays);
 
  private:
@@ -72,7 +72,7 @@ class HostPool {
   const Rules rules_;
   HostCooldown cooldown_;
   std::vector<Host> named_, offered_;
-  std::map<std::string, int> removals_;  // how many slots a user has left the host
+  std::map<std::string, int> removals_;  // the number of slots that a user has left each host
   std::map<std::string, Retry> retries_;
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kTag = "[discovery]<stderr>:";
 
-// Limits repetitions of the same sentence. Bounded: with too many different sentences, it is silent.
+// Limits repetitions of the same sentence. Its memory is bounded: after too many different sentences, it reports none.
 class Repetition {
  public:
   explicit Repetition(std::chrono::milliseconds quiet_time) : quiet_time_(quiet_time) {}
@@ -37,8 +37,8 @@ class Repetition {
 
 }  // namespace
 
-// The coroutines hold this state by their arguments, even before they begin to run. The state therefore outlives the
-// ScriptDiscovery until they have returned.
+// Each coroutine has a shared_ptr to this state as an argument, so the state outlives the ScriptDiscovery until all
+// coroutines have returned.
 struct ScriptDiscovery::State {
   State(asio::any_io_executor executor, DiscoveryScript from, DiscoveryCallbacks to)
       : executor(executor),
@@ -63,7 +63,7 @@ struct ScriptDiscovery::State {
     callbacks.show(cat(kTag, line));
   }
 
-  // Counts a coroutine for stop(), until it has returned.
+  // Counts a running coroutine, so that stop() can wait until it has returned.
   class Running {
    public:
     explicit Running(State& state) : state_(state) { ++state_.running; }
@@ -77,9 +77,9 @@ struct ScriptDiscovery::State {
     State& state_;
   };
 
-  // One run of the script. An error is one sentence.
+  // Runs the script once. The message of an error is one sentence.
   static net::Task<Result<std::vector<Host>>> ask(std::shared_ptr<State> state) {
-    // A run that was killed may outlive this state.
+    // A killed run may outlive this state, so its callback has a weak_ptr.
     auto started = ScriptRun::start(state->executor, state->script.command, state->script.limits,
                                     [weak = std::weak_ptr(state)](std::string_view line) {
                                       if (const auto alive = weak.lock()) alive->show(line);
@@ -99,7 +99,7 @@ struct ScriptDiscovery::State {
                       " KiB; the rest is ignored"));
     }
     DiscoveryOutput output = parse_discovery_output(answer.output, script.slots_alone);
-    // The script has printed the error of another program, and ended well.
+    // The script printed another program's error and exited with code 0.
     if (output.is_error) {
       return unavailable(cat(name(), ": no line of its output names a host; ",
                              output.warnings.empty() ? "" : output.warnings.front()));
@@ -159,11 +159,11 @@ struct ScriptDiscovery::State {
   const DiscoveryCallbacks callbacks;
   Changed on_changed;
   net::Notification wake;  // ends the pause of poll()
-  net::Notification idle;  // for stop(): nothing runs
+  net::Notification idle;  // wakes stop(): no coroutine runs
   Repetition warnings, lines;
   std::unique_ptr<ScriptRun> run;
   std::optional<std::vector<Host>> newest;
-  int running = 0;  // coroutines: first(), poll()
+  int running = 0;  // number of running coroutines of first() and poll()
   bool is_stopped = false;
 };
 

@@ -1,5 +1,5 @@
-// Runs --host-discovery-script repeatedly for the hosts of an elastic job. Keeps the newest answer: a later failure or
-// hang of the script only causes a warning. Owns the running script. Lives on the launch's loop; its callbacks run
+// Runs --host-discovery-script repeatedly to find the hosts of an elastic job. Keeps the newest answer: a later failure
+// or hang of the script only causes a warning. Owns the running script. Lives on the launch's loop; its callbacks run
 // there, and may call any function except stop().
 #pragma once
 
@@ -18,17 +18,17 @@ namespace hvd::launcher {
 
 struct DiscoveryScript {
   std::string command;  // sh -c runs it
-  int slots_alone = 1;  // of a host whose line has no number
+  int slots_alone = 1;  // number of slots of a host whose line has no number
   ScriptLimits limits = {};
-  std::chrono::milliseconds pause{1'000};        // from the end of a run to the next one
+  std::chrono::milliseconds pause{1'000};        // between the end of a run and the next run
   std::chrono::milliseconds quiet_time{60'000};  // until the same warning is repeated
 };
 
 struct DiscoveryCallbacks {
-  // A sentence of the launcher's. Failures of the script are one kind of warning, whatever their text.
+  // Prints a sentence of the launcher. All failures of the script count as the same warning, whatever their text.
   std::function<void(std::string_view sentence)> warn;
-  // A line of the script's standard error behind the tag "[discovery]<stderr>:", without its end. A line that
-  // the script repeats is shown once per `quiet_time`.
+  // Prints a line of the script's standard error after the tag "[discovery]<stderr>:", without newline. A line that
+  // the script repeats is printed once per `quiet_time`.
   std::function<void(std::string_view line)> show;
 };
 
@@ -38,21 +38,21 @@ class ScriptDiscovery {
 
   ScriptDiscovery(net::asio::any_io_executor executor, DiscoveryScript script,
                   DiscoveryCallbacks callbacks);
-  // Without stop() the script gets SIGKILL, and no callback runs any longer.
+  // If stop() was not called, the script gets SIGKILL. No callback runs afterwards.
   ~ScriptDiscovery();
   ScriptDiscovery(const ScriptDiscovery&) = delete;
   ScriptDiscovery& operator=(const ScriptDiscovery&) = delete;
 
-  // Runs the script once. An error names the script and says why it gave no answer. An answer may have no
+  // Runs the script once. An error names the script and the reason why it gave no answer. An answer may have no
   // hosts. Call before watch().
   net::Task<Result<std::vector<Host>>> first();
 
-  // Runs the script again and again from now on, and calls back for each answer that differs from the one
-  // before. Call once.
+  // Runs the script repeatedly from now on, and calls `on_changed` for each answer that differs from the
+  // previous answer. Call once.
   void watch(Changed on_changed);
 
-  // Ends the script at the call; the task returns when nothing of this object runs. first() returns an error
-  // then. The tasks of this class outlive it.
+  // Ends the script immediately; the task returns when no coroutine of this object runs. first() then returns an
+  // error. The tasks of this class may outlive the object.
   net::Task<void> stop();
 
  private:

@@ -22,9 +22,9 @@ namespace asio = net::asio;
 
 namespace {
 
-// A process that a file system holds in the kernel ends only later.
+// The time to wait after SIGKILL: a process blocked in the kernel by a file system ends later.
 constexpr std::chrono::milliseconds kEndAfterKill{500};
-// More than a pipe holds; a process that left the group may never stop writing.
+// Maximum number of bytes per read: more than a pipe holds. A process that left the group may never stop writing.
 constexpr size_t kMostAtEnd = 1 << 20;
 
 Result<pid_t> start_shell(const std::string& command, const Pipe& output, const Pipe& errors) {
@@ -39,7 +39,7 @@ Result<pid_t> start_shell(const std::string& command, const Pipe& output, const 
 
 }  // namespace
 
-// The handlers hold this state, which therefore outlives the ScriptRun until the last handler has run.
+// Each handler has a shared_ptr to this state, so the state outlives the ScriptRun until the last handler has run.
 struct ScriptRun::State : std::enable_shared_from_this<State> {
   State(asio::any_io_executor executor, pid_t process, ScriptLimits limits, ErrorLine on_error_line)
       : pid(process),
@@ -54,7 +54,7 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
           return true;
         }) {}
 
-  // Nothing waits for this run, as after the end of the loop.
+  // Kills a run that nothing waits for, for example after the end of the loop.
   ~State() {
     if (is_reaped) return;
     ::kill(-pid, SIGKILL);
@@ -98,7 +98,7 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
                       });
   }
 
-  // These read some bytes and return false once there are none.
+  // These functions read the available bytes, and return false at the end of the pipe.
   bool read_output() {
     return read(output, [this](std::string_view bytes) {
       const size_t room = limits.output - std::min(limits.output, answer.output.size());
@@ -113,7 +113,7 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
     });
   }
 
-  // Bounded, so that a script that writes without end does not hold up the loop.
+  // Limits the bytes of one call, so that a script that writes without end does not block the loop.
   template <typename Take>
   bool read(asio::posix::stream_descriptor& pipe, const Take& take) {
     net::error_code error;
@@ -129,7 +129,7 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
   void reap() {
     siginfo_t info{};
     if (is_ended || is_reaped) return;
-    // The shell is not reaped yet: its group cannot be that of other processes.
+    // WNOWAIT leaves the shell a zombie, so no other process group can have its number when kill() is called.
     if (::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
         info.si_pid == 0) {
       return;
@@ -146,7 +146,7 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
     finish();
   }
 
-  // Ends the run now, and waits a moment for the shell.
+  // Kills the group, and waits a moment for the end of the shell.
   void end_group() {
     if (is_ended || is_ending) return;
     is_ending = true;
@@ -174,7 +174,7 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
     ended.notify();
   }
 
-  // Holds the state by its argument, also before it begins to run.
+  // `state` keeps the object alive, even before the coroutine begins to run.
   static net::Task<ScriptAnswer> wait(std::shared_ptr<State> state) {
     bool is_cancelled = false;
     while (!state->is_ended && !is_cancelled) is_cancelled = !co_await state->ended.wait();
@@ -193,8 +193,8 @@ struct ScriptRun::State : std::enable_shared_from_this<State> {
   LastWords words;
   ScriptAnswer answer;
   std::array<char, 16384> buffer;
-  bool ends_line = true;   // standard error
-  bool is_ending = false;  // SIGKILL was sent
+  bool ends_line = true;   // standard error ended with a newline
+  bool is_ending = false;  // the group got SIGKILL
   bool is_reaped = false;
   bool is_ended = false;
 };

@@ -1,5 +1,5 @@
-// One run of a shell command that prints an answer, in its own session and process group, without standard input. At
-// the end of the shell, at the time limit or at kill(), the group gets SIGKILL: only processes that called setsid()
+// One run of a shell command that prints an answer, in its own session and process group, without standard input. The
+// group gets SIGKILL when the shell ends, at the time limit or in kill(): only processes that called setsid()
 // survive. Lives on one loop. ScriptDiscovery owns it.
 #pragma once
 
@@ -18,26 +18,26 @@ namespace hvd::launcher {
 
 struct ScriptLimits {
   std::chrono::milliseconds time{10'000};
-  size_t output = 1 << 20;  // bytes; the rest is read and thrown away
+  size_t output = 1 << 20;  // bytes; the rest is discarded
 };
 
 // The result of a run.
 struct ScriptAnswer {
   std::string output;
-  bool is_cut = false;  // the output was longer than the limit; it ends with its last complete line
+  bool is_cut = false;     // the output exceeded the limit; it ends with its last complete line
   bool is_late = false;    // the time limit ended the run
   bool is_killed = false;  // kill() ended the run
   // "no such file; ended with exit code 127": the last lines of standard error and the exit status. Empty
   // after a success without standard error.
   std::string last_words;
-  bool has_failed = false;  // exit status or signal, also of a run that was ended
+  bool has_failed = false;  // nonzero exit code or a signal, including SIGKILL by this object
 
   bool is_good() const { return !has_failed && !is_late && !is_killed; }
 };
 
 class ScriptRun {
  public:
-  // Receives each line of the script's standard error, without its end.
+  // Receives each line of the script's standard error, without newline.
   using ErrorLine = std::function<void(std::string_view line)>;
 
   static Result<std::unique_ptr<ScriptRun>> start(net::asio::any_io_executor executor,
@@ -45,7 +45,7 @@ class ScriptRun {
                                                   ErrorLine on_error_line);
   ~ScriptRun();
 
-  // Call once. Returns after the end of the shell, or soon after SIGKILL if the shell does not end.
+  // Call once. Returns after the end of the shell, or shortly after SIGKILL if the shell does not end.
   net::Task<ScriptAnswer> end();
   // Makes end() return soon.
   void kill();

@@ -10,7 +10,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The number of groups of ranks that are named; further groups are only counted.
+// Maximum number of groups of ranks that are named; further groups are only counted.
 constexpr size_t kMostGroups = 8;
 
 struct RanksThere {

@@ -15,8 +15,8 @@ struct EndedRank {
   std::string how;  // "exit code 0"
 };
 
-// "no rank has moved for 120 s: ranks 0-6 on a wait in torch.distributed (gloo): all_reduce, train.py:88; rank 7 on b is
-// in load_shard, loader.py:30". `host_of`: by rank.
+// Formats "no rank has moved for 120 s: ranks 0-6 on a wait in torch.distributed (gloo): all_reduce, train.py:88;
+// rank 7 on b is in load_shard, loader.py:30". `host_of`: indexed by rank.
 std::string hang_sentence(const HangRule::Finding& finding, const std::vector<EndedRank>& ended,
                           const std::vector<std::string>& host_of);
 // Returns whether a stack shows that a rank waits for other ranks.

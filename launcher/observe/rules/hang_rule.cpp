@@ -9,10 +9,10 @@ namespace hvd::launcher {
 namespace {
 
 constexpr int kSamples = 3;
-// A wait is reported after this number of limits.
+// A wait is reported after `limit` times this factor.
 constexpr double kWaitLimits = 10;
 constexpr double kStopLimits = 2;
-// The largest share of a core of a thread without work, including the step in which the kernel counts its time.
+// Maximum share of a core that a thread without work uses, including the granularity of the kernel's accounting.
 constexpr double kIdleShare = 0.02, kTickSeconds = 0.02;
 // The share of time spent waiting for a processor above which threads have work.
 constexpr double kStarvedShare = 0.5;
@@ -94,11 +94,11 @@ void HangRule::update(const Signs& signs, Time now, double seconds) {
   }
   ranks_ = std::move(ranks);
   if (is_known) return;
-  // Earlier observations do not count.
+  // Do not count earlier observations.
   for (auto& [number, rank] : ranks_) rank = {rank.last, now, rank.last.main_microseconds};
 }
 
-// A rank has moved.
+// Called when a rank has moved.
 void HangRule::begin_again(Time since) {
   quiet_since_ = since;
   for (auto& [number, rank] : ranks_) rank.main_since = rank.last.main_microseconds;
@@ -131,7 +131,7 @@ bool HangRule::look(const Signs& signs, Time now) {
   return !is_done && (is_wait_due || now >= next_sample_);
 }
 
-// The positions are not a hang: the next sample follows after a pause that doubles.
+// Called if the positions are not a hang: the next sample follows after a pause that doubles.
 void HangRule::postpone(Time now) {
   samples_ = 0;
   next_sample_ = later(now, pause_);
@@ -173,7 +173,7 @@ std::optional<HangRule::Finding> HangRule::judge_hang(Places places, bool has_en
   if (!is_hang(places)) {
     postpone(now);
     if (seconds < kWaitLimits * limit_) return {};
-    // The main thread of a rank may be busy.
+    // The main thread of a rank may be busy, which is not a hang.
     auto wait = judge_wait(std::move(places), now);
     next_wait_sample_ = next_sample_;
     return wait;
@@ -206,7 +206,7 @@ std::optional<HangRule::Finding> HangRule::judge_wait(Places places, Time now) {
   for (const auto& [number, rank] : ranks_) {
     const double seconds = seconds_between(rank.since, now);
     const RankPlace& place = places[number];
-    // Ranks reach a collective one after another.
+    // Require a longer time, because ranks reach a collective one after another.
     if (seconds < (kWaitLimits - 1) * limit_ || place.is_collective == 0) continue;
     if (!place.no_stack.empty()) continue;  // without a stack, the rank may not wait for others
     if (!may_spin(place) && main_is_busy(rank)) continue;

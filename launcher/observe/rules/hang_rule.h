@@ -40,7 +40,7 @@ class HangRule {
       kStop   // the hang has lasted for two limits, and cannot be a long operation of all ranks
     };
     Kind kind = Kind::kHang;
-    double seconds = 0;        // the time without a move of any rank; kWait: of the waiting ranks
+    double seconds = 0;        // time without a move of any rank; kWait: of the waiting ranks
     std::vector<int> waiting;  // kWait: the ranks that wait for other ranks
     Places places;
   };
@@ -50,19 +50,19 @@ class HangRule {
 
   // The pause between two looks, in seconds.
   double interval() const;
-  // The rank has written output.
+  // Call when the rank has written output.
   void moved(int rank) { has_written_[rank] = true; }
-  // The time until now does not count: a host or a rank was suspended, or is invisible.
+  // Ignores the time until now, because a host or a rank was suspended, or was invisible.
   void forget();
-  // Takes the signs of all running ranks. Returns whether the rule needs their places.
+  // Takes the signs of all running ranks. Returns whether the rule needs the ranks' places.
   bool look(const Signs& signs, Time now);
-  // Takes the places of all running ranks, after look() has requested them. `has_ended`: another rank has ended.
+  // Call after look() has requested the places, with those of all running ranks. `has_ended`: another rank has ended.
   std::optional<Finding> judge(Places places, bool has_ended, Time now);
 
  private:
   struct Rank {
     RankSigns last;
-    Time since{};             // time of its last move
+    Time since{};             // when it last moved
     uint64_t main_since = 0;  // RankSigns::main_microseconds at that time
   };
 

@@ -19,8 +19,8 @@ class InitWaits {
   // Ranks that start together, while some of them are missing.
   struct Wait {
     std::vector<int> present;  // ranks in hvd.init()
-    std::vector<int> missing;  // ranks that have not called it
-    Time since{};              // time when the first rank called it
+    std::vector<int> missing;  // ranks that have not called hvd.init()
+    Time since{};              // when the first rank called hvd.init()
   };
 
   // `hosts` outlives this object.
@@ -51,12 +51,12 @@ class InitWaits {
 };
 
 // "rank 3 on b has not called hvd.init() for 60 s: running (python3 train.py), 98 % of a core; ranks 0-2 wait for it".
-// `activity`: activity of the first missing rank, or empty.
+// `activity`: the activity of the first missing rank, or empty.
 std::string wait_sentence(const InitWaits::Wait& wait, const std::vector<std::string>& host_of,
                           int64_t seconds, const std::string& activity);
 
-// "ranks started 4; importing 1 (rank 2 on b); in hvd.init 3; 12 s". `wait`: the wait for running ranks, if any: the
-// program may not use Horovod.
+// "ranks started 4; importing 1 (rank 2 on b); in hvd.init 3; 12 s". `wait`: the wait for running ranks; empty if none
+// waits, for example because the program does not use Horovod.
 std::string start_line(size_t ranks, const std::optional<InitWaits::Wait>& wait,
                        const std::vector<std::string>& host_of, double seconds, size_t columns);
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kLineAfter = 5;
 constexpr double kReportAfter = 15;
-// The interval of pings: hosts that fell silent within this time are reported together.
+// The interval of pings: hosts that become silent within this time are reported together.
 constexpr double kTogether = 1;
 constexpr size_t kMostHostNames = 4;
 

@@ -15,16 +15,16 @@ namespace hvd::launcher {
 
 class SilentHosts {
  public:
-  // Returns the ranks that a host has now.
+  // Returns the present ranks of a host.
   using RanksOf = std::function<std::vector<int>(int host)>;
-  // The plan must outlive it.
+  // The plan must outlive this object.
   SilentHosts(const SlotPlan& plan, RanksOf ranks_of)
       : plan_(plan), ranks_of_(std::move(ranks_of)) {}
 
   // The host has not answered for `seconds`, and is lost after `limit_seconds`.
   void on_silence(int host, double seconds, double limit_seconds);
   void on_answer(int host);
-  // The host is lost, or its ranks have ended.
+  // Call when the host is lost, or when its ranks have ended.
   void on_gone(int host);
 
   // Returns each sentence once: "host b has not answered for 15 s (ranks 2-3); lost in 30 s".

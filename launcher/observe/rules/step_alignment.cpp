@@ -34,7 +34,7 @@ std::vector<StepWindow> StepAlignment::take(const std::map<int, Rank>& ranks) {
   if (ranks.empty()) return windows;
   uint64_t ended = UINT64_MAX, oldest = 0;
   for (const auto& [rank, each] : ranks) {
-    // Other ranks belong to another world.
+    // Ranks with another world size belong to another world.
     if (each.steps.world_size != static_cast<int>(ranks.size())) return windows;
     ended = std::min(ended, each.steps.ended);
     oldest = std::max(oldest, each.steps.ended - each.steps.last.size());
@@ -42,7 +42,7 @@ std::vector<StepWindow> StepAlignment::take(const std::map<int, Rank>& ranks) {
   has_moved_ = ended != ended_;
   if (ended < ended_) next_ = 0;  // the ranks have restarted
   ended_ = ended;
-  // Steps were missed, unless one of the ranks has restarted.
+  // Steps were missed, unless a rank has restarted.
   if (next_ < oldest && oldest <= ended)
     next_ = std::max(oldest, ended - std::min(ended, StepWindow::kSteps));
   for (; next_ + StepWindow::kSteps <= ended; next_ += StepWindow::kSteps) {

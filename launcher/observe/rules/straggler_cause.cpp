@@ -74,7 +74,7 @@ struct Compared {
     }
     return median(std::move(values));
   }
-  // Returns how much more of it the late ranks have than the other ranks.
+  // Returns the median of the late ranks minus that of the other ranks.
   double more_in_step(Count count) const { return in_step(count, true) - in_step(count, false); }
 };
 

@@ -16,7 +16,7 @@ struct RankPressure {
   RankMetrics rank{};
   HostPressure host{};
 };
-// The counters that agents have read from the ranks while a rank was suspected, by rank.
+// The counters that agents have read from the ranks, by rank, while a rank was suspected.
 class PressureRecord {
  public:
   using Pressures = std::map<int, RankPressure>;
@@ -42,7 +42,7 @@ class PressureRecord {
 
 struct StragglerCause {
   std::string text = "the program itself";
-  bool is_of_host = false;  // a move to another host would remove it
+  bool is_of_host = false;  // a move to another host would remove the cause
 };
 StragglerCause cause_of(const StragglerFinding& finding,
                         const std::map<int, PressureRecord::Growth>& ranks);

@@ -23,7 +23,7 @@ constexpr double kScale = 1.4826;
 // A smaller lateness is ignored, because the kernel's scheduler alone delays by as much.
 constexpr double kLeastSeconds = 0.5e-3;
 constexpr int kWindows = 2, kClearWindows = 3;
-// The minimum for a finding without a rank.
+// The minimum number of windows for a finding without a rank.
 constexpr int kWindowsOfAll = 4;
 // A peak: late by this share of a step while all other ranks are in time.
 constexpr double kPeakShare = 0.5;
@@ -90,7 +90,7 @@ StragglerRule::Numbers::Numbers(const StepWindow& all) : window(all) {
   for (size_t i = 0; i < kSteps; ++i) {
     std::vector<double> of_step;
     for (const std::vector<double>& of_rank : late) of_step.push_back(of_rank[i]);
-    // With two ranks, the reference is the rank that is less late.
+    // With two ranks, the reference is the less late rank.
     reference.push_back(size() == 2 ? std::min(of_step[0], of_step[1]) : median(of_step));
   }
   center = median(medians);
@@ -105,7 +105,7 @@ int StragglerRule::Numbers::late_steps(const std::vector<size_t>& of, double oth
   int steps = 0;
   for (size_t i = 0; i < kSteps; ++i) {
     const bool is_late = std::ranges::all_of(of, [&](size_t rank) {
-      // The median rank may be one of them.
+      // The median rank may be among the late ranks.
       const double base = size() == 2 ? reference[i] : std::min(reference[i], others);
       return late[rank][i] - base > kLateShare * step;
     });
@@ -130,7 +130,7 @@ namespace {
 // The indexes of ranks, by host.
 using HostRanks = std::map<int, std::vector<size_t>>;
 
-// Returns the later one of two groups with the values `one` and `other`: 0 or 1; or -1. `noise`: noise of their
+// Returns which of two values is later: 0 for `one`, 1 for `other`, -1 for neither. `noise`: noise of their
 // difference.
 int later_of_two(double one, double other, double step, double noise) {
   const double least = std::max({kLateShare * step, kDeviations * noise, kLeastSeconds});
@@ -228,7 +228,7 @@ std::vector<StragglerFinding> StragglerRule::judge(const StepWindow& window) {
   return findings;
 }
 
-// Ranks that are not stragglers differ by chance.
+// Functions for findings. Ranks that are not stragglers differ only by chance.
 namespace {
 
 // Returns the median lateness of the ranks that are not stragglers.
@@ -325,7 +325,7 @@ void StragglerRule::judge_periodic(const Numbers& numbers,
                      .period = period});
   }
   for (StragglerFinding& each : found) {
-    // If every rank takes its turn, no rank is late.
+    // If every rank is late in turn, no rank is a straggler.
     if (2 * each.late_seconds * each.late_steps < late_of_all) continue;
     reported_periodic_.insert(each.ranks.front());
     findings.push_back(std::move(each));
@@ -374,7 +374,7 @@ void StragglerRule::judge_everybody(const Numbers& numbers,
   const double now = median(std::move(own));
   const uint32_t phase =
       std::ranges::max_element(ends, {}, [](const auto& end) { return end.second; })->first;
-  // Another part of the program, such as a validation.
+  // The steps run another part of the program, such as a validation.
   if (std::exchange(phase_, phase) != phase) {
     usual_.clear();
     everybody_ = {};

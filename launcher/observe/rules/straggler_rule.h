@@ -39,9 +39,9 @@ struct StragglerFinding {
   std::vector<int> ranks = {};  // kMoving, kEverybody: empty
   double late_seconds = 0;      // lateness per step; kEverybody: increase of the duration of a step
   double step_seconds = 0;      // duration of a step
-  int late_steps = 0;           // number of late steps among StepWindow::kSteps
+  int late_steps = 0;           // among StepWindow::kSteps
   uint64_t period = 0;          // kPeriodic: number of steps between peaks
-  // It is one of two ranks or of two hosts: the data cannot show which of them is normal.
+  // The finding is one of two ranks or two hosts: the data cannot show which of them is normal.
   bool is_one_of_two = false;
 };
 
@@ -87,7 +87,7 @@ class StragglerRule {
   std::map<int, std::deque<uint64_t>> peaks_;  // key: rank; steps in which only it was late
   std::set<int> reported_periodic_;
   Episode moving_, everybody_;
-  std::deque<double> usual_;  // durations of steps in earlier windows, in seconds, without waits
+  std::deque<double> usual_;  // durations of earlier windows' steps, in seconds, without waits
   uint32_t phase_ = 0;        // the operation that ended most of their steps
   int reports_of_all_ = 0;
   uint64_t next_ = 0;  // the step after the last window

@@ -17,7 +17,7 @@ class WaitTally {
   // Takes the answers of the agents, for all ranks of the job.
   void take(const std::map<int, StepAlignment::Rank>& ranks);
   void take(const StepWindow& window);
-  // Call it when rank numbers begin to mean other processes.
+  // Call when rank numbers begin to mean other processes.
   void forget_ranks() {
     ranks_.clear();
     named_windows_ = 0;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kMaxRequest = 4 << 20;
 constexpr size_t kPieceOfRequest = 4096;
-// The pause after a failed accept, for example for lack of descriptors.
+// The pause after a failed accept, for example if no descriptor is free.
 constexpr std::chrono::milliseconds kPause{500};
 
 }  // namespace
@@ -64,7 +64,7 @@ void Inspection::on_answer(size_t host, uint32_t number, HostAnswer answer) {
     return;
   }
   Open& open = **found;
-  // A host that has joined since was not queried.
+  // A host that has joined later was not queried.
   if (host >= open.is_open.size() || !open.is_open[host]) return;
   open.answers[host] = std::move(answer);
   close(open, host);

@@ -1,5 +1,5 @@
-// The launcher's side of `horovodrun ps`, `stack`, `metrics`, `exec`, `resize` and `remove`. These connect to the abstract Unix
-// socket @horovodrun/UID/PID/RANDOM, which disappears with the launcher. Only the launcher's user and
+// The launcher's side of `horovodrun ps`, `stack`, `metrics`, `exec`, `resize` and `remove`. They connect to the
+// abstract Unix socket @horovodrun/UID/PID/RANDOM, which disappears with the launcher. Only the launcher's user and
 // root get an answer. JobInspector owns it. Lives on the launch's loop.
 #pragma once
 
@@ -36,12 +36,12 @@ class Inspection {
         send_(std::move(send)),
         late_(std::move(late)) {}
 
-  // Indexed by host of the table.
+  // Returns the answers, indexed by host of the table.
   net::Task<std::vector<HostAnswer>> ask_all(Question question,
                                              std::chrono::milliseconds limit = kInspectionTime);
   net::Task<HostAnswer> ask(size_t host, Question question);
   void on_answer(size_t host, uint32_t number, HostAnswer answer);
-  // Ends the wait for a host that does not answer.
+  // Stops waiting for a host that does not answer.
   void give_up(size_t host);
 
  private:

@@ -14,7 +14,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr double kMicro = 1e-6;
-// The figures of a host stay this long if one answer is late, for example over a slow link.
+// How long a host's figures remain valid if one answer is late, for example over a slow link.
 constexpr std::chrono::seconds kStays{2};
 // Steps vary in length, and answers are up to two seconds old.
 constexpr uint64_t kIdleSteps = 5, kIdleMilliseconds = 2000;
@@ -117,7 +117,7 @@ void put_states(std::string& text, std::string_view name, std::string_view help,
   }
 }
 
-// The counts of a host that does not answer stay; its present values are unknown.
+// Deletes the present values of a host that does not answer. The counts remain.
 void forget_present(HostMetrics& host) {
   host.step_age = -1;
   host.sum.pending = 0;

@@ -29,7 +29,7 @@ class JobMetrics {
 
   // `answers`: by host, with metrics if they arrived in time. The last answer of a host stays valid for two seconds.
   void take(const std::vector<HostAnswer>& answers, Clock::time_point now = Clock::now());
-  // Takes an answer to an earlier question.
+  // Takes a late answer to an earlier query.
   void take_late(size_t host, const HostAnswer& answer, Clock::time_point now = Clock::now());
   // Returns the figures of a rank of the table, from its host's last answer; null if that answer is too old.
   const RankMetrics* rank(int number) const;
@@ -40,12 +40,12 @@ class JobMetrics {
   std::string text(const HostTable& hosts, MetricsLevel level) const;
   // The waits of ranks for each other; empty where they are unknown.
   std::string waits_text(const HostTable& hosts, MetricsLevel level) const;
-  // Something that an agent cannot read, such as the counts of a rank: a sentence about it, the first time; else empty.
+  // A sentence about data that an agent cannot read, such as the counts of a rank, when called first; else empty.
   std::string about_unread(const HostTable& hosts);
 
  private:
   struct Host {
-    bool has_answered = false;  // within the last seconds
+    bool has_answered = false;  // the host has answered within the last seconds
     Clock::time_point answered_at{};
     std::optional<HostMetrics> last;
   };

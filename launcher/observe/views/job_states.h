@@ -12,7 +12,7 @@
 
 namespace hvd::launcher {
 
-// The rank that the others wait for most, and how long in a training step.
+// The rank that other ranks wait for most, and how long they wait in a training step.
 struct SlowestRank {
   int rank = 0;
   double late_seconds = 0;
@@ -20,7 +20,7 @@ struct SlowestRank {
 
 // Figures that `ps` and `top` show beside the states.
 struct JobFigures {
-  int pid = 0;                         // pid of the launcher
+  int pid = 0;                         // of the launcher
   std::vector<std::string> command{};  // command of the ranks
   std::string name{};                  // --name, or empty
   double seconds = 0;                  // time since the job began
@@ -31,10 +31,10 @@ struct JobFigures {
   std::function<const RankMetrics*(int number)> rank{};
   // Returns the ranks of the table for which a rank of the table waits in hvd.init().
   std::function<std::vector<int>(int number)> init_wait{};
-  // Returns the ranks that announce fewer operations than this rank, which waits for them, as name_of_ranks(); or
-  // empty.
+  // Returns the ranks that announce fewer operations than this rank, which waits for them, in the format of
+  // name_of_ranks(); or empty.
   std::function<std::string(int rank)> operation_wait{};
-  // Returns the time in seconds for which a host has not answered; 0: it answers.
+  // Returns the seconds for which a host has not answered; 0: it answers.
   std::function<double(const HostRun& host)> silence{};
 };
 

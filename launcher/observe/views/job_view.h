@@ -16,7 +16,7 @@ struct RankView {
   int rank = -1;     // -1: a process of an elastic job that is not a rank
   int process = -1;  // -1: the job is not elastic
   std::string state{};
-  std::optional<int> code{}, signal{};  // how it ended
+  std::optional<int> code{}, signal{};  // how the process ended
   bool is_stopped = false;
   int64_t pid = -1;
   double seconds = -1;  // time since its start
@@ -25,7 +25,7 @@ struct RankView {
   int64_t memory = -1;  // bytes
   std::optional<uint64_t> steps{}, bytes{}, pending{};
   double step_seconds = -1;  // mean of the last steps
-  double waited_share = -1;  // of a step, until all ranks had agreed
+  double waited_share = -1;  // share of a step until all ranks had agreed
   double gpu_share = -1;     // share of time in which its busiest GPU computed
   int64_t gpu_memory = -1;   // bytes
   std::string waits_for{};

@@ -29,7 +29,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The launcher waits for stacks.
+// The time limit for stacks, which includes the launcher's own wait for them.
 constexpr double kStackSeconds = kAnswerSeconds + 1e-3 * kInspectionTime.count();
 
 // Prints the output of the command as it arrives, until the command ends.
@@ -192,7 +192,7 @@ struct PsAnswers {
   std::vector<std::string> silent;  // pids of launchers that do not answer
 };
 
-// Omits launchers whose job has ended, unless the user has named the job.
+// Queries the launchers. Omits launchers whose job has ended, unless the user has named the job.
 Result<PsAnswers> ask_for_jobs(const std::vector<RunningLauncher>& launchers, bool is_named) {
   PsAnswers found;
   for (size_t i = 0; auto& answer : ask_each(launchers, "ps --json")) {

@@ -10,7 +10,7 @@
 namespace hvd::launcher {
 namespace {
 
-// A look within this time of the previous look needs no second one.
+// If the previous look was within this time, no second look is needed.
 constexpr std::chrono::seconds kFollows{3};
 
 auto world_of(const OperationWaits::Rank& rank) {
@@ -39,7 +39,7 @@ void OperationWaits::take(const std::vector<Rank>& ranks, Clock::time_point now)
   if (follows) needs_another_ = false;
 }
 
-// Returns the rank at the previous look if it was in the same world; or null.
+// Returns the rank's data at the previous look if it was in the same world; or null.
 const OperationWaits::Rank* OperationWaits::before(const Rank& rank) const {
   const auto found = before_.find(rank.number);
   return found == before_.end() || world_of(found->second) != world_of(rank) ? nullptr

@@ -63,7 +63,7 @@ std::vector<RankCommands::Place> RankCommands::places() const {
   std::vector<Place> places;
   for (const RankRun* run : hosts_.members()) places.push_back({run->rank(), run->number()});
   if (!places.empty()) return places;
-  // An elastic job before its first generation.
+  // This is an elastic job before its first generation.
   for (const RankRun& run : hosts_.ranks()) places.push_back({run.number(), run.number()});
   return places;
 }
@@ -135,7 +135,7 @@ net::Task<void> RankCommands::run(Run wish, net::StreamSocket& caller) {
   if (!watch->is_gone) co_await send_record(caller, end);
 }
 
-// Returns false if the caller has disconnected. Without bytes, sends the rest of an unfinished line.
+// Returns false if the caller has disconnected. An empty `chunk` sends the rest of an unfinished line.
 net::Task<bool> RankCommands::send_chunk(net::StreamSocket& caller, Pending& pending,
                                          const OutputChunk& chunk) {
   if (pending.besides.size() == 1) {

@@ -34,7 +34,7 @@ class RankCommands {
   void on_host_gone(int host);
   // The host has answered after it received all orders sent until now.
   void on_answer(int host);
-  // The host does not answer: ends the wait for commands whose order it may not have received. `why` is a line.
+  // The host does not answer: ends the wait for commands whose orders may not have reached it. `why` is a line.
   void on_silence(int host, const std::string& why);
 
  private:

@@ -26,7 +26,7 @@ void JobRates::add(const JobView& job) {
       last_[key] = {rank.pid, rank.seconds, rank.cpu_seconds, rank.run_delay_seconds};
       const auto last = before.find(key);
       if (last == before.end() || last->second.pid != rank.pid) continue;
-      // Another viewer may have received the same figures a moment before.
+      // Another viewer may have requested the same figures shortly before.
       const double seconds = rank.seconds - last->second.age;
       if (seconds > 0)
         rates_[key] = {.cpu = share(last->second.cpu, rank.cpu_seconds, seconds),

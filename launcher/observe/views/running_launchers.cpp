@@ -53,7 +53,7 @@ std::vector<RunningLauncher> running_launchers(const std::string& pid) {
 Result<std::vector<RunningLauncher>> choose_launchers(const std::string& job,
                                                       std::span<const std::string> arguments) {
   std::vector<RunningLauncher> launchers;
-  if (parse_int(job)) launchers = running_launchers(job);  // records may be out of reach
+  if (parse_int(job)) launchers = running_launchers(job);  // works without records
   if (!launchers.empty()) return launchers;
   HVD_ASSIGN_OR_RETURN(const std::string pid, launcher_here(job, arguments));
   launchers = running_launchers(pid);
@@ -139,7 +139,7 @@ std::vector<Result<std::string>> ask_each(const std::vector<RunningLauncher>& la
   for (size_t i = 0; i < count; ++i) {
     if (Status sent = send_question(launchers[i], question); !sent.ok()) close(i, std::move(sent));
   }
-  // While one launcher sends data, the others may send data, too.
+  // While one launcher sends data, others may also send.
   auto deadline = Deadline::after_seconds(seconds);
   while (left > 0 && !deadline.passed()) {
     if (::poll(open.data(), open.size(), deadline.poll_timeout()) <= 0) continue;

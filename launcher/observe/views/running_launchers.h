@@ -10,7 +10,7 @@
 namespace hvd::launcher {
 
 inline constexpr char kNoJob[] = "no horovodrun of yours is running on this machine";
-// A launcher queries its agents for a shorter time, twice if another viewer has just asked. A launcher that is silent
+// Longer than a launcher queries its agents, even if it queries them twice because of another viewer. A launcher silent
 // for this time may be stopped.
 inline constexpr double kAnswerSeconds = 3;
 

@@ -84,7 +84,7 @@ class Questions {
   std::chrono::duration<double> silence() const { return Clock::now() - answered_at_; }
   bool has_ended() const { return has_ended_; }
 
-  // Call it when the time next() has come.
+  // Call at the time next().
   void ask() {
     std::vector<RunningLauncher> launchers = running_launchers(pid_);
     asked_at_ = Clock::now();
@@ -92,11 +92,11 @@ class Questions {
       launcher_ = std::move(launchers.front());
       return begin();
     }
-    // Between two starts of a job (--max-restarts), which may take long, its launcher has no socket.
+    // Between two launches of a job (--max-restarts), which may take long, its launcher has no socket.
     has_ended_ = has_process_ended();
   }
 
-  // Call it when fd() is readable. Returns a complete answer.
+  // Call when fd() is readable. Returns a complete answer.
   std::optional<std::string> read() {
     const auto is_more = read_more(*launcher_, text_);
     if (is_more.ok() && *is_more) return {};
@@ -117,7 +117,7 @@ class Questions {
   }
 
   int64_t start() const { return start_of(parse_int(pid_).value_or(0)); }
-  // Another process may have reused its number.
+  // Another process may have reused the pid.
   bool has_process_ended() const { return start() == 0 || start() != start_; }
 
   const std::string pid_;
@@ -216,7 +216,7 @@ class Top {
     std::array<pollfd, 3> entries = {pollfd{STDIN_FILENO, POLLIN, 0},
                                      pollfd{signals_.get(), POLLIN, 0},
                                      pollfd{questions_.fd(), POLLIN, 0}};
-    // A notice about silence counts seconds.
+    // Wake at least once a second, because a notice about silence counts seconds.
     const auto next = std::min({questions_.next(), Clock::now() + kAskEvery, key_until_});
     const int ready = ::poll(entries.data(), entries.size(), Deadline::at(next).poll_timeout());
     if (ready < 0 && errno != EINTR) is_over_ = true;
@@ -232,7 +232,7 @@ class Top {
   void take_input(short events) {
     std::array<char, 256> keys;
     const ssize_t size = ::read(STDIN_FILENO, keys.data(), keys.size());
-    // The terminal is closed. A flush may have taken keys that poll() has reported.
+    // The terminal is closed; with other events, a flush may have removed the keys that poll() reported.
     const bool is_gone = size == 0 && (events & (POLLHUP | POLLERR)) != 0;
     if (is_gone || (size < 0 && errno != EINTR && errno != EAGAIN)) is_over_ = true;
     if (size <= 0) return;
@@ -256,7 +256,7 @@ class Top {
     rates_.add(*job_);
   }
 
-  // By SIGTSTP, which the system ignores if no shell could continue the command, as under `ssh -t`.
+  // Stops this process by SIGTSTP, which the system ignores if no shell could continue it, as under `ssh -t`.
   static void stop_here() {
     sigset_t set;
     sigemptyset(&set);
@@ -303,7 +303,7 @@ class Top {
   std::optional<FullScreen> screen_;
   TopChoice choice_;
   KeyReader keys_;
-  // Without further bytes, interpret the partial key.
+  // when to interpret a partial key without further bytes
   Clock::time_point key_until_ = Clock::time_point::max();
   JobRates rates_;
   std::optional<JobView> job_;

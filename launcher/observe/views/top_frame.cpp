@@ -35,7 +35,7 @@ std::string state_of(const RankLine& line) {
   return is_lost ? "lost" : line.host->silence > 0 ? "no answer" : state_text(*line.rank);
 }
 
-// "no answer" refers to the host.
+// The state "no answer" describes the host.
 std::string_view state_color(const RankLine& line) {
   return line.host->silence > 0 ? kRed : state_color(*line.host, *line.rank);
 }
@@ -127,7 +127,7 @@ std::string folded(const std::vector<RankLine>& lines, bool has_color, size_t co
 std::string title_of(const JobView& job, const TopLook& look) {
   const std::string name = job.name.empty() ? "" : cat(printable(job.name), ", ");
   const std::string generation = job.generation < 0 ? "" : cat(", generation ", job.generation);
-  // First, because a long command is cut.
+  // The notice comes first, because a long command is cut.
   return cat(look.notice.empty() ? "" : cat("[", look.notice, "] "), name, "pid ", job.pid,
              generation, ": ", printable(join(job.command, " "), std::string::npos));
 }
@@ -207,7 +207,7 @@ std::string clipped(std::string_view lines, size_t columns, size_t rows) {
   return text;
 }
 
-// Returns false for any other key.
+// Moves the rows. Returns false for any other key.
 bool move_rows(TopChoice& choice, Key::Kind key, size_t page) {
   switch (key) {
     case Key::Kind::kUp:

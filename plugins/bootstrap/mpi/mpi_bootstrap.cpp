@@ -1,5 +1,5 @@
-// Takes the identity of this rank from MPI_COMM_WORLD, if no other source knows it. Initialises MPI
-// only if a setting asks for it, or if a launcher of MPI has started several processes.
+// Takes the identity of this rank from MPI_COMM_WORLD, if no other source provides it. Initialises MPI
+// only if a setting requests it, or if an MPI launcher has started several processes.
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 using hvd::mpi::MpiApi;
 
-constexpr double kInitSeconds = 600;  // if the host has no setting
+constexpr double kInitSeconds = 600;  // if HOROVOD_INIT_TIMEOUT is not set
 constexpr uint64_t kLongest = 1 << 20;
 
 std::string setting(const hvd_plugin_host& host, const char* variable) {
@@ -42,8 +42,8 @@ class Mpi final : public Source {
   Mpi(MpiApi api, int rank, int size, const hvd_plugin_host& host)
       : api_(std::move(api)), rank_(rank), size_(size), host_(host) {}
 
-  // Separate communicators, so that no message is confused with the program's messages; that of
-  // this machine needs no waiting after all ranks have arrived.
+  // Creates a separate communicator, so that no message is confused with the program's messages. Once all
+  // ranks have created it, MPI_Comm_split_type for this machine returns without a long wait.
   Status begin(Deadline deadline) {
     if (size_ == 1) return {};
     MPI_Request request{};
@@ -146,7 +146,7 @@ struct Plugin {
   static Status probe() { return hvd::mpi::judge_environment(); }
   static Result<std::unique_ptr<Source>> open(const hvd_plugin_host& host,
                                               const hvd_plugin_config&) {
-    // Another MPI may have been opened since.
+    // Another MPI may have been opened since the earlier check.
     HVD_RETURN_IF_ERROR(hvd::mpi::judge_environment());
     HVD_ASSIGN_OR_RETURN(MpiApi api, hvd::mpi::open_api(hvd::mpi::wanted_library()));
     int is_up = 0;

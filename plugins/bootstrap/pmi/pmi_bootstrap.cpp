@@ -26,8 +26,8 @@ namespace {
 
 constexpr int kAnswerMs = 1000;
 
-// The goodbye message to a PMI server. hydra takes a connection that breaks off without it for a crash,
-// and kills the other ranks.
+// The goodbye message to a PMI server. If a connection ends without it, hydra assumes a crash and kills
+// the other ranks.
 struct Goodbye {
   int fd = -1;
   ino_t socket = 0;
@@ -47,8 +47,8 @@ struct Goodbye {
   }
 };
 
-// As this process ends in good order, "cmd=finalize" goes out on the server's descriptor, unless
-// that is closed by then, as MPI does when it has said so itself.
+// Sends "cmd=finalize" on the server's descriptor when this process exits normally, unless MPI has sent
+// it and closed the descriptor.
 void send_goodbye_at_exit(int fd) {
   static Goodbye goodbye;
   struct stat info {};
@@ -58,7 +58,7 @@ void send_goodbye_at_exit(int fd) {
   goodbye.process = ::getpid();
 }
 
-// Servers answer at once, but for a barrier.
+// Time limit for replies, except for a barrier's: servers reply at once.
 constexpr double kAnswerSeconds = 60;
 constexpr size_t kLongestLine = 64 * 1024;
 
@@ -72,8 +72,8 @@ Result<int64_t> number_of(const char* variable) {
   return *number;
 }
 
-// A rank closes the descriptor for its child programs, and many wrappers close all descriptors:
-// another file may have its number.
+// Checks that the descriptor is the server's socket. A rank closes it for its child programs, and many
+// wrapper scripts close all descriptors: another file may have its number.
 Status check_inherited(int fd, int64_t rank) {
   struct stat info {};
   if (::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode)) return {};
@@ -90,8 +90,8 @@ class Pmi final : public Source {
   Pmi(int fd, int32_t rank, int32_t size, const hvd_plugin_host& host)
       : fd_(fd), rank_(rank), size_(size), host_(host) {}
 
-  // Slurm's server accepts one init per process. The descriptor's close-on-exec flag records it,
-  // and closes the descriptor for child programs, which have no messages to send there.
+  // Slurm's server accepts one init per process. The descriptor's close-on-exec flag records that it was
+  // sent, and closes the descriptor for child programs, which must not send there.
   Status begin() {
     const int flags = ::fcntl(fd_, F_GETFD);
     if (flags < 0) return system_error(cat("PMI_FD is ", fd_), errno);
@@ -124,7 +124,7 @@ class Pmi final : public Source {
     return {};
   }
 
-  // In hexadecimal digits, since a value is a word, and in parts, since a value's length is limited.
+  // Sends hexadecimal digits, since a value is one word, in parts, since a value's length is limited.
   Status put(std::string_view key, ByteView value) override {
     const std::string text = to_hex(value);
     const size_t part = longest_value_ - 1;
@@ -214,7 +214,7 @@ class Pmi final : public Source {
     }
   }
 
-  // No further bytes follow a line before the next request.
+  // Reads one line. The server sends nothing after it until the next request.
   Result<std::string> read_line(Deadline deadline) {
     std::string line;
     char byte = 0;

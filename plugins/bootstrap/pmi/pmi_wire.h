@@ -1,5 +1,5 @@
-// The lines of PMI-1, used by MPICH's hydra and Slurm's mpi/pmi2 on a descriptor: "cmd=put
-// kvsname=K key=X value=Y" and the like. pmi_bootstrap.cpp sends and reads them. Pure.
+// Parses and checks lines of PMI-1, for example "cmd=put kvsname=K key=X value=Y". MPICH's hydra and
+// Slurm's mpi/pmi2 use them on a descriptor; pmi_bootstrap.cpp sends and reads them. Pure.
 #pragma once
 
 #include <map>

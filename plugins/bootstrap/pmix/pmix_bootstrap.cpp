@@ -78,7 +78,7 @@ struct PmixLibrary {
   }
 };
 
-// The text always fits: the keys are the plugin's own, and short.
+// Copies a key. It always fits, because the plugin's own keys are short.
 void set_key(pmix_key_t to, std::string_view key) {
   std::memset(to, 0, sizeof(pmix_key_t));
   std::memcpy(to, key.data(), std::min(key.size(), sizeof(pmix_key_t) - 1));
@@ -96,7 +96,7 @@ pmix_info_t timeout_info(double seconds) {
   return info;
 }
 
-// A fence of all ranks. PMIx may complete it after its rank has timed out, so end() owns a reference.
+// A fence of all ranks. PMIx may complete it after this rank has timed out, so end() owns a reference.
 struct Fence {
   pmix_proc_t all;
   pmix_info_t infos[2];
@@ -155,7 +155,7 @@ class Pmix final : public Source {
     HVD_ASSIGN_OR_RETURN(const int64_t size, number(job, PMIX_JOB_SIZE));
     identity->rank = static_cast<int32_t>(self_.rank);
     identity->size = static_cast<int32_t>(size);
-    // Optional: the runtime itself detects the ranks that share a machine.
+    // PMIx may lack the local rank: the runtime itself detects the ranks that share a machine.
     const auto local_rank = number(self_, PMIX_LOCAL_RANK);
     const auto local_size = number(job, PMIX_LOCAL_SIZE);
     if (local_rank.ok() && local_size.ok()) {
@@ -178,7 +178,7 @@ class Pmix final : public Source {
     pmix_value_t wrapped;
     std::memset(&wrapped, 0, sizeof wrapped);
     wrapped.type = PMIX_BYTE_OBJECT;
-    // PMIx copies it.
+    // PMIx copies the value, and does not write to it.
     wrapped.data.bo.bytes = const_cast<char*>(reinterpret_cast<const char*>(value.data()));
     wrapped.data.bo.size = value.size();
     HVD_RETURN_IF_ERROR(check(library_.put(PMIX_GLOBAL, name, &wrapped), "PMIx_Put"));
@@ -189,7 +189,7 @@ class Pmix final : public Source {
     return value_of(0, key, timeout_seconds);
   }
 
-  // Not after a fence of some ranks: Slurm's servers report only the fence's first rank to other hosts.
+  // Needs no fence of some ranks: after one, Slurm's servers report only its first rank to other hosts.
   Result<Bytes> get_from(int32_t rank, std::string_view key, double timeout_seconds) override {
     const double limit = within_limits(timeout_seconds);
     const double quiet = quiet_seconds(limit);
@@ -204,7 +204,7 @@ class Pmix final : public Source {
     return value_of(from, key, kAnswerTime.count());
   }
 
-  // A server waits for other hosts' ranks and ignores PMIX_TIMEOUT, so this rank checks the time itself.
+  // A server waits for ranks of other hosts and ignores PMIX_TIMEOUT, so this rank checks the time itself.
   Status fence(double timeout_seconds) override {
     const std::string mark = cat("horovod.came.", ++fences_);
     pmix_key_t name;
@@ -226,7 +226,7 @@ class Pmix final : public Source {
     auto share = std::make_unique<std::shared_ptr<Fence>>(fence);
     const pmix_status_t begun =
         library_.fence_nb(&fence->all, 1, fence->infos, 2, Fence::end, share.get());
-    if (begun == PMIX_OPERATION_SUCCEEDED) return {};  // then it makes no callback
+    if (begun == PMIX_OPERATION_SUCCEEDED) return {};  // then PMIx makes no callback
     HVD_RETURN_IF_ERROR(check(begun, "PMIx_Fence"));
     share.release();
     const Seconds limit(within_limits(timeout_seconds));
@@ -282,7 +282,7 @@ class Pmix final : public Source {
     return bytes;
   }
 
-  // Precedes a sealed message: it identifies this step and this key.
+  // The first line of a sealed message, which identifies this step and this key.
   std::string heading(std::string_view key) const { return cat(self_.nspace, " ", key, "\n"); }
 
   pmix_proc_t proc(pmix_rank_t rank) const {
@@ -297,8 +297,8 @@ class Pmix final : public Source {
     return code == PMIX_ERR_TIMEOUT ? deadline_exceeded(message) : unavailable(message);
   }
 
-  // "rank 2 on host b has": the ranks that have not put this key; empty if unknown. `is_first`:
-  // also empty if a lower rank has put the key, since that rank reports the same.
+  // The ranks that have not put this key, for example "rank 2 on host b has"; empty if unknown. With
+  // `is_first`, also empty if a lower rank has put the key, since that rank reports the same.
   std::string missing_ranks(const std::string& key, bool is_first) const {
     const auto size = number(proc(PMIX_RANK_WILDCARD), PMIX_JOB_SIZE);
     if (!size.ok() || self_.rank >= static_cast<uint64_t>(*size)) return {};
@@ -320,7 +320,7 @@ class Pmix final : public Source {
     return cat(join(missing, ", "), is_one ? " has" : " have");
   }
 
-  // "rank 2 on host b"
+  // Returns, for example, "rank 2 on host b".
   std::string host_of(pmix_rank_t rank) const {
     pmix_info_t is_local;
     std::memset(&is_local, 0, sizeof is_local);
@@ -339,7 +339,7 @@ class Pmix final : public Source {
     return name;
   }
 
-  // Returns whether the rank puts the key within this time. Some servers wait for the rank, others reply at once.
+  // Returns whether the rank puts the key within this time. Some servers wait for the rank; others reply at once.
   bool comes(pmix_rank_t rank, std::string_view key, double seconds) const {
     const Deadline deadline = Deadline::after_seconds(seconds);
     while (!arrivals(key, rank, 1, Seconds(deadline.seconds_left())).front()) {
@@ -393,7 +393,7 @@ class Pmix final : public Source {
   int fences_ = 0;
 };
 
-// Returns whether a hydra that a PMIx server started has started this process, which then has the variables of both.
+// Returns whether hydra, itself started by a PMIx server, has started this process, which has the variables of both.
 bool is_started_by_hydra() {
   const auto fd = parse_int(environment_variable("PMI_FD").value_or(""));
   struct stat info {};

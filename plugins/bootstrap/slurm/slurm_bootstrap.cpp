@@ -1,4 +1,4 @@
-// Takes the identity of a rank in a step of srun without PMI, which offers its tasks no data exchange.
+// Takes the identity of a rank in a step of srun without PMI, which provides no data exchange between tasks.
 // Rank 0, or the first rank of a list, listens on its host at a port derived from job and step. Rank 0
 // is on the step's first host, but under srun --distribution=arbitrary it may be on any host. It sends
 // its message to every client, sealed by MUNGE, so that only processes of this user can read it.
@@ -47,7 +47,7 @@ Result<Step> this_step() {
   const auto nodes = environment_variable("SLURM_STEP_NODELIST");
   if (!nodes) return failed_precondition("SLURM_STEP_NODELIST is not set");
   HVD_ASSIGN_OR_RETURN(step.hosts, hosts_of_step(*nodes));
-  // Slurm sorts the hosts of an arbitrary distribution, and no variable has the host of task 0.
+  // For an arbitrary distribution, Slurm sorts the list of hosts, and no variable has the host of task 0.
   step.is_sorted = environment_variable("SLURM_DISTRIBUTION").value_or("") != "arbitrary";
   return step;
 }
@@ -110,7 +110,7 @@ class Slurm final : public Source {
     const double quiet = quiet_seconds(timeout_seconds);
     auto value = ask_for(quiet);
     if (is_late(value)) {
-      // Only that rank would know which of the other ranks have arrived.
+      // The warning cannot name other missing ranks: only rank `rank` would know them.
       warn(host_, cat("rank ", rank, " on ", where, " has not called hvd.init() for ",
                       std::lround(quiet), " s, and rank ", step_.rank, " waits there"));
       value = ask_for(timeout_seconds - quiet);

@@ -1,4 +1,4 @@
-// Reads a step of srun from its variables. Pure.
+// Parses the Slurm variables of a step of srun. Pure.
 #pragma once
 
 #include <cstdint>

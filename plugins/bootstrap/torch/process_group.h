@@ -12,7 +12,7 @@ namespace hvd::bootstrap {
 
 struct ProcessGroup {
   int32_t rank = 0, size = 1;
-  int32_t local_rank = -1, local_size = -1;  // -1: not in any variable
+  int32_t local_rank = -1, local_size = -1;  // -1: no variable has it
   std::string address;                       // MASTER_ADDR
   uint16_t port = 0;                         // MASTER_PORT
   std::string run;                           // TORCHELASTIC_RUN_ID, or empty
@@ -29,7 +29,7 @@ Result<ProcessGroup> process_group_of(const Variables& variables);
 
 // Ports at which rank 0 may listen, in order of preference. Never MASTER_PORT.
 constexpr int kGroupPorts = 4;
-// `first` to `last`: HOROVOD_PORT_RANGE. 0: any port that the kernel does not assign itself.
+// `first`, `last`: bounds of HOROVOD_PORT_RANGE. If `first` is 0, the range is 20000 to 31999.
 uint16_t port_of_group(const ProcessGroup& group, uint16_t first, uint16_t last, int attempt);
 
 }  // namespace hvd::bootstrap

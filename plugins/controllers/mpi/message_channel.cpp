@@ -40,7 +40,7 @@ Status MessageChannel::send(Kind kind, int32_t to, ByteView message) {
     own_.push_back(std::move(bytes));
     return {};
   }
-  // From here on MPI may use the message's memory, whatever it returns.
+  // From here on MPI may use the message's memory, even if the call fails.
   sent_.emplace_back(new PendingMessage{kind, std::move(bytes), job_.api.handles.no_request});
   PendingMessage& pending = *sent_.back();
   HVD_RETURN_IF_ERROR(

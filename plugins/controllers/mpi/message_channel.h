@@ -1,6 +1,6 @@
 // Messages between the ranks of a job over MPI, on a separate communicator. Messages from one rank
-// to another arrive complete, once and in order. The MPI controller owns it. One caller at a time;
-// only the end waits.
+// to another arrive complete, once and in order. The MPI controller owns the channel. One caller at a
+// time; only the destructor waits.
 #pragma once
 
 #include <deque>
@@ -27,7 +27,7 @@ class MessageChannel {
 
   MessageChannel(const MpiJob& job, std::unique_ptr<MpiComm> everyone)
       : job_(job), everyone_(std::move(everyone)), arrivals_(job.world_ranks.size()) {}
-  // Messages in flight keep their memory.
+  // Leaves the memory of messages in flight allocated.
   ~MessageChannel();
   MessageChannel(const MessageChannel&) = delete;
 

@@ -1,4 +1,4 @@
-// The controller over MPI: its record, its polling times, and its failures.
+// The controller plugin over MPI: its C record, its polling pauses, and its failures.
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -20,8 +20,8 @@ using Nanoseconds = std::chrono::nanoseconds;
 using Clock = std::chrono::steady_clock;
 
 // MPI gives no notification when a message arrives, and its own waits keep a processor busy. The sleeping thread
-// therefore polls, after pauses that double from kShortest to a share of the time since the last message
-// (1 / kPartOfQuiet), but at least to kUsual and at most to kLongest.
+// therefore polls. Its pauses double from kShortest to 1 / kPartOfQuiet of the time since the last message;
+// this bound is at least kUsual and at most kLongest.
 constexpr Nanoseconds kShortest = std::chrono::microseconds(50);
 constexpr Nanoseconds kUsual = std::chrono::milliseconds(1);
 constexpr Nanoseconds kLongest = std::chrono::milliseconds(250);
@@ -132,7 +132,7 @@ void Controller::number_hosts() {
 template <typename OnMessage>
 Status Controller::poll(OnMessage on_message, bool& progressed) {
   if (!failure_.ok()) {
-    // Other ranks may not have received it yet.
+    // Other ranks may not have received the abort message yet.
     if (channel_->has_work())
       static_cast<void>(channel_->poll([](MessageChannel::Kind, int32_t, ByteView) {}).ok());
     return failure_;

@@ -16,7 +16,7 @@ using collectives::Mesh;
 using collectives::MeshOptions;
 using collectives::SharedMesh;
 
-// The job's store, by the functions of the plugin host.
+// The job's store, over the functions of the plugin host.
 class HostStore final : public collectives::KeyValueStore {
  public:
   explicit HostStore(const hvd_plugin_host& host) : host_(host) {}
@@ -168,7 +168,7 @@ Result<std::unique_ptr<TcpController>> TcpController::open(const hvd_plugin_host
       SharedMesh mesh,
       Mesh::establish(std::move(options), store, Deadline::after_seconds(seconds.value_or(30))));
   std::unique_ptr<TcpController> controller(new TcpController(host, std::move(mesh)));
-  // A rank that is late for the first barrier has already connected to all others.
+  // Every rank has connected to all others by now, also a rank that is late for the first barrier.
   if (host.publish(host.host, collectives::kMeshName, &controller->mesh_) != HVD_OK) {
     return internal_error("the host refuses a name for the links between ranks");
   }

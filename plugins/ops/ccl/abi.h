@@ -28,11 +28,11 @@ enum CclReduction { kSum = 0, kProduct = 1, kMin = 2, kMax = 3 };
 
 struct String {
   size_t length;
-  char* text;  // by new[]
+  char* text;  // allocated by new[]
 };
 
 // oneCCL returns these types through a hidden pointer, because they have destructors in its headers.
-// Therefore they have destructors here too. A function of the library releases what they refer to.
+// Therefore they have destructors here too. A function of the library releases their memory.
 struct Version {
   unsigned major, minor, update;
   const char *status, *date, *full;

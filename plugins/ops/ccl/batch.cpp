@@ -209,7 +209,7 @@ Status CclBatch::broadcast() {
   return {};
 }
 
-// Tensor by tensor, in an order that is equal on all members.
+// Exchanges one tensor after another, in an order that is equal on all members.
 Status CclBatch::alltoall() {
   std::vector<std::vector<size_t>> sent, received;
   for (const hvd_batch_tensor& tensor : tensors_of(batch_)) {

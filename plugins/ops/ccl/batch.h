@@ -13,14 +13,14 @@
 
 namespace hvd::ops::ccl {
 
-// This rank's index among the members, and common values.
+// This rank's index among the members, and values that are equal on all members.
 struct Members {
   int32_t index = 0, size = 1;
   abi::Communicator* communicator = nullptr;
 };
 
-// Returns whether oneCCL can run it, equal on all members. Only HVD_CPU memory, without floating-point
-// minima and maxima. `has_halves`: all ranks' processors have the instructions to add float16 and bfloat16.
+// Returns whether oneCCL can run the batch, equal on all members. It runs only batches in HVD_CPU memory, without
+// floating-point minima and maxima. `has_halves`: the processors of all ranks can add float16 and bfloat16.
 bool can_run(const hvd_batch& batch, bool has_halves);
 
 class CclBatch : public QueuedBatch {
@@ -34,7 +34,7 @@ class CclBatch : public QueuedBatch {
         members_(*owner_) {}
   Status start() override;
   Result<bool> test() override;
-  // Also releases memory of oneCCL and of the pool, on the thread that owns it.
+  // Writes the outputs. Also releases memory of oneCCL and of the pool, on the thread that owns both.
   void finish() override;
 
  private:
@@ -55,7 +55,7 @@ class CclBatch : public QueuedBatch {
   const Members& members_;
   const abi::Events none_;
   bool direct_ = false;    // an allreduce directly in the tensors' memory
-  bool scatters_ = false;  // by the library's reducescatter, not by an allreduce
+  bool scatters_ = false;  // uses oneCCL's reducescatter, not its allreduce
   Buffer sent_, received_;
   std::vector<std::unique_ptr<abi::Event>> events_;
 };

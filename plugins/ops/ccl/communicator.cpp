@@ -8,11 +8,11 @@ namespace hvd::ops::ccl {
 
 namespace {
 
-// How long one question to the store may wait: oneCCL asks for what it does not expect too.
+// Time limit of one request to the store. It is short, because oneCCL also requests keys that may never exist.
 constexpr double kSlice = 0.05;
 constexpr size_t kRecord = 4096;
 
-// oneCCL is one for the whole process, whatever runtimes begin and end in it.
+// True if work in oneCCL was abandoned. All runtimes of a process share one oneCCL.
 std::atomic<bool>& abandoned() {
   static auto* const kFlag = new std::atomic<bool>(false);
   return *kFlag;
@@ -63,7 +63,7 @@ Status CclThread::destroy(CclGroup& group) {
   return {};
 }
 
-// Leaks running batches: oneCCL may still write to their memory.
+// Leaks the running batches, because oneCCL may still write to their memory.
 void CclThread::close_library(bool failed, Batches running) {
   if (failed || !running.empty()) {
     abandoned().store(true);

@@ -1,6 +1,6 @@
-// A process set's communicator in oneCCL, and the single thread that makes all calls of oneCCL for all
-// sets. The thread creates communicators in the order of their sets, because a creation waits for all
-// members. Batches advance while the thread tests their events. The Backend owns the communicators.
+// A process set's communicator in oneCCL, and the single thread that calls oneCCL for all sets. The thread
+// creates the communicators in the order of their sets, because a creation waits for all members. Batches
+// advance while the thread tests their events. The Backend owns the communicators.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ namespace hvd::ops::ccl {
 // one; oneCCL calls it. Any thread may close it.
 class CclStore : public abi::KvsInterface {
  public:
-  // `prefix` of its keys: the same on all members, and of no other communicator.
+  // `prefix`: prefix of its keys, equal on all members and different for each communicator.
   CclStore(const hvd_plugin_host& host, std::string prefix, bool is_alone, int id, double seconds)
       : host_(host),
         prefix_(std::move(prefix)),
@@ -30,12 +30,12 @@ class CclStore : public abi::KvsInterface {
         id_(id),
         deadline_(Deadline::after_seconds(seconds)) {}
 
-  // Both throw once the store is closed, get also when not all members have come in time.
+  // get and set throw once the store is closed. get also throws if a member has not arrived in time.
   std::vector<char> get(const abi::String& key) override;
   void set(const abi::String& key, const std::vector<char>& data) override;
   int get_id() override { return id_; }
 
-  // The members have found each other: what they still want to take away may stay.
+  // Called when all members are connected. Afterwards get and set do nothing: oneCCL's keys stay in the store.
   void leave_as_is() { done_.store(true); }
   void close() { closed_.store(true); }
 
@@ -48,12 +48,12 @@ class CclStore : public abi::KvsInterface {
   const bool is_alone_;
   const int id_;
   const Deadline deadline_;
-  // Values that a rank which is alone has set; it needs no store.
+  // The values of a communicator with one rank, which does not need the job's store.
   std::map<std::string, std::vector<char>> own_;
   std::atomic<bool> done_{false}, closed_{false};
 };
 
-// A process set, as oneCCL's communicator of it.
+// The oneCCL communicator of a process set.
 struct CclGroup {
   std::shared_ptr<CclStore> store;
   Members members;
@@ -65,10 +65,10 @@ class CclThread : public LibraryThread {
       : LibraryThread("hvd-ccl", "oneCCL", std::move(event)), api_(api) {}
 
   void make(std::shared_ptr<CclGroup> group);
-  // Call it after its batches have ended.
+  // Call it after the batches of the group have ended.
   void drop(std::shared_ptr<CclGroup> group);
-  // Ends the thread. After a failure, or with work in flight, oneCCL keeps its objects forever;
-  // after the return, no thread uses the memory of batches.
+  // Ends the thread. After a failure, or with work in flight, the objects of oneCCL are never freed.
+  // After the return, no thread uses the memory of batches.
   void end();
   // Returns whether this process has abandoned work in oneCCL, which then cannot start again.
   static bool has_abandoned();

@@ -14,13 +14,13 @@ namespace hvd::ops::ccl {
 namespace {
 
 constexpr char kName[] = "libccl.so.1";
-// oneCCL itself requests the name that only a development package has.
+// oneCCL itself opens libfabric.so, which only a development package provides.
 constexpr char kFabric[] = "libfabric.so.1";
 constexpr char kFabricVariable[] = "CCL_OFI_LIBRARY_PATH";
 constexpr char kThreadsVariable[] = "CCL_WORKER_OFFLOAD";
 constexpr size_t kSentence = 500;
 
-// The paths if the dynamic linker does not find it: Intel's own folder, and that of pip and conda.
+// The name for the dynamic linker, then the paths in Intel's folder and in those of pip and conda.
 std::vector<std::string> candidates() {
   std::vector<std::string> names{kName};
   for (const char* variable : {"CCL_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX"}) {
@@ -46,7 +46,7 @@ Result<SharedLibrary> open_library() {
       "libccl.so.1)");
 }
 
-// If operations use MPI, or another libfabric is named, it need not be found.
+// oneCCL does not need the default libfabric if it uses MPI or if a variable names another libfabric.
 Status find_fabric() {
   if (environment_variable(kFabricVariable) ||
       environment_variable("CCL_ATL_TRANSPORT").value_or("ofi") != "ofi") {
@@ -116,13 +116,13 @@ Status start(const CclApi& api, const hvd_plugin_host& host, const hvd_plugin_co
   const auto set_default = [](const char* variable, const std::string& value) {
     ::setenv(variable, value.c_str(), 0);
   };
-  // oneCCL must not look for an mpiexec that started these ranks.
+  // Prevents oneCCL from taking ranks and sizes from the variables of an mpiexec.
   set_default("CCL_PROCESS_LAUNCHER", "none");
   set_default("CCL_LOCAL_RANK", cat(config.local_rank));
   set_default("CCL_LOCAL_SIZE", cat(std::max(config.local_size, config.local_rank + 1)));
   set_default("CCL_ATL_TRANSPORT", "ofi");
   set_default(kFabricVariable, kFabric);
-  // Without its own spinning threads, oneCCL advances an operation in each test of its event.
+  // Without worker threads of its own, oneCCL advances an operation in each test of its event.
   set_default(kThreadsVariable, "0");
   // At the default level oneCCL warns about each of these variables on every rank.
   set_default("CCL_LOG_LEVEL", "error");

@@ -10,7 +10,7 @@
 
 namespace hvd::ops::ccl {
 
-// A function that takes the library's defaults as its attribute.
+// Calls a function of the library with its default attribute.
 template <typename Function>
 struct CallWithDefaults {
   Function* function = nullptr;
@@ -34,8 +34,8 @@ struct CclApi {
   CallWithDefaults<abi::AllToAll> all_to_all;
 };
 
-// Opens the library that this process has already loaded, else the one in HOROVOD_CCL_LIBRARY, else
-// the usual one. If the library or its libfabric is missing, returns an error with the remedy.
+// Opens the library in HOROVOD_CCL_LIBRARY, else the one that this process has already loaded, else the
+// usual one. If the library or its libfabric is missing, returns an error with the remedy.
 Result<CclApi> open_api();
 
 // Sets the library's environment variables for this rank, except those already set, and starts the

@@ -1,4 +1,4 @@
-// Tensor operations of oneCCL on host memory.
+// The op plugin over oneCCL, for tensors in host memory.
 #include <algorithm>
 
 #include "base/platform_cpu.h"
@@ -57,8 +57,8 @@ class CclBackend : public Backend {
   int made_ = 0;
 };
 
-// Every rank publishes its state. A job in which oneCCL was abandoned continues without it; ranks
-// with different states do not start.
+// Compares the state of oneCCL on all ranks. If a process has abandoned oneCCL, the job continues without it.
+// If the states differ otherwise, the start fails.
 Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config,
              const Result<CclApi>& api) {
   const auto version = api.ok() ? Result<std::string>(api->title) : api.error();

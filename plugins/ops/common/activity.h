@@ -1,5 +1,5 @@
-// The name of a running batch in the timeline: the backend's prefix and the collective. Backends call
-// it for hvd_op_v1.activity. Any thread.
+// Names of running batches in the timeline: the backend's prefix and the collective. Backends call
+// activity_of for hvd_op_v1.activity. Any thread.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct FixedString {
   char letters[size];
 };
 
-// By the number of the operation: "<prefix>_ALLREDUCE", zero-terminated, in static storage.
+// The names by hvd_op_kind: "<prefix>_ALLREDUCE", zero-terminated, in static storage.
 template <FixedString prefix>
 inline constexpr auto kActivities = [] {
   constexpr size_t kLongest = [] {

@@ -34,7 +34,7 @@ bool Backend::poll() {
   return moved;
 }
 
-// Starts new batches in order, equally on every member. Ends completed batches, in order.
+// Starts new batches and ends completed ones, both in the order that is equal on all members.
 bool Backend::advance(Set& set) {
   if (failed() || set.entries.empty()) return false;
   const auto ready = set.communicator->is_ready();
@@ -74,14 +74,14 @@ bool Backend::note_streams(Set& set) {
   for (Entry& entry : set.entries) {
     if (entry.is_on_stream) continue;
     void* const event = entry.running->event();
-    if (event == nullptr) break;  // later batches follow it
+    if (event == nullptr) break;  // later batches reach the stream after this one
     entry.is_on_stream = moved = true;
     entry.batch->on_stream(entry.argument, event);
   }
   return moved;
 }
 
-// Batches on devices end when the runtime aborts them: first it sends the failure to the other ranks.
+// Batches on devices end when the runtime aborts them. Before, it sends the failure to the other ranks.
 void Backend::fail() {
   for (auto& [id, set] : sets_) {
     for (const Entry& entry : set->entries) {
@@ -95,7 +95,7 @@ void Backend::fail() {
 }
 
 void Backend::fail_all() {
-  // The runtime waits here, so all hanging libraries share one time limit.
+  // The runtime waits below, so all communicators that hang share one time limit.
   for (auto& [id, set] : sets_) set->communicator->begin_abort();
   const Deadline until = LibraryThread::end_limit();
   for (auto& [id, set] : sets_) set->communicator->abort(until);

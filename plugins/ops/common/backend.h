@@ -15,17 +15,17 @@
 
 namespace hvd::ops {
 
-// A batch that the library runs. The backend releases it when it is over, or, after a failure, when the
-// backend is closed: until then the library may still write to its memory.
+// A batch that the library runs. The backend releases it when it is over; after a failure, when the backend
+// is closed, because the library may still write to the batch's memory until then.
 class RunningBatch {
  public:
   virtual ~RunningBatch() = default;
   // Returns nullopt while the batch runs, else its result. Never waits.
   virtual std::optional<Status> poll() = 0;
-  // Returns whether the library may still use the tensors of a failed batch; only if the batch
+  // Returns whether the library may still use the tensors of a failed batch. True only if the batch
   // allows this (hvd_batch.keeps_tensors).
   virtual bool uses_tensors() const { return false; }
-  // The event of a batch on a stream (hvd_batch.on_stream); nullptr: not on a stream yet.
+  // The event of a batch on a stream (hvd_batch.on_stream); nullptr if the batch is not on a stream yet.
   virtual void* event() const { return nullptr; }
 };
 
@@ -38,8 +38,8 @@ class BackendCommunicator {
   virtual Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) = 0;
   // Begins the work that abort waits for: all communicators begin before the first wait. Never waits.
   virtual void begin_abort() {}
-  // Ends all batches. Afterwards the library does not use the tensors of its batches, except as
-  // reported by uses_tensors. A library that hangs is abandoned at the deadline.
+  // Ends all batches. Afterwards the library does not use the tensors of its batches, unless
+  // uses_tensors() is true. At the deadline, the backend abandons a library that hangs.
   virtual void abort(Deadline) {}
   // Returns whether the progress thread may sleep while batches run: an event wakes it at their end.
   virtual bool wakes() const { return false; }
@@ -52,7 +52,7 @@ class Backend {
   virtual int32_t supports(const hvd_batch& batch) = 0;
   virtual Result<std::unique_ptr<BackendCommunicator>> open_communicator(
       const ProcessSetDescriptor& set) = 0;
-  // Like abort, for the batches of all communicators. Called after their abort.
+  // Called after abort() of all communicators.
   virtual void on_abort() {}
   virtual const char* activity(const hvd_batch&) { return nullptr; }
 

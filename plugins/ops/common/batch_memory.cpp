@@ -25,7 +25,7 @@ std::span<const hvd_batch_tensor> tensors_of(const hvd_batch& batch) {
   return {batch.tensors, batch.tensor_count};
 }
 
-// Packs one tensor, or a part of it, in the type in which the library adds. nullptr: the neutral element.
+// Packs one tensor, or a part of it, in the type in which the library adds; for nullptr, the neutral element.
 std::byte* pack(const hvd_batch& batch, const void* input, int64_t count, std::byte* to) {
   const auto dtype = static_cast<hvd_dtype>(batch.dtype);
   const hvd_dtype in_sum = sum_dtype(batch);

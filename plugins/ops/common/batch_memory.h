@@ -1,5 +1,5 @@
 // Packs the tensors of a batch into one contiguous buffer, unpacks them, and applies the prescale and
-// postscale factors. The batches of the backends call it. Pure functions of memory; any thread.
+// postscale factors. Batches of backends call these functions. Stateless; any thread.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace hvd::ops {
 
-// The slice of a tensor that member `index` gets from a reducescatter: first element and count.
+// Returns the first element and the count of a tensor's slice that member `index` gets from a reducescatter.
 std::pair<int64_t, int64_t> kept_of(const hvd_batch_tensor& tensor, int32_t index, int32_t size);
 
 // result[i] = input[i], scaled; a copy if no scaling is needed or the type is bool. `result` and
@@ -21,11 +21,11 @@ void scale(void* result, const void* input, int32_t dtype, int64_t count,
            const collectives::Scale& by);
 
 // The type in which the library adds the elements of a batch: float32 for an average of float16, whose sum may
-// overflow where the average does not; otherwise the type of the batch.
+// overflow although the average does not; otherwise the type of the batch.
 hvd_dtype sum_dtype(const hvd_batch& batch);
 
-// Packs the tensors of a batch one after another in that type, times its prescale. A joined rank, which lacks the
-// tensors, packs the neutral element of the reduction.
+// Packs the tensors of a batch one after another in sum_dtype, times the batch's prescale. A joined rank, which lacks
+// the tensors, packs the neutral element of the reduction.
 void pack_reduce(const hvd_batch& batch, std::byte* buffer);
 // Unpacks the results, times the batch's postscale or divided by its divisor.
 void unpack_reduce(const hvd_batch& batch, const std::byte* buffer);
@@ -41,15 +41,15 @@ std::vector<int64_t> scatter_counts(const hvd_batch& batch, int32_t size);
 void pack_gather(const hvd_batch& batch, std::byte* buffer);
 void unpack_gather(const hvd_batch& batch, int32_t size, const std::byte* buffer);
 std::vector<int64_t> gather_counts(const hvd_batch& batch, int32_t size);
-// For a broadcast or an alltoall, whose inputs pack_gather packs: unpacks the outputs of all tensors,
-// one after another.
+// Unpacks the outputs of all tensors of a broadcast or an alltoall, one after another. pack_gather packs
+// the inputs.
 void unpack_whole(const hvd_batch& batch, int32_t size, const std::byte* buffer);
 
 // The number of elements of all tensors.
 int64_t total_count(const hvd_batch& batch);
 // True for a single tensor with both input and output in the type of the sum, which needs no buffer.
 bool is_direct(const hvd_batch& batch);
-// True for HVD_CPU memory and a type and reduction that are defined for each other.
+// True for a batch in HVD_CPU memory whose reduction is defined for its type.
 bool is_known(const hvd_batch& batch);
 
 }  // namespace hvd::ops

@@ -1,5 +1,5 @@
-// The queue of batches of each process set, in an order that is equal on all members. Backend and
-// CpuBackend own one. Lives on the progress thread.
+// The queues of batches, one for each process set, in an order that is equal on all members. Backend and
+// CpuBackend own a BatchQueue. Lives on the progress thread.
 #pragma once
 
 #include <cstddef>
@@ -57,7 +57,7 @@ class BatchQueue {
 
   // True if no set has a batch.
   bool is_idle() const { return size_ == 0; }
-  // Pairs of an id and a unique_ptr<Set>.
+  // Iterate over pairs of an id and a unique_ptr<Set>.
   auto begin() { return sets_.begin(); }
   auto end() { return sets_.end(); }
 

@@ -1,5 +1,5 @@
-// A pool of host buffers that batches reuse, which saves page faults. Batches of the MPI backend take
-// and return buffers. Lives on the progress thread.
+// A pool of host buffers. Batches of the MPI backend reuse the buffers, which saves page faults. Lives
+// on the progress thread.
 #pragma once
 
 #include <algorithm>

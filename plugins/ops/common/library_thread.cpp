@@ -15,7 +15,7 @@ namespace hvd::ops {
 
 namespace {
 
-// A broken connection is rarely the first cause: the controller may report a better one within this time.
+// Time for the controller to report the cause of a failure: a broken connection is rarely the first cause.
 constexpr std::chrono::seconds kGrace{2};
 // After this many polls without progress, the thread yields the processor before each poll.
 constexpr int kEagerPolls = 1000;

@@ -1,5 +1,5 @@
 // The thread on which a backend calls a library that blocks, or that must be called from one thread.
-// Runs orders in the order in which they were added. Several batches may run at a time.
+// Runs calls in the order in which they were added. Several batches may run at a time.
 //
 // A backend derives a class from it. The thread shares ownership of the object: if the library
 // hangs, the thread may outlive the backend.
@@ -25,13 +25,13 @@
 
 namespace hvd::ops {
 
-// The event (eventfd) by which a library thread wakes the progress thread. LibraryThread rings it.
-// Shared with the library thread, which may outlive the backend when the library hangs.
+// The eventfd by which a LibraryThread wakes the progress thread. The backend and the library thread
+// share it, since the thread may outlive the backend if the library hangs.
 class WakeEvent {
  public:
   static Result<std::shared_ptr<WakeEvent>> make();
   explicit WakeEvent(UniqueFd fd) : fd_(std::move(fd)) {}
-  // Any thread.
+  // Wakes the progress thread. Any thread.
   void ring() const;
   void clear() const;
   int fd() const { return fd_.get(); }
@@ -78,10 +78,10 @@ class QueuedBatch : public RunningBatch {
 
 class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
  public:
-  // The time limit of stop(): a library that hangs must not prevent the process's exit.
+  // The time limit of stop(), so that a library that hangs does not prevent the process's exit.
   static Deadline end_limit() { return Deadline::after_seconds(20); }
 
-  // `name`: the thread's. `title`: the first word of the library's errors.
+  // `name`: name of the thread. `title`: first word of the library's errors.
   LibraryThread(const char* name, const char* title, std::shared_ptr<WakeEvent> event)
       : name_(name), title_(title), event_(std::move(event)) {}
   virtual ~LibraryThread() = default;
@@ -93,11 +93,11 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   void call(std::function<Status()> call) { give({nullptr, std::move(call)}); }
   // Makes the thread test the running batches soon. Any thread.
   void wake();
-  // Waits until all orders so far have run.
+  // Waits until all calls added so far have run.
   void drain();
-  // Starts no further order, and interrupts a call in progress. Never waits.
+  // Starts no further call, and interrupts a call in progress. Never waits.
   void begin_end();
-  // Like begin_end(); after the return, no call that uses the memory of a batch is in progress.
+  // Like begin_end(), and waits until no call that uses the memory of a batch is in progress.
   void close();
   // Ends the thread. If it has not ended by the deadline, returns false: the thread then continues
   // without access to the memory of batches.
@@ -105,19 +105,19 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
 
  protected:
   using Batches = std::vector<std::shared_ptr<QueuedBatch>>;
-  // Called first, on the thread. Batches wait until it returns.
+  // Called first, on the thread. Batches wait until open_library returns.
   virtual Status open_library() { return {}; }
-  // Called while batches run. Returns an error that the library itself reports.
+  // Called while batches run. Returns an error if the library has reported one.
   virtual Status look() { return {}; }
   // The time between two calls of test() while batches run; 0: the thread polls.
   virtual std::chrono::milliseconds pace() const { return std::chrono::milliseconds(0); }
   // Ends calls of the library that wait for other members. Called on any thread.
   virtual void interrupt() {}
-  // Called last, with the batches that are not over after a failure or an early end. These have their error already:
-  // the library may touch their memory until this returns.
+  // Called last, with the batches that are incomplete after a failure or an early end. Their errors are reported, but
+  // the library may access their memory until close_library returns.
   virtual void close_library(bool /*failed*/, Batches) {}
 
-  // Sleeps on the thread. Returns false if the thread must end.
+  // Sleeps for `time`, on the thread. Returns false if the thread must end.
   bool pause(std::chrono::microseconds time);
   const std::shared_ptr<WakeEvent>& event() const { return event_; }
   // Returns the Status of body(), or converts an exception of the library.
@@ -156,7 +156,7 @@ class LibraryThread : public std::enable_shared_from_this<LibraryThread> {
   std::deque<Order> orders_ HVD_GUARDED_BY(mutex_);
   Status failure_ HVD_GUARDED_BY(mutex_);
   bool woken_ HVD_GUARDED_BY(mutex_) = false;
-  bool busy_ HVD_GUARDED_BY(mutex_) = false;  // in a pass
+  bool busy_ HVD_GUARDED_BY(mutex_) = false;  // the thread runs calls or tests batches
   bool closing_ HVD_GUARDED_BY(mutex_) = false;
   bool ended_ HVD_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // used only by the backend's thread

@@ -1,5 +1,5 @@
-// Makes the C record hvd_op_v1 of an op plugin from a C++ class. Every op plugin instantiates it,
-// and the runtime calls the class through it. Static dispatch: a call costs only the C call.
+// Makes the C record hvd_op_v1 of an op plugin from a C++ class. Every op plugin instantiates OpRecord;
+// the runtime calls the class through the record. Static dispatch: a call costs only the C call.
 #pragma once
 
 #include "base/plugin_record.h"
@@ -9,8 +9,8 @@ namespace hvd::ops {
 
 using Done = void (*)(void* argument, int status, const char* error);
 
-// Plugin: see PluginRecord. Context has the functions supports, run, poll, new_set, drop_set, abort and
-// activity of Backend; may_sleep and reduce_wholes are optional.
+// Plugin has the members that PluginRecord needs. Context has the functions supports, run, poll, new_set,
+// drop_set, abort and activity, as Backend; may_sleep and reduce_wholes are optional.
 template <typename Plugin, typename Context = Plugin>
 struct OpRecord {
   using Record = PluginRecord<Plugin, Context>;

@@ -1,5 +1,5 @@
 // A process set as a value for backends: its id, its members, and a name that is unique in the job.
-// Backend makes one for each communicator. No thread of its own.
+// Backend makes one for each communicator. Immutable.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Exchanges a record or an error between all ranks through the job's store, before a library starts.
 // Every rank then reports the same error, and no rank waits inside the library for a rank that failed.
-// Backends call it when they open.
+// Backends use Rounds when they open.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ class Rounds {
       : host_(host), config_(config) {}
 
   // Publishes this rank's record, or its error `own`. Returns the records of all ranks, or the error of
-  // the lowest rank that has one. Use each `name` once.
+  // the lowest rank with an error. Use each `name` once.
   Result<std::vector<std::string>> exchange(const char* name, const Status& own,
                                             const std::string& record) const;
 
@@ -27,7 +27,7 @@ class Rounds {
   const hvd_plugin_config& config_;
 };
 
-// Returns a record for an exchange: this rank's version of a library, or the reason why it has none.
+// Returns a record for an exchange: this rank's version of a library, or the reason why it lacks the library.
 std::string library_record(const Result<std::string>& version);
 // Returns an error that names two ranks and ends with `advice`, unless all ranks have equal
 // versions or none has the library.

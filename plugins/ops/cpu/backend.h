@@ -23,15 +23,15 @@ class CpuBackend {
   CpuBackend& operator=(const CpuBackend&) = delete;
 
   static int32_t supports(const hvd_batch& batch) { return collectives::can_run(batch) ? 100 : 0; }
-  // Starts the batch, or queues it after the others of its set.
+  // Starts the batch, or queues it after the other batches of its set.
   int run(const hvd_batch& batch, Done done, void* argument);
-  // Advances all batches. Returns true if any made progress.
+  // Advances all batches. Returns true if any batch made progress.
   bool poll();
   // Returns whether poll() would have nothing to do.
   bool is_idle();
 
   int new_set(int32_t id, std::vector<int32_t> members);
-  // Reduces the complete inputs of a set's two members: hvd_op_v1.reduce_wholes.
+  // Implements hvd_op_v1.reduce_wholes for process sets of two members.
   int reduce_wholes(const hvd_batch& batch, const void* const* inputs);
   int drop_set(int32_t id) { return sets_.drop(id); }
   void abort(const Status& cause) { mesh_->fail(cause); }
@@ -39,7 +39,7 @@ class CpuBackend {
   const char* activity(const hvd_batch& batch);
 
  private:
-  // A set's coroutine state, its group, and its queue. The first entry of the queue runs.
+  // A process set: its group, its queue and the state of its coroutine. The first entry of the queue runs.
   struct Set {
     collectives::Flow flow;
     std::unique_ptr<collectives::Group> group;

@@ -1,5 +1,5 @@
-// The addresses at which the other members of a process set reach one member: a record of the job's
-// store with an entry for each member. An entry is the length of an address and its bytes. Pure.
+// The record of the job's store with the addresses of one member of a process set, a separate address
+// for each other member. An entry is the length of an address and its bytes. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace hvd::ops::gloo_backend {
 
-// `longest`: bytes of the longest address.
+// Returns an empty record. `longest`: size of the longest address, in bytes.
 inline std::string address_record(size_t size, size_t longest) {
   return std::string((longest + 1) * size, '\0');
 }
@@ -25,7 +25,7 @@ inline void put_address(std::string* record, size_t longest, size_t member,
   std::memcpy(place + 1, address.data(), address.size());
 }
 
-// The address for `member` in another member's record; the set has `size` members.
+// Returns the address for `member` from another member's record. The set has `size` members.
 inline Result<std::vector<char>> take_address(std::string_view record, size_t size, size_t longest,
                                               size_t member) {
   if (record.size() != (longest + 1) * size) {

@@ -7,7 +7,7 @@
 
 namespace hvd::ops::gloo_backend {
 
-// Gloo's operations wait for peers until Gloo's own timeout. interrupt() ends the operations at once.
+// The LibraryThread of Gloo. Gloo's operations wait for peers until Gloo's timeout; interrupt() ends them at once.
 class GlooThread : public LibraryThread {
  public:
   GlooThread(const GlooWorld& world, const ProcessSetDescriptor& set)
@@ -52,7 +52,7 @@ class GlooBatch : public QueuedBatch {
   }
 
  private:
-  GlooThread& thread_;  // the thread that runs it
+  GlooThread& thread_;  // the thread that runs the batch
 };
 
 }  // namespace
@@ -72,7 +72,7 @@ Result<std::shared_ptr<RunningBatch>> GlooCommunicator::start(const hvd_batch& b
 
 void GlooCommunicator::begin_abort() { thread_->begin_end(); }
 
-// Interrupted Gloo operations return soon.
+// Needs no deadline, because interrupted Gloo operations return soon.
 void GlooCommunicator::abort(Deadline) { thread_->close(); }
 
 }  // namespace hvd::ops::gloo_backend

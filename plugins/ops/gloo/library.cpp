@@ -22,13 +22,13 @@ namespace {
 
 using ::gloo::transport::UnboundBuffer;
 
-// The connections of a context of Gloo, whose calls this process can end, even while a member is silent:
-// Gloo's own close wakes calls of other members, but no call of this process.
+// The connections of a Gloo context. interrupt() ends calls of this process, even while a member is silent;
+// Gloo's own close wakes calls of other members only.
 class InterruptibleLinks : public ::gloo::transport::Context {
  public:
   explicit InterruptibleLinks(std::shared_ptr<::gloo::transport::Context> links)
       : Context(links->rank, links->size), links_(std::move(links)) {}
-  // For any thread: a call that waits throws, and so does each later one.
+  // Makes each waiting call and each later call throw. Any thread.
   void interrupt();
 
   std::unique_ptr<::gloo::transport::Pair>& getPair(int rank) override {
@@ -44,10 +44,10 @@ class InterruptibleLinks : public ::gloo::transport::Context {
   const std::shared_ptr<::gloo::transport::Context> links_;
   Mutex mutex_;
   bool is_interrupted_ HVD_GUARDED_BY(mutex_) = false;
-  std::set<UnboundBuffer*> buffers_ HVD_GUARDED_BY(mutex_);  // those in use
+  std::set<UnboundBuffer*> buffers_ HVD_GUARDED_BY(mutex_);  // buffers in use
 };
 
-// Gloo's own buffer. The links know it until its end.
+// Wraps Gloo's buffer. The links hold a pointer to it until its destruction.
 class InterruptibleLinks::Buffer : public UnboundBuffer {
  public:
   Buffer(InterruptibleLinks& links, std::unique_ptr<UnboundBuffer> buffer)
@@ -123,7 +123,7 @@ class GlooContext : public ::gloo::Context {
   std::shared_ptr<InterruptibleLinks> interruptible_;
 };
 
-// The addresses at which the other members reach this one, a separate address for each.
+// Returns the addresses of this member, a separate address for each other member.
 std::string offer_addresses(GlooContext& mesh) {
   std::string offered = address_record(static_cast<size_t>(mesh.size), kLongest);
   for (int other = 0; other < mesh.size; ++other) {

@@ -14,19 +14,19 @@
 
 namespace hvd::ops::gloo_backend {
 
-// Uses HOROVOD_GLOO_IFACE; else the loopback interface if all ranks are on this host, else the host's name.
+// Binds to HOROVOD_GLOO_IFACE; else to loopback if all ranks are on this host, else to the host name's address.
 std::shared_ptr<::gloo::transport::Device> make_device(const hvd_plugin_host& host,
                                                        const hvd_plugin_config& config);
 
-// Waits for all members. `name` must be equal on all members and unique for each mesh. Lets Gloo's
-// exceptions through.
+// Waits for all members. `name` must be equal on all members and unique for each mesh. Gloo's exceptions
+// pass through.
 Result<std::shared_ptr<::gloo::Context>> connect(const hvd_plugin_host& host,
                                                  std::shared_ptr<::gloo::transport::Device> device,
                                                  const std::string& name, int index, int size,
                                                  bool is_everyone, double timeout_seconds);
 
-// Any thread may call it: ends all calls on a context from connect(), including those in progress,
-// and other members' calls that wait for this member.
+// Ends all calls on a context from connect(), including calls in progress and calls of other members that
+// wait for this member. Any thread.
 void interrupt(::gloo::Context& context);
 
 }  // namespace hvd::ops::gloo_backend

@@ -1,4 +1,4 @@
-// Tensor operations with libgloo.
+// The op plugin over Gloo, for tensors in host memory.
 #include "base/text.h"
 #include "ops/common/activity.h"
 #include "ops/common/backend.h"

@@ -165,7 +165,7 @@ Status MpiBatch::allgather() {
                "MPI_Iallgatherv");
 }
 
-// Tensor by tensor, also on packed copies: members with and without copies must make matching calls.
+// Makes one call per tensor, also on packed copies: calls of members with and without copies must match.
 Status MpiBatch::broadcast() {
   direct_ = may_use_tensors();
   const bool is_root = batch_.root == comm_.index;
@@ -200,7 +200,7 @@ Status MpiBatch::broadcast() {
   return {};
 }
 
-// Tensor by tensor, from rank to rank: the messages of a pair of ranks keep their order.
+// Sends messages between ranks, one tensor after another: messages of a pair of ranks keep their order.
 Status MpiBatch::alltoall() {
   direct_ = may_use_tensors();
   std::vector<std::vector<int64_t>> to_each, from_each;

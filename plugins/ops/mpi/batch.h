@@ -1,5 +1,5 @@
 // Runs one batch as nonblocking MPI operations on its set's communicator. MPI cannot abandon an
-// operation, and may still use its memory after the job has failed. A single tensor needs no buffer
+// operation, and may use an operation's memory after the job has failed. A single tensor needs no buffer
 // if the batch keeps its tensors; otherwise, and for several tensors, MPI gets packed copies, which
 // a failed batch leaks. MpiCommunicator starts it, on the progress thread.
 #pragma once
@@ -24,15 +24,15 @@ class MpiBatch : public RunningBatch {
   MpiBatch(World& world, const MpiComm& communicator, const hvd_batch& batch)
       : world_(world), comm_(communicator), batch_(batch), memory_(std::make_unique<Memory>()) {}
   ~MpiBatch() override;
-  // poll() returns its errors.
+  // Starts the operations. poll() returns an error of the start.
   void start() { started_ = start_operations(); }
   std::optional<Status> poll() override;
   bool uses_tensors() const override { return direct_ && !over_; }
 
  private:
-  // The most elements in one MPI operation.
+  // Maximum number of elements in one MPI operation.
   static constexpr int64_t kPiece = int64_t{1} << 30;
-  // All memory other than tensors that MPI uses until the operations are complete.
+  // Memory, in addition to the tensors, that MPI uses until the operations are complete.
   struct Memory {
     std::vector<MPI_Request> requests;
     Buffer sent, received;
@@ -55,7 +55,7 @@ class MpiBatch : public RunningBatch {
   Status exchange_with(int other, const std::byte* out, int64_t out_count, std::byte* in,
                        int64_t in_count);
   std::pair<int64_t, int64_t> slice(int member) const;  // first element, count
-  // Bytes of an element that MPI sends, and its type.
+  // The size in bytes and the type of an element that MPI sends.
   size_t width() const { return size_of(sum_dtype(batch_)); }
   MPI_Datatype type() const { return world_.reductions().type(sum_dtype(batch_)); }
   std::byte* room(Buffer* buffer, int64_t count);

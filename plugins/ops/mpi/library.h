@@ -19,8 +19,8 @@ namespace hvd::ops::mpi {
 using hvd::mpi::MpiApi;
 using hvd::mpi::MpiComm;
 
-// MPI's handle of each element type and reduction. Registers types and operations that MPI lacks as user-defined
-// ones: float16 and bfloat16, and the minima and maxima of float32 and float64, of which a NaN must be the result.
+// MPI's handles of element types and reductions. Registers user-defined types and operations that MPI lacks:
+// float16 and bfloat16, and minima and maxima of float32 and float64 whose result is NaN if an input is NaN.
 class Reductions {
  public:
   // Call after MPI_Init.
@@ -34,7 +34,7 @@ class Reductions {
  private:
   MPI_Datatype types_[13]{};
   MPI_Op plain_[6]{};  // by hvd_reduce_op
-  // By type and hvd_reduce_op: the user-defined ones.
+  // The user-defined operations, by type and hvd_reduce_op.
   MPI_Op own_[13][6]{};
 };
 
@@ -42,7 +42,7 @@ class CommunicatorThread;
 
 class World {
  public:
-  // Every rank of the job must call it. If one rank fails, all return its error.
+  // Initialises MPI. Every rank of the job must call this. If one rank fails, all return its error.
   static Result<std::unique_ptr<World>> open(const hvd_plugin_host& host,
                                              const hvd_plugin_config& config);
   ~World();
@@ -51,14 +51,14 @@ class World {
   BufferPool& buffers() { return buffers_; }
   const Reductions& reductions() const { return *reductions_; }
   std::shared_ptr<MpiComm> everyone() const { return everyone_; }
-  // Returns whether MPI allows calls from several threads on all ranks. A separate thread creates
-  // each communicator, because the call waits for all members.
+  // Returns whether MPI allows calls from several threads on all ranks. The MPI backend needs this: a
+  // separate thread creates each communicator, because the call waits for all members.
   bool has_threads() const { return job_.has_threads(); }
-  // All members must call it in the same order. members: ascending ranks of the job.
+  // Creates a communicator. All members must call this in the same order. `members`: ascending ranks of the job.
   std::shared_ptr<MpiComm> make(const std::vector<int32_t>& members);
-  // Frees a communicator that no member uses. All members must call it.
+  // Frees a communicator that no member uses any longer. All members must call this.
   void give_back(std::shared_ptr<MpiComm> communicator);
-  // The job has failed: later calls free nothing in MPI, since freeing waits for other ranks.
+  // Called after the job has failed: later calls free nothing in MPI, since freeing waits for other ranks.
   void fail();
 
   std::string describe(int code) const { return hvd::mpi::describe(api(), code); }

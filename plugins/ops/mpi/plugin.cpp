@@ -1,4 +1,4 @@
-// Tensor operations with an MPI library: Open MPI or MPICH, depending on the files in the build.
+// The op plugin over MPI, for tensors in host memory. Links the code for Open MPI or for MPICH.
 #include "mpi/environment.h"
 #include "ops/common/activity.h"
 #include "ops/common/backend.h"

@@ -1,5 +1,5 @@
-// A sum from rank to rank, used if the library's nonblocking sum is slow: each member receives its
-// slice from all others, reduces it, and sends it to all.
+// A sum by messages between ranks, used if MPI_Iallreduce is slow: each member receives its slice from
+// all other members, reduces it, and sends the result to all.
 #include "base/dtype.h"
 #include "collectives/kernels/reduce_kernels.h"
 #include "ops/mpi/batch.h"
@@ -7,7 +7,7 @@
 namespace hvd::ops::mpi {
 namespace {
 
-// The first of two tags, the fewest bytes, the most members.
+// The first of two message tags; the minimum size in bytes; the maximum number of members.
 constexpr int kSliceTag = 2;
 constexpr int64_t kSliceBytes = 256 << 10;
 constexpr int kSliceMembers = 16;

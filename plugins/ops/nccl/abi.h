@@ -1,6 +1,6 @@
-// Our declarations of the parts of the binary interfaces of NCCL and of the CUDA runtime that this
-// backend uses. The backend builds without their headers. RCCL and HIP have the same numbers and
-// layouts. tests/plugins/nccl/abi_test.cpp compares every declaration with the headers, if they are
+// Declarations of the parts of the ABIs of NCCL and of the CUDA runtime that this backend uses. The
+// backend builds without the headers of both. RCCL and HIP have the same numbers and layouts.
+// tests/plugins/nccl/abi_test.cpp compares every declaration with the headers, if they are
 // installed.
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace hvd::ops::nccl::abi {
 
-// ---- NCCL. Results, types and reductions are C enums, which are ints.
+// ---- NCCL. Results, types and reductions are C enums, declared here as ints.
 
 constexpr int kSuccess = 0;
-constexpr int kInProgress = 7;  // for a nonblocking communicator
+constexpr int kInProgress = 7;  // result of a call on a nonblocking communicator
 
 struct UniqueId {
   char internal[128];
@@ -73,7 +73,7 @@ constexpr int kOutOfMemory = 2, kNotReady = 600;
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
 constexpr int kCaptureRelaxed = 2;
-constexpr int kCopyDefault = 4;  // the runtime finds the direction from the addresses
+constexpr int kCopyDefault = 4;  // the runtime derives the direction from the addresses
 
 using GetDeviceCount = int(int* count);
 using SetDevice = int(int device);
@@ -95,7 +95,7 @@ using MemcpyAsync = int(void* to, const void* from, size_t size, int kind, void*
 // cudaDeviceProp, whose size differs between versions, starts with a name and 16 bytes of UUID.
 constexpr size_t kPropertiesSize = 16384, kUuidOffset = 256, kUuidSize = 16;
 using GetDeviceProperties = int(void* properties, int device);
-using DeviceGetUuid = int(void* uuid, int device);  // of HIP
+using DeviceGetUuid = int(void* uuid, int device);  // HIP only
 using DeviceGetPciBusId = int(char* text, int size, int device);
 using LaunchHostFunc = int(void* stream, void (*function)(void*), void* argument);
 using ThreadExchangeStreamCaptureMode = int(int* mode);

@@ -1,6 +1,6 @@
-// The time between two questions whether a nonblocking call of NCCL is through. A launch takes
-// microseconds, and a peer that has not come takes seconds: the time is a part of what has passed, so that
-// a question costs a launch at most a quarter more. NcclThread's channels use it. Pure.
+// The pause between two polls of a nonblocking NCCL call. A launch takes microseconds, and the wait for a
+// late peer takes seconds. The pause is a quarter of the time since the call, so that it delays a launch by
+// at most a quarter. NcclThread's channels use it. Pure.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace hvd::ops::nccl {
 
-// Returns 0 while the thread yields the processor only.
+// Returns the pause after `passed` since the call; 0: the thread only yields the processor.
 inline std::chrono::microseconds pause_after(std::chrono::steady_clock::duration passed) {
   using std::chrono::microseconds;
   constexpr microseconds kEager{20}, kShortest{5}, kLongest{1000};

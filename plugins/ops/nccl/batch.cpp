@@ -80,7 +80,7 @@ Status Collectives::group(Channel& on, const Channel::Pause& pause,
   return on.settle(pause);
 }
 
-// All that is no part of the group: waiting, memory, a reduction of its own.
+// Makes the stream wait for the inputs, and makes memory and a custom reduction, before the group begins.
 Status Collectives::prepare() {
   inputs_.assign(batch_.tensor_count, nullptr);
   outputs_.assign(batch_.tensor_count, nullptr);
@@ -124,7 +124,7 @@ Status Collectives::prepare_reduction() {
   operation_ = across_ = found->operation;
   after_ = found->after;
   if (found->factor == 1) return {};
-  // A reduction of one's own is one of its communicator's.
+  // A custom reduction is valid only on the communicator that created it.
   Channel& first = grid_ == nullptr ? channel_ : *channel_.sub_communicator(Channel::kInside);
   HVD_ASSIGN_OR_RETURN(operation_, first.sum_times(found->factor, found->type));
   return {};
@@ -225,7 +225,7 @@ Status Collectives::gather_inside(uint32_t tensor) {
                "ncclAllGather");
 }
 
-// The sum over one rank of products with a factor.
+// Multiplies an output by a factor: NCCL sums the products of this rank alone.
 Status Collectives::multiply(uint32_t index) {
   const hvd_batch_tensor& tensor = batch_.tensors[index];
   const int64_t count = batch_.op == HVD_REDUCESCATTER
@@ -238,7 +238,7 @@ Status Collectives::multiply(uint32_t index) {
                "ncclAllReduce");
 }
 
-// The library has one for parts of one size; others are reduced to each member in turn.
+// NCCL's reduce-scatter needs parts of equal size. Parts of other sizes are reduced to each member in turn.
 Status Collectives::reducescatter(uint32_t index) {
   const hvd_batch_tensor& tensor = batch_.tensors[index];
   if (tensor.count == 0 || tensor.row == 0) return {};
@@ -259,7 +259,7 @@ Status Collectives::reducescatter(uint32_t index) {
   return {};
 }
 
-// Elements of any type are bytes where nothing is computed.
+// Sends elements of any type as bytes, since an allgather does not compute.
 Status Collectives::allgather(uint32_t index) {
   const hvd_batch_tensor& tensor = batch_.tensors[index];
   const int64_t* rows = tensor.rank_rows;

@@ -1,7 +1,7 @@
 // Enqueues one batch on a channel's stream as one group of NCCL calls. The calls use the memory of the
 // tensors and pack nothing. A hierarchical allreduce is three groups: a reduce-scatter inside each
-// host, an allreduce across hosts, and an allgather inside each host. A factor after the sum is a group of
-// the communicator that has this rank alone. NcclThread calls it.
+// host, an allreduce across hosts, and an allgather inside each host. To multiply by a factor after the sum,
+// a further group runs on a communicator of this rank alone. NcclThread calls it.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,23 @@
 
 namespace hvd::ops::nccl {
 
-// Whether NCCL has the operations for the batch, in a set of `size` ranks.
+// Returns whether NCCL has the operations for the batch, in a set of `size` ranks.
 bool can_run(const hvd_batch& batch, int32_t size, bool has_factors);
 
-// Whether the batch is a trial. Runtimes of earlier releases have none.
+// Returns whether the batch is a trial. Runtimes of earlier releases have no trials.
 inline bool is_trial(const hvd_batch& batch) { return field_of(batch, &hvd_batch::is_trial) != 0; }
 
-// Whether the batch has factors after its sum: enqueue then needs Channel::kAlone.
+// Returns whether the batch has factors after its sum: enqueue then needs Channel::kAlone.
 bool multiplies_after(const hvd_batch& batch, int32_t size, bool has_factors);
 
-// The place of a rank in its set.
+// The index of a rank in its set, and the set's size.
 struct RankInSet {
   int32_t index = 0, size = 1;
 };
 
 class Collectives {
  public:
-  // `grid`: for a hierarchical allreduce, on a channel with sub-communicators; else nullptr.
+  // `grid`: the grid for a hierarchical allreduce, on a channel with sub-communicators; else nullptr.
   Collectives(Channel& channel, Memory& memory, RankInSet place, const hvd_batch& batch,
               const Grid* grid = nullptr)
       : channel_(channel),
@@ -43,7 +43,7 @@ class Collectives {
   // Makes the stream wait for the inputs' events, and enqueues the batch. All members enqueue batches
   // in the same order. `pause`: see Channel. The device must be current.
   Status enqueue(const Channel::Pause& pause);
-  // Whether the GPU had no room for an output, which is in host memory now.
+  // Returns whether an output is in host memory, because the GPU's memory was full.
   bool has_spilled() const { return has_spilled_; }
   // Returns host memory that the stream reads. Call after enqueue, and keep it until the batch is over.
   std::vector<std::vector<std::byte>> take_kept() { return std::move(kept_); }
@@ -79,11 +79,11 @@ class Collectives {
   const hvd_batch& batch_;
   const Grid* const grid_;
   int type_ = 0, operation_ = 0;         // type and operation of a reduction, in NCCL's numbers
-  int across_ = 0;                       // the operation across hosts
+  int across_ = 0;                       // the reduction across hosts
   std::vector<double> after_;            // factors after the sum
-  int multiplication_ = 0;               // the operation that multiplies by one of them
-  std::vector<void*> inputs_, outputs_;  // device memory for tensors without their own
-  std::vector<void*> lent_;              // device memory for the time of this batch
+  int multiplication_ = 0;               // the NCCL operation that multiplies by one of `after_`
+  std::vector<void*> inputs_, outputs_;  // device memory for tensors without memory
+  std::vector<void*> lent_;              // device memory until the end of this batch
   std::vector<std::vector<std::byte>> kept_;
   bool has_spilled_ = false;
 };

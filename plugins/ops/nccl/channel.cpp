@@ -10,7 +10,7 @@
 namespace hvd::ops::nccl {
 namespace {
 
-// Loss scaling makes ever new factors.
+// Maximum number of custom reductions, since loss scaling keeps changing the factor.
 constexpr size_t kMostSums = 16;
 
 }  // namespace

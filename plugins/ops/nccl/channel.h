@@ -1,7 +1,7 @@
-// A communicator of NCCL, whose calls go to the stream of its owner. Can add sub-communicators on the same
-// stream: the members on this host, the members with the same place on each host, and this rank alone.
-// NcclThread owns it. Lives on that thread: since 2.26, even a question for the error of a communicator must not meet
-// another call.
+// An NCCL communicator, whose calls go to the stream of its owner. Can add sub-communicators on the same stream, of
+// the members on this host, of the members with the same place on each host, and of this rank alone.
+// NcclThread owns it. Lives on that thread: since NCCL 2.26, even ncclCommGetAsyncError must not run concurrently
+// with another call on the communicator.
 #pragma once
 
 #include <chrono>
@@ -17,18 +17,18 @@ namespace hvd::ops::nccl {
 
 class Channel {
  public:
-  // Waits this long between two polls of a nonblocking call. Returns false to give up. Never null.
+  // A function that waits between two polls of a nonblocking call. Returns false to abandon the call. Never null.
   using Pause = std::function<bool(std::chrono::microseconds)>;
 
   Channel(const NcclApi& api, void* stream) : api_(api), stream_(stream) {}
   Channel(const Channel&) = delete;
 
-  // For this and all functions below the device must be current. Waits for the other `size` - 1
-  // members while `pause` returns true. The communicator is nonblocking if the library supports it, so
-  // that a call that waits for a peer can be given up.
+  // Creates the communicator. For this and all functions below the device must be current. Waits for the other
+  // members while `pause` returns true. The communicator is nonblocking if the library supports it, so that
+  // a call that waits for a peer can be abandoned.
   Status open(const abi::UniqueId& id, int index, int size, const Pause& pause);
-  // Like open, for a communicator on the same stream: inside a host, across hosts, or of this rank alone,
-  // which multiplies by a factor.
+  // A communicator on the same stream: of the members on this host, of the members with the same place on
+  // each host, or of this rank alone, to multiply by a factor.
   enum SubCommunicator { kInside = 0, kAcross = 1, kAlone = 2 };
   Status add_sub_communicator(SubCommunicator sub, const abi::UniqueId& id, int index, int size,
                               const Pause& pause);
@@ -37,7 +37,7 @@ class Channel {
   Status settle(const Pause& pause);
   // Returns NCCL's asynchronous error. The output of a finished batch is valid only if this is ok.
   Status check() const;
-  // Gives the communicator and the sub-communicators to the caller, who aborts them. Only close may follow.
+  // Moves the communicator and the sub-communicators to the caller, which aborts them. Only close may follow.
   std::vector<abi::Comm*> give_up();
   // Call before destruction, when no batch of the channel runs.
   void close();

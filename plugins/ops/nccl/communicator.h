@@ -1,5 +1,5 @@
-// A process set's communicator in the backend of NCCL, and what all of them share: the thread that calls
-// NCCL. The Backend owns both. Lives on the progress thread.
+// A process set's communicator in the NCCL backend, and the state that all communicators share: the thread
+// that calls NCCL. The Backend owns both. Lives on the progress thread.
 #pragma once
 
 #include <memory>
@@ -21,11 +21,11 @@ struct Shared {
   std::string lacks{};             // why this rank has no GPU; empty: it has one
   std::vector<int32_t> host_of{};  // by rank
   bool is_torus = false;
-  // The first trial opens the libraries: before the program has loaded its own, that could be others.
+  // The first trial opens the libraries. Earlier, the program may not have loaded the libraries that it uses.
   bool opens_late = false;
   double start_seconds = 600;
   std::string hostname{};
-  std::shared_ptr<NcclThread> thread{};  // from the first batch on
+  std::shared_ptr<NcclThread> thread{};  // null before the first batch
 };
 
 class NcclCommunicator : public BackendCommunicator {
@@ -33,12 +33,12 @@ class NcclCommunicator : public BackendCommunicator {
   NcclCommunicator(Shared& shared, const ProcessSetDescriptor& set);
   ~NcclCommunicator() override;
   Result<bool> is_ready() override;
-  // The first batch starts the thread and names this rank's GPU. No CUDA call happens before it. An error
+  // The first batch starts the thread and names this rank's GPU. No CUDA call precedes it. Returns an error
   // on a rank without a GPU.
   Result<std::shared_ptr<RunningBatch>> start(const hvd_batch& batch) override;
   void begin_abort() override;
   void abort(Deadline until) override;
-  // A blocking creation of a communicator has no event: the progress thread must poll its time limit.
+  // No event ends a blocking creation of a communicator: the progress thread must poll its time limit.
   bool wakes() const override { return !shared_.thread || !shared_.thread->is_blocked(); }
 
  private:

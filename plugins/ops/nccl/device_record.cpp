@@ -18,7 +18,7 @@ std::string on_host(std::string_view host) {
 
 std::string machine_of(const DeviceRecord& one) { return cat(one.host, "/", one.boot); }
 
-// NCCL takes GPUs with one PCI address for one if their hosts are one to it.
+// A key that is equal if NCCL would take two GPUs for one: equal PCI addresses on what it takes for one host.
 std::string address_of(const DeviceRecord& one) {
   if (one.bus.empty()) return {};
   return cat(one.apart.empty() ? machine_of(one) : one.apart, "/", one.bus);
@@ -26,7 +26,7 @@ std::string address_of(const DeviceRecord& one) {
 
 std::string two(int32_t a, int32_t b) { return cat("ranks ", a, " and ", b); }
 
-// Finds the first pair of records with one key.
+// Finds the first pair of records with an equal key.
 std::pair<size_t, size_t> find_pair(const std::vector<DeviceRecord>& records,
                                     std::string (*key_of)(const DeviceRecord&)) {
   std::map<std::string, size_t> seen;

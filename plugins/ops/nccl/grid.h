@@ -1,6 +1,6 @@
 // The grid of hosts and places in a process set with the same number of members on each host. A
 // hierarchical allreduce needs one: it reduces inside each host, then across hosts between members
-// with the same place. NcclCommunicator computes it. Pure.
+// with the same place. NcclCommunicator computes the grid. Pure.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +12,12 @@
 namespace hvd::ops::nccl {
 
 struct Grid {
-  int32_t host = 0, hosts = 1;    // this rank's host, in the order of lowest members; their number
-  int32_t place = 0, places = 1;  // this rank among the members of its host; their number
+  int32_t host = 0, hosts = 1;    // index of this rank's host, by lowest member; number of hosts
+  int32_t place = 0, places = 1;  // index of this rank on its host; number of members per host
 };
 
 // Returns nullopt when all members share one host, every member has its own host, or hosts have
-// different numbers of members. `host_of`: by rank of the job; members: ascending.
+// different numbers of members. `host_of`: the host of each rank of the job. `members`: ascending ranks.
 inline std::optional<Grid> grid_of(const std::vector<int32_t>& members, int32_t own,
                                    const std::vector<int32_t>& host_of) {
   if (members.empty() || static_cast<size_t>(members.back()) >= host_of.size()) return std::nullopt;

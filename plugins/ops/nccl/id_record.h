@@ -1,5 +1,5 @@
-// The record by which the first member of a communicator sends its unique id, or the reason why it has
-// none, through the job's store. Pure.
+// The record by which the first member of a communicator sends NCCL's unique id, or the error of its
+// creation, through the job's store. Pure.
 #pragma once
 
 #include <cstring>

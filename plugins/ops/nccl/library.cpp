@@ -13,15 +13,15 @@
 namespace hvd::ops::nccl {
 namespace {
 
-// Collectives between any two ranks, and an average by the library itself, came with 2.10.
+// The oldest version with ncclSend, ncclRecv and ncclAvg: NCCL 2.10.
 constexpr int kLeastVersion = 21000;
 
-// Two libraries that belong together, as the dynamic linker knows them, the usual first.
+// Names of the communication library and of its runtime for the dynamic linker, the usual name first.
 struct Family {
   const char* name;
   std::vector<std::string> libraries, runtimes;
   const char* prefix;   // prefix of the runtime's functions: "cuda" or "hip"
-  const char* package;  // packages that bring them
+  const char* package;  // packages with these libraries
 };
 const std::vector<Family>& families() {
   static const std::vector<Family> kFamilies{
@@ -38,14 +38,14 @@ const std::vector<Family>& families() {
   return kFamilies;
 }
 
-// Any version that the process has loaded is the one to use. PyTorch's packages for ROCm have "librccl.so"
-// and "libamdhip64.so", without a version.
+// Finds a loaded library of any version, which this backend must use. PyTorch's packages for ROCm have
+// "librccl.so" and "libamdhip64.so", without a version.
 std::vector<std::string> loaded_of(const std::vector<std::string>& names) {
   const std::string_view name = names.front();
   return loaded_libraries(name.substr(0, name.find(".so") + 3));
 }
 
-// A PyTorch with NCCL linked into it, as the one of PyPI before 2.0 has: another library would be a second NCCL.
+// Finds a PyTorch that links NCCL statically (PyPI's before 2.0): with libnccl, the process would have two NCCLs.
 std::string torch_with_nccl() {
   for (const std::string& path : loaded_libraries("libtorch_cuda.so")) {
     const auto library = SharedLibrary::open(path);
@@ -123,7 +123,7 @@ Status find_nccl(const SharedLibrary& library, NcclApi* api) {
   return find.status();
 }
 
-// HIP's properties have no UUID in all versions.
+// For HIP, finds hipDeviceGetUuid: some versions have no UUID in the properties.
 Status find_runtime(const SharedLibrary& library, std::string_view prefix, NcclApi* api) {
   NcclSymbols find(library, std::string(prefix));
   if (prefix == "cuda") find.may("GetDeviceProperties", &api->get_device_properties);
@@ -172,7 +172,7 @@ Result<NcclApi> open_family(const Family& family) {
   return api;
 }
 
-// The remedy for an error of CUDA; HIP has the same numbers.
+// Returns the remedy for a CUDA error, or an empty text. HIP has the same error numbers.
 const char* remedy_of(int error) {
   switch (error) {
     case 2:  // MemoryAllocation
@@ -234,7 +234,7 @@ Result<NcclApi> open_api() {
 }
 
 std::string NcclApi::title() const {
-  // Before 2.9 a number had one digit less for its middle part.
+  // Before 2.9, the number had one digit fewer for the minor version.
   const int major = version >= 10000 ? version / 10000 : version / 1000;
   const int minor = version >= 10000 ? version / 100 % 100 : version / 100 % 10;
   return cat(family, " ", major, ".", minor, ".", version % 100);

@@ -32,7 +32,7 @@ struct NcclApi {
   abi::AllGather* all_gather;
   abi::Send* send;
   abi::Recv* recv;
-  // nullptr in versions before 2.14, 2.13, 2.11 and 2.11.
+  // The next four are nullptr in versions before 2.14, 2.13, 2.11 and 2.11.
   abi::CommInitRankConfig* comm_init_rank_config;
   abi::GetLastError* get_last_error;
   abi::RedOpCreatePreMulSum* red_op_create_pre_mul_sum;
@@ -54,7 +54,7 @@ struct NcclApi {
   abi::MemcpyAsync* memcpy_async;
   abi::LaunchHostFunc* launch_host_func;
   abi::ErrorString* error_string;
-  // nullptr where CUDA or HIP lacks it.
+  // The next members are nullptr if CUDA or HIP lacks the function.
   abi::HostAlloc* host_alloc;
   abi::FreeHost* free_host;
   abi::GetLastDeviceError* get_last_device_error;
@@ -63,19 +63,19 @@ struct NcclApi {
   abi::DeviceGetPciBusId* device_get_pci_bus_id;
   abi::ThreadExchangeStreamCaptureMode* thread_exchange_stream_capture_mode;
 
-  // "NCCL 2.18.5"
+  // Returns, for example, "NCCL 2.18.5".
   std::string title() const;
   // The UUID of a device, in hexadecimal, and the PCI address of its GPU; empty: unknown.
   std::string uuid_of(int device) const;
   std::string bus_of(int device) const;
-  // The error of a failed call: the function, the library's message, and a remedy if one is known.
+  // Converts the result of a call. An error has the function, the library's message, and a remedy if known.
   Status of_nccl(int result, const char* what, abi::Comm* comm = nullptr) const;
   Status of_device(int error, const char* what) const;
 };
 
-// Opens the libraries that this process has loaded already, else those that HOROVOD_NCCL_LIBRARY and
-// HOROVOD_CUDA_LIBRARY name, else the usual ones. Returns an error that says what to do when one is
-// missing or lacks a function. Calls no function of the CUDA runtime.
+// Opens the libraries in HOROVOD_NCCL_LIBRARY and HOROVOD_CUDA_LIBRARY, else those that this process has
+// already loaded, else the usual ones. If one is missing or lacks a function, returns an error with the
+// remedy. Calls no function of the CUDA runtime.
 Result<NcclApi> open_api();
 
 }  // namespace hvd::ops::nccl

@@ -1,6 +1,6 @@
-// Memory for outputs that belong to the user, on the device, or where that has no room, on the host, and events for
-// which the user's streams wait. NcclThread allocates memory on a stream; any thread may return it; NcclThread frees
-// it on a stream later. Lives as long as the process, because the user's outputs may outlive the job. Any thread.
+// Memory for the user's outputs, on the device, or on the host if the device is full, and events for which the
+// user's streams wait. NcclThread allocates memory on a stream; any thread may return it; NcclThread frees it on
+// a stream later. Lives as long as the process, because the user's outputs may outlive the job. Any thread.
 #pragma once
 
 #include <deque>
@@ -14,8 +14,8 @@
 
 namespace hvd::ops::nccl {
 
-// Events for the ends of batches on one stream, used in turn: a stream that waits for an event that was recorded again
-// waits for a later batch.
+// Events for the ends of batches on one stream, used in turn. After an event is recorded again, a stream that waits
+// for it waits for a later batch.
 struct EventRing {
   static constexpr size_t kEvents = 64;
   explicit EventRing(int of) : device(of) {}
@@ -33,14 +33,14 @@ struct EventRing {
   }
 
   const int device;
-  bool is_lent = true;  // Memory's
+  bool is_lent = true;  // guarded by Memory::mutex_
   std::vector<void*> made;
   size_t turn = 0;
 };
 
 class Memory {
  public:
-  // The framework record that releases this memory, one per process. The plugin publishes it.
+  // Returns the process's framework record, which releases this memory. The plugin publishes it.
   static hvd_framework* framework();
   static Memory& of(const hvd_framework& framework) {
     return *static_cast<Memory*>(framework.context);
@@ -53,8 +53,8 @@ class Memory {
     if (!status.ok()) return status;
     return memory;
   }
-  // Like take, for an output. Where the device has no room, kernels write to pinned host memory: the other ranks
-  // count on this one, and the framework, which copies the output, may have room in its cache.
+  // Like take, for an output. If the device is full, returns pinned host memory, to which kernels write, because the
+  // other ranks need this rank. The framework then copies the output, maybe to memory in its cache.
   Result<void*> take_output(const NcclApi& api, size_t size, void* stream) {
     void* memory = nullptr;
     const int error = api.malloc_async(&memory, size, stream);
@@ -84,8 +84,8 @@ class Memory {
     for (void* memory : returned) api.free_async(memory, stream);
     for (void* memory : pinned) api.free_host(memory);
   }
-  // Lends a ring of events of a device to one stream. The ring outlives the stream, because threads of the user may be
-  // about to wait for its events.
+  // Lends a ring of events of a device to one stream. The ring outlives the stream, because a user's thread may still
+  // be about to wait for its events.
   EventRing* take_ring(const NcclApi& api, int device) {
     const MutexLock lock(mutex_);
     wait_ = api.stream_wait_event;
@@ -110,7 +110,7 @@ class Memory {
       forget_error = forget_error_;
     }
     if (wait(stream, event, 0) == 0) return HVD_OK;
-    // The framework would raise it at its next kernel.
+    // Clears CUDA's last error: otherwise the framework would raise it at its next kernel.
     if (forget_error != nullptr) forget_error();
     return HVD_INTERNAL;
   }

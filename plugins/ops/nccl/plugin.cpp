@@ -1,4 +1,4 @@
-// Tensor operations of NCCL, or of RCCL, on the memory of GPUs.
+// The op plugin over NCCL or RCCL, for tensors in GPU memory.
 #include <algorithm>
 #include <map>
 
@@ -28,8 +28,8 @@ class NcclBackend : public Backend {
 
   int32_t supports(const hvd_batch& batch) override {
     const auto size = sizes_.find(batch.process_set);
-    // A rank without a GPU claims what others may claim: its error ends the job.
-    // A version that trials choose has factors.
+    // A rank without a GPU accepts every batch that other ranks may accept; its error then ends the job.
+    // All versions of NCCL that trials select have factors.
     const bool has_factors = !shared_.api.ok() || shared_.api->red_op_create_pre_mul_sum != nullptr;
     return can_run(batch, size == sizes_.end() ? 1 : size->second, has_factors) ? kScore : 0;
   }
@@ -46,10 +46,10 @@ class NcclBackend : public Backend {
   std::map<int32_t, int32_t> sizes_;
 };
 
-// The start of the record of a rank without a GPU.
+// First byte of the record of a rank without a GPU.
 constexpr char kNoGpu = '0';
 
-// Logs, on the first rank that has a GPU, what has no effect and which ranks have none.
+// Logs settings without effect and the ranks without a GPU, on the first rank that has a GPU.
 void log_found(const hvd_plugin_host& host, const std::vector<std::string>& found) {
   if (const double streams = number_of(host, "HOROVOD_NUM_NCCL_STREAMS", 1); streams > 1) {
     host.log(host.host, 3,
@@ -69,8 +69,8 @@ void log_found(const hvd_plugin_host& host, const std::vector<std::string>& foun
           .c_str());
 }
 
-// Every rank publishes what it has. A job without any GPU goes on without this backend. A rank without a
-// GPU joins the others; ranks with GPUs need one library. Returns whether this rank opens the backend.
+// Compares the libraries of all ranks. Without any GPU, the job continues without this backend. A rank without
+// a GPU opens it too; ranks with GPUs need one library. Returns an error if this rank does not open it.
 Status agree(const hvd_plugin_host& host, const hvd_plugin_config& config, bool has_gpu,
              const Result<NcclApi>& api) {
   const auto version = api.ok() ? Result<std::string>(api->title()) : api.error();
@@ -113,7 +113,7 @@ Status note_gpus(const hvd_plugin_host& host, const hvd_plugin_config& config, c
   return {};
 }
 
-// The host of each rank, by its number.
+// Returns the number of each rank's host.
 Result<std::vector<int32_t>> hosts_of(const hvd_plugin_host& host,
                                       const hvd_plugin_config& config) {
   HVD_ASSIGN_OR_RETURN(const auto found,

@@ -39,7 +39,7 @@ std::optional<int> type_of(int32_t dtype) {
 
 std::optional<int> operation_of(int32_t reduce_op, bool is_bool) {
   switch (reduce_op) {
-    // A bool is 0 or 1: any is the greatest, all the least.
+    // A bool is 0 or 1: "any" is the maximum, "all" the minimum.
     case HVD_SUM:
       return is_bool ? abi::kMax : abi::kSum;
     case HVD_PRODUCT:
@@ -55,12 +55,12 @@ std::optional<int> operation_of(int32_t reduce_op, bool is_bool) {
 
 bool is_floating(int type) { return type >= abi::kFloat16; }
 
-// The part of a factor whose size float16 has among its normal numbers.
+// Clamps a factor to the range of float16's normal numbers.
 double part_for_half(double factor) {
   return std::copysign(std::clamp(std::abs(factor), 0x1p-14, 0x1p15), factor);
 }
 
-// An average is divided before the sum, as NCCL's own: the sum could overflow.
+// An average divides before the sum, which could overflow, as NCCL's own average does.
 void use_half_factors(const hvd_batch& batch, int32_t size, NcclReduction* reduction) {
   const bool is_average = batch.postscale == 1.0 / size;
   const double before = is_average ? batch.prescale * batch.postscale : batch.prescale;
@@ -76,8 +76,8 @@ double to_bfloat(double value) {
   return static_cast<double>(float_of_bfloat(bfloat_of_float(static_cast<float>(value))));
 }
 
-// A factor of bfloat16 has 8 bits. Rounded to them, 1/3 would make all results 0.2 % too large: a second factor after
-// the sum corrects it, and the product of the two is the nearest of 128.
+// A bfloat16 factor has 8 bits. Rounded to 8 bits, 1/3 would make all results 0.2 % too large. A second factor after
+// the sum corrects the error: of 128 pairs, the pair with the nearest product is used.
 void use_bfloat_factors(double factor, NcclReduction* reduction) {
   reduction->factor = to_bfloat(factor);
   double best = std::abs(factor - reduction->factor), correction = 1;
@@ -106,7 +106,7 @@ std::optional<NcclReduction> reduction_of(const hvd_batch& batch, int32_t size, 
   const auto operation = operation_of(batch.reduce_op, is_bool);
   if (!type || !operation) return std::nullopt;
   const bool is_extreme = batch.reduce_op == HVD_MIN || batch.reduce_op == HVD_MAX;
-  // NCCL drops a NaN.
+  // NCCL's minima and maxima ignore a NaN.
   if (is_extreme && is_floating(*type)) return std::nullopt;
   NcclReduction reduction{*type, *operation};
   if (is_bool || (batch.prescale == 1 && batch.postscale == 1)) return reduction;

@@ -1,4 +1,4 @@
-// Maps a batch's type and reduction to NCCL's, if NCCL has them. `batch` calls it. Pure.
+// Maps a batch's type and reduction to NCCL's, if NCCL has them. batch.cpp calls it. Pure.
 #pragma once
 
 #include <optional>
@@ -18,12 +18,12 @@ struct NcclReduction {
 
 // Returns the reduction of a batch in a set of `size` ranks, or nullopt when NCCL lacks it: 16-bit
 // integers, Adasum, minima and maxima of floating-point numbers, averages of integers below 64 bits, factors
-// of integers other than an average, and factors of reductions other than a sum. The factors before and
-// after a sum are one factor before it, but for float16, whose numbers the product could make vanish, and for
-// bfloat16, which has too few bits for it.
+// of integers that are not an average, and factors of reductions that are not a sum. The factors before and
+// after a sum become one factor before it, except for float16, in which the products could underflow, and
+// for bfloat16, which has too few bits for the factor.
 std::optional<NcclReduction> reduction_of(const hvd_batch& batch, int32_t size, bool has_factors);
 
-// Stores a factor as a value of a floating-point type. `to`: at least 8 bytes.
+// Stores a factor as a value of a floating-point type in `to`, which has at least 8 bytes.
 void store_factor(int type, double factor, void* to);
 
 }  // namespace hvd::ops::nccl

@@ -20,11 +20,11 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{1};
 constexpr double kIdSlice = 1;
-// The time limit of a trial: work of the process set goes on through host memory, but that of others on this
-// thread waits.
+// The time limit of a trial. Meanwhile work of the process set continues in host memory, but work of other sets on
+// this thread waits.
 constexpr double kTrialSeconds = 120;
-// The time limit of a stream to become idle after an abort, and the time between two questions for an error
-// of the device. Shorter than LibraryThread::end_limit.
+// Time limits for a stream to become idle after an abort, and for one wait before the device's error is checked
+// again. Shorter than LibraryThread::end_limit.
 constexpr int kIdleSeconds = 10;
 constexpr std::chrono::milliseconds kQuestion{100};
 
@@ -33,18 +33,18 @@ bool has_fractions(int32_t dtype) {
          dtype == HVD_FLOAT64;
 }
 
-// The argument is the batch, which the stream keeps until then. No call of CUDA is allowed here.
+// A host function for the end of a batch. `argument` owns a reference to the batch. CUDA calls are not allowed here.
 void on_reached(void* argument) {
   const std::unique_ptr<std::shared_ptr<NcclBatch>> batch(
       static_cast<std::shared_ptr<NcclBatch>*>(argument));
   (*batch)->reach();
 }
 
-// The backend's thread waits until other threads have counted it down.
+// A counter that other threads decrement. The backend's thread waits until it is 0.
 class Countdown {
  public:
   explicit Countdown(size_t left) : left_(left) {}
-  // A host function, for the end of a stream. The argument is a shared_ptr, which the stream keeps until then.
+  // A host function for the end of a stream. `argument` is a shared_ptr, which this function deletes.
   static void on_end(void* argument) {
     const std::unique_ptr<std::shared_ptr<Countdown>> countdown(
         static_cast<std::shared_ptr<Countdown>*>(argument));
@@ -69,9 +69,9 @@ class Countdown {
 
 }  // namespace
 
-// ncclCommAbort sets the flag that ends the kernels of its communicator, and then waits for them. On the one
-// stream they may be behind kernels of another communicator, whose flag must then be set too: each communicator
-// is aborted by a thread of its own.
+// Aborts communicators, each on a separate thread. ncclCommAbort sets the flag that ends the kernels of its
+// communicator, and then waits for them. On the one stream they may be queued after kernels of another
+// communicator, whose flag must then be set too.
 class NcclThread::Aborts {
  public:
   Aborts(const std::shared_ptr<NcclThread>& thread,
@@ -89,7 +89,7 @@ class NcclThread::Aborts {
       });
     }
   }
-  // Returns false if a call has not returned by the time limit. Its thread stays.
+  // Waits for all calls. Returns false if a call has not returned by the time limit; its thread then continues.
   bool end(const Deadline& limit) {
     bool has_ended = calls_->wait(std::chrono::milliseconds(0));
     while (!has_ended && !limit.passed()) has_ended = calls_->wait(kQuestion);
@@ -132,8 +132,8 @@ void NcclThread::drop(std::shared_ptr<NcclSet> set) {
   });
 }
 
-// NCCL may wait in ncclCommDestroy for the other members on this host, whose threads may first run batches of
-// other sets with this rank.
+// Closes a communicator on a separate thread. ncclCommDestroy may wait for other members on this host, whose
+// threads may first run batches of other sets with this rank.
 void NcclThread::close_apart(const std::shared_ptr<NcclSet>& set) {
   std::erase_if(closings_, [](Closing& one) {
     if (one.is_over->load()) one.thread.join();
@@ -153,7 +153,7 @@ void NcclThread::begin_abort() {
 }
 
 void NcclThread::end(Deadline until) {
-  // Inside a call that waits for peers forever it has no batch yet.
+  // A thread that hangs in the creation of a communicator has not started a batch.
   const bool has_batches = !is_blocked();
   if (stop(has_batches ? until : Deadline::after_seconds(0)) || !has_batches) return;
   if (is_silent_.exchange(true)) return;
@@ -180,7 +180,7 @@ Status NcclThread::judge() const {
   return late();
 }
 
-// The first member makes it. Every member gets the error that the first member has.
+// The first member creates the id. If the creation fails, every member gets its error.
 Result<abi::UniqueId> NcclThread::exchange_id(const std::string& key, int index, int size,
                                               const Deadline& deadline) {
   abi::UniqueId id{};
@@ -246,7 +246,7 @@ Status NcclThread::placed(const Status& status) const {
 }
 
 Status NcclThread::open_library() {
-  // Pauses of microseconds would last 50 us more by default.
+  // With the default slack, a pause of microseconds lasts 50 us longer.
   ::prctl(PR_SET_TIMERSLACK, 1UL);
   return {};
 }
@@ -255,8 +255,8 @@ Status NcclThread::open_device() {
   if (!plan_.api.ok()) return plan_.api.error();
   if (done_ != nullptr) return {};
   const NcclApi& api = *plan_.api;
-  // While a program captures a graph, the default mode forbids calls of all threads, such as
-  // EventQuery: they fail, and so does the capture.
+  // While a program captures a graph in the default mode, a call like EventQuery of any thread fails, and
+  // so does the capture.
   int mode = abi::kCaptureRelaxed;
   if (api.thread_exchange_stream_capture_mode != nullptr) {
     HVD_RETURN_IF_ERROR(api.of_device(api.thread_exchange_stream_capture_mode(&mode),
@@ -275,7 +275,7 @@ Status NcclThread::open_device() {
   return {};
 }
 
-// All members come here at the same batch, also those that have no usable GPU.
+// All members call this at the same batch, also members without a usable GPU.
 Status NcclThread::compare_members(const NcclSet& set, const Status& own,
                                    const Deadline& deadline) {
   const RankInSet place = set.place;
@@ -345,7 +345,7 @@ Status NcclThread::create(NcclSet& set, const Deadline& deadline) {
   return is_late ? late() : opened;
 }
 
-// A trial ends alike on all members, except where the store or NCCL fails on some of them.
+// A trial has the same result on all members, unless the store or NCCL fails on some of them.
 Status NcclThread::try_set(const std::shared_ptr<NcclSet>& set) {
   limit_seconds_.store(std::min(plan_.start_seconds, kTrialSeconds));
   const Deadline deadline = Deadline::after_seconds(limit_seconds_.load());
@@ -359,7 +359,7 @@ Status NcclThread::try_set(const std::shared_ptr<NcclSet>& set) {
   const bool is_common = status.code() == Code::kUnavailable || status.ok();
   if (status.ok()) status = placed(open_channel(set, deadline));
   if (!status.ok() && set->channel != nullptr) {
-    // No kernel waits for the peers of a communicator that has run none.
+    // The abort does not wait for peers, since the communicator has not run a kernel.
     Aborts(self(), {set}).end(Deadline::after_seconds(kIdleSeconds));
     set->channel.reset();
     std::erase(sets_, set);
@@ -383,14 +383,14 @@ void NcclThread::log_choice(const NcclSet& set, const Status& status) const {
   }
 }
 
-// An average of integers is rounded once, so not on the way.
+// Integers with a factor are not reduced by hosts, since their average must be rounded once, at the end.
 bool NcclThread::goes_by_hosts(const NcclSet& set, const hvd_batch& batch) const {
   if (!set.grid || batch.op != HVD_ALLREDUCE) return false;
   const bool asked = plan_.is_torus || (batch.tuning != nullptr && batch.tuning->drivers == 1);
   return asked && (batch.postscale == 1 || has_fractions(batch.dtype));
 }
 
-// All members come here at the same batch.
+// All members call this at the same batch.
 Status NcclThread::add_sub_communicators(NcclSet& set) {
   Channel& channel = *set.channel;
   if (channel.sub_communicator(Channel::kAcross) != nullptr) return {};
@@ -426,7 +426,7 @@ Status NcclThread::enqueue(NcclBatch& batch, const hvd_batch& what) {
   return placed(run(batch, what));
 }
 
-// The stream goes on to the next batch while the driver tells of this one.
+// Enqueues a batch. The stream continues with the next batch while the driver reports the end of this batch.
 Status NcclThread::run(NcclBatch& batch, const hvd_batch& what) {
   const NcclApi& api = *plan_.api;
   NcclSet& set = *batch.set_;
@@ -481,20 +481,20 @@ void NcclThread::abort_library() {
                      .c_str());
 }
 
-// Until the stream is idle, an aborted kernel may write to the memory of its batch.
+// Waits after an abort, since an aborted kernel may write to its batch's memory until the stream is idle.
 void NcclThread::wait_for_idle_stream(const Deadline& limit) {
   if (stream_ == nullptr || is_silent_.load()) return;
   const NcclApi& api = *plan_.api;
   const auto end = std::make_shared<Countdown>(1);
   auto argument = std::make_unique<std::shared_ptr<Countdown>>(end);
-  // After an error of the device, nothing runs there.
+  // If the call fails, the device has an error and runs no kernel.
   if (api.launch_host_func(stream_, &Countdown::on_end, argument.get()) != 0) return;
   static_cast<void>(argument.release());
   while (!end->wait(kQuestion)) {
     const int state = done_ == nullptr ? abi::kNotReady : api.event_query(done_);
     if (state != 0 && state != abi::kNotReady) return;
     if (!limit.passed()) continue;
-    if (is_silent_.exchange(true)) return;  // end() has given the thread up
+    if (is_silent_.exchange(true)) return;  // end() has abandoned the thread
     plan_.host.log(
         plan_.host.host, 4,
         cat("GPU ", device_, " does not answer: it still runs a batch ", kIdleSeconds, " s after ",
@@ -508,14 +508,14 @@ void NcclThread::close_library(bool failed, Batches) {
   if (!plan_.api.ok()) return;
   const NcclApi& api = *plan_.api;
   if (failed || aborting_.load()) abort_library();
-  // After a failure, their other members may never come.
+  // After a failure, other members may never close the removed sets' communicators.
   const bool waits = !failed && !aborting_.load() && !is_silent_.load();
   if (!waits) {
     for (Closing& closing : std::exchange(closings_, {})) closing.thread.detach();
   }
   if (is_silent_.load()) return;  // a call would wait forever
   if (stream_ != nullptr) api.stream_synchronize(stream_);
-  // In the order of their first batches, which all members have.
+  // Close in the order of the sets' first batches, which is equal on all members.
   for (const auto& set : sets_) set->channel->close();
   for (Closing& closing : closings_) closing.thread.join();
   if (notices_ != nullptr) {

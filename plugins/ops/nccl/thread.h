@@ -1,8 +1,8 @@
 // The one thread of a rank that calls NCCL and the CUDA runtime, for all process sets. NCCL allows one
-// thread at a time in a communicator and one order of launches on a device, and the progress thread, often
-// a thread of the user, must neither wait in the driver nor get another current device. Owns the
-// communicators and the stream on which the batches of all sets run in the order of their starts, which is
-// equal on all ranks. The Backend starts it with the first batch, and owns it.
+// thread at a time in a communicator and one order of launches on a device. The progress thread, often a
+// thread of the user, must not wait in the driver, and must keep its current device. NcclThread owns the
+// communicators, and the stream on which the batches of all sets run in the order of their starts, equal
+// on all ranks. The Backend starts it with the first batch, and owns it.
 #pragma once
 
 #include <atomic>
@@ -23,12 +23,12 @@
 namespace hvd::ops::nccl {
 
 struct ThreadPlan {
-  // A copy: a thread that hangs in the driver may outlive the backend. An error: why this rank has none.
+  // A copy, since a thread that hangs in the driver may outlive the backend; or why this rank lacks NCCL.
   Result<NcclApi> api;
   Memory& memory;
   const hvd_plugin_host& host;
-  bool is_torus = false;            // always hierarchical, whatever the autotuner chose for a batch
-  int device = HVD_UNKNOWN_DEVICE;  // then local_rank chooses
+  bool is_torus = false;            // always hierarchical, regardless of the batch's tuning
+  int device = HVD_UNKNOWN_DEVICE;  // if unknown, local_rank selects the GPU
   int local_rank = 0;
   double start_seconds = 600;
   std::string hostname;  // may be empty
@@ -42,7 +42,7 @@ struct NcclSet {
   const std::vector<int32_t> members;
   const RankInSet place;
   const std::optional<Grid> grid;
-  const std::vector<int32_t> indexes;  // of the members, from 0 on
+  const std::vector<int32_t> indexes;  // 0, 1, ... for the members
   std::unique_ptr<Channel> channel{};  // used by the thread only
 };
 
@@ -53,7 +53,7 @@ class NcclThread : public LibraryThread {
   explicit NcclThread(ThreadPlan plan)
       : LibraryThread("hvd-nccl", "NCCL", plan.event), plan_(std::move(plan)) {}
 
-  // Closes the set's communicator soon. The set's batches are over.
+  // Queues the close of the set's communicator. All batches of the set must be over.
   void drop(std::shared_ptr<NcclSet> set);
   // Begins to end the thread, and to abort running batches.
   void begin_abort();
@@ -61,9 +61,9 @@ class NcclThread : public LibraryThread {
   void end(Deadline until);
   // Returns an error when the creation of a blocking communicator has exceeded the start timeout.
   Status judge() const;
-  // Whether a call waits for other ranks that no event ends: creating a communicator of NCCL before 2.14.
+  // Returns whether a call that no event ends waits for other ranks: NCCL before 2.14 creates a communicator.
   bool is_blocked() const;
-  // Whether the GPU did not answer after an abort: it may write to the memory of batches forever.
+  // Returns whether the GPU did not respond to an abort, and may write to the memory of batches forever.
   bool is_silent() const { return is_silent_.load(); }
 
   // Enqueues a batch, or runs a trial to its end. Called on the thread.
@@ -105,27 +105,27 @@ class NcclThread : public LibraryThread {
 
   const ThreadPlan plan_;
   // Used by the thread only.
-  std::vector<std::shared_ptr<NcclSet>> sets_;  // those with a channel
+  std::vector<std::shared_ptr<NcclSet>> sets_;  // process sets with a channel
   struct Closing {
     std::thread thread;
     std::shared_ptr<std::atomic<bool>> is_over;
   };
-  std::vector<Closing> closings_;  // of communicators of removed sets
+  std::vector<Closing> closings_;  // threads that close communicators of removed sets
   int device_ = -1;
-  bool has_spilled_ = false;  // an output to host memory, and a line says so
+  bool has_spilled_ = false;  // an output went to host memory, and a line was logged
   void* stream_ = nullptr;
-  void* notices_ = nullptr;    // stream
+  void* notices_ = nullptr;    // stream for host functions
   EventRing* ring_ = nullptr;  // for the ends of batches
-  void* done_ = nullptr;       // event of the last one
-  // The time limit of the communicator that the thread creates; max: it creates none.
+  void* done_ = nullptr;       // event of the last batch
+  // The time limit of the communicator that the thread is creating; max if it creates none.
   std::atomic<Clock::time_point> created_by_{Clock::time_point::max()};
-  std::atomic<double> limit_seconds_{plan_.start_seconds};  // of it
+  std::atomic<double> limit_seconds_{plan_.start_seconds};  // same limit, as a duration
   std::atomic<bool> aborting_{false};
   std::atomic<bool> is_silent_{false};
 };
 
-// A batch on the stream. The stream reports its end to the thread, which ends the batch. Aborted streams
-// reach their end too.
+// A batch on the stream. A host function reports its end to the thread, which ends the batch. Aborted
+// streams reach this host function too.
 class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBatch> {
  public:
   NcclBatch(std::shared_ptr<NcclThread> thread, std::shared_ptr<NcclSet> set,
@@ -137,24 +137,24 @@ class NcclBatch : public QueuedBatch, public std::enable_shared_from_this<NcclBa
         is_trial_(is_trial(batch)),
         is_ordered_(field_of(batch, &hvd_batch::on_stream) != nullptr) {}
   Status start() override { return thread_->enqueue(*this, batch_); }
-  // A broken communicator lets its stream come to its end: its error is the error of the batch.
+  // Also checks for NCCL's error, since the stream of a broken communicator reaches its end too.
   Result<bool> test() override;
-  void finish() override;  // writes the outcome of a trial
+  void finish() override;  // writes the result of a trial to the output
   bool uses_tensors() const override { return keeps_tensors_ && thread_->is_silent(); }
   void* event() const override { return event_.load(std::memory_order_acquire); }
-  // The stream has reached the end of the batch. Called on a thread of the driver.
+  // Called on a thread of the driver when the stream has reached the end of the batch.
   void reach();
 
  private:
   friend class NcclThread;
   const std::shared_ptr<NcclThread> thread_;
   const std::shared_ptr<NcclSet> set_;
-  // Copied from the batch, which a thread that has been given up must not read.
+  // Copied from the batch, which an abandoned thread must not read.
   const bool keeps_tensors_, is_trial_, is_ordered_;
   std::atomic<bool> is_reached_{false};
-  std::atomic<void*> event_{nullptr};  // of its end
+  std::atomic<void*> event_{nullptr};  // reached at the end of the batch
   std::vector<std::vector<std::byte>> kept_;
-  Status outcome_;  // of a trial
+  Status outcome_;  // result of a trial
 };
 
 }  // namespace hvd::ops::nccl

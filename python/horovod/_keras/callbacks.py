@@ -127,7 +127,7 @@ def _constant(value: float, epoch: float) -> float:
     return value
 
 
-@functools.lru_cache(maxsize=None)  # once per process
+@functools.lru_cache(maxsize=None)  # runs once per process
 def _warn_of_constant() -> None:
     if not _basics.is_initialized() or _basics.rank() == 0:
         warnings.warn(

@@ -72,8 +72,8 @@ def _checking(keras: Any, original: Callable[..., Any]) -> Callable[..., Any]:
         # Keras calls this before its condition, in each pass, with gradients that the ranks have not yet reduced.
         ours = _distributed(self)
         if ours is None or "_hvd_checks" in self.__dict__ or (ours is self and ours.has_reduced_all()):
-            return original(self, grads)  # also if a derived class calls the method of its base
-        self.__dict__["_hvd_checks"] = True  # bypasses __setattr__, which would track it
+            return original(self, grads)  # also for a derived class that calls the base's method
+        self.__dict__["_hvd_checks"] = True  # bypasses __setattr__, which would track the value
         try:
             finite = original(self, grads)
         finally:

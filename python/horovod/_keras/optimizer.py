@@ -94,7 +94,7 @@ class Distributed:
         if "_hvd_named" not in self.__dict__:
             name = type(self).__name__
             number = next(_numbers[name])
-            # Bypass __setattr__, which would track it as a part of the model.
+            # Bypass __setattr__, which would track the value as a part of the model.
             self.__dict__["_hvd_named"] = f"{name}.{number}" if number else name
         return self.__dict__["_hvd_named"]
 
@@ -109,7 +109,7 @@ class _OfKeras3(Distributed):
 
     def _note(self, grads: List[Any], variables: Sequence[Any]) -> None:
         _refuse_allreduced(self._hvd, grads, variables)
-        # Bypass __setattr__, which would track it as a part of the model.
+        # Bypass __setattr__, which would track the value as a part of the model.
         self.__dict__["_hvd_reduced"] = {
             self._hvd["key_of"](variable) for grad, variable in zip(grads, variables) if is_reduced(grad)
         }
@@ -205,7 +205,7 @@ class _Keras3(_OfKeras3):
         plan = self._hvd
         if plan["is_traced"](self._iterations.value):
             return
-        had = self.__dict__.setdefault("_hvd_had", {})  # bypasses __setattr__, which would track it
+        had = self.__dict__.setdefault("_hvd_had", {})  # bypasses __setattr__, which would track the value
         if (int(self._iterations.value) + 1) % self.gradient_accumulation_steps:
             had.update(
                 (plan["key_of"](variable), variable) for grad, variable in zip(grads, variables) if grad is not None
@@ -285,7 +285,7 @@ class _Keras2(Distributed):
         )
 
     def _hvd_passes(self) -> Any:
-        # Bypass __setattr__, which would track it as a part of the model.
+        # Bypass __setattr__, which would track the value as a part of the model.
         if "_hvd_aggregation" not in self.__dict__:
             self.__dict__["_hvd_aggregation"] = self._hvd["aggregate"]()
         return self.__dict__["_hvd_aggregation"]
@@ -333,7 +333,7 @@ class _Keras2(Distributed):
             or self.process_set.size() == 1
         ):
             return
-        applied = self.__dict__.setdefault("_hvd_applied", {})  # bypasses __setattr__, which would track it
+        applied = self.__dict__.setdefault("_hvd_applied", {})  # bypasses __setattr__, which would track the value
         shared = [(grad, variable) for grad, variable in pairs if plan["key_of"](variable) not in plan["local"]]
         keys = [id(variable) for _, variable in shared]
         before = max((applied.get(key, 0) for key in keys), default=-1)

@@ -51,7 +51,7 @@ class _Preparation:
                 if not self._offer("batch", batch):
                     return
             self._offer("end", None)
-        except BaseException as error:  # the iterating thread raises it
+        except BaseException as error:  # the iterating thread raises the error
             self._offer("error", error)
 
     def _offer(self, kind: str, value: Any) -> bool:

@@ -14,7 +14,7 @@ import jax
 from horovod._library import library
 
 TARGET = "horovod"
-_handlers: List[ctypes.PyDLL] = []  # the handler's library, once XLA uses it
+_handlers: List[ctypes.PyDLL] = []  # the handler's library, once XLA uses the handler
 # In the order of jax_ops/library.h.
 _FUNCTIONS = ["hvd_submit", "hvd_wait", "hvd_poll", "hvd_get_output", "hvd_release"]
 

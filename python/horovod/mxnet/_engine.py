@@ -171,7 +171,7 @@ def can_order(arrays: Sequence[Any]) -> bool:
 
 
 def wait_all(limit: Optional[float] = None) -> None:
-    """Returns once all collectives are complete, failed or not. `limit`: the most seconds without a completion."""
+    """Returns once all collectives are complete, failed or not. `limit`: maximum seconds without a completion."""
     _wait_for(list(_pending), limit)
 
 
@@ -243,7 +243,7 @@ def _collect(
         _basics.after_shutdown(_end)
         _ends = True
     if _reorder is not None:
-        for array in inputs:  # in `_begin`, a reordering would wait for the operation that contains it
+        for array in inputs:  # a reordering in `_begin` would wait for its own operation
             _reorder(array.handle)
     token = next(_tokens)
     read = [] if outputs is inputs else inputs

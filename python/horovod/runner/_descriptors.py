@@ -10,7 +10,7 @@ _lifelines: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def keep_from_children(end: Any) -> Any:
-    """Returns the open socket or file. A forked child gets /dev/null in its place: with a copy of its own, the peer
+    """Returns the open socket or file. A forked child gets /dev/null instead: if the child had a copy, the peer
     would treat this process as alive until that child ends too."""
     _lifelines.add(end)
     return end

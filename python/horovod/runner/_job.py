@@ -146,7 +146,7 @@ def _flush(stream: Any) -> None:
     try:
         stream.flush()
     except Exception:
-        pass  # closed, or None
+        pass  # the stream is closed, or None
 
 
 def _environment() -> Dict[str, str]:

@@ -50,7 +50,7 @@ def main(addr: Optional[str] = None, port: Optional[int] = None) -> int:
         # The launcher holds the store, and may end as soon as the last rank ends.
         store.get(_calls.taken_key(rank))
     except (OSError, StoreError):
-        if failure is not None:  # the caller has not received it
+        if failure is not None:  # the caller has not received the failure
             traceback.print_exception(type(failure), failure, failure.__traceback__)
         raise
     store.close()

@@ -26,14 +26,14 @@ from horovod.tensorflow._graph_updates import GraphUpdates, about_closures
 from horovod.tensorflow._reduction import key_of
 
 Pairs = List[Tuple[Any, Any]]
-_MOST_PASSES = 32  # passes computed before the first of them is applied
-_MOST_OPERATIONS = 10000  # searched between the gradients of a pass and their use
+_MOST_PASSES = 32  # maximum number of passes computed before the first of them is applied
+_MOST_OPERATIONS = 10000  # maximum number of operations searched between the gradients of a pass and their use
 
 
 class Pass(NamedTuple):
     """One call of `reduce`, or its operations in a graph."""
 
-    graph: Any  # None: TensorFlow executed it eagerly
+    graph: Any  # None: eager execution
     number: Any  # number of passes up to this one
     given: FrozenSet[Key]  # the keys of variables with a gradient
     returned: FrozenSet[Key]  # the keys of gradients that `reduce` has returned
@@ -243,8 +243,8 @@ def _identity(grad: Any) -> Any:
 
 
 def _origins(pairs: Pairs) -> Iterator[Any]:
-    """Yields the identities of the gradients of these pairs. In a graph, also yields the operations that produced them,
-    because programs clip gradients."""
+    """Yields the identities of the gradients of these pairs. In a graph, also yields the operations upstream:
+    a clipped gradient is a new tensor, computed from the gradient that `reduce` returned."""
     waiting = collections.deque(_identity(grad) for grad, _ in pairs if grad is not None)
     seen = set(map(id, waiting))
     while waiting and len(seen) < _MOST_OPERATIONS:

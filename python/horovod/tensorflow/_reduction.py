@@ -22,7 +22,7 @@ def key_of(variable: Any) -> Any:
     return variable.ref() if hasattr(variable, "ref") else id(variable)
 
 
-# The most bytes of one gradient, and of all gradients, that wait for the end of backpropagation in a graph. On one host
+# Maximum size of one gradient, and of all gradients, that wait for the end of backpropagation in a graph. On one host
 # the ranks' own cores move the data, so an early start has no benefit.
 _LIMITS_ON_ONE_HOST = (4 << 20, 16 << 20)
 _LIMITS_BETWEEN_HOSTS = (64 << 10, 1 << 20)

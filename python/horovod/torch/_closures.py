@@ -118,7 +118,7 @@ class ClosureStep:
             self._are_former_reduced = False
         elif self.loss is None and (self.left is not None or reducer.has_work()):
             reducer.drain()
-            for bucket in self.left or []:  # must not be reduced again
+            for bucket in self.left or []:  # the step must not reduce these buckets again
                 self.kept[bucket] = [None if param.grad is None else param.grad.clone() for param in bucket.params]
             self.left = None
 

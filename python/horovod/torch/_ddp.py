@@ -108,7 +108,7 @@ def _backend(is_on_gpu: bool) -> str:
 
 
 def _make_group(module: Any) -> None:
-    from horovod.torch.distributed import _rendezvous  # here, because it imports this module's package
+    from horovod.torch.distributed import _rendezvous  # imported here, because the module imports this package
 
     backend = _backend(any(param.is_cuda for param in module.parameters()))
     if _basics.is_elastic():  # MASTER_ADDR may name a lost host

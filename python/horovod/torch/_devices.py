@@ -110,7 +110,7 @@ def _address(name: str) -> int:
         paths = set()
     names = {"cuda": "libcudart", "hip": "libamdhip64"}
     for path in [None, *sorted(path for path in paths if names[prefix] in path)]:
-        with contextlib.suppress(OSError):  # a deleted file
+        with contextlib.suppress(OSError):  # the file was deleted
             found = found or getattr(ctypes.CDLL(path), prefix + name, None)
     return (ctypes.cast(found, ctypes.c_void_p).value or 0) if found else 0
 
@@ -191,7 +191,7 @@ def arrays_for(
     return OnDevice(device)
 
 
-# The most bytes of pinned host memory that a broadcast of a model uses at once.
+# Maximum number of bytes of pinned host memory that a broadcast of a model uses at once.
 STAGED_BYTES = 256 << 20
 
 

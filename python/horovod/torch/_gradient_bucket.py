@@ -19,7 +19,7 @@ _MOST_APART = 100
 # A positive number of at most 2, for every floating-point type.
 _NOTICE = 0x3F3F3F3F3F3F3F3F
 
-# The most bytes of one gradient, and of all gradients, that wait for the end of the backward pass. On one host the
+# The maximum size of one gradient, and of all gradients, that wait for the end of the backward pass. On one host the
 # ranks' own cores move the data, so an early start has no benefit. Between hosts, large gradients start early. Large
 # gradients on GPUs do too, because no core of the ranks moves them.
 _ON_ONE_HOST = (4 << 20, 16 << 20)
@@ -34,7 +34,7 @@ def choose(params: Sequence[torch.Tensor]) -> List[List[torch.Tensor]]:
     """
     # In an elastic job, new ranks must make the same choice as ranks that began on one host.
     is_one_host = _basics.size() == _basics.local_size() and not _basics.is_elastic()
-    limits = {False: _ON_ONE_HOST if is_one_host else _BETWEEN_HOSTS, True: _BETWEEN_HOSTS}  # by: on a GPU
+    limits = {False: _ON_ONE_HOST if is_one_host else _BETWEEN_HOSTS, True: _BETWEEN_HOSTS}  # key: on a GPU
     lefts = {on_gpu: left for on_gpu, (_, left) in limits.items()}
     chosen: dict = {}
     for param in params:

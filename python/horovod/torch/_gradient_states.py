@@ -86,7 +86,7 @@ class GradientStates:
         """Detects no writes until the next record."""
         self._last: Optional[_Record] = None
         self._before: Optional[_Record] = None  # gradients at the beginning of the running pass
-        self._written: Set[int] = set()  # written before a later pass, which has not added to them
+        self._written: Set[int] = set()  # gradients written before a later pass that has not added to them
 
     def begin_pass(self) -> None:
         """Notes which gradients the program has written since the last record."""

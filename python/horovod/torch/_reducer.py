@@ -231,7 +231,7 @@ class GradientReducer:
         """Returns whether unused gradients exist from as many passes as make a step."""
         if any(0 < left < self.passes for bucket in self.buckets for left in bucket.passes_left):
             return False
-        if self.step.state >= PASS:  # unless the program has dropped them since the pass
+        if self.step.state >= PASS:  # the program may have dropped the pass's gradients
             written = (bucket.states.first_written() for bucket in self.buckets)
             return all(index is None for index in written) or not self._are_dropped()
         if self.step.state in (READ, REDUCED):
@@ -241,8 +241,8 @@ class GradientReducer:
         return not is_of_the_step and not self._are_dropped()
 
     def begin_pass(self, thread: int) -> None:
-        """Records what the program has written before a backward pass. If passes run in two threads at once, records
-        nothing until the step: either pass may add to these gradients, or belong to another model."""
+        """Before a backward pass, records which gradients the program has written. If passes run in two threads at
+        once, records nothing until the step, because each pass may belong to this model or to another."""
         if self._recorder == _SEVERAL or (thread != self._thread and self.step.reduced() in (READ, REDUCED)):
             return
         if self._recorder not in (None, thread):

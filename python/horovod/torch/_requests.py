@@ -58,7 +58,7 @@ class Requests:
             for index in self._gather(bucket):
                 param, name = bucket.params[index], bucket.names[index]
                 if param.grad is None and not param.requires_grad:
-                    continue  # now frozen on all ranks
+                    continue  # all ranks have now frozen the parameter
                 if self.sparse.is_apart(param):
                     works.append(self._start_one(name, param))
                     continue

@@ -38,7 +38,7 @@ class State(enum.IntEnum):
 IDLE, STEPPED, READ, REDUCED, PASS, READY, IN_FLIGHT, INTERRUPTED = State
 
 _END = (IDLE, STEPPED)
-_lock = threading.Lock()  # not an attribute: steps are copied with their optimizers
+_lock = threading.Lock()  # not an attribute, because optimizers copy their steps
 MOVES: Dict[State, FrozenSet[State]] = {
     IDLE: frozenset((PASS, *_END)),
     STEPPED: frozenset((PASS, *_END)),

@@ -12,7 +12,7 @@
 namespace hvd {
 namespace {
 
-// Empty if the file ends before the value does.
+// Reads a value at an offset; empty if the file is too short.
 template <typename T>
 std::optional<T> read_at(ByteView file, uint64_t at) {
   if (at > file.size() || file.size() - at < sizeof(T)) return {};
@@ -115,7 +115,7 @@ bool is_older(std::string_view version, std::string_view than) {
 std::string needed_version(ByteView file, std::string_view family) {
   const VersionTables tables = find_tables(file);
   std::string newest;
-  // Each entry must lie behind the previous one, so the loop ends.
+  // Each entry must follow the previous one in the file, so the loop ends.
   for (uint64_t at = tables.needs; at != 0 && tables.names != 0;) {
     const auto library = read_at<Elf64_Verneed>(file, at);
     if (!library) break;

@@ -1,5 +1,5 @@
 // Reads an ELF file's requirements: the processor, and the newest symbol versions of glibc and
-// libstdc++. Pure. Other files and damaged ones require nothing.
+// libstdc++. Pure. For a damaged file or another file type, requires nothing.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ std::string machine_of_elf(ByteView file);
 // "GLIBC_". Empty if it needs none.
 std::string needed_version(ByteView file, std::string_view family);
 
-// Compares versions such as 2.9 and 2.34, number by number.
+// Compares versions, for example 2.9 and 2.34, number by number.
 bool is_older(std::string_view version, std::string_view than);
 
 }  // namespace hvd

@@ -1,5 +1,5 @@
-// Opens files for writing in directories to which other users may write. A symbolic link, or a file of
-// another user, could lead to any file of this user there.
+// Opens files for writing in directories to which other users may write. In such a directory, another
+// user's symbolic link could lead to any file of this user.
 #pragma once
 
 #include <string>

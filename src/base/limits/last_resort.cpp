@@ -14,7 +14,7 @@
 namespace hvd {
 namespace {
 
-// Global, because a terminate handler and a new handler get no argument.
+// Global, because terminate handlers and new handlers have no parameters.
 struct TerminateOptions {
   const char* program = "";
   int exit_code = 1;
@@ -72,7 +72,7 @@ void end_without_handler() {
                            ? 0
                            : terminate_options().error_number_of(error);
     if (number != 0) end_because(system_error("cannot go on", number));
-    // Any other exception is a defect; the usual handler reports it below.
+    // Any other exception is a defect. The default handler below reports it.
   } catch (...) {
   }
   restore();

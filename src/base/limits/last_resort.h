@@ -1,11 +1,11 @@
-// Ends a program that cannot continue with an error message instead of an abort.
+// Makes a program that cannot continue exit with an error message, without an abort.
 #pragma once
 
 #include <exception>
 
 namespace hvd {
 
-// Call it first in a program. The process prints an error message and exits with `exit_code` when
+// Call this first in a program. The process prints an error message and exits with `exit_code` when
 // memory runs out, or when nothing catches a library's exception about a refused descriptor or
 // thread. The message begins with `program`, which must outlive the process. `error_number_of`
 // returns the errno value in a library's exception, else 0; may be null.

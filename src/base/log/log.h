@@ -15,7 +15,7 @@ void set_identity(std::string identity);
 void set_timestamps(bool shown);
 bool enabled(Level level);
 
-// "info", "WARNING", ...; false if the word is not a level.
+// Parses "info", "WARNING", ...; returns false if the word is not a level.
 bool parse_level(std::string_view word, Level& level);
 
 void write(Level level, std::string_view message);

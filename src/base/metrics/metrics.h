@@ -15,7 +15,7 @@
 namespace hvd {
 
 enum class Counter : uint8_t {
-  kSteps,  // training steps: a tensor's name is used again
+  kSteps,  // training steps; a repeated tensor name ends a step
   kPasses,
   kWakeups,
   kBatches,
@@ -52,7 +52,7 @@ struct Metrics {
   Histogram batch_bytes{};
   Histogram batch_fill{};  // thousandths of the fusion threshold
   uint64_t pending = 0;    // submissions that are not complete
-  // When the last training step ended, in nanoseconds of the steady clock; 0: never.
+  // The end of the last training step, in nanoseconds of the steady clock; 0 before the first end.
   uint64_t stepped_at = 0;
 
   void count(Counter counter, uint64_t n = 1) { counters[static_cast<size_t>(counter)] += n; }

@@ -1,7 +1,7 @@
 // The counters of a host's ranks, in memory that the ranks write and another process reads. The reader
 // needs no reply, so it can read the counters of a rank that hangs, is stopped or has ended. A rank
 // opens the memory as /proc/PID/fd/NUMBER of the agent, not as an inherited descriptor: programs
-// between the agent and the rank, such as Python's subprocess, close inherited descriptors.
+// between the agent and the rank, for example Python's subprocess module, close inherited descriptors.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ class MetricsPages {
 
   // The value of HOROVOD_METRICS_PAGE for one rank: "/proc/PID/fd/NUMBER:OFFSET".
   std::string place_of(size_t index) const;
-  // Empty before a process has opened the page.
+  // Returns nullopt until a process has opened the page.
   std::optional<RankCounters> read(size_t index) const;
   // Sets StepLog::longest_wait of a rank.
   void set_longest_wait(size_t index, uint64_t microseconds) const;
@@ -48,7 +48,7 @@ class MetricsPages {
 // The page of this process's rank; the process is the rank or one of its children. Lives as long as the process.
 class MetricsPage {
  public:
-  // An error if the memory is gone or not a page, or if another process uses the page.
+  // Returns an error if the memory no longer exists or is not a page, or if another process uses the page.
   static Result<std::unique_ptr<MetricsPage>> open(const std::string& place);
   MetricsPage(const MetricsPage&) = delete;
   ~MetricsPage();

@@ -27,9 +27,9 @@ void StepLog::step_ended(std::chrono::steady_clock::time_point now, const Metric
                             .ended_by = id,
                             .call = call};
     total_microseconds += took;
-    // A wait counts in the step after the step that contains most of it.
+    // The wait lies mostly in the previous step, and may be longer than this step.
     total_waited = std::min(total_waited + waited, total_microseconds);
-    // Published last: a reader in another process ignores a step that is being written.
+    // Publish the step last: a reader in another process ignores a step that is being written.
     std::atomic_ref(ended).store(ended + 1, std::memory_order_release);
   }
   began = since_start;

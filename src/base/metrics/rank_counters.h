@@ -18,15 +18,15 @@ namespace hvd {
 // The last training steps of a rank. A step ends when the ranks agree on a tensor's name for a second
 // time. The ranks agree in one order, so a step has the same number on each rank, counted from `first`.
 struct StepLog {
-  // More steps than a window has, so that the windows of two hosts, read one after the other, overlap.
+  // More steps than kWindow, so that the windows of two hosts, read one after the other, overlap.
   static constexpr size_t kKept = 128;
   static constexpr size_t kWindow = 50;
   struct Step {
     uint32_t microseconds = 0;
-    // The longest time until all ranks agreed on an operation. The operation that begins the step
-    // counts in this step, although its wait lies at the end of the previous step.
+    // The longest time until all ranks agreed on an operation of this step. This includes the
+    // operation that begins the step, whose wait lies at the end of the previous step.
     uint32_t waited_microseconds = 0;
-    uint64_t bytes = 0;  // input of this rank in completed operations
+    uint64_t bytes = 0;  // input bytes of this rank's completed operations
     // The response cache id of the operation that waited longest; 0: it had no id.
     uint32_t longest = 0;
     // The event that ended the step, equal on each rank: an operation's id, or 0 and the number of
@@ -38,7 +38,7 @@ struct StepLog {
   uint64_t ended = 0;  // steps; the last one lies at (ended - 1) % kKept
   std::array<Step, kKept> steps{};
   uint64_t first = 0;  // the value of `ended` from which all ranks counted all steps
-  // The sums over all steps.
+  // Sums over all steps.
   uint64_t total_microseconds = 0;
   uint64_t total_waited = 0;
   // The median of the ranks' longest waits in a step, in microseconds, written by the agent; 0: unknown.
@@ -49,7 +49,7 @@ struct StepLog {
   uint64_t waited = 0;
   uint32_t longest = 0;
 
-  // `id`: the operation's.
+  // `id`: id of the operation in the response cache.
   void wait_ended(std::chrono::nanoseconds took, uint32_t id = 0) {
     const uint64_t microseconds = Metrics::microseconds(took);
     if (microseconds < waited) return;
@@ -58,7 +58,7 @@ struct StepLog {
   }
   void step_ended(std::chrono::steady_clock::time_point now, const Metrics& metrics,
                   uint32_t id = 0, uint32_t call = 0);
-  // Step numbers differed between ranks until now, because a rank had joined (hvd.join).
+  // From now on, step numbers are equal on all ranks, for example after all ranks have joined (hvd.join).
   void count_anew() { first = ended; }
 };
 
@@ -70,7 +70,7 @@ struct StepMeans {
   // The time per step that the other ranks wait for this rank; empty if no launcher compares the ranks.
   std::optional<double> late_seconds;
 };
-// Empty before the end of the first step.
+// Returns nullopt before the end of the first step.
 std::optional<StepMeans> means_of(const StepLog& log);
 
 // Names of operations by their slot in the response cache. Set when the ranks first agree on a name.
@@ -82,7 +82,7 @@ class OperationNames {
   static constexpr size_t kMostText = 55;
 
   void set(uint32_t slot, std::string_view name);
-  // Empty: unknown.
+  // Returns the name of a slot; empty if it is unknown.
   std::string at(uint32_t slot) const;
 
  private:

@@ -1,5 +1,5 @@
-// The table of the operations of hvd_op_kind, for code that does not run them: checks, agreement,
-// fusion, metrics, timeline. Constants; any folder may read them.
+// The table of the operations of hvd_op_kind, for checks, agreement, fusion, metrics and timeline.
+// Constants; any folder may read them.
 #pragma once
 
 #include <array>

@@ -11,7 +11,7 @@
 
 namespace hvd {
 
-// Fields, counted from 0 behind the name. The fields OfChildren count the children that the process has waited for.
+// Fields, counted from 0 after the name. Fields OfChildren have the sums of the children that the process has reaped.
 enum class StatField : size_t {
   kState = 0,
   kParent = 1,
@@ -31,10 +31,10 @@ enum class StatField : size_t {
 
 class ProcStat {
  public:
-  // `folder`: "/proc/12/". Nothing where the process has ended.
+  // `folder`: "/proc/12/". Returns nullopt if the process has ended.
   static std::optional<ProcStat> read(const std::string& folder) {
     const std::string text = read_proc_file(folder + "stat");
-    // The name stands in brackets and may contain any character, blanks and brackets included.
+    // The name is in parentheses and may contain any character, including blanks and parentheses.
     const size_t open = text.find('('), close = text.rfind(") ");
     if (open == std::string::npos || close == std::string::npos) return {};
     ProcStat stat;
@@ -47,7 +47,7 @@ class ProcStat {
 
   const std::string& name() const { return name_; }
   char state() const { return field(StatField::kState)[0]; }
-  // 0 for a field that is not a number.
+  // Returns the value of a field, or 0 if the field is not a number.
   int64_t operator[](StatField which) const { return parse_int(field(which)).value_or(0); }
 
  private:

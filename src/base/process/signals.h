@@ -12,10 +12,10 @@ std::string signal_name(int number);
 // "15 (SIGTERM)", or the number of a signal without a name.
 std::string signal_text(int number);
 
-// Call it first in a program. Unblocks all signals, which the parent may have blocked. A write
-// beyond the file size limit then fails with an error instead of a signal.
+// Call this first in a program. Unblocks all signals, which the parent may have blocked, and ignores
+// SIGXFSZ: a write beyond the file size limit then fails with an error.
 void set_up_signals();
-// Call it before executing a user's program: such a write then ends the program as usual.
+// Call this before executing a user's program: a write beyond the limit then ends the program as usual.
 void set_back_signals();
 
 // The signals that this process ignores, and that an executed program would therefore ignore too.

@@ -1,4 +1,4 @@
-// Starts another program. Other code starts ranks, and children that fork without exec. Any thread.
+// Starts helper programs. Other files start ranks, and children that do not call exec. Any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@
 
 namespace hvd {
 
-// Takes the place of a descriptor.
+// Means /dev/null in place of a descriptor.
 inline constexpr int kDevNull = -1;
 
 enum class SpawnGroup {
@@ -30,7 +30,7 @@ struct SpawnOptions {
   std::optional<int> input = {}, output = {}, errors = {};
   SpawnGroup group = SpawnGroup::kInherited;
   std::vector<int> blocked_signals = {};  // all other signals are unblocked
-  bool has_default_actions = false;       // false: ignores what this process ignores
+  bool has_default_actions = false;       // false: inherits ignored signals from this process
 };
 
 // Returns when the program runs. The caller must reap the process. kNotFound: the program does not exist.

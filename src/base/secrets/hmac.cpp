@@ -42,7 +42,7 @@ Digest Sha256::digest() {
   return digest;
 }
 
-// RFC 2104.
+// Implements RFC 2104.
 std::array<std::byte, SHA_DIGEST_LENGTH> hmac_sha1(ByteView key, ByteView message) {
   HVD_CHECK(key.size() <= kBlock);
   std::array<std::byte, kBlock> block{};
@@ -61,7 +61,7 @@ std::array<std::byte, SHA_DIGEST_LENGTH> hmac_sha1(ByteView key, ByteView messag
   return digest;
 }
 
-// RFC 2104.
+// Implements RFC 2104.
 HmacKey::HmacKey(ByteView key) {
   std::array<std::byte, kBlock> block{};
   if (key.size() > kBlock) {

@@ -1,4 +1,4 @@
-// SHA-256 and HMAC-SHA256 by libcrypto's low-level functions. They need no name resolution and no
+// SHA-256 and HMAC-SHA256 by libcrypto's low-level functions. These need no name resolution and no
 // dynamic loader, so static programs can use them. For messages of a line they take a quarter of
 // the time of the EVP functions.
 #pragma once

@@ -1,4 +1,4 @@
-// Random numbers from the kernel. std::random_device asks for glibc 2.36, and the files of a release run with 2.34.
+// Random numbers from the kernel. std::random_device needs glibc 2.36, and the files of a release must run with 2.34.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ inline uint64_t random_number() {
   return number;
 }
 
-// From 0 to less than 1.
+// Returns a number from 0 to less than 1.
 inline double random_fraction() { return static_cast<double>(random_number() >> 11) * 0x1p-53; }
 
 }  // namespace hvd

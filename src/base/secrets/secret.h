@@ -14,9 +14,9 @@ namespace hvd {
 
 class Secret {
  public:
-  // 32 random bytes from the kernel.
+  // Makes a secret of 32 random bytes from the kernel.
   static Secret random();
-  // 1 to 1,024 bytes without conversion (the content of a token file).
+  // Makes a secret of 1 to 1,024 bytes, without conversion (the content of a token file).
   static Result<Secret> from_bytes(ByteView bytes);
   static Result<Secret> from_hex(std::string_view hex);
 
@@ -28,8 +28,8 @@ class Secret {
 
   std::string hex() const;
   Digest sign(ByteView message) const;
-  // The key for one purpose, by HKDF-SHA256 (RFC 5869) without salt. It reveals neither this secret
-  // nor the key for another purpose.
+  // Returns the key for one purpose, by HKDF-SHA256 (RFC 5869) without salt. The key reveals neither
+  // this secret nor the key for another purpose.
   Digest derive(std::string_view purpose) const;
 
  private:
@@ -37,7 +37,7 @@ class Secret {
   Bytes bytes_;
 };
 
-// The time does not depend on the position of the first difference.
+// Compares in a time that does not depend on the position of the first difference.
 bool equal_in_constant_time(ByteView a, ByteView b);
 
 void fill_random(std::span<std::byte> bytes);

@@ -19,7 +19,7 @@ class Interruption {
   Interruption(const Interruption&) = delete;
   Interruption& operator=(const Interruption&) = delete;
 
-  // Only the first call counts.
+  // Interrupts the waits. Only the first call has an effect.
   void interrupt(const Status& why);
   // Becomes readable at the interruption, for poll(2). -1 if the process could not open a descriptor.
   int fd() const { return event_.get(); }
@@ -28,7 +28,7 @@ class Interruption {
   // constructor after an earlier interruption. Its destructor waits for the end of the callback.
   class Watch {
    public:
-    // With a null `interruption` the callback is never called.
+    // If `interruption` is null, the callback is never called.
     Watch(Interruption* interruption, Callback callback);
     ~Watch();
     Watch(const Watch&) = delete;

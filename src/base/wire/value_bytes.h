@@ -1,5 +1,5 @@
-// Encodes (put) and decodes (get) the values of messages: numbers, texts, lists, pairs, and structs, whose members
-// travel in their order. A struct with other members than it sends lists these in fields(). Pure.
+// Encodes (put) and decodes (get) the values of messages: numbers, texts, lists, pairs, and structs. A struct is sent
+// member by member, in order. A struct that sends only some of its members lists them in fields(). Pure.
 #pragma once
 
 #include <algorithm>
@@ -72,7 +72,7 @@ void get(ByteReader& from, std::pair<A, B>& values);
 template <typename T>
 void get(ByteReader& from, std::vector<T>& values);
 
-// Not inlined: g++ 12 would see an overflow of an empty writer's memory that is not there.
+// Not inlined: otherwise g++ 12 wrongly warns of an overflow of an empty writer's memory.
 [[gnu::noinline]] void put(ByteWriter& to, const HasFields auto& value) {
   std::apply([&](const auto&... field) { (put(to, field), ...); }, fields_of(value));
 }
@@ -91,7 +91,7 @@ void get(ByteReader& from, std::pair<A, B>& values) {
   get(from, values.second);
 }
 
-// The least number of bytes of an encoded value; of a text or a list, the size of its length field.
+// The minimum number of bytes of an encoded value. For a text or a list, this is the size of its length field.
 template <typename T>
 constexpr size_t least_size() {
   if constexpr (Number<T>) {

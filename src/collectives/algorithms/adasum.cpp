@@ -27,7 +27,7 @@ class Adasum {
       : members_(group.size()),
         dtype_(static_cast<hvd_dtype>(batch.dtype)),
         element_(size_of(dtype_)),
-        // Adasum is linear in a common factor, so both factors apply to the result.
+        // Adasum is linear in a common factor, so prescale and postscale apply to the result.
         factor_(batch.prescale * batch.postscale),
         tensors_(batch.tensor_count) {
     size_t counts = 0, accumulated = 0;
@@ -82,7 +82,7 @@ class Adasum {
     vectors_ = (vectors_ + 1) / 2;
     is_accumulated_ = true;
   }
-  // Rounds the result to the storage type, into the front of stored_, where the allgather reads it.
+  // Rounds the result to the storage type, into the front of stored_, for the allgather.
   void round() {
     for (const Part& part : tensors_) {
       if (!is_accumulated_) to_float64(dtype_, vector(part, 0), accumulator(part, 0), part.count);

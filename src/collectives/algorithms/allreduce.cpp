@@ -13,7 +13,7 @@
 namespace hvd::collectives {
 namespace {
 
-// For a group with a single member.
+// Runs the allreduce of a group with one member.
 void reduce_alone(const hvd_batch& batch, Reduction& reduction) {
   std::vector<std::byte> block(64 * 1024);
   const void* inputs[] = {block.data()};

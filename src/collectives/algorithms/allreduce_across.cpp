@@ -42,7 +42,7 @@ struct WholeTensor {
   size_t element;
   bool is_input;
   Piece operator()(const hvd_batch_tensor& tensor) const {
-    // The allreduce only reads inputs.
+    // The allreduce never writes to inputs.
     void* data = is_input ? const_cast<void*>(tensor.input) : tensor.output;
     return {static_cast<std::byte*>(data), static_cast<size_t>(tensor.count) * element};
   }
@@ -62,7 +62,7 @@ class Tensors {
         results_(outputs_),
         buffers_(config.window) {}
 
-  // Returns the memory of the next piece. This host's part of the piece is in `inter_host.part_of_next` of it.
+  // Returns the memory of the next piece, after packing this host's part into inter_host.part_of_next(memory).
   std::byte* pack(InterHostAllreduce& inter_host) {
     const size_t count = count_of(packed_);
     const size_t size = count * reduction_.element;
@@ -243,7 +243,7 @@ Coroutine wait_driving(Flow& flow, DrivenStream& stream, Condition& condition) {
   }
 }
 
-// Packs the next chunk, then reduces this rank's slice of this one.
+// Packs the next chunk, then reduces this rank's slice of chunk `chunk`.
 Coroutine send_chunk(Flow& flow, Group& group, DrivenStream& stream, size_t chunk) {
   const uint64_t step = stream.on_host.step_of(chunk);
   if (chunk + 1 < stream.on_host.chunks()) {

@@ -1,4 +1,4 @@
-// An allreduce of a group on several hosts: each host reduces its own data, then the hosts exchange
+// An allreduce of a group on several hosts: each host reduces its ranks' data, then the hosts exchange
 // their results.
 #pragma once
 

@@ -2,14 +2,14 @@
 // the rank's data for the slices of the other ranks. A chunk passes three stages, each with one
 // pass over memory:
 //
-//   pack    the others' slices from the tensors into the slot
-//   reduce  the own slice, from the tensors and the others' slots, into the tensors, and over what
-//           the next rank's slot had of it
-//   unpack  the others' results, from where they left them, into the tensors
+//   pack    the other ranks' slices, from the tensors into the slot
+//   reduce  the own slice, from the tensors and the others' slots, into the tensors and into the
+//           slot of the next rank, over that rank's data for the slice
+//   unpack  the others' results, from the slots, into the tensors
 //
 // A core quickly reads lines from another core's cache, and quickly stores to lines that it has
 // just read. A store to a line that another core holds is slow. Since results overwrite inputs,
-// there is one such store per byte, in pack, and not two.
+// a byte needs only one such store, in pack.
 //
 // A stage waits only for work that equally fast ranks finished one stage earlier.
 #include "collectives/algorithms/allreduce_local.h"
@@ -127,7 +127,7 @@ class LocalStream {
     });
   }
 
-  // Reduces `count` elements of a tensor; in the own slice they lie at byte `offset`.
+  // Reduces `count` elements of a tensor, which are at byte `offset` of the own slice.
   void reduce_part(const hvd_batch_tensor& tensor, size_t first, size_t count, uint64_t step,
                    size_t offset) {
     const size_t own = group_.local_index();

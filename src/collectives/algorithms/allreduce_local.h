@@ -11,9 +11,9 @@ namespace hvd::collectives {
 Coroutine allreduce_local(Flow& flow, Group& group, const hvd_batch& batch,
                           const Reduction& reduction);
 
-// Like allreduce_local(), in a step that the caller has taken, and in which the members also post
-// other data. No further step is needed if each member calls pack_first_chunk() before it posts.
-// The buffers of the step must be free.
+// Like allreduce_local(), in a step that the caller has reserved, and in which the members also post
+// other data. If each member calls pack_first_chunk() before it posts, this saves a step. The
+// buffers of the step must be free.
 void pack_first_chunk(Group& group, const hvd_batch& batch, const Reduction& reduction,
                       uint64_t step);
 Coroutine allreduce_local_from(Flow& flow, Group& group, const hvd_batch& batch,

@@ -1,5 +1,5 @@
 // The ranks exchange the places of their tensors like a small payload, in a separate step. A rank
-// with a private tensor announces this, and continues without the places of the others.
+// with a private tensor announces it, and continues without the other ranks' places.
 #include "collectives/algorithms/allreduce_registered.h"
 
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace hvd::collectives {
 namespace {
 
-// For fewer bytes, packing costs less than the exchange of places.
+// Minimum size: for fewer bytes, packing takes less time than the exchange of places.
 constexpr size_t kLeastBytes = 32 * 1024;
 constexpr size_t kMostTensors = 128;
 
@@ -36,8 +36,8 @@ bool fill_places(Group& group, const hvd_batch& batch, size_t element, TensorPla
   return true;
 }
 
-// Returns the address in this process of every rank's copy of every tensor: `[tensor * ranks +
-// rank]`. `place(rank, tensor)` returns the place on another rank.
+// Returns the addresses in this process of every rank's copy of every tensor, by index
+// tensor * ranks + rank. `place(rank, tensor)` returns the place on another rank.
 template <typename PlaceOf>
 Result<std::byte**> reach_all(Group& group, const hvd_batch& batch, size_t element, PlaceOf place) {
   const size_t ranks = group.local_count();
@@ -147,7 +147,7 @@ Coroutine allreduce_registered(Flow& flow, Group& group, const hvd_batch& batch,
 std::optional<SharedHeap::Place> place_of(Group& group, const hvd_batch_tensor& tensor,
                                           size_t element) {
   const SharedHeap* heap = group.mesh().heap();
-  // A rank that has joined has no memory to share. The result overwrites the input.
+  // A joined rank has no memory to share. The result must overwrite the input.
   if (heap == nullptr || tensor.input == nullptr || tensor.input != tensor.output) {
     return std::nullopt;
   }

@@ -12,7 +12,7 @@
 namespace hvd::collectives {
 namespace {
 
-// The rows sent to or received from a member: the index of the first row, and their number.
+// Returns the memory of the rows sent to or received from a member.
 Piece rows_at(std::byte* data, const int64_t* rows, size_t member, size_t row) {
   int64_t before = 0;
   for (size_t i = 0; i < member; ++i) before += rows[i];
@@ -24,7 +24,7 @@ struct BlockTo {
   size_t element;
   size_t member;
   Piece operator()(const hvd_batch_tensor& tensor) const {
-    // Only reads through this pointer.
+    // The const_cast is safe: inputs are only read.
     return rows_at(static_cast<std::byte*>(const_cast<void*>(tensor.input)), tensor.rank_rows,
                    member, static_cast<size_t>(tensor.row) * element);
   }
@@ -56,7 +56,7 @@ class Shuffle {
     }
   }
 
-  // Call once `largest` is the maximum over all members.
+  // Call this after `largest` has become the maximum over all members.
   void plan() {
     const size_t chunk = group_.sub_region().chunk();
     largest_host_ = 1;

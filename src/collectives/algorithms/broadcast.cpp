@@ -35,7 +35,7 @@ struct Tree {
     for (size_t bit = 1; bit < count && (own & bit) == 0; bit <<= 1) {
       if (own + bit < count) found.push_back(host_at(own + bit));
     }
-    // The largest subtree comes first.
+    // Send to the largest subtree first.
     std::reverse(found.begin(), found.end());
     return found;
   }
@@ -56,7 +56,7 @@ class Casting {
       size_ += static_cast<size_t>(tensor.count) * element_;
     }
     const size_t chunk = group.sub_region() ? group.sub_region().chunk() : 1;
-    // A single member only copies: it reserves no step, since no rank would consume it.
+    // A single member only copies, and reserves no step, since no other rank would consume it.
     steps = group.size() == 1 ? 0 : (size_ + chunk - 1) / chunk;
     first = group.take_steps(steps);
   }

@@ -52,7 +52,7 @@ struct Posted {
   CallRecord record;
   // The tensor of a large allreduce, or the input of an allgather or reduce-scatter. Size 0: private memory.
   SharedHeap::Place place;
-  int64_t counts[kMostCounts];  // of an alltoall
+  int64_t counts[kMostCounts];  // element counts of an alltoall
 };
 static_assert(sizeof(Posted) <= kSmallBytes);
 
@@ -60,8 +60,8 @@ const Posted& posted_by(Group& group, size_t local, uint64_t step) {
   return *reinterpret_cast<const Posted*>(group.sub_region().small(local, step).payload);
 }
 
-// Up to this size all members read all data of an allreduce: sharing the additions among the
-// members costs more than reading so many bytes from the others' caches.
+// Up to this size each member reads and reduces all data of an allreduce: dividing the additions
+// among the members would take longer than reading the bytes from the others' caches.
 constexpr size_t kBytesOfAllMembers = 128 * 1024;
 
 bool goes_with_record(Group& group, const hvd_batch& batch, const Reduction& reduction) {
@@ -81,13 +81,13 @@ std::vector<SharedHeap::Place> posted_places(Group& group, uint64_t step) {
   return places;
 }
 
-// A larger allreduce posts its place or its first chunk in the step of the record.
+// Returns whether an allreduce is so large that it posts its place or its first chunk with the record.
 bool starts_with_record(const Group& group, const hvd_batch& batch, const Reduction& reduction) {
   return batch.op == HVD_ALLREDUCE && group.size() > 1 &&
          reduction.count * reduction.element > kSmallBytes;
 }
 
-// Posts the place of the tensor or packs its first chunk. Returns whether it packed the chunk.
+// Adds the place of the tensor to `own`, or packs the first chunk. Returns whether it packed the chunk.
 bool start_large(Group& group, const hvd_batch& batch, const Reduction& reduction, uint64_t step,
                  Posted& own) {
   if (may_be_registered(group, batch, reduction)) {
@@ -139,8 +139,8 @@ void compare_posted(Group& group, uint64_t step, CheckedCall& call) {
   }
 }
 
-// On one host, each member reads the records of all others in one step, together with the data of a
-// small allreduce and the counts of an alltoall. *is_complete: that step also exchanged the data.
+// On one host, each member reads the records of all members in one step, together with the data of a
+// small allreduce and the counts of an alltoall. Sets *is_complete if that step also exchanged the data.
 Coroutine compare_on_host(Flow& flow, Group& group, const hvd_batch& batch, CheckedCall& call,
                           bool* is_complete) {
   const Reduction reduction(batch);

@@ -1,6 +1,6 @@
-// A collective before which the members compare their calls. Members of a process set have
-// negotiated their calls. Members of a group have not, and a call that differs on one of them must
-// not write into any memory. The runtime's groups use it.
+// A collective before which the members compare their calls. Members of a process set have negotiated
+// their calls; members of a group have not. If the calls differ, no member may write into any memory.
+// The runtime's groups use it.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct CheckedCall {
   Status failure;  // the host has no memory for the group; no comparison took place
   bool is_same = false;
   Clock::time_point met{};          // when the calls of all members had arrived
-  std::vector<CallRecord> records;  // of all members, if they differ
+  std::vector<CallRecord> records;  // records of all members, if they differ
   std::vector<int64_t> all_counts;  // `counts` of all members, one after another
 };
 

@@ -5,7 +5,7 @@
 namespace hvd::collectives {
 
 void ConcurrentTransfers::send(PeerStream& peer_stream, const std::byte* data, size_t size) {
-  // Only a receive writes through this pointer.
+  // The const_cast is safe: only a receive writes through this pointer.
   if (size > 0) transfers_.push_back({&peer_stream, const_cast<std::byte*>(data), size, true});
 }
 

@@ -1,5 +1,5 @@
-// Several transfers over peer streams at once; ready when all are done. Transfers on one stream in one
-// direction run in the order in which they were added.
+// A Condition for several concurrent transfers over peer streams, ready when all are complete. Transfers
+// on one stream in one direction run in the order in which they were added.
 #pragma once
 
 #include <utility>

@@ -13,7 +13,7 @@ namespace hvd::collectives {
 
 class Condition {
  public:
-  // Implementations must be cheap: the progress thread calls this often. The call may move bytes.
+  // The progress thread calls this often, so an implementation must be cheap. The call may move bytes.
   virtual bool ready() = 0;
   // Returns a global rank that the condition waits for, or -1 when the rank is unknown.
   virtual int waits_for() const { return -1; }
@@ -43,8 +43,8 @@ class FrameStack {
 
 class Flow;
 
-// The coroutine type of collectives. Its first parameter is the Flow it runs in. Awaiting a Coroutine
-// runs it to its end.
+// The coroutine type of collectives. The first parameter of a coroutine is its Flow. Awaiting a
+// Coroutine runs it to its end.
 class [[nodiscard]] Coroutine {
  public:
   struct promise_type {
@@ -106,19 +106,19 @@ class Flow {
   // Takes a coroutine made with this flow and runs it up to its first wait.
   void start(Coroutine coroutine);
   bool running() const { return static_cast<bool>(coroutine_.handle_); }
-  // Resumes the coroutine if its condition is ready; returns true if it did. The coroutine may have
-  // ended then: see running().
+  // Resumes the coroutine if its condition is ready; returns true if it was resumed. The coroutine may
+  // have ended then: see running().
   bool poll();
   // Returns whether poll() would resume the coroutine.
   bool ready() { return condition_ != nullptr && condition_->ready(); }
-  // Returns a rank that the flow waits for but that has left, so that the flow can never continue, or -1.
-  // When has_left(rank) returns true, everything that the rank did must be visible to the condition.
+  // If the flow waits for a rank that has left, so that it can never continue, returns this rank, else -1.
+  // When has_left(rank) returns true, all data from the rank must be visible to the condition.
   template <typename HasLeft>
   int awaited_rank_that_left(const HasLeft& has_left) {
     int rank = condition_ == nullptr ? -1 : condition_->waits_for();
     while (rank >= 0 && has_left(rank)) {
       if (condition_->ready()) return -1;
-      // The rank may have done its part before it left: the condition then waits for another rank.
+      // The rank may have sent its data before it left: the condition then waits for another rank.
       const int next = condition_->waits_for();
       if (next == rank) return rank;
       rank = next;
@@ -128,7 +128,7 @@ class Flow {
   // Destroys the coroutine at its current suspension point.
   void drop();
 
-  // co_await flow.until(condition);
+  // The awaitable of co_await flow.until(condition).
   struct Until {
     Flow& flow;
     Condition& condition;

@@ -82,7 +82,7 @@ void Group::retire() {
   release_sub_region();
   SharedRegion& region = mesh_.host_links().region();
   if (sub_region_index_ < 0 && refusal_.ok()) {
-    // If the sub-region is refused, the last member to find it deletes it.
+    // If the sub-region was refused, the last member that finds it deletes its entry.
     const auto index = region.find_sub_region(key_);
     if (index.ok() && *index >= 0) region.release_sub_region(*index, nullptr, 0);
   }
@@ -121,7 +121,7 @@ bool Group::open_sub_region() {
   if (is_leader() && !made_sub_region_) {
     made_sub_region_ = true;
     const Status made = region.make_sub_region(key_, size, static_cast<uint32_t>(local_count()));
-    // A member cannot report an internal error to the others, so it fails the mesh.
+    // A member cannot report an internal error to the other members, so it fails the mesh.
     if (!made.ok() && !(may_refuse && made.code() == Code::kUnavailable)) {
       mesh_.fail(made.with_context(mesh_.describe(mesh_.rank())));
     }

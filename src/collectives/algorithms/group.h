@@ -33,7 +33,7 @@ class Group {
   // This rank's index among the members.
   size_t index() const { return index_; }
 
-  // Hosts in the order of their lowest member; members of a host as indices among all, ascending.
+  // Hosts are in the order of their lowest member; members of a host are ascending indices among all members.
   size_t host_count() const { return hosts_.size(); }
   size_t host_index() const { return host_index_; }
   std::span<const size_t> members_of(size_t host) const { return hosts_[host]; }
@@ -60,8 +60,8 @@ class Group {
   const SubRegion& sub_region() const { return sub_region_; }
   // Releases this member's part of the sub-region. The streams stay open. No operation may run afterwards.
   void release_sub_region();
-  // Releases resources that other members used while this member did not: its part of the shared memory,
-  // and the streams that peers have opened. No member may run an operation of the group afterwards.
+  // Releases this member's part of the shared memory, and the streams that peers have opened, also if this
+  // member has not used them. No member may run an operation of the group afterwards.
   void retire();
 
   // Reserves steps for an operation and returns the first.
@@ -77,7 +77,7 @@ class Group {
   void post_small(uint64_t step);
   void wake_if_all(Condition& condition);
 
-  // All members have finished reading the data of steps before this one. The value may lag behind.
+  // All members have finished reading the data of steps before this step. The value may lag behind.
   uint64_t known_consumed = 0;
   // Returns whether this rank knows that all members have read the small payloads that this step
   // overwrites.
@@ -126,8 +126,8 @@ class AllReached final : public Condition {
   size_t next_ = 0;
 };
 
-// Ready when every member has consumed the buffers that this step reuses: those of two steps
-// before, which may belong to another operation.
+// Ready when every member has consumed the buffers that this step reuses: the buffers of two steps
+// before, possibly a step of another operation.
 inline AllReached buffers_free(Group& group, uint64_t step) {
   return {group, kConsumed, step == 0 ? 0 : step - 1};
 }

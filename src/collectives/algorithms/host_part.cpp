@@ -14,7 +14,7 @@ HostPart host_part_of(const hvd_batch& batch, const Reduction& reduction, bool s
   const bool several_ranks = most_ranks > 1;
   const bool adds = batch.reduce_op == HVD_SUM || batch.reduce_op == HVD_PRODUCT;
   const bool is_average = reduction.after.divisor > 0;
-  // Dividing cannot overflow, unless a factor above 1 multiplies.
+  // The division of an average prevents overflow, unless a factor above 1 multiplies first.
   const bool fits = !reduction.before.active ||
                     (is_average && several_ranks && std::abs(reduction.before.factor) <= 1);
   if (fits && (!adds || !several_ranks)) return part;

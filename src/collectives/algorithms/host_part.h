@@ -1,4 +1,4 @@
-// A host's part of a reduction over several hosts: its type between hosts, and where an average is divided. Pure.
+// A host's part of a reduction over several hosts: its type between hosts, and the division of an average. Pure.
 #pragma once
 
 #include "collectives/algorithms/schedule.h"
@@ -12,18 +12,18 @@ namespace hvd::collectives {
 // are then rounded once, for any distribution of ranks. Hops that reduce send twice the bytes; hops
 // with sums of several hosts use float32 anyway.
 //
-// An average sends 16 bits where it can, because gradients are averages and float32 would send half as much again
-// for 100 MB. float16 is divided before rounding, since the host's sum may overflow where the average does not. The
-// divisor is the smallest power of two not below the ranks of any host, so that small numbers stay above zero. The
-// sum over hosts is multiplied by the rest of the quotient. bfloat16 overflows only where float32 does.
+// An average sends 16 bits if possible, because gradients are averages, and float32 would send 1.5 times as much for
+// 100 MB. float16 is divided before rounding, since the host's sum may overflow although the average does not. The
+// divisor is the smallest power of two not below the number of ranks of any host, so that small numbers do not become
+// zero; the sum over hosts is multiplied by the rest of the quotient. bfloat16 has the range of float32.
 struct HostPart {
   bool is_float32 = false;
-  ReduceFunction reduce = nullptr;  // over the ranks of a host; `before` is the reduction's
-  Scale within;                     // applied on the host afterwards
+  ReduceFunction reduce = nullptr;  // over the host's ranks, with Reduction::before
+  Scale within;                     // applied to the host's result
   Scale after;                      // applied after the sum over all hosts
 };
 
-// `sends_partial_sums`: see Algorithm. `most_ranks`: the most ranks of any host.
+// `sends_partial_sums`: see schedule.h. `most_ranks`: maximum number of ranks on a host.
 HostPart host_part_of(const hvd_batch& batch, const Reduction& reduction, bool sends_partial_sums,
                       size_t most_ranks);
 

@@ -1,6 +1,6 @@
-// The stages of an allreduce on one host. In a job of several hosts, the inter-host stage runs between
-// them. Small payloads take one step; larger ones take a step per chunk. Holds only the state of a
-// step.
+// The stages of an allreduce on one host. In a job of several hosts, the inter-host allreduce runs between
+// these stages. A small payload takes one step, a larger one a step per chunk. Holds only the state of
+// a step.
 #pragma once
 
 #include <algorithm>

@@ -10,10 +10,10 @@
 namespace hvd::collectives {
 namespace {
 
-// The hops of a piece enter the queue behind the hops of this many later pieces, so that there is
-// data to send while the other hosts reply.
+// The hops of a piece enter the queue after the hops of this many later pieces, so that this host
+// has data to send while the other hosts reply.
 constexpr size_t kStagger = 2;
-// The queues take further hops below this number of transfers.
+// Further hops enter the queues while these have fewer transfers.
 constexpr size_t kAhead = 64;
 // A smaller payload takes one stream.
 constexpr size_t kSmallestStripe = 32 * 1024;
@@ -43,8 +43,8 @@ void InterHostAllreduce::begin(const Reduction& reduction, const InterHostConfig
   const size_t unit = accumulates_float32_ ? sizeof(float) : element_;
   float32_size_ = accumulates_float32_ ? lines(std::max(config.count, config.last) * unit) : 0;
   scratch_size_ = lines(std::max(schedule_.scratch, last_schedule_.scratch) * unit);
-  // There are more slots than the window has pieces: the queues may hold hops of pieces that have
-  // ended on other hosts.
+  // More slots than pieces in the window: the queues may still have hops of pieces that have ended
+  // on other hosts.
   const size_t slots = std::min(config.window + 2, std::max<size_t>(config.pieces, 1));
   slots_.resize(slots);
   if (memory_.size() < slots * (float32_size_ + scratch_size_) + 64) {
@@ -284,9 +284,9 @@ void InterHostAllreduce::settle() {
   }
 }
 
-// Moves every piece as far as the streams allow. A piece of n elements on H hosts takes these hops
-// in a ring (schedule.h names the other algorithms), on host h. A slice has n / H elements; numbers
-// of slices and hosts are modulo H.
+// Advances every piece as far as the streams allow. In a ring (schedule.h has the other algorithms), a
+// piece of n elements on H hosts takes these hops on host h. A slice has n / H elements; numbers of
+// slices and hosts are modulo H.
 //
 //   hop 0             send slice h - 1 to host h + 1; receive slice h - 2 from host h - 1 into the scratch memory, and
 //                     reduce it into this host's slice h - 2.

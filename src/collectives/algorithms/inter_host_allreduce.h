@@ -24,7 +24,7 @@ struct InterHostConfig {
   size_t pieces = 0;
   size_t count = 0;   // elements of a piece
   size_t last = 0;    // elements of the last piece
-  size_t window = 1;  // most pieces in flight
+  size_t window = 1;  // maximum number of pieces in flight
   size_t streams = 1;
   HostPart part;
 };
@@ -39,8 +39,8 @@ class InterHostAllreduce {
   std::byte* part_of_next(std::byte* piece) {
     return config_.part.is_float32 ? float32_of(slot_of(added_)) : piece;
   }
-  // Adds the next piece, whose part is in that memory. `piece` holds the result once the piece is
-  // finished. Call it only while may_add().
+  // Adds the next piece, after the caller has written this host's part to part_of_next(piece). `piece`
+  // has the result when the piece is finished. Call it only while may_add().
   void add(std::byte* piece);
   bool may_add() const { return added_ < config_.pieces && added_ - finished_ < config_.window; }
   size_t added() const { return added_; }
@@ -130,7 +130,7 @@ class InterHostAllreduce {
   size_t scratch_size_ = 0;
   size_t added_ = 0;
   size_t finished_ = 0;
-  // The order in which hops enter the queues: see queue_hops().
+  // State of queue_hops(), which defines the order of the hops in the queues.
   size_t tick_ = 0;
   size_t next_start_ = 0;
   std::vector<Started> started_;

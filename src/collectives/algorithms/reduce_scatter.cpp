@@ -1,9 +1,9 @@
-// Every member's slot has a place for each member, as in an alltoall, and every member reduces its
-// own place over all slots into its output, so no member computes or copies another member's
-// result. A member with fewer rows than others leaves the end of its places unused.
+// Every member's slot has a place for each member, as in an alltoall. Every member reduces its own
+// place over all slots into its output, so no member computes or copies another member's result. A
+// member with fewer rows than others leaves the end of its places unused.
 //
-// Between hosts the ranks of a host reduce all places, and the leaders send each host its members'
-// places and nothing else. Parts of half precision may be float32 between hosts (host_part.h).
+// In a group on several hosts, the ranks of a host reduce all places, and the leaders send each host
+// only its members' places. Parts of half precision may be float32 between hosts (host_part.h).
 #include <vector>
 
 #include "base/dtype.h"
@@ -25,7 +25,7 @@ struct RowsFor {
     const auto row = static_cast<size_t>(tensor.row);
     const Slice rows =
         scattered_rows(row == 0 ? 0 : static_cast<size_t>(tensor.count) / row, members, member);
-    // Only reads through this pointer.
+    // The const_cast is safe: inputs are only read.
     auto* data = static_cast<std::byte*>(const_cast<void*>(tensor.input));
     if (data != nullptr) data += rows.first * row * element;
     return {data, rows.count * row * element};
@@ -168,7 +168,7 @@ class Scattering {
     }
     reduce(to, inputs, group_.local_count(), size / element_, before_, after);
   }
-  // Rounds float32 to the storage type: in blocks, since the two overlap.
+  // Rounds float32 to the storage type in blocks, since source and result overlap.
   void round_in_place(std::byte* memory, size_t count) {
     constexpr size_t kBlock = 1024;
     uint16_t block[kBlock];
@@ -194,10 +194,10 @@ class Scattering {
   Scale before_, after_;
   HostPart part_;
   size_t part_element_;                // bytes of an element between hosts
-  std::vector<Walk<RowsFor>> inputs_;  // by member: the rows that it gets
+  std::vector<Walk<RowsFor>> inputs_;  // the rows that each member gets
   Walk<OwnRows> output_;
   std::vector<size_t> sizes_;     // bytes that each member gets
-  std::vector<size_t> position_;  // by member: its place, where members of a host are side by side
+  std::vector<size_t> position_;  // place of each member; those of a host are adjacent
   std::vector<size_t> first_on_host_;
   size_t place_;  // bytes
 };

@@ -22,7 +22,7 @@ class ScheduleBuilder {
     return finish(1, all());
   }
 
-  // If the number of hosts is no power of two, a neighbour represents each surplus host.
+  // If the number of hosts is not a power of two, a neighbour exchanges data for each surplus host.
   Schedule recursive_doubling() {
     const size_t half = std::bit_floor(hosts_);
     const size_t silent = hosts_ - half;
@@ -60,8 +60,8 @@ class ScheduleBuilder {
     return finish(1, slice(host_));
   }
 
-  // The hosts fall into two parts, which exchange each other's slices, and so on in each part. With
-  // an uneven number the last host of the larger part sends to the last one of the smaller.
+  // Divides the hosts into two parts, which exchange slices, and then divides each part likewise. If a
+  // number is odd, the last host of the larger part sends to the last host of the smaller part.
   Schedule halving_doubling() {
     const auto levels = static_cast<size_t>(std::bit_width(hosts_ - 1));
     add_hops(2 * levels);

@@ -13,7 +13,7 @@ namespace hvd::collectives {
 
 enum class Algorithm : uint8_t {
   kOneShot,            // each host sends all its data to every other host: one hop
-  kRecursiveDoubling,  // partners exchange all they have, twice as much in each hop: log2 H hops
+  kRecursiveDoubling,  // partners exchange their sums of 1, 2, 4, ... hosts: log2 H hops
   kTwoShot,            // direct reduce-scatter and allgather: each host reduces a slice: two hops
   kHalvingDoubling,    // recursive halving reduce-scatter, doubling allgather: 2 log2 H hops
   kRing,               // reduce-scatter and allgather from neighbour to neighbour: 2 (H - 1) hops
@@ -37,15 +37,15 @@ struct Hop {
 
 struct Schedule {
   std::vector<Hop> hops;
-  // The number of reducing hops, which come first: each reduces received data into one range of
-  // local data, from one host or several. The other hops receive results.
+  // The number of reducing hops, which come first. Each reduces data from one or more hosts into one
+  // range of local data. The later hops receive results.
   size_t reducing = 0;
   // The last reducing hop of this host; after it, `own` holds the result.
   size_t last_reducing = SIZE_MAX;
   Slice own{0, 0};
-  // Hosts send partial sums of several hosts, not only their own data.
+  // True if hosts send sums of several hosts, not only their own data.
   bool partial = false;
-  // A hop reduces into memory that the same hop sends.
+  // True if a hop reduces into memory that the same hop sends.
   bool overwrites = false;
   // The largest number of elements that a reducing hop receives.
   size_t scratch = 0;

@@ -11,7 +11,7 @@
 namespace hvd::collectives {
 namespace {
 
-// Packing fewer bytes costs less than mapping, and waiting for, the memory of other ranks.
+// Minimum size: for fewer bytes, packing takes less time than mapping other ranks' memory and waiting.
 constexpr size_t kLeastBytes = 32 * 1024;
 
 // Sizes in bytes. `part` is one member's part of an output or of an input.
@@ -93,7 +93,7 @@ Coroutine read_shared_inputs(Flow& flow, Group& group, const hvd_batch& batch, u
       reduce(group, batch, *std::move(inputs));
     group.post_all(kReduced, step + 1);
   }
-  // This rank's program may overwrite its input after all other ranks have read it.
+  // Wait until all other ranks have read the input, since this rank's program may then overwrite it.
   AllReached read(group, kReduced, step + 1);
   co_await flow.until(read);
 }

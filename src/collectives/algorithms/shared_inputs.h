@@ -17,8 +17,8 @@ bool may_have_shared_input(Group& group, const hvd_batch& batch);
 // Returns the place of the input; empty for private memory.
 std::optional<SharedHeap::Place> place_of_input(Group& group, const hvd_batch& batch);
 
-// Runs the batch in a step that the caller has taken and in which it posts kConsumed afterwards. Every rank has equally
-// many rows. An output may overlap its input only in this rank's part. `places`: of all members, by local index.
+// Runs the batch in a step that the caller has reserved and in which it posts kConsumed afterwards. All ranks have the
+// same number of rows. An output may overlap its input only in this rank's part. `places`: inputs by local index.
 Coroutine read_shared_inputs(Flow& flow, Group& group, const hvd_batch& batch, uint64_t step,
                              std::span<const SharedHeap::Place> places);
 

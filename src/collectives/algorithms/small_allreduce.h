@@ -1,5 +1,5 @@
-// The batch of an in-place allreduce of a few values, which an algorithm runs as one of its steps:
-// Adasum for dot products, alltoall for the largest size, and the barrier. Borrows the values.
+// The batch of an in-place allreduce of a few values inside another algorithm: Adasum reduces dot
+// products, alltoall the largest size, and a barrier nothing. Borrows the values.
 #pragma once
 
 #include "horovod/plugin_op.h"
@@ -8,7 +8,7 @@ namespace hvd::collectives {
 
 class SmallAllreduce {
  public:
-  // `tuning`: of the batch whose algorithm runs this step.
+  // `tuning`: hvd_batch.tuning of the batch whose algorithm runs this.
   SmallAllreduce(hvd_reduce_op op, hvd_dtype dtype, void* values, size_t count,
                  const hvd_tuning* tuning = nullptr)
       : tensor_{values, values, static_cast<int64_t>(count), 1, nullptr, nullptr} {

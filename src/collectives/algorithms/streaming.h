@@ -7,9 +7,9 @@
 
 namespace hvd::collectives {
 
-// `Work` has first() and steps(), the steps that Group::take_steps reserved. For each step index it
-// has pack(index), which posts kArrived, add_transfers(transfers, index), and unpack(index), which
-// posts kConsumed.
+// `Work` has first() and steps(), the range of steps that Group::take_steps reserved. For each step
+// the function calls pack(index), which posts kArrived, add_transfers(transfers, index), and
+// unpack(index), which posts kConsumed.
 template <typename Work>
 Coroutine stream_steps(Flow& flow, Group& group, Work& work) {
   for (size_t i = 0; i < work.steps(); ++i) {

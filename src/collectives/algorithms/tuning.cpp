@@ -7,7 +7,7 @@
 namespace hvd::collectives {
 namespace {
 
-// 0 keeps the default; a negative value sets a limit that is never reached.
+// Sets a limit: 0 keeps the default, and a negative value sets `never`, which is never reached.
 void take(size_t& limit, int64_t value, size_t never) {
   if (value != 0) limit = value < 0 ? never : static_cast<size_t>(value);
 }

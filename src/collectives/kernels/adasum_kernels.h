@@ -23,7 +23,7 @@ struct Weights {
 };
 Weights weights_of(const Products& products);
 
-// out = weights.a * a + weights.b * b. `out` may be `a`.
+// Computes out = weights.a * a + weights.b * b. `out` may be `a`.
 void combine(hvd_dtype dtype, const void* a, const void* b, const Weights& weights, double* out,
              size_t count);
 // Conversions from and to float64; to_storage_type multiplies by a factor and rounds once.

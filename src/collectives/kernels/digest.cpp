@@ -11,7 +11,7 @@ namespace {
 // Odd, so that the multiplication is invertible.
 constexpr uint64_t kDigestFactor = 0x9e3779b97f4a7c15U;
 constexpr size_t kDigestWord = sizeof(uint64_t);
-// Independent chains: a multiplication waits only for the previous one of its chain.
+// Number of independent chains: a multiplication waits only for the previous multiplication of its chain.
 constexpr size_t kDigestLanes = 4;
 
 uint64_t mixed(uint64_t state, uint64_t word) {

@@ -14,13 +14,13 @@ namespace hvd::collectives {
 // in float64 for float64 and integers. A divisor divides, for an average. Integers are truncated
 // toward zero. Floating-point quotients are correctly rounded.
 struct Scale {
-  double factor = 1;        // or the rounded inverse of the divisor
+  double factor = 1;        // factor, or the rounded inverse of the divisor
   int64_t divisor = 0;      // 0: multiply
-  bool is_inexact = false;  // the divisor's inverse is rounded, so a product is not the quotient
+  bool is_inexact = false;  // `factor` is rounded, so a product may differ from the quotient
   bool active = false;
 };
 Scale scale_by(double factor);
-// `divisor`: at least 1.
+// `divisor` is at least 1.
 Scale divide_by(int32_t divisor);
 
 // result[i] = after * (before * inputs[0][i] op before * inputs[1][i] op ...), in that order.
@@ -36,7 +36,7 @@ ReduceFunction reduce_function(hvd_dtype dtype, hvd_reduce_op op);
 // of a sum or product. Null for other types.
 ReduceFunction part_function(hvd_dtype dtype, hvd_reduce_op op);
 
-// Fills with the neutral element: 0 for sum, 1 for product, the extremes for min and max.
+// Fills `out` with the neutral element: 0 for sum, 1 for product, the extremes for min and max.
 void fill_neutral(void* out, hvd_dtype dtype, hvd_reduce_op op, size_t count);
 
 // The variants, one per instruction set; see reduce_kernels_body.h.

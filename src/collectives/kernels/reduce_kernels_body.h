@@ -112,7 +112,7 @@ struct PartOf : E {
   static inline float with_one_nan(float value) { return without_payload(value); }
 };
 
-// For booleans, sum and max are OR, product and min are AND; scales have no effect.
+// The arithmetic of booleans: sum and max are OR, product and min are AND; scales have no effect.
 struct TruthElement {
   using Storage = Truth;
   using Output = Truth;
@@ -185,7 +185,7 @@ inline void store_quotients<FloatElement<double>>(double* __restrict out,
     }
     if (unusual == 0) return;
     unusual = 0;
-    // Zeros are correct, and frequent.
+    // A zero quotient is correct, and frequent.
     for (size_t i = 0; i < count; ++i) {
       unusual |= is_normal(out[i]) || out[i] == 0 ? 0 : ~uint64_t{0};
     }
@@ -251,7 +251,7 @@ inline void store_block(typename E::Output* __restrict out,
   for (; i < count; ++i) out[i] = E::store(block[i]);
 }
 
-// A block fits into the L1 cache, and is large enough to hide the cost of the outer loop.
+// Elements of a block. It fits into the L1 cache, and hides the cost of the outer loop.
 constexpr size_t kBlock = 1024;
 
 // Reduces one or two inputs without a prescale directly into the result. Returns false if this is not possible.
@@ -302,7 +302,7 @@ inline void reduce_block(typename E::Value* __restrict block, const void* const*
     if constexpr (!E::kConvertsBlocks) return E::load(value);
     if constexpr (E::kConvertsBlocks) return value;
   };
-  // Two inputs at a time: the block is read and written half as often.
+  // With two inputs at a time, the block is read and written half as often.
   constexpr bool kByTwo = !E::kConvertsBlocks;
   size_t k = 1;
   if (kByTwo && input_count > 1 && !before.active) {

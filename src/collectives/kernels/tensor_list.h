@@ -1,6 +1,6 @@
-// The tensors of a batch as one long vector of bytes, traversed in pieces from its start to its
-// end. Packing and unpacking a batch are such walks; no fusion buffer lies in between. The built-in
-// backend's algorithms call it. Owns no memory. Any thread.
+// The tensors of a batch as one long vector of bytes, traversed in pieces from its start to its end.
+// Packing and unpacking a batch are such walks, without a fusion buffer. The built-in backend's
+// algorithms use Walk. Owns no memory. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -70,11 +70,11 @@ class Walk {
   size_t offset_ = 0;
 };
 
-// For a Walk over all inputs.
+// The `piece_of` for a Walk over all inputs.
 struct WholeInput {
   size_t element;
   Piece operator()(const hvd_batch_tensor& tensor) const {
-    // A walk over inputs only reads.
+    // The const_cast is safe: a walk over inputs only reads.
     return {static_cast<std::byte*>(const_cast<void*>(tensor.input)),
             static_cast<size_t>(tensor.count) * element};
   }

@@ -15,7 +15,7 @@ namespace hvd::collectives {
 
 enum class FrameKind : uint8_t {
   kMessage = 1,
-  kAbort = 2,    // the sender's links have failed: the lost rank or -1, and the cause
+  kAbort = 2,    // the sender's links failed; payload: the lost rank or -1, the cause
   kGoodbye = 3,  // the sender leaves without an error
 };
 

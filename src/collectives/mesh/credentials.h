@@ -1,6 +1,6 @@
-// The proofs that two ranks exchange when they open a link: each shows that it has the job's secret,
-// for this job, generation and pair of ranks. A proof is valid for one pair of nonces. The
-// handshake and the local rendezvous make and check proofs. Pure.
+// The proofs that two ranks exchange when they open a link. A proof shows that its sender has the job's
+// secret. It is valid for one job, generation, pair of ranks and pair of nonces. The handshake and the
+// local rendezvous make and check proofs. Pure.
 #pragma once
 
 #include <string>
@@ -18,11 +18,11 @@ struct Credentials {
   Secret secret;
   bool encrypts = false;  // links between hosts carry encrypted records; equal on all ranks
 
-  // The proof of rank `from` for rank `to`: an HMAC-SHA256 with the job's secret. `role` prevents
-  // the replay of a proof in the other direction; `payload` is signed with it.
+  // Returns the proof of rank `from` for rank `to`, an HMAC-SHA256 with the job's secret. `role` prevents
+  // a replay in the other direction. The proof also covers `payload`.
   Digest prove(std::string_view role, int32_t from, int32_t to, const Nonce& first,
                const Nonce& second, ByteView payload = {}) const;
-  // A key that both ends of a link derive from the same values, by HKDF-SHA256; `role` is the direction.
+  // Returns a key that both ends of a link derive from equal values, by HKDF-SHA256; `role` is the direction.
   Digest derive_key(std::string_view role, int32_t from, int32_t to, const Nonce& first,
                     const Nonce& second, ByteView payload = {}) const;
 };

@@ -66,7 +66,7 @@ Status DataLink::open_ring(const SharedHeap::Place& place) {
   return {};
 }
 
-// PeerHeaps may have unmapped a block that was not used for long, and then maps it again.
+// Calls reach() each time: PeerHeaps may have unmapped the block, and then maps it again.
 ByteRing DataLink::incoming() {
   if (!incoming_) return {};
   auto memory =

@@ -24,25 +24,25 @@ class DataLink {
   DataLink& operator=(const DataLink&) = delete;
 
   bool is_local() const { return is_local_; }
-  // Between hosts: opens the stream, unless it is open. Both ends must call it, since possibly only
-  // one of them can reach the other.
+  // Between hosts: opens the stream, unless it is open. Both ends must call this, since possibly only
+  // one end can connect to the other.
   void open_stream();
   // Inside a host: creates the ring for data to the peer in the shared heap, and returns its place,
-  // which the peer passes to open_ring(). An error if no memory can be shared with the peer.
+  // which the peer passes to open_ring(). Returns an error if no memory can be shared with the peer.
   Result<SharedHeap::Place> make_ring();
   bool has_ring() const { return static_cast<bool>(outgoing_); }
   // Inside a host: uses the ring for data from the peer.
   Status open_ring(const SharedHeap::Place& place);
   // Within a host: returns the place of this rank's memory in the shared heap, for the peer's
-  // reach(). Empty: the memory is not in the shared heap.
+  // reach(); empty if the memory is not in the shared heap.
   std::optional<SharedHeap::Place> place_of(ByteView memory) const;
   // Within a host: returns the address at which this process has mapped the peer's memory. `place`
   // comes from the peer's place_of().
   Result<const std::byte*> reach(const SharedHeap::Place& place, size_t size);
-  // The peer has not read everything: keeps the ring's memory until the process ends.
+  // Keeps the ring's memory until the process ends, because the peer has not read everything.
   void keep_ring() { keeps_ring_ = true; }
 
-  // Return the number of bytes that were written or read now.
+  // Write or read without waiting. Return the number of bytes that were written or read.
   size_t write(ByteView bytes);
   size_t read(std::span<std::byte> bytes);
   // Within a host: returns whether a read, or a write, would move bytes. Between hosts, stream events wake a sleeper.

@@ -1,7 +1,7 @@
 // The handshake on a TCP connection between two ranks: both name themselves and prove that they know
-// the job's secret before they believe or send anything else. One object is one connection attempt,
-// of the dialler or of the acceptor. RemoteLinks owns the attempts, keeps one of several, and calls
-// them on the mesh's loop. Never waits.
+// the job's secret before they trust or send anything else. One object is one connection attempt, of
+// the dialler or of the acceptor. RemoteLinks owns the attempts, keeps one of them, and calls them on
+// the mesh's loop. Never waits.
 //
 //   dialler: hello              both ranks, which stream, nonce
 //   acceptor: hello + proof
@@ -36,7 +36,7 @@ class Handshake final {
  public:
   enum class State {
     kConnecting,
-    kExpecting,  // the peer's hello (and proof, for a dialler)
+    kExpecting,  // waits for the peer's hello, as a dialler also for its proof
     kProven,     // dialler: may choose(); acceptor: may confirm()
     kWaiting,    // dialler: chosen, waits for the byte; acceptor: waits for the dialler's proof
     kOpen,       // the owner may take() the socket
@@ -53,7 +53,7 @@ class Handshake final {
   Handshake& operator=(const Handshake&) = delete;
 
   State state() const { return state_; }
-  // The cause of a failure, such as "10.77.0.2:4711: Connection refused".
+  // The cause of a failure, for example "10.77.0.2:4711: Connection refused".
   const std::string& reason() const { return reason_; }
   const std::string& where() const { return where_; }
   int32_t peer() const { return dials_ ? mine_.to : theirs_.from; }
@@ -63,7 +63,7 @@ class Handshake final {
   void choose();
   void confirm();
   GuardedFd take();
-  // Once open: the keys of the link's records; nothing when the ranks do not encrypt.
+  // Returns the keys of an open link's records; nullopt if the ranks do not encrypt.
   std::optional<LinkKeys> keys() const;
 
  private:

@@ -102,7 +102,7 @@ bool HostLinks::has_messages() const {
 
 bool HostLinks::poll(const Receiver& receiver) {
   bool moved = waiting_ > 0 && flush();
-  // At most one round of the ring, so that a busy sender cannot keep the caller here.
+  // Take at most one round of the ring, so that a busy sender cannot block the caller.
   size_t taken = 0;
   for (; taken < kMessageCells && has_messages(); ++taken) {
     MessageCell& cell = mine_.messages[message_head_ % kMessageCells];

@@ -38,11 +38,11 @@ class HostLinks {
   bool has_output() const { return waiting_ > 0; }
   bool flush();
 
-  // Marks this rank as asleep: a rank that changes a value for which this rank may wait rings its doorbell.
+  // Marks this rank as asleep. Another rank that changes a value for which this rank may wait then rings its doorbell.
   void fall_asleep();
   void wake_up();
-  // Wakes the sleeping ranks of the mask. Before, the caller must have stored the value that they
-  // wait for, with sequential consistency.
+  // Wakes the sleeping ranks of the mask. Before, the caller must have stored the value for which they
+  // wait, with sequential consistency.
   void wake(const LocalMask& mask);
   bool anyone_sleeps(const LocalMask& mask) const;
   const LocalMask& everyone() const { return everyone_; }
@@ -53,10 +53,10 @@ class HostLinks {
   // Counts the ranks that have departed.
   uint32_t left_count() const;
 
-  // Returns the host's first failure; it is equal on all ranks of the host.
+  // Returns the host's first failure, equal on all ranks of the host.
   Status failure() const;
   bool has_failed() const { return region_->header().failure.load(std::memory_order_seq_cst) == 2; }
-  // Records a failure, unless a rank has recorded one before; returns the recorded one.
+  // Records a failure, unless a rank has already recorded one; returns the recorded failure.
   Status fail(const Status& cause);
 
  private:

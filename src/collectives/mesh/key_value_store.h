@@ -1,5 +1,5 @@
-// The interface of the key-value store through which ranks exchange records before they have links:
-// the part of the job's store that the mesh needs. The built-in controller implements it.
+// The key-value store through which ranks exchange records before they have links: an interface to the
+// part of the job's store that the mesh needs. The built-in controller implements it.
 #pragma once
 
 #include <string_view>

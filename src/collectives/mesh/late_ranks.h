@@ -12,7 +12,7 @@
 
 namespace hvd::collectives {
 
-// The most ranks that the error names, and the time for a last check of each of them.
+// Maximum number of ranks that the error names; time limit of the last check of each rank.
 constexpr size_t kMostNamed = 8;
 constexpr double kLookAgainSeconds = 0.05;
 

@@ -17,7 +17,7 @@
 namespace hvd::collectives {
 namespace {
 
-// The number of connections, in addition to those of the members, that may be waiting for their proof.
+// Maximum number of unproven connections, in addition to one for each member.
 constexpr size_t kSpareRoom = 16;
 constexpr auto kSilentTimeout = std::chrono::seconds(10);
 // The pause after an accept that failed for lack of descriptors or memory.

@@ -1,8 +1,8 @@
 // The leader's side of the local rendezvous: accepts connections of this user's processes, admits a
 // process that proves to be a rank of this host, and refuses any other. Limits the number and the
 // age of pending connections, so that no process can block the leader or use up its descriptors.
-// Owns the sockets of the peers until it returns them. receive_members creates and calls it, once
-// during the start; it waits up to the deadline.
+// Owns the sockets of the peers until it returns them. receive_members creates and calls it, once in
+// hvd_init; receive() waits up to the deadline.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Application {
   static std::optional<Application> decode(ByteView bytes);
 };
 
-// The replies to a refused peer.
+// The replies that refuse a peer.
 constexpr std::string_view kRefused = "refused";
 constexpr std::string_view kOtherUser = "another user";
 

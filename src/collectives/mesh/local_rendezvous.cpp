@@ -19,7 +19,7 @@ namespace hvd::collectives {
 namespace {
 
 constexpr size_t kFilesPerMessage = 200;  // the kernel takes 253
-// Every rank holds the heap of every other rank: more ranks would need too many descriptors.
+// Maximum number of ranks with shared heaps: every rank has a descriptor of every other rank's heap.
 constexpr size_t kMostHeaps = 128;
 size_t heaps_among(size_t ranks) { return ranks <= kMostHeaps ? ranks : 0; }
 
@@ -133,8 +133,8 @@ Result<std::unique_ptr<LeaderConnection>> find_leader(const std::vector<PeerReco
     if (socket.ok())
       return std::make_unique<LeaderConnection>(
           LeaderConnection{candidate, GuardedFd(std::move(*socket))});
-    // The name was bound before it was published: if nobody answers, the record is from another
-    // machine with the same identity (a virtual machine cloned while running).
+    // The rank bound the name before it published it. If no process answers, the record is from another
+    // machine with an equal identity (a virtual machine cloned while running).
     if (socket.error().code() != Code::kNotFound) {
       return socket.error().with_context(
           cat("cannot connect to ", name_of_rank(records, candidate)));

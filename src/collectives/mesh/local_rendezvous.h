@@ -1,7 +1,7 @@
 // The local rendezvous of the ranks of one host. Over an abstract Unix socket, with a challenge in
 // both directions, the lowest rank (the leader) distributes the shared memory and the doorbells. Only
-// a rank that can connect there counts as a rank of this host. Mesh calls these functions, once
-// during the start, and owns their result; they wait up to the deadline.
+// a rank that can connect there counts as a rank of this host. Mesh calls these functions, once in
+// hvd_init, and owns their result. They wait up to the deadline.
 #pragma once
 
 #include <memory>
@@ -21,14 +21,14 @@ namespace hvd::collectives {
 struct Watched {
   int32_t rank;
   GuardedFd socket;  // reports a hang-up when no process holds the other end
-  UniqueFd process;  // a pidfd; empty if the kernel has none, and for this process
+  UniqueFd process;  // a pidfd; empty if the kernel lacks pidfds, and for this process
 };
 
 struct LocalRendezvous {
   std::unique_ptr<HostLinks> links;
-  std::vector<int32_t> leaders;  // by rank: the lowest rank on its host
+  std::vector<int32_t> leaders;  // the lowest rank on each rank's host
   std::vector<Watched> watched;
-  std::vector<UniqueFd> heaps;  // by local rank; empty where the host has too many ranks
+  std::vector<UniqueFd> heaps;  // by local rank; empty if the host has too many ranks
 };
 
 // The socket, under a random abstract name, on which a leader accepts its members.

@@ -21,7 +21,7 @@ namespace {
 // The number of polls of shared memory between two polls of the descriptors, unless notice() was
 // called: a system call costs as much as a small allreduce.
 constexpr uint32_t kPollsPerLook = 256;
-// The maximum number of times that one dispatch asks the loop again for ready descriptors.
+// Maximum number of times that one dispatch checks the loop again for ready descriptors.
 constexpr int kRounds = 64;
 
 // The size of the largest sub-region of any group on a host with this many ranks.
@@ -58,7 +58,7 @@ Mesh::~Mesh() {
     return;
   }
   if (host_ && failure_.ok()) {
-    // Gives the last messages a short time to fit into the mailboxes.
+    // Wait a short time until the last messages fit into the mailboxes.
     const Deadline deadline = Deadline::after_seconds(1);
     while (!deadline.passed() && failure_.ok() && (host_->has_output() || remote_->has_output())) {
       host_->fall_asleep();
@@ -249,7 +249,7 @@ Result<std::vector<int32_t>> Mesh::ask_for_leaders(int32_t leader, KeyValueStore
   for (size_t rank = 0; rank < std::min(all.size(), leaders.size()); ++rank) {
     leaders[rank] = ByteReader(all[rank]).get<int32_t>();
   }
-  // Checks the ranks that others have published, as members check the table.
+  // Check the published leaders, as members check the table.
   return decode_leaders(encode_leaders(leaders), leaders.size());
 }
 
@@ -284,7 +284,7 @@ Result<LocalRendezvous> Mesh::rendezvous_on_host(const RendezvousSocket& rendezv
                          deadline, options_.interruption);
 }
 
-// Until a group needs more links, a leader only communicates with its neighbours in a binomial tree.
+// Expects links to a leader's neighbours in a binomial tree: without groups, no other links are used.
 void Mesh::expect_neighbours() {
   if (leader_of(options_.rank) != options_.rank) return;
   std::vector<int32_t> leaders;

@@ -1,5 +1,5 @@
 // One rank's links to all other ranks: shared memory inside the host, TCP between hosts. Carries
-// control messages, knows which ranks share a host, and detects lost ranks. One failure ends all
+// control messages, stores the host of each rank, and detects lost ranks. One failure ends all
 // links. The built-in controller owns it and shares it with the built-in backend. One caller at a
 // time; never waits after establish.
 #pragma once
@@ -31,13 +31,13 @@ struct MeshOptions {
   int32_t size = 1;
   std::string host;  // the host's name in error messages
   Credentials credentials;
-  std::string site;                      // as in PeerRecord
+  std::string site;                      // PeerRecord::site
   net::PortRange ports{};                // ports on which this rank may listen for other hosts
   net::InterfaceChoice interfaces{};     // interfaces on which other hosts may reach this rank
   LinkTimes times{};                     // `dial` applies to a mesh without a deadline
   SharedHeap* heap = nullptr;            // memory that this process shares; may be null
   Interruption* interruption = nullptr;  // ends the wait for the ranks of this host; may be null
-  // For tests that simulate several hosts in one process.
+  // Set only by tests that simulate several hosts in one process.
   MemoryMap* memory_map = nullptr;
   std::string machine;
   bool with_loopback = false;
@@ -61,9 +61,9 @@ class Mesh {
   int32_t leader_of(int32_t rank) const { return leaders_[static_cast<size_t>(rank)]; }
   // A rank's index among the ranks of its host.
   size_t local_index_of(int32_t rank) const { return local_index_[static_cast<size_t>(rank)]; }
-  // "rank 3 on host b".
+  // Returns, for example, "rank 3 on host b".
   std::string describe(int32_t rank) const;
-  // False in a forked child, which must not use the links.
+  // Returns false in a forked child, which must not use the links.
   bool in_owner_process() const;
 
   // Messages between two ranks arrive in order, once and complete.
@@ -88,7 +88,7 @@ class Mesh {
   // The first failure; equal on all ranks where possible.
   const Status& failure() const { return failure_; }
   void fail(const Status& cause);
-  // Returns whether a rank left without an error; no further message comes from it.
+  // Returns whether a rank has left without an error; it then sends no further message.
   bool departed(int32_t rank) const;
 
   HostLinks& host_links() { return *host_; }

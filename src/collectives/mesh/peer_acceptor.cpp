@@ -84,14 +84,14 @@ void PeerAcceptor::pause(double seconds) {
 }
 
 void PeerAcceptor::accept_peers(const net::TcpListener& listener) {
-  // Bounded, so that a flood of connections from strangers does not block the caller: the event repeats.
+  // Limit the loop, so that a flood of connections from strangers does not block the caller; the event repeats.
   for (int i = 0; i < kAcceptsPerEvent && accept_one(listener); ++i) {
   }
 }
 
 // Accepts one connection. Returns whether another connection may be acceptable now.
 bool PeerAcceptor::accept_one(const net::TcpListener& listener) {
-  // Peers wait in the kernel's queue until the queue has space.
+  // Peers wait in the kernel's queue until known_ has space.
   if (!make_room(known_)) {
     pause(kSecondsForRoom);
     return false;

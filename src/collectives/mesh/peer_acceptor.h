@@ -28,8 +28,8 @@ class PeerAcceptor final {
 
   // Returns 0 if no address exists: no peer can connect to this rank.
   uint16_t port() const { return listeners_.empty() ? 0 : listeners_.front().port; }
-  // Begins to accept. `leaders`: the leader of each rank, equal for the ranks of one host. A
-  // connection ends if its peer does not prove itself within `proof_seconds`.
+  // Begins to accept. `leaders`: the leader of each rank, equal for the ranks of one host. Closes a
+  // connection if its peer does not prove its rank within `proof_seconds`.
   Status start(const std::vector<PeerRecord>& records, const std::vector<int32_t>& leaders,
                double proof_seconds);
   // Closes the listeners; pending connections stay.

@@ -1,6 +1,6 @@
-// The record that each rank publishes in the store before it has a link: its kernel and network,
-// and its addresses. Values and their wire form only. Mesh makes, publishes and reads the records;
-// the local rendezvous and RemoteLinks use them.
+// The record that each rank publishes in the store before it has a link: its kernel, its network and
+// its addresses. Values and their encoding only. Mesh makes, publishes and reads the records; the
+// local rendezvous and RemoteLinks use them.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ struct Candidate {
 };
 
 struct PeerRecord {
-  // These fields are equal on all ranks of a host and come first on the wire: a common prefix of
+  // These fields are equal on all ranks of a host and come first in the message: a common prefix of
   // the host's records is sent once.
   std::string host;     // for messages, never for decisions
   std::string machine;  // boot id "/" network namespace: equal when ranks may share memory
-  // Identifier of the agent or server that started the rank, if known. Two machines never have the
-  // same site: ranks with one site can share memory.
+  // Identifier of the agent or server that started the rank, if known. Ranks with equal sites are on one
+  // machine, and can share memory.
   std::string site;
   std::vector<Candidate> candidates;
   // These fields differ between ranks.
@@ -39,7 +39,7 @@ struct PeerRecord {
 };
 
 // Returns the leader of each rank, the lowest rank on its machine, if the records suffice. Empty if
-// ranks that may share memory have different sites, or none.
+// ranks that may share memory have different sites or lack a site.
 std::optional<std::vector<int32_t>> known_leaders(const std::vector<PeerRecord>& records);
 
 // Returns whether two ranks run on one kernel, possibly in different network namespaces.

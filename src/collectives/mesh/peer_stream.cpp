@@ -42,7 +42,7 @@ size_t PeerStream::wrote(ssize_t size) {
   if (errno == EAGAIN || errno == EWOULDBLOCK) {
     writable_ = false;
   } else if (errno != EINTR) {
-    // Bytes that the peer sent before its end can still be read.
+    // Reads continue: bytes that the peer sent before its end may still arrive.
     writable_ = false;
     if (!ended_) end_reason_ = errno;
     ended_ = true;
@@ -74,8 +74,8 @@ size_t PeerStream::write_parts(std::span<const ByteView> parts) {
   return wrote(::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
-// The bytes of a record count as written when the socket has the complete record: until then the
-// caller calls again, and this sends the rest.
+// Returns the bytes whose records the socket has accepted completely. For an incomplete record, the
+// caller repeats the call, which sends the rest.
 size_t PeerStream::write_records(std::span<const ByteView> parts) {
   RecordSealer& sealer = records_->sealer;
   size_t size = 0;
@@ -109,7 +109,7 @@ size_t PeerStream::read_record(std::span<std::byte> bytes) {
   for (;;) {
     const auto got = opener.take(bytes);
     if (!got.ok()) {
-      // The other direction still works, and may carry the cause.
+      // The sending direction still works, and may carry the cause.
       const bool may_write = writable_;
       end(EBADMSG);
       writable_ = may_write;
@@ -130,7 +130,7 @@ size_t PeerStream::receive(std::span<std::byte> bytes) {
   if (!readable_ || bytes.empty()) return 0;
   const ssize_t size = ::recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (size > 0) {
-    // A short read: the next bytes cause an event.
+    // After a short read, an event reports the next bytes.
     if (static_cast<size_t>(size) < bytes.size() && !closing_) readable_ = false;
     return static_cast<size_t>(size);
   }

@@ -59,7 +59,7 @@ class PeerStream final {
     explicit Records(const LinkKeys& keys) : sealer(keys.sending), opener(keys.receiving) {}
     RecordSealer sealer;
     RecordOpener opener;
-    size_t sealed = 0;  // bytes in a record that no write has returned yet
+    size_t sealed = 0;  // bytes of the last sealed record that write_some has not counted yet
   };
 
   net::EventLoop& loop_;

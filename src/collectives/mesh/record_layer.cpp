@@ -57,7 +57,7 @@ std::span<std::byte> RecordOpener::space() {
     begin_ = 0;
     end_ = kept;
   }
-  // The small buffer is too small for this record.
+  // The initial buffer is too small for this record.
   if (end_ == bytes_.size()) bytes_.resize(kRoom);
   return std::span(bytes_).subspan(end_);
 }

@@ -2,10 +2,10 @@
 // direction. Moves no bytes itself. One caller at a time.
 //
 // A record: the length of its content (uint32), the complement of this length, the encrypted
-// content, a tag of 16 bytes. The nonce is the record's number in its direction. It is never sent;
-// a repeated, reordered or omitted record has another number. The tag also covers the length. The
-// complement detects most changed lengths at once, where the receiver would otherwise wait for
-// bytes that never come.
+// content, a tag of 16 bytes. The nonce is the record's number in its direction, which is not sent: the
+// tag of a repeated, reordered or omitted record does not match. The tag also covers the length. The
+// complement detects most changed lengths at once; otherwise the receiver would wait for bytes that
+// never come.
 #pragma once
 
 #include <optional>
@@ -23,8 +23,8 @@ struct LinkKeys {
   Digest sending, receiving;
 };
 
-// The cipher of one direction and the number of the next record. Each 2^20 records have their own key,
-// derived from the link's key: the amount of data under one key stays within the limits of AES-GCM.
+// The cipher of one direction and the number of the next record. After each 2^20 records, derives a new
+// key from the link's key, so that the amount of data under one key stays within the limits of AES-GCM.
 class RecordCipher {
  public:
   static constexpr uint64_t kRecordsPerKey = uint64_t{1} << 20;
@@ -48,12 +48,12 @@ class RecordSealer {
   static constexpr size_t kMostContent = 64 * 1024;
   static constexpr size_t kMostParts = 4;
 
-  // `first`: the number of the first record.
+  // `first`: number of the first record.
   explicit RecordSealer(const Digest& key, uint64_t first = 0)
       : cipher_(key, AesGcm::Direction::kSeal, first) {}
 
-  // Seals bytes of the parts after the first `skip` in one record, and returns how many it sealed.
-  // Call it only if output() is empty. An error is final: the record numbers are used up.
+  // Seals bytes of the parts, without the first `skip` bytes, in one record. Returns the number of sealed
+  // bytes. Call it only if output() is empty. An error is final: the record numbers are used up.
   Result<size_t> seal(std::span<const ByteView> parts, size_t skip = 0);
   // The bytes of the record that have not been sent.
   ByteView output() const { return ByteView(record_).subspan(sent_, size_ - sent_); }
@@ -93,7 +93,7 @@ class RecordOpener {
 
   RecordCipher cipher_;
   Bytes bytes_;
-  size_t begin_ = 0;  // received bytes of unopened records: from begin_ to end_
+  size_t begin_ = 0;  // [begin_, end_): received bytes of unopened records
   size_t end_ = 0;
   ByteView content_;  // content of a record opened in bytes_, not taken yet
   bool is_broken_ = false;

@@ -52,7 +52,7 @@ ControlStream& RemoteLinks::control(int32_t rank) {
 }
 
 PeerStream& RemoteLinks::peer_stream(int32_t rank, uint64_t id) {
-  // A peer stream ends without a cause; the control stream to the same rank carries the cause.
+  // Open the control stream too: when a peer stream ends, the control stream carries the cause.
   control(rank);
   auto& peer_stream = peer_streams_[{rank, id}];
   if (!peer_stream) {
@@ -124,7 +124,7 @@ bool RemoteLinks::poll_control(int32_t rank, ControlStream& stream, const Receiv
 // The error names both ends, since either rank may send it to all others.
 Status RemoteLinks::lost(int32_t rank, int reason) const {
   const std::string& host = records_[static_cast<size_t>(rank)].host;
-  // The kernel closes the connections of a process that ends.
+  // Without an error, the peer's process has ended, and the kernel has closed its connections.
   if (reason == 0)
     return lost_peer(rank, host, cat("its connection to ", describe(rank_), " ended"));
   const LinkEnd own{rank_, records_[static_cast<size_t>(rank_)].host};
@@ -220,7 +220,7 @@ void RemoteLinks::abort(const Status& cause) {
             ByteWriter().put(cause.lost_rank()).put_text(cause.message()).view());
   dials_.clear();
   acceptor_->drop_all();
-  // A group may still refer to a peer stream: a closed one moves no bytes.
+  // Close peer streams without destroying them, since a group may still refer to them.
   for (const auto& [key, peer_stream] : peer_streams_) peer_stream->close();
   for (const auto& [rank, stream] : controls_) stream->peer_stream().close();
   acceptor_->close();
@@ -410,7 +410,7 @@ bool RemoteLinks::settle(Handshake& peer) {
   return true;
 }
 
-// Completes pending handshakes: otherwise a peer would see the end of this rank without a cause.
+// Completes pending handshakes, so that each peer receives the cause before this rank ends.
 void RemoteLinks::finish_handshakes() {
   const auto is_in_handshake = [this] {
     return acceptor_->has_pending() ||

@@ -23,7 +23,7 @@ namespace hvd::collectives {
 // Time limits, in seconds.
 struct LinkTimes {
   double dial = 30;   // a link opens within this time after its first use
-  double proof = 10;  // a connection of another process proves its rank
+  double proof = 10;  // an accepted connection proves its rank within this time
   double link = 60;   // a link fails when its peer does not answer for this time
 };
 
@@ -42,14 +42,14 @@ class RemoteLinks final {
   // Closes the listeners: a job on one host needs no connection from other hosts.
   void close_listener() { acceptor_->close(); }
 
-  // Expects a connection from `rank`, and dials it if none arrives in time. Possibly only this rank
-  // can reach the other one, even if only the other one has messages to send.
+  // Expects a connection from `rank`, and dials `rank` if none arrives in time: possibly only this rank
+  // can connect, even if only the other rank has messages to send.
   void expect(int32_t rank);
 
   // Sends two parts that arrive as one message.
   Status send(int32_t rank, ByteView first, ByteView second);
   using Receiver = std::function<void(int32_t from, ByteView message)>;
-  // Call it after the loop has dispatched. Returns true if any bytes moved. A failure ends all
+  // Call this after the loop has dispatched. Returns true if any bytes moved. A failure ends all
   // links.
   bool poll(const Receiver* receiver);
   // Returns whether any link, dial or pending peer may get events.
@@ -66,8 +66,8 @@ class RemoteLinks final {
 
   PeerStream& peer_stream(int32_t rank, uint64_t id);
   void close_peer_stream(PeerStream& peer_stream);
-  // Closes the streams with these ids to all ranks. Closes a later connection for such an id at
-  // once: its peer dialled before it retired the stream.
+  // Closes the streams with these ids to all ranks. Also closes a later connection for such an id,
+  // whose peer dialled before it retired the stream.
   void retire_peer_streams(std::span<const uint64_t> ids);
 
   // Send the cause, or a goodbye, to every peer as far as possible without waiting; then close all
@@ -76,7 +76,7 @@ class RemoteLinks final {
   void depart();
 
  private:
-  // A failing peer refuses new links at once; its cause arrives over the control streams.
+  // Time limit for the cause: a failing peer refuses new links at once, and sends its cause over a control stream.
   static constexpr double kSecondsForCause = 1;
   // The number of retired ids that are kept: a later connection for an older id stays open.
   static constexpr size_t kRetired = 4096;
@@ -121,10 +121,10 @@ class RemoteLinks final {
   std::map<int32_t, std::unique_ptr<ControlStream>> controls_;
   std::map<Key, std::unique_ptr<PeerStream>> peer_streams_;
   std::map<Key, Dial> dials_;
-  std::deque<uint64_t> retired_;  // the last ids
+  std::deque<uint64_t> retired_;  // the last kRetired ids
   std::map<int32_t, Deadline> expected_;
   std::deque<std::pair<int32_t, Bytes>> kept_;
-  Deadline cause_deadline_ = Deadline::never();  // to wait for the cause of a stream's end
+  Deadline cause_deadline_ = Deadline::never();  // end of the wait for the cause of a stream's end
   Status failure_;
 };
 

@@ -1,5 +1,5 @@
-// Shares the mesh of the built-in controller with the built-in backend of the same runtime: the name
-// under which the controller publishes a SharedMesh pointer.
+// Shares the mesh of the built-in controller with the built-in backend of the same runtime. The controller
+// publishes a SharedMesh pointer under kMeshName.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ using SharedMesh = std::shared_ptr<Mesh>;
 constexpr const char* kMeshName = "hvd.collectives.mesh.v1";
 // The name under which the runtime publishes the SharedHeap of its process.
 constexpr const char* kHeapName = "hvd.collectives.heap.v1";
-// The name under which the runtime publishes the Interruption of its start, if there is one.
+// The name under which the runtime publishes the Interruption of hvd_init, if it has one.
 constexpr const char* kInterruptionName = "hvd.collectives.interruption.v1";
 
 }  // namespace hvd::collectives

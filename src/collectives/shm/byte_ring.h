@@ -15,7 +15,7 @@ namespace hvd::collectives {
 
 class ByteRing {
  public:
-  // Both sides copy at the same time, so the ring should fit into the caches of both.
+  // Both sides copy at the same time, so the ring should fit into both cores' caches.
   static constexpr size_t kCapacity = 256 * 1024;
   // The writer publishes its progress at least this often, so that the reader follows closely.
   static constexpr size_t kPiece = 32 * 1024;
@@ -27,7 +27,7 @@ class ByteRing {
   explicit operator bool() const { return memory_ != nullptr; }
   std::byte* memory() const { return memory_; }
 
-  // Return the number of copied bytes. Each call publishes at most one piece.
+  // Copy bytes, and return their number. Each call publishes at most one piece.
   size_t write(ByteView bytes) {
     const size_t size = std::min({bytes.size(), room(), kPiece});
     if (size == 0) return 0;
@@ -48,8 +48,8 @@ class ByteRing {
     counters().taken.store(at + size, std::memory_order_seq_cst);
     return size;
   }
-  // The bytes that the writer may write, and that the reader may read; 0 without memory. The other
-  // side's counter may have any value.
+  // Number of bytes that the writer may write, or that the reader may read; 0 without memory. The result
+  // is in range even if the other side's counter has an invalid value.
   size_t room() const { return memory_ == nullptr ? 0 : kCapacity - filled(); }
   size_t filled() const {
     if (memory_ == nullptr) return 0;

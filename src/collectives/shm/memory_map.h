@@ -1,5 +1,5 @@
-// Maps shared memory for SharedRegion and PeerHeaps by mmap. Tests override it: they run all ranks as threads,
-// and map each region at one address for all ranks, so that ThreadSanitizer sees conflicting accesses.
+// Maps shared memory for SharedRegion and PeerHeaps by mmap. Tests that run all ranks as threads override it, and
+// map each region at one address for all ranks, so that ThreadSanitizer sees conflicting accesses.
 #pragma once
 
 #include <cstddef>

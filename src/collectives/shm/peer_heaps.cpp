@@ -10,7 +10,7 @@
 namespace hvd::collectives {
 namespace {
 
-// More blocks than one batch may reach in a peer's heap.
+// Maximum number of mapped blocks per peer, more than one batch may use.
 constexpr size_t kMostBlocks = 1024;
 
 // Returns the size of a file, or 0 if the file could shrink below its mapping.

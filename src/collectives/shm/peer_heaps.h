@@ -1,5 +1,5 @@
-// The mappings of the shared heaps of the other ranks on this host. The mesh owns it. Lives on the
-// progress thread.
+// The mappings of the shared heaps of the other ranks on this host. The mesh owns PeerHeaps. Lives on
+// the progress thread.
 #pragma once
 
 #include <cstddef>

@@ -17,7 +17,7 @@ constexpr uint64_t kFileSize = uint64_t{1} << 46;
 // Blocks are aligned to huge pages, in case the host uses them for shared memory.
 constexpr uint64_t kBlockAlign = uint64_t{2} << 20;
 
-// The system frees only whole pages.
+// Returns the page size. The system frees only whole pages.
 uint64_t page() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
 
 uint64_t rounded_up(uint64_t value, uint64_t to) { return (value + to - 1) / to * to; }

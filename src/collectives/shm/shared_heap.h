@@ -1,7 +1,7 @@
-// Memory of this process that the other ranks of its host can map, for hvd_alloc. It is one sparse
-// file without a name. A block's offset in the file is never reused, so that it identifies the block
-// even after it is freed. One per process: it may exist before the first runtime, and outlives each
-// runtime. Any thread.
+// Memory of this process that the other ranks of its host can map, for hvd_alloc: one sparse file
+// without a name. The offset of a block in the file is never reused, so that it identifies the block
+// even after the block is freed. A process has one SharedHeap, which may exist before the first runtime
+// and outlives each runtime. Any thread.
 #pragma once
 
 #include <atomic>
@@ -19,14 +19,14 @@ namespace hvd::collectives {
 class SharedHeap {
  public:
   SharedHeap() = default;
-  // Unreleased blocks stay mapped.
+  // Leaves unreleased blocks mapped.
   ~SharedHeap() = default;
   SharedHeap(const SharedHeap&) = delete;
   SharedHeap& operator=(const SharedHeap&) = delete;
 
   // Reserves all pages at once, so that a lack of memory is an error here and not a signal later.
   Result<void*> allocate(size_t size);
-  // Returns the memory to the system at once. A peer's mapping keeps its addresses but has no memory.
+  // Returns the memory to the system at once. A peer's mapping stays, without memory.
   Status release(void* memory);
 
   // A place in the file: `offset` bytes into the block that starts at `block` and has `size` bytes.

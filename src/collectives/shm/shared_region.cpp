@@ -19,9 +19,9 @@ constexpr size_t kPage = 4096;
 // Sub-regions are aligned to the largest page: kernels for 64-bit ARM have pages of up to 64 KiB.
 constexpr size_t kLargestPage = 64 * 1024;
 
-// The entries after these have no memory: they mark a sub-region that was refused for lack of space.
+// Number of entries with memory. Further entries mark sub-regions that were refused for lack of space.
 constexpr size_t kMostRooms = kSubRegions - 16;
-// With fewer sub-regions, a job with some process sets would fail later.
+// Minimum number of sub-regions: with fewer, a job with some process sets would fail later.
 constexpr size_t kFewestRooms = 8;
 
 size_t round_up_to(size_t size, size_t to) { return (size + to - 1) / to * to; }
@@ -32,7 +32,7 @@ size_t control_size(size_t rank_count) {
 }
 
 Status allocate(int fd, size_t offset, size_t size) {
-  // Without reserved memory, a plain write could end the process with SIGBUS.
+  // Reserve the memory: otherwise a later write could end the process with SIGBUS.
   while (::fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(size)) != 0) {
     if (errno == EINTR) continue;
     return system_error(cat("cannot get ", size >> 10, " KiB of memory to share on this host"),

@@ -1,6 +1,6 @@
 // The shared-memory region of the ranks of one host: a sealed, preallocated memfd without a name. This
-// file defines its layout and which rank may write which part. Ranks share offsets, never pointers. No
-// call waits.
+// header defines its layout and the writers of each part. Ranks share offsets, never pointers. No call
+// waits.
 #pragma once
 
 #include <array>
@@ -87,10 +87,10 @@ class SharedRegion {
   size_t rank_count() const { return header_->rank_count; }
 
   // Claims a sub-region with a key for `users` ranks and reserves its memory. Only one rank of a
-  // group calls this. Without memory or a free entry, the sub-region is refused: find_sub_region()
-  // of the key fails, once for each user.
+  // group calls this. Without memory or a free entry, refuses the sub-region: find_sub_region() with
+  // this key then fails, once for each user.
   Status make_sub_region(uint64_t key, size_t size, uint32_t users);
-  // Returns the index of the sub-region, or -1 while it does not exist; an error when it was
+  // Returns the index of the sub-region, -1 while it does not exist, or an error if it was
   // refused.
   Result<int> find_sub_region(uint64_t key) const;
   Result<std::byte*> map_sub_region(int index, size_t size);

@@ -1,11 +1,11 @@
-// A sub-region: the layout of one group's part of the host's shared-memory region, and how its
-// ranks take turns in it.
+// A sub-region: the layout of one group's part of the host's shared-memory region, and the
+// synchronisation of its ranks.
 //
 // Every operation takes a number of steps, equal on all members. Even and odd steps use different
-// buffers. A rank publishes its progress in counters that only grow: `arrived` (its data of a step
-// is in its slot), `reduced` (its slice of the result is in place), `consumed` (it has finished
-// reading the data of that step). The host's leader publishes in `shared` that the result of all
-// hosts is in place. A counter's value is a step plus one.
+// buffers. A rank publishes its progress in counters that only grow: `arrived` (its data of a step is
+// in its slot), `reduced` (its slice of the result is complete), `consumed` (it has finished reading
+// the data of the step). The host's leader publishes in `shared` that the result of all hosts is
+// complete. A counter's value is a step plus one.
 #pragma once
 
 #include <algorithm>
@@ -40,8 +40,8 @@ class SubRegion {
   SubRegion(std::byte* base, size_t ranks, size_t chunk)
       : base_(base), ranks_(ranks), chunk_(chunk) {}
 
-  // Returns the bytes per slot and result. The buffers of all ranks fit into the caches and into
-  // the memory budget. With few ranks it is 512 KiB, the fastest for an allreduce of private
+  // Returns the bytes per slot and result, so that the buffers of all ranks fit into the caches and
+  // into the memory budget. With few ranks this is 512 KiB, the fastest for an allreduce of private
   // memory.
   static size_t chunk_for(size_t ranks) {
     constexpr size_t kLargest = 512 * 1024;

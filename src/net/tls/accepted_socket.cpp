@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kFirstInput = 4096;
 constexpr size_t kMostInput = 64 * 1024;
-// The bytes that are encrypted and sent at once.
+// Maximum number of bytes that are encrypted and sent at once.
 constexpr size_t kPiece = 64 * 1024;
 
 bool would_block(const error_code& error) {
@@ -27,8 +27,8 @@ ByteView view_of(asio::const_buffer buffer) {
 struct AcceptedSocket::Tls {
   TlsSession session;
   std::function<void()> on_altered;
-  Bytes input = Bytes(kFirstInput);  // from the socket; grows with the traffic
-  Bytes output = {};                 // encrypted; the socket has accepted output_sent bytes of it
+  Bytes input = Bytes(kFirstInput);  // bytes from the socket; grows with the traffic
+  Bytes output = {};                 // encrypted bytes; the socket has accepted output_sent of them
   size_t output_sent = 0;
   size_t in_output = 0;  // the caller's bytes that are in `output`
   Bytes piece = {};
@@ -93,7 +93,7 @@ Task<Status> AcceptedSocket::send_output() {
   }
 }
 
-// Returns nothing if the socket must deliver further bytes first.
+// Decrypts received bytes. Returns nullopt if further bytes must arrive first.
 std::optional<AcceptedSocket::Done> AcceptedSocket::decrypt(asio::mutable_buffer buffer) {
   const auto size = tls_->session.read({static_cast<std::byte*>(buffer.data()), buffer.size()});
   error_code ignored;
@@ -192,7 +192,7 @@ size_t AcceptedSocket::try_write_tls(asio::const_buffer head, asio::const_buffer
   return sent;
 }
 
-// One record and one system call cost less than two.
+// Joins head and body, because one record and one system call take less time than two.
 ByteView AcceptedSocket::next_piece(asio::const_buffer head, asio::const_buffer body, size_t sent) {
   const size_t of_head = std::min(sent, head.size());
   const ByteView first = view_of(head + of_head);

@@ -18,17 +18,17 @@ namespace hvd::net {
 
 class AcceptedSocket {
  public:
-  // Plain text. The socket becomes non-blocking.
+  // Makes a connection in plain text. The socket becomes non-blocking.
   AcceptedSocket(StreamSocket socket);  // NOLINT: a socket without TLS is one too
-  // TLS, after shake_hands(). If received bytes were altered in transit, calls `on_altered` before
-  // the read fails; no later byte is read.
+  // Makes a TLS connection; call shake_hands() first. If received bytes were altered in transit, calls
+  // `on_altered` before the read fails; no later byte is read.
   static Result<AcceptedSocket> with_tls(StreamSocket socket, ssl_ctx_st* context,
                                          std::function<void()> on_altered);
   AcceptedSocket(AcceptedSocket&&) noexcept;
   AcceptedSocket& operator=(AcceptedSocket&&) = delete;
   ~AcceptedSocket();
 
-  // The errors are those of TlsSession::shake_hands().
+  // Returns the errors of TlsSession::shake_hands().
   Task<Status> shake_hands();
 
   bool is_encrypted() const { return tls_ != nullptr; }

@@ -20,7 +20,7 @@ Status use_certificate(SSL_CTX* context, const std::string& certificate) {
 }
 
 Status use_key(SSL_CTX* context, const std::string& key, const std::string& certificate) {
-  // Never asks for a passphrase, since the program may have no terminal.
+  // OpenSSL must not ask for a passphrase, since the program may lack a terminal.
   ::SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return 0; });
   if (::SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) == 1) return {};
   return invalid_argument(cat(printable(key), " holds no key of the certificate in ",

@@ -12,7 +12,7 @@
 namespace hvd::net {
 namespace {
 
-// See RFC 2817.
+// The reply to a client without TLS; see RFC 2817.
 constexpr std::string_view kUpgrade =
     "HTTP/1.1 426 Upgrade Required\r\n"
     "Upgrade: TLS/1.2\r\n"
@@ -109,8 +109,8 @@ class TlsHandshake : public std::enable_shared_from_this<TlsHandshake> {
     co_return first != kHandshake;
   }
 
-  // Replies, and then reads what the client still sends: an immediate close would reset the
-  // connection, and the client would lose the reply.
+  // Replies, and then reads and drops the bytes that the client still sends: closing at once would reset
+  // the connection, and the client would lose the reply.
   Task<void> refuse_plaintext() {
     co_await asio::async_write(socket_, asio::buffer(kUpgrade), use_tuple);
     error_code ignored;
@@ -140,7 +140,7 @@ void TlsFront::take(StreamSocket socket, Adopt adopt) const {
   auto& unproven = server_->unproven;
   std::erase_if(unproven, [](const auto& handshake) { return handshake.expired(); });
   if (unproven.size() >= descriptor_share(server_->options.limits.unproven)) {
-    // Ends the oldest handshake, which has had the most time.
+    // End the oldest handshake, which has had the most time.
     unproven.front().lock()->end();
     unproven.pop_front();
   }

@@ -19,7 +19,7 @@ namespace hvd::net {
 
 struct TlsLimits {
   std::chrono::milliseconds handshake{10'000};
-  // Concurrent handshakes. A further one ends the oldest, whose client may connect again.
+  // Maximum number of concurrent handshakes. A further one ends the oldest, whose client may connect again.
   size_t unproven = 1024;
 };
 
@@ -29,8 +29,8 @@ struct TlsServerOptions {
   std::string certificate = {};  // PEM file with the certificate and its chain; may be empty
   std::string key = {};          // PEM file with its private key
   std::optional<Digest> shared_key = {};  // tls_key.h
-  // Called with the address of a client that offers another shared key, or whose stream was altered
-  // in transit and ends therefore.
+  // Called with the address of a client that offers another shared key, or whose stream ends because
+  // it was altered in transit.
   std::function<void(const std::string& peer)> on_other_key = {};
   std::function<void(const std::string& peer)> on_altered = {};
   TlsLimits limits = {};

@@ -55,7 +55,7 @@ SSL_SESSION* make_session(SSL* session) {
   return nullptr;
 }
 
-// Returning 0 ends the handshake: without the key, this client would accept a certificate.
+// Offers the key. Returns 0 to end the handshake: without the key, this client would accept a certificate.
 int offer(SSL* session, const EVP_MD* hash, const unsigned char** identity, size_t* size,
           SSL_SESSION** shared) {
   *shared = nullptr;

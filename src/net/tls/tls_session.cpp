@@ -15,8 +15,8 @@
 namespace hvd::net {
 namespace {
 
-// An older error in this thread's queue would look like an error of the next call. Checks first,
-// since ERR_clear_error() takes time even if the queue is empty.
+// Empties this thread's error queue, whose errors would look like errors of the next call. Checks the
+// queue first, since ERR_clear_error() takes time even if it is empty.
 void forget_tls_errors() {
   if (::ERR_peek_error() != 0) ::ERR_clear_error();
 }
@@ -68,7 +68,7 @@ class TlsSession::Impl {
     return is_set ? Status() : internal_error(cat("TLS: ", last_tls_error()));
   }
 
-  // Loads no authorities, so no certificate is trusted.
+  // Opens a client with a shared key. Without authorities, it does not trust any certificate.
   Status open(const Digest& key) {
     has_shared_key_ = true;
     HVD_RETURN_IF_ERROR(make_context());
@@ -156,7 +156,7 @@ class TlsSession::Impl {
   }
 
   Bytes take_output() {
-    // BIO_reset() would zero the buffer's largest size so far.
+    // Read with a size: BIO_reset() would zero the buffer up to its largest size so far.
     Bytes bytes(::BIO_ctrl_pending(outgoing_));
     if (!bytes.empty()) ::BIO_read(outgoing_, bytes.data(), static_cast<int>(bytes.size()));
     return bytes;
@@ -187,8 +187,8 @@ class TlsSession::Impl {
     return unavailable(cat("the client does not complete the TLS handshake (", reason, ")"));
   }
 
-  // A client that offers no shared key needs the certificate of this server. A client whose shared
-  // key was not used is refused, even if it would accept the certificate.
+  // A client without a shared key needs the certificate of this server. A client whose shared key was
+  // not used is refused, even if it would accept the certificate.
   Result<bool> check_client() const {
     const SharedKeyUse use = shared_key_use(session_.get());
     const bool has_certificate = ::SSL_CTX_get0_certificate(context_.get()) != nullptr;

@@ -52,7 +52,7 @@ class TlsStream::Impl {
   }
 
  private:
-  // Writes the session's output. Sets *interrupted when the peer sends data instead of reading.
+  // Writes the session's output. Sets *interrupted if the peer sends data before the output is written.
   Status flush(Deadline deadline, bool* interrupted) {
     const Bytes bytes = session_.take_output();
     ByteView left = bytes;

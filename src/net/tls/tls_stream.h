@@ -16,14 +16,14 @@ namespace hvd::net {
 class TlsStream {
  public:
   // Runs the handshake. The server needs a certificate for `host` (a name or an address) from an
-  // authority of the options. An untrusted certificate is kFailedPrecondition, with the reason.
+  // authority of the options. kFailedPrecondition: the certificate is not trusted; has the reason.
   static Result<TlsStream> connect(BlockingStream stream, const std::string& host,
                                    const TlsOptions& options, Deadline deadline);
   TlsStream(TlsStream&&) noexcept;
   TlsStream& operator=(TlsStream&&) noexcept;
   ~TlsStream();
 
-  // Like the functions of BlockingStream.
+  // These functions have the contracts of BlockingStream.
   Status write(ByteView head, ByteView body, Deadline deadline, bool& interrupted);
   Result<size_t> read_some(std::span<std::byte> buffer, Deadline deadline);
 

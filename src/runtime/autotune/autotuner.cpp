@@ -8,7 +8,7 @@
 namespace hvd::runtime {
 namespace {
 
-// The number of random candidates; the most promising candidate is tried next.
+// Number of random candidates, of which the most promising is tried next.
 constexpr int kAnywhere = 1500;
 constexpr int kNearTheBest = 500;
 // The largest distance of candidates near the best point, on each axis.
@@ -70,7 +70,7 @@ Autotuner::Point Autotuner::next_point() {
   }
   GaussianProcess process(options_.noise);
   process.fit(points_, scores_);
-  // The best estimated value, not the luckiest measurement.
+  // Take the best estimated value, since the best measurement may be noise.
   double best_mean = -HUGE_VAL;
   size_t best_index = 0;
   for (size_t i = 0; i < points_.size(); ++i) {

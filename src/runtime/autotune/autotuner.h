@@ -1,7 +1,7 @@
-// Searches for good parameters: takes the score of the current parameters and returns the next ones to
-// try. Parameters are points of a unit cube with one axis for each free parameter. Expected
-// improvement under a Gaussian process chooses the points; the last step compares hierarchical and
-// flat allreduce. TuningService owns and calls it. Pure: equal scores give equal choices.
+// Searches for good parameters: takes the score of the current parameters and returns the next
+// parameters to try. These are points of a unit cube with one axis for each free parameter, chosen by
+// expected improvement under a Gaussian process. The last step compares hierarchical and flat
+// allreduce. TuningService owns and calls it. Pure: equal scores give equal choices.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ namespace hvd::runtime {
 struct TunedParameters {
   double fusion_threshold = 0;  // bytes
   double window_ms = 0;
-  // In bytes, like in hvd_tuning: 0 is the op's own choice.
+  // In bytes, as in hvd_tuning; 0 means the op's default.
   double whole_limit = 0;
   double doubling_limit = 0;
   double ring_from = 0;
@@ -29,7 +29,7 @@ struct TunedRange {
   const char* name;
   double TunedParameters::*field;
   double low, high;
-  double usual;  // close to the op's own choice
+  double usual;  // close to the op's default
 };
 inline constexpr std::array<TunedRange, 5> kTunedRanges = {{
     {"fusion_threshold", &TunedParameters::fusion_threshold, 65536, 134217728, 134217728},
@@ -43,8 +43,8 @@ struct AutotunerOptions {
   TunedParameters start;
   std::array<bool, kTunedRanges.size()> free{};  // in the order of kTunedRanges
   bool hierarchy_is_free = false;
-  int points = 20;     // the most points that are tried
-  double noise = 0.8;  // as in GaussianProcess
+  int points = 20;     // maximum number of points to try
+  double noise = 0.8;  // see GaussianProcess
 };
 
 class Autotuner {

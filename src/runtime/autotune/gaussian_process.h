@@ -10,10 +10,10 @@ namespace hvd::runtime {
 
 class GaussianProcess {
  public:
-  // noise: the upper limit of the noise's standard deviation, as a share of the values' standard deviation (0 to 1).
+  // `noise`: upper limit of the noise's standard deviation, as a share of the values' standard deviation (0 to 1).
   explicit GaussianProcess(double noise) : noise_(noise) {}
 
-  // Points of equal dimension in [0, 1], and a value for each.
+  // Fits the process to points of equal dimension in [0, 1], and a value for each.
   void fit(std::vector<std::vector<double>> points, const std::vector<double>& values);
 
   struct Belief {

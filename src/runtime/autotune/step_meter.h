@@ -1,6 +1,6 @@
-// Computes the score of training steps from plans, in bytes per microsecond. A step begins whenever
-// one marked name occurs; the mark is the first name that occurs twice. TuningService owns it on the
-// root. Pure. Lives on the progress thread.
+// Computes the score of training steps from plans, in bytes per microsecond. A step begins when the
+// mark occurs, which is the first name that occurs twice. TuningService owns it on the root. Pure.
+// Lives on the progress thread.
 #pragma once
 
 #include <optional>
@@ -23,8 +23,8 @@ class StepMeter {
  public:
   explicit StepMeter(const StepMeterOptions& options) : options_(options) {}
 
-  // Call it before making a plan of these items, with their bytes. Returns a score when the plan
-  // completes one; the next step is then not measured, since it began before.
+  // Call this before making a plan of these items, with their bytes. Returns a score if the plan completes
+  // a score. The next step is then not measured, since it began before the new parameters.
   std::optional<double> add(const std::vector<PlanItem>& items, uint64_t bytes,
                             Clock::time_point now);
   // Records the ids that a plan gave to its items.

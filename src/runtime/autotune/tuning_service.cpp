@@ -13,7 +13,7 @@
 namespace hvd::runtime {
 namespace {
 
-// With fewer hosts, the hosts communicate directly for any size.
+// With at most this many hosts, the hosts communicate directly for any size.
 constexpr int32_t kFewHosts = 4;
 
 void put(const TunedParameters& parameters, ByteWriter& out) {
@@ -56,7 +56,7 @@ hvd_tuning tuning_of(const TunedParameters& parameters, bool reproducible) {
   tuning.ring_from = std::llround(parameters.ring_from);
   tuning.drivers = parameters.hierarchical ? 1 : 0;
   if (reproducible) {
-    // Only one-shot and two-shot: other algorithms add in an order that depends on an element's place in the batch.
+    // Allow only one-shot and two-shot: in other algorithms the order of the sum depends on an element's position.
     tuning.direct_hosts = std::numeric_limits<int32_t>::max();
     tuning.doubling_limit = -1;
   }

@@ -17,18 +17,18 @@ namespace hvd::runtime {
 struct TuningOptions {
   StepMeterOptions meter;
   AutotunerOptions tuner;
-  std::string log_path;  // may be empty: no log
+  std::string log_path;  // empty: no log
   bool cache_enabled = true;
   bool reproducible = false;
 };
 
-// The options of autotuning from the settings; empty if autotuning is off. hosts: number of hosts
-// of the job; most_ranks: largest number of ranks on one host.
+// Returns the options of autotuning from the settings; nullopt if autotuning is off. `hosts`: number of
+// hosts of the job. `most_ranks`: maximum number of ranks on a host.
 std::optional<TuningOptions> tuning_options(const WorkerSettings& settings, int32_t hosts,
                                             int32_t most_ranks);
-// The parameters that the settings give the runtime core from the start.
+// Returns the initial parameters of the runtime core, from the settings.
 TunedParameters parameters_of(const WorkerSettings& settings);
-// `reproducible`: use only algorithms that add each element in the order of the hosts, for any size of a batch.
+// `reproducible`: use only algorithms that add in the order of the hosts, for any batch and any element.
 hvd_tuning tuning_of(const TunedParameters& parameters, bool reproducible);
 std::chrono::microseconds window_of(const TunedParameters& parameters);
 

@@ -16,7 +16,7 @@
 namespace hvd::runtime {
 namespace {
 
-// The time for which a rank with an error waits for the others before it logs the error.
+// The time for which a rank with an error waits for the other ranks before it logs the error.
 constexpr double kSilentSeconds = 1;
 // The time in which other ranks can receive this rank's error.
 constexpr double kTroubleSeconds = 30;
@@ -68,9 +68,9 @@ struct SharedFlag {
   const char* advice;
 };
 constexpr SharedFlag kSharedFlags[] = {
-    // A rank with encryption cannot communicate with a rank without it.
+    // A rank that encrypts cannot communicate with a rank that does not.
     {4, "HOROVOD_ENCRYPT", "set it alike on all ranks, as horovodrun --encrypt does"},
-    // The ranks would run one batch by different algorithms.
+    // Otherwise the ranks would run one batch by different algorithms.
     {5, "HOROVOD_REPRODUCIBLE", "set it alike on all ranks"}};
 
 std::string holder_of(const std::vector<std::vector<std::string>>& choices, size_t rank) {

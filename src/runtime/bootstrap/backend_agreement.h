@@ -1,6 +1,6 @@
-// Compares the selected backends of all ranks, and the flags that must be equal, before any rank
-// opens a backend: ranks with different backends would wait for each other forever. The start of
-// the runtime calls it once. Blocks until all ranks have replied.
+// Compares the selected backends of all ranks, and the flags that must be equal, before any rank opens
+// a backend: ranks with different backends would wait for each other forever. hvd_init calls it once.
+// Blocks until all ranks have replied.
 #pragma once
 
 #include <span>
@@ -12,17 +12,17 @@
 
 namespace hvd::runtime {
 
-// Compares the selected backends of all ranks. own: BackendSelection::words of this rank, or the reason
-// why it cannot load them. Returns an error on every rank if selections differ or a rank has an error;
-// the error names the rank. Returns true if all ranks open the device backend that is selected by
-// trials: each rank has its file, and one rank has a GPU. is_watched: a launcher names late ranks;
-// otherwise the lowest rank that has arrived names them, once. ranks: RuntimeOptions::ranks.
+// Compares the selected backends of all ranks. `own`: BackendSelection::words of this rank, or the reason
+// why it cannot load them. If selections differ or a rank has an error, returns an error on every rank,
+// which names the rank. Returns true if all ranks open the device backend that trials select: each rank
+// has the backend's file, and at least one rank has a GPU. `is_watched`: a launcher names late ranks;
+// otherwise the lowest rank that has arrived names them, once. `ranks`: RuntimeOptions::ranks.
 Result<bool> agree_on_backends(const PluginHost& host, const Identity& identity,
                                const Result<std::string>& own, Deadline deadline, bool is_watched,
                                std::span<const int32_t> ranks);
 
-// Compares the records of all ranks, by rank: '+' and the description of the backend, or '-' and the reason why the
-// rank has none. Pure.
+// Compares the records of all ranks, by rank. A record is '+' and the description of the backend, or '-' and the
+// reason why the rank lacks it. Pure.
 Result<bool> compare_backends(const std::vector<std::string>& records);
 
 }  // namespace hvd::runtime

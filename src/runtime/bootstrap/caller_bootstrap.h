@@ -1,5 +1,5 @@
-// Bootstrap by the caller of hvd_init: the caller passes this process's rank, and a function that copies a
-// text from rank 0 to all ranks (hvd_init_options.share). Rank 0 serves the store until its shutdown.
+// Bootstrap by the caller of hvd_init, which passes this process's rank and a function that copies a text
+// from rank 0 to all ranks (hvd_init_options.share). Rank 0 serves the store until its shutdown.
 #pragma once
 
 #include <functional>

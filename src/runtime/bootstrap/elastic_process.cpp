@@ -19,7 +19,7 @@ rendezvous::HttpStoreOptions store_options(const WorkerSettings& settings) {
   return options;
 }
 
-// An interruption that also ends the calls of the store, which may be nullptr.
+// Makes an interruption that also ends the calls of the store. `store` may be nullptr.
 std::shared_ptr<Interruption> interruption_of(std::shared_ptr<rendezvous::HttpStore> store) {
   struct Start {
     Interruption interruption;
@@ -178,7 +178,7 @@ void ElasticProcess::follow_news() {
       }
       continue;
     }
-    // The first request, or the store has dropped older changes.
+    // This is the first request, or the store has dropped older changes.
     const bool is_behind = !changes.ok() && changes.error().code() == Code::kFailedPrecondition;
     if (!changes.ok() && !is_behind) {
       log::debug(cat("the news of the launcher end here: ", changes.error().message()));

@@ -5,7 +5,7 @@
 //
 // A process of an elastic job:
 //
-//     asks for a place ──> member of a generation ──its ranks meet──> rank ──┐
+//     requests a place ──> member of a generation ──ranks connect───> rank ──┐
 //      ^      └──> new beside ranks that train: provisional place            │
 //      │              │ hvd.elastic.run, or a collective                     │ a loss, or a change at a commit
 //      └──────────────┴──────────────────────────────────────────────────────┘
@@ -45,16 +45,16 @@ class ElasticProcess {
     // Interrupts the calls of the bootstrap's store when the launcher reports a lost member of the
     // generation. Its owner drops it at the end of the start.
     std::shared_ptr<Interruption> interruption;
-    // The other ranks are training. Only `identity` is set: the identity that this process will have.
+    // True while the other ranks train. Only `identity` is set then: this process's future identity.
     bool is_provisional = false;
   };
   // Requests a place in the next generation. Blocks until all processes of the last generation have
   // requested one or ended; the launcher has the deadlines. A process that is no longer needed
-  // waits here until its agent ends it. A new process gets a provisional place while other ranks
-  // train, and requests its final place where it needs them. One call at a time.
+  // waits here until its agent ends it. While other ranks train, a new process gets a provisional
+  // place, and requests its final place before its first collective. One call at a time.
   Result<Joined> join(const WorkerSettings& settings, rendezvous::PlaceRequestFrom from);
 
-  // The generation of the last join(); -1 before the first.
+  // The generation of the last join(); -1 before the first call.
   int32_t generation() const;
   // Records that all ranks of the last join()'s generation have connected.
   void has_met();
@@ -62,17 +62,17 @@ class ElasticProcess {
   void has_committed();
   // Returns whether the generation has a process that was not in the previous generation.
   bool has_new_members() const;
-  // The program handles changes of hosts: notifies the launcher, once.
+  // Notifies the launcher, once, that the program handles changes of hosts.
   void follow_hosts();
-  // The program enters hvd.elastic.run, or leaves it by a return or an exception: notifies the launcher.
+  // Notify the launcher that the program enters hvd.elastic.run, or leaves it by a return or an exception.
   void enter_run() { note_run(rendezvous::kInsideRun); }
   void leave_run() { note_run(rendezvous::kOutsideRun); }
   void raise_in_run() { note_run(rendezvous::kRaisedInRun); }
   // Returns the pending rendezvous::HostUpdates for the next generation.
   int32_t host_updates() const;
-  // The time until the agent of this process ends by itself, if the launcher knows it.
+  // The time until the agent of this process will end, if the launcher has announced it.
   std::optional<double> leave_seconds() const;
-  // The reason why a member of this generation is lost, or ok.
+  // Returns the reason why a member of this generation is lost, or ok.
   Status loss(int32_t generation) const;
 
  private:
@@ -87,17 +87,17 @@ class ElasticProcess {
   const int32_t process_;
   const OnLost on_lost_;
   std::unique_ptr<rendezvous::HttpStore> news_;
-  // The store for requests and for the start of each generation. Its connection is kept for the next generation.
+  // The store for requests and for the start of each generation. Its connection stays open for the next generation.
   std::shared_ptr<rendezvous::HttpStore> store_;
   std::atomic<bool> follows_hosts_ = false;
   mutable Mutex mutex_;
   int64_t request_ HVD_GUARDED_BY(mutex_) = 0;
   int32_t met_ HVD_GUARDED_BY(mutex_) = -1;      // the last generation whose ranks have connected
-  int32_t commits_ HVD_GUARDED_BY(mutex_) = 0;   // since the ranks of met_ have connected
+  int32_t commits_ HVD_GUARDED_BY(mutex_) = 0;   // commits since the ranks of met_ have connected
   int32_t current_ HVD_GUARDED_BY(mutex_) = -1;  // the generation of the last join()
   bool has_new_members_ HVD_GUARDED_BY(mutex_) = false;
-  std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // the start of current_
-  int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // of the next two fields
+  std::weak_ptr<Interruption> start_ HVD_GUARDED_BY(mutex_);  // of the start of current_
+  int32_t news_generation_ HVD_GUARDED_BY(mutex_) = -1;       // generation of the next two fields
   int32_t updates_ HVD_GUARDED_BY(mutex_) = rendezvous::kHostsUnchanged;
   Status loss_ HVD_GUARDED_BY(mutex_);
   std::optional<Clock::time_point> leaves_at_ HVD_GUARDED_BY(mutex_);

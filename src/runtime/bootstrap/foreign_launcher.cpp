@@ -17,14 +17,14 @@
 namespace hvd::runtime {
 namespace {
 
-// A launcher with a bootstrap interface sets one of these.
+// A launcher with a bootstrap interface sets one of these variables.
 constexpr std::array kLauncherVariables = {"PMIX_NAMESPACE", "PMI_FD"};
-// srun sets both in a step with any bootstrap interface; an sbatch script has none of a step's tasks.
+// srun sets both variables in any step. An sbatch script is not a task of a step.
 constexpr const char* kTasksOfStep = "SLURM_STEP_NUM_TASKS";
 constexpr const char* kTask = "SLURM_PROCID";
 constexpr const char* kMpiOfStep = "SLURM_MPI_TYPE";
 
-// The MPI bootstrap, used if set or if the program also calls MPI: MPI knows the ranks under any launcher.
+// The MPI bootstrap, used if set or if the program also calls MPI. It provides ranks under any launcher.
 constexpr std::string_view kMpi = "mpi";
 // The plugin for a step of srun without PMI.
 constexpr std::string_view kSlurm = "slurm";
@@ -43,7 +43,7 @@ class Opened {
       : host_(settings.table(), nullptr, "", false, nullptr), record_(record) {}
 
   Status open() {
-    hvd_plugin_config config{};  // no runtime exists yet
+    hvd_plugin_config config{};  // empty, since no runtime exists yet
     config.struct_size = sizeof config;
     auto opened = OpenedPlugin::open(record_, host_.vtable(), config);
     if (!opened.ok()) return opened.error();
@@ -142,7 +142,7 @@ Result<Bootstrap> bootstrap_from(const SavedBootstrap& saved, const std::vector<
   return result;
 }
 
-// Returns the text of the rank that serves the store, which is the first of `ranks`; empty `ranks` means all.
+// Returns the text of the rank that serves the store, the first of `ranks`; empty `ranks` means all ranks.
 Result<std::string> share(Opened& plugin, std::span<const int32_t> ranks, bool is_first,
                           const std::string& own, Deadline deadline) {
   if (is_first) HVD_RETURN_IF_ERROR(plugin.put(own));
@@ -151,17 +151,17 @@ Result<std::string> share(Opened& plugin, std::span<const int32_t> ranks, bool i
   return plugin.get(ranks, deadline);
 }
 
-// The duty of the ranks, for the error of a start that some ranks have not joined.
+// Returns the call that the ranks must make, for the error about a start that some ranks have not joined.
 std::string duty_of(std::span<const int32_t> ranks, bool is_list, bool is_late) {
   if (is_list) return cat(" of ", list_text(ranks), " must call hvd.init() with this list");
-  // A rank that ends instead may end the others' fence with a launcher's error.
+  // If a late rank ends without a call, the launcher may end the fence of the other ranks with an error.
   if (is_late && ranks.empty()) return " must call hvd.init()";
   return cat(" must call hvd.init(), also those that form no job with this one",
              is_late ? "," : "");
 }
 
-// The plugin reports this process's end to the launcher when the runtime ends; if only lists of
-// ranks have started, when the process ends. The first rank serves its store until it ends.
+// The plugin reports this process's end to the launcher when the runtime ends, or, if only lists of ranks
+// have started, when the process ends. The first rank serves its store until it ends.
 Result<Bootstrap> bootstrap_by_plugin(std::shared_ptr<Opened> plugin, const std::string& evidence,
                                       const WorkerSettings& settings, const BootstrapStart& start,
                                       Deadline deadline, SavedBootstrap* saved) {
@@ -214,8 +214,8 @@ void warn_of_shell() {
           "many ranks from it, and so does srun without --pty from outside of it"));
 }
 
-// Variables of torch.distributed may be left from another job; other launchers' variables are not
-// exported by hand.
+// Describes the evidence of a launcher. A user may have exported the variables of torch.distributed for
+// another job, but not those of other launchers.
 std::string evidence_of(const ForeignPlace& place) {
   if (place.bootstrap != kTorchBootstrap) return {};
   return cat("RANK and WORLD_SIZE say that this process is rank ", place.rank, " of ", place.size,
@@ -240,7 +240,7 @@ Status refuse_lonely_step(bool has_bootstrap) {
           "; ", kDeclareAlone));
 }
 
-// Refuses a process of a launcher other than Slurm. `reason`: why this launcher's bootstrap plugin cannot be used.
+// Refuses a process of a foreign launcher, except Slurm's. `reason`: why its bootstrap plugin cannot be used.
 Status refuse_lonely_rank(const ForeignPlace& place, const WorkerSettings& settings,
                           std::string_view reason) {
   return failed_precondition(cat(
@@ -262,10 +262,10 @@ std::string word_of(std::string_view value) { return to_lower(trim(value)); }
 struct LauncherDetection {
   bool has_bootstrap = false;
   bool step_of_many = false;
-  std::optional<ForeignPlace> several;  // this process's place, if any launcher started several
-  bool mpi = false;                     // MPI is initialised
+  std::optional<ForeignPlace> several;  // place of this process, if it is one of several
+  bool mpi = false;                     // this process has initialised MPI
   bool wants_mpi = false;
-  std::string named;  // plugin named by HOROVOD_BOOTSTRAP
+  std::string named;  // plugin that HOROVOD_BOOTSTRAP names
   std::string only;   // the only plugin to try; empty: all
   bool any() const {
     return has_bootstrap || step_of_many || several.has_value() || mpi || wants_mpi ||
@@ -297,11 +297,11 @@ struct BootstrapAnswer {
   std::unique_ptr<Opened> plugin;  // nullptr: no plugin recognises this process
   Identity identity;
   std::map<std::string, std::string>
-      not_mine;  // by plugin name: why it does not recognise this process
+      not_mine;  // why each plugin, by name, does not recognise this process
 };
 
-// Finds the first plugin that recognises this process. If a plugin's open() fails for another
-// reason, returns the error, unless MPI, which is tried last, already has the ranks.
+// Finds the first plugin that recognises this process. If a plugin's open() fails for another reason,
+// returns the error, unless MPI, which is tried last, provides the ranks.
 Result<BootstrapAnswer> ask(const plugin::Catalogue& catalogue, const WorkerSettings& settings,
                             const LauncherDetection& detected) {
   Status failure, not_mine;
@@ -332,7 +332,7 @@ Result<BootstrapAnswer> ask(const plugin::Catalogue& catalogue, const WorkerSett
       "; unset it"));
 }
 
-// The refusals of the plugins that connect the tasks of a step.
+// Returns why the plugins that connect the tasks of a step cannot be used.
 std::string refusals_of(const plugin::Catalogue& catalogue) {
   if (catalogue.all().empty()) return catalogue.why_none(HVD_PLUGIN_BOOTSTRAP, {});
   std::string refusals;
@@ -344,7 +344,7 @@ std::string refusals_of(const plugin::Catalogue& catalogue) {
   return refusals;
 }
 
-// Bootstraps from saved results, without another request to the launcher. Empty at the first start.
+// Bootstraps from saved results, without another request to the launcher. Returns nullopt at the first start.
 Result<std::optional<Bootstrap>> bootstrap_again(const WorkerSettings& settings, Deadline deadline,
                                                  const BootstrapStart& start,
                                                  SavedBootstrap* saved) {

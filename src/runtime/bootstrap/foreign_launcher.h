@@ -17,13 +17,13 @@
 
 namespace hvd::runtime {
 
-// The results of this process's starts, for later starts. Ranks that started together find each
-// other at the same endpoint again. The launcher's interface is opened once: Open MPI 4.1's servers
-// lose fences of ranks on several hosts that initialise PMIx again.
+// The results of this process's starts, for later starts. Ranks that started together find each other
+// again at the same endpoint. The launcher's interface is opened only once: if ranks on several hosts
+// initialise PMIx again, servers of Open MPI 4.1 lose fences.
 struct SavedBootstrap {
   Identity identity;
   std::map<std::string, void*> published;
-  // Endpoint and secret of the first rank, by the list of ranks that started together; empty: all.
+  // Endpoint and secret of the first rank, by the list of ranks that started together (empty: all ranks).
   std::map<std::vector<int32_t>, Invitation> masters;
   // The store that this process serves as the first rank, and its invitation.
   std::unique_ptr<ServedStore> server;

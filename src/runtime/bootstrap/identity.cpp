@@ -51,13 +51,13 @@ Status read_pair(const RankPair& pair, std::string_view rank_variable,
   return {};
 }
 
-// A name that is equal for all processes of one machine, and differs between machines.
+// Returns a name that is equal for all processes of one machine, and differs between machines.
 std::string machine_name(const WorkerSettings& settings) {
   if (!settings.hostname.empty()) return settings.hostname;
   return cat(own_host_name(), "/", boot_id());
 }
 
-// A name of this process that is equal in all its calls of hvd_init and differs from other processes' names.
+// Returns a unique name of this process, equal in all its calls of hvd_init.
 std::string process_name(const WorkerSettings& settings) {
   const auto stat = ProcStat::read("/proc/self/");
   std::error_code error;
@@ -67,7 +67,7 @@ std::string process_name(const WorkerSettings& settings) {
   return to_hex(sha256(as_bytes(name))).substr(0, 32);
 }
 
-// A launcher of another release may set other variables, or give them another meaning.
+// Refuses a launcher of another release, which may set other variables, or give them another meaning.
 Status check_launcher_version(const WorkerSettings& settings, int32_t rank) {
   const std::string version = settings.launcher_version;
   if (version.empty() || is_same_release(version, HVD_VERSION)) return {};
@@ -84,7 +84,7 @@ Status check_start(const WorkerSettings& settings, const Identity& identity) {
   return check_launchers(settings, identity);
 }
 
-// Checks that the server replies, before this rank waits for other ranks on it, which may take longer.
+// Checks that the server replies, before this rank waits there for other ranks, which may take long.
 Status reach(rendezvous::Store& store, const WorkerSettings& settings) {
   const auto found = store.get("reached", Deadline::after_seconds(settings.start_seconds));
   if (found.ok() || found.error().code() == Code::kNotFound) return {};
@@ -106,8 +106,8 @@ Result<Identity> ask_for_place(rendezvous::HttpStore& store, const WorkerSetting
   return identity;
 }
 
-// Under Horovod's own launcher, whose store has no signatures and assigns no ranks: the first rank makes
-// the secret with which the ranks authenticate their links. It is as safe as the network of the store.
+// Bootstraps under Horovod's own launcher, whose store has no signatures and assigns no ranks. The first rank
+// makes the secret with which the ranks authenticate their links. The store sends this secret unencrypted.
 Result<Bootstrap> bootstrap_plainly(Bootstrap result, std::string_view address,
                                     const BootstrapStart& start, const WorkerSettings& settings,
                                     Deadline deadline) {
@@ -194,11 +194,11 @@ Status take_next_place(WorkerSettings* settings) {
   HVD_ASSIGN_OR_RETURN(const std::string address, store_address(*settings));
   HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, net::parse_endpoint(address));
   const rendezvous::UnsignedHttpStore store(std::move(endpoint));
-  // A process keeps its slot once it has one.
+  // A process keeps the slot that it got first.
   const std::string worker =
       cat(settings->hostname, ":", settings->of_host.rank ? cat(*settings->of_host.rank) : "");
   HVD_ASSIGN_OR_RETURN(const Bytes answer, store.next_place(worker, Deadline::never()));
-  // Rank and size in the job, on the host and across hosts.
+  // Pairs of rank and size: in the job, on the host and across hosts.
   std::array<int64_t, 6> numbers{};
   const std::vector<std::string> words = split(as_text(answer), ',');
   size_t read = 0;
@@ -306,7 +306,7 @@ void complete_identity(std::span<const int32_t> machines, Identity* identity) {
       machines.empty()
           ? 0
           : static_cast<size_t>(*std::max_element(machines.begin(), machines.end())) + 1;
-  std::vector<int32_t> ranks_on(count, 0);  // by machine: the number of ranks counted on it
+  std::vector<int32_t> ranks_on(count, 0);  // number of ranks counted on each machine
   int32_t local_rank = 0;
   for (size_t rank = 0; rank < machines.size(); ++rank) {
     if (static_cast<int32_t>(rank) == identity->rank) local_rank = ranks_on[machines[rank]];

@@ -13,8 +13,8 @@
 namespace hvd::runtime {
 namespace {
 
-// Variables that only foreign launchers set. PMIx alone does not give the size, and this project's
-// agents also serve PMIx; Open MPI and Slurm, which provide PMIx, set further variables.
+// Variables that only foreign launchers set. The variables of PMIx are not among them: they lack the
+// size, and this project's agents set them too. Open MPI and Slurm, which provide PMIx, set others.
 struct LauncherVariables {
   const char *launcher, *rank, *size;
   std::string_view bootstrap;
@@ -32,7 +32,7 @@ std::optional<int64_t> number_of(const char* variable) {
   return text ? parse_int(*text) : std::nullopt;
 }
 
-// torchrun, accelerate, DeepSpeed, and scripts that call torch.distributed set RANK and WORLD_SIZE.
+// Reads RANK and WORLD_SIZE, set by torchrun, accelerate, DeepSpeed, and scripts that call torch.distributed.
 std::optional<ForeignPlace> place_in_process_group() {
   const auto size = number_of("WORLD_SIZE");
   if (!size || *size <= 1) return {};
@@ -45,7 +45,7 @@ bool has_terminal() {
   return static_cast<bool>(UniqueFd(::open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY)));
 }
 
-// srun --mpi=pmi2 gives its tasks the same place twice; hydra, possibly within a step of srun, sets further variables.
+// Returns whether srun --mpi=pmi2 set PMI_RANK and PMI_SIZE, equal to its own variables. hydra sets MPI_LOCALRANKID.
 bool is_pmi_of_srun() {
   return !environment_variable("MPI_LOCALRANKID") &&
          number_of("PMI_RANK") == number_of("SLURM_PROCID") &&
@@ -68,7 +68,7 @@ bool is_worker_of_torchrun() { return environment_variable("TORCHELASTIC_RUN_ID"
 bool is_in_shell_of_step() {
   if (!environment_variable("SLURM_PTY_PORT") || number_of("SLURM_PROCID") != 0) return false;
   if (is_worker_of_torchrun()) return false;
-  // Open MPI's mpirun and MPICH's hydra set these; PRRTE sets its own namespace.
+  // Open MPI's mpirun and MPICH's hydra set these variables; PRRTE sets its own namespace.
   if (environment_variable("OMPI_COMM_WORLD_RANK") || environment_variable("MPI_LOCALRANKID"))
     return false;
   const auto space = environment_variable("PMIX_NAMESPACE");
@@ -80,7 +80,7 @@ bool is_in_shell_of_step() {
 }
 
 std::optional<ForeignPlace> foreign_place() {
-  // srun and mpirun start torchrun once per host: the inner launcher counts.
+  // srun and mpirun may start torchrun once per host: use the inner launcher.
   if (is_worker_of_torchrun()) {
     if (auto place = place_in_process_group()) return place;
   }

@@ -1,5 +1,5 @@
 // Detects foreign launchers, and reads this process's rank and size from their environment
-// variables. Two contradictory launchers are an error. The bootstrap calls it. Any thread.
+// variables. Returns an error if two launchers contradict each other. The bootstrap calls it. Any thread.
 #pragma once
 
 #include <optional>
@@ -17,26 +17,26 @@ constexpr std::string_view kTorchBootstrap = "torch";
 
 struct ForeignPlace {
   std::string launcher;   // "Open MPI's mpirun (OMPI_COMM_WORLD_RANK)"
-  int64_t rank = 0;       // -1: not in the variables
-  int64_t size = 1;       // -1: above 1, but not in the variables
-  std::string bootstrap;  // the plugin that finds the other ranks
+  int64_t rank = 0;       // -1: no variable has it
+  int64_t size = 1;       // -1: above 1, but no variable has it
+  std::string bootstrap;  // name of the plugin that finds the other ranks
 };
 
 // Returns whether torchrun, or accelerate through torchrun, started this process or its parent.
 bool is_worker_of_torchrun();
 
-// Returns whether a user started this program in an interactive shell: that of srun --pty on the
-// terminal of the step's first task, or a shell of tmux, screen or script below it. The step's
-// other tasks then have not started the program. False if a launcher in that shell started it.
+// Returns whether a user started this program in an interactive shell of a step: srun --pty runs the
+// shell on the terminal of the first task, or tmux, screen or script runs it below. The step's other
+// tasks have not started the program then. Returns false if a launcher in the shell started it.
 bool is_in_shell_of_step();
 
-// Returns the place that a foreign launcher gave this process. Returns nullopt without such a launcher,
-// and if it started a single process, which may be Horovod's launcher. The place has a size.
+// Returns the place that a foreign launcher gave this process, with a size. Returns nullopt without such a
+// launcher, and if it started only one process, which may be Horovod's launcher.
 std::optional<ForeignPlace> foreign_place();
 
-// Like foreign_place(), but may return a place without a size if the variables only show that the
-// job has several processes: a PMIx rank above 0; for hydra with -pmi-port, such a rank or the
-// number of ranks on this host.
+// Like foreign_place(), but also returns a place without a size if the variables only show that the job
+// has several processes. For PMIx, this is a rank above 0; for hydra with -pmi-port, such a rank or
+// the number of ranks on this host.
 std::optional<ForeignPlace> place_among_several();
 
 // Returns an error with both places and a remedy if `identity` contradicts the foreign launcher.

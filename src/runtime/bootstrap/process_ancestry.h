@@ -6,10 +6,10 @@
 
 namespace hvd::runtime {
 
-// The most ancestors that a search visits.
+// Maximum number of ancestors that a search visits.
 constexpr int kMostLevels = 64;
 
-// Empty without /proc, and for a process that has ended.
+// Returns the parent; nullopt without /proc, or if the process has ended.
 std::optional<int64_t> parent_of(int64_t pid);
 
 // Returns whether `pid` is the parent of this process, or an ancestor of the parent.

@@ -24,7 +24,7 @@ NamedRank rank_of(std::string words, const Variables& variables,
   return rank;
 }
 
-// The rank and store that an agent, Horovod's launcher, or the user's variables gave this process; may be empty.
+// Returns the rank and store in the variables of an agent, of Horovod's launcher, or of the user; may be empty.
 std::optional<NamedRank> rank_of_ours(const Variables& variables) {
   if (!variables("HOROVOD_STORE") && !variables("HOROVOD_GLOO_RENDEZVOUS_ADDR")) return {};
   const auto process = variables("HOROVOD_ELASTIC_PROCESS");
@@ -37,8 +37,8 @@ std::optional<NamedRank> rank_of_ours(const Variables& variables) {
        "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"});
 }
 
-// Processes of mpirun or torchrun within a rank of this project inherit its variables: the bootstrap refuses them,
-// and names both launchers. Programs and this project's agents also set the variables of torch.distributed.
+// Returns whether a process has variables of two launchers: mpirun or torchrun inside a rank of this project. The
+// bootstrap refuses it, and names both. Programs and this project's agents also set torch.distributed's variables.
 bool has_two_launchers() {
   if (!environment_variable("HOROVOD_RANK")) return false;
   const auto other = foreign_place();
@@ -59,7 +59,7 @@ std::optional<NamedRank> named_rank(const Variables& variables) {
     return rank_of(cat("rank ", *variables("RANK")), variables,
                    {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"});
   }
-  // Ranks of a hydra within a PMIx rank inherit the outer variables; hydra's own variables name no job.
+  // Ranks of a hydra inside a PMIx rank inherit the outer variables, and hydra's variables do not name a job.
   if (variables("PMI_FD")) return {};
   if (variables("PMIX_NAMESPACE") && variables("PMIX_RANK")) {
     return rank_of(cat("rank ", *variables("PMIX_RANK")), variables,
@@ -88,7 +88,7 @@ Result<RankClaim> RankClaim::take() {
   }
   const auto holder = net::connect_to_listener(name, SOCK_SEQPACKET);
   if (holder && !holder->socket) {
-    // The holder never accepts, so each refused process leaves a connection in its queue.
+    // The queue of the holder is full: it never accepts, so each refused process leaves a connection there.
     return failed_precondition(
         cat("another process of this host is ", rank->words,
             " of this job already, by the same variables of the launcher, and has refused many "

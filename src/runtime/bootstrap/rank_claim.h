@@ -13,13 +13,13 @@
 
 namespace hvd::runtime {
 
-// A rank as the variables name it. Pure except for `variables`.
+// A rank that variables name.
 struct NamedRank {
   std::string words;  // "rank 3"
   std::string key;    // differs between the ranks of all jobs on this host
 };
 using Variables = std::function<std::optional<std::string>(const char* name)>;
-// Empty if the variables name no rank: a single-process job, or a place that a server assigns.
+// Returns nullopt if the variables do not name a rank: in a single-process job, or if a server assigns ranks.
 std::optional<NamedRank> named_rank(const Variables& variables);
 
 class RankClaim {

@@ -22,10 +22,10 @@ constexpr std::string_view kHereKey = "here";
 // The time limit of a request, since a connected store replies at once.
 constexpr double kStoreAnswerSeconds = 10;
 
-// A limit on unauthenticated connections: most descriptors are for the user's program.
+// Maximum number of unauthenticated connections: most descriptors must stay free for the user's program.
 constexpr size_t kMostUnproven = 1024;
 
-// Addresses of 4 or 16 bytes; loopback only if no other address exists.
+// Returns this host's addresses of 4 or 16 bytes, or only loopback if no other address exists.
 Result<std::vector<Bytes>> addresses_of(const net::InterfaceChoice& choice) {
   HVD_ASSIGN_OR_RETURN(std::vector<net::InterfaceAddress> all, net::interface_addresses());
   if (all.empty()) {
@@ -61,7 +61,7 @@ Result<std::unique_ptr<ServedStore>> ServedStore::start(const Secret& secret,
                                                         const WorkerSettings& settings) {
   std::unique_ptr<ServedStore> store(new ServedStore(secret));
   HVD_RETURN_IF_ERROR(store->listen(settings));
-  const AllSignalsBlocked blocked;  // signals are for the user's threads
+  const AllSignalsBlocked blocked;  // only the user's threads get signals
   store->thread_ = std::thread([raw = store.get()] {
     ::pthread_setname_np(::pthread_self(), "hvd-store");
     raw->loop_.run();
@@ -76,7 +76,7 @@ Status ServedStore::listen(const WorkerSettings& settings) {
   const auto listeners = net::TcpListener::open_at(addresses, ports);
   if (!listeners.ok()) return listeners.error().with_context("serving the store of the job");
   for (const net::TcpListener& listener : *listeners) {
-    // The server needs its own descriptor.
+    // The server owns a duplicate of the descriptor.
     UniqueFd fd(::fcntl(listener.socket.get(), F_DUPFD_CLOEXEC, 3));
     if (!fd) return system_error("serving the store of the job", errno);
     HVD_ASSIGN_OR_RETURN(net::Endpoint endpoint, server_->listen(std::move(fd)));

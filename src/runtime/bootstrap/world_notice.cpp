@@ -18,7 +18,7 @@
 namespace hvd::runtime {
 namespace {
 
-// The wait is limited: a stopped agent must not stop its ranks.
+// Time limit for the agent's reply: a stopped agent must not stop its ranks.
 constexpr int kAgentAnswerMs = 1000;
 constexpr int kMostTries = 50;
 constexpr int kPauseMs = 20;
@@ -30,7 +30,7 @@ UniqueFd connect_to_agent(int64_t pid, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     if (!name.starts_with(prefix)) continue;
     auto agent = net::connect_to_listener(name, SOCK_SEQPACKET);
-    // The connection queue of an agent that starts many ranks may be full.
+    // Try again if the agent's queue of connections is full, because it starts many ranks.
     for (int tries = 0; agent && !agent->socket && tries < kMostTries; ++tries) {
       ::poll(nullptr, 0, kPauseMs);
       agent = net::connect_to_listener(name, SOCK_SEQPACKET);

@@ -1,4 +1,4 @@
-// Reports this process's rank and the size of its world to the agent that started it, if one did.
+// Reports this process's rank and the size of its world to the agent that started the process, if any.
 // hvd_init calls it.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The C ABI: one runtime pointer; no exception leaves these functions.
+// The functions of the C ABI, over one runtime pointer. No exception leaves these functions.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -87,7 +87,7 @@ int hvd_submit(const hvd_submission* submission, hvd_handle* handle, char* error
 
 int hvd_start(hvd_handle handle, char* error, size_t error_size) {
   return guarded(error, error_size, [&]() -> Status {
-    // Does not check the call, which would wait in a process with a provisional place.
+    // Skip call.check(), which would wait in a process with a provisional rank.
     const ApiCall call;
     if (call.runtime() == nullptr) {
       return hvd::not_found(hvd::cat("handle ", handle, " does not exist"));

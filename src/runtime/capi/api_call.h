@@ -32,7 +32,7 @@ struct ApiState {
   std::atomic<bool> initialized{false};
   std::atomic<bool> forked{false};  // this process was forked from the one that called init
   std::atomic<uint32_t> calls{0};   // calls that may be using `current`
-  // The last of `places`, between hvd_init and the time at which the training ranks admit this process.
+  // The last of `places`, from hvd_init until the training ranks admit this process; else nullptr.
   std::atomic<const Identity*> provisional{nullptr};
   std::deque<Identity>* places HVD_GUARDED_BY(mutex) = nullptr;  // a call may still read an old one
   double start_seconds HVD_GUARDED_BY(mutex) = 0;  // the caller's limit, for a provisional start
@@ -45,7 +45,7 @@ struct ApiState {
   std::atomic<ElasticProcess*> elastic{nullptr};  // made once, in an elastic job
   // Owned by Bootstrap, from init to shutdown.
   std::shared_ptr<void>* session HVD_GUARDED_BY(mutex) = nullptr;
-  // Saved by Bootstrap for the life of the process, but not for its forked children.
+  // Results that Bootstrap saves until the process ends, but not for forked children.
   SavedBootstrap* saved_bootstrap HVD_GUARDED_BY(mutex) = nullptr;
   pid_t saved_by_process HVD_GUARDED_BY(mutex) = 0;
   // Held from init to shutdown.
@@ -75,12 +75,12 @@ class ApiCall {
   ApiCall(const ApiCall&) = delete;
 
   Runtime* runtime() const { return runtime_; }
-  // nullptr before hvd_init.
+  // Returns nullptr before hvd_init.
   const Identity* identity() const {
     if (provisional_ != nullptr) return provisional_;
     return runtime_ != nullptr ? &runtime_->identity() : nullptr;
   }
-  // Ok if a runtime exists. Blocks while this process has a provisional place.
+  // Returns ok if a runtime exists. Blocks while this process has a provisional rank.
   Status check(rendezvous::PlaceRequestFrom from = rendezvous::PlaceRequestFrom::kCollective) {
     if (state.forked.load(std::memory_order_relaxed)) {
       return failed_precondition(

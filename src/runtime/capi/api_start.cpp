@@ -61,7 +61,7 @@ hvd::Result<std::vector<int32_t>> ranks_of(const hvd_init_options& wishes) {
   return std::vector<int32_t>(wishes.ranks, wishes.ranks + wishes.rank_count);
 }
 
-// If an agent started this process, its launcher has already warned.
+// Warns of misspelt variables, unless an agent started this process: its launcher has already warned.
 void warn_of_misspelt_variables(const WorkerSettings& settings, int32_t rank)
     HVD_REQUIRES(state.mutex) {
   if (rank != 0 || state.epoch != 0 || !settings.job.empty()) return;
@@ -87,7 +87,7 @@ void apply_selection(const hvd::Result<hvd::runtime::BackendSelection>& selectio
   options->controllers.insert(options->controllers.begin(), selection->controller);
 }
 
-// Kept until the process ends, and leaked: its threads use objects that are destroyed at exit.
+// Never destroyed: its threads use objects that are destroyed at exit.
 hvd::runtime::SavedBootstrap* saved_bootstrap() HVD_REQUIRES(state.mutex) {
   if (state.saved_bootstrap == nullptr) {
     state.saved_bootstrap = new hvd::runtime::SavedBootstrap;
@@ -118,7 +118,7 @@ void fail_generation(int32_t generation, const Status& why) {
   }
 }
 
-// Returns the place in the next generation of an elastic job; empty in other jobs.
+// Joins the next generation of an elastic job; returns nullopt in other jobs.
 hvd::Result<std::optional<ElasticProcess::Joined>> join_generation(
     const WorkerSettings& settings, hvd::rendezvous::PlaceRequestFrom from)
     HVD_REQUIRES(state.mutex) {
@@ -147,7 +147,7 @@ Status with_evidence(const Status& error, const std::string& evidence) {
   return hvd::deadline_exceeded(hvd::cat(error.message(), "; ", evidence));
 }
 
-// The names of very many ranks do not fit into a message to the agent: the report then omits them.
+// Makes the report to the agent. Omits the list of ranks if it is too long for the message.
 hvd::rendezvous::WorldReport report_of(const hvd::runtime::Identity& identity,
                                        const hvd::runtime::RuntimeOptions& options) {
   constexpr size_t kMostListed = 256;
@@ -167,14 +167,14 @@ struct RuntimeStart {
   hvd::Result<hvd::runtime::BackendSelection> backends;
   std::optional<ElasticProcess::Joined> elastic;
   bool is_foreign = false;  // in an elastic job of Horovod's own launcher
-  // `epoch` is 0 in elastic jobs, whose processes differ in age: there each start has its own
-  // generation, and Horovod's launcher empties its store before each start.
+  // `epoch` is 0 in elastic jobs, whose processes have made different numbers of starts. Generations
+  // distinguish the starts there, and Horovod's launcher empties its store before each start.
   hvd::runtime::BootstrapStart which = {};
   bool is_limited = false;  // all ranks must connect within a time limit
   hvd::Deadline deadline = hvd::Deadline::never();
 };
 
-// Empty for a process of an elastic job with a provisional place: complete_init() continues the start.
+// Returns nullopt for a process of an elastic job with a provisional rank: complete_init() continues the start.
 hvd::Result<std::optional<RuntimeStart>> begin_start(const hvd_init_options& wishes,
                                                      hvd::rendezvous::PlaceRequestFrom from)
     HVD_REQUIRES(state.mutex) {
@@ -193,7 +193,7 @@ hvd::Result<std::optional<RuntimeStart>> begin_start(const hvd_init_options& wis
       note_provisional(elastic->bootstrap.identity, wishes);
       return std::optional<RuntimeStart>();
     }
-    // All ranks add these sets during their starts.
+    // All ranks must add these sets in hvd_init, so take the final place now.
     HVD_ASSIGN_OR_RETURN(elastic,
                          join_generation(settings, hvd::rendezvous::PlaceRequestFrom::kCollective));
   }
@@ -206,7 +206,7 @@ hvd::Result<std::optional<RuntimeStart>> begin_start(const hvd_init_options& wis
   }
   HVD_ASSIGN_OR_RETURN(start.which.ranks, ranks_of(wishes));
   if (!start.elastic && !start.is_foreign) start.which.epoch = starts_of(start.which.ranks);
-  // In an elastic job all ranks have already called hvd_init.
+  // In an elastic job, all ranks have already called hvd_init.
   start.is_limited = wishes.timeout_seconds > 0 || start.elastic || start.is_foreign;
   if (wishes.timeout_seconds > 0) start.settings.set_start_seconds(wishes.timeout_seconds);
   if (start.is_limited) start.settings.set_init_seconds(start.settings.start_seconds);
@@ -249,7 +249,7 @@ hvd::Result<hvd::runtime::Bootstrap> find_others(RuntimeStart* start,
   return found;
 }
 
-// The counters of this rank that the agent reads; nullptr without an agent.
+// Returns the counters of this rank that the agent reads; nullptr without an agent.
 hvd::RankCounters* counters_of_agent(const WorkerSettings& settings,
                                      const hvd::runtime::Identity& identity)
     HVD_REQUIRES(state.mutex) {
@@ -306,13 +306,13 @@ hvd::Result<hvd::runtime::RuntimeOptions> options_of(RuntimeStart* start,
 void replace_runtime(std::unique_ptr<Runtime> runtime, std::shared_ptr<void> session)
     HVD_REQUIRES(state.mutex) {
   Runtime* old = state.current.exchange(runtime.release());
-  // Calls that use the old runtime end soon, since it refuses everything.
+  // Wait for calls that use the old runtime. They end soon, since it refuses everything.
   while (state.calls.load() != 0) std::this_thread::yield();
   delete old;
   state.session = new std::shared_ptr<void>(std::move(session));
 }
 
-// `is_void` is set if a member of the generation was lost before all ranks had connected.
+// Sets `is_void` if a member of the generation was lost before all ranks had connected.
 Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from,
                   bool* is_void) HVD_REQUIRES(state.mutex) {
   HVD_ASSIGN_OR_RETURN(auto start, begin_start(wishes, from));
@@ -320,8 +320,8 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
   HVD_ASSIGN_OR_RETURN(auto bootstrap, find_others(&*start, wishes));
   HVD_ASSIGN_OR_RETURN(auto options, options_of(&*start, wishes, &bootstrap));
   const bool is_elastic = options.is_elastic;
-  // Report before the ranks connect, since ranks of wrong worlds may never connect. Callers that
-  // name their ranks, and ranks that find each other without a launcher, want their own world.
+  // Report before the ranks connect, since ranks of wrong worlds may never connect. No report
+  // for a caller with its own bootstrap (hvd_init_options.share), which wants a separate world.
   const hvd::rendezvous::WorldReport report = report_of(bootstrap.identity, options);
   const bool is_of_job = wishes.share == nullptr;
   if (is_of_job) hvd::runtime::notify_agent(report);
@@ -333,7 +333,7 @@ Status start_once(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestF
     *is_void = !loss.ok();
     return *is_void ? loss : with_evidence(runtime.error(), bootstrap.evidence);
   }
-  // A host of an elastic job may have several agents, each with its own ranks.
+  // In an elastic job each rank reports, since a host may have several agents.
   if (is_of_job && (is_elastic || (*runtime)->identity().local_rank == 0)) {
     hvd::rendezvous::WorldReport met = report;
     met.has_met = true;
@@ -351,10 +351,10 @@ Status claim_rank() HVD_REQUIRES(state.mutex) {
   return {};
 }
 
-// Afterwards, children of this process may call hvd_init.
+// Drops the claim of the rank, so that children of this process may call hvd_init.
 void drop_claim() HVD_REQUIRES(state.mutex) { delete std::exchange(state.claim, nullptr); }
 
-// If a generation loses a member before its ranks have connected, it is void: this rank requests the next one.
+// If a generation loses a member before its ranks have connected, requests a place in the next generation.
 Status start(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom from)
     HVD_REQUIRES(state.mutex) {
   for (;;) {
@@ -365,7 +365,7 @@ Status start(const hvd_init_options& wishes, hvd::rendezvous::PlaceRequestFrom f
   }
 }
 
-// The news thread ignored a loss that was reported during the start.
+// Reports a loss that the news thread has received during the start and ignored.
 void report_early_loss() HVD_REQUIRES(state.mutex) {
   auto* const elastic = state.elastic.load();
   Runtime* const runtime = state.current.load();
@@ -378,7 +378,7 @@ void report_early_loss() HVD_REQUIRES(state.mutex) {
 constexpr double kShutdownSeconds = 30;
 
 Status shut_down(bool ends_other_sets) {
-  // Also called by a forked child's exit handlers; the job belongs to the parent.
+  // Exit handlers of a forked child call this too, but the job belongs to the parent.
   if (state.forked.load()) return {};
   const hvd::MutexLock lock(state.mutex);
   if (!state.initialized.load()) return {};

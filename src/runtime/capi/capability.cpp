@@ -53,7 +53,7 @@ bool report(const Status& status, std::string* why) {
   return status.ok();
 }
 
-// Checks for a path without MPI: a controller and an op that need no other library.
+// Returns whether a controller and an op that need no other library work here.
 bool has_own_path(const plugin::Catalogue& catalogue, std::string* why) {
   for (const hvd_plugin_kind kind : {HVD_PLUGIN_CONTROLLER, HVD_PLUGIN_OP}) {
     bool found = false;

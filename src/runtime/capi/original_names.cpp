@@ -1,5 +1,5 @@
-// Five functions of the original Horovod's library, for programs that open it with dlopen or ctypes. No
-// header declares them: new programs call hvd_*.
+// Five functions of the original Horovod's library, for programs that call them by dlopen or ctypes. No
+// header declares the functions: new programs call hvd_*.
 #include <cstdint>
 
 #include "horovod/horovod.h"

@@ -17,7 +17,7 @@ class RuntimeCore;
 class DeviceTurns final : public Service {
  public:
   explicit DeviceTurns(RuntimeCore* core) : core_(core) {}
-  // Called on the root of a set, after it has sent a plan with batches that need a turn.
+  // Called on the root of a set after it has sent a plan whose batches need a turn.
   void request(uint32_t serial);
   void receive(int32_t from, ByteView message) override;
 

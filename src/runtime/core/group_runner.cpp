@@ -24,7 +24,7 @@ uint64_t key_of(const std::vector<int32_t>& ranks, uint64_t ordinal) {
   return key;
 }
 
-// The fields of a record, in their order. The reduction shares its field with the tag.
+// The fields of a record, in order. The reduction and the tag share one field.
 enum Field : size_t { kNumber, kOp, kDtype, kReduceOpAndTag, kCount, kRoot, kPrescale, kPostscale };
 
 collectives::CallRecord record_of(const Submission& call) {
@@ -176,7 +176,7 @@ std::vector<int64_t> GroupRunner::counts_of(const Group& group, const Submission
   return counts;
 }
 
-// Starts calls until one must wait.
+// Starts calls until a call must wait.
 void GroupRunner::begin(Group& group) {
   while (!group.calls.empty() && !group.flow.running()) {
     const Submission& call = *group.calls.front();
@@ -245,7 +245,7 @@ void GroupRunner::finish(Group& group) {
   if (!ends_.empty()) check_ends(group);
 }
 
-// All members have announced the call, like ranks that agree on a name (PlanApplication).
+// Counts the wait until all members had announced the call, as PlanApplication does for a name.
 void GroupRunner::note_wait(const Group& group, const Submission& call) {
   const auto waited = group.checked.met - call.since;
   parts_.instruments->metrics->agreed(waited);
@@ -254,7 +254,7 @@ void GroupRunner::note_wait(const Group& group, const Submission& call) {
     parts_.instruments->steps->step_ended(group.checked.met, *parts_.instruments->metrics, 0,
                                           static_cast<uint32_t>(group.completed));
   }
-  // A rank outside a smaller group does not wait in it, and is not late.
+  // Only groups of all ranks count: a rank outside a smaller group is not late in it.
   if (group.members->ranks.size() == static_cast<size_t>(mesh_->size()))
     parts_.instruments->steps->wait_ended(waited);
 }
@@ -265,7 +265,7 @@ std::vector<GroupCalls> GroupRunner::calls() const {
   return calls;
 }
 
-// All members make the same message.
+// Returns the error for different calls, equal on all members.
 Status GroupRunner::difference(const Group& group) const {
   const auto& ranks = group.members->ranks;
   const auto& checked = group.checked;
@@ -334,7 +334,7 @@ void GroupRunner::close_if_ended(uint64_t key) {
   destroyed_.erase(found);
 }
 
-// A member that has left takes part in none of the calls that it has not completed.
+// Fails the calls that a member has not completed before it left.
 void GroupRunner::check_ends(Group& group) {
   for (const GroupEnd& end : ends_) {
     if (end.key != group.key || group.completed < end.calls) continue;

@@ -1,21 +1,21 @@
 // Runs collectives of groups, without names and negotiation. The n-th call of a group is one operation on all its
 // members, which compare their calls before moving data. Each group has its own sequence, shared memory and streams;
-// groups run concurrently. RuntimeCore owns it. Lives on the progress thread; never waits. See docs/process-sets.md.
-// waits. See docs/process-sets.md.
+// groups run concurrently. RuntimeCore owns it. Lives on the progress thread; never waits.
+// See docs/process-sets.md.
 //
-//   start(call) ---> calls: the first one runs, the others wait behind it
+//   start(call) ---> calls: the first call runs, later calls wait
 //                      | begin(): its batch, and the flow of run_checked()
 //                      v
-//   advance() ------ flow: records of all members meet -- all alike? ---> data moves ---> finish(): complete, begin the next
-//                                                       '- not: the call fails alike on all, and the group goes on
+//   advance() ------ flow: compares all records -- equal: ---> data moves ---> finish(): complete, begin the next
+//                                                        '- different: the call fails, and the group continues
 //
 // A member that leaves sends the number of its calls (GroupEnd): the other members complete these calls, and their
 // later calls fail. A member that dies sends nothing: check_members() fails the calls of its groups when the job ends.
 //
-// Invariants: call n of a member pairs only with call n of the others, also after a call that failed by
-// a difference; a group fails completely and stays failed (`failure`); a notice that arrives before
-// this rank creates the group is kept in `ends_`; links of a destroyed group are kept until all members
-// have left, since to a member that still waits, the end of a stream means a lost rank.
+// Invariants: call n of a member runs only with call n of the other members, also after a call that
+// failed because calls differed. A failed group stays failed (`failure`). `ends_` keeps a notice that
+// arrives before this rank creates the group. Links of a destroyed group stay open until all members have
+// left, since a member that still waits takes the end of a stream for a lost rank.
 #pragma once
 
 #include <atomic>
@@ -37,15 +37,15 @@ namespace hvd::runtime {
 
 // Announces that a rank leaves a group after a number of calls.
 struct GroupEnd {
-  int32_t rank;  // the sender: the leaving rank; in lists of ends to send: the receiver
-  uint64_t key;  // of the group, equal on all members
+  int32_t rank;  // the leaving rank, or the receiver in a list of ends to send
+  uint64_t key;  // key of the group, equal on all members
   uint64_t calls;
   bool is_destroyed;  // the rank has destroyed the group, and may continue without it
 };
 
 class GroupRunner {
  public:
-  // Objects that must outlive this one.
+  // Objects that must outlive the GroupRunner.
   struct Parts {
     Shutdown* shutdown;
     CompletionSink* sink;
@@ -64,18 +64,18 @@ class GroupRunner {
   Result<std::vector<GroupEnd>> destroy(int32_t id);
 
   void start(Submission* call);
-  // A member has left the group.
+  // Records that a member has left the group.
   void member_left(const GroupEnd& end);
   // Fails the calls of groups that a member has left without a notice.
   void check_members();
-  // Sets *moved when a call made progress.
+  // Advances the running calls. Sets *moved if a call made progress.
   void advance(bool* moved);
   bool may_sleep();
-  // This rank leaves: fails the incomplete calls, and returns the notices for the other members.
+  // Fails the incomplete calls, because this rank leaves. Returns the notices for the other members.
   std::vector<GroupEnd> end(const Status& why);
-  // The job has failed: forgets all calls. The caller completes the submissions.
+  // Forgets all calls, because the job has failed. The caller completes the submissions.
   void fail(const Status& why);
-  // In the order in which the groups were created.
+  // Returns the number of complete calls of each group, in the order of creation.
   std::vector<GroupCalls> calls() const;
   // Closes the links of all groups. Requires that no transfer is in flight.
   void close();
@@ -105,8 +105,8 @@ class GroupRunner {
   std::map<std::vector<int32_t>, uint64_t> made_;  // the number of groups of these ranks so far
   // Notices of other ranks, for groups that this rank has or will create later.
   std::vector<GroupEnd> ends_;
-  // Groups that this rank has destroyed, by key, until all members have destroyed them: to a member
-  // that still waits, the end of a stream would mean a lost rank.
+  // Groups that this rank has destroyed, by key, until all members have destroyed them: a member that
+  // still waits would take the end of a stream for a lost rank.
   std::map<uint64_t, Destroyed> destroyed_;
   int32_t next_id_ = 1;
   std::atomic<bool> in_use_{false};

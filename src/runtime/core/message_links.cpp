@@ -11,7 +11,7 @@
 namespace hvd::runtime {
 namespace {
 
-// A failing rank polls its links at most this many times to flush its last messages.
+// Maximum number of polls in which a failing rank flushes its last messages.
 constexpr int kLastWords = 64;
 
 std::vector<int32_t> machines_of(const OpenedPlugin& controller, size_t ranks) {

@@ -24,7 +24,7 @@ class MessageLinks {
 
   int32_t rank() const { return rank_; }
   const TreePlace& tree() const { return tree_; }
-  // By rank: the rank's parent in the tree, or -1 for the root.
+  // Returns the parent of each rank in the tree; -1 for the root.
   std::vector<int32_t> parents() const;
   bool is_root() const { return tree_.parent < 0; }
   // The index of each rank's machine.
@@ -32,12 +32,12 @@ class MessageLinks {
 
   // Sends `message` followed by `rest` as one message.
   Status send(int32_t rank, ByteView message, ByteView rest = {});
-  // Drops a notice that cannot be sent: poll reports the link's failure.
+  // Sends a notice. If this fails, drops it, since poll() reports the link's failure.
   void send_notice(MessageKind kind, const Notice& notice, int32_t rank);
   void notify_children(MessageKind kind, const Notice& notice);
 
   using Receiver = void (*)(void* argument, int32_t from, const void* message, size_t size);
-  // Calls the receiver for each message that has arrived. Sets *moved if any byte was sent or received.
+  // Calls `receiver` for each message that has arrived. Sets *moved if any byte was sent or received.
   Status poll(Receiver receiver, void* argument, bool* moved);
   // The rank whose loss the controller has reported as its failure, or -1.
   int32_t lost_rank() const;

@@ -13,7 +13,7 @@ PendingSubmissions::Wake PendingSubmissions::submit(Submission* submission) {
   const bool whole = wakes_early_ && activity == burst_target_.load(std::memory_order_relaxed);
   queue_.push(submission);
   if (whole) return Wake::kFull;
-  // The progress thread wakes at the end of an open window without a call.
+  // If a window is open, the progress thread wakes by itself at its end.
   return window_open_.load() ? Wake::kNone : Wake::kDriver;
 }
 
@@ -56,7 +56,7 @@ bool PendingSubmissions::collect(const IsRefused& is_refused, std::vector<Submis
   Submission* next = queue_.take_all();
   const bool has_started = has_started_.load(std::memory_order_relaxed);
   if (next == nullptr && !has_started) return false;
-  // A submission that was started before a later one was submitted stays before it.
+  // Place started submissions first: each was started before the queued ones were submitted.
   bool moved = has_started && place_started(is_refused, refused);
   const Clock::time_point now = Clock::now();
   while (next != nullptr) {
@@ -98,7 +98,7 @@ void PendingSubmissions::place(Submission* submission, const IsRefused& is_refus
 
 bool PendingSubmissions::place_started(const IsRefused& is_refused,
                                        std::vector<Submission*>* refused) {
-  // Cleared first: the next call then finds a submission started meanwhile.
+  // Clear the flag first, so that the next call finds a submission that is started meanwhile.
   has_started_.store(false);
   bool moved = false;
   std::erase_if(held_, [&](Submission* submission) {
@@ -147,7 +147,7 @@ void PendingSubmissions::leave(const std::vector<Submission*>& submissions) {
   const uint64_t left = pending_.load() - count;
   if (count > 0 && unfinished_ == 0 && collected_.empty()) {
     expected_ = std::exchange(burst_, 0);
-    // An early wake does not help a burst of one: its submitter most likely waits for it.
+    // An early wake does not help a burst of one submission, whose submitter most likely waits for it.
     burst_target_.store(expected_ >= 2 ? activity_.load() - left + expected_ : UINT64_MAX,
                         std::memory_order_relaxed);
   }

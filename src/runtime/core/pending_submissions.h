@@ -1,7 +1,7 @@
 // The incomplete submissions of this rank: the submission queues, the batching window, the list of unfinished
 // submissions, and the submissions that the current pass has finished. Sends, receives and calls of groups have
 // a separate queue without a batching window. Only the runtime core calls it: it announces each submission and
-// decides its outcome. Lives on the progress thread, except for the functions marked "any thread".
+// decides its outcome. Lives on the progress thread,
 // except for the functions marked "any thread".
 #pragma once
 
@@ -29,13 +29,13 @@ struct LastSubmission {
   // A send, a receive or a call of a group gets a name only for a report.
   int32_t peer = 0, tag = 0;
   std::shared_ptr<const GroupMembers> group;
-  const char* program = nullptr;  // the program that made it, or nullptr; the user's memory
+  const char* program = nullptr;  // hvd_submission.program; the user's memory
 };
 std::string name_text(const LastSubmission& last);
 
 class PendingSubmissions {
  public:
-  // Objects that must outlive this one.
+  // Objects that must outlive the PendingSubmissions.
   struct Parts {
     const FusionOptions* fusion;
     TensorTable* names;
@@ -44,7 +44,7 @@ class PendingSubmissions {
     // Called for an error that ends the process; may be null.
     std::function<void(const Status&)> fail_late = nullptr;
   };
-  // wakes_early: a burst as large as the last one wakes the progress thread before the window ends.
+  // `wakes_early`: a burst as large as the last burst wakes the progress thread before the window ends.
   PendingSubmissions(const Parts& parts, std::chrono::microseconds window, bool wakes_early)
       : parts_(parts), window_(window), wakes_early_(wakes_early) {}
 
@@ -80,24 +80,24 @@ class PendingSubmissions {
   Submission* take_direct() { return direct_queue_.take_all(); }
   // Adds a submission from take_direct() to the unfinished submissions.
   void admit_direct(Submission* submission);
-  // Returns whether the window ends now. flush: an open window ends at once.
+  // Returns whether the window ends now. With `flush`, an open window ends at once.
   bool is_due(bool flush) const;
   // The submissions that await their start, in order.
   const std::vector<Submission*>& held() const { return held_; }
   // The submissions in the window, in order.
   const std::vector<Submission*>& collected() const { return collected_; }
   void close_window();
-  // The time at which the window ends; max: no window is open.
+  // Returns the time at which the window ends; max if no window is open.
   Clock::time_point window_end() const { return window_end_; }
   // Sets the length of windows that open after this call.
   void set_window(std::chrono::microseconds window) { window_ = window; }
 
-  // The newest unfinished submission. Submission::older leads to the others.
+  // The newest unfinished submission. Submission::older links to earlier ones.
   Submission* newest() const { return newest_; }
   const LastSubmission& last() const { return last_; }
   // Marks a submission as queued on a device's stream. settle() frees its name and memory, and wakes its waiters.
   void go_on(Submission* submission) { on_stream_.push_back(submission); }
-  // Call it before aborting the submissions, while a stream still waits for some whose results are in use.
+  // Call this before aborting submissions, while a stream still waits for submissions whose results are in use.
   void fail_early(const Status& cause);
   // Marks a submission as finished. settle() wakes its waiters.
   void finish(Submission* submission, Status status);
@@ -122,7 +122,7 @@ class PendingSubmissions {
   Clock::time_point window_end_ = Clock::time_point::max();
   uint64_t burst_ = 0;            // submissions since none was pending
   uint64_t expected_ = 0;         // the size of the previous burst
-  Submission* newest_ = nullptr;  // newest unfinished submission that was collected; or null
+  Submission* newest_ = nullptr;  // newest collected submission that is unfinished; or null
   LastSubmission last_;
   std::vector<Submission*> on_stream_, finished_;
   size_t unfinished_ = 0;  // number of collected submissions

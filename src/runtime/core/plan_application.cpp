@@ -12,14 +12,14 @@ namespace {
 
 uint32_t bit_of(int32_t dtype) { return dtype < 32 ? uint32_t{1} << dtype : 0; }
 
-// The dtypes of the batches that a request needs, as in add_units.
+// Returns a bit for each dtype of the request; add_units makes a unit for each.
 uint32_t units_of(const Request& request) {
   uint32_t bits = request.tensors.empty() ? bit_of(HVD_UINT8) : 0;
   for (const TensorSpec& tensor : request.tensors) bits |= bit_of(tensor.dtype);
   return bits;
 }
 
-// Copies the agreed place to this rank's submission: a cache id stands for it on each rank.
+// Copies the agreed device to this rank's submission, because the cache id must mean it on each rank.
 void adopt_place(const Request& agreed, Submission* submission) {
   if (submission->request.device != kStagedDevice || agreed.device == kStagedDevice) return;
   submission->request.device =
@@ -49,8 +49,8 @@ Status PlanApplication::apply(ProcessSetState* set, const Plan& plan, ByteView t
   return {};
 }
 
-// Checks that every agreed item is in the batches once for each of its dtypes, next to items with
-// which it may share a batch.
+// Checks that every agreed item is in the batches once for each of its dtypes, only with items that
+// may share a batch with it.
 Status PlanApplication::check_batches(const Plan& plan) {
   missing_.assign(agreed_.size(), 0);
   for (size_t i = 0; i < agreed_.size(); ++i) {
@@ -188,7 +188,7 @@ Status PlanApplication::resolve(ProcessSetState* set, const PlanItem& item, Agre
   return {};
 }
 
-// An id stands for a cached operation; every plan of a training step calls this.
+// Stores the latest operation, by id if it is cached, since every plan of a training step calls this.
 void PlanApplication::note_last_common(const PlanItem& item) {
   if (!item.full) {
     last_common_id_ = item.id;
@@ -214,14 +214,14 @@ void PlanApplication::note_agreement(const SetMembers& set, const PlanItem& item
   StepLog& log = *parts_.instruments->steps;
   const bool is_of_all = set.id == 0;
   uint64_t& step = is_of_all ? step_ : set_step_;
-  // Names of smaller sets count only if the set of all ranks has none: each rank would count other names.
+  // Names of smaller sets differ between ranks, so they count only if the set of all ranks has no names.
   if (submission.name->step == step && (is_of_all || step_ == 1)) {
     parts_.instruments->metrics->stepped(arrived_);
     log.step_ended(arrived_, *parts_.instruments->metrics, item.id);
     if (step == 1) log.count_anew();
   }
   if (submission.name->step == step) ++step;
-  // A rank outside a smaller set does not wait in it, and is not late.
+  // Only the set of all ranks counts: a rank outside a smaller set is not late in it.
   if (is_of_all) log.wait_ended(waited, item.id);
   submission.name->step = step;
   parts_.instruments->trace.decide(submission, item.error_code == HVD_OK);

@@ -1,7 +1,7 @@
-// Applies the plans that the ranks of a process set agreed on: finds this rank's submission of each
-// item, updates the response cache, and adds the batches to the executor. Checks a plan of another rank
-// before it uses numbers of the plan as sizes or indexes. Owns the counts of batches. The runtime core
-// makes, sends and receives plans, ends sets, and calls this class on the progress thread.
+// Applies the plans on which the ranks of a process set agreed: finds this rank's submission of each item,
+// updates the response cache, and adds the batches to the executor. Checks a plan of another rank before
+// it uses the plan's numbers as sizes or indexes. Owns the counts of batches. The runtime core makes,
+// sends and receives plans, ends sets, and calls this class on the progress thread.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ namespace hvd::runtime {
 // Receives the items of a plan that have no batch, in the plan's order.
 class PlanSink : public CompletionSink {
  public:
-  // All members have joined; `last` is the rank that joined last.
+  // Called when all members have joined. `last` is the last rank that joined.
   virtual void all_have_joined(ProcessSetState* set, int32_t last) = 0;
-  // An item that adds or removes process sets, and this rank's submission of it.
+  // Called for an item that adds or removes process sets, with this rank's submission.
   virtual Status register_sets(const PlanItem& item, Submission* submission) = 0;
 };
 
 class PlanApplication {
  public:
-  // Objects that must outlive this one.
+  // Objects that must outlive the PlanApplication.
   struct Parts {
     TensorTable* names;
     BatchExecutor* executor;
@@ -37,8 +37,8 @@ class PlanApplication {
   };
   PlanApplication(const Parts& parts, int32_t rank) : parts_(parts), rank_(rank) {}
 
-  // Applies the set's next plan. theirs: the peer's eager data for the only batch of the plan, if
-  // it has arrived. is_speculative: a matched speculation made the plan on this rank.
+  // Applies the set's next plan. `theirs`: the peer's eager data for the only batch of the plan, if
+  // it has arrived. `is_speculative`: this rank made the plan by a successful speculation.
   Status apply(ProcessSetState* set, const Plan& plan, ByteView theirs, bool is_speculative);
 
   struct Counts {
@@ -72,7 +72,7 @@ class PlanApplication {
   Counts counts_;
   uint64_t step_ = 1;            // the current training step, by names of all ranks
   uint64_t set_step_ = 1;        // the current training step, by names of smaller sets
-  uint32_t last_common_id_ = 0;  // its response cache id; 0: see last_common_
+  uint32_t last_common_id_ = 0;  // response cache id of the last operation, or 0: see last_common_
   LastCommon last_common_;
   Clock::time_point arrived_{};     // when the current plan arrived
   bool is_own_ = false;             // this rank made the current plan

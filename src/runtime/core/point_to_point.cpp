@@ -8,14 +8,14 @@
 namespace hvd::runtime {
 namespace {
 
-// The largest message that is sent together with its header. On one host, several must fit into the
-// receiver's mailbox; between hosts, this saves a round trip.
+// The largest message that is sent together with its header, which saves a round trip. On one host, several
+// such messages must fit into the receiver's mailbox.
 constexpr size_t kSmallInHost = 2048;
 constexpr size_t kSmallBetweenHosts = 32 * 1024;
 // Bytes of unread small messages that a receiver keeps for one sender. Further messages are only offered.
 constexpr uint64_t kMostUnread = 4 << 20;
 constexpr uint64_t kReportConsumed = kMostUnread / 4;
-// Each message counts as this many additional bytes.
+// A message counts as its bytes plus this number.
 constexpr uint64_t kMessageCost = 64;
 constexpr size_t kPiece = 64 * 1024;
 constexpr size_t kMostPieces = 8 * kPiece;  // bytes sent and not yet consumed
@@ -79,7 +79,7 @@ void PointToPoint::stay_open() {
   }
 }
 
-// From now on, the link to each rank that may send must report that rank's end.
+// Opens the link to the sender of a receive, because the link reports the end of the sender.
 void PointToPoint::watch(const Submission& receive) {
   if (receive.message.peer >= 0) peer(receive.message.peer).open_stream();
 }
@@ -174,7 +174,7 @@ Status PointToPoint::start_send(Submission* send) {
 
 Status PointToPoint::start_receive(Submission* receive) {
   if (auto message = matcher_.match(receive)) return take(receive, std::move(message));
-  // A message still in the links would have arrived before the notice that its sender left.
+  // Fail the receive: any message from a rank would have arrived before the notice that it left.
   if (is_hopeless(*receive)) {
     matcher_.drop(receive);
     complete(receive,
@@ -186,7 +186,7 @@ Status PointToPoint::start_receive(Submission* receive) {
   return {};
 }
 
-// Returns true if all ranks that the receive may come from have left.
+// Returns true if all ranks from which the receive may get a message have left.
 bool PointToPoint::is_hopeless(const Submission& submission) const {
   if (submission.message.peer != HVD_ANY_RANK) return has_left(submission.message.peer);
   const auto set = parts_.sets->find(submission.process_set);
@@ -241,7 +241,7 @@ Status PointToPoint::arrive(int32_t from, const PeerMessage& message) {
   Submission* const receive = matcher_.match(message.set, message.tag, from);
   const bool is_offer = message.step == PeerStep::kOffer;
   if (receive == nullptr && parts_.sets->was_removed(message.set)) {
-    // The sender fails its offer when it removes the set.
+    // An offer needs no reply: the sender fails it when it removes the set.
     return is_offer ? Status() : count_consumed(from, message.rest.size());
   }
   if (receive == nullptr) {
@@ -344,13 +344,13 @@ Status PointToPoint::refused(const PeerMessage& message) {
 
 Status PointToPoint::withdrawn(int32_t from, const PeerMessage& message) {
   HVD_RETURN_IF_ERROR(take_back(from, message.id));
-  // The sender has already completed a copied message.
+  // With count 0, the sender does not wait for a reply: it has already completed the send.
   return message.count == 0 ? Status() : send(from, about(PeerStep::kRefused, message.id));
 }
 
 Status PointToPoint::take_back(int32_t from, uint64_t id) {
   if (matcher_.take_offer(from, id) != nullptr) return {};
-  // This rank has accepted the message meanwhile.
+  // The message is not in the matcher: this rank has accepted it meanwhile.
   PeerLink& link = peer(from);
   Submission* receive = link.find_incoming(id);
   const auto copy = std::ranges::find_if(
@@ -432,7 +432,7 @@ Status PointToPoint::copied(int32_t from, uint64_t id) {
     complete(send, {});
     return {};
   }
-  // The withdrawal came too late.
+  // Otherwise the send was withdrawn, but too late: the receiver has copied its memory.
   const auto offer = offered_.find(id);
   if (offer == offered_.end() || offer->second.send->message.peer != from ||
       offer->second.withdrawn.ok()) {
@@ -656,7 +656,7 @@ Status PointToPoint::notify(std::span<const GroupEnd> ends) {
   return {};
 }
 
-// Asks each peer, when all bytes for it have left, whether they have arrived.
+// Sends a flush to each peer for which all bytes have left: the peer replies when they have arrived.
 Status PointToPoint::flush(bool* moved) {
   if (ended_.load(std::memory_order_relaxed)) return {};
   bool all = true;
@@ -713,7 +713,7 @@ void PointToPoint::close() {
   mesh_.reset();
 }
 
-// The match is found: begins to move the bytes.
+// Begins to move the bytes of a submission after its match.
 void PointToPoint::begin_transfer(Submission* submission, int32_t other) {
   auto& message = submission->message;
   submission->planned = true;

@@ -25,7 +25,7 @@ namespace hvd::runtime {
 
 class PointToPoint {
  public:
-  // Objects that must outlive this one.
+  // Objects that must outlive the PointToPoint.
   struct Parts {
     MessageLinks* links;
     PendingSubmissions* submissions;
@@ -40,41 +40,41 @@ class PointToPoint {
   // message links.
   void set_mesh(collectives::SharedMesh mesh) { mesh_ = std::move(mesh); }
 
-  // Another rank has ended the collectives of all ranks: afterwards only messages need the links,
-  // and other ranks may still send this rank its first message.
+  // Called after another rank has ended the collectives of all ranks. From then on only messages need
+  // the links, and other ranks may still send this rank its first message.
   void stay_open();
   // Returns whether this rank has exchanged messages and may exchange more. Any thread.
   bool is_in_use() const { return in_use_.load(std::memory_order_acquire); }
   // The reason why new sends and receives are refused, or ok. Any thread.
   Status refusal() const;
-  // True if all messages of this rank have arrived, after end(). Any thread.
+  // True after end(), once all messages of this rank have arrived. Any thread.
   const std::atomic<bool>& ended() const { return ended_; }
 
   // Starts a submitted send or receive.
   Status start(Submission* submission);
   // Takes a message of the protocol from another rank.
   Status receive(int32_t from, ByteView message);
-  // Moves bytes of the transfers in flight. Sets *moved if any moved.
+  // Moves bytes of the transfers in flight. Sets *moved if any byte moved.
   Status advance(bool* moved);
   // Returns whether every later arrival makes a watched descriptor readable. Prepares the links for sleep.
   bool may_sleep();
 
-  // The next time limit, at which the caller must call run_alarms(); max: none.
+  // The next time limit, at which the caller must call run_alarms(); max if no limit is set.
   Clock::time_point alarm() const { return alarm_; }
   Status run_alarms(Clock::time_point now);
 
   // Fails the submissions that wait for a rank that has left, and the transfers to or from it.
   Status check_peers();
-  // The process set was removed: fails its unmatched sends and receives.
+  // Fails the unmatched sends and receives of a removed process set.
   Status remove_set(uint32_t serial, const Status& why);
   // Sends other ranks the notices about this rank's groups.
   Status notify(std::span<const GroupEnd> ends);
-  // This rank leaves: fails unmatched submissions, sends other ranks the notices about its groups,
-  // and makes sure that all messages of this rank arrive. Further calls do nothing.
+  // Called when this rank leaves. Fails unmatched submissions, sends other ranks the notices about its
+  // groups, and ensures that all messages of this rank arrive. Further calls do nothing.
   Status end(std::span<const GroupEnd> ends);
-  // The job has failed: forgets all submissions, which the caller completes.
+  // Forgets all submissions, because the job has failed. The caller completes them.
   void fail(const Status& why);
-  // Closes its links to other ranks, before the message links are closed. Requires that no transfer is in flight.
+  // Closes the data links. Call it before the message links are closed, when no transfer is in flight.
   void close();
 
  private:
@@ -120,11 +120,11 @@ class PointToPoint {
   collectives::SharedMesh mesh_;  // may be null
   MessageMatcher matcher_;
   std::vector<std::unique_ptr<PeerLink>> peers_;  // by rank; null: no exchange yet
-  std::vector<PeerLink*> active_;                 // with transfers in flight
+  std::vector<PeerLink*> active_;                 // links with transfers in flight
   // A send that the receiver has not yet accepted.
   struct Offer {
     Submission* send;
-    Status withdrawn;  // why it was withdrawn: its error once the receiver has stopped reading
+    Status withdrawn;  // reason of a withdrawal; the send's error when the receiver has replied
   };
   std::unordered_map<uint64_t, Offer> offered_;  // by id
   uint64_t next_id_ = 1;

@@ -42,13 +42,13 @@ struct ProcessSetState {
   bool needs_turn = false;  // the latest plan has batches that wait for a turn (device_turns.h)
   Speculation speculation;
 
-  // This rank has called join, but another member has not. after_join holds later submissions.
+  // True while this rank has called join and another member has not. after_join holds later submissions.
   bool has_joined = false;
   std::vector<Submission*> after_join;
 
-  // On the root: makes no more plans. On another rank: the last plan was applied.
+  // True on the root after it has made the last plan, on another rank after it has applied that plan.
   bool ended = false;
-  bool removed = false;           // all ranks removed it: dropped when it has ended and is idle
+  bool removed = false;           // by all ranks: drop the set when it has ended and is idle
   Submission* removal = nullptr;  // this rank's request to remove the set
 };
 

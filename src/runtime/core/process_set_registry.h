@@ -1,6 +1,6 @@
-// Owns the process sets of this rank, in the order of their serial numbers: adds, finds and drops
-// them. Buffers messages for sets that this rank has not added yet. Only the runtime core calls it,
-// which makes a set's plans and ends its work. Lives on the progress thread.
+// Owns the process sets of this rank, in the order of their serial numbers: adds, finds and drops them.
+// Buffers messages for sets that this rank has not added yet. Only the runtime core, which makes a set's
+// plans and ends its work, calls it. Lives on the progress thread.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace hvd::runtime {
 
 class ProcessSetRegistry {
  public:
-  // Objects that must outlive this one.
+  // Objects that must outlive the ProcessSetRegistry.
   struct Parts {
     SetTable* table;
     TensorTable* names;
@@ -34,18 +34,18 @@ class ProcessSetRegistry {
   // Opens the set of all ranks. Must be called first.
   Status open_all();
 
-  // Every rank must call add and remove with the same arguments in the same order. They complete
-  // the submission; but if this rank is a member of the removed set, the submission completes when
-  // the set is dropped. nullptr: other ranks have submitted it.
+  // Every rank must call add and remove with the same arguments in the same order. They complete the
+  // submission, or, if this rank is a member of the removed set, drop_removed() completes it. `submission`
+  // is nullptr if only other ranks have submitted the call.
   Status add(const Request& request, std::string_view name, Submission* submission);
   // Returns the set whose work the caller must end, or nullptr.
   ProcessSetState* remove(int32_t id, Submission* submission);
-  // Drops removed sets that have ended and are idle. Returns true when it dropped any.
+  // Drops removed sets that have ended and are idle. Returns true if it dropped any set.
   Result<bool> drop_removed();
 
   // The set of all ranks.
   ProcessSetState* all() const { return all_; }
-  // Returns nullptr when no such set exists or this rank is not a member.
+  // Returns nullptr if the set does not exist or this rank is not a member.
   ProcessSetState* find(uint32_t serial) const { return serial == 0 ? all_ : find_other(serial); }
   // Iterate by index: a plan of one set may add another set at the end.
   size_t size() const { return sets_.size(); }

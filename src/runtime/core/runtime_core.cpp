@@ -10,8 +10,8 @@
 namespace hvd::runtime {
 namespace {
 
-// While this many batches run, the root makes no plan: names that become ready one by one then leave in
-// one plan.
+// While this many batches run, the root makes no plan, so that names that become ready one by one share
+// a plan.
 constexpr size_t kBusy = 2;
 
 }  // namespace
@@ -82,7 +82,7 @@ Status RuntimeCore::start_direct(bool* moved) {
   while (next != nullptr) {
     Submission* submission = std::exchange(next, next->next);
     *moved = true;
-    // Also after an error: the caller fails all admitted submissions.
+    // Admit also after an error: the caller fails all admitted submissions.
     submissions_.admit_direct(submission);
     if (!status.ok()) continue;
     if (submission->group.members == nullptr) {
@@ -145,7 +145,7 @@ void RuntimeCore::end_messages() {
   submissions_.settle();
 }
 
-// A failure completes all work, so this function returns after one: nothing is completed twice.
+// Returns at the first failure, which completes all work, so that nothing is completed twice.
 bool RuntimeCore::work() {
   report();
   bool moved = poll_links();
@@ -176,7 +176,7 @@ bool RuntimeCore::collect() {
   return moved;
 }
 
-// A set that was removed meanwhile has no members here: only a failure of the job ends it.
+// Returns the members of a submission's set; no members if the set was removed meanwhile.
 const SetMembers& RuntimeCore::members_of(const Submission& submission) const {
   static const SetMembers kNobody;
   const ProcessSetState* const set = sets_.find(submission.set);
@@ -256,7 +256,7 @@ bool RuntimeCore::poll_links() {
   return moved;
 }
 
-// Running batches may already have all data that they need from a lost peer: finishes those batches.
+// Finishes running batches that already have all data from a lost peer.
 void RuntimeCore::finish_what_can_be() {
   for (;;) {
     const auto moved = executor_.advance();
@@ -335,7 +335,7 @@ void RuntimeCore::complete(Submission* submission, Status status) {
   announce_next(submission->name, submission);
 }
 
-// Announces the name's next submission after this one, which may be null.
+// Announces the name's next submission after `submission`, which may be null.
 void RuntimeCore::announce_next(Name* name, const Submission* submission) {
   if (name == nullptr || name->announced != submission) return;
   name->announced = nullptr;
@@ -372,19 +372,19 @@ void RuntimeCore::after_sleep() {
 
 // Announces to the parent the names that are ready in this rank's subtree. The root plans them.
 void RuntimeCore::report() {
-  // A plan may add sets.
+  // Iterate by index, since a plan may add sets.
   for (size_t i = 0; i < sets_.size(); ++i) report(sets_.at(i));
 }
 
 void RuntimeCore::report(ProcessSetState* set) {
   Announcement& ready = set->negotiator.ready();
   if (set->coordinator) {
-    // Two speculating ranks need the same order of names.
+    // Sort the names, since two speculating ranks need the same order.
     if (set->speculation.possible()) std::ranges::sort(ready.ids);
     if (!ready.empty()) set->coordinator->add(&ready);
     plan(set);
     if (!set->speculation.possible()) return;
-    // A tuner decides before any other rank receives a plan.
+    // A tuner may change parameters before every plan, so send no tentative plan while it listens.
     const bool is_allowed = !is_ending(*set) && (plan_listener_ == nullptr || set != sets_.all());
     if (Status status = speculative_.send_tentative_plan(set, is_allowed); !status.ok()) {
       fail_with(status, -1);
@@ -484,7 +484,7 @@ Status RuntimeCore::take_eager_data(ProcessSetState* set, bool matched) {
   return {};
 }
 
-// The child detects that its announcement matched the tentative plan, without a message.
+// Runs a matched tentative plan on the root. The child detects the match itself, without a message.
 Status RuntimeCore::run_tentative_plan(ProcessSetState* set, ByteView theirs) {
   Coordinator& coordinator = *set->coordinator;
   coordinator.add(&set->negotiator.ready());

@@ -56,9 +56,9 @@ struct CoreCounts {
 class PlanListener {
  public:
   virtual ~PlanListener() = default;
-  // The root is about to make a plan of these items.
+  // Called when the root is about to make a plan of these items.
   virtual void planning(const std::vector<PlanItem>& items, uint64_t bytes) = 0;
-  // The root has made the plan and assigned the cache ids of its names.
+  // Called when the root has made the plan and assigned the cache ids of its names.
   virtual void planned(const std::vector<PlanItem>& items) = 0;
 };
 
@@ -80,7 +80,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   // The reason why sends and receives are refused, or ok.
   Status refuse_message() const { return messages_.refusal(); }
   bool uses_direct() const { return messages_.is_in_use() || groups_.is_in_use(); }
-  // True when all messages of this rank have arrived, after end_messages().
+  // True after end_messages(), once all messages of this rank have arrived.
   const std::atomic<bool>& messages_ended() const { return messages_.ended(); }
   // The reason why all submissions are refused, or ok.
   Status refusal() const { return shutdown_.refusal(); }
@@ -111,22 +111,22 @@ class RuntimeCore final : public Drivable, private PlanSink {
   // Starts the submitted sends, receives and calls of groups, without polling the links. Returns
   // true if any submission is complete.
   bool start_direct();
-  // Returns whether messages have work now that no event announces, for example a copy.
+  // Returns whether messages have work that no event announces, for example a copy.
   bool messages_can_move() { return !messages_.may_sleep(); }
   GroupRunner& groups() { return groups_; }
-  // Ends a group of this rank: its calls fail, and so do the other members' later calls.
+  // Ends a group of this rank: its calls fail, and so do later calls of the other members.
   Status destroy_group(int32_t id);
   // Delivers later messages and alarms to this service, which outlives the last step.
   void set_service(ServiceId id, Service* service) { services_.set(id, service); }
-  // to_root sends from this rank's service to the root's. to_all sends from the root's service to
-  // the service of every rank, including the root. Both drop the message after the job has ended.
+  // to_root sends a message from this rank's service to the root's service; to_all sends one from the
+  // root's service to the service of every rank, including the root. Both drop it after the job's end.
   void to_root(ServiceId id, ByteView message);
   void to_all(ServiceId id, ByteView message);
   // Gives the next turn among all sets to the device batches of this set's next plan. Ignores a set
   // without this rank.
   void give_turn(uint32_t serial);
-  // Fails unmatched sends and receives, before leave(). messages_ended() is true when all messages
-  // of this rank have arrived.
+  // Fails unmatched sends and receives. Call it before leave(). messages_ended() becomes true when all
+  // messages of this rank have arrived.
   void end_messages();
   // Starts the shutdown protocol for hvd_shutdown.
   void leave();
@@ -134,24 +134,24 @@ class RuntimeCore final : public Drivable, private PlanSink {
   void fail(const Status& cause);
   // Closes the links. departed() must be true.
   void close();
-  // The ranks of the set of all ranks that are not known to be ready with a name.
+  // Returns the ranks of the set of all ranks that may not be ready for a name.
   std::vector<int32_t> missing(std::string_view name) const {
     return sets_.all()->negotiator.missing(name);
   }
   CoreCounts counts() const;
   Instruments& instruments() { return instruments_; }
-  // The newest unfinished submission. Submission::older leads to the others.
+  // The newest unfinished submission. Submission::older links to earlier ones.
   Submission* newest() const { return submissions_.newest(); }
   const LastSubmission& last_submission() const { return submissions_.last(); }
   PlanApplication::LastCommon last_common() const { return plans_.last_common(*sets_.all()); }
   bool is_root() const { return links_.is_root(); }
   std::vector<int32_t> parents() const { return links_.parents(); }
-  // Both require an existing process set.
+  // The process set must exist.
   bool is_member(int32_t process_set) const { return is_member(process_set, options_.rank); }
   bool is_member(int32_t process_set, int32_t rank) const {
     return sets_.is_member(process_set, rank);
   }
-  // Sets parameters from the next plan on. All ranks must call it at the same plan of the set of all ranks.
+  // Sets parameters for the next plan and later plans. All ranks must call it at the same plan of the set of all ranks.
   void tune(std::chrono::microseconds window, uint64_t fusion_threshold, const hvd_tuning& tuning);
   // Sets the root's listener for plans of the set of all ranks; may be nullptr.
   void set_plan_listener(PlanListener* listener) { plan_listener_ = listener; }
@@ -183,7 +183,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   Status receive_announcement(ProcessSetState* set, int32_t from, ByteView message);
   Status take_eager_data(ProcessSetState* set, bool matched);
   Status run_tentative_plan(ProcessSetState* set, ByteView theirs);
-  // theirs: the peer's eager data for the only batch of the plan, if it has arrived.
+  // `theirs`: the peer's eager data for the only batch of the plan, if it has arrived.
   Status apply(ProcessSetState* set, const Plan& plan, ByteView theirs = {});
   void all_have_joined(ProcessSetState* set, int32_t last) override;
   Status register_sets(const PlanItem& item, Submission* submission) override;
@@ -209,7 +209,7 @@ class RuntimeCore final : public Drivable, private PlanSink {
   void go_on(Submission* submission) override;
   void complete(Submission* submission, Status status) override;
   void announce_next(Name* name, const Submission* submission);
-  // Ends the job with `found`. received_from: the peer that reported it; -1: this rank found it.
+  // Ends the job with `found`. `received_from`: the peer that reported the failure, or -1 if this rank found it.
   void fail_with(const Status& found, int32_t received_from);
   void end_with(const Status& cause, int32_t received_from);
   void fail_messages(const Status& cause);

@@ -19,7 +19,7 @@ namespace hvd::runtime {
 
 class Shutdown {
  public:
-  // Both must outlive this object.
+  // `links` and `sets` must outlive this object.
   Shutdown(MessageLinks* links, const SetTable* sets)
       : links_(links), sets_(sets), protocol_(links->is_root(), links->tree().children.size()) {}
 
@@ -36,7 +36,7 @@ class Shutdown {
   Status refuse(int32_t op, std::string_view name, const SetMembers& set);
   // Returns whether the rank has left. Sends and receives end with their other rank, not with a process set.
   bool has_left(int32_t rank) const;
-  // The error of a send or receive, named `text`, whose other rank `peer` has left; peer -1: several possible ranks.
+  // Returns the error of a send or receive, named `text`, whose other rank `peer` has left (-1: any of several ranks).
   Status refuse_message(std::string_view text, int32_t peer);
   // True if each set with this rank has ended, or the job has failed.
   const std::atomic<bool>& own_sets_ended() const { return own_sets_ended_; }
@@ -65,8 +65,8 @@ class Shutdown {
   [[nodiscard]] std::optional<Step> links_closed();
   // Returns whether the shutdown protocol is ending the work.
   bool stopping() const { return protocol_.stopping(); }
-  // Ends this rank's part after a failure. Sends the cause to all neighbours except received_from, which
-  // reported it (-1: no neighbour did). Returns the cause for all pending work. has_work: work is pending.
+  // Ends this rank's part after a failure. Sends the cause to all neighbours except `received_from`, which
+  // reported it, or -1. Returns the cause for all pending work. `has_work`: this rank has pending work.
   Status fail(const Status& cause, int32_t received_from, bool has_work);
 
  private:
@@ -82,7 +82,7 @@ class Shutdown {
   MessageLinks* const links_;
   const SetTable* const sets_;
   ShutdownProtocol protocol_;
-  std::vector<int32_t> asked_;  // ranks whose "leave" this rank has forwarded
+  std::vector<int32_t> asked_;  // ranks whose "leave" message this rank has forwarded
 
   // Shared with other threads.
   std::atomic<bool> is_ending_{false};  // a rank has left, or the job has failed

@@ -23,19 +23,19 @@ class ShutdownProtocol {
     bool goodbye_down = false;
   };
 
-  // This rank or a rank in its subtree wants to leave.
+  // Call it when this rank or a rank in its subtree wants to leave.
   Actions leave(int32_t rank) {
     if (is_root_) return stop(rank);
     return {.leave_up = rank};
   }
-  // The root has decided to stop. On another rank, its "stop" message has arrived.
+  // Call it when the root decides to stop; on another rank, when the "stop" message has arrived.
   Actions stop(int32_t rank) {
     if (leaver_ < 0) leaver_ = rank;
     return {.stop_down = rank};
   }
-  // A child's complete subtree has run all plans.
+  // Call it when a child's complete subtree has run all plans.
   void child_stopped() { ++children_stopped_; }
-  // All sets of this rank have ended, and it has run all plans. Call it in every such pass; acts once.
+  // Call it in every pass in which all sets of this rank have ended and have run their plans. It acts once.
   Actions drained() {
     if (!stopping() || reported_ || children_stopped_ < children_) return {};
     reported_ = true;
@@ -49,7 +49,7 @@ class ShutdownProtocol {
 
   bool stopping() const { return leaver_ >= 0; }
   int32_t leaver() const { return leaver_; }  // the first rank to leave
-  // This rank's complete subtree has run all plans.
+  // Returns whether this rank's complete subtree has run all plans.
   bool reported() const { return reported_; }
   bool complete() const { return complete_; }
 

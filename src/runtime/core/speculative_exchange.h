@@ -20,30 +20,30 @@ namespace hvd::runtime {
 class SpeculativeExchange {
  public:
   // A plan that both ranks know without another message, and the peer's data for its single batch.
-  // plan is nullptr if the ranks expected different batches.
+  // `plan` is nullptr if the ranks expected different batches.
   struct Match {
     const Plan* plan = nullptr;
     ByteView theirs;
   };
 
-  // All arguments must outlive this object.
+  // The arguments must outlive this object.
   SpeculativeExchange(const FusionOptions* fusion, BatchExecutor* executor, MessageLinks* links)
       : fusion_(fusion), executor_(executor), links_(links) {}
 
   // ---- the child ----
   // Adds eager data to the next announcement. Returns the names of the data, or none.
   std::span<const uint32_t> attach_eager_data(ProcessSetState* set, Announcement* ready);
-  // An announcement was sent. ids: the names of its eager data; may be empty.
+  // Records that an announcement was sent. `ids`: the names of its eager data; may be empty.
   Match announced(ProcessSetState* set, std::span<const uint32_t> ids);
   Result<Match> receive_tentative_plan(ProcessSetState* set, ByteView message);
-  // The root's plan has arrived, which ends the speculation.
+  // Records that the root's plan has arrived, which ends the speculation.
   void receive_plan(ProcessSetState* set, const Plan& plan);
-  // The set is about to end: sends the empty announcement, once.
+  // Sends the empty announcement, once, because the set is about to end.
   Status close(ProcessSetState* set);
 
   // ---- the root ----
   // Sends a tentative plan to the child if no other plan is undecided and this rank is ready with
-  // names that the child has not announced. is_allowed: the root may plan for this set.
+  // names that the child has not announced. `is_allowed`: the root may plan for this set.
   Status send_tentative_plan(ProcessSetState* set, bool is_allowed);
   // Returns whether a tentative plan is undecided; the root then makes no other plan.
   static bool awaits_announcement(const ProcessSetState& set) {

@@ -12,10 +12,10 @@
 namespace hvd::runtime {
 namespace {
 
-// The most batches of one process set that an op plugin holds at a time: it can fill one while it
-// empties another.
+// Maximum number of batches of a process set that run in an op plugin at once. With two, the plugin
+// packs one batch while it unpacks the other.
 constexpr size_t kRunning = 2;
-// The most batches on a device's stream: the program continues, but their tensors stay in use.
+// Maximum number of batches of a process set on a device's stream, since their tensors stay in use.
 constexpr size_t kOnStream = 256;
 
 Status status_of(int status, const char* error) {
@@ -177,7 +177,7 @@ void BatchExecutor::go_on(Run* run) {
   }
 }
 
-// Batches in host memory do not wait for batches on a device's stream.
+// Ends completed batches in order, except that batches do not wait for batches on a device's stream.
 Status BatchExecutor::retire(BatchQueue* queue, bool* moved) {
   for (auto at = queue->running.begin(); at != queue->running.end();) {
     if (!(*at)->done && !(*at)->is_on_stream) return {};
@@ -206,7 +206,7 @@ void BatchExecutor::measure(Run* run) {
   run->traced = instruments_->trace.start_batch(run->batch.op, run->dtype, run->submissions);
 }
 
-// The activity's name is the plugin's own, or is made of the plugin's and the operation's names.
+// Records the activity of a batch: the name from hvd_op_v1.activity, or else the plugin's name.
 void BatchExecutor::trace_run(const Run& run) {
   auto* const activity = field_of(run.op->vtable<hvd_op_v1>(), &hvd_op_v1::activity);
   const char* const name = activity == nullptr ? nullptr : activity(run.op->context(), &run.batch);
@@ -284,7 +284,7 @@ Status BatchExecutor::run_one_shot(BatchQueue* queue, std::span<const PlanUnit> 
   return {};
 }
 
-// Every rank refuses the batch equally, so the work fails and the runtime continues.
+// Fails only the work of a batch, and the runtime continues, since every rank refuses the batch equally.
 void BatchExecutor::refuse(Run* run) {
   const hvd_batch& batch = run->batch;
   finish(run, unimplemented(cat("no operation plugin here runs ", op_name(batch.op),

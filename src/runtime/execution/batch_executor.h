@@ -30,7 +30,7 @@ struct AgreedItem {
 class CompletionSink {
  public:
   virtual ~CompletionSink() = default;
-  // All parts of the submission are on a device's stream, and wait there for their end.
+  // Called when all parts of the submission are on a device's stream.
   virtual void go_on(Submission* submission) = 0;
   virtual void complete(Submission* submission, Status status) = 0;
 };
@@ -42,9 +42,9 @@ class BatchExecutor {
 
   BatchExecutor(uint64_t fusion_threshold, OpSelector* ops, CompletionSink* sink,
                 Instruments* instruments);
-  // The framework that releases device memory made by plugins; may be nullptr.
+  // Sets the framework that releases device memory allocated by plugins; may be nullptr.
   void set_framework(const hvd_framework* framework) { framework_ = framework; }
-  // The device of this rank's tensors, also used after the rank has joined; nullptr: unknown.
+  // Sets the device of this rank's tensors, also used after the rank has joined; nullptr if unknown.
   void set_device(const std::atomic<int32_t>* device) { device_ = device; }
   ~BatchExecutor();
 
@@ -52,12 +52,12 @@ class BatchExecutor {
   Status open_queue(std::shared_ptr<const SetMembers> set, BatchQueue** queue);
   Status close_queue(BatchQueue* queue);
 
-  // Queues a batch: the tensors of the units' dtype in their items.
+  // Queues a batch of the tensors of the items that have the units' dtype.
   void add(BatchQueue* queue, std::span<const PlanUnit> units, std::span<const AgreedItem> items);
-  // Ends a plan: its device batches start at the queue's next turn. Returns true if the ranks must
-  // agree on that turn; false if it is already given, or if the plan has no such batch.
+  // Ends a plan, whose device batches start at the queue's next turn. Returns true if the ranks must
+  // agree on this turn; false if the turn is already given, or if the plan has no device batch.
   bool end_plan(BatchQueue* queue);
-  // The queue's next plan with device batches follows all plans that got their turn before.
+  // Gives the next turn to the device batches of the queue's next plan.
   void give_turn(BatchQueue* queue) { turns_.push_back(queue); }
   // Sets the tuning of batches that are added from now on; equal on all ranks.
   void set_tuning(const hvd_tuning& tuning) { tuning_ = others_tuning_ = tuning; }
@@ -67,16 +67,16 @@ class BatchExecutor {
   // cannot be reduced one-shot (no plugin has reduce_wholes, or it is not an allreduce of CPU memory).
   bool one_shot_inputs(BatchQueue* queue, std::span<const PlanUnit> units,
                        std::span<const AgreedItem> items, std::vector<ByteView>* tensors);
-  // Reduces such a batch one-shot: `theirs` is the complete input of the other one of two members.
-  // Requires an idle queue.
+  // Reduces such a batch one-shot. `theirs` is the complete input of the other member. The queue must be
+  // idle.
   Status run_one_shot(BatchQueue* queue, std::span<const PlanUnit> units,
                       std::span<const AgreedItem> items, ByteView theirs);
-  // Starts and advances batches. Returns true if anything moved. A failure is that of a rank or its
-  // links, and nothing can continue afterwards.
+  // Starts and advances batches. Returns true if any batch made progress. After a failure of a rank or its
+  // links, no batch can continue.
   Result<bool> advance();
 
   bool idle() const { return outstanding_ == 0; }
-  // Returns whether no running batch must be polled.
+  // Returns whether the thread may sleep without polling a running batch.
   bool may_sleep() const { return outstanding_ == 0 || ops_->may_sleep(); }
   bool idle(const BatchQueue& queue) const { return outstanding(queue) == 0; }
   size_t outstanding(const BatchQueue& queue) const;
@@ -119,7 +119,7 @@ class BatchExecutor {
   std::deque<const BatchQueue*> turns_;  // one entry per plan: the queue of its device batches
   std::vector<std::unique_ptr<Run>> spare_;
   size_t outstanding_ = 0;  // batches of all queues that are not complete
-  Status failure_;          // of an op whose batches end with abort
+  Status failure_;          // failure of an op, whose batches end with abort
 };
 
 }  // namespace hvd::runtime

@@ -1,4 +1,4 @@
-// A plan's batch in the form that op plugins take, and the destinations of its results.
+// Converts a plan's batch to an hvd_batch, and its results to outputs of submissions.
 #include "runtime/execution/batch_run.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ void BatchExecutor::Run::fill(const SetMembers& set, std::span<const PlanUnit> u
                               std::span<const AgreedItem> items) {
   describe(set, *items[units.front().item].request, units.front().dtype);
   if (has_rank_rows(batch.op)) {
-    // Reserve memory for all of them first: the plugin keeps pointers to them.
+    // Reserve memory for all numbers first, since the plugin keeps pointers to them.
     size_t count = 0;
     for (const PlanUnit& unit : units) count += items[unit.item].request->tensors.size();
     rows.reserve(2 * set.ranks.size() * count);
@@ -115,7 +115,7 @@ void BatchExecutor::Run::add_rows(const SetMembers& set, const AgreedItem& item,
   for (size_t r = 0; r < members; ++r) rows.push_back(all[r].rows[mine]);
 }
 
-// Adds the device of each tensor and the event of its data; a rank that has joined has no events.
+// Adds the device of the tensors and the event of each tensor's data. A joined rank has no events.
 void BatchExecutor::Run::add_devices() {
   for (const Submission* one : owner) {
     ready.push_back(one == nullptr ? nullptr : one->ready_event);

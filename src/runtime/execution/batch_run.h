@@ -11,22 +11,22 @@ struct BatchExecutor::Run {
   hvd_batch batch{};
   hvd_tuning tuning{};               // batch.tuning points to it or is null
   const OpenedPlugin* op = nullptr;  // the plugin that runs the batch
-  int32_t dtype = HVD_FLOAT32;       // of the users' tensors; batch.dtype is the type of the sum
+  int32_t dtype = HVD_FLOAT32;       // type of the users' tensors; batch.dtype: type of the sum
   WideAverage wide;
   std::vector<hvd_batch_tensor> tensors;
   std::vector<uint32_t> member;          // index of each tensor in its submission
   std::vector<Submission*> owner;        // each tensor's submission; null: this rank has joined
-  std::vector<Submission*> submissions;  // each once
+  std::vector<Submission*> submissions;  // the different submissions in `owner`
   std::vector<int64_t> rows;             // rank_rows and from_rows point into it
   // For device tensors, one entry per tensor: batch.ready_events and batch.made_outputs point to these.
   std::vector<void*> ready, made;
-  bool ends_turn = false;  // the last device batch of its plan
+  bool ends_turn = false;  // this is the last device batch of its plan
   bool done = false;
-  void* event = nullptr;      // of the stream that has the batch; nullptr: no stream
+  void* event = nullptr;      // event of the stream that has the batch; nullptr: no stream
   bool is_on_stream = false;  // its submissions are marked, and the queue counts it
   uint32_t traced = 0;        // its number in the timeline
   Status status;
-  Status* failure = nullptr;  // the executor's
+  Status* failure = nullptr;  // BatchExecutor::failure_
 
   void clear();
   // Fills the batch with the units' tensors of its dtype. The tuning must be set before; the caller
@@ -35,16 +35,16 @@ struct BatchExecutor::Run {
             std::span<const AgreedItem> items);
   bool has_work(size_t members) const;
   bool reduces_one_shot() const;
-  // Returns whether the runtime owns the batch's outputs: allocated before it runs, or by the op on a device.
+  // Returns whether the runtime owns the batch's outputs, which it or, on a device, the op allocates.
   bool has_own_outputs() const;
   Status make_outputs(const SetMembers& set);
   bool is_wide() const { return batch.dtype != dtype; }
-  // Copies the tensors to the type of the sum. Afterwards the op runs, and narrow() of `wide` ends the batch.
+  // Copies the tensors to the type of the sum, before the op runs. Afterwards wide.narrow() copies the results.
   Status widen(const SetMembers& set);
   // Takes over outputs that the op made on a device; the framework releases them.
   void take_made(const hvd_framework* framework);
-  // A library may use the tensors until the process ends: keeps the runtime's outputs. Users must
-  // keep theirs.
+  // Never frees the runtime's outputs, because a library may use the tensors until the process ends.
+  // Users must keep their tensors.
   void keep_tensors();
 
  private:
@@ -59,13 +59,13 @@ class BatchExecutor::BatchQueue {
  public:
   explicit BatchQueue(std::shared_ptr<const SetMembers> of) : set(std::move(of)) {}
 
-  // Returns whether the ranks agree on the start of its device batches. Plans of the set of all
-  // ranks already have one order, and a set of one rank waits for no other.
+  // Returns whether the ranks must agree on the turns of the set's device batches. Plans of the set of all
+  // ranks already have one order, and a set of one rank does not wait for others.
   bool waits_for_turns() const { return set->id != 0 && set->ranks.size() > 1; }
 
   const std::shared_ptr<const SetMembers> set;
   uint64_t next_sequence = 0;
-  Run* last_on_device = nullptr;  // in the plan that is being added
+  Run* last_on_device = nullptr;  // last device batch of the plan that is being added
   std::deque<std::unique_ptr<Run>> waiting;
   std::deque<std::unique_ptr<Run>> running;
   size_t on_stream = 0;  // number of batches on a device's stream

@@ -1,6 +1,6 @@
-// Computes an average of integers in a wider type, which holds the number of ranks times the
-// largest value: widen() copies the inputs to that type, narrow() copies the results back. Two
-// copies are acceptable, since averages of integers are rare. Owns the copies until the batch ends.
+// Computes an average of integers in a wider type, which can represent the number of ranks times
+// the largest value. widen() copies the inputs to this type, narrow() copies the results back. The
+// copies are acceptable, since averages of integers are rare. Owns them until the batch ends.
 // Each BatchExecutor::Run and each GroupRunner::Group has one; the progress thread calls it.
 #pragma once
 
@@ -20,8 +20,8 @@ int32_t sum_type_of_average(int32_t dtype);
 
 class WideAverage {
  public:
-  // Replaces the tensors of type `dtype` by copies of type `wide`. `kept`: for each tensor, the
-  // number of elements of its result.
+  // Replaces the tensors of type `dtype` by copies of type `wide`. `kept`: the number of elements of
+  // each tensor's result.
   Status widen(int32_t dtype, int32_t wide, std::span<const int64_t> kept,
                std::span<hvd_batch_tensor> tensors);
   // Stores the results in the outputs that the tensors had before widen(). An out-of-range result

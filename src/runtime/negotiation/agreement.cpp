@@ -22,7 +22,7 @@ struct RequestPair {
   RankRequest a;
   RankRequest b;
 
-  // "Mismatched data types of 'w': float32 on rank 0, float64 on rank 2; <advice>"
+  // Returns, for example, "Mismatched data types of 'w': float32 on rank 0, float64 on rank 2; <advice>".
   template <typename A, typename B>
   std::string mismatch(std::string_view what, const A& of_a, const B& of_b,
                        std::string_view advice) const {
@@ -31,7 +31,7 @@ struct RequestPair {
   }
 };
 
-// The index of a tensor within its group, for messages.
+// Names a tensor by its index within its group, for messages.
 std::string member(const Request& request, size_t index) {
   return request.tensors.size() > 1 ? cat(" of tensor ", index, " of the group") : std::string();
 }
@@ -67,7 +67,7 @@ std::optional<std::string> shapes(const RequestPair& pair) {
   return {};
 }
 
-// For the comparison, Adasum is a separate operation.
+// Names the operation; Adasum counts as a separate operation.
 std::string_view operation(const Request& request) {
   const bool adasum = request.op == HVD_ALLREDUCE && request.reduce_op == HVD_ADASUM;
   return adasum ? reduce_op_name(HVD_ADASUM) : op_name(request.op);
@@ -95,7 +95,7 @@ std::optional<std::string> registrations(const RankRequest& a, const RankRequest
              "order");
 }
 
-// The error of a submission that a rank has refused before the comparison.
+// Returns the error if a rank has refused the submission before the comparison.
 std::optional<std::string> refusal(const RankRequest& by) {
   if (by.request.refusal.empty()) return {};
   return cat("rank ", by.rank, " refused ", by.request.refusal);
@@ -130,7 +130,7 @@ std::optional<std::string> terms(const RequestPair& pair) {
                        reduce_op_name(b.reduce_op), "the op must be the same on every rank");
 }
 
-// Compares the remaining parameters, which matter if those of terms() agree.
+// Compares the remaining parameters, which matter only if terms() finds no difference.
 std::optional<std::string> places(const RequestPair& pair) {
   const Request& a = pair.a.request;
   const Request& b = pair.b.request;
@@ -158,7 +158,7 @@ std::optional<std::string> absence(const Proposal& proposal, std::string_view jo
              " joined before it; only allreduce and barrier run without all ranks");
 }
 
-// Checks operations on rows for a scalar; names the lowest rank that has one.
+// Returns an error for an operation on rows with a scalar; names the lowest rank with a scalar.
 std::optional<std::string> scalar(const Proposal& proposal) {
   for (const Variant& variant : proposal.variants) {
     const Request& request = variant.request;
@@ -173,7 +173,7 @@ std::optional<std::string> scalar(const Proposal& proposal) {
   return {};
 }
 
-// Checks for a factor that is not a number; names the lowest such rank.
+// Returns an error for a factor that is NaN; names the lowest rank with such a factor.
 std::optional<std::string> factors(const Proposal& proposal) {
   for (const Variant& variant : proposal.variants) {
     const Request& request = variant.request;
@@ -187,7 +187,7 @@ std::optional<std::string> factors(const Proposal& proposal) {
   return {};
 }
 
-// Compares the variants of the proposal, which keeps two differing ranks.
+// Compares the variants of the proposal. If ranks differ, it has the variants of two ranks.
 template <typename Look>
 std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
   const auto& variants = proposal.variants;
@@ -197,8 +197,8 @@ std::optional<std::string> compare(const Proposal& proposal, const Look& look) {
   return {};
 }
 
-// Returns whether `one` may represent both of two variants that agree: the variant that decides
-// where the work runs, or else the lower rank's.
+// Returns whether `one` represents both of two agreeing variants: it decides on the device of the
+// work, or, if both or neither decide, its rank is lower.
 bool stands_for(const Variant& one, const Variant& other) {
   const bool decides = one.request.device != kStagedDevice;
   return decides == (other.request.device != kStagedDevice) ? one.rank < other.rank : decides;

@@ -24,18 +24,18 @@ struct RankRequest {
   const Request& request;
 };
 
-// Empty if the two may run together. Ranks may have different rows and splits.
+// Returns the difference; empty if the two may run together. Ranks may have different rows and splits.
 std::optional<std::string> disagreement(const std::string& name, const RankRequest& a,
                                         const RankRequest& b);
 
-// Checks the rows of a request: one entry for each member, in their order, with as many numbers as
-// the operation needs. Their bytes must not overflow.
+// Checks that `rows` has one entry for each member, in order, with as many numbers as the operation
+// needs, and that the size in bytes does not overflow.
 Status check_rows(std::string_view name, const Request& request, std::span<const RankRows> rows,
                   std::span<const int32_t> members);
 
-// Checks a name that every rank has announced. Returns the error of the first check that fails: equal
-// parameters, no joined rank, at least one dimension, then checks that depend on these. `joined`: the
-// ranks that have joined instead of announcing it, as text like "rank 3"; may be empty.
+// Checks a name that every rank has announced or has joined. Returns the error of the first failed check:
+// equal parameters, no joined rank, at least one dimension, then checks that depend on these. `joined`
+// names the joined ranks, for example "rank 3"; may be empty.
 Status verdict(const Proposal& proposal, std::string_view joined = {});
 
 }  // namespace hvd::runtime

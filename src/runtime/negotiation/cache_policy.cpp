@@ -24,7 +24,7 @@ uint32_t CachePolicy::admit(const std::string& text, uint32_t* forgotten) {
     slot = static_cast<uint32_t>(slots_.size());
     slots_.push_back({slot, 0, slot, slot});
   } else {
-    slot = slots_[0].newer;  // the oldest follows the list's head
+    slot = slots_[0].newer;  // the oldest slot follows the list's head
     if (slots_[slot].used >= seen) return 0;
     *forgotten = slots_[slot].id;
     slots_[slot].id = ResponseCache::id_after(slots_[slot].id);

@@ -1,8 +1,8 @@
 // Decides which names get a cache id at the root, and which ids are revoked. A name gets an id at
 // its second agreement, so that names used once do not fill the cache. If the cache is full, a name
-// replaces the least recently used one, but only if that one has waited longer than the name's own
-// interval between uses: if a step has more names than the cache has slots, the cache then keeps as
-// many as fit, not none. Pure except for its memory.
+// replaces the least recently used name, but only if that name has been unused for longer than the new
+// name's interval between uses. Thus, if a step has more names than the cache has slots, some names
+// keep their ids. Pure except for its memory.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@ class CachePolicy {
  public:
   explicit CachePolicy(uint32_t capacity);
 
-  // A name with an id was agreed on again.
+  // Records that the ranks have agreed on a name with an id again.
   void use(uint32_t id);
-  // A name without an id was agreed on: returns its new id, or 0. *forgotten: the id that is
-  // revoked for it, or 0.
+  // Records that the ranks have agreed on a name without an id. Returns its new id, or 0. Sets
+  // *forgotten to the id that is revoked for it, or 0.
   uint32_t admit(const std::string& text, uint32_t* forgotten);
 
  private:
   struct Slot {
     uint32_t id = 0;
     uint64_t used = 0;
-    uint32_t older = 0;  // neighbours in the order of use; 0 is the list's head
+    uint32_t older = 0;  // neighbours in the order of use; slot 0 is the list's head
     uint32_t newer = 0;
   };
   void unlink(uint32_t slot);

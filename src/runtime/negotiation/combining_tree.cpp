@@ -6,10 +6,10 @@
 namespace hvd::runtime {
 namespace {
 
-// The number of ranks of one machine that report to the same rank.
+// Maximum number of ranks of one machine that report to the same rank.
 constexpr size_t kFanIn = 8;
 
-// The members by machine; machines in the order of their lowest members.
+// The members of each machine; machines are in the order of their lowest members.
 struct Layout {
   Layout(std::span<const int32_t> members, std::span<const int32_t> machines) {
     std::map<int32_t, size_t> number;

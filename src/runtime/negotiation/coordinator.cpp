@@ -14,7 +14,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const ResponseCache* cache)
 }
 
 const Request& Coordinator::request_of(const PlanItem& item) const {
-  // A ready entry is in use, so its id is not revoked.
+  // The id of a ready entry is not revoked, so the cache has it.
   return item.full ? item.request : cache_->find(item.id)->request;
 }
 
@@ -58,7 +58,7 @@ void Coordinator::add_proposal(Proposal&& proposal) {
   count_bytes(item.request);
 }
 
-// All ranks have joined: later operations are negotiated again.
+// Adds the item for the join of all ranks. Later operations are negotiated again.
 void Coordinator::add_join() {
   PlanItem& item = plan_.items.emplace_back();
   item.full = true;
@@ -91,8 +91,8 @@ Status Coordinator::arrange_rows(Proposal* proposal) const {
   return check_rows(proposal->name, request, rows, options_.members);
 }
 
-// Called after the plan is made, since ranks may announce an id until it is revoked. Items with an
-// id come first, so that their ids are not revoked for another item of this plan.
+// Call this after the plan is made, since ranks may announce an id until it is revoked. Handles items
+// with an id first, so that their ids are not revoked for another item of this plan.
 void Coordinator::give_ids() {
   new_names_.clear();
   for (PlanItem& item : plan_.items) {

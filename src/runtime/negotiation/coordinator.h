@@ -29,7 +29,7 @@ class Coordinator {
   void add(Announcement* ready);
   bool has_ready() const { return !plan_.items.empty(); }
   const std::vector<PlanItem>& ready() const { return plan_.items; }
-  // Bytes of ready tensors without a plan.
+  // Returns the bytes of ready tensors that no plan contains yet.
   uint64_t ready_bytes() const { return ready_bytes_; }
 
   // Makes the next plan of all ready names. Valid until the next call of add().
@@ -38,10 +38,10 @@ class Coordinator {
   const Plan& last_plan();
   // Sets this rank's eager data for the current plan, until planned() is called.
   void set_eager_data(EagerData data) { plan_.eager_data = data; }
-  // The plan was applied here and sent: prepares for the next plan.
+  // Prepares for the next plan, after the current plan was applied here and sent.
   void planned();
 
-  // Applies from the next plan on.
+  // Sets the options for the next plan and later plans.
   void set_fusion(const FusionOptions& fusion) { options_.fusion = fusion; }
 
  private:

@@ -11,7 +11,7 @@
 namespace hvd::runtime {
 
 struct FusionOptions {
-  uint64_t threshold = 0;     // the most bytes in a batch of several names
+  uint64_t threshold = 0;     // maximum number of bytes in a batch of several names
   bool groups_alone = false;  // a group gets its own batch
 };
 
@@ -22,21 +22,21 @@ struct FusionUnit {
   uint64_t bytes = 0;  // bytes of this dtype; for an allgather, the sum of all ranks
 };
 
-// The dtypes of a request, each once, in the order of first appearance.
+// Returns the different dtypes of a request, in the order of first appearance.
 std::vector<int32_t> dtypes_of(const Request& request);
 // The number of units of a request.
 uint32_t unit_count(const Request& request);
-// Adds the units of an item; rows: of all ranks, if the operation has rows.
+// Adds the units of an item. `rows`: the rows of all ranks, if the operation has rows.
 void add_units(uint32_t item, const Request& request, const std::vector<RankRows>& rows,
                std::vector<FusionUnit>* units);
 
 // Returns whether the units may share a batch of any size.
 bool may_share_batch(const FusionUnit& a, const FusionUnit& b);
 
-// Appends to `batches`. Allreduces, allgathers and reducescatters share a batch within the
-// threshold if their operation, dtype, scales, reduction and device are equal; other operations in
-// between do not separate them. Any other operation runs alone. Batches are in the order of their
-// first members.
+// Appends to `batches`. Allreduces, allgathers and reducescatters share a batch up to the threshold
+// if their operation, dtype, scales, reduction and device are equal, also with other operations
+// between them. Any other operation runs alone. Batches are in the order of their first
+// members.
 void plan_fusion(std::span<const FusionUnit> units, const FusionOptions& options,
                  std::vector<std::vector<PlanUnit>>* batches);
 

@@ -201,7 +201,7 @@ void Negotiator::complete(const std::string& text) {
   --open_;
 }
 
-// Completes reported entries for which only joined ranks are missing: a joined rank is always
+// Completes reported entries for which only joined ranks are missing, since a joined rank is always
 // ready.
 void Negotiator::complete_what_is_whole() {
   cache_->each([this](CacheEntry& entry) {

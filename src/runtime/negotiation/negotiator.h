@@ -1,11 +1,11 @@
-// One node of a process set's combining tree. Collects the names for which this rank and its
-// subtrees are ready, and finds the names for which all of them are ready. ProcessSetState owns it;
-// the runtime core calls it and sends the messages, on the progress thread.
+// One node of a process set's combining tree. Collects the names for which this rank or its subtrees
+// are ready, and finds the names for which all are ready. ProcessSetState owns it; the runtime core
+// calls it and sends the messages, on the progress thread.
 //
 // A reporter is this rank or a child. It reports a name once for its complete subtree: by cache id, if the request
-// equals the entry's on each of its ranks, or in full (Proposal). A name is whole when each reporter (for
+// equals the entry's request on each of its ranks, or in full (Proposal). A name is whole when each reporter (for
 // operations of some members: each reporter with such a member) has reported it or has joined. The name is then
-// sent up: by id if each reporter used the id, otherwise in full, expanding the reports by id from the entry.
+// sent to the parent: by id if each reporter used the id, otherwise in full, with the entry's request for ids.
 //
 // Invariants:
 // - Reports are never withdrawn, and a reporter that reports a name twice is faulty.
@@ -30,15 +30,15 @@ class Negotiator {
  public:
   Negotiator(int32_t rank, TreePlace place, ResponseCache* cache);
 
-  // This rank is ready for a submission. Returns the cache id in the announcement, or 0 if the
-  // announcement has the full request.
+  // Records that this rank is ready for a submission. Returns the cache id in the announcement, or 0 if
+  // the announcement has the full request.
   uint32_t announce(const Submission& submission);
-  // This rank submits nothing until all ranks have joined.
+  // Records that this rank submits nothing until all ranks have joined.
   void join();
   // Takes a child's announcement. An error means that the child is faulty.
   Status receive(int32_t child, Announcement* announcement);
 
-  // Apply the root's plans: a cache id becomes invalid; all ranks have joined.
+  // Apply parts of the root's plans: forget() an invalid cache id; all ranks have joined.
   void forget(CacheEntry* entry, uint64_t plan);
   void all_have_joined();
 
@@ -49,12 +49,12 @@ class Negotiator {
   // Returns whether this rank has announced these ids, no rank of its subtrees has, no other
   // announced name is incomplete, and no rank has joined.
   bool waits_for_others_with(std::span<const uint32_t> ids) const;
-  // The ranks of the subtree that are not known to be ready for a name, for the report of a stall.
-  // A missing child stands for its complete subtree.
+  // Returns the ranks of the subtree that may not be ready for a name, for the report of a stall. If a
+  // child is missing, these are all ranks of its subtree.
   std::vector<int32_t> missing(std::string_view name) const;
 
  private:
-  // Reporters: 0 is this rank, i + 1 the i-th child.
+  // A name with incomplete reports. Reporter 0 is this rank, reporter i + 1 is child i.
   struct Partial {
     Proposal proposal;
     std::vector<uint32_t> reporters;

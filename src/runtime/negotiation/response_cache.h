@@ -1,7 +1,7 @@
-// Maps short cache ids to names on which all ranks of one process set have agreed before. A
-// repeated request is announced and planned by its id only. The cache is equal on every rank,
-// because every rank changes it by the plans, in order; the root decides which names stay
-// (cache_policy). ProcessSetState owns it. Lives on the progress thread.
+// Maps short cache ids to names on which all ranks of one process set have agreed before. Announcements
+// and plans contain only the id of a repeated request. The cache is equal on every rank, because every
+// rank changes it by the plans, in order; the root selects the names to keep (cache_policy).
+// ProcessSetState owns it. Lives on the progress thread.
 //
 // A rank may announce an id that has just been revoked. A rank that collects reports therefore
 // keeps the id's meaning until all reporters have applied the plan that revoked it.
@@ -26,8 +26,8 @@ struct CacheEntry {
   Request request;             // this rank's request
   std::vector<RankRows> rows;  // rows of all ranks, ascending, if the operation has rows
   Name* name = nullptr;        // this rank's record of the name; null: never used here
-  // State of the current negotiation (see Negotiator): the reporters of the id, and the number of
-  // reporters of the full name.
+  // State of the current negotiation (see Negotiator): the reporters that used the id, and the number of
+  // reporters that sent the full name.
   std::vector<uint32_t> reporters;
   uint32_t full_reporters = 0;
 };
@@ -39,7 +39,7 @@ class ResponseCache {
   static constexpr uint32_t slot_of(uint32_t id) { return id % kSlots; }
   static constexpr uint32_t id_after(uint32_t id) { return id + kSlots; }
 
-  // nullptr if no entry has this id.
+  // Returns nullptr if no entry has this id.
   CacheEntry* find(uint32_t id) const {
     const uint32_t slot = slot_of(id);
     if (slot == 0 || slot > entries_.size()) return nullptr;
@@ -47,13 +47,13 @@ class ResponseCache {
     return entry != nullptr && entry->id == id ? entry : nullptr;
   }
   CacheEntry* find(std::string_view text) const;
-  // The entry of an id that was revoked but may still be announced.
+  // Returns the entry of a revoked id that ranks may still announce, or nullptr.
   const CacheEntry* find_forgotten(uint32_t id) const;
-  // Assigns an id according to a plan; nullptr if this is impossible.
+  // Assigns an id according to a plan. Returns nullptr if this is impossible.
   CacheEntry* put(uint32_t id, std::string_view text);
   // Revokes an id in plan number `plan`; keeps the id's meaning.
   void forget(CacheEntry* entry, uint64_t plan);
-  // All reporters of this rank have applied the plans below `plans`: drops the ids that those plans revoked.
+  // Drops the ids that plans below `plans` revoked, after all reporters of this rank have applied these plans.
   void bury(uint64_t plans);
   bool remembers_forgotten() const { return !forgotten_.empty(); }
 

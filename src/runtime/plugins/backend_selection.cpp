@@ -11,12 +11,12 @@
 namespace hvd::runtime {
 namespace {
 
-// The original's names for the path without MPI, and this project's names.
+// Returns whether the name means the built-in backend: one of the original's or of this project's names.
 bool is_built_in(std::string_view name) {
   return name.empty() || name == "gloo" || name == "tcp" || name == "cpu" || name == "host";
 }
 
-// A value is a plugin's name, except "libgloo".
+// Converts a setting's value to a plugin's name, which differs only for "libgloo".
 std::string plugin_name(const std::string& value) { return value == "libgloo" ? "gloo" : value; }
 
 std::string how_to_get(std::string_view name) {
@@ -33,8 +33,8 @@ bool is_of_host_memory(std::string_view name) {
   return is_built_in(name) || name == "libgloo" || name == "mpi" || name == "ccl";
 }
 
-// The record that a setting names; nullptr if it names a built-in backend. A device backend is selected
-// even if it does not work here: at run time, it decides together with the other ranks whether it works.
+// Returns the record that a setting names; nullptr for a built-in backend. Selects a device backend even if it
+// does not work here: at run time, the ranks decide together whether to use it.
 Result<const hvd_plugin*> choose(const WorkerSettings& settings, const std::string& setting,
                                  const char* variable, hvd_plugin_kind kind,
                                  bool of_devices = false) {
@@ -60,8 +60,8 @@ Result<const hvd_plugin*> choose(const WorkerSettings& settings, const std::stri
           "; fix that, or unset ", variable));
 }
 
-// Many images set this variable, which the original reads when it is built, so a missing backend is
-// not an error; only HOROVOD_CPU_OPERATIONS selects a backend of host memory.
+// Selects the device backend. Many images set HOROVOD_GPU_OPERATIONS, which the original reads when it is
+// built, so a missing backend is not an error. Does not select backends of host memory.
 const hvd_plugin* device_backend(const WorkerSettings& settings) {
   constexpr const char* kVariable = "HOROVOD_GPU_OPERATIONS";
   constexpr const char* kOtherwise = "tensors of GPUs go through host memory";
@@ -83,7 +83,7 @@ void note_own_links(const hvd_plugin* record, const char* what, const char* vari
       cat("the ", what, " ", record->name, " (", variable, "=", printable(value), ")"));
 }
 
-// Trials may only select backends that guarantee what these settings promise.
+// Returns whether trials select the device backend: not with settings that its library cannot guarantee.
 bool is_by_trial(const WorkerSettings& settings) {
   return trim(settings.gpu_operations).empty() && !settings.encrypts && !settings.is_reproducible;
 }
@@ -119,7 +119,7 @@ Result<BackendSelection> select_backends(const WorkerSettings& settings) {
                  &selection.own_links);
   note_own_links(devices, "backend", "HOROVOD_GPU_OPERATIONS", settings.gpu_operations,
                  &selection.own_links);
-  // If one library carries both messages and tensors, no built-in op replaces the library.
+  // If one library carries both messages and tensors, the built-in operations are not used.
   selection.uses_own_ops = selection.controller == nullptr || memory == nullptr ||
                            std::string_view(selection.controller->name) != memory->name;
   selection.words =

@@ -1,6 +1,6 @@
 // Selects the plugins that settings name: HOROVOD_CONTROLLER for messages between ranks,
 // HOROVOD_CPU_OPERATIONS for tensors in host memory, HOROVOD_GPU_OPERATIONS for tensors in device
-// memory. The start of the runtime calls it.
+// memory. hvd_init calls it.
 #pragma once
 
 #include <string>
@@ -16,22 +16,22 @@ namespace hvd::runtime {
 struct BackendSelection {
   const hvd_plugin* controller = nullptr;  // nullptr: the built-in controller
   std::vector<const hvd_plugin*> ops;      // empty if the settings name built-in ops
-  // True if the built-in operations run where possible; they have their own links.
+  // True if the built-in operations, which have their own links, run batches that they support.
   bool uses_own_ops = true;
-  // The file of the device backend that trials select if no setting names one; may be empty. It is
-  // opened if the ranks agree (backend_agreement.h).
+  // The file of the device backend that trials select if no setting names a backend; may be empty.
+  // The runtime opens it if the ranks agree (backend_agreement.h).
   std::string devices_by_trial;
   // Eight lines: a description of the choice, the version of this library, this rank's host, the
   // library's path, whether links are encrypted (1 or 0), whether sums have one order (1 or 0), the
   // operations on devices ("trial": trials select them), and for trials the state of this rank:
   // "driver" (of GPUs), "none", or "file" if the file is missing.
   std::string words;
-  // Descriptions of the selected plugins: their own connections are not encrypted by this library.
+  // Descriptions of selected plugins with their own connections, which this library does not encrypt.
   std::vector<std::string> own_links;
 };
 
-// Returns an error with the reason and a remedy if a setting names a backend that does not work
-// here. For devices it only warns, since the device backend is opened even if it finds no GPU.
+// Returns an error with the reason and a remedy if a setting names a backend that does not work here.
+// For devices, only warns, since the runtime opens the device backend even without a GPU.
 Result<BackendSelection> select_backends(const WorkerSettings& settings);
 
 // Removes the plugins that no setting names, and logs this if `aloud`: controllers and operations
@@ -40,7 +40,7 @@ void leave_out_unencrypted(const plugin::Catalogue& catalogue, bool aloud,
                            std::vector<const hvd_plugin*>* controllers,
                            std::vector<const hvd_plugin*>* ops);
 
-// Opens the files of one backend, or of one controller, and returns them with the reasons of refusals.
+// Loads the files of one backend, or of one controller, and returns them, with the reasons for refusals.
 plugin::Catalogue installed_backends(const WorkerSettings& settings, std::string_view name);
 plugin::Catalogue installed_controllers(const WorkerSettings& settings, std::string_view name);
 

@@ -1,5 +1,5 @@
-// Records which operations the job's plugins run on device memory. Made once at the start and
-// immutable. The C ABI calls it on any thread before it submits.
+// The table of the operations that the job's plugins run on device memory. Made once in hvd_init, and
+// immutable. The C ABI reads it, on any thread, before it submits.
 #pragma once
 
 #include <bitset>
@@ -15,15 +15,15 @@ namespace hvd::runtime {
 class DeviceSupport {
  public:
   DeviceSupport() = default;  // no operations
-  // For sets of more than one rank, for example of `size`. Call it before any other thread uses the plugins.
+  // Queries the plugins for a set of `size` ranks, more than one. Call it before other threads use the plugins.
   static DeviceSupport ask(const OpSelector& ops, int32_t size);
 
-  // reduce_op: as the user specifies it. Factors of 0 count as 1.
+  // `reduce_op`: the user's value. Factors of 0 count as 1.
   bool has(int32_t op, int32_t dtype, int32_t reduce_op, double prescale, double postscale) const;
 
  private:
   static constexpr size_t kDtypes = kDtypeCount, kReductions = 6;
-  // The index for a reduction, with or without factors.
+  // Returns the index of a reduction, with or without factors, in the table.
   static size_t place(int32_t op, int32_t dtype, int32_t reduce_op, bool factors);
   std::bitset<kOpCount * kDtypes * kReductions * 2> runs_;
 };

@@ -1,6 +1,6 @@
-// Selects the op plugin for a batch: the one whose supports() returns the highest value. The choice
-// is equal on every rank, because every rank has the same plugins and asks about the same batch.
-// Runtime owns the plugins in it; the batch executor calls it, on the progress thread.
+// Selects the op plugin whose supports() returns the highest value for a batch. The choice is equal on
+// every rank, because every rank has the same plugins and the same batch. Owns the plugins. Runtime owns
+// the selector; the batch executor calls it, on the progress thread.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace hvd::runtime {
 
 class OpSelector {
  public:
-  // The highest priority first.
+  // `ops`: the highest priority first.
   explicit OpSelector(std::vector<OpenedPlugin> ops) : ops_(std::move(ops)) {}
 
   const std::vector<OpenedPlugin>& all() const { return ops_; }

@@ -10,7 +10,7 @@ namespace {
 
 using OnMessage = void (*)(void* argument, int32_t rank, const void* message, size_t size);
 
-// The message links are closed first, since the data links were opened before them.
+// Closes the message links first, since the data links were opened before.
 struct ControllerPair {
   OpenedPlugin data;
   OpenedPlugin messages;
@@ -83,7 +83,7 @@ constexpr hvd_controller_v1 kPairVtable = {
     .send_parts = nullptr,
     .lost_rank = rank_lost_by_either,
     .abort_lost = abort_both};
-// Never opened by name.
+// The record of a pair, which no setting can name.
 constexpr hvd_plugin kPairRecord = {.struct_size = sizeof(hvd_plugin),
                                     .abi = HVD_PLUGIN_ABI,
                                     .kind = HVD_PLUGIN_CONTROLLER,

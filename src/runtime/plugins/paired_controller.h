@@ -1,16 +1,16 @@
-// Combines two controllers into one: a controller that the user chose carries the messages, and the
-// built-in controller keeps the links for the data of the built-in operations. The start of the
-// runtime calls it.
+// Combines two controllers: a controller that the user chose carries the messages, and the built-in
+// controller keeps the links for the data of the built-in operations. hvd_init calls
+// pair_controllers.
 #pragma once
 
 #include "runtime/plugins/opened_plugin.h"
 
 namespace hvd::runtime {
 
-// One host must have opened both, `data` first. `data` decides which ranks share a host.
+// One PluginHost must have opened both, `data` first. `data` decides which ranks share a host.
 OpenedPlugin pair_controllers(OpenedPlugin messages, OpenedPlugin data);
 
-// The rank whose loss made a controller fail; -1 if it names no rank.
+// Returns the rank whose loss made a controller fail, or -1 if the controller does not name a rank.
 int32_t lost_rank_of(const OpenedPlugin& controller);
 // Fails every link of a controller with this cause; peers also receive its lost rank.
 void abort_links(const OpenedPlugin& controller, const Status& cause);

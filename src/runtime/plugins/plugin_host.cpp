@@ -14,13 +14,13 @@ namespace {
 
 constexpr double kSetSeconds = 60;
 constexpr const char* kFirstCause = "first-cause";
-// The extra delay of an error if the store cannot be reached. A rank's store often ends with the
+// Time limit for the store after a failure: a store that a rank serves often ends with the
 // failure.
 constexpr double kCauseSeconds = 0.5;
 constexpr double kCauseSecondsOfRank = 0.05;
 
-// Logs the error, since the plugin gets only the code. A late party is not an error yet, and an
-// interruption has its own message.
+// Converts a status to a code, and logs the error, since the plugin gets only the code. Does not log a late
+// party, which is not an error yet, or an interruption, which has its own message.
 int code_of(const Status& status, const char* name) {
   const bool is_awaited =
       status.code() == Code::kDeadlineExceeded || status.code() == Code::kAborted;
@@ -74,7 +74,7 @@ PluginHost::PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> sto
     return static_cast<int>(failure.code());
   };
   vtable_.unwatch = [](void* host, int fd) { self(host).events_->unwatch(fd); };
-  // Shared memory belongs to plugins that can reach it; before such a plugin is opened, allocation fails.
+  // Allocation fails until a plugin is opened that provides shared memory.
   vtable_.allocate = [](void*, size_t) -> void* { return nullptr; };
   vtable_.release = [](void*, void*) {};
   vtable_.publish = [](void* host, const char* name, void* pointer) {

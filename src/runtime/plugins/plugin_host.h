@@ -19,7 +19,7 @@ namespace hvd::runtime {
 
 class PluginHost {
  public:
-  // store may be nullptr (a single-process job); keys are stored below `prefix`.
+  // `store` is nullptr in a single-process job. Keys are stored below `prefix`.
   PluginHost(Settings settings, std::shared_ptr<rendezvous::Store> store, std::string prefix,
              bool rank_serves_store, net::EventLoop* events);
 
@@ -32,14 +32,14 @@ class PluginHost {
   // find them. One rank calls it, after all ranks have connected.
   void remove_bootstrap_records();
 
-  // The framework interface that an op plugin has published; nullptr: no submission can be for a
-  // device.
+  // The framework interface that an op plugin has published. If it is nullptr, work on devices is
+  // refused.
   const hvd_framework* framework() {
     return static_cast<const hvd_framework*>(vtable_.lookup(this, HVD_FRAMEWORK_OF_DEVICES));
   }
 
   bool has_posted() const { return has_posted_.load(); }
-  // Runs the calls that plugins have posted; returns true if there were any.
+  // Runs the calls that plugins have posted; returns true if any call was posted.
   bool run_posted();
   // Returns one cause of the failed links for all ranks that still reach the store: the error that the first of
   // them stored, possibly this rank's. Otherwise each end of a broken link would name the other end.

@@ -6,7 +6,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Empty queues are kept for the next message with their tag, unless a program uses very many tags.
+// Maximum number of queues before empty ones are removed; others stay for the next message with their tag.
 constexpr size_t kMostQueues = 256;
 
 bool fits(const Submission& receive, int32_t source) {

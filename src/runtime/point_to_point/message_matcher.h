@@ -1,6 +1,6 @@
 // Matches messages with receives. Keeps messages that arrived before their receives, and receives that wait
 // for messages. A receive gets the oldest matching message, and a message goes to the oldest matching
-// receive: equal process set and tag, and the receive's rank or any rank. PointToPoint owns it. Pure.
+// receive. They match if process set and tag are equal, and the receive names the sender or any rank. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ struct ArrivedMessage {
   int32_t source = 0;
   int32_t dtype = HVD_UINT8;
   uint64_t count = 0;
-  uint64_t id = 0;               // of an offer; 0: `data` is the message
+  uint64_t id = 0;               // id of an offer; 0: `data` is the message
   Submission* sender = nullptr;  // an offer of this rank to itself
-  Bytes data;                    // of an offer: its place, if it lies in shared memory
+  Bytes data;                    // message, or an offer's place in shared memory
 };
 
 class MessageMatcher {
@@ -55,7 +55,7 @@ class MessageMatcher {
              0x9e3779b97f4a7c15U;
     }
   };
-  // At least one of the two queues is empty.
+  // Two queues, of which at least one is empty.
   struct Queues {
     std::deque<Submission*> receives;
     std::deque<std::unique_ptr<ArrivedMessage>> messages;

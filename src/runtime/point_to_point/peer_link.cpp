@@ -9,7 +9,7 @@
 namespace hvd::runtime {
 namespace {
 
-// The most bytes that one call copies, so that this rank's other work is not delayed.
+// Maximum number of bytes that one call copies, so that it does not delay this rank's other work.
 constexpr size_t kMostAtOnce = 1 << 20;
 
 }  // namespace

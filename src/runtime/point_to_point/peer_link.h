@@ -36,7 +36,7 @@ class PeerLink {
     if (link_) link_->keep_ring();
   }
 
-  // The sends that the peer has accepted, in that order, and the receives that this rank has accepted.
+  // The sends that the peer has accepted, and the receives that this rank has accepted, in that order.
   std::deque<Submission*> outgoing;
   std::vector<Submission*> incoming;
   // Within a host, for messages in the sender's shared memory: sends whose memory the peer copies,
@@ -54,8 +54,8 @@ class PeerLink {
   // Removes and returns all sends and receives, which stop moving.
   std::vector<Submission*> drop_transfers();
 
-  // Move as many bytes as the link allows, up to a limit. Return the send or receive that is now complete, or
-  // null; set *moved if bytes moved. A transfer is the id and the size of its message, followed by the bytes.
+  // Move as many bytes as the link allows, up to a limit. Return a completed send or receive, or null; set *moved
+  // if bytes moved. A transfer consists of the id and the size of its message, followed by the bytes.
   Submission* write(bool* moved);
   Result<Submission*> read(bool* moved);
   // Copies a part of the first receive in `copies`.
@@ -65,7 +65,7 @@ class PeerLink {
     if (!link_) return {};
     return link_->place_of(data);
   }
-  // Returns whether a call would move bytes although no event announces them.
+  // Returns whether read(), write() or copy() would move bytes that no event announces.
   bool may_move() { return !copies.empty() || (link_ && may_move_in_link()); }
 
   uint64_t unread = 0;    // bytes of small messages that the peer's program has not received

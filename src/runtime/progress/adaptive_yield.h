@@ -1,9 +1,9 @@
-// Decides how long a spinning thread keeps its core before it yields, from the outcome of earlier
+// Computes from the results of earlier yields how long a spinning thread keeps its core before it
 // yields. The thread that drives the runtime core calls it with the current time. Pure.
 //
-// If a waiter and its peer share a core, the peer can only answer after a yield, so the waiter must
-// yield at once. Otherwise another thread may take the core for longer than the peer needs, for
-// example an idle thread of TensorFlow's pools, which polls for work before it sleeps.
+// If a waiter and its peer share a core, the waiter must yield at once, because the peer can only reply
+// after a yield. Otherwise another thread may take the core for longer than the peer needs, for example
+// an idle thread of TensorFlow's pools, which polls for work before it sleeps.
 #pragma once
 
 #include <algorithm>
@@ -17,19 +17,19 @@ class AdaptiveYield {
  public:
   using Duration = std::chrono::microseconds;
 
-  // `after_computing`: the spin limit of a wait after a computation, at least that of other waits.
+  // `after_computing`: spin limit of a wait after a computation, at least kUsual.
   explicit AdaptiveYield(Duration after_computing) : long_(std::max(after_computing, kUsual)) {}
-  // A wait begins, which may consist of several spins.
+  // Begins a wait, which may consist of several spins.
   void begin() {
     is_new_ = true;
     answered_ = false;
   }
-  // A poll has found nothing to do.
+  // Records a poll without any work.
   void found_nothing(Clock::time_point now);
-  // A poll has found something, which ends a spin.
+  // Records a poll with work, which ends a spin.
   void moved();
   bool is_over(Clock::time_point now) const { return now - since_ > limit(); }
-  // The core was yielded in this time.
+  // Records a yield of the core.
   void yielded(Clock::time_point from, Clock::time_point until);
   // Start of the current spin.
   Clock::time_point since() const { return since_; }
@@ -39,17 +39,17 @@ class AdaptiveYield {
   static constexpr Duration kUsual{20};
   // The spin limit when the peer itself needs this core.
   static constexpr Duration kShort{1};
-  // The least time between two waits that counts as a computation.
+  // Minimum time between two waits that counts as a computation.
   static constexpr Duration kComputation{200};
-  // After a yield longer than kEmptyYield, another thread has run. After one longer than kAnswer,
-  // it was not the peer, because a peer answers and then waits.
+  // In a yield longer than kEmptyYield, another thread has run. If the yield took longer than kAnswer,
+  // this thread was not the peer, which replies and then waits.
   static constexpr Duration kEmptyYield{2};
   static constexpr Duration kAnswer{200};
 
  private:
   const Duration long_;
   Duration limit_ = kUsual;
-  bool is_long_ = false;  // this wait spins for long_, whatever yields show
+  bool is_long_ = false;  // this wait spins for long_, regardless of yields
   bool is_new_ = false;   // this wait has not polled yet
   bool is_spinning_ = false;
   bool answered_ = false;  // apparently the last yield let the peer answer

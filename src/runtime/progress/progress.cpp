@@ -11,8 +11,8 @@
 namespace hvd::runtime {
 namespace {
 
-// While the user was active recently, the helper polls the queue every batching window instead of
-// sleeping, so that a submit needs no system call to wake it.
+// For this time after the user's last submission, the helper does not sleep but polls the queue every
+// batching window, so that a submission needs no system call to wake it.
 constexpr std::chrono::milliseconds kLinger{20};
 
 }  // namespace
@@ -55,7 +55,7 @@ bool Progress::wait(const std::atomic<bool>& done, Deadline deadline) {
     if (deadline.passed()) break;
   }
   if (waiters_.fetch_sub(1) == 1) {
-    // The helper takes over the pending work.
+    // Wake the helper to continue the pending work.
     if (helper_asleep_.load()) events_->notify();
     if (helper_parked_.load()) {
       const MutexLock lock(changed_mutex_);
@@ -197,7 +197,7 @@ void Progress::help_once() {
   lock.unlock();
   if (!stopping_.load()) events_->wait(Deadline::at(until));
   helper_asleep_.store(false);
-  // If a thread is waiting now, it undoes the arming: it has the progress lock, or will get it.
+  // A thread that waits now has or will get the progress lock, and calls disarm().
 }
 
 void Progress::lull() {

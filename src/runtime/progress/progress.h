@@ -1,5 +1,5 @@
-// The progress engine: decides which thread drives the runtime core, and how threads sleep. A
-// thread in wait() drives the core itself, so that a synchronous operation needs no other thread.
+// The progress engine: selects the thread that drives the runtime core, and puts threads to sleep.
+// A thread in wait() drives the core itself, so that a synchronous operation needs no other thread.
 // The helper thread drives only while no thread waits and work is pending; otherwise it sleeps
 // without wake-ups. See docs/thread-model.md.
 #pragma once
@@ -23,7 +23,7 @@ namespace hvd::runtime {
 class Drivable {
  public:
   virtual ~Drivable() = default;
-  // Makes one pass over everything that can move; never waits. Returns true if something moved.
+  // Advances all pending work once; never waits. Returns true if any work made progress.
   // `flush`: do not wait for further submissions to share a batch.
   virtual bool step(bool flush) = 0;
   // Prepares for sleep. Returns true if every later arrival wakes a sleeping thread.
@@ -33,7 +33,7 @@ class Drivable {
   virtual void on_sleep() = 0;
   // The time at which the batching window ends; max: no window is open.
   virtual Clock::time_point window_end() const = 0;
-  // The time at which step() has work without new input; max: never.
+  // The time at which step() has work without new input; max if never.
   virtual Clock::time_point alarm() const = 0;
   // True if input exists that step() has not taken. Any thread.
   virtual bool has_input() const = 0;
@@ -68,9 +68,9 @@ class Progress {
   // Returns whether a thread is in wait(). Any thread.
   bool has_waiter() const { return waiters_.load() > 0; }
 
-  // Wakes the sleeping driver, if any, because there is input. Any thread.
+  // Wakes the sleeping driver, if any, because of new input. Any thread.
   void notify();
-  // Like notify(), for a batching window that should not wait for further submissions.
+  // Like notify(), and ends the batching window at once.
   void notify_full();
   // Wakes all waiting threads after a thread other than the driver has completed work.
   void notify_completed();
@@ -98,7 +98,7 @@ class Progress {
   const std::chrono::microseconds linger_;
 
   Mutex progress_lock_;
-  // before_sleep() was called, and after_sleep() was not.
+  // True between before_sleep() and after_sleep().
   bool armed_ HVD_GUARDED_BY(progress_lock_) = false;
   AdaptiveYield yield_ HVD_GUARDED_BY(progress_lock_);
 
@@ -107,7 +107,7 @@ class Progress {
   std::atomic<bool> has_driver_{false};     // a waiting thread drives
   std::atomic<uint32_t> blocked_{0};        // waiting threads that block on changed_
   std::atomic<bool> helper_asleep_{false};  // sleeping on events_
-  std::atomic<bool> helper_parked_{false};  // on helper_changed_, until all waiters leave
+  std::atomic<bool> helper_parked_{false};  // waits on helper_changed_ until all waiters leave
   std::atomic<bool> stopping_{false};
   Mutex changed_mutex_;              // protects against a change between a check and a sleep
   std::condition_variable changed_;  // signals `done`, or a missing driver

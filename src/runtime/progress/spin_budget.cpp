@@ -7,7 +7,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-// About the length of a backward pass, and short enough for users who only poll.
+// Batching window: about as long as a backward pass, and short enough for programs that only poll.
 constexpr std::chrono::milliseconds kSharedCoreWindow{10};
 
 }  // namespace
@@ -20,7 +20,7 @@ SpinBudget spin_budget(double cores, int local_ranks, bool one_host) {
   // and a waiter yields in between. Between hosts the kernel also needs these cores.
   if (share >= 1) {
     budget.waiter = one_host ? microseconds(6000) : microseconds(200);
-    // Longer than the 35 to 60 us that a yield took between steps of TensorFlow.
+    // Spin for longer than the 35 to 60 us of a yield between steps of TensorFlow.
     if (one_host) budget.after_computing = microseconds(100);
     budget.helper = share >= 2 ? microseconds(20) : microseconds(0);
     budget.helper_shares_core = share < 2;
@@ -29,7 +29,7 @@ SpinBudget spin_budget(double cores, int local_ranks, bool one_host) {
     budget.waiter = microseconds(100);
     budget.yields = true;
   }
-  // With less than one core, every spin uses up quota that the peers need to answer.
+  // With less than one core, do not spin: a spin uses quota that the peers need to reply.
   return budget;
 }
 

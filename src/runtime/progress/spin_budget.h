@@ -1,6 +1,6 @@
 // Computes how long a waiting thread spins before it sleeps, and whether the helper thread works in
 // parallel, from the cores that this rank has (affinity, cgroup quota, other ranks on the machine).
-// The start of the runtime calls it once. Pure.
+// hvd_init calls spin_budget once. Pure.
 #pragma once
 
 #include <chrono>
@@ -14,15 +14,15 @@ struct SpinBudget {
   // The time for which a spin keeps its core in a wait after a computation; see adaptive_yield.h.
   std::chrono::microseconds after_computing{0};
   bool yields = false;  // call sched_yield between two polls
-  // No core is free for the helper thread: its work ahead of a waiter takes time from the user's threads.
+  // True if no core is free for the helper thread, so that its work takes time from the user's threads.
   bool helper_shares_core = true;
 };
 
 // `cores` may be a fraction. `one_host`: the complete job is on this machine.
 SpinBudget spin_budget(double cores, int local_ranks, bool one_host);
 
-// The time for which submissions may accumulate before the helper thread takes them. A waiting thread takes
-// them at once. On one host the delay costs nothing: all ranks are on this machine and are computing.
+// The time for which submissions may accumulate before the helper thread takes them; a waiting thread takes
+// them at once. On one host the delay is free, because all ranks compute on this machine.
 std::chrono::microseconds gathering_time(const SpinBudget& budget, bool one_host,
                                          std::chrono::microseconds window);
 

@@ -1,5 +1,5 @@
-// The settings of a rank, from its environment: a field for each setting that the runtime reads,
-// filled from the table of settings. An unset text is empty.
+// The settings of a rank, from its environment. Each setting that the runtime reads has a field, filled
+// from the table of settings. An unset text is empty.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace hvd::runtime {
 
-// One of the pairs rank and size: of the job, of the host, or across hosts. Unchecked values.
+// A rank and a size: in the job, on the host, or across hosts. Unchecked values.
 struct RankPair {
   std::optional<int64_t> rank, size;
 };
@@ -20,7 +20,7 @@ struct RankPair {
 struct WorkerSettings {
   WorkerSettings() : WorkerSettings(Settings()) {}
   explicit WorkerSettings(Settings table);
-  // An error names a variable whose value has another type or is out of its range.
+  // Returns an error for a variable whose value has the wrong type or is out of range.
   static Result<WorkerSettings> from_environment();
 
   // ---- identity of this process ----
@@ -38,7 +38,7 @@ struct WorkerSettings {
   std::optional<int64_t> rendezvous_port;
   std::string bootstrap, network_interfaces, port_range;
   double start_seconds = 0;  // to connect ranks that have all called hvd.init()
-  double init_seconds = 0;   // for a rank to call hvd.init() after another one waits there
+  double init_seconds = 0;   // for a rank to call hvd.init() after another rank waits there
   bool encrypts = false;
 
   // ---- transport of messages and tensors ----
@@ -72,7 +72,7 @@ struct WorkerSettings {
   std::string log_level;
   bool log_hides_time = false;
 
-  // The table for plugins, by variable. These functions change it together with the field.
+  // The table of settings, for plugins. The functions below change a field and the table together.
   const Settings& table() const { return table_; }
   void set_start_seconds(double seconds);
   void set_init_seconds(double seconds);

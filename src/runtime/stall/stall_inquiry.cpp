@@ -8,11 +8,11 @@
 namespace hvd::runtime {
 namespace {
 
-// Waiting ranks report at about the same time: one question serves all.
+// Delay of a question, since waiting ranks report at about the same time: one question serves all reports.
 constexpr double kGatherSeconds = 0.05;
-// A rank's helper thread replies, independent of the user's code.
+// Time limit for replies. A rank's helper thread replies, independent of the user's code.
 constexpr double kStateSeconds = 2;
-// The most names that are tracked; more than any model has in flight.
+// Maximum number of tracked names, more than any model has in flight.
 constexpr size_t kMaxStalls = 1 << 16;
 
 Clock::duration seconds(double count) {
@@ -56,7 +56,7 @@ void StallInquiry::waiting(int32_t from, const StallWaiting& waiting, Clock::tim
     const Clock::time_point since = now - seconds(std::min(entry.seconds, 1e9));
     auto [found, fresh] = stalls_.try_emplace(entry.name, Stall{entry.op, since, {}, now});
     Stall& stall = found->second;
-    // Submitted after the last question: the previous work may be complete, and this is new.
+    // Work that was submitted after the last question is new: the previous work is complete.
     if (!fresh && since > stall.asked) stall = Stall{entry.op, since, stall.asked, now};
     stall.since = std::min(stall.since, since);
     const auto slack = seconds(times_.warning / 20);
@@ -136,7 +136,7 @@ std::optional<StallReport::Work> StallInquiry::judge(size_t index, Clock::time_p
     if (answer && answer->states[index] != StallState::kMissing) continue;
     if (!answer && !is_member_(name.process_set, rank)) continue;
     if (!answer && !name.awaits(rank)) continue;
-    // The report names only the silent rank: this rank may have submitted the work.
+    // Behind a silent rank, report only that rank: this rank may have submitted the work.
     const int32_t hiding = answer ? -1 : hidden_by(rank);
     if (hiding >= 0 && is_member_(name.process_set, hiding)) continue;
     work.missing.push_back(rank);
@@ -148,7 +148,7 @@ std::optional<StallReport::Work> StallInquiry::judge(size_t index, Clock::time_p
     stalls_.erase(name);
     return {};
   }
-  // A joined rank waits while the others train: this is the purpose of join.
+  // A join is not stalled while other ranks train: waiting for them is its purpose.
   if (work.missing.empty() || (stall.op == HVD_JOIN && all_active)) return {};
   work.overdue =
       times_.shutdown > 0 && times_.shutdown >= times_.warning && work.seconds >= times_.shutdown;
@@ -185,7 +185,7 @@ void StallInquiry::add_missing(StallReport* report) const {
   }
 }
 
-// Lists a rank only in the first of the operations that it waits for.
+// Adds the waiting ranks, each only in the first operation for which it waits.
 void StallInquiry::add_waiting(const std::vector<size_t>& indices, StallReport* report) const {
   for (int32_t rank = 0; rank < size_; ++rank) {
     const auto& answer = answers_[static_cast<size_t>(rank)];

@@ -1,6 +1,6 @@
-// The root's part of the stall inspector: makes a question to all ranks from their reports of
-// pending work, and a report of the stall from their answers. StallInspector owns and calls it,
-// sends the messages, and passes the time. Pure. Lives on the root's progress thread.
+// The root's part of the stall inspector: makes a question to all ranks from their reports of pending
+// work, and a report of the stall from their answers. StallInspector owns and calls it, sends the
+// messages, and passes the current time. Pure. Lives on the root's progress thread.
 #pragma once
 
 #include <functional>
@@ -13,35 +13,35 @@
 
 namespace hvd::runtime {
 
-// The limit of reports of one stall: the intervals double, so it is never reached in practice.
+// Maximum number of reports of one stall, never reached in practice, since the intervals double.
 constexpr uint32_t kMostReports = 40;
 
 struct StallTimes {
   double warning = 60;  // seconds
   double shutdown = 0;  // 0: never
 
-  // The pending time at which work gets report `index`, from 0: after the warning time, then each
-  // time after twice as long, and after the shutdown time.
+  // Returns the pending time at which work gets report `index`, from 0: at the warning time, then each
+  // time at twice the previous time, and at the shutdown time.
   double report_after(uint32_t index) const;
 };
 
 class StallInquiry {
  public:
-  // is_member(process set, rank): whether a rank that does not answer may be missing. parents: by
-  // rank, the rank that forwards its answer, or -1.
+  // `is_member(process set, rank)` returns whether a rank that does not answer may be missing. `parents`:
+  // the rank that forwards each rank's answer, or -1.
   StallInquiry(int32_t size, StallTimes times, std::function<bool(int32_t, int32_t)> is_member,
                std::vector<int32_t> parents);
 
   void hello(int32_t from, StallHello hello);
-  // A rank waits. Names that are in a question, or were recently, are not asked about again.
+  // Records that a rank waits. Does not ask again about names of the current question or of a recent one.
   void waiting(int32_t from, const StallWaiting& waiting, Clock::time_point now);
   void answer(int32_t from, StallAnswer answer);
 
   // The next time at which ask() or conclude() may return a value.
   Clock::time_point alarm() const;
-  // Returns the question to all ranks, when it is due.
+  // Returns the question to all ranks, if it is due.
   std::optional<StallAsk> ask(Clock::time_point now);
-  // Returns the report when all ranks have answered or their time is over. Empty if nothing is
+  // Returns the report if all ranks have answered or the time limit has passed. Empty if no work is
   // stalled.
   std::optional<StallReport> conclude(Clock::time_point now);
 
@@ -72,7 +72,7 @@ class StallInquiry {
   // The open question.
   std::optional<StallAsk> open_;
   Clock::time_point answers_until_{};
-  std::vector<std::optional<StallAnswer>> answers_;  // by rank: its answer, if it has arrived
+  std::vector<std::optional<StallAnswer>> answers_;  // each rank's answer, if it has arrived
   int32_t answers_left_ = 0;
   uint32_t inquiries_ = 0;
 };

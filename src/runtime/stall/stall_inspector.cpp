@@ -16,7 +16,7 @@
 namespace hvd::runtime {
 namespace {
 
-// The most names in one report of a rank; the rest follows in the next report.
+// Maximum number of names in one report of a rank; the next report has the rest.
 constexpr size_t kMaxNames = 256;
 
 double seconds_of(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
@@ -36,7 +36,7 @@ std::optional<StallOptions> stall_options(int32_t rank, int32_t size,
     }
     times.shutdown = 0;
   }
-  // Makes the path absolute, since the program may change its directory later.
+  // Make the path absolute, since the program may change its directory later.
   std::error_code error;
   std::string report = settings.stall.report;
   if (!report.empty()) report = std::filesystem::absolute(report, error).string();
@@ -50,7 +50,7 @@ StallInspector::StallInspector(RuntimeCore* core, StallOptions options)
         options_.size, options_.times,
         [core](int32_t process_set, int32_t rank) { return core->is_member(process_set, rank); },
         core_->parents());
-    // Keeps a FIFO open: a reader that opens it later would otherwise see its end.
+    // Keep a FIFO open: otherwise a reader that opens it later would read the end of file.
     std::error_code error;
     if (!options_.report_path.empty() && !std::filesystem::is_fifo(options_.report_path, error))
       open_report();
@@ -102,7 +102,7 @@ void StallInspector::on_alarm(Clock::time_point now) {
   }
 }
 
-// Warns of batches that stay on their stream. The ranks of a set wait for each other's kernels, so one of them warns.
+// Warns of batches that stay on their stream, on one rank of each set, since its ranks wait for each other's kernels.
 void StallInspector::warn_of_streams(Clock::time_point now) const {
   const Submission* oldest = nullptr;
   size_t count = 0;
@@ -132,7 +132,7 @@ void StallInspector::report_waiting(Clock::time_point now) {
   next_check_ = now + std::chrono::duration_cast<Clock::duration>(
                           std::chrono::duration<double>(options_.times.warning));
   for (Submission* one = core_->newest(); one != nullptr; one = one->older) {
-    if (one->is_trial || one->is_held) continue;  // held: other ranks wait, not this one
+    if (one->is_trial || one->is_held) continue;  // held: only other ranks wait for it
     const double age = seconds_of(now - one->since);
     const bool due = age >= options_.times.report_after(one->stall_reports);
     if (due && waiting.entries.size() < kMaxNames) {
@@ -144,7 +144,7 @@ void StallInspector::report_waiting(Clock::time_point now) {
         name.awaited.assign(members.begin(), members.end());
       }
       waiting.entries.push_back({std::move(name), one->request.op, age});
-      // Reports once now, not once for each missed time.
+      // Report only once now, also if several report times have passed.
       for (uint32_t i = 0;
            i < kMostReports && options_.times.report_after(one->stall_reports) <= age; ++i) {
         ++one->stall_reports;
@@ -172,7 +172,7 @@ Status StallInspector::handle(int32_t from, ByteView message) {
   if (kind == StallMessageKind::kAsk) {
     StallAsk ask;
     HVD_RETURN_IF_ERROR(decode(message, &ask));
-    // A job that is ending reports its own error.
+    // Do not answer while the job ends, which reports its own error.
     if (!core_->over()) answer(ask);
     return {};
   }

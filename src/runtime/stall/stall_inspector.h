@@ -1,7 +1,7 @@
-// Finds work that stays pending. Each rank reports its own pending work to the root. The root asks
-// all ranks about it, and logs the missing ranks with their host and activity, or ends the job. A
-// rank without pending work sets no timer and wakes only for the question. Runtime owns it; the
-// runtime core calls it as a service, with the progress lock held.
+// Finds work that stays pending. Each rank reports its own pending work to the root. The root asks all
+// ranks for their state, and logs the missing ranks with host and activity, or ends the job. A rank
+// without pending work sets no timer and wakes only for the question. Runtime owns it; the runtime
+// core calls it as a service, with the progress lock held.
 #pragma once
 
 #include <cstdint>
@@ -29,19 +29,19 @@ struct StallOptions {
   StackChannel stack;
 };
 
-// Empty if the settings disable the inspector.
+// Returns nullopt if the settings disable the inspector.
 std::optional<StallOptions> stall_options(int32_t rank, int32_t size,
                                           const WorkerSettings& settings,
                                           const StackChannel& stack);
 
 class StallInspector final : public Service {
  public:
-  // The runtime core outlives it, except for its last calls.
+  // `core` must exist until the last call of this service.
   StallInspector(RuntimeCore* core, StallOptions options);
 
   // Call it once, after all ranks have connected.
   void send_hello();
-  // The number of reports made here; at the root.
+  // The number of reports that this rank, the root, has made.
   uint64_t reports() const { return reports_; }
 
   void receive(int32_t from, ByteView message) override;
@@ -58,7 +58,7 @@ class StallInspector final : public Service {
   // Returns an empty descriptor after logging an error.
   UniqueFd open_report();
   void go_on_without_report(const Status& why);
-  std::string shown_report() const;  // its path, for errors
+  std::string shown_report() const;  // path of the report file, for errors
 
   RuntimeCore* const core_;
   const StallOptions options_;

@@ -19,7 +19,7 @@ namespace hvd::runtime {
 
 enum class StallMessageKind : uint8_t { kHello = 1, kWaiting = 2, kAsk = 3, kAnswer = 4 };
 
-// Members are sent in their order.
+// Messages contain the members in their order.
 struct StallHello {
   std::string host;
   int64_t pid = 0;
@@ -29,8 +29,8 @@ struct StallHello {
 struct StallName {
   int32_t process_set = 0;
   std::string name;
-  // The ranks that take part: the other end of a send or receive, the members of a group, or of a
-  // named process set that is added or removed. Empty: the complete set.
+  // The ranks that take part: the other rank of a send or receive, or the members of a group or of a
+  // named process set that is added or removed. Empty: all members of the set.
   std::vector<int32_t> awaited = {};
   auto operator<=>(const StallName&) const = default;
   bool awaits(int32_t rank) const {
@@ -42,7 +42,7 @@ struct StallWaiting {
   struct Entry {
     StallName name;
     int32_t op = 0;
-    double seconds = 0;  // pending on this rank
+    double seconds = 0;  // time pending on this rank
   };
   std::vector<Entry> entries;
 };
@@ -62,14 +62,14 @@ enum class StallState : uint8_t {
 struct StallAnswer {
   uint32_t inquiry = 0;
   std::vector<StallState> states;  // state of each name in the question, in the same order
-  std::string last_name;           // of the last submission; empty: none yet
+  std::string last_name;           // name of the last submission; empty: none yet
   int32_t last_op = 0;
   double last_seconds = 0;   // age of the last submission
   std::string last_program;  // compiled program that submitted it; may be empty
-  // If this rank misses an operation: its Python stack, or the kernel's information without Python.
+  // The Python stack of a rank that has not submitted an operation; without Python, the kernel's information.
   std::string stack;
   std::string note;
-  std::string place;  // for a rank that waits: the user's line, as "train.py:88 in main"; or empty
+  std::string place;  // line at which a rank waits, for example "train.py:88 in main"; or empty
 };
 
 Status peek_kind(ByteView message, StallMessageKind* kind);

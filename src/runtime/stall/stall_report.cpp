@@ -24,7 +24,7 @@ bool misses(const StallReport::Work& work, int32_t rank) {
   return std::binary_search(work.missing.begin(), work.missing.end(), rank);
 }
 
-// "1: [allreduce.a, allreduce.b]"
+// Returns, for example, "1: [allreduce.a, allreduce.b]".
 std::string missing_line(const StallReport& report, int32_t rank) {
   std::string names;
   size_t count = 0;
@@ -95,7 +95,7 @@ std::string json_of(const StallReport::Rank& rank) {
              ",\"stack\":", json_string(answer.stack), ",\"note\":", json_string(answer.note), "}");
 }
 
-// "ranks 0-2,5"
+// Returns, for example, "ranks 0-2,5".
 std::string ranks_text(const std::vector<int32_t>& ranks) {
   std::vector<std::string> spans;
   for (size_t at = 0; at < ranks.size();) {
@@ -121,7 +121,7 @@ std::string json_of(const StallReport::Waiting& waiting) {
              ",\"place\":", json_string(waiting.place), "}");
 }
 
-// Returns whether each missing rank also waits for others, so that no rank is merely slow.
+// Returns whether each missing rank waits for other ranks, so that no rank is merely slow.
 bool is_mutual(const StallReport& report) {
   return !report.missing.empty() &&
          std::ranges::all_of(report.missing, [&](const StallReport::Rank& rank) {

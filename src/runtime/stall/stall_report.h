@@ -23,8 +23,8 @@ struct StallReport {
     std::string host;  // empty: no hello was received
     int64_t pid = 0;
     bool answered = false;
-    StallAnswer answer;                // if it answered
-    std::vector<int32_t> hidden = {};  // if it did not: silent ranks behind it
+    StallAnswer answer;                // the rank's answer, if any
+    std::vector<int32_t> hidden = {};  // silent ranks behind a rank without an answer
   };
   // Ranks that wait in the same call at the same line.
   struct Waiting {
@@ -36,17 +36,17 @@ struct StallReport {
   double warning_seconds = 0;
   double shutdown_seconds = 0;  // 0: no limit
   std::vector<Work> work;       // in the order of their names
-  std::vector<Rank> missing;    // the ranks that any entry of `work` misses, ascending
+  std::vector<Rank> missing;    // ranks that are missing in any entry of `work`, ascending
   // Ranks that wait in an operation of `work`, grouped by call, in the order of each group's first rank.
   std::vector<Waiting> waiting = {};
-  int32_t last_common_op = 0;    // of the set of all ranks
+  int32_t last_common_op = 0;    // last operation of the set of all ranks
   std::string last_common = {};  // may be empty
 
-  // Returns true if the job must end: an entry is overdue.
+  // Returns true if an entry is overdue, so that the job must end.
   bool fatal() const;
 };
 
-// The record for the log: several lines. Tools recognise its beginning, which equals the original Horovod's.
+// The record for the log, several lines. Tools recognise its beginning, which equals the original Horovod's.
 std::string text_of(const StallReport& report);
 // One line, without a newline.
 std::string json_of(const StallReport& report, double epoch_seconds);

@@ -28,7 +28,7 @@ void* handler_of(int signal) {
   return reinterpret_cast<void*>(action.sa_handler);
 }
 
-// Returns false if nothing arrived before the deadline.
+// Reads available bytes. Returns false if no byte arrived before the deadline.
 bool read_some(int fd, Deadline deadline, std::string* text) {
   pollfd entry{fd, POLLIN, 0};
   if (::poll(&entry, 1, deadline.poll_timeout()) <= 0) return false;
@@ -39,7 +39,7 @@ bool read_some(int fd, Deadline deadline, std::string* text) {
   return text->size() < kMaxText;
 }
 
-// The position of the second stack's header.
+// Returns the position of the second stack's header.
 size_t second_header(const std::string& text) {
   const size_t first = text.find(kHeader);
   if (first == std::string::npos) return first;
@@ -88,8 +88,8 @@ std::string main_thread_stack(const StackChannel& channel) {
   std::string text;
   while (read_some(channel.fd, Deadline::after_seconds(0), &text)) text.clear();
   text.clear();
-  // Sends the signal twice: the handler does not interrupt itself, so when its second run begins,
-  // the output of the first is complete.
+  // Send the signal twice: the handler does not interrupt itself, so when its second run begins, the
+  // output of the first is complete.
   const pid_t process = ::getpid();
   for (int i = 0; i < 2; ++i) {
     if (::syscall(SYS_tgkill, process, process, channel.signal) != 0) return {};

@@ -1,6 +1,6 @@
-// Reads the stack of this process's main thread from inside the process, without ptrace. An
-// interpreter may write its stack on a signal (hvd_offer_stack); otherwise the kernel's view in /proc
-// is used. The stall inspector calls it.
+// Reads the stack of this process's main thread from inside the process, without ptrace. The source is
+// an interpreter that writes its stack on a signal (hvd_offer_stack), or else the kernel's information
+// in /proc. The stall inspector calls it.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace hvd::runtime {
 
-// The way to get a thread's stack: `signal` makes the receiving thread write its stack into a pipe,
-// and `fd` is the pipe's read end. Both belong to the interpreter, for the life of the process.
+// A signal that makes the receiving thread write its stack into a pipe, and `fd`, the pipe's read end.
+// Both belong to the interpreter until the process ends.
 struct StackChannel {
   int signal = 0;  // 0: none
   int fd = -1;
@@ -21,16 +21,16 @@ struct StackChannel {
 // Checks a channel: the signal must have a handler, since most signals end a process without one.
 Result<StackChannel> open_stack_channel(int signal, int fd);
 
-// Returns the stack of the main thread, one line per call, innermost first. Empty without a
-// channel, if its signal has another handler by now, or if the thread does not answer within a
-// short time. Waits at most that long; one thread at a time.
+// Returns the stack of the main thread, one line per call, innermost first. Empty without a channel, if
+// the signal has another handler by now, or if the thread does not reply within a short time. Waits
+// at most this time. One thread at a time.
 std::string main_thread_stack(const StackChannel& channel);
 
-// Returns the user's line in such a stack, "train.py:88 in main": the innermost line outside
-// installed packages, or else the innermost one; empty without a line. Pure.
+// Returns the user's line in such a stack, for example "train.py:88 in main": the innermost line outside
+// installed packages, or else the innermost line; empty without a line. Pure.
 std::string user_place(std::string_view stack);
 
-// The kernel's information on the main thread: its name and its current system call.
+// Returns the kernel's information on the main thread: name and current system call.
 std::string main_thread_note();
 
 }  // namespace hvd::runtime

@@ -12,7 +12,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Elements of the input and of the output.
+// Numbers of elements of the input and of the output.
 struct Counts {
   int64_t input = 0, output = 0;
 };
@@ -69,8 +69,8 @@ Status check_reduction(const hvd_group_call& from, const GroupMembers& members) 
   return refused(from, members, cat("an average of ", dtype_name(from.dtype), "; use the sum"));
 }
 
-// The input may equal the output if both have the same number of elements; a gather's input may be
-// the member's own part of the output. Any other overlap would be read after it was written.
+// Refuses overlaps that would be read after they were written. The input may equal the output if both
+// have the same number of elements; a gather's input may be the member's own part of the output.
 Status check_overlap(const hvd_group_call& from, int32_t rank, const GroupMembers& members,
                      const Counts& counts) {
   const auto element = static_cast<int64_t>(dtype_size(from.dtype));
@@ -206,7 +206,7 @@ void copy_group_call(const hvd_group_call& from, int32_t rank,
   if (written > 0) call.output = from.output;
   to->bytes = read;
   if (written > 0) to->tensors.push_back({nullptr, call.output, written, false, written});
-  // An input within the output must be this member's part of it.
+  // An input within the output is this member's part of the output.
   const auto* const input = static_cast<const std::byte*>(call.input);
   const auto* const output = static_cast<const std::byte*>(call.output);
   const bool overlaps =

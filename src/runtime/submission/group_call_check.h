@@ -23,9 +23,9 @@ struct GroupOp {
 };
 GroupOp group_op(int32_t op);
 
-// The error is one sentence about the wrong argument.
+// Returns an error of one sentence about the wrong argument.
 Status check_group(const std::vector<int32_t>& ranks, int32_t rank, int32_t size);
-// `rank`: this member's rank in the job.
+// Like check_group, for a call. `rank`: this member's rank in the job.
 Status check_group_call(const hvd_group_call& from, int32_t rank, const GroupMembers& members);
 void copy_group_call(const hvd_group_call& from, int32_t rank,
                      std::shared_ptr<const GroupMembers> members, Submission* to);

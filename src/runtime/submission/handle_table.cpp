@@ -7,7 +7,7 @@
 namespace hvd::runtime {
 namespace {
 
-// Keeps the outputs, which a user may be reading, until the handle is released.
+// Never frees the outputs if a library may use them until the process ends.
 void keep_outputs_in_use(Submission& submission) {
   if (!submission.in_use) return;
   for (Submission::Output& output : submission.outputs) static_cast<void>(output.data.release());

@@ -28,17 +28,17 @@ class HandleTable {
   Submission* pin(hvd_handle handle);
   void unpin(Submission* submission);
 
-  // Releases the user's handle. Returns false if the handle does not exist. `in_use` is set to
-  // whether a library may use the tensors until the process ends; may be null.
+  // Releases the user's handle. Returns false if the handle does not exist. Sets *in_use, unless
+  // `in_use` is null, to true if a library may use the tensors until the process ends.
   bool release(hvd_handle handle, bool* in_use = nullptr);
   // Marks submissions as being on a stream.
   void go_on(std::span<Submission* const> submissions);
-  // The user uses the result of a submission on a stream. Returns false if the submission is done.
+  // Records that the user uses the result of a submission on a stream. Returns false if it is done.
   bool use_early(Submission* submission, bool ends_process);
-  // The unfinished submissions will fail: prevents further early use of results. Returns the error of a
-  // submission from `newest` on whose result is in use and whose failure ends the process, or ok.
+  // Prevents further early use of results, because `newest` and all older submissions will fail. Returns the
+  // error of one whose result is in use and whose failure ends the process, or ok.
   Status fail_early(Submission* newest, const Status& cause);
-  // Marks submissions as done, and frees those that the user has released. Returns the error of a
+  // Marks submissions as done, and frees the ones that the user has released. Returns the error of a
   // submission whose result is in use and whose failure ends the process, or ok.
   Status finish(std::span<Submission* const> submissions);
 

@@ -15,7 +15,7 @@ void IntervalSet::insert(const Interval& interval) {
     chunks_.push_back(spare_ ? std::move(spare_) : std::make_unique<Chunk>());
     firsts_.push_back(interval.begin);
   }
-  // The last chunk that begins before the interval.
+  // Find the last chunk that begins before the interval.
   size_t at = count_below(firsts_.data(), firsts_.size(), interval.begin);
   if (at > 0) --at;
   if (chunks_[at]->count == kChunk) {

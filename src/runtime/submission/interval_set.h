@@ -1,4 +1,4 @@
-// Address intervals in the order of their beginnings, each with the use of its memory. Visits
+// Address intervals in the order of their first addresses, each with the use of its memory. Visits
 // overlapping intervals in logarithmic time. MemoryTable owns it. Not thread-safe.
 #pragma once
 
@@ -46,7 +46,7 @@ class IntervalSet {
   };
   static uintptr_t begin_of(uintptr_t first) { return first; }
   static uintptr_t begin_of(const Interval& interval) { return interval.begin; }
-  // The number of elements that begin below `limit`. Without branches, since they would be unpredictable.
+  // Returns the number of elements that begin below `limit`, without branches, which would be unpredictable.
   template <typename Element>
   static size_t count_below(const Element* elements, size_t count, uintptr_t limit) {
     const Element* from = elements;

@@ -19,7 +19,7 @@ MemoryUse use_of(const Submission& submission, uint32_t index, bool is_written) 
 
 std::string_view name_of(const MemoryUse& use) { return use.is_written ? "output" : "input"; }
 
-// The root of an in-place broadcast only reads.
+// Returns whether the operation writes the tensor. The root of an in-place broadcast only reads.
 bool is_written(const Submission& submission, const Submission::Tensor& tensor) {
   const bool stays = traits_of(submission.request.op).has_root && tensor.input == tensor.output;
   return tensor.output_bytes > 0 && tensor.output != nullptr && !(stays && tensor.reads);
@@ -45,7 +45,7 @@ std::string set_of(const Submission& submission) {
                                      : cat(" of process set ", submission.process_set);
 }
 
-// The reason for refusing `mine`: it overlaps `other`.
+// Returns the error for `mine`, which overlaps `other`.
 std::string refusal(const MemoryUse& mine, const MemoryUse& other) {
   const Submission& own = *mine.owner;
   const std::string own_text = operation_text(own);
@@ -98,7 +98,7 @@ const MemoryUse* MemoryTable::add(Submission& submission, uint32_t index, Memory
   return nullptr;
 }
 
-// Returns a use in flight that forbids this one, or nullptr.
+// Adds a use. Returns a use in flight that forbids it, or nullptr.
 const MemoryUse* MemoryTable::enter(const MemoryUse& wanted, MemoryUse** entered) {
   MemoryUse* use = last_->next;
   if (use == nullptr || use->owner != nullptr || !is_same(*use, wanted)) {
@@ -135,7 +135,7 @@ MemoryUse* MemoryTable::search(const MemoryUse& wanted, const MemoryUse** in_use
   if (*in_use != nullptr) return nullptr;
   for (MemoryUse* use : stale_) forget(use);
   if (known != nullptr) return known;
-  // Programs that use new memory in each step must not fill the table.
+  // Remove unused entries, since programs that use new memory in each step must not fill the table.
   if (uses_.size() - free_.size() > 3 * most_in_flight_ + 64) forget_unused();
   MemoryUse* use = take_free();
   use->begin = wanted.begin;
@@ -152,7 +152,7 @@ MemoryUse* MemoryTable::take_free() {
   return use;
 }
 
-// `next` of other uses may still point to it; they then find no memory, or other memory.
+// Removes a use. `next` of other uses may still point to it; they then find no or different memory there.
 void MemoryTable::forget(MemoryUse* use) {
   intervals_.erase(use->begin, use);
   use->begin = use->end = 0;

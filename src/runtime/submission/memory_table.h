@@ -21,13 +21,13 @@ struct MemoryUse {
   bool is_written = false;
   uint32_t tensor = 0;                // tensor's index in the submission
   const Submission* owner = nullptr;  // the submission in flight; may be nullptr
-  MemoryUse* next = nullptr;          // the use that followed the last time
+  MemoryUse* next = nullptr;          // the next use in the previous step
 };
 
 class MemoryTable {
  public:
-  // Adds the memory of a submission with a name. If some of it is in use, adds nothing and returns
-  // the reason; otherwise empty. *is_in_flight: another submission uses it, which will end.
+  // Adds the memory of a submission with a name, and returns an empty text. If some of it is in use, adds
+  // nothing and returns the reason. Sets *is_in_flight if another submission in flight uses it.
   std::string insert(Submission& submission, bool* is_in_flight = nullptr);
   // Removes the memory of a submission that was added.
   void remove(Submission& submission);
@@ -40,8 +40,8 @@ class MemoryTable {
   void forget(MemoryUse* use);
   void forget_unused();
 
-  IntervalSet intervals_;       // of uses_ that are not empty
-  std::deque<MemoryUse> uses_;  // addresses stay
+  IntervalSet intervals_;       // intervals of uses_ that are not empty
+  std::deque<MemoryUse> uses_;  // stable addresses
   std::vector<MemoryUse*> free_;
   std::vector<MemoryUse*> stale_;  // used during a search
   MemoryUse first_;

@@ -9,8 +9,8 @@
 
 namespace hvd::runtime {
 
-// An error is one sentence that names the call and the wrong argument. `set` is null if the process
-// set does not exist.
+// Returns an error of one sentence that names the call and the wrong argument. `set` is null if the
+// process set does not exist.
 Status check_message(int32_t op, const hvd_message& from, int32_t rank, const SetMembers* set);
 void copy_message(int32_t op, const hvd_message& from, const SetMembers& set, Submission* to);
 

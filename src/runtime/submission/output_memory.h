@@ -1,5 +1,5 @@
-// Owns the memory of an output that the runtime allocated: host memory, or device memory, which it
-// returns to its framework. Any thread.
+// Owns the memory of an output that belongs to the runtime: host memory, or device memory, which the
+// framework releases. Any thread.
 #pragma once
 
 #include <cstddef>

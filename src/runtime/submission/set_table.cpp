@@ -101,7 +101,7 @@ void SetTable::remove(int32_t id) {
   MutexLock lock(mutex_);
   const auto found = sets_.find(id);
   if (found == sets_.end()) return;
-  // Reuses only ids of unnamed sets: programs wait for their removal, while plugins may use a named set longer.
+  // Reuse only ids of unnamed sets. Programs wait for their removal; plugins may still use a removed named set.
   if (found->second->name.empty()) free_.push_back(id);
   sets_.erase(found);
 }

@@ -30,11 +30,11 @@ struct SetMembers {
 
 class SetTable {
  public:
-  // This rank, and how many there are.
+  // `rank`: this rank. `size`: number of ranks.
   SetTable(int32_t rank, int32_t size);
 
   const SetMembers& all() const { return *all_; }
-  // nullptr if the set does not exist.
+  // Returns nullptr if the set does not exist.
   std::shared_ptr<const SetMembers> find(int32_t id) const;
   std::vector<int32_t> ids() const;
   // Returns whether a set has or had this id.

@@ -30,10 +30,10 @@ struct Submission {
   struct Tensor {
     const void* input = nullptr;
     void* output = nullptr;
-    size_t bytes = 0;         // of the input
+    size_t bytes = 0;         // bytes of the input
     bool reads = false;       // this rank reads the input
-    size_t output_bytes = 0;  // of the caller's output
-    // Its entry in MemoryTable while in flight.
+    size_t output_bytes = 0;  // bytes of the caller's output
+    // The output's entry in MemoryTable while in flight.
     MemoryUse* output_use = nullptr;
     MemoryUse* input_use = nullptr;
   };
@@ -44,7 +44,7 @@ struct Submission {
   };
   // Fields of a send or receive that its Request lacks. Request::root is unused.
   struct Message {
-    int32_t peer = HVD_ANY_RANK;  // the other end; for a receive from any rank: set at the match
+    int32_t peer = HVD_ANY_RANK;  // the other rank; for a receive from any rank, set at the match
     int32_t tag = 0;
     double timeout = 0;  // seconds to a match before it fails; 0: no limit
     // Used by the progress thread.
@@ -96,14 +96,14 @@ struct Submission {
   Clock::time_point since{};   // when it left the submission queue
   uint32_t stall_reports = 0;  // the number of reports by the stall inspector
   bool is_held = false;        // waits for its start
-  bool accepted = false;       // by its process set
+  bool accepted = false;       // its process set has accepted it
   bool planned = false;
   uint32_t announced_id = 0;  // cache id in this rank's announcement; 0: announced in full
   uint32_t units_left = 0;
   uint32_t units_ahead = 0;  // parts that are not on a stream yet
   bool has_left = false;     // on a stream: name and memory are not in flight
-  std::string own_name;      // the name after that
-  void* event = nullptr;     // of the stream; set before is_on_stream
+  std::string own_name;      // copy of the name for this case
+  void* event = nullptr;     // event of the stream; set before is_on_stream
   std::vector<Output> outputs;
   std::vector<int32_t> received_splits;
   int32_t last_joined_rank = -1;
@@ -115,7 +115,7 @@ struct Submission {
   std::atomic<bool> is_started{true};
   // status, outputs and derived values may be read once this is true (acquire).
   std::atomic<bool> done{false};
-  // On its device's stream, or done: outputs may be read once this is true (acquire).
+  // True if the submission is on its device's stream or done: outputs may be read then (acquire).
   std::atomic<bool> is_on_stream{false};
 
   // Guarded by HandleTable::mutex_. An annotation cannot name the mutex: a Submission has no reference to the table.
@@ -124,7 +124,7 @@ struct Submission {
   uint32_t users = 0;
   bool claimed = false;  // the user holds a handle
   bool finished = false;
-  bool is_in_use_early = false;  // the user has used the result since before the end
+  bool is_in_use_early = false;  // the user used the result before the end
   bool ends_process = false;     // an error then ends the process
 };
 

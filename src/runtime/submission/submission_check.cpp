@@ -15,7 +15,7 @@ constexpr std::string_view kBarrierName = "<barrier>";
 constexpr int32_t kMaxDimensions = 64;
 constexpr uint32_t kMaxTensors = 1 << 20;
 
-// The name of the operation in errors: "allreduce 'grad'".
+// Returns the name of the operation for errors, for example "allreduce 'grad'".
 std::string label(const hvd_submission& from) {
   return operation_text(from.op, from.name == nullptr ? "" : from.name);
 }
@@ -68,7 +68,7 @@ Status check_terms(const hvd_submission& from, const SetMembers& set) {
   return check_root(from, set);
 }
 
-// Returns whether the reduction is defined for the type (horovod.h).
+// Returns an error if the reduction is not defined for the type (types.h).
 template <typename Who>
 Status check_reduction(int32_t reduce_op, int32_t dtype, const Who& who) {
   const bool is_float =
@@ -131,7 +131,7 @@ Status copy_tensor(const hvd_submission& from, uint32_t index, bool reads, const
   return {};
 }
 
-// Refuses more rows for one rank than a split can hold. The refusal fails all ranks, which cannot see this rank's rows.
+// Returns false if a split cannot hold the rows for one rank, and sets a refusal, which fails the work on all ranks.
 bool holds_rows(const hvd_submission& from, int64_t rows, int32_t member, Submission* to) {
   if (rows <= INT32_MAX) return true;
   to->request.refusal = cat(label(from), ": ", rows, " rows for rank ", member,

@@ -15,12 +15,12 @@ namespace hvd::runtime {
 // Checks that this rank may use the process set, which is null if it does not exist.
 Status check_member(const hvd_submission& from, int32_t rank, const SetMembers* set);
 
-// Fills a submission from the caller's struct. An error is one sentence that names the operation
-// and the wrong argument. Returns its name, and whether the name may be in flight twice.
+// Fills a submission from the caller's struct. Sets *name, and *shared_name if the name may be in flight
+// twice. An error is one sentence that names the operation and the wrong argument.
 Status copy_submission(const hvd_submission& from, int32_t rank, const SetMembers& set,
                        Submission* to, std::string_view* name, bool* shared_name);
 
-// Checks the device of the tensors. *own: the device of this rank, HVD_CPU until the first device tensor.
+// Checks the device of the tensors. `own`: this rank's device, HVD_CPU until the first device tensor sets it.
 Status check_device(const hvd_submission& from, bool has_devices, std::atomic<int32_t>* own);
 
 }  // namespace hvd::runtime

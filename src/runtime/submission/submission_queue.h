@@ -1,5 +1,5 @@
-// The queue from any number of submitting threads to the progress thread, first in, first out. Neither
-// side waits or allocates. PendingSubmissions owns it.
+// The queue from any number of submitting threads to the progress thread, first in, first out. No side
+// waits or allocates. PendingSubmissions owns the queue.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // The names in flight on this rank, for each process set, and the memory of their tensors. A name in the
-// response cache keeps its entry between uses, so that a repeated step allocates nothing. If names come in
-// the order of the last step, each is found next to the previous one without a look-up. Runtime owns it.
+// response cache keeps its entry between uses, so that a repeated step allocates nothing. If a step uses the
+// names in the order of the last step, the table finds each name without a look-up. Runtime owns it.
 #pragma once
 
 #include <deque>
@@ -27,11 +27,11 @@ struct Name {
 
   // Guarded by TensorTable::mutex_. An annotation cannot name the mutex: a Name has no reference to its table.
   uint32_t in_flight = 0;
-  uint32_t refused = 0;  // refused submissions in flight, which other ranks must learn of
+  uint32_t refused = 0;  // refused submissions in flight, to be announced to other ranks
   bool kept = false;
   size_t place = 0;  // index of a kept name in the table's order
 
-  // Used by the progress thread.
+  // The members below are used by the progress thread.
   Submission* announced = nullptr;
   std::deque<Submission*> waiting;  // after `announced`; only for names that may be in flight twice
   CacheEntry* cached = nullptr;
@@ -42,8 +42,8 @@ struct Name {
 
 class TensorTable {
  public:
-  // Adds a submission with its name and memory. kAlreadyExists if the name is in flight and `shared` is
-  // false. If the memory is in use, the submission gets that refusal and is added without memory.
+  // Adds a submission with its name and memory. Returns kAlreadyExists if the name is in flight and `shared`
+  // is false. If the memory is in use, sets the submission's refusal and adds it without memory.
   Status insert(uint32_t set, std::string_view name, bool shared, Submission* submission);
   // Adds the memory of a submission without a name: a send or receive. Fails if the memory is in use.
   Status insert_memory(Submission* submission);

@@ -1,6 +1,6 @@
-// Estimates the offset of the root's monotonic clock from this rank's by round trips: the shorter a
-// round trip, the smaller its error. The error bound of an estimate grows with time, because the
-// clocks drift. Timeline owns it. Values only.
+// Estimates the offset between the monotonic clocks of the root and of this rank, by round trips: the
+// shorter a round trip, the smaller the error. The error bound of an estimate grows with time, because
+// the clocks drift. Timeline owns it. Does no I/O.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@ namespace hvd::runtime {
 
 class ClockEstimate {
  public:
-  // On the same machine both read one clock, unless that is shown to be wrong.
+  // On the same machine both ranks read one clock, unless a round trip disproves it.
   explicit ClockEstimate(bool same_machine) : same_machine_(same_machine) {}
 
-  // Sent at `sent` and answered at `back` by this rank's clock; arrived at `there` and answered
-  // at `answered` by the root's. Nanoseconds.
+  // Adds a round trip: a ping left at `sent`, and its pong arrived at `back` (this rank's clock); the ping
+  // arrived at `there`, and the pong left at `answered` (the root's clock). In nanoseconds.
   void add(int64_t sent, int64_t there, int64_t answered, int64_t back) {
-    // Differences of clocks that strangers sent may be anything.
+    // Computed as double, since the root's times are untrusted and a difference may overflow.
     const double outward = static_cast<double>(there) - static_cast<double>(sent);
     const double homeward = static_cast<double>(answered) - static_cast<double>(back);
     const double round = outward - homeward;
@@ -32,7 +32,7 @@ class ClockEstimate {
 
   bool known() const { return known_; }
   int64_t offset() const { return offset_; }
-  // At most so much is it wrong at a time of this rank's clock.
+  // Returns the error bound of offset() at a time of this rank's clock.
   int64_t error(int64_t now) const {
     if (!known_) return std::numeric_limits<int64_t>::max();
     if (same_machine_ && offset_ == 0) return error_;
@@ -41,9 +41,9 @@ class ClockEstimate {
   }
 
  private:
-  static constexpr int64_t kDrift = 10'000;  // a clock is wrong by one part in so many at most
-  static constexpr double kWorst = 60e9;     // a round trip that says nothing
-  static constexpr double kFarthest = 4e18;  // clocks may begin anywhere, but not overflow
+  static constexpr int64_t kDrift = 10'000;  // clocks drift by at most one part in this number
+  static constexpr double kWorst = 60e9;     // longest useful round trip
+  static constexpr double kFarthest = 4e18;  // limit of an offset, against overflow
 
   const bool same_machine_;
   bool known_ = false;

@@ -1,9 +1,9 @@
-// Messages between ranks when one asks for the metrics of all, as bytes. MetricsService sends them over the service bus.
-// Decoding trusts nothing.
+// Messages between ranks for a request for the metrics of all ranks, as bytes. MetricsService sends them over the
+// service bus. Decoding checks everything.
 //
-//   rank -> root  ask      a rank asks for the metrics of all ranks
+//   rank -> root  ask      a rank requests the metrics of all ranks
 //                 values   a rank's metrics
-//   root -> all   collect  each rank is to send its metrics
+//   root -> all   collect  requests the metrics of each rank
 //                 result   the metrics of the ranks that answered in time, and the ranks that asked
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace hvd::runtime {
 
-// The number of the last call of a group (docs/process-sets.md) that is complete.
+// The number of complete calls of a group (docs/process-sets.md).
 struct GroupCalls {
   std::string name;
   uint64_t completed;
@@ -36,7 +36,7 @@ enum class MetricsMessageKind : uint8_t { kAsk = 1, kValues = 2, kCollect = 3, k
 
 struct MetricsMessage {
   MetricsMessageKind kind = MetricsMessageKind::kAsk;
-  uint32_t number = 0;  // ask: number that the asker chose; else: number of the collection
+  uint32_t number = 0;  // ask: number of the question; else: number of the collection
   std::vector<Ask> asks;
   std::vector<MetricsOfRank> values;
 };

@@ -11,11 +11,11 @@
 namespace hvd::runtime {
 namespace {
 
-// A reader may have to ask twice, as its buffer may be too small: two questions take less than a second.
+// Time limits. If the reader's buffer is too small, it asks twice: two questions must take less than a second.
 constexpr std::chrono::milliseconds kCollectionTime{400};
 constexpr std::chrono::milliseconds kAnswerTime{450};
 
-// `values`: in ascending order, of those that answered.
+// Formats the metrics of a job. `values`: the metrics of the ranks that answered, ascending.
 std::string text_of(const std::vector<MetricsOfRank>& values, int32_t size) {
   std::string text;
   put_family(text, "rank_up", "gauge", "Whether the rank has answered.");
@@ -36,7 +36,7 @@ std::string rank_labels(int32_t rank, std::string_view host) {
 
 namespace {
 
-// Groups of one name, such as those of the same ranks without a name, are one sample.
+// Adds up groups with equal labels in one sample, for example groups without a name.
 std::string groups_text(const std::vector<MetricsOfRank>& values) {
   std::map<std::string, uint64_t> calls;  // by labels
   for (const MetricsOfRank& value : values) {

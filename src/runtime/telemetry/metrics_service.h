@@ -1,6 +1,6 @@
-// Answers a user's request for the metrics of this rank or of all ranks. For all ranks, the root asks
-// every rank, the helper threads answer, and the root sends the result to all. The result lacks ranks that do not
-// answer in time, and has this rank alone if the root does not. Observation owns it.
+// Answers a user's request for the metrics of this rank or of all ranks. For all ranks, the root asks every
+// rank, the helper threads answer, and the root sends the result to all ranks. The result lacks ranks that do
+// not answer in time. If the root does not answer, the result has only this rank. Observation owns it.
 // Used with the progress lock held.
 #pragma once
 
@@ -16,14 +16,14 @@
 
 namespace hvd::runtime {
 
-// The labels of the samples of a rank.
+// Returns the labels of a rank's samples.
 std::string rank_labels(int32_t rank, std::string_view host);
-// As text; in ascending order.
+// Formats the metrics of ranks, which are ascending, as text.
 std::string metrics_text(const std::vector<MetricsOfRank>& values);
 
 class MetricsService final : public Service {
  public:
-  // own: what this rank has counted until now.
+  // `own`: returns the current metrics of this rank.
   MetricsService(int32_t rank, int32_t size, std::function<MetricsOfRank()> own, ServiceLinks links)
       : rank_(rank), size_(size), own_(std::move(own)), links_(std::move(links)) {}
 
@@ -60,8 +60,8 @@ class MetricsService final : public Service {
   uint32_t collection_ = 0;
   bool collecting_ = false;
   Clock::time_point collects_until_{};
-  std::vector<Ask> served_;   // by this collection
-  std::vector<Ask> waiting_;  // for the next
+  std::vector<Ask> served_;   // questions that this collection answers
+  std::vector<Ask> waiting_;  // questions for the next collection
   std::map<int32_t, MetricsOfRank> values_;
 };
 

@@ -18,12 +18,12 @@ struct Question {
 
   void answer(Status with) {
     status = std::move(with);
-    // The writer checks for sleepers after this store, in that order (progress).
+    // The writer checks for sleeping threads after this store: the order matters (progress.h).
     done.store(true, std::memory_order_seq_cst);
   }
 };
 
-// The rank that asked, and its number of the question.
+// A question: the rank that asked, and the number that it chose.
 struct Ask {
   int32_t rank = 0;
   uint32_t ticket = 0;

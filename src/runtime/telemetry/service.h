@@ -1,8 +1,8 @@
 // The interface of a service of the job: timeline, stall inspector, metrics, autotuning, the order of
-// batches on devices. Its messages
-// travel along the combining tree, up to the root or down to all ranks, in order with plans and
-// announcements on each link: a message that the root sends before a plan arrives before that plan.
-// The runtime core calls every function with the progress lock held.
+// batches on devices. Its messages are sent along the combining tree, up to the root or down to all
+// ranks. They stay in order with plans and announcements on each link: a message that the root sends
+// before a plan arrives before this plan. The runtime core calls every function with the progress
+// lock held.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,15 @@ constexpr size_t kServices = 5;
 class Service {
  public:
   virtual ~Service() = default;
-  // At the root: what rank `from` said (RuntimeCore::to_root). Elsewhere and at the root too: what the
-  // root said (RuntimeCore::to_all), with `from` its rank. Trusts nothing of it.
+  // Receives a message of rank `from`: at the root, from RuntimeCore::to_root of any rank; at all ranks,
+  // from RuntimeCore::to_all of the root. Must check the message, which may be malformed.
   virtual void receive(int32_t from, ByteView message) = 0;
-  // The time of the next call of on_alarm; max: never. The runtime core reads it at each step. A caller
-  // that moves it to an earlier time outside of a step notifies Progress. A service must not wake a rank
+  // The time of the next call of on_alarm; max if never. The runtime core reads it at each step. A caller
+  // that moves it to an earlier time outside a step must notify Progress. A service must not wake a rank
   // without pending work.
   virtual Clock::time_point alarm() const { return Clock::time_point::max(); }
   virtual void on_alarm(Clock::time_point) {}
-  // The job is over for this rank: the service gets no further message. Called once.
+  // Called once, when the job is over for this rank. The service gets no further message.
   virtual void on_end(const Status& why) { static_cast<void>(why); }
 };
 

@@ -1,4 +1,4 @@
-// The functions of the runtime core and the progress engine that a service uses. Observation makes it.
+// The functions of the runtime core and of the progress engine that a service uses. Observation sets them.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@ namespace hvd::runtime {
 struct ServiceLinks {
   std::function<void(ByteView)> to_root;
   std::function<void(ByteView)> to_all;
-  // Runs a function with the progress lock held, soon. Any thread.
+  // Queues a function, which runs with the progress lock held. Any thread.
   std::function<void(std::function<void()>)> post;
 };
 

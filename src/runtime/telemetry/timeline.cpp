@@ -10,12 +10,12 @@
 namespace hvd::runtime {
 namespace {
 
-// How long an event stays on its rank at most.
+// The maximum time for which an event stays on its rank.
 constexpr std::chrono::milliseconds kFlush{100};
-// Exchanges with the root's clock at the start; afterwards one with the events, at most so often.
+// Number of pings to the root at the start; afterwards, the interval of pings, sent with events.
 constexpr int kExchanges = 8;
 constexpr std::chrono::seconds kPingEvery{1};
-// Pings that come so close together get one answer.
+// Delay of a pong, so that pings that arrive close together get one pong.
 constexpr std::chrono::milliseconds kPongAfter{1};
 
 Status status_of(const TimelineMessage& message) {
@@ -137,7 +137,7 @@ void Timeline::root_start(int32_t from, const TimelineMessage& message) {
   reply.asks = {{from, message.ticket}};
   reply.mark_cycles = message.mark_cycles;
   if (root_.writer != nullptr && !root_.stopping && root_.path == message.text) {
-    reply.kind = TimelineMessageKind::kStopped;  // that is an answer; scripts let every rank ask
+    reply.kind = TimelineMessageKind::kStopped;  // answers at once: in scripts every rank may ask
     reply.run = run_;
   } else if (root_.writer != nullptr) {
     reply.text = cat("the timeline ", root_.path, " is being written; stop it before another one");
@@ -277,7 +277,7 @@ void Timeline::on_alarm(Clock::time_point now) {
   if (!is_root() && now >= next_ping_) ping();
 }
 
-// The links are gone; what is here is written, with what has come.
+// The links are closed. Writes the events of this rank and those received from other ranks.
 void Timeline::on_end(const Status& why) {
   if (root_.writer != nullptr) {
     if (recorder_->is_on()) flush();

@@ -28,15 +28,15 @@ struct TimelineOptions {
 
 constexpr char kStartedByProgram[] = "DYNAMIC";  // in place of a path
 
-// Where a later generation of a job writes, so that it keeps the files of those before: "trace.json"
-// becomes "trace.generation-2.json".
+// Returns the path for a generation of a job, so that it does not overwrite files of earlier ones:
+// "trace.json" becomes "trace.generation-2.json".
 std::string timeline_path(const std::string& path, int32_t generation);
 
 class Timeline final : public Service {
  public:
   Timeline(const TimelineOptions& options, TraceRecorder* recorder, ServiceLinks links);
 
-  // The answer comes when this rank notes, or when the file is complete.
+  // Start or stop the timeline. They answer the question when this rank records, or when the file is complete.
   void start(const std::string& path, bool mark_cycles, std::shared_ptr<Question> question);
   void stop(std::shared_ptr<Question> question);
   bool is_on() const { return recorder_->is_on(); }
@@ -45,7 +45,7 @@ class Timeline final : public Service {
   Clock::time_point alarm() const override;
   void on_alarm(Clock::time_point now) override;
   void on_end(const Status& why) override;
-  // Waits for the file. After on_end.
+  // Waits for the file. Call it after on_end.
   void close() { root_.writer.reset(); }
 
  private:
@@ -85,7 +85,7 @@ class Timeline final : public Service {
   const ServiceLinks links_;
   ClockEstimate clock_;
   uint32_t run_ = 0;
-  int exchanges_ = 0;  // with the root's clock, in this run
+  int exchanges_ = 0;  // round trips to the root in this run
   Clock::time_point next_ping_ = Clock::time_point::max();
   uint32_t next_ticket_ = 1;
   std::unordered_map<uint32_t, std::shared_ptr<Question>> questions_;

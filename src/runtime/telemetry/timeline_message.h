@@ -1,14 +1,14 @@
-// Messages between the timelines of the ranks, as bytes. Timeline sends them over the service bus. Decoding trusts
-// nothing.
+// Messages between the timelines of the ranks, as bytes. Timeline sends them over the service bus. Decoding checks
+// everything.
 //
-//   rank -> root  start    a rank asks for a timeline: a path on the root's host, with or without cycle marks
-//                 stop     a rank asks for the end of the timeline
+//   rank -> root  start    a rank requests a timeline: a path on the root's host, with or without cycle marks
+//                 stop     a rank requests the end of the timeline
 //                 ping     the time on the rank's clock
 //                 events   the rank's events since its last message
 //                 flushed  the rank has sent all events of this timeline
-//   root -> all   started  each rank records events from now on; or the error
-//                 stopping each rank is to send its remaining events
-//                 stopped  the file is complete; and the ranks that asked
+//   root -> all   started  each rank must record events from now on; or the error
+//                 stopping each rank must send its remaining events
+//                 stopped  the file is complete; has the ranks that asked
 //                 pong     the time on the root's clock, for the ranks that sent a ping
 #pragma once
 
@@ -36,24 +36,24 @@ enum class TimelineMessageKind : uint8_t {
   kPong = 9,
 };
 
-// The fields of all kinds; a comment names the kinds that use a field. A message carries every field: only `events`
-// messages are frequent.
+// The fields of all kinds. The comment of a field names the kinds that use it. Each message has all fields, since
+// only `events` messages are frequent.
 struct TimelineMessage {
   struct Pong {
     int32_t rank = 0;
-    int64_t sent = 0;   // the rank's clock
-    int64_t there = 0;  // the root's, when it arrived
+    int64_t sent = 0;   // sending time, by the rank's clock
+    int64_t there = 0;  // arrival time, by the root's clock
     static auto fields(auto& pong) { return std::tie(pong.rank, pong.sent, pong.there); }
   };
   TimelineMessageKind kind = TimelineMessageKind::kStart;
   uint32_t run = 0;          // number of the timeline
-  uint32_t ticket = 0;       // number that the asker chose: start, stop
+  uint32_t ticket = 0;       // number of the question: start, stop
   bool mark_cycles = false;  // start, started
   int64_t time = 0;          // the sender's clock: ping, pong
-  int64_t offset = 0;        // events, as in TraceBatch
+  int64_t offset = 0;        // TraceBatch::offset: events
   int64_t error = 0;
   uint64_t dropped = 0;
-  std::string text;       // start: path; ping: host; started, stopped: what went wrong
+  std::string text;       // start: path; ping: host; started, stopped: error
   std::vector<Ask> asks;  // started, stopped
   std::vector<Pong> pongs;
   std::vector<TraceSlot> slots;  // events

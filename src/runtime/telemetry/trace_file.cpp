@@ -29,7 +29,7 @@ TraceFile::TraceFile(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(
 }
 
 Result<TraceFile> TraceFile::create(const std::string& path) {
-  // Not emptied when opened: a file without a byte is no JSON.
+  // Do not truncate at the opening: an empty file is not valid JSON.
   Result<UniqueFd> opened = open_own_file(path, O_RDWR, "the timeline ");
   if (!opened.ok()) return opened.status();
   UniqueFd fd = *std::move(opened);
@@ -66,7 +66,7 @@ void TraceFile::fail(Status status) {
 void TraceFile::append(std::string_view value) {
   HVD_CHECK(value.size() <= kLongestEvent);
   if (!failure_.ok()) return;
-  // ",\n", the value, "\n]\n".
+  // The bytes to add are ",\n", the value and "\n]\n".
   if (used_ + value.size() + 5 > kPage) {
     if (Status status = cross(); !status.ok()) return fail(std::move(status));
   }
@@ -90,22 +90,22 @@ Status TraceFile::flush() {
   return failure_;
 }
 
-// The bracket goes from this page to the start of the next.
+// Moves the closing bracket from this page to the start of the next page.
 Status TraceFile::cross() {
   HVD_RETURN_IF_ERROR(flush());
-  // Within the page: to its last byte.
+  // First move it to the last byte of this page.
   page_[kPage - 1] = ']';
   const Status moved = write(base_ + written_, {page_.data() + written_, kPage - written_});
   page_.fill(' ');
   HVD_RETURN_IF_ERROR(moved);
   HVD_RETURN_IF_ERROR(write(base_ + kPage, {page_.data(), kPage}));
-  // A page of the machine may be larger than ours.
+  // A page of the machine may be larger than kPage.
   const auto granule = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   const uint64_t start = base_ / granule * granule;
   const uint64_t end = base_ + 2 * kPage;
   struct stat about {};
   void* map = MAP_FAILED;
-  // Memory mapped beyond the end of a file must not be touched: the file may have been truncated.
+  // Check the size: the file may have been truncated, and a store beyond its end raises SIGBUS.
   if (::fstat(fd_.get(), &about) == 0 && static_cast<uint64_t>(about.st_size) >= end) {
     map = ::mmap(nullptr, end - start, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(),
                  static_cast<off_t>(start));
@@ -127,7 +127,7 @@ Status TraceFile::cross() {
 
 Status TraceFile::finish() {
   HVD_RETURN_IF_ERROR(flush());
-  // "\n]\n" as flush wrote it, or the bracket alone where it has just crossed.
+  // The end of the file is "\n]\n" after flush(), or the bracket alone after cross().
   const uint64_t end = base_ + written_ + std::min<size_t>(3, kPage - written_);
   if (::ftruncate(fd_.get(), static_cast<off_t>(end)) != 0) {
     fail(system_error(cat("cannot cut the timeline ", path_), errno));

@@ -1,9 +1,9 @@
-// The timeline's file: a JSON array that is valid at every moment, even if SIGKILL ends this process.
-// A SIGKILL may interrupt a write of several pages between two pages. TraceWriter owns it.
+// The timeline's file: a JSON array that is valid at any time, even after SIGKILL, which may interrupt a
+// write of several pages between two pages. TraceWriter owns it. One thread.
 //
-// How: the file grows by pages of spaces behind the closing bracket. Events replace the bracket
-// within one page, by one write that the kernel does or does not do. The bracket crosses to the
-// next page by one store of two bytes into the mapped file. Belongs to one thread.
+// The file grows by pages of spaces after the closing bracket. Events replace the bracket within one
+// page, by one write, which is atomic. A store of two bytes into the mapped file moves the bracket to
+// the next page.
 #pragma once
 
 #include <array>
@@ -21,14 +21,14 @@ class TraceFile {
   static constexpr size_t kPage = 4096;
   static constexpr size_t kLongestEvent = kPage - 8;
 
-  // Makes the file, or empties it: an array without elements.
+  // Creates or truncates the file, with an empty array.
   static Result<TraceFile> create(const std::string& path);
   TraceFile(TraceFile&&) = default;
 
-  // A value of the array; it may be in the file only after flush. The first failure stays.
+  // Appends a value to the array; flush() writes it to the file. The first failure is kept.
   void append(std::string_view value);
   Status flush();
-  // Flushes, and cuts the spaces off the end.
+  // Flushes, and removes the spaces at the end.
   Status finish();
 
  private:
@@ -41,9 +41,9 @@ class TraceFile {
   std::string path_;
   Status failure_;
   uint64_t base_ = 0;               // file offset of the page that has the closing bracket
-  std::array<char, kPage> page_{};  // that page as it will be; behind used_ there are spaces
-  size_t used_ = 0;                 // offset in page_ at which the bracket goes
-  size_t written_ = 0;              // where it is in the file
+  std::array<char, kPage> page_{};  // next content of this page; spaces after used_
+  size_t used_ = 0;                 // offset of the bracket in page_
+  size_t written_ = 0;              // offset of the bracket in the file's page
   bool empty_ = true;
 };
 

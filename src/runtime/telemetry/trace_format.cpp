@@ -132,7 +132,7 @@ void TraceFormat::add(const TraceBatch& batch) {
   }
 }
 
-// A group's members are tensors of their own.
+// Finds or adds the tensor of one member of a group, or of a single tensor.
 bool TraceFormat::part_of(const TraceName& name, size_t index, Part* part) {
   std::string text = name.text;
   const size_t count = name.tensors.size();
@@ -187,7 +187,7 @@ void TraceFormat::for_parts(Rank& rank, uint32_t number, Use&& use) {
   for (const Part& part : found->second) use(part);
 }
 
-// Visits those members of a group that have the batch's element type.
+// Visits the members of a group that have the batch's element type.
 template <typename Use>
 void TraceFormat::for_members(Rank& rank, const Running& running, Use&& use) {
   for (const uint32_t name : running.names) {
@@ -200,12 +200,12 @@ void TraceFormat::for_members(Rank& rank, const Running& running, Use&& use) {
 void TraceFormat::apply(int32_t number, const TraceSlot& slot) {
   Rank& rank = ranks_[number];
   if (slot.kind != TraceKind::kMember) {
-    // Strangers' numbers may be anything, so they wrap.
+    // Computed unsigned, since untrusted numbers may overflow.
     const auto since =
         static_cast<int64_t>(static_cast<uint64_t>(slot.time) + static_cast<uint64_t>(rank.offset) -
                              static_cast<uint64_t>(start_));
     const double micros = static_cast<double>(since) / 1e3;
-    // A better guess of the clock must not turn the order round.
+    // A better estimate of the clock must not change the order of events.
     now_ = rank.last_time = std::max(rank.last_time, micros);
   }
   switch (slot.kind) {
@@ -240,7 +240,7 @@ void TraceFormat::apply(int32_t number, const TraceSlot& slot) {
 
 void TraceFormat::negotiate(int32_t number, uint32_t name) {
   for_parts(ranks_[number], name, [&](const Part& part) {
-    end_all(number, part.tensor);  // its end was lost
+    end_all(number, part.tensor);  // ends an earlier event whose end was lost
     const Tensor& tensor = tensors_[part.tensor];
     begin(number, part.tensor, cat(tensor.is_message ? "WAIT_" : "NEGOTIATE_", tensor.op));
     head("X", cat(number));
@@ -288,7 +288,7 @@ void TraceFormat::done(int32_t number, uint32_t batch) {
   rank.running.erase(found);
 }
 
-// The root's are for everybody, as the original's are.
+// Marks a cycle. Marks of the root are global in the trace, as in the original's.
 void TraceFormat::cycle(int32_t number) {
   head("i", "CYCLE_START");
   tail(number, 0);

@@ -1,6 +1,6 @@
-// Converts the events that ranks recorded into those of a Chrome trace: a process for each tensor, in it a thread for
-// each rank, on the root's clock. Events stay nested even if some were lost. TraceWriter owns it, on its own thread.
-// Trusts nothing of its input. Values only.
+// Converts the recorded events of ranks to a Chrome trace, with a process for each tensor, a thread in it for each
+// rank, and times of the root's clock. Events stay nested even if some were lost. Checks its input. TraceWriter owns
+// it, on its own thread. Plain data without I/O.
 //
 //   B NEGOTIATE_ALLREDUCE, X <rank>, E, B ALLREDUCE, B SHM_ALLREDUCE, E, E {dtype, shape}
 #pragma once
@@ -29,13 +29,13 @@ struct TraceBatch {
 
 class TraceFormat {
  public:
-  // Each value is an element of the trace's array.
+  // Receives the elements of the trace's array.
   using Sink = std::function<void(std::string_view value)>;
-  // start: the root's clock; epoch_micros: the time of day then.
+  // `start`: start time on the root's clock. `epoch_micros`: the same time since the epoch.
   TraceFormat(int32_t size, int64_t start, int64_t epoch_micros, Sink sink);
 
   void add(const TraceBatch& batch);
-  // Ends what is open, and says what was lost.
+  // Ends all open events, and adds the numbers of lost events.
   void finish();
 
  private:
@@ -45,18 +45,18 @@ class TraceFormat {
   struct Tensor {
     std::string op;  // "ALLREDUCE"
     bool is_message = false;
-    std::vector<bool> named;  // ranks whose thread has its name
+    std::vector<bool> named;  // ranks whose thread has a name in the trace
   };
-  // The meaning of a rank's number: one tensor, or the tensors of a group.
+  // A tensor that a rank's number means. The number of a group means several.
   struct Part {
-    uint32_t tensor = 0;  // index; its pid is one more
+    uint32_t tensor = 0;  // index in tensors_; the pid in the trace is index + 1
     uint8_t dtype = 0;
     std::string shape;
   };
   struct Running {
     uint8_t dtype = 0;
     bool active = false;  // an activity is open
-    int64_t call = 0;     // its number in a group; 0: none
+    int64_t call = 0;     // number of the call in its group, or 0
     std::vector<uint32_t> names;
   };
   struct Rank {
@@ -66,9 +66,9 @@ class TraceFormat {
     uint32_t last_batch = 0;
     std::unordered_map<uint32_t, uint32_t> depth;  // number of open events, by tensor
     int64_t offset = 0;
-    int64_t error = -1;  // error that was written last; -1: none
+    int64_t error = -1;  // clock error that was written last, or -1
     uint64_t dropped = 0;
-    uint64_t lost = 0;  // here, for there were too many tensors
+    uint64_t lost = 0;  // events lost here, because of too many tensors
     double last_time = 0;
   };
 

@@ -60,7 +60,7 @@ bool TraceRecorder::is_known(const Submission& submission) const {
   return submission.name->traced_in == run_;
 }
 
-// Returns the number of the submission's name from now on; 0: there is no room.
+// Assigns a number to the submission's name, and returns it, or 0 if the memory is full.
 uint32_t TraceRecorder::add_name(const Submission& submission) {
   return add_name(TraceName{name_text(submission), submission.process_set, submission.request.op,
                             submission.request.tensors});
@@ -91,7 +91,7 @@ void TraceRecorder::note_wait(Submission* message) {
 
 uint32_t TraceRecorder::note_transfer(Submission* message, bool is_local) {
   auto& traced = message->message;
-  // It may have waited since before the timeline began.
+  // The message may have waited since before the start of the timeline: define its name now.
   if (traced.traced_in != run_ && !define(message)) return 0;
   const TensorSpec& spec = message->request.tensors[0];
   const auto op = static_cast<uint8_t>(message->request.op);
@@ -101,13 +101,13 @@ uint32_t TraceRecorder::note_transfer(Submission* message, bool is_local) {
   const bool sends = op == HVD_SEND;
   note_activity(batch,
                 is_local ? (sends ? "SHM_SEND" : "SHM_RECV") : (sends ? "TCP_SEND" : "TCP_RECV"));
-  traced.traced_in = 0;  // its name in the next use of the submission is another one
+  traced.traced_in = 0;  // the next message in this submission has a different name
   return batch;
 }
 
 uint32_t TraceRecorder::note_call(const Submission& call) {
   const auto& group = call.group;
-  // Operations of groups have numbers that others have in process sets: there is no such set.
+  // Marks an operation of a group, whose number has another meaning in process sets.
   constexpr int32_t kNoSet = -1;
   TraceName name{cat("group ", group.members->name), kNoSet, group.op, call.request.tensors};
   uint8_t dtype = 0;
@@ -128,18 +128,18 @@ uint32_t TraceRecorder::note_call(const Submission& call) {
 
 void TraceRecorder::note_negotiate(const Submission& submission) {
   const Name* name = submission.name;
-  // The recorded request of a name is current if it equals the cached one.
+  // The recorded request of a name is current if it equals the cached request.
   const bool same = name->cached != nullptr && name->cached->request == submission.request;
   if ((!same || !is_known(submission)) && !define(submission)) return;
   add({now(), name->traced_as, TraceKind::kNegotiate});
 }
 
 void TraceRecorder::note_decision(const Submission& submission, bool agreed) {
-  // It may have been announced before the timeline began.
+  // The name may have been announced before the start of the timeline: define it now.
   if (!is_known(submission) && !define(submission)) return;
   Name* name = submission.name;
   add({now(), name->traced_as, agreed ? TraceKind::kAgreed : TraceKind::kRefused});
-  if (!agreed) name->traced_in = 0;  // it may be asked for in the old way again
+  if (!agreed) name->traced_in = 0;  // the next request may equal the cached one again
 }
 
 uint32_t TraceRecorder::note_batch(int32_t op, int32_t dtype,

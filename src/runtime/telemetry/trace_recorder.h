@@ -24,13 +24,13 @@ class TraceRecorder {
   void start(bool mark_cycles);
   void stop() { on_ = false; }
 
-  // Takes what was noted into `slots`, whose memory is used for what comes next.
+  // Moves the recorded slots to `slots`, and reuses the memory of `slots`.
   void take(std::vector<TraceSlot>* slots);
-  // Events that were lost since the start.
+  // Number of events lost since the start.
   uint64_t dropped() const { return dropped_; }
   bool empty() const { return slots_.empty(); }
   bool is_filling() const { return slots_.size() >= kSlots / 4; }
-  // When the first of those not taken yet was noted.
+  // The time of the first event that was not taken yet.
   Clock::time_point since() const { return since_; }
 
   void negotiate(const Submission& submission) {
@@ -45,31 +45,31 @@ class TraceRecorder {
     if (on_ && mark_cycles_) [[unlikely]]
       add({now(), 0, TraceKind::kCycle});
   }
-  // The number by which the batch is meant from now on; 0 when none is.
+  // Records the start of a batch. Returns the batch's number for later calls, or 0 if it is not recorded.
   uint32_t start_batch(int32_t op, int32_t dtype, std::span<Submission* const> submissions) {
     if (on_ && !traits_of(op).is_nameless) [[unlikely]] {
       return note_batch(op, dtype, submissions);
     }
     return 0;
   }
-  // A send or receive waits for its match.
+  // Records that a send or receive waits for its match.
   void wait_for_peer(Submission* message) {
     if (on_) [[unlikely]]
       note_wait(message);
   }
-  // As start_batch, for a call of a group.
+  // Like start_batch, for a call of a group.
   uint32_t start_call(const Submission& call) {
     if (on_) [[unlikely]]
       return note_call(call);
     return 0;
   }
-  // As start_batch, for the bytes of a send or receive.
+  // Like start_batch, for the bytes of a send or receive.
   uint32_t start_transfer(Submission* message, bool is_local) {
     if (on_) [[unlikely]]
       return note_transfer(message, is_local);
     return 0;
   }
-  // nullptr: what it did last is over, and nothing follows that has a name.
+  // Records an activity of a batch; nullptr ends the last activity and begins none.
   void activity(uint32_t batch, const char* name) {
     if (on_ && batch != 0) [[unlikely]]
       note_activity(batch, name);
@@ -104,9 +104,9 @@ class TraceRecorder {
   uint64_t dropped_ = 0;
   Clock::time_point since_{};
   std::vector<TraceSlot> slots_;
-  std::vector<const char*> words_;  // names of activities, whose ids begin with 1; static storage
+  std::vector<const char*> words_;  // names of activities by id - 1; static storage
   ByteWriter bytes_;
-  // Names of calls of groups, by group, operation, dtype and elements.
+  // Numbers of the names of groups' calls, by group, operation, dtype and number of elements.
   std::map<std::array<int64_t, 4>, uint32_t> calls_;
 };
 

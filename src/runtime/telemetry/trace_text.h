@@ -1,4 +1,4 @@
-// Pieces of text that a trace is made of. Values only.
+// Formats parts of a trace's text. Plain data without I/O.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 namespace hvd::runtime {
 
 void put_number(std::string& text, int64_t number);
-// Microseconds with three digits behind the point.
+// Appends microseconds with three decimal places.
 void put_time(std::string& text, double micros);
-// "[2, 3]"; cut where it gets long.
+// Returns, for example, "[2, 3]"; truncates a long shape.
 std::string shape_text(const std::vector<int64_t>& shape);
 std::string upper_case(std::string_view text);
 

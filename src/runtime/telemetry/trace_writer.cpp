@@ -42,7 +42,7 @@ void TraceWriter::add(TraceBatch batch) {
     MutexLock lock(mutex_);
     uint64_t& dropped = dropped_[batch.rank];
     if (slots_ + batch.slots.size() > kMostSlots) {
-      // The batch stays, to say so.
+      // Keep the batch without its slots, to report the lost events.
       dropped += batch.slots.size();
       batch.slots.clear();
     }

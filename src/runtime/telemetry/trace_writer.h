@@ -1,5 +1,5 @@
-// The thread that writes the timeline's file, on the root and while a timeline runs. Its queue is
-// bounded; batches beyond the bound are counted as lost.
+// The thread that writes the timeline's file, on the root, while a timeline runs. The size of its queue
+// is limited: events beyond the limit are counted as lost.
 #pragma once
 
 #include <condition_variable>
@@ -17,19 +17,19 @@ namespace hvd::runtime {
 
 class TraceWriter {
  public:
-  // start: the root's clock now, in nanoseconds. on_finished is called by the thread when all is
-  // written.
+  // `start`: the current time of the root's clock, in nanoseconds. The thread calls `on_finished` when the
+  // file is complete.
   static Result<std::unique_ptr<TraceWriter>> create(const std::string& path, int32_t size,
                                                      int64_t start,
                                                      std::function<void()> on_finished);
-  // Writes all records that it was given, and returns when they are in the file.
+  // Writes all added records, and returns when they are in the file.
   ~TraceWriter();
 
-  // Any thread; never waits for the file.
+  // Queues records. Any thread; never waits for the file.
   void add(TraceBatch batch);
   // Ends the file; no other call may follow.
   void finish();
-  // The first error; call it after on_finished was called.
+  // Returns the first error. Call it after on_finished was called.
   const Status& status() const { return status_; }
 
  private:
@@ -38,7 +38,7 @@ class TraceWriter {
 
   static constexpr size_t kMostSlots = 1 << 20;  // 16 MiB
 
-  TraceFile file_;  // used by the thread alone, like format_ and status_
+  TraceFile file_;  // used only by the thread, as are format_ and status_
   TraceFormat format_;
   Status status_;
   const std::function<void()> on_finished_;
@@ -46,7 +46,7 @@ class TraceWriter {
   Mutex mutex_;
   std::condition_variable changed_;
   std::deque<TraceBatch> batches_ HVD_GUARDED_BY(mutex_);
-  size_t slots_ HVD_GUARDED_BY(mutex_) = 0;  // in the queued batches
+  size_t slots_ HVD_GUARDED_BY(mutex_) = 0;  // slots in queued batches
   std::unordered_map<int32_t, uint64_t> dropped_ HVD_GUARDED_BY(mutex_);
   bool finishing_ HVD_GUARDED_BY(mutex_) = false;
 

@@ -2,17 +2,17 @@
 // checks everything: a truncated, oversized or out-of-range message is an error. Decoders fill a
 // value that the caller keeps, so that steady traffic allocates nothing.
 //
-//   announcement  child -> parent   names that became ready in the whole subtree
+//   announcement  child -> parent   names that became ready in the complete subtree
 //   plan          parent -> child   batches to run, in order
 //   leave         child -> parent   a rank wants to leave (hvd_shutdown)
-//   stop          parent -> child   nothing is planned after this; who left
-//   stopped       child -> parent   the whole subtree has finished what was planned before
-//   goodbye       parent -> child   every rank has: links may be closed
+//   stop          parent -> child   no plans follow; has the rank that left
+//   stopped       child -> parent   the complete subtree has run all earlier plans
+//   goodbye       parent -> child   every rank has stopped: links may be closed
 //   abort         any neighbour     the first cause of a failure
 //   tentative     parent -> child   the plan if the child's next announcement has the same names
 //                                   (speculation.h)
-//   to_root       child -> parent   of a service (service.h), handed on to the root
-//   to_all        parent -> child   of a service, handed on to everybody below
+//   to_root       child -> parent   message of a service (service.h), forwarded to the root
+//   to_all        parent -> child   message of a service, forwarded to the complete subtree
 //   peer          any rank to any   a step of a send or receive (peer_message.h)
 #pragma once
 
@@ -40,15 +40,15 @@ enum class MessageKind : uint8_t {
   kPeer = 11,
 };
 
-// The input data of the batch that a rank expects next: its tensors one after another. Points into
-// the message, at a multiple of 16 bytes.
+// The input data of the batch that a rank expects next, one tensor after another. Points into the
+// message, at a multiple of 16 bytes.
 struct EagerData {
   ByteView bytes;
   bool empty() const { return bytes.empty(); }
   bool operator==(const EagerData& other) const { return as_text(bytes) == as_text(other.bytes); }
 };
 
-// One of the differing requests for a name, and the lowest rank that made it.
+// One of the different requests for a name, and the lowest rank that made it.
 struct Variant {
   int32_t rank = 0;
   Request request;
@@ -67,8 +67,8 @@ struct Proposal {
 struct Announcement {
   uint32_t set = 0;    // the process set's serial number
   uint64_t plans = 0;  // plans that the sender has applied
-  // Without any of the following fields, the announcement ends the set's speculation (speculation.h).
-  // Response cache ids: the complete subtree repeats its last requests.
+  // If all following fields are empty, the announcement ends the set's speculation (speculation.h).
+  // `ids` are response cache ids: the complete subtree repeats its last requests.
   std::vector<uint32_t> ids;
   std::vector<Proposal> proposals;
   std::vector<int32_t> joined;  // ranks of the subtree that joined, in the order of joining
@@ -83,8 +83,8 @@ struct Announcement {
   bool empty() const { return ids.empty() && proposals.empty() && joined.empty(); }
 };
 
-// A name of a plan. Short: only a cache id. Full: all fields, and the name's id from now on (0:
-// none). An item with an error never runs.
+// A name of a plan. A short item has only a cache id. A full item has all fields, and the name's new id,
+// or 0. An item with an error never runs.
 struct PlanItem {
   uint32_t id = 0;
   bool full = false;
@@ -134,10 +134,10 @@ struct Notice {
   bool operator==(const Notice&) const = default;
 };
 
-// to_root, to_all: bytes for a service. Decoded in place.
+// to_root, to_all: bytes for a service, decoded in place.
 struct ServiceMessage {
   uint8_t service = 0;
-  int32_t rank = 0;  // rank whose service sent it
+  int32_t rank = 0;  // rank whose service sent the message
   ByteView content;
 };
 

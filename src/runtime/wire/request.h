@@ -1,4 +1,4 @@
-// The request of one rank: the part of a submission that the ranks must agree on. Values only.
+// The request of one rank: the part of a submission that the ranks must agree on. Plain data without I/O.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace hvd::runtime {
 // in the same order.
 constexpr int32_t kAddProcessSets = 64;    // splits: the size of each set and its ranks
 constexpr int32_t kRemoveProcessSet = 65;  // root: the set's id
-// Adds or removes a named set, which only its members announce. splits: like kAddProcessSets, for one set.
+// Adds or removes a named set, which only its members announce. `splits`: as for kAddProcessSets, for one set.
 constexpr int32_t kAddNamedSet = 66;
 constexpr int32_t kRemoveNamedSet = 67;
 constexpr bool is_of_members(int32_t op) { return op == kAddNamedSet || op == kRemoveNamedSet; }
@@ -57,7 +57,7 @@ struct Request {
   double postscale = 1;
   std::vector<TensorSpec> tensors;  // several: a group, which runs completely or not at all
   std::vector<int32_t> splits;      // alltoall: rows to each member of the process set
-  // A rank that refuses its user's submission announces it with the reason, so that it fails on all ranks.
+  // The reason why a rank refuses its user's submission, announced so that the submission fails on all ranks.
   std::string refusal;
 
   bool is_on_device() const { return device >= 0; }
@@ -67,29 +67,29 @@ struct Request {
 constexpr bool has_rank_rows(int32_t op) { return traits_of(op).row_counts != RowCounts::kNone; }
 constexpr bool reduces(int32_t op) { return traits_of(op).reduces; }
 
-// Rows of one rank. allgather: rows of each tensor; alltoall: rows to each rank.
+// The rows of one rank. allgather: rows of each tensor; alltoall: rows to each rank.
 struct RankRows {
   int32_t rank = 0;
   std::vector<int64_t> rows;
   bool operator==(const RankRows&) const = default;
 };
-// Rows of the request; empty for an operation without rows.
+// Returns the rows of the request; empty for an operation without rows.
 std::vector<int64_t> rows_of(const Request& request);
 
-// 0 if the number is not an hvd_dtype.
+// Returns 0 if the number is not an hvd_dtype.
 size_t dtype_size(int32_t dtype);
 std::string_view dtype_name(int32_t dtype);
 std::string_view op_name(int32_t op);
-// "allreduce 'grad.0'"; "barrier" without its internal name.
+// Returns, for example, "allreduce 'grad.0'", or "barrier" without its internal name.
 std::string operation_text(int32_t op, std::string_view name);
-// "send to rank 3, tag 7"; "recv from any rank, tag 7".
+// Returns, for example, "send to rank 3, tag 7" or "recv from any rank, tag 7".
 std::string message_text(int32_t op, int32_t peer, int32_t tag);
-// put_set() adds one process set to a kAddProcessSets; sets_of() returns all of them.
+// put_set() adds one process set to a kAddProcessSets request; sets_of() returns all sets of a request.
 void put_set(const std::vector<int32_t>& ranks, Request* request);
 std::vector<std::vector<int32_t>> sets_of(const Request& request);
 // The ranks that announce a request for a named set, ascending.
 std::span<const int32_t> announcers_of(const Request& request);
-// "[2, 3]"
+// Returns, for example, "[2, 3]".
 std::string list_text(std::span<const int64_t> numbers);
 std::string list_text(std::span<const int32_t> numbers);
 std::string_view reduce_op_name(int32_t reduce_op);

@@ -3,7 +3,7 @@
 namespace hvd::runtime {
 namespace {
 
-// More dimensions than any framework allows: a larger number is invalid.
+// Maximum number of dimensions of a valid request, more than any framework allows.
 constexpr uint32_t kMostExtents = 64;
 
 }  // namespace
@@ -40,7 +40,7 @@ Status get_request(ByteReader& in, Request* request) {
       return invalid_argument("a request has an unknown dtype or too many dimensions");
     }
     tensor.shape.resize(dimensions);
-    // Limits the elements of one row as well: a shape with zero rows has zero elements, however large a row is.
+    // Limit also the elements of one row: a shape without rows has no elements, even if a row is large.
     const auto size = static_cast<int64_t>(dtype_size(tensor.dtype));
     int64_t bytes = size;
     int64_t row_bytes = size;

@@ -1,4 +1,4 @@
-// Requests as bytes of a message, for names or requests that are new. Decoding checks everything;
+// Encodes and decodes requests in messages, for new names or new requests. Decoding checks everything;
 // the reader's finish() reports truncation.
 #pragma once
 

@@ -43,7 +43,7 @@ TEST_CASE("other bytes need nothing") {
   CHECK(machine_of_elf(as_bytes("#!/bin/sh\n")).empty());
   CHECK(needed_version(as_bytes("#!/bin/sh\n"), "GLIBC_").empty());
   CHECK(needed_version({}, "GLIBC_").empty());
-  // Cut within the headers, and before the tables.
+  // Truncated files: within the headers, and before the tables.
   for (size_t size = 1; size < 4096; size += 7) {
     CHECK(needed_version(as_bytes(program).first(size), "GLIBC_").empty());
   }

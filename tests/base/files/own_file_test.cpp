@@ -55,7 +55,7 @@ TEST_CASE("a link of this user is followed, and one of another user is not") {
   write(folder / "precious", "kept");
   fs::create_symlink("precious", folder / "link");
   CHECK(open_own_file(folder / "link", O_APPEND).ok());
-  if (::geteuid() == 0) {  // only root can create another user's link
+  if (::geteuid() == 0) {  // only root can make a link of another user
     REQUIRE(::lchown((folder / "link").c_str(), 65534, 65534) == 0);
     CHECK(
         open_own_file(folder / "link", O_TRUNC).status().message() ==
@@ -73,7 +73,7 @@ TEST_CASE("a link of this user is followed, and one of another user is not") {
 }
 
 TEST_CASE("a file or directory of another user is refused before it is emptied") {
-  if (::geteuid() != 0) return;  // only root can create one
+  if (::geteuid() != 0) return;  // only root can change the owner
   const OwnFolder folder;
   write(folder / "theirs", "kept");
   fs::create_directory(folder / "rank.0");

@@ -82,7 +82,7 @@ def between_hosts(size, factor):
 
 
 def one_way(size, microseconds=None):
-    """Measures a message of torch.distributed from rank to rank; without a limit, next to a copy of as many bytes."""
+    """Measures a torch.distributed message between two ranks; without a limit, also a copy of as many bytes."""
 
     def measure(bench):
         group = bench.need(teams.torch_group, 2, python=bench.python)

@@ -38,7 +38,7 @@ def seconds_of(*commands):
     def kill_late():
         is_late.set()
         for process in processes:
-            with contextlib.suppress(ProcessLookupError):  # the process has ended
+            with contextlib.suppress(ProcessLookupError):  # the process has already ended
                 if process.returncode is None:
                     os.killpg(process.pid, signal.SIGKILL)
 

@@ -19,9 +19,9 @@ from driver.lines import Line, Result
 sys.path.insert(0, str(teams.ROOT / "tests" / "e2e"))
 
 PAIRS = 42  # a multiple of the orders of three blocks
-SECONDS = 1  # per block
-LIMIT = 0.5  # per cent
-WITHIN = 10  # seconds after the limit
+SECONDS = 1  # duration of a block
+LIMIT = 0.5  # maximum cost in per cent
+WITHIN = 10  # maximum number of seconds between the limit and the message
 RUNS = 10
 BUSY_LIMITS = 3  # duration of a busy rank in limits
 

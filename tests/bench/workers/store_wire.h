@@ -37,7 +37,7 @@ inline sockaddr_in loopback(uint16_t port, uint32_t last_byte = 1) {
   return address;
 }
 
-// A listener on a free port of loopback, and that port.
+// Returns a listener on a free port of loopback, and that port.
 inline std::pair<int, uint16_t> listen_on_loopback() {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = loopback(0);

@@ -2,13 +2,13 @@
 //
 //   store_worker SOCKET RANK TOKEN_FILE
 //
-//   rate PORT CLIENTS REQUESTS get|set   requests per second of that many keep-alive clients with
-//   one
-//                                        request in flight each, signed before the clock starts
+//   rate PORT CLIENTS REQUESTS get|set   requests per second of CLIENTS keep-alive clients, each
+//                                        with one request in flight; all requests are signed
+//                                        before the clock starts
 //   gets PORT SECONDS                    gets per second of one HttpStore
 //   reach PORT ECHO_PORT ITERATIONS      latency from a set to the return of a waiting get, and of
-//   an
-//                                        echoed byte, in alternation: 50th and 99th percentiles, µs
+//                                        an echoed byte, in alternation: 50th and 99th percentiles,
+//                                        in µs
 #include <sys/epoll.h>
 #include <sys/resource.h>
 

@@ -52,7 +52,7 @@ def step(tensors, gap):
 
 def score(tensors, gap):
     size = sum(tensor.numel() * 4 for tensor in tensors) * STEPS
-    for _ in range(3):  # until the names are cached
+    for _ in range(3):  # repeats until the names are cached
         step(tensors, gap)
     samples = []
     for _ in range(SAMPLES):

@@ -124,7 +124,7 @@ std::vector<std::vector<int>> worlds() {
   return test::fewer(std::move(all), 5);
 }
 
-// One tensor that each rank fills with its own values.
+// Runs Adasum on one tensor, which each rank fills with its own values.
 Status run_adasum(Rank& rank, std::vector<float>& values) {
   std::vector<hvd_batch_tensor> tensors{
       {values.data(), values.data(), static_cast<int64_t>(values.size()), 1, nullptr, nullptr}};

@@ -83,7 +83,7 @@ TEST_CASE(
                               credentials.derive_key("dialler", 0, 1, other, one, hello),
                               credentials.derive_key("dialler", 0, 1, one, other, hello),
                               credentials.derive_key("dialler", 0, 1, one, one, other_hello),
-                              // The proof from the same values, which the network carries.
+                              // The proof of the same values is not a key.
                               credentials.prove("dialler", 0, 1, one, one, hello)};
   CHECK(keys.size() == 11);
 }

@@ -87,7 +87,7 @@ TEST_CASE("content of every size comes back, however it is cut") {
     const Bytes sealed = seal_all(sealer, content);
     CHECK(sealed.size() == size + (size + kMost - 1) / kMost * kFrame);
     for (const size_t arriving : {size_t{1}, size_t{7}, size_t{4096}, kMost, SIZE_MAX}) {
-      if (arriving == 1 && size > kMost + 1) continue;  // takes long
+      if (arriving == 1 && size > kMost + 1) continue;  // a case that takes long
       for (const size_t wanted : {size_t{1}, size_t{1000}, kMost - 1, kMost, 3 * kMost}) {
         if (wanted == 1 && size > kMost + 1) continue;
         RecordOpener opener(key_of("one"));
@@ -139,7 +139,7 @@ TEST_CASE("a flipped bit anywhere in a record is found") {
     changed[before.size() + bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
     const Outcome outcome = open_all(changed);
     CHECK(outcome.is_broken);
-    CHECK(outcome.content == content);  // only the first record is opened
+    CHECK(outcome.content == content);  // only the first record was opened
   }
 }
 

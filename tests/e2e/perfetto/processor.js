@@ -1,5 +1,5 @@
-// Perfetto's trace processor as a filter: messages of its RPC from standard input, its answers to
-// standard output. It comes as WebAssembly with a worker of a browser, and sees a browser here.
+// Perfetto's trace processor as a filter: reads RPC messages from standard input, and writes the answers to
+// standard output. The processor is WebAssembly for a browser's worker; this file simulates a browser.
 //     node processor.js FOLDER     the folder of engine_bundle.js and trace_processor.wasm
 "use strict";
 const fs = require("fs");
@@ -18,17 +18,17 @@ function write(bytes) {
 globalThis.self = globalThis;
 globalThis.location = {href: `file://${folder}/`, protocol: "file:", host: ""};
 globalThis.WorkerGlobalScope = class {};
-globalThis.XMLHttpRequest = class {  // of files beside the bundle
+globalThis.XMLHttpRequest = class {  // reads files next to the bundle
   open(method, name) { this.response = fs.readFileSync(path.join(folder, path.basename(name))); }
   send() {}
 };
 console.log = console.error;
-globalThis.process = undefined;  // else it sees that this is no browser
+globalThis.process = undefined;  // hides Node.js from the bundle
 vm.runInThisContext(fs.readFileSync(path.join(folder, "engine_bundle.js"), "utf8"));
 
 const port = {postMessage: write};
 globalThis.onmessage({data: port});
-setImmediate(() => {  // by then the module is ready
+setImmediate(() => {  // the module is ready after the first turn of the event loop
   const chunk = Buffer.alloc(1 << 20);
   for (let size; (size = fs.readSync(0, chunk)) > 0;) {
     port.onmessage({data: new Uint8Array(chunk.subarray(0, size))});

@@ -5,7 +5,7 @@ usage: chaos_rank.py plain|elastic STEPS FOLDER [SECONDS]
 Prints a line "PHASE HOST/PID" at the beginning of each phase: imports, inits, trains, halfway, returned (from the
 training), saves (rank 0), ends and left. While it is rank 0, a thread writes the time to a file of this process in
 FOLDER, like a program that saves. With SECONDS, a process that was rank 0 last does so until its end, like a thread
-that still saves, and its handler of SIGTERM takes so long.
+that still saves, and its handler of SIGTERM takes SECONDS.
 """
 
 import os
@@ -39,7 +39,7 @@ def write():
         while not is_over.wait(0.02):
             try:
                 rank = hvd.rank()
-            except ValueError:  # between two generations
+            except ValueError:  # this process has no rank between two generations
                 if not sys.argv[4:]:
                     continue
             if rank == 0:

@@ -19,7 +19,7 @@ import horovod.numpy as hvd
 
 what = sys.argv[1]
 if what.startswith("spawn"):
-    hvd.init()  # at top level, which a spawned child runs again
+    hvd.init()  # a spawned child runs the top level again
     if multiprocessing.parent_process() is not None:
         os.write(1, f"rank {hvd.rank()} of {hvd.size()} as a child\n".encode())
 
@@ -27,7 +27,7 @@ if what.startswith("spawn"):
 def train():
     hvd.init()
     total = float(hvd.allreduce(numpy.ones(1) * (hvd.rank() + 1), op=hvd.Sum)[0])
-    os.write(1, f"rank {hvd.rank()} of {hvd.size()} sum {total:g}\n".encode())  # in one write
+    os.write(1, f"rank {hvd.rank()} of {hvd.size()} sum {total:g}\n".encode())  # a single write keeps the line whole
 
 
 def child():

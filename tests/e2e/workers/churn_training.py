@@ -14,7 +14,7 @@ import time
 import numpy
 
 SHAPE = (16, 5)
-ROWS = 60  # of a batch: 1 to 6 ranks have equal shares
+ROWS = 60  # rows of a batch: 1 to 6 ranks have equal shares
 RATE, MOMENTUM = 0.05, 0.5
 
 
@@ -77,7 +77,7 @@ def with_tensorflow():
         gradients = hvd.DistributedGradientTape(tape).gradient(loss, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
-    def train(inputs, wanted):  # each number of rows makes a new trace
+    def train(inputs, wanted):  # TensorFlow traces again for each number of rows
         compiled(tf.constant(inputs), tf.constant(wanted))
 
     state = hvd.elastic.TensorFlowKerasState(model, optimizer, step=0)

@@ -17,7 +17,7 @@ class Horovod:
 
         hvd.init()
         self.hvd, self.ones = hvd, numpy.ones(4, "f4")
-        self.group = hvd.add_process_set([0, 1])  # of three ranks: no set has the same ranks as another one
+        self.group = hvd.add_process_set([0, 1])  # a subset of the three ranks
         self.reduce("first")
 
     def reduce(self, name="gradient"):

@@ -28,8 +28,8 @@ folder = pathlib.Path(folder)
 snapshot = "--no-snapshot" not in phases
 phases = [phase for phase in phases if not phase.startswith("--")]
 process = os.environ["HOROVOD_ELASTIC_PROCESS"]
-BATCHES = 4  # per step, over all ranks
-LARGE = (1 << 20) + 1  # in a separate bucket
+BATCHES = 4  # batches in a step of all ranks
+LARGE = (1 << 20) + 1  # elements of a gradient with a separate bucket
 
 
 class Model(torch.nn.Module):
@@ -103,7 +103,7 @@ def make_step(state, phase):
         hook.remove()
     optimizer.synchronize()
     stepped = f"stepped{state.step}"
-    if phase == "stepped" and hvd.rank() == 0:  # as if the result had not reached it
+    if phase == "stepped" and hvd.rank() == 0:  # simulates a rank that the result has not reached
         wait_for(stepped)
         raise hvd.HorovodInternalError("planted")
     with optimizer.skip_synchronize():

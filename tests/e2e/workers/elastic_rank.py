@@ -73,7 +73,7 @@ class Listener:
 def vanish(generation):
     """Requests a place in the generation like hvd.init, and ends once the launcher has assigned it."""
     store = Store.of_environment()
-    request = generation + 1  # each init was one
+    request = generation + 1  # each earlier init made one request
     store._must("PUT", _target(f"elastic/request/{process}"), f"{request} {generation - 1}".encode())
     store._wait(_target(f"elastic/answer/{process}/{request}"))
     os.kill(os.getpid(), signal.SIGKILL)
@@ -96,7 +96,7 @@ if options.listen:
 
 
 class State(elastic.ObjectState):
-    __module__ = elastic.ObjectState.__module__  # it follows the source, like this package's states
+    __module__ = elastic.ObjectState.__module__  # marks a state that follows the source, like this package's states
 
     def sync(self):
         if is_at(options.lose, process, os.environ["HOROVOD_GENERATION"]):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Rank 0 waits for an operation that rank 1 does not submit, and for one while rank 1 is stopped. Each wait
+"""Rank 0 waits for an operation that rank 1 does not submit, and for another while rank 1 is stopped. Each wait
 gets a SIGINT; rank 0 prints the time that its wait needed to end, and continues with rank 1. The argument
 is a folder for both ranks: a file in it lets rank 1 submit its operation."""
 
@@ -23,7 +23,7 @@ def interrupt(what, wait):
 
     def strike():
         nonlocal struck
-        time.sleep(0.3)  # by now the main thread waits, most likely asleep
+        time.sleep(0.3)  # the main thread then waits, most likely asleep
         struck = time.monotonic()
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -40,7 +40,7 @@ def interrupt(what, wait):
 def stop(pid):
     os.kill(pid, signal.SIGSTOP)
     while pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
-        time.sleep(0.001)  # only the parent gets an event from the kernel
+        time.sleep(0.001)  # polls, because only the parent gets an event from the kernel
 
 
 signal.signal(signal.SIGINT, signal.default_int_handler)

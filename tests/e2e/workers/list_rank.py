@@ -1,7 +1,7 @@
 """A rank that joins one job after the other, by hvd.init(comm=[...]), and prints its place and the job's ranks.
 
-usage: list_rank.py LISTS ...    "3,0/2,1" are two jobs at once; "all" is the job of all ranks; a rank that is in none
-of the lists calls nothing
+usage: list_rank.py LISTS ...    "3,0/2,1" are two jobs at once; "all" is the job of all ranks; a rank in none
+of the lists does not call hvd.init
 """
 
 import os

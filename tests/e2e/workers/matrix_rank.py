@@ -3,8 +3,8 @@ lines "cell CONTROLLER OPERATIONS ok", or "... no: WHY".
 
 usage: matrix_rank.py [once | by-rank VARIABLE VALUE_OF_RANK_0 VALUE_OF_THE_OTHERS]
 
-once: one start, as the environment says; "refused: WHY".
-by-rank: the same, for which the ranks have different values of a variable.
+once: one start with the environment's choice; prints "refused: WHY" after an error.
+by-rank: the same, with different values of a variable on rank 0 and on the others.
 """
 
 import os

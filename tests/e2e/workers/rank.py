@@ -56,9 +56,9 @@ def close_everything():
 
 
 def hide():
-    child()  # ignores signals
-    child(os.setsid)  # in its own session
-    child(os.setsid, fork_and_leave)  # an orphan
+    child()  # a child that ignores signals
+    child(os.setsid)  # a child in its own session
+    child(os.setsid, fork_and_leave)  # an orphan in its own session
     child(fork_and_leave, os.setsid, fork_and_leave, close_everything, lambda: os.chdir("/"))
     child(lambda: os.environ.clear(), os.setsid, fork_and_leave)
     child(lambda: os.execv("/bin/sh", ["sleepy", "-c", "trap '' TERM; sleep 600; sleep 600"]))

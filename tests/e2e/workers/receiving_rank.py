@@ -7,7 +7,7 @@ import torch
 
 import horovod.torch as hvd
 
-signal.signal(signal.SIGTERM, signal.SIG_IGN)  # by the launcher, which also sees the end of rank 2
+signal.signal(signal.SIGTERM, signal.SIG_IGN)  # ignores the launcher, which ends the job after rank 2
 hvd.init()
 tensor = torch.zeros(1)
 if hvd.rank() == 2:

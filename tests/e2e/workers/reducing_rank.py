@@ -29,7 +29,7 @@ while True:
     if hvd.rank() == options.rank and os.path.exists(options.go):
         if options.then == "exit3":
             os._exit(3)
-        if options.then == "leave3":  # like a program that ends normally: Python's exit handlers run
+        if options.then == "leave3":  # runs Python's exit handlers, like a normal end
             sys.exit(3)
         if options.then == "segv":
             ctypes.string_at(0)

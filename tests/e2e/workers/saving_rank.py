@@ -1,6 +1,6 @@
 """A rank that saves at SIGTERM. One job has a rank of each form: the first process of the rank replaces itself.
 
-usage: saving_rank.py FORM[-WORKERS],... [init]     # of rank 0, 1, ...
+usage: saving_rank.py FORM[-WORKERS],... [init]     # the forms of rank 0, 1, ...
 FORM: python, script, commands, timeout, wrapper, supervisor (a wrapper that handles SIGTERM too), parent (it leaves a
 child behind); WORKERS of torch's DataLoader: fork, spawn
 """

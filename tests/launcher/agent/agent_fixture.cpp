@@ -213,7 +213,7 @@ void AgentFixture::cut() {
 
 AgentFixture::~AgentFixture() {
   link_.reset();
-  stores.clear();  // before the loop that they use
+  stores.clear();  // the stores end before the loop that they use
   server_.reset();
   pass(0);
   // Clean up after a failed test too.

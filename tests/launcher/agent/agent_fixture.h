@@ -42,7 +42,7 @@ class AgentFixture : public AgentEvents {
  public:
   // Starts build/bin/horovod-agent, or `command` instead.
   explicit AgentFixture(std::vector<std::string> command = {});
-  // Starts the same program again when the link breaks, as over ssh.
+  // Restarts the same program when the link breaks, as over ssh.
   struct Respawned {};
   explicit AgentFixture(Respawned);
   // The agent joins with one token, and the launcher admits another or the same token. A refused
@@ -55,7 +55,7 @@ class AgentFixture : public AgentEvents {
   HostJob shell_job(const std::string& script, int ranks = 1) const;
   Status prepare(const HostJob& job);
   Status start();
-  // Prepares and starts.
+  // Prepares the host and starts the job.
   Status begin(const HostJob& job);
   Status suspend();
   void wait_for_end();

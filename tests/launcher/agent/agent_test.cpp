@@ -59,7 +59,7 @@ TEST_CASE("Forty ranks are started side by side, and each lives until it ends by
 
 TEST_CASE("A megabyte of any bytes arrives intact on both streams") {
   AgentFixture fixture;
-  // Every byte value, with few newlines.
+  // Prints every byte value, with few newlines.
   const HostJob job = fixture.shell_job(
       "i=0; while [ $i -lt 16 ]; do head -c 65536 /dev/urandom; i=$((i+1)); done >$FILE; "
       "cat $FILE & cat $FILE >&2; wait");
@@ -121,7 +121,7 @@ TEST_CASE("Input that a rank does not read stays bounded, and is taken when it e
   REQUIRE(fixture.begin(job).ok());
   const std::string much(kInputWindow, 'x');
   fixture.link().send(Input{0, much});
-  // As much as fits into a pipe.
+  // Writes as much as fits into a pipe.
   CHECK(fixture.until([&] { return fixture.input_taken[0] == much.size(); }));
   fixture.link().send(Input{0, much});
   fixture.pass(0.2);
@@ -144,7 +144,7 @@ TEST_CASE("An agent says where its running ranks and their children are") {
   }));
   CHECK(fixture.inspected.starts_with("rank 0\n  pid "));
   CHECK(fixture.inspected.find("\nrank 1\n  pid ") != std::string::npos);
-  // The children of a waiting shell, without the shell.
+  // Shows the children of a waiting shell, without the shell.
   for (int look = 0; look < 2; ++look) {
     fixture.inspected.clear();
     fixture.link().send(Inspect{2, InspectDetail::kActivity});
@@ -233,7 +233,7 @@ TEST_CASE("A command beside a rank ends when it is stopped, also one that ignore
   CHECK(fixture.until([&] { return fixture.ran.size() == 2; }));
   for (const ExecResult& ran : fixture.ran)
     CHECK(ran.signal == (ran.number == 1 ? SIGTERM : SIGKILL));
-  // The rank continues.
+  // The rank still runs.
   CHECK(fixture.until([&] { return fixture.marked().size() == 1; }));
   CHECK(fixture.exits.empty());
   fixture.link().send(End{0});

@@ -339,7 +339,7 @@ TEST_CASE("After a suspension the lease holds again") {
   job.lease_seconds = 1;
   REQUIRE(fixture.begin(job).ok());
   REQUIRE(fixture.suspend().ok());
-  fixture.pass(4);  // not stopped after all: pings continue
+  fixture.pass(4);  // the launcher runs on and sends pings
   CHECK(is_gone_undriven(fixture));
 }
 
@@ -426,7 +426,7 @@ TEST_CASE(
   const Deadline deadline = Deadline::after_seconds(200);
   fixture.link().send(End{5});
   CHECK(fixture.until([&] { return fixture.exits.count(1) == 1; }));
-  CHECK(fixture.exits.count(0) == 0);  // the job did not wait for the grace period
+  CHECK(fixture.exits.count(0) == 0);  // rank 0 still has its grace period
   CHECK(fixture.exits.at(1).code == 9);
   CHECK(fixture.exits.at(1).by_agent);
   CHECK(fixture.until([&] { return fixture.is_finished; }));

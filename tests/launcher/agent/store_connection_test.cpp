@@ -30,7 +30,7 @@ TEST_CASE("A connection of a rank to the store reaches the launcher and back, al
   AgentFixture fixture;
   Connection rank = connect_to_store(fixture);
   REQUIRE(fixture.until([&] { return fixture.stores.size() == 1; }));
-  // The store echoes.
+  // The store sends back all bytes that it receives.
   auto echo = [](net::StreamSocket store, bool& is_done) -> net::Task<void> {
     std::vector<char> buffer(100'000);
     for (;;) {

@@ -157,7 +157,7 @@ TEST_CASE(
   CHECK(hosts(true) == Slots{{1, 4}, {1, 2}});
   CHECK(hosts(false, 3) == Slots{{3, 0}, {3, 0}});
   CHECK((*find(variables, {}, {}, nodes))->hosts[0].offered == "1 task, 4 GPUs, CPUs for 2 tasks");
-  variables["SLURM_NTASKS"] = "2";  // the user requests them
+  variables["SLURM_NTASKS"] = "2";  // the user requests two tasks
   CHECK(hosts() == Slots{{1, 4}, {1, 2}});
   variables["SLURM_STEP_ID"] = "0";  // the step's own number
   CHECK(hosts() == Slots{{4, 0}, {1, 2}});
@@ -304,7 +304,7 @@ TEST_CASE("SGE's file has the number of slots behind the host") {
 
 TEST_CASE("qstat knows the hosts of a job of SGE whose number is all that the variables say") {
   CHECK(allocation({{"JOB_ID", "7"}, {"SGE_ROOT", "/s"}}).hosts == std::vector<Host>{{"a", "", 2}});
-  // Not for a job on one host, or if another program has set JOB_ID.
+  // No message for a job on one host, or if another program has set JOB_ID.
   CHECK_FALSE(find({{"JOB_ID", "7"}, {"SGE_ROOT", "/s"}, {"NHOSTS", "1"}})->has_value());
   CHECK_FALSE(find({{"JOB_ID", "nightly-7"}, {"SGE_ROOT", "/s"}})->has_value());
 }

@@ -16,7 +16,7 @@ std::string sge_job(int number, const std::string& slots) {
              "</slots>\n      </job_list>\n");
 }
 
-// The output of SGE 8.1.9 for a job with five slots and a job with one slot.
+// Returns the output of SGE 8.1.9 for a job with five slots and a job with one slot.
 std::string sge_answer(const std::string& alpha, const std::string& beta) {
   return cat("<?xml version='1.0'?>\n<job_info  xmlns:xsd=\"http://arc.liv.ac.uk/qstat.xsd\">\n",
              "  <queue_info>\n    <Queue-List>\n      <name>all.q@alpha</name>\n",

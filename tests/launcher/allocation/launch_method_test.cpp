@@ -139,7 +139,7 @@ TEST_CASE("the limits of a job by its kind: a short host timeout leaves the leas
   check(settings_with({{"host_timeout", "10"}}), false, 10, 45);
   check(settings_with({{"min_num_proc", "1"}, {"host_timeout", "20"}}), false, 20, 45);
   check(settings_with({{"min_num_proc", "1"}, {"lease", "21"}}), false, 3, 21);
-  // In other jobs, a lease alone sets both limits.
+  // In a job of constant size, a lease alone sets both limits.
   for (const bool is_step : {false, true}) {
     check(settings_with({{"lease", "7"}}), is_step, 7, 7);
     check(settings_with({{"lease", "90"}}), is_step, 90, 90);

@@ -61,7 +61,7 @@ TEST_CASE(
   CHECK(error_of({"-np", "1", "--start-time", "soon", "x"}).starts_with("--start-timeout: "));
   // Several flags of the original begin with this word.
   CHECK(error_of({"-np", "1", "--network", "lo", "x"}).starts_with("unknown flag --network; "));
-  // An exact name wins: this flag belongs to another launcher.
+  // The exact name of another launcher's flag wins.
   CHECK(error_of({"--num-p", "1", "--nics", "lo", "x"}).starts_with("--nics: write "));
 }
 
@@ -276,7 +276,7 @@ TEST_CASE("a number of slots may be a device") {
       CHECK_FALSE(settings.is_set("slots_per_host"));
     }
   }
-  // The last flag wins.
+  // If a flag is given twice, the last value counts.
   CHECK(options_of({"--slots", "gpu", "--slots", "2", "x"})
             .settings.table()
             .text("slots_by")

@@ -99,7 +99,7 @@ TEST_CASE(
         "finished");
 }
 
-// Runs a job of three ranks on three hosts; `returned` have returned from hvd.elastic.run.
+// Runs a job of three ranks on three hosts; `returned`: ranks that returned from hvd.elastic.run.
 void train(RecordedJob& job, std::initializer_list<int> returned) {
   job.begin({{"a", "", 1}, {"b", "", 1}, {"c", "", 1}});
   job.ask({0, 1, 2});

@@ -320,7 +320,7 @@ TEST_CASE(
   CHECK(job.started == std::vector<std::string>{"b:1", "a:2"});
 }
 
-// The request of a process whose generation lost a member before its ranks met.
+// Sends the request of a process whose generation lost a member before the ranks met.
 void ask_again_unmet(RecordedJob& job, int process, int32_t met) {
   job.generations.requested(process, {.number = ++job.requests[process], .generation = met},
                             job.now());

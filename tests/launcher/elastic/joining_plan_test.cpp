@@ -98,7 +98,7 @@ TEST_CASE("a plan whose process fails is void: one in elastic.run takes another 
   SUBCASE("which has entered elastic.run") {
     job.enter(2);
     job.generations.ended(3, 1, "process 3 on host b exited with code 1", job.now());
-    CHECK(job.ended == std::vector<int>{1});  // as after a failure on a host without ranks
+    CHECK(job.ended == std::vector<int>{1});  // ends the host, which has no rank
   }
   SUBCASE("on a host with ranks") {
     job.enter(2);
@@ -124,7 +124,7 @@ TEST_CASE("a plan whose process fails is void: one in elastic.run takes another 
     SUBCASE("in a collective") { job.enter(5, rendezvous::PlaceRequestFrom::kCollective); }
     const size_t starts = job.started.size();
     job.generations.ended(4, 1, "process 4 on host b exited with code 1", job.now());
-    CHECK(job.ended == std::vector<int>{2});  // its agent has no other process
+    CHECK(job.ended == std::vector<int>{2});  // the agent of host 2 has no other process
     CHECK(job.said.back() ==
           "process 5 on host b is ended, because the place that hvd.init gave it has changed; "
           "another process starts");

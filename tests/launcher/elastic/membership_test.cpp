@@ -12,7 +12,7 @@
 namespace hvd::launcher {
 namespace {
 
-// "a:2 b:1".
+// Parses hosts such as "a:2 b:1".
 std::vector<UsableHost> usable_hosts(std::string_view text) {
   std::vector<UsableHost> hosts;
   for (const std::string_view word : words_of(text)) {
@@ -207,7 +207,7 @@ TEST_CASE("a failed rank is started again on its host, and rank 0 is a survivor"
   CHECK(job.discover("a:3 b:2") == "a0=1* a1=2* a2=3* b0=4* b1=5*");
   CHECK(job.end({2}).discover("a:3 b:2") == "a0=1 a1=6* a2=3 b0=4 b1=5");
   CHECK(job.end({1}).discover("a:3 b:2") == "a0=6 a1=7* a2=3 b0=4 b1=5");
-  // Only rank 0 sends the state: slot 0 of another host may be new.
+  // Only rank 0 sends the state, so slot 0 of another host may have a new process.
   CHECK(job.end({4}).discover("a:3 b:2") == "a0=6 a1=7 a2=3 b0=8* b1=5");
   CHECK(job.end({6, 7, 3}).discover("a:3 b:2") == "b0=8 b1=5 a0=9* a1=10* a2=11*");
 }

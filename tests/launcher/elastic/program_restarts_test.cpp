@@ -26,7 +26,7 @@ TEST_CASE("a program that never calls hvd.init is started again after a failure"
   CHECK_FALSE(job.history.pool.may_start("b", job.now()));
   CHECK(job.history.pool.may_start("a", job.now()));
 
-  // The next launch, with host a only.
+  // Simulates the next launch, with host a only.
   RecordedJob next(of_program(), job.history);
   next.begin({kTwoHosts[0]});
   CHECK(next.hosts.generation() == 1);
@@ -43,7 +43,7 @@ TEST_CASE("a rank that fails soon after its start ends the job, unless restarts 
   job.begin(kTwoHosts);
   job.wait(29);
   job.generations.ended(1, 1, "rank 1 exited with code 1", job.now());
-  CHECK_FALSE(job.exit_code);  // a lost host may be the cause
+  CHECK_FALSE(job.exit_code);  // the loss of a host may have caused the failure
   job.wait(3.6);
   CHECK(job.restarts == 0);
   CHECK(job.exit_code == 1);
@@ -157,7 +157,7 @@ TEST_CASE(
   job.generations.discovered(kTwoHosts, job.now());
   CHECK(job.started == std::vector<std::string>{"b:2"});
   job.generations.prepared(job.hosts.host(1), job.now());
-  CHECK(job.begun.empty());  // its processes would not wait
+  CHECK(job.begun.empty());  // the processes of this program would not wait
   job.wait(29);
   CHECK(job.restarts == 0);
   job.wait(1.1);
@@ -180,7 +180,7 @@ TEST_CASE("hosts that leave start a program again at once when it runs for long"
   job.wait(60);
   job.generations.discovered({kTwoHosts[1]}, job.now());
   CHECK(job.restarts == 1);
-  CHECK(job.ended.empty());  // they may save their state
+  CHECK(job.ended.empty());  // the ranks may save their state
 }
 
 TEST_CASE("a user learns that ranks that do not commit leave by a new start of all") {

@@ -173,7 +173,7 @@ TEST_CASE("where hosts join, resize and remove speak of those, and a removed hos
         "resize needs them, or another agent joins there");
   job.ask({0, 1, 2, 3});
   CHECK(job.ranks() == "0 1");
-  job.generations.discovered({kTwoHosts[0]}, job.now());  // its agent has ended
+  job.generations.discovered({kTwoHosts[0]}, job.now());  // the agent of host b has ended
   job.generations.discovered(kTwoHosts, job.now());
   CHECK(job.started == std::vector<std::string>{"b:2"});
 }

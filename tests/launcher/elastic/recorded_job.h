@@ -23,7 +23,7 @@ struct RecordedJob : GenerationActions {
   explicit RecordedJob(GenerationLimits limits = {}, std::optional<CooldownRange> cooldown = {})
       : history(HostPool({.hosts = limits.hosts, .cooldown = cooldown}, [] { return 0.0; })),
         generations(limits, *this, history, hosts) {}
-  // Goes on after a restart.
+  // Continues the history of an earlier launch.
   RecordedJob(GenerationLimits limits, const JobHistory& before)
       : history(before), generations(limits, *this, history, hosts) {}
 
@@ -76,7 +76,7 @@ struct RecordedJob : GenerationActions {
   }
   void ask(std::initializer_list<int> who) {
     for (const int process : who) {
-      // Its agent has started it.
+      // The agent has started the process.
       hosts.rank(process).advance(PlaceState::kPlanned, PlaceState::kStarting);
       const auto place = places.find(process);
       generations.requested(
@@ -86,7 +86,7 @@ struct RecordedJob : GenerationActions {
       enter_all();
     }
   }
-  // A process with a provisional place requests its final place.
+  // Requests the final place of a process that has a provisional place.
   void enter(int process,
              rendezvous::PlaceRequestFrom from = rendezvous::PlaceRequestFrom::kElasticRun) {
     generations.requested(process, {.number = ++requests[process], .from = from}, now());

@@ -105,7 +105,7 @@ TEST_CASE("a host makes each move of its table") {
 }
 
 TEST_CASE("the table of a host has the moves of the drawing and no others") {
-  // by state: the causes of its transitions
+  // By state: the causes of the state's transitions.
   const std::set<std::pair<HostState, HostCause>> drawn = [] {
     std::set<std::pair<HostState, HostCause>> moves = {
         {HostState::kPlanned, HostCause::kReach},
@@ -203,7 +203,7 @@ TEST_CASE("the stage and the deadline of a host go with its state") {
   CHECK_FALSE(host.deadline().is_never());
   host.to(HostState::kPreparing, HostCause::kConnected);
   CHECK(host.deadline().is_never());
-  host.enter(SpawnStage::kResolve);  // too late
+  host.enter(SpawnStage::kResolve);  // the host has already passed this stage
   CHECK(host.stage() == SpawnStage::kAuthenticate);
 }
 
@@ -262,7 +262,7 @@ TEST_CASE("one report of a host brings its ranks of that start into the job") {
   a.joined({.rank = 0, .start = "s", .ranks = "0-1,3"});
   a.joined({.rank = 1, .start = "s", .ranks = "0-1,3"});
   a.joined({.rank = 2, .start = "t", .ranks = "2"});
-  a.joined({.rank = 3, .start = "s", .ranks = "0-1,3"});  // not its rank
+  a.joined({.rank = 3, .start = "s", .ranks = "0-1,3"});  // rank 3 is not on this host
   CHECK(table.rank(0).state() == RankState::kInInit);
   CHECK(table.rank(3).state() == RankState::kStarting);
   a.joined({.rank = 0, .start = "s", .ranks = "0-1,3", .has_met = 1});

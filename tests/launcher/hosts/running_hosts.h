@@ -10,7 +10,7 @@ namespace hvd::launcher {
 
 class RunningHosts : public HostTable {
  public:
-  // By default: two ranks on host a, two on host b.
+  // The default plan has two ranks on host a and two on host b.
   explicit RunningHosts(SlotPlan plan = *plan_slots({{"a", "", 2}, {"b", "", 2}}, {}))
       : HostTable(std::move(plan)) {
     for (HostRun& host : hosts()) {

@@ -42,7 +42,7 @@ TEST_CASE("a rank in a world of its own ends the job, unless it has been in the 
   Supervisor supervisor(hosts);
   CHECK(supervisor.on_joined(1, 1, 4) == Action::kNone);
   CHECK(supervisor.on_joined(1, 0, 1) ==
-        Action::kNone);  // a process that it starts during its work
+        Action::kNone);  // rank 1 has started another process, which joined a world of 1
   CHECK(supervisor.on_joined(7, 0, 1) == Action::kNone);
   SUBCASE("alone") {
     CHECK(supervisor.on_joined(2, 0, 1) == Action::kEnd);
@@ -230,7 +230,7 @@ TEST_CASE("a rank that fails while another host is silent waits for that host's 
   Supervisor supervisor(hosts);
   supervisor.ask_about_silence([&](int host) { return silent[static_cast<size_t>(host)]; });
   CHECK(supervisor.on_exit({.rank = 1, .code = 1}, 3) == Action::kNone);
-  silent = {true, false};  // asked only once
+  silent = {true, false};  // the supervisor asked at the first exit only
   CHECK(supervisor.on_exit({.rank = 0, .code = 7}) == Action::kNone);
   CHECK(supervisor.on_answer(0) == Action::kNone);
   SUBCASE("the host is lost") {
@@ -257,7 +257,7 @@ TEST_CASE("a rank that fails while all other hosts answer ends the job at once")
   RunningHosts hosts;
   Supervisor supervisor(hosts);
   supervisor.ask_about_silence([](int host) { return host == 0; });
-  CHECK(supervisor.on_exit({.rank = 1, .code = 4}) == Action::kEnd);  // its own host
+  CHECK(supervisor.on_exit({.rank = 1, .code = 4}) == Action::kEnd);  // rank 1's host is silent
   CHECK(supervisor.exit_code() == 4);
 }
 

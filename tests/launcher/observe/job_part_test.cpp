@@ -29,7 +29,7 @@ class Recorder : public JobPart {
     said_.push_back(name_ + " ends");
     co_await JobPart::end();
   }
-  // The part is due again as soon as the work has ended.
+  // The part is due again when its work ends.
   net::Task<void> work(bool fails) {
     next = Clock::now();
     if (fails) throw std::runtime_error("planted");

@@ -91,7 +91,7 @@ TEST_CASE("a progress bar's line waits for a moment, and for the same of others"
   folder.add(0, "20%\r", kStart);
   folder.add(0, "done\n", kStart);
   CHECK(shown(folder, kStart, true) == "0:20%\r0:done\n");
-  // An empty line, long after the progress bar.
+  // Adds an empty line, long after the progress bar.
   folder.add(0, "30%\r", kStart);
   CHECK(shown(folder, kStart + kFoldFor) == "0:30%\r");
   folder.add(0, "\n", kStart + kFoldFor);

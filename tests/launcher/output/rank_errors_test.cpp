@@ -178,7 +178,7 @@ TEST_CASE("the user's deepest frame comes first where other lines would push it 
   CHECK(shown.starts_with(user));
   CHECK(shown.ends_with(cat(tag, "ValueError: no\n")));
   CHECK(shown.find("main.py") == std::string::npos);
-  // A message of many lines pushes as well.
+  // A long message must not hide the last frame.
   const std::string message = cat("ValueError: a\n", numbered(12));
   CHECK(last_lines(kHead + frame("t.py", "x") + message).starts_with(frame("t.py", "x")));
 }
@@ -200,7 +200,7 @@ TEST_CASE("the user's frame comes first in the traceback of a graph of TensorFlo
   CHECK(shown.starts_with(cat(user, tag, "  File \"/v/lib")));
   CHECK(shown.ends_with(cat("line 7, in f\n", message)));
   CHECK(shown.find(cat(tag, "\n")) == std::string::npos);
-  // The program text of `python -c` is a string as well.
+  // The frames of `python -c` also have the file name "<string>".
   const std::string program = cat(tag, "  File \"<string>\", line 2, in train\n");
   CHECK(last_lines(cat(tag, kHead, program, ours, generated, message), tag.size()) ==
         cat(tag, kHead, program, message));

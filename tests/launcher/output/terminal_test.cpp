@@ -62,8 +62,8 @@ std::string drawn_line(std::string_view line) {
   return cat("\x1b[0m\x1b[?7l", line, "\x1b[K\x1b[?7h");
 }
 
-// Moves the terminal to a state. In kOpenLine and kBar the row belongs to stream 0, in kQuestion
-// the question.
+// Moves the terminal to a state. Stream 0 owns the row in kOpenLine and kBar, and the question
+// above the row in kQuestion.
 void enter(FakeTerminal& fake, CursorState cursor) {
   if (cursor == CursorState::kOpenLine || cursor == CursorState::kQuestion) {
     fake.write(0, "name? ");

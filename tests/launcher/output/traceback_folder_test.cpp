@@ -56,7 +56,7 @@ struct Stream {
     if (const std::string sentence = folder.take_sentence(now, all); !sentence.empty())
       sentences += sentence + "\n";
   }
-  // Without tags.
+  // Returns the lines shown for a rank, without tags.
   std::string of(int rank) {
     std::string text = shown[rank];
     for (size_t at = 0; (at = text.find(cat("[", rank, "]:"), at)) != std::string::npos;)

@@ -121,7 +121,7 @@ TEST_CASE("only the environment of a tool, without a framework, is left out") {
   const auto is_tool = [&] { return is_tool_environment(tree.path("venv")); };
   tree.make_environment("venv", Installed::kNoSystem);
   tree.install("venv");
-  tree.write("venv/CACHEDIR.TAG");  // uv venv writes it too
+  tree.write("venv/CACHEDIR.TAG");  // uv venv writes this file too
   CHECK(!is_tool());
   for (const char* mark : {"venv/uv-receipt.toml", "venv/pipx_metadata.json"}) {
     tree.write(mark);
@@ -161,7 +161,7 @@ TEST_CASE("an environment of the user stays first on PATH") {
   Installed tree;
   const std::string folder = tree.install_by_uvx();
   tree.write("usr/bin/python3");
-  tree.write("cache/archive-v0/x/lib/python3.11/site-packages/torch/__init__.py");  // --with torch
+  tree.write("cache/archive-v0/x/lib/python3.11/site-packages/torch/__init__.py");  // uvx --with
   const std::string with_tool = environment_variable("PATH").value_or("");
   CHECK(tree.left(folder) == with_tool);
   tree.make_environment("venv", Installed::kNoSystem);

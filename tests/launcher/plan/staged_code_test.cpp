@@ -120,7 +120,7 @@ TEST_CASE("a file that has become a pipe holds nobody up") {
   fs::remove(project.folder / "a");
   REQUIRE(::mkfifo((project.folder / "a").c_str(), 0600) == 0);
   StagedParts parts(code->entries, "--stage");
-  REQUIRE(parts.next().ok());  // the folder
+  REQUIRE(parts.next().ok());  // the first part is the folder
   CHECK(parts.next().status().message() ==
         cat("--stage: ", (fs::canonical(project.folder) / "a").string(),
             " is no longer a regular file; do not change the code while horovodrun copies it"));

@@ -135,8 +135,8 @@ TEST_CASE("a flag that has a variable reaches the ranks by it") {
   CHECK(settings.set("stall_check_disable", "yes").ok());
   CHECK(settings.set("lease", "9").ok());
   CHECK(settings.set("cycle_time", "2.5").ok());
-  CHECK(settings.set("start_timeout", "7").ok());  // the launcher sets it for the job
-  CHECK(settings.set("plugin_path", "p").ok());    // no flag
+  CHECK(settings.set("start_timeout", "7").ok());  // the launcher sets this for the job
+  CHECK(settings.set("plugin_path", "p").ok());    // this setting has no flag
   CHECK(flag_environment(LaunchSettings(settings)) ==
         Environment{{"HOROVOD_LEASE", "9"},
                     {"HOROVOD_CYCLE_TIME", "2.5"},

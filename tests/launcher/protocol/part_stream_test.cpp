@@ -70,7 +70,7 @@ TEST_CASE("parts arrive in any pieces, and in the order in which they were sent"
   const Bytes endless(4, std::byte{0xff}), tiny(4, std::byte{0});
   CHECK(is_refused(kPartNonces, endless));
   CHECK(is_refused(kPartNonces, tiny));
-  // Another kind of message, with a valid tag.
+  // Refuses another kind of message, even with a valid tag.
   const Bytes ping = encode(Ping{1});
   const uint64_t number = 0;
   const std::string_view raw(reinterpret_cast<const char*>(&number), sizeof number);

@@ -135,7 +135,7 @@ TEST_CASE("The end comes behind the last byte, and again after a cut") {
   ResumableStream launcher(kKey), agent(kKey);
   agent.put(as_bytes("last words"));
   agent.end();
-  CHECK_FALSE(agent.take().empty());  // lost
+  CHECK_FALSE(agent.take().empty());  // these bytes are lost
   CHECK_FALSE(agent.has_unsent());
   reconnect(launcher, agent);
   const Bytes record = agent.take();

@@ -206,7 +206,7 @@ TEST_CASE("a host without a program for the hash gets the agent again") {
 TEST_CASE("an agent that did not come through whole is not started, and nothing of it stays") {
   Login login;
   auto whole = *login.agent("echo up");
-  // A shell that loses the end of its input: its head reads ten bytes less.
+  // Truncates the shell's input: a fake `head` reads ten bytes less.
   login.scratch.write("bin/head", "#!/bin/sh\nexec /usr/bin/head -c $(($2 - 10))\n", true);
   auto environment = login.environment();
   environment.push_back({"PATH", login.path("bin") + ":/usr/bin:/bin"});

@@ -128,7 +128,7 @@ TEST_CASE("close can end a program that ignores the end of its input, with its g
   (*child)->close();
   run_out(loop);
   CHECK_FALSE(has_children());
-  // init is the parent of the second sleep by now, and reaps it.
+  // init is now the parent of the second sleep process, and reaps the process.
   const Deadline deadline = Deadline::after_seconds(10);
   while (::kill(-group, 0) == 0 && !deadline.passed()) ::usleep(1000);
   CHECK(::kill(-group, 0) != 0);

@@ -28,7 +28,7 @@ namespace {
 
 constexpr char kSshd[] = "/usr/sbin/sshd";
 
-// The sshd processes of all objects in this test.
+// Returns the sshd processes of all objects in this test.
 std::set<pid_t>& running() {
   static std::set<pid_t> pids;
   return pids;
@@ -139,7 +139,7 @@ bool PrivateSshd::start(const std::vector<std::string>& options) {
 
 PrivateSshd::~PrivateSshd() {
   if (pid_ <= 0) return;
-  // Commands of its sessions may still run and would create its folders again. As the sessions end,
+  // Commands of sshd sessions may still run and create the folders again. As the sessions end,
   // this process becomes the parent of these commands and waits for them.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::kill(pid_, SIGTERM);

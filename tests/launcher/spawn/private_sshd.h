@@ -27,9 +27,9 @@ class PrivateSshd {
 
   // A user whose ~/.ssh/config has `lines` and then sends every host to this sshd.
   SshUser user(const std::vector<std::string>& lines = {});
-  // "127.0.0.1", with the agent in the scratch folder.
+  // The target "127.0.0.1", with the agent in the scratch folder.
   SpawnTarget target(const std::string& agent_script);
-  // "[127.0.0.1]:port type key", in the format of known_hosts.
+  // The line "[127.0.0.1]:port type key" for known_hosts.
   std::string known_hosts_line() const;
 
  private:

@@ -76,7 +76,7 @@ TEST_CASE("Slurm's number and name mean a job where no word of horovodrun does")
   CHECK(chosen("train") == "second");
   CHECK(chosen("4712") == "train-2");
   CHECK(chosen("4713") == "third");
-  CHECK(chosen("first") == "train-2");  // the other one has ended
+  CHECK(chosen("first") == "train-2");  // the first job has ended
   CHECK(chosen("second") == "second");
   CHECK(chosen("4715") == "there is no job 4");
   view.records[0].state = "starting", view.records[0].launcher.pid = view.observer.pid;

@@ -60,7 +60,7 @@ TEST_CASE("text that is no record is refused") {
   }
   const auto other = parse_job_record(R"({"host":"a","pid":1,"state":"running","of_later":{}})");
   REQUIRE(other.ok());
-  CHECK(!other->is_constant);  // in the format of an earlier release
+  CHECK(!other->is_constant);  // a record in the format of an earlier release
 }
 
 TEST_CASE("times of a record cannot overflow") {
@@ -77,7 +77,7 @@ TEST_CASE("a job beside its observer runs while its launcher does") {
   record.state = "running";
   const int64_t much_later = record.written + 86'400;
   CHECK(life_of(record, ProcessIdentity::own(), much_later) == JobLife::kRuns);
-  // Another process has the PID.
+  // Simulates another process with the same PID.
   ++record.launcher.start;
   CHECK(life_of(record, ProcessIdentity::own(), record.written) == JobLife::kUnknown);
 }
@@ -97,7 +97,7 @@ TEST_CASE("a job elsewhere runs while it gives signs") {
     CHECK(is_running_after(0));
     CHECK(is_running_after(179));
     CHECK_FALSE(is_running_after(180));
-    CHECK(is_running_after(-179));  // its clock is ahead
+    CHECK(is_running_after(-179));  // the job's host has a clock 179 s ahead of ours
     CHECK_FALSE(is_running_after(-180));
   }
 }

@@ -134,7 +134,7 @@ TEST_CASE("old jobs are removed, and the oldest ones of too many, but none that 
   for (int i = 0; i < 6; ++i) state.set_age(state.add(i + 1, i), kDay * (16 - i));
   fs::create_directories(fs::path(state.path) / "other-things");
   remove_old_jobs(state.path, now);
-  CHECK(read_records(state.path).value_or({}).size() == 4);  // of 14, 13, 12 and 11 days
+  CHECK(read_records(state.path).value_or({}).size() == 4);  // the jobs of 14, 13, 12 and 11 days
   remove_old_jobs(state.path, now, 2);
   auto left = read_records(state.path).value_or({});
   REQUIRE(left.size() == 2);
@@ -226,7 +226,7 @@ TEST_CASE("a name means the job that runs, or else the newest one") {
   CHECK(choose_job(view, "train", "stop")->launcher.pid == 2);
   CHECK(choose_job(view, "", "stop")->launcher.pid == 3);
   CHECK(choose_job(view, "b:1", "stop")->launcher.pid == 1);
-  CHECK(choose_job(view, "1", "stop").status().code() == Code::kNotFound);  // of this machine
+  CHECK(choose_job(view, "1", "stop").status().code() == Code::kNotFound);  // PIDs name local jobs
   CHECK(choose_job(view, "no\n", "stop").status().message().find('\n') == std::string::npos);
   state.add(4, 350, "train", "running");
   state.add(5, 360, "other");

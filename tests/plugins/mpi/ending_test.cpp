@@ -80,7 +80,7 @@ std::string received_from(int (*end)()) {
 
 }  // namespace
 
-// The first case, because a multithreaded process should not fork.
+// This case comes first, because a multithreaded process should not fork.
 TEST_CASE("a rank that looks for the end of a connection for ever leaves once all are there") {
   int server_end = -1;
   make_server(&server_end);

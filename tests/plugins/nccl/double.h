@@ -20,7 +20,7 @@ constexpr Rule kOneThread{"one_thread", true};       // one thread uses a commun
 constexpr Rule kOneLauncher{"one_launcher", false};  // one thread launches on a device at a time
 constexpr Rule kLaunchOrder{"launch_order", false};  // same order on all ranks
 constexpr Rule kPlaces{"places", true};              // each kernel gets one of HVD_DOUBLE_PLACES
-// Memory is allocated while in use, and the CPU does not access memory that operations use.
+// Memory in use stays allocated, and the CPU does not access memory that operations use.
 constexpr Rule kMemory{"memory", true};
 constexpr Rule kHostFunction{"host_function", true};  // a host function does not call CUDA
 constexpr Rule kOneContext{"one_context", false};     // a process uses one device
@@ -53,7 +53,7 @@ struct Call {
   }
   bool is_collective() const { return kind < kSend; }
 };
-// The number of groups of each communicator that a device launched before a group.
+// By communicator: the number of groups that a device launched before a group.
 using LaunchCounts = std::map<std::string, uint64_t>;
 size_t width_of(int type);
 int dtype_of(int type);
@@ -61,7 +61,7 @@ int dtype_of(int type);
 // The first message of a rank to the hub.
 struct Hello {
   int32_t rank, size, device;
-  int32_t may_share;  // 1: it may share its device with ranks of its host
+  int32_t may_share;  // 1 if the rank may share its device with ranks of its host
   uint64_t host;
 };
 

@@ -157,7 +157,7 @@ class LiveEvents {
 };
 
 LiveEvents& live_events() {
-  static auto& events = *new LiveEvents;  // threads may use it while the process ends
+  static auto& events = *new LiveEvents;  // threads may use these while the process ends
   return events;
 }
 

@@ -15,7 +15,7 @@ class GroupJob {
   explicit GroupJob(std::function<void()> launch) : thread_(std::move(launch)) {}
   GroupJob(const GroupJob&) = delete;
 
-  // For a communicator that ends without completing its last job.
+  // Joins the thread of a communicator that ends without completing its last job.
   void end() {
     if (!joined_.exchange(true)) thread_.join();
   }

@@ -80,7 +80,7 @@ class Pages {
     block.is_free = true;
     close(block);
     (block.kind == MemoryKind::kPinned ? pinned_ : in_use_) -= block.size;
-    // Frees the pages; the addresses are not used again.
+    // Frees the pages. Later allocations never reuse the addresses.
     ::madvise(for_kernel(address), block.size, MADV_REMOVE);
     blocks_.erase(found);
   }
@@ -166,7 +166,7 @@ class Pages {
   Mutex mutex_;
   std::map<uintptr_t, std::shared_ptr<Block>> blocks_ HVD_GUARDED_BY(mutex_);
   size_t next_ HVD_GUARDED_BY(mutex_) = 0;
-  size_t in_use_ HVD_GUARDED_BY(mutex_) = 0;  // by devices
+  size_t in_use_ HVD_GUARDED_BY(mutex_) = 0;  // bytes in use by devices
   size_t pinned_ HVD_GUARDED_BY(mutex_) = 0;
 };
 

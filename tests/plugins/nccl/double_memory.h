@@ -10,9 +10,9 @@
 namespace hvd::test_double {
 
 enum class MemoryKind {
-  kDevice,   // the CPU never accesses it
-  kManaged,  // the CPU may access it while no operation uses it
-  kPinned    // the CPU may access it at any time
+  kDevice,   // the CPU never accesses the memory
+  kManaged,  // CPU access while no operation uses the memory
+  kPinned    // CPU access at any time
 };
 
 // Allocates memory full of 0xa5. Returns nullptr if more than HVD_DOUBLE_MEMORY bytes would be in

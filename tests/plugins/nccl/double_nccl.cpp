@@ -50,7 +50,7 @@ struct Link {
   std::deque<std::unique_ptr<GroupJob>> jobs HVD_GUARDED_BY(mutex);
   std::atomic<int> state{abi::kInProgress};
   std::atomic<int> starting{0};               // groups that no stream has yet
-  std::atomic<int64_t> launched{0}, over{0};  // kernels
+  std::atomic<int64_t> launched{0}, over{0};  // numbers of kernels
   std::atomic<int64_t> groups_left{variable("HVD_DOUBLE_FAILS_AFTER", INT64_MAX)};
   std::vector<std::pair<int, double>> sums;  // custom reductions: type, factor
 
@@ -397,7 +397,7 @@ int ncclCommAbort(abi::Comm* comm) {
 }
 int ncclCommGetAsyncError(abi::Comm* comm, int* result) {
   Link& link = *comm->link;
-  if (version() < kCompletesJobs) {  // only reads an atomic
+  if (version() < kCompletesJobs) {  // this version only reads an atomic
     *result = link.state.load();
     return abi::kSuccess;
   }

@@ -10,7 +10,7 @@
 
 namespace hvd::test_double {
 
-// "thread 12 (hvd-nccl)"
+// Returns the name of a thread, for example "thread 12 (hvd-nccl)".
 std::string name_of_thread(int id);
 int own_thread();
 
@@ -33,12 +33,12 @@ class Occupancy {
   void wait_for_others() const;
 
  private:
-  std::atomic<int> thread_{0};  // 0: none
+  std::atomic<int> thread_{0};  // 0: no thread
   std::atomic<const char*> call_{""};
   int depth_ = 0;  // used by thread_ only
 };
 
-// A call of this thread.
+// Marks the duration of a call of this thread.
 class CallScope {
  public:
   CallScope(Occupancy& occupancy, const char* call) : occupancy_(occupancy) {

@@ -18,7 +18,7 @@ namespace {
 constexpr int kDevices = 32;
 constexpr int kNotInitialised = 3, kNotPermitted = 800;
 
-std::atomic<int> process{0};  // process that initialised CUDA; 0: none
+std::atomic<int> process{0};  // PID of the process that initialised CUDA, or 0
 std::atomic<int> visible{kDevices};
 std::atomic<bool> has_failed{false};
 thread_local bool is_in_host_function = false;
@@ -101,7 +101,7 @@ int cudaGetLastError() {
   hvd::test_double::last_error = 0;
   return last;
 }
-// Whether a call has initialised CUDA in this process.
+// Returns whether a call has initialised CUDA in this process.
 int hvd_double_is_initialised() { return hvd::test_double::process.load() != 0 ? 1 : 0; }
 
 }  // extern "C"

@@ -5,10 +5,10 @@ namespace hvd::test_double {
 
 constexpr int kIllegalAddress = 700;  // the error of a kernel that failed
 
-// Each CUDA function begins with it. Returns 0, or the error that the function must return: CUDA does not work in a
+// Begins every CUDA function. Returns 0, or the error that the function must return: CUDA does not work in a
 // forked child, inside a host function, or after a failed kernel. The first call initialises CUDA.
 int begin_call(const char* function);
-// Every failing CUDA function calls it: a thread keeps its last error until cudaGetLastError takes
+// A failing CUDA function calls this: a thread keeps its last error until cudaGetLastError takes
 // it, and PyTorch raises it after its next kernel. Returns the error.
 int remember(int error);
 // Returns the number of devices. The first call reads CUDA_VISIBLE_DEVICES.

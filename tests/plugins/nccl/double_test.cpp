@@ -172,7 +172,7 @@ TEST_CASE("any thread may abort a communicator") {
     ranks[0] = std::make_unique<Communicator>(blocks, id, 0, 2);
     second.join();
     float number = 1;
-    ranks[0]->sum(&number, &number, 1, stream);  // waits on its stream for the other rank
+    ranks[0]->sum(&number, &number, 1, stream);  // the stream waits for the other rank
     std::thread([&] { ranks[0]->abort(); }).join();
     stream.synchronize();
     CHECK(take_findings() == "");
@@ -193,7 +193,7 @@ TEST_CASE(
   open(0);
   other.join();
   float numbers[2] = {1, 1};
-  first[0]->sum(&numbers[0], &numbers[0], 1, stream);  // waits on its stream for the other rank
+  first[0]->sum(&numbers[0], &numbers[0], 1, stream);  // the stream waits for the other rank
   second[0]->sum(&numbers[1], &numbers[1], 1, stream);
   std::atomic<bool> is_over{false};
   std::thread aborting([&] {
@@ -349,7 +349,7 @@ TEST_CASE("kernels that wait for each other's place are a finding") {
 
 namespace {
 
-// Managed memory of the double.
+// Numbers in managed memory of the double.
 class Numbers {
  public:
   explicit Numbers(size_t count) {
@@ -494,7 +494,7 @@ TEST_CASE("memory of a device is for operations only, and ends") {
   float copy = 0;
   CHECK(HVD_CUDA(MemcpyAsync)(first, &number, sizeof number, abi::kCopyDefault, stream.get()) == 0);
   CHECK(HVD_CUDA(MemcpyAsync)(&copy, first, sizeof copy, abi::kCopyDefault, stream.get()) == 0);
-  CHECK(copy == 5);  // not pinned, so that the call waited
+  CHECK(copy == 5);  // the memory is not pinned, so the call waited
   CHECK(take_findings() == "");
   static_cast<void>(*static_cast<volatile float*>(first));
   check_finds("memory: the CPU reads or writes ");
@@ -519,7 +519,7 @@ TEST_CASE("a copy reads and writes pinned memory when its stream comes to it") {
     const Held held(stream);
     CHECK(HVD_CUDA(MemcpyAsync)(memory, pinned, sizeof number, abi::kCopyDefault, stream.get()) ==
           0);
-    number = 2;  // too early: the copy reads it
+    number = 2;  // written too early: the copy still reads the number
   }
   {
     const Held held(stream);
@@ -710,7 +710,7 @@ TEST_CASE("stream 0 is the default stream of the current device") {
     CHECK(HVD_CUDA(EventCreateWithFlags)(&events[device], abi::kEventDisableTiming) == 0);
     CHECK(HVD_CUDA(EventRecord)(events[device], nullptr) == 0);
   }
-  CHECK(HVD_CUDA(StreamSynchronize)(nullptr) == 0);  // of device 1
+  CHECK(HVD_CUDA(StreamSynchronize)(nullptr) == 0);  // the null stream of device 1
   CHECK(HVD_CUDA(EventQuery)(events[1]) == 0);
   CHECK(HVD_CUDA(EventQuery)(events[0]) == abi::kNotReady);
   may_go.store(true);

@@ -101,7 +101,7 @@ const hvd::test::PluginLinks& links() {
 
 // One rank, driven by the test.
 class Rank {
-  hvd::test::PluginStore own_store_;  // before host, which may use it
+  hvd::test::PluginStore own_store_;  // declared before host, which may use the store
 
  public:
   using Settings = std::map<std::string, std::string>;
@@ -260,7 +260,7 @@ TEST_CASE("outputs that nobody knew the size of are the device's, and go back to
   }
   of_double<int(void*)>("cudaStreamDestroy")(stream);
   CHECK(log.count("malloc") == 2);
-  CHECK(log.count("free") == 1);  // the second waits for the next batch
+  CHECK(log.count("free") == 1);  // the second block is freed at the next batch
 }
 
 TEST_CASE("each process set has a communicator of its own, whatever the number of streams") {
@@ -282,7 +282,7 @@ TEST_CASE("each process set has a communicator of its own, whatever the number o
     }
     CHECK(log.count("init") == 2);
     CHECK(rank.op().drop_set(rank.context, 1) == HVD_OK);
-    SumOfFloats last;  // the thread drops the set first
+    SumOfFloats last;  // the plugin's thread drops the set before this sum
     last.add(10, 1, 10, [](size_t) { return 1.0; });
     Outcome outcome;
     rank.start(last.ready(7), outcome);
@@ -381,7 +381,7 @@ TEST_CASE("threads that end the communicators of removed sets leave no stacks") 
   Rank rank;
   REQUIRE(rank.opened == HVD_OK);
   rank.add_set(0);
-  [[maybe_unused]] int64_t before = 0;  // not under ThreadSanitizer
+  [[maybe_unused]] int64_t before = 0;  // unused under ThreadSanitizer
   for (int32_t set = 1; set <= 120; ++set) {
     rank.add_set(set);
     for (const int32_t on : {set, 0}) {
@@ -394,7 +394,7 @@ TEST_CASE("threads that end the communicators of removed sets leave no stacks") 
     }
     if (set == 60) before = addresses_in_use();
   }
-#ifndef __SANITIZE_THREAD__  // it records calls of ended threads
+#ifndef __SANITIZE_THREAD__  // ThreadSanitizer records calls of ended threads
   // A stack has 8 MiB.
   CHECK(addresses_in_use() - before < int64_t{200} << 20);
 #endif
@@ -458,7 +458,7 @@ class StuckDevice {
   static void note_failure(void* argument, int status, const char* error) {
     auto* const outcome = static_cast<Outcome*>(argument);
     CHECK(!outcome->done);
-    CHECK(outcome->error == "");  // once
+    CHECK(outcome->error == "");  // no earlier error
     outcome->status = status;
     outcome->error = error;
   }
@@ -619,7 +619,7 @@ TEST_CASE("bytes that a broken communicator left in the outputs are no result" *
   hvd::test::own_device() = 0;
   works[2].add(10, 1, 10, [](size_t) { return 1.0; });
   ranks[0]->start(works[2].ready(1), outcomes[2]);
-  // The batch is on the stream by now and waits for rank 1.
+  // The batch is now on the stream and waits for rank 1.
   for (int i = 0; i < 20; ++i) CHECK(!ranks[0]->poll_once(outcomes[2]));
   ranks[1]->op().abort(ranks[1]->context, "rank 1 had enough");
   REQUIRE(ranks[0]->is_over(outcomes[2]));
@@ -636,7 +636,7 @@ TEST_CASE("a batch under way does not spoil the capture of a graph") {
   StuckDevice& device = StuckDevice::make(rank, 1);
   constexpr int kGlobal = 0;  // the mode that forbids calls of all threads
   REQUIRE(of_double<int(void*, int)>("cudaStreamBeginCapture")(stream, kGlobal) == 0);
-  // Longer than the thread's interval between error checks.
+  // Waits for longer than the thread's interval between error checks.
   CHECK(!rank.is_over(device.outcomes[0], 0.3));
   device.may_go.store(true);
   CHECK(rank.is_over(device.outcomes[0]));
@@ -732,7 +732,7 @@ TEST_CASE("factors of bfloat16 have more than its 8 bits") {
           const double right = values[at] * one.size * one.prescale * one.postscale;
           const double error = got[at] / right - 1;
           mean += error / kCount;
-          CHECK(std::abs(error) < 0x1p-6);  // it is rounded up to four times
+          CHECK(std::abs(error) < 0x1p-6);  // the result is rounded up to four times
         }
         CHECK(std::abs(mean) < 0x1p-11);
       });
@@ -978,7 +978,7 @@ struct TrialBatch {
   hvd_batch batch{};
 };
 
-// The outcomes of a trial of ranks 0 and 1, each on its device.
+// Returns the outcomes of a trial of ranks 0 and 1, each on its device.
 std::array<std::string, 2> trial_of_two(std::array<int32_t, 2> devices,
                                         const Rank::Settings& settings = on_host("a")) {
   hvd::test::PluginStore store;
@@ -1006,7 +1006,7 @@ std::array<std::string, 2> trial_of_two(std::array<int32_t, 2> devices,
   return outcomes;
 }
 
-// The record of a rank on host b.
+// Returns the record of a rank on host b.
 std::string record_on_b(const std::string& library, const std::string& bus,
                         const std::string& apart = {}) {
   return "+" + library + "\nb\nboot\n" + apart + "\n00ff\n" + bus + "\n0";
@@ -1194,7 +1194,7 @@ TEST_CASE("an output for which the GPU has no memory goes through host memory") 
     framework->vtable->release(framework->context, 0, made);
   }
   CHECK(log.count("pin") == 3);
-  CHECK(log.count("unpin") == 2);  // the last waits for the next batch
+  CHECK(log.count("unpin") == 2);  // the last buffer is unpinned at the next batch
   CHECK(spills == 1);
 }
 

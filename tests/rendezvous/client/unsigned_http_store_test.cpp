@@ -48,7 +48,7 @@ TEST_CASE("a store of GET, PUT and DELETE keeps values, waits, and exchanges rec
 }
 
 TEST_CASE("a request that the server lacks is an error, and so is a missing server") {
-  RunningServer strict;  // serves nothing unsigned
+  RunningServer strict;  // refuses unsigned requests
   UnsignedHttpStore refused(strict.endpoint());
   CHECK(refused.set("k", {}, in_time()).code() == Code::kFailedPrecondition);
   CHECK(refused.compare_and_set("k", {}, {}, in_time()).status().code() == Code::kUnimplemented);

@@ -239,7 +239,7 @@ TEST_CASE("a client that does not prove itself, or sends too slowly, has limited
   CHECK(only_hello.ends());
   CHECK(slow.ends());
   // The last exchange of `idle` is older than the first one of `slow`: a common limit would have
-  // ended it.
+  // ended `idle`.
   idle.send(idle.signed_head(2, "GET", "/v1/keys/k"));
   CHECK(idle.receive() == 404);
 }

@@ -1,4 +1,4 @@
-// The autotuner on recorded cost surfaces, and its parts.
+// Tests the autotuner on recorded cost surfaces, and the autotuner's parts.
 #include "runtime/autotune/autotuner.h"
 
 #include <doctest/doctest.h>
@@ -72,10 +72,10 @@ class Surface {
     }
     return sum;
   }
-  // The best scores of a search over the whole grid.
+  // The best and the worst score of the grid.
   double best() const { return std::max_element(scores_.begin(), scores_.end(), less)->second; }
   double worst() const { return std::min_element(scores_.begin(), scores_.end(), less)->second; }
-  // The tuned parameters, starting at the defaults.
+  // Returns options that tune the surface's parameters from the defaults.
   AutotunerOptions options() const {
     AutotunerOptions options;
     for (const TunedRange& range : kTunedRanges) options.start.*range.field = range.usual;
@@ -238,15 +238,15 @@ TEST_CASE("a score is the median of samples, each bytes over time between return
   };
   CHECK(!meter.add({full("start")}, 1, now));
   step({full("a")}, 100);
-  step({full("a")}, 100);       // a repeated name: the mark
+  step({full("a")}, 100);       // the repeated name marks a step
   meter.learn({full("a", 1)});  // the name has an id from here on
   step({cached(1)}, 100);
   step({cached(1)}, 10);  // ends the warm-up of two steps
-  step({cached(1)}, 10);  // 10 per microsecond
+  step({cached(1)}, 10);  // score: 10 per microsecond
   step({cached(1)}, 100);
-  step({cached(1)}, 100);  // 1
+  step({cached(1)}, 100);  // score: 1
   step({cached(1)}, 50);
-  step({cached(1)}, 50);  // 2
+  step({cached(1)}, 50);  // score: 2
   CHECK(scores.empty());
   step({cached(1)}, 1000);
   REQUIRE(scores.size() == 1);

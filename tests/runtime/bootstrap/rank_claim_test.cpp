@@ -51,7 +51,7 @@ TEST_CASE("a claim is held also where refused processes have filled the queue of
   {
     const auto claim = RankClaim::take();
     REQUIRE(claim.ok());
-    // The server admits this process, which leaves a connection each time.
+    // Each claim that the server admits leaves a connection.
     hvd::Status refused;
     for (int i = 0; i < 10000 && refused.ok(); ++i) refused = RankClaim::take().status();
     CHECK(refused.message().find("is rank 3 of this job already") != std::string::npos);

@@ -187,6 +187,6 @@ TEST_CASE("a job with one process set sends no message for the order of batches 
     });
     return sent;
   };
-  // One announcement and one plan for each batch.
+  // Each batch needs one announcement and one plan.
   CHECK(messages_of(0) <= 20 + 2);
 }

@@ -23,7 +23,7 @@ using hvd::test::Work;
 
 namespace {
 
-// Waits and releases; *id is the id of the registered set.
+// Waits for the handle and releases it. *id gets the id of the registered set.
 Status finish(Runtime& runtime, hvd_handle handle, int32_t* id = nullptr) {
   const auto status = runtime.wait(handle, Deadline::after_seconds(200));
   if (!status) return hvd::deadline_exceeded("the registration is not complete after 20 s");
@@ -258,7 +258,7 @@ TEST_CASE("cached work of all ranks goes on among sets that come and go") {
       Work barrier(HVD_BARRIER, "", std::vector<double>{}, HVD_FLOAT64);
       CHECK(barrier.run(ranks[rank]).ok());
     };
-    for (int i = 0; i < 3; ++i) work_of_all();  // by its id from now on
+    for (int i = 0; i < 3; ++i) work_of_all();  // uses the name's id from now on
     for (int round = 0; round < 5; ++round) {
       REQUIRE(add(ranks[rank], {2, 3}).ok());
       work_of_all();
@@ -285,7 +285,7 @@ TEST_CASE("ranks that register different sets all get an error that names both, 
                   mixed.message());
     const Status again = add(ranks[rank], {2, 1});
     CHECK(again.code() == Code::kAlreadyExists);
-    CHECK(add(ranks[rank], {2, 1, 0}).code() == Code::kAlreadyExists);  // set 0
+    CHECK(add(ranks[rank], {2, 1, 0}).code() == Code::kAlreadyExists);  // set 0 has these ranks
     CHECK(remove(ranks[rank], 1).ok());
   });
 }

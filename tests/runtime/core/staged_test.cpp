@@ -20,7 +20,7 @@ using hvd::test::Work;
 
 namespace {
 
-// H: host memory, s: a host copy, D: the rank's device, whose number is 10 + rank.
+// Places a tensor: H in host memory, s as a host copy, D on the rank's device, number 10 + rank.
 void put(char place, int rank, Work& work) {
   work.submission.device = place == 'H' ? static_cast<int32_t>(HVD_CPU) : 10 + rank;
   work.submission.flags = place == 's' ? HVD_STAGED : 0;

@@ -313,7 +313,7 @@ TEST_CASE("results are right whether speculation of two ranks matches or not") {
     sum.wasted += counts.wasted;
   }
   MESSAGE(sum.speculative, " speculative batches, ", sum.wasted, " times wasted");
-  // Both outcomes occurred.
+  // Both outcomes of speculation occurred often.
   CHECK(sum.speculative > 100);
   CHECK(sum.wasted > 20);
 }

@@ -30,7 +30,7 @@ struct Waiter {
     yield.yielded(now, now + took);
     now += took;
   }
-  // One wait right after another, as in a loop of small operations.
+  // Simulates waits right after each other, as in a loop of small operations.
   void settle_in_a_loop() {
     begin_after(microseconds(1000));
     begin_after(microseconds(1));

@@ -17,7 +17,7 @@ import sys
 import recipes
 
 PYTHON = "/usr/bin/python3"
-# The following rows include the rows of the previous one on every rank.
+# Checks on every rank that hvd.shift returns the rows of the previous rank.
 SHIFTED = """
 import numpy, horovod.numpy as hvd
 hvd.init()

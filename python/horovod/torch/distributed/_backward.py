@@ -67,7 +67,7 @@ def _complete() -> None:
         while works:
             work = works.popleft()
             work.complete()
-            work.release()  # so that the bucket ends with its module
+            work.release()  # frees the bucket with its module
             _works.has_ended = True
     finally:  # a signal handler has raised
         while works:

@@ -65,7 +65,7 @@ class OpenWorks:
         with contextlib.suppress(Exception):
             number = next(iter(self._ended))
             work = self._ended.pop(number)
-            if sys.getrefcount(work) == 2:  # this variable, and the argument: the program does not have it
+            if sys.getrefcount(work) == 2:  # this variable and the argument: the program holds no reference
                 work.release()
                 self._released[number] = work
             elif len(self._ended) < _KEPT:

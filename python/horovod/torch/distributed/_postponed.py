@@ -15,7 +15,7 @@ from horovod.torch.distributed import _calls, _tensor_bytes
 from horovod.torch.distributed._calls import Op
 from horovod.torch.distributed._work import Work
 
-# The most bytes of one waiting bucket, and of all buckets: the limits of hvd.DistributedOptimizer.
+# The maximum size in bytes of one waiting bucket, and of all buckets: the limits of hvd.DistributedOptimizer.
 _MOST_BYTES = 4 << 20
 _MOST_BYTES_OF_ALL = 16 << 20
 
@@ -39,7 +39,7 @@ class Postponed(Work):
                 self._group, Op.ALLREDUCE, bucket, bucket.numel(), bucket, bucket, self._seconds, reduce_op=self._op
             )
             self._started, self._bucket = [handle], None
-        except Exception as error:  # an error of the job: waiting callers get it
+        except Exception as error:  # an error of the job, for waiting callers
             self._started, self._failure = [], error
         except BaseException:  # a signal handler's exception: the result must not look complete
             self._started, self._failure = [], RuntimeError("horovod: the call was interrupted")

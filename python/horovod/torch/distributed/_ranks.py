@@ -34,7 +34,7 @@ class Place(NamedTuple):
 
 
 class _State:
-    owns_runtime = False  # a default group has started it, and the program has not called hvd.init
+    owns_runtime = False  # a default group, not the program, has started the runtime
     has_left_job = False  # whether this process has left the job for a separate world
 
 

@@ -18,7 +18,7 @@ from horovod.torch.distributed._work import Compared, Several, Work
 
 Tensors = Sequence[torch.Tensor]
 
-# The parts of valid tensors of one shape.
+# The result is built from parts of valid tensors of one shape, so it needs no check of its invariants.
 _UNCHECKED = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
 
 

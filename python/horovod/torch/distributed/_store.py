@@ -17,7 +17,7 @@ from horovod.torch.distributed import _failure
 
 _StoreError: Any = getattr(dist, "DistStoreError", RuntimeError)
 
-# Seconds between two checks of the job, and of the store; the latter pause doubles up to the last number.
+# Seconds between two checks of the job; between two checks of the store, doubled up to the last number.
 _PAUSE = 0.005
 _PAUSES_OF_STORE = 0.001, 0.1
 
@@ -130,8 +130,8 @@ class OfJob(_Store):
         return all(_client.ask("GET", self._target("keys", key))[0] == 200 for key in keys)
 
     def _swap(self, key: str, known: Optional[bytes], new: bytes) -> Tuple[bool, Optional[bytes]]:
-        """Replaces the known value; None: the key is missing. Returns whether it replaced it, and if not the present
-        value."""
+        """Replaces the known value; None: the key is missing. Returns whether the value was replaced, and if not,
+        the present value."""
         answer = self._must("POST", self._target("swap", key), (known or b"") + new, known)
         return answer[:1] == b"1", None if answer == b"-" else answer[1:]
 

@@ -206,7 +206,7 @@ class Work(dist._Work):
         return self._is_done
 
     def is_awaited(self) -> bool:
-        """Returns whether a thread is completing it."""
+        """Returns whether a thread is completing the work."""
         return self._owner is not None
 
     def is_success(self) -> bool:

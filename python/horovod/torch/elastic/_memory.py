@@ -70,7 +70,7 @@ def _mark(leaf: Any) -> Tuple[Any, ...]:
     if isinstance(leaf, torch.Tensor):
         try:
             return leaf, leaf.data_ptr(), leaf._version
-        except RuntimeError:  # it has no storage, or was made in inference mode
+        except RuntimeError:  # a tensor without storage, or made in inference mode
             return leaf, None, object()
     return leaf if isinstance(leaf, _CONSTANTS) else copy.deepcopy(leaf), None, None
 

@@ -86,7 +86,7 @@ class _ByStateDict(StateHandler):
         self._small = copy.deepcopy(self.value.state_dict())
 
     def restore_small(self) -> None:
-        """Sets that part to the last copy of `save_small`."""
+        """Sets the part that every commit copies to the last copy that `save_small` made."""
         self.value.load_state_dict(copy.deepcopy(self._small))
 
     def marked(self) -> List[Any]:
@@ -143,7 +143,7 @@ class OptimizerStateHandler(_ByStateDict):
             self.value._forget_step()
         for group, options in zip(self.value.param_groups, self._small):
             for key, value in copy.deepcopy(options).items():
-                if isinstance(group.get(key), torch.Tensor):  # a compiled step may hold it
+                if isinstance(group.get(key), torch.Tensor):  # a compiled step may hold the tensor
                     group[key].copy_(value)
                 else:
                     group[key] = value

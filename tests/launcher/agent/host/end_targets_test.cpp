@@ -59,7 +59,7 @@ TEST_CASE(
   EndCandidate timeout = handling(10, kAgent, "timeout");
   timeout.program = "/usr/bin/timeout";
   CHECK(end_targets({timeout, handling(11, 10), handling(12, 11)}) == Pids{11});
-  timeout.program = "/usr/bin/coreutils";  // its first argument names the program
+  timeout.program = "/usr/bin/coreutils";  // the first argument of coreutils names the program
   CHECK(end_targets({timeout, handling(11, 10)}) == Pids{11});
   CHECK(end_targets({shell(10, kAgent, true), handling(11, 10)}) == Pids{11});
   CHECK(end_targets({shell(10, kAgent, true), plain(11, 10, "a.out")}).empty());

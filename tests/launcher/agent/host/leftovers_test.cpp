@@ -27,7 +27,7 @@ class Folder {
   ~Folder() { fs::remove_all(path_); }
   std::string path() const { return path_; }
   std::string operator/(std::string_view name) const { return path_ / fs::path(name); }
-  // Makes a file, or a folder with a file, last changed so many seconds ago.
+  // Makes a file, or a folder with a file, last changed `age` seconds ago.
   void add(std::string_view name, time_t age, bool is_folder) const {
     const std::string path = *this / name;
     if (is_folder) fs::create_directory(path);
@@ -66,7 +66,7 @@ TEST_CASE("a job's folder goes when nobody holds its lock") {
 }
 
 TEST_CASE("a folder of another user stays") {
-  if (::geteuid() != 0) return;  // only root can create it
+  if (::geteuid() != 0) return;  // only root can create such a folder
   const Folder shm;
   shm.add("horovod-job-1", 120, true);
   REQUIRE(::chown((shm / "horovod-job-1").c_str(), 65534, 65534) == 0);
@@ -86,7 +86,7 @@ TEST_CASE("an agent goes that no job has started for 30 days, and the one that s
   CHECK(cache.has("horovod-agent-bb"));
   CHECK(cache.has("notes"));
   remove_unused_agents(cache / "horovod-agent-bb");
-  CHECK(cache.has("horovod-agent-own"));  // its start was recorded
+  CHECK(cache.has("horovod-agent-own"));  // the start of this copy was recorded
 }
 
 }  // namespace hvd::launcher

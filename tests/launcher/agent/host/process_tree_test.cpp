@@ -106,7 +106,7 @@ TEST_CASE("a process that gets the pid of an ended descendant after the scan is 
   REQUIRE(::write(question.writer.get(), &byte, 1) == 1);
   pollfd entry{answer.reader.get(), POLLIN, 0};
   REQUIRE(::poll(&entry, 1, 30'000) == 1);
-  CHECK(::read(answer.reader.get(), &byte, 1) == 1);  // 0: the process was killed
+  CHECK(::read(answer.reader.get(), &byte, 1) == 1);  // 0 bytes: the process was killed
   question.writer.reset();
   CHECK(::waitpid(-1, &status, 0) > 0);
 }
@@ -138,7 +138,7 @@ TEST_CASE("a child that a group's leader forks between the scan and the signal i
   }
   int status = -1;
   REQUIRE(::waitpid(agent, &status, 0) == agent);
-  CHECK(status == 0);  // 14: a process got no signal
+  CHECK(status == 0);  // signal 14: a process got no signal
 }
 
 int started = -1;
@@ -163,7 +163,7 @@ TEST_CASE("a process that a handler of the signal starts is not signalled") {
       ::alarm(60);
       struct sigaction action {};
       action.sa_handler = start_process;
-      action.sa_flags = SA_RESETHAND | SA_NODEFER;  // its child ends by SIGTERM
+      action.sa_flags = SA_RESETHAND | SA_NODEFER;  // the child ends by SIGTERM
       ::sigaction(SIGTERM, &action, nullptr);
       if (::write(ready.writer.get(), &byte, 1) != 1) ::_exit(1);
       for (;;) ::pause();
@@ -177,7 +177,7 @@ TEST_CASE("a process that a handler of the signal starts is not signalled") {
     };
     signal_descendants({SIGTERM});
     if (scans < 2 && ::read(helpers.reader.get(), &helper, sizeof helper) < 0) ::_exit(1);
-    ::kill(leader, SIGKILL);  // its child becomes a child of this process
+    ::kill(leader, SIGKILL);  // the leader's child becomes a child of this process
     ::waitpid(leader, nullptr, 0);
     ::kill(helper, SIGKILL);
     int status = 0;

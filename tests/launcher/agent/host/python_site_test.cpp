@@ -79,7 +79,7 @@ TEST_CASE(
   tree.make("base/lib/python3.11/site-packages");
   CHECK(tree.folders("usr/bin/python3", {{"PYTHONUSERBASE", tree.path("base")}})[0] ==
         "base/lib/python3.11/site-packages");
-  tree.make("usr/lib64/python3.11/site-packages");  // Fedora
+  tree.make("usr/lib64/python3.11/site-packages");  // as on Fedora
   CHECK(tree.folders()[2] == "usr/lib64/python3.11/site-packages");
 }
 
@@ -140,7 +140,7 @@ TEST_CASE("files .pth add folders, absolute and relative ones, and code in them 
   tree.write("usr/lib/python3/dist-packages/b.pth", tree.path("late") + "\n");
   tree.write("usr/lib/python3/dist-packages/a.pth",
              "# a comment\n" + tree.path("source") + "\r\ninner\nimport os; os.sep\n/nowhere\n");
-  tree.write("source/more.pth", tree.path("usr") + "\n");  // not in a site folder
+  tree.write("source/more.pth", tree.path("usr") + "\n");  // this .pth file is not in a site folder
   CHECK(tree.folders() == Names{"usr/lib/python3/dist-packages", "source",
                                 "usr/lib/python3/dist-packages/inner", "late"});
   CHECK(tree.look().is_whole);
@@ -159,7 +159,7 @@ TEST_CASE("an interpreter whose folders files do not show is not whole") {
   for (const char* name : {"PYTHONHOME", "PYTHONPLATLIBDIR"}) {
     CHECK(!tree.look("usr/bin/python3", {{name, "/x"}}).is_whole);
   }
-  tree.write("embedded/bin/python3.11", "");  // its library is in a zip file
+  tree.write("embedded/bin/python3.11", "");  // the library of this Python is in a zip file
   CHECK(!tree.look("embedded/bin/python3.11").is_whole);
   CHECK(!python_site(tree.path("usr/bin/python3"), "/", {}).is_whole);  // without HOME
   CHECK(!python_site(tree.path("missing/python3"), "/", {{"HOME", "/"}}).is_whole);

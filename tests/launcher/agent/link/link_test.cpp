@@ -95,14 +95,14 @@ net::Task<void> begin(AgentLink& link, Outcome& outcome, bool is_held) {
   job.lease_seconds = 0;
   AgentLink::NextPart no_code;
   outcome.prepared = co_await link.prepare(job, no_code);
-  // Other hosts prepare meanwhile.
+  // The launcher waits 50 ms for other hosts.
   const asio::any_io_executor executor = co_await asio::this_coro::executor;
   asio::steady_timer others(executor, std::chrono::milliseconds(50));
   co_await others.async_wait(net::use_tuple);
   outcome.state = link.state();
   if (is_held) {
     outcome.held = link.hold();
-    link.send(Inspect{1});  // after any message, the next part of the script follows
+    link.send(Inspect{1});  // the agent answers any message with the next part of the script
     others.expires_after(std::chrono::milliseconds(50));
     co_await others.async_wait(net::use_tuple);
   }

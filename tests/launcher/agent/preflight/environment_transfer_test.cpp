@@ -213,7 +213,7 @@ TEST_CASE("a file that was damaged at the source comes from the launcher") {
 TEST_CASE("the launcher sends from the file on that a lost host has not sent whole") {
   World world;
   world.begin();
-  world.first.give(5);  // all but the last file
+  world.first.give(5);  // gives all but the last file
   CHECK(world.until([&] { return fs::exists(world.second.path("b")); }));
   world.first.transfer->close();
   CHECK(world.until([&] { return !world.second.asked.empty(); }));
@@ -285,7 +285,7 @@ TEST_CASE("strangers get no part, and what the launcher did not announce is refu
   CHECK(is_refused({StageKind::kFile, 0600, "a", ""}));
   CHECK(is_refused({StageKind::kFile, 0600, "a", std::string(3 * kMostStaged + 6, 'x')}));
   CHECK(is_refused({StageKind::kLink, 0, "a", "/etc"}));
-  // A complete file with different content.
+  // Refuses a complete file with different content.
   CHECK(is_refused({StageKind::kFile, 0600, "a", std::string(3 * kMostStaged + 5, 'x')}));
 }
 

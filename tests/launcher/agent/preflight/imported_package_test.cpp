@@ -137,7 +137,7 @@ TEST_CASE("a package is missing only where the whole import path is known") {
   using enum ImportedPackage::Kind;
   Tree tree;
   const Environment home = {{"HOME", tree.path("home")}};
-  CHECK(tree.look({"train.py"}, home).kind == kUnknown);  // without a standard library next to it
+  CHECK(tree.look({"train.py"}, home).kind == kUnknown);  // no standard library next to this Python
   tree.write("usr/lib/python3.11/os.py", "");
   CHECK(tree.look({"train.py"}, home).kind == kNone);
   CHECK(tree.look({"-c", "import json"}, home).kind == kNone);

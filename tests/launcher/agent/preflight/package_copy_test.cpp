@@ -121,7 +121,7 @@ TEST_CASE("a damaged package that a job uses is not replaced below it") {
   const Host host;
   REQUIRE(deliver(host).ok());
   const std::string file = host.copy() + "/python/horovod/__init__.py";
-  PackageCopy late;  // had chosen its folder before the other job began
+  PackageCopy late;  // this copy chose its folder before the other job began
   REQUIRE(late.expect(source().offer, host.folders()).ok());
   {
     PackageCopy used;
@@ -250,7 +250,7 @@ TEST_CASE("the parts must have the hashes of the list, or leave nothing behind")
     CHECK_FALSE(copy.install().ok());
   }
   {
-    PackageCopy copy;  // the link breaks
+    PackageCopy copy;  // the link of this copy breaks
     REQUIRE(copy.expect(good.offer, host.folders()).ok());
     REQUIRE(copy.take({StageKind::kFile, 0600, "list", good.list}).ok());
     CHECK(copy.is_incomplete());

@@ -50,7 +50,7 @@ class Folder {
   std::string path_;
 };
 
-// A server that accepts no connection.
+// A server that listens and accepts no connection.
 class Server {
  public:
   Server() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -156,7 +156,7 @@ TEST_CASE("PyTorch wins over an MPI of the same process") {
   });
   LibraryUsers users;
   CHECK(users.look().library == 2);
-  CHECK_FALSE(users.look().is_connected);  // its server and the client are in one process
+  CHECK_FALSE(users.look().is_connected);  // the server and the client are in one process
   const Child other([&] {
     folder.map("libmpi.so.40");
     folder.map("libtorch_cpu.so");
@@ -218,7 +218,7 @@ TEST_CASE("a sign during a look counts") {
   independence.begin({"train"}, "/", 0);
   const Child program([&] { folder.map("libtorch_cpu.so"); });
   independence.on_deadline();
-  CHECK(independence.deadline().is_never());  // one check at a time
+  CHECK(independence.deadline().is_never());  // only one check runs at a time
   independence.on_sign();
   loop.turn(Deadline::after_seconds(0.2));
   CHECK(independence.verdict() == 0);

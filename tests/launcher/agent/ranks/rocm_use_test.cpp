@@ -44,7 +44,7 @@ TEST_CASE("the memory of a process is that on all its AMD GPUs, and the busiest 
   CHECK(use->bytes_of({4242}) == uint64_t{3} << 30);
   CHECK(use->bytes_of({4242, 4243}) == uint64_t{3584} << 20);
   CHECK(use->percent_of({4242}) == 97);
-  CHECK(use->percent_of({4243}) == -1);  // its GPU does not report the value
+  CHECK(use->percent_of({4243}) == -1);  // the process's GPU does not report the value
   CHECK(use->bytes_of({4244}) == 0);
   CHECK(use->percent_of({4244}) == 3);
   CHECK(use->bytes_of({77}) == 0);

@@ -88,7 +88,7 @@ TEST_CASE("A wait in a known library is named by what the user has called") {
   CHECK(wait({backward}, {"pt_gloo_runloop"}) ==
         "waits in torch.distributed (gloo): the reduction of gradients in backward(), called at "
         "train.py:8");
-  CHECK(wait({backward}).empty());  // without a process group, the rank counts as computing
+  CHECK(wait({backward}).empty());  // a rank without a process group may be computing
   WaitSigns unnamed{.stack = {backward, {"<module>", "/home/u/train.py", 8}}};
   unnamed.threads = {"python3"};
   unnamed.has_torch_store = true;
@@ -129,7 +129,7 @@ TEST_CASE("A wait without a Python frame is named by the source line of its call
         "waits in MPI: Allreduce, called at train.py:8");
   CHECK(wait("y = f(comm.bcast(x, root=0))") == "waits in MPI: bcast, called at train.py:8");
   CHECK(wait("y = numpy.dot(a, b)").empty());
-  CHECK(wait("reduce(a, b)").empty());  // a function, not a method
+  CHECK(wait("reduce(a, b)").empty());  // `reduce` is a function here, not a method
   CHECK(wait("").empty());
   CHECK(wait("message = sock.recv(64)") == "waits in MPI: recv, called at train.py:8");
   signs.is_in_io = true;
@@ -149,7 +149,7 @@ TEST_CASE("A call of the kernel shows whether Python reads a socket, or may wait
   };
   CHECK(call(SYS_recvfrom, "0x7f3a 0x40"));
   CHECK(call(SYS_read, "0x7f3a 0x40"));
-  CHECK(call(SYS_ppoll, "0x1 0x7530"));  // with a timeout
+  CHECK(call(SYS_ppoll, "0x1 0x7530"));  // a poll with a timeout
   CHECK(!call(SYS_ppoll, "0x1 0x0"));
   CHECK(!call(SYS_ppoll, "0x1 0xffffffff"));
   CHECK(!call(SYS_ppoll, "0x5 0x7530"));
@@ -217,7 +217,7 @@ TEST_CASE("Without a stack, a rank of a group that waits for a thread may wait f
   CHECK(place("futex_do_wait", gloo).library.empty());
   CHECK(place("futex_do_wait", {}).is_collective == 0);
   CHECK(place("hrtimer_nanosleep", gloo).is_collective == 0);
-  CHECK(place("futex_do_wait", gloo, "").is_collective == 0);  // no Python runs in its main thread
+  CHECK(place("futex_do_wait", gloo, "").is_collective == 0);  // no Python runs in the main thread
   // Servers wait for clients in these functions.
   for (const char* channel : {"poll_schedule_timeout", "ep_poll", "inet_csk_accept"}) {
     CHECK(place(channel, gloo).is_excused == 1);

@@ -10,14 +10,14 @@ namespace {
 using Hosts = std::vector<Host>;
 using Warnings = std::vector<std::string>;
 
-// For output without warnings.
+// Parses output that causes no warning.
 Hosts hosts_in(std::string_view text, int slots_alone = 1) {
   const DiscoveryOutput output = parse_discovery_output(text, slots_alone);
   CHECK_MESSAGE(output.warnings.empty(), join(output.warnings, "\n"));
   return output.hosts;
 }
 
-// For output without a usable line.
+// Returns the error for output without a usable line.
 std::string warning_of(std::string_view text) {
   const DiscoveryOutput output = parse_discovery_output(text);
   CHECK(output.hosts.empty());

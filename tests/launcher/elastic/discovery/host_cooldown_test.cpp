@@ -8,7 +8,7 @@
 namespace hvd::launcher {
 namespace {
 
-// A time of the tests' clock, unrelated to the real clock.
+// Returns a time of the tests' clock, which is unrelated to the real clock.
 HostCooldown::Time at(double seconds) {
   return HostCooldown::Time() +
          std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -102,7 +102,7 @@ TEST_CASE("a host that left discovery and came back has no failures") {
   cooldown.set_discovered(both);
   CHECK_FALSE(cooldown.is_usable("a", at(1)));
   cooldown.set_discovered(only_b);
-  // Ranks that end with their host's removal are no failures of a host that comes back.
+  // Ranks that end because their host is removed do not count as failures of the host.
   CHECK_FALSE(cooldown.record_failure("a", at(2)));
   cooldown.set_discovered(both);
   CHECK(cooldown.is_usable("a", at(3)));

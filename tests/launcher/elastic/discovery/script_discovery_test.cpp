@@ -52,7 +52,7 @@ class Folder {
     std::ifstream stream(file(name));
     return {std::istreambuf_iterator<char>(stream), {}};
   }
-  // Returns how often a script has run that appends a line to this file.
+  // Returns the number of runs of a script that appends a line to this file in each run.
   size_t count(std::string_view name) const {
     const std::string text = read(name);
     return static_cast<size_t>(std::ranges::count(text, '\n'));
@@ -273,7 +273,7 @@ TEST_CASE("the old answer stays while a discovery script hangs") {
                                      folder.file("hang"), " || exec sleep 1000"));
   script.limits.time = 100ms;
   Discovery discovery(script);
-  while (!discovery.first().ok()) discovery.warnings.clear();  // on a loaded machine
+  while (!discovery.first().ok()) discovery.warnings.clear();  // repeats on a loaded machine
   folder.write("hang", "");
   const size_t before = folder.count("runs");
   discovery.watch();

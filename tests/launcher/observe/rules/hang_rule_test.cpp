@@ -29,7 +29,7 @@ struct Job {
     places = {{0, waiting()}, {1, reading()}};
   }
 
-  // Checks for so many seconds; calls `change` before each check.
+  // Checks for `seconds`, and calls `change` before each check.
   void pass(
       double seconds, const std::function<void()>& change = [] {}) {
     for (double end = elapsed + seconds; elapsed < end; elapsed += rule.interval()) {

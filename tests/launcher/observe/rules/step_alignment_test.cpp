@@ -7,7 +7,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Two ranks with so many steps of 10 ms; the first rank waits 3 ms in each step.
+// Two ranks with these numbers of steps of 10 ms; the first rank waits 3 ms in each step.
 std::map<int, StepAlignment::Rank> ranks_with(uint64_t first, uint64_t second) {
   std::map<int, StepAlignment::Rank> ranks;
   for (int rank = 0; rank < 2; ++rank) {
@@ -85,7 +85,7 @@ TEST_CASE("the line at the end says how much the ranks waited, for whom, and in 
   REQUIRE(waits.size() == 2);
   CHECK((waits[0].late_seconds == 0 && waits[0].waited_seconds == doctest::Approx(0.6)));
   CHECK((waits[1].late_seconds == doctest::Approx(0.6) && waits[1].waited_seconds == 0));
-  tally.take(ranks_with(10, 10));  // restarted
+  tally.take(ranks_with(10, 10));  // the ranks have restarted
   CHECK(tally.waits()[0].waited_seconds == doctest::Approx(0.63));
 }
 

@@ -114,7 +114,7 @@ TEST_CASE("an episode has one sentence, and ends after three windows") {
   CHECK((job.rule.latest()[3].is_straggler && !job.rule.latest()[2].is_straggler));
   CHECK(job.rule.suspects().empty());
   CHECK(job.run(2, kHealthy).empty());
-  CHECK(job.run(5, late(3, 0.3)).empty());  // the same episode
+  CHECK(job.run(5, late(3, 0.3)).empty());  // still the same episode
   CHECK(job.run(3, kHealthy).empty());
   CHECK(!job.rule.latest()[3].is_straggler);
   CHECK(job.run(2, late(3, 0.3)).size() == 1);
@@ -217,7 +217,7 @@ TEST_CASE(
 TEST_CASE("steps of less than 20 ms have no stragglers, whatever the lateness") {
   SimulatedJob job(4);
   job.noise = 0;
-  job.scale = 0.3;  // 12 ms
+  job.scale = 0.3;  // a step takes 12 ms
   CHECK(job.run(10, late(1, 0.5)).empty());
   CHECK((job.rule.suspects().empty() && !job.rule.is_suspicious()));
   CHECK(job.rule.latest()[1].late_seconds == doctest::Approx(0.006).epsilon(0.01));

@@ -66,7 +66,7 @@ TEST_CASE("a launcher that does not answer hides no other one") {
     launchers.push_back({pid, UniqueFd(ends[0])});
     peers.emplace_back(ends[1]);
   }
-  peers[0].reset();  // the process has ended
+  peers[0].reset();  // this launcher has ended
   REQUIRE(::send(peers[2].get(), "{}\n", 3, MSG_NOSIGNAL) == 3);
   REQUIRE(::shutdown(peers[2].get(), SHUT_WR) == 0);
   const double began = idle_seconds();

@@ -47,7 +47,7 @@ std::vector<std::string> lines_in(const std::string& text) {
   return lines;
 }
 
-// An escape byte without successor is the Esc key.
+// Types the bytes. An escape byte at the end is the Esc key.
 bool type(TopChoice& choice, std::string_view bytes, size_t rows = 24) {
   KeyReader reader;
   return take_keys(choice, reader.take(bytes), rows) && take_keys(choice, reader.give_up(), rows);
@@ -111,7 +111,7 @@ TEST_CASE("keys sort, filter, stop and end") {
   JobRates rates;
   TopChoice choice;
   const TopLook look{.size = {80, 24}};
-  CHECK(type(choice, "ss"));  // by memory
+  CHECK(type(choice, "ss"));  // sorts by memory
   CHECK(lines_in(top_frame(job, rates, choice, look))[4].starts_with("   1  h0"));
   CHECK(type(choice, "/stop\rp"));
   CHECK(choice.is_paused);

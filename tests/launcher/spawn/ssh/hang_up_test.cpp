@@ -16,7 +16,7 @@ TEST_CASE("a close before the key exchange is one that ssh's messages show alone
         "kex_exchange_identification: read: Connection reset by peer; ended with exit code 255",
         "Ncat: Connection reset by peer.; kex_exchange_identification: Connection closed by remote "
         "host; ended with exit code 255",
-        // The ssh of a ProxyCommand, and the ssh that uses it.
+        // Messages of two ssh processes: the ProxyCommand's, and the one that uses it.
         "kex_exchange_identification: Connection closed by remote host; Connection closed by "
         "10.0.0.1 port 22; kex_exchange_identification: Connection closed by remote host; "
         "Connection closed by UNKNOWN port 65535; ended with exit code 255"}) {

@@ -58,7 +58,7 @@ TEST_CASE("marked lines are found for the hosts that they may mean, and are nobo
   CHECK(outcome(cat("@revoked !n7,*", kKey), "n8") == "revoked");
   CHECK(outcome("@revoked n7 sk-of-tomorrow AAAA\n", "n7") == "marked");
   CHECK(outcome("@revoked\n", "n7").empty());
-  // Hashed by ssh-keygen -H: n7.
+  // The name n7, hashed by ssh-keygen -H.
   CHECK(outcome(cat("@revoked |1|YHB+jsKMqwdiJuO11PlDX4L7s5o=|z63u4oXaaUVbfSrtWFdxdn6c1Q8=", kKey),
                 "n7") == "revoked");
 }

@@ -43,7 +43,7 @@ TEST_CASE("an agent is sent once and found the next time") {
   const SpawnTarget target = sshd.target("echo up; echo $0");
   const std::string first = outcome(user, target);
   CHECK(first.starts_with("up\n" + sshd.path("agents/horovod-agent-")));
-  // Only the agent remains there, and it is not sent again.
+  // The folder has only the agent, which the launcher does not send again.
   const std::filesystem::directory_iterator files(sshd.path("agents"));
   const std::filesystem::path file = files->path();
   CHECK(std::distance(files, std::filesystem::directory_iterator()) == 1);
@@ -160,7 +160,7 @@ TEST_CASE("keys of an ssh-agent are used") {
   command.end = ChildEnd::kTerminate;
   const auto agent = ChildProcess::start(loop.get_executor(), command);
   REQUIRE(agent.ok());
-  REQUIRE(run_on(loop, read_line(**agent)).ok());  // the agent listens
+  REQUIRE(run_on(loop, read_line(**agent)).ok());  // ssh-agent now listens
   REQUIRE(run_program({"env", "SSH_AUTH_SOCK=" + socket, "ssh-add", "-q", sshd.path("id")}) == 0);
   std::filesystem::rename(sshd.path("id"), sshd.path("hidden"));
   CHECK(outcome(sshd.user({"IdentityAgent " + socket}), sshd.target("echo up")) == "up\n");
