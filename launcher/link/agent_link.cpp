@@ -516,7 +516,7 @@ Status AgentLink::Impl::receive(const Failed& failed) {
 
 Status AgentLink::Impl::receive(const Finished& finished) {
   if (!finished.left_behind.empty()) {
-    log::warning(cat("host ", job_.host_name, ": ", printable(finished.left_behind)));
+    log::warning(cat("host ", job_.host_name, ": ", printable(finished.left_behind, 1000)));
   }
   is_finished_ = true;
   pings_.stop();
