@@ -14,5 +14,5 @@ def idle():
 def rest(seconds):
     """Sleeps `seconds`; on a busy machine longer, at most five times as long, until processors have had idle time."""
     began, unused = time.monotonic(), idle()
-    while (past := time.monotonic() - began) < seconds or (idle() - unused < seconds / 2 and past < 5 * seconds):
+    while (past := time.monotonic() - began) < seconds or (idle() - unused < seconds / 2 and past < 3 * seconds):
         time.sleep(0.05)
