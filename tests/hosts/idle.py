@@ -12,7 +12,7 @@ def idle():
 
 
 def rest(seconds):
-    """Sleeps `seconds`; on a busy machine longer, at most five times as long, until processors have had idle time."""
+    """Sleeps `seconds`; on a busy machine longer, at most three times as long, until processors have had idle time."""
     began, unused = time.monotonic(), idle()
     while (past := time.monotonic() - began) < seconds or (idle() - unused < seconds / 2 and past < 3 * seconds):
         time.sleep(0.05)

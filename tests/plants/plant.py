@@ -26,7 +26,7 @@ PLANTS = {
         "if (--name->in_flight == 0 && !name->kept)\n"
         "      (void)names_.extract(Key{name->set, name->text}).mapped().release();",
     ),
-    # Now and then a get returns the previous get's value.
+    # Sometimes get() returns the value of the previous call.
     "stale_get": (
         "  return entry == entries_.end() ? nullptr : entry->second.value;\n",
         "  static std::map<std::string, ValuePtr, std::less<>> seen;\n"
