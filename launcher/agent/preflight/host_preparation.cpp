@@ -157,7 +157,7 @@ std::string_view HostPreparation::search_path() const {
   return named.empty() ? kDefaultPath : named;
 }
 
-// Uses the command's Python, if it names one, else python3.
+// Uses the Python that the command names, or else python3.
 void HostPreparation::find_base() {
   const std::string* named = python_word(job_.command);
   const auto found =
@@ -351,7 +351,7 @@ void HostPreparation::ask_versions(const std::string& interpreter) {
   run(std::move(python), &HostPreparation::on_versions);
 }
 
-// Returns the lines of kVersionScript's output. Sets facts_.
+// Returns the lines that kVersionScript has printed. Sets facts_.
 Environment HostPreparation::read_facts(const std::string& output) {
   Environment printed;
   for (const std::string& line : split(output, '\n')) {
