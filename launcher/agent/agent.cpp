@@ -248,7 +248,7 @@ bool Agent::is_removing_staged_code() {
   if (folder.empty()) return false;
   const auto written = std::make_shared<std::string>();
   const auto remove = [folder, written, since = staging_.whole_since()] {
-    *written = describe_written_files(folder, since);
+    if (since) *written = describe_written_files(folder, *since);
     remove_staging(folder);
   };
   return removal_.start(remove, [this, written] { written_files_ = *written; });

@@ -77,6 +77,7 @@ def test_code_is_not_staged_to_a_read_only_tmp_nor_to_a_full_one():
         job = Job("-np", 2, "-H", "a:1,b:1", "--stage", ".", "--kill-grace", 100, "true", cwd=code)
         job.ends_with(2)
         one_sentence(job, "host b: .*--stage: cannot write /tmp/horovod-stage-", words, "TMPDIR")
+        expect("that the program wrote" not in job.err, job.describe())
         job.leaves_nothing()
         disks.inside("b", PYTHON, "-c", IMPORTS + f"ns.mount('none', '/tmp', None, {ns.MS_REMOUNT | ns.MS_RDONLY})")
 

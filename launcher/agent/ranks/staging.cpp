@@ -94,7 +94,7 @@ Status Staging::add(const StagePart& part) {
   struct stat info {};
   // chmod sets the directory's ctime from the clock of the file system, to which the times of the ranks' files compare.
   ::chmod(directory_.c_str(), 0700);
-  if (::stat(directory_.c_str(), &info) == 0) whole_since_ = info.st_ctim;
+  if (is_whole_ && ::stat(directory_.c_str(), &info) == 0) whole_since_ = info.st_ctim;
   return is_whole_ ? Status()
                    : internal_error(
                          "the staged files differ from the launcher's list: a file may have "

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <ctime>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
@@ -47,8 +48,8 @@ class Staging {
   void remove();
   // Transfers the removal to the caller. Returns the directory, or an empty string if none was created.
   std::string release();
-  // When the copy was complete, by the clock of its file system.
-  const timespec& whole_since() const { return whole_since_; }
+  // When the copy was complete, by the clock of its file system. Unset: it is not, and no program has run in it.
+  const std::optional<timespec>& whole_since() const { return whole_since_; }
 
  private:
   Status add(const StagePart& part);
@@ -59,7 +60,7 @@ class Staging {
   std::string advice_;
   bool is_there_ = false;
   bool is_whole_ = false;
-  timespec whole_since_{};
+  std::optional<timespec> whole_since_ = std::nullopt;
   std::string path_;
   UniqueFd file_;  // the file that is being written
   uint64_t taken_ = 0;
