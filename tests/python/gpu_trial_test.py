@@ -6,6 +6,7 @@ Runs on three ranks, over the test library of tests/plugins/nccl.
 """
 
 import contextlib
+import hashlib
 import os
 import sys
 import tempfile
@@ -123,6 +124,22 @@ class GpuTrialTest(RankCase):
             self.broadcast([on_gpu(float(RANK)) for _ in range(20)])
             self.assertTrue(self.uses_gpu(name="work"))
             self.assertEqual(_devices.cuda.pins, pins)
+
+    def test_the_end_of_the_choice_changes_no_bits(self):
+        def bits(**variables):
+            found = hashlib.sha256()
+            with job(**variables):
+                self.broadcast([on_gpu(float(RANK))])
+                for step in range(5):
+                    torch.manual_seed(10 * step + RANK)
+                    total = hvd.allreduce(_devices.cuda.late(torch.randn(100)), op=hvd.Sum, name="work")
+                    found.update(bytes(total.cpu().view(torch.uint8).tolist()))
+            return found.digest()
+
+        by_nccl = bits(HOROVOD_GPU_OPERATIONS="NCCL")
+        self.assertNotEqual(bits(HOROVOD_GPU_OPERATIONS="HOST"), by_nccl)
+        for milliseconds in ("0", "700"):
+            self.assertEqual(bits(HVD_DOUBLE_START_MS=milliseconds), by_nccl)
 
     def test_a_model_waits_for_a_while_only(self):
         with job(), mock.patch.object(_paths, "LIMIT", 0.2):

@@ -49,10 +49,11 @@ double round_to(hvd_dtype dtype, double value) {
                                                   : float_of_bfloat(bfloat_of_float(single)));
 }
 
+// Adds the last rank's data first: NCCL sums in another order than the runtime does in host memory.
 Bytes reduce(std::vector<Part>& parts, size_t index) {
   const Call& call = parts[0].calls[index];
   const auto dtype = static_cast<hvd_dtype>(dtype_of(call.type));
-  Bytes result = parts[0].inputs[index];
+  Bytes result = parts.back().inputs[index];
   const size_t count = result.size() / width_of(call.type);
   const auto function =
       collectives::reduce_function(dtype, static_cast<hvd_reduce_op>(reduce_op_of(call.operation)));
@@ -64,7 +65,7 @@ Bytes reduce(std::vector<Part>& parts, size_t index) {
   const collectives::Scale before =
       divides_first ? collectives::scale_by(round_to(dtype, 1 / size)) : collectives::Scale{};
   ops::scale(result.data(), result.data(), dtype, static_cast<int64_t>(count), before);
-  for (size_t rank = 1; rank < parts.size(); ++rank) {
+  for (size_t rank = parts.size() - 1; rank-- > 0;) {
     Bytes input = parts[rank].inputs[index];
     ops::scale(input.data(), input.data(), dtype, static_cast<int64_t>(count), before);
     const void* const inputs[] = {result.data(), input.data()};
