@@ -166,6 +166,23 @@ TEST_CASE(
   CHECK(ranks.world().sent_at_abort > ranks.world().sent_at_failure);
 }
 
+TEST_CASE("outputs that a library has made for a failed batch are released") {
+  {
+    RanksOptions options;
+    options.has_devices = true;
+    Ranks ranks(2, options);
+    require_started(ranks);
+    ranks.world().failing = 1;
+    ranks.each([&](int rank) {
+      Work work(HVD_ALLGATHER, "rows", std::vector<int32_t>(4, rank), HVD_INT32, {2, 2});
+      work.submission.device = 0;
+      CHECK(!work.run(ranks[rank]).ok());
+    });
+    CHECK(hvd::test::MemoryWorld::outputs == 1);
+  }
+  CHECK(hvd::test::MemoryWorld::outputs == 0);
+}
+
 TEST_CASE("a rank that never comes is named when the start takes too long") {
   hvd::test::MemoryWorld world({0, 0});
   const auto shared = std::make_shared<hvd::rendezvous::MemoryStore>();

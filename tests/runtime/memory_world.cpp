@@ -232,7 +232,19 @@ int open_op(const hvd_plugin_host* host, const hvd_plugin_config* config, void**
     std::snprintf(error, error_size, "the memory controller is not there");
     return HVD_FAILED_PRECONDITION;
   }
-  static hvd_framework devices{};
+  static const hvd_framework_v1 kDevices{.struct_size = sizeof kDevices,
+                                         .record_ready = nullptr,
+                                         .is_ready = nullptr,
+                                         .make_stream_wait = nullptr,
+                                         .release_event = nullptr,
+                                         .allocate = nullptr,
+                                         .release =
+                                             [](void*, int32_t, void* memory) {
+                                               std::free(memory);
+                                               --MemoryWorld::outputs;
+                                             },
+                                         .current_stream = nullptr};
+  static hvd_framework devices{&kDevices, nullptr};
   if (self->world->has_devices) host->publish(host->host, HVD_FRAMEWORK_OF_DEVICES, &devices);
   *context = self.release();
   return HVD_OK;
@@ -298,6 +310,10 @@ int run(void* context, const hvd_batch* batch, void (*done)(void*, int, const ch
   }
   if (batch->device != HVD_CPU && self->world->failing == self->rank) {
     self->world->sent_at_failure = self->world->sent.load();
+    if (batch->op == HVD_ALLGATHER) {
+      batch->made_outputs[0] = std::malloc(1);
+      ++MemoryWorld::outputs;
+    }
     batch->fails(argument, HVD_ABORTED, "its library broke");
     return HVD_OK;
   }

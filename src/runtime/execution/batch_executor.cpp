@@ -169,7 +169,7 @@ void BatchExecutor::note_streams(BatchQueue* queue, bool* moved) {
 }
 
 void BatchExecutor::go_on(Run* run) {
-  run->take_made(framework_);
+  run->take_made();
   for (Submission* submission : run->submissions) {
     if (run->event != nullptr) submission->event = run->event;
     if (--submission->units_ahead > 0 || !submission->is_ordered) continue;
@@ -233,6 +233,7 @@ Status BatchExecutor::start(BatchQueue* queue, Run* run) {
   run->batch.on_stream = is_ordered && framework_ != nullptr ? &BatchExecutor::on_stream : nullptr;
   run->batch.fails = is_on_device ? &BatchExecutor::on_failure : nullptr;
   run->failure = &failure_;
+  run->framework = framework_;
   const int code = run->op->vtable<hvd_op_v1>().run(run->op->context(), &run->batch, &on_done, run);
   if (code != HVD_OK && !run->done) {
     return Status(static_cast<Code>(code), cat("the operation plugin ", run->op->record().name,

@@ -39,6 +39,12 @@ void BatchExecutor::Run::clear() {
   status = {};
 }
 
+BatchExecutor::Run::~Run() {
+  for (void* const output : made) {
+    if (output != nullptr) framework->vtable->release(framework->context, batch.device, output);
+  }
+}
+
 void BatchExecutor::Run::fill(const SetMembers& set, std::span<const PlanUnit> units,
                               std::span<const AgreedItem> items) {
   describe(set, *items[units.front().item].request, units.front().dtype);
@@ -208,9 +214,10 @@ Status BatchExecutor::Run::widen(const SetMembers& set) {
 
 void BatchExecutor::Run::keep_tensors() {
   for (Submission* submission : submissions) submission->in_use = true;
+  made.clear();
 }
 
-void BatchExecutor::Run::take_made(const hvd_framework* framework) {
+void BatchExecutor::Run::take_made() {
   for (size_t i = 0; i < made.size(); ++i) {
     if (made[i] == nullptr) continue;
     owner[i]->outputs[member[i]].data = OutputMemory(

@@ -26,8 +26,13 @@ struct BatchExecutor::Run {
   bool is_on_stream = false;  // its submissions are marked, and the queue counts it
   uint32_t traced = 0;        // its number in the timeline
   Status status;
-  Status* failure = nullptr;  // BatchExecutor::failure_
+  Status* failure = nullptr;                 // BatchExecutor::failure_
+  const hvd_framework* framework = nullptr;  // releases `made`
 
+  Run() = default;
+  Run(const Run&) = delete;
+  // Releases the outputs of a failed batch that the op made.
+  ~Run();
   void clear();
   // Fills the batch with the units' tensors of its dtype. The tuning must be set before; the caller
   // sets the op afterwards.
@@ -42,7 +47,7 @@ struct BatchExecutor::Run {
   // Copies the tensors to the type of the sum, before the op runs. Afterwards wide.narrow() copies the results.
   Status widen(const SetMembers& set);
   // Takes over outputs that the op made on a device; the framework releases them.
-  void take_made(const hvd_framework* framework);
+  void take_made();
   // Never frees the runtime's outputs, because a library may use the tensors until the process ends.
   // Users must keep their tensors.
   void keep_tensors();
