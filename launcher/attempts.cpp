@@ -7,13 +7,13 @@
 #include <optional>
 #include <set>
 
+#include "base/process/signals.h"
 #include "base/text.h"
 #include "launcher/command.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/job/elastic_job.h"
 #include "launcher/job/first_hosts.h"
 #include "launcher/job/job.h"
-#include "launcher/job/job_signals.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/spares.h"

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/cores.h"
+#include "base/limits/descriptor_limit.h"
 #include "base/log/log.h"
 #include "base/process/signals.h"
 #include "base/secrets/token_file.h"
@@ -23,7 +24,6 @@
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/job/device_count.h"
 #include "launcher/job/elastic_job.h"
-#include "launcher/job/job_signals.h"
 #include "launcher/link/join_queue.h"
 #include "launcher/output/metrics_port.h"
 #include "launcher/output/terminal_text.h"
@@ -32,10 +32,9 @@
 #include "net/interface_choice.h"
 #include "net/interfaces.h"
 #include "net/tcp_transport.h"
-#include "rendezvous/server/descriptor_limit.h"
+#include "net/thrown.h"
 #include "rendezvous/server/listening.h"
 #include "rendezvous/server/monitor.h"
-#include "rendezvous/server/thrown.h"
 
 namespace hvd::launcher {
 namespace {
@@ -158,13 +157,12 @@ Result<int> wait_for_hosts(net::asio::io_context& loop, JoinQueue& join_queue, d
     signal = number;
     cancel.emit(net::asio::cancellation_type::terminal);
   });
-  net::asio::co_spawn(
-      loop, join_queue.wait(seconds),
-      net::asio::bind_cancellation_slot(
-          cancel.slot(), [&](std::exception_ptr error, Status waited) {
-            status = error ? rendezvous::status_of(error, "waiting for hosts failed") : waited;
-            loop.stop();
-          }));
+  net::asio::co_spawn(loop, join_queue.wait(seconds),
+                      net::asio::bind_cancellation_slot(cancel.slot(), [&](std::exception_ptr error,
+                                                                           Status waited) {
+                        status = error ? net::status_of(error, "waiting for hosts failed") : waited;
+                        loop.stop();
+                      }));
   loop.run();
   loop.restart();
   if (signal != 0) return signal;
@@ -247,7 +245,7 @@ int run_joined_job(const Options& options, const LaunchEvents& events) {
   if (!wanted.ok()) return refuse(wanted.status());
   if (events.metrics) events.metrics->set_token(rendezvous::Monitor::token(*token));
   // Anyone who reaches the port can take descriptors before the hosts join.
-  rendezvous::raise_descriptor_limit();
+  raise_descriptor_limit();
   net::asio::io_context loop(1);
   JobIdentity identity = joined_job(*token, 0);
   auto server = make_server(loop, settings, identity, *token, wanted->slots);

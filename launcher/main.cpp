@@ -21,14 +21,14 @@
 #include "launcher/plan/installation.h"
 #include "launcher/state/detached_run.h"
 #include "launcher/state/record_writer.h"
-#include "rendezvous/server/thrown.h"
+#include "net/thrown.h"
 
 int main(int argc, char** argv) {
   using namespace hvd;
   using namespace hvd::launcher;
   open_standard_streams();
   set_up_signals();
-  end_by_sentence("horovodrun", kExitLauncher, rendezvous::error_number_of);
+  end_by_sentence("horovodrun", kExitLauncher, net::error_number_of);
   const std::vector<std::string> arguments = with_help_first({argv + 1, argv + argc});
   if (asks_about_jobs(arguments)) return answer_about_jobs(arguments);
   if (asks_for_top(arguments)) return show_top(arguments);

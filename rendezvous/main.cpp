@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/limits/descriptor_limit.h"
 #include "base/limits/last_resort.h"
 #include "base/log/log.h"
 #include "base/process/signals.h"
@@ -13,12 +14,11 @@
 #include "base/secrets/token_file.h"
 #include "base/text.h"
 #include "horovod/version.h"
+#include "net/thrown.h"
 #include "rendezvous/etcd/etcd_store.h"
-#include "rendezvous/server/descriptor_limit.h"
 #include "rendezvous/server/listening.h"
 #include "rendezvous/server/monitor.h"
 #include "rendezvous/server/server.h"
-#include "rendezvous/server/thrown.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -276,8 +276,7 @@ int serve(const Options& options) {
 int main(int argc, char** argv) {
   hvd::open_standard_streams();
   hvd::set_up_signals();
-  hvd::end_by_sentence("horovod-rendezvous", hvd::rendezvous::kLost,
-                       hvd::rendezvous::error_number_of);
+  hvd::end_by_sentence("horovod-rendezvous", hvd::rendezvous::kLost, hvd::net::error_number_of);
   hvd::rendezvous::Options options;
   if (const auto code = hvd::rendezvous::parse(argc, argv, options)) return *code;
   return hvd::rendezvous::serve(options);

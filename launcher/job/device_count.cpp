@@ -12,7 +12,7 @@
 #include "launcher/output/report.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/protocol/host_job.h"
-#include "rendezvous/server/thrown.h"
+#include "net/thrown.h"
 
 namespace hvd::launcher {
 namespace {
@@ -64,7 +64,7 @@ Result<std::vector<int>> ask_agents(const Options& options, std::vector<Host> ho
   net::asio::co_spawn(loop, startup.reach(),
                       [&](std::exception_ptr thrown, std::vector<Status> found) {
                         errors = std::move(found);
-                        if (thrown) errors.push_back(rendezvous::status_of(thrown, "cancelled"));
+                        if (thrown) errors.push_back(net::status_of(thrown, "cancelled"));
                         loop.stop();
                       });
   loop.run();

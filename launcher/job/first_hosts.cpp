@@ -5,14 +5,14 @@
 #include <memory>
 #include <numeric>
 
+#include "base/process/signals.h"
 #include "base/text.h"
 #include "launcher/elastic/discovery/script_discovery.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/job/device_count.h"
-#include "launcher/job/job_signals.h"
 #include "launcher/output/report.h"
 #include "net/asio.h"
-#include "rendezvous/server/thrown.h"
+#include "net/thrown.h"
 
 namespace hvd::launcher {
 namespace {
@@ -55,7 +55,7 @@ class Wait {
     });
     Status status;
     net::asio::co_spawn(loop_, wait(), [&](std::exception_ptr error, Status waited) {
-      status = error ? rendezvous::status_of(error, "waiting for hosts failed") : waited;
+      status = error ? net::status_of(error, "waiting for hosts failed") : waited;
       loop_.stop();
     });
     loop_.run();

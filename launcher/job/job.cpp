@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/limits/descriptor_limit.h"
 #include "base/log/log.h"
 #include "base/log/log_format.h"
 #include "base/process/signals.h"
@@ -44,9 +45,8 @@
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/worker_env.h"
 #include "launcher/spawn/exit_watch.h"
-#include "rendezvous/server/descriptor_limit.h"
+#include "net/thrown.h"
 #include "rendezvous/server/server.h"
-#include "rendezvous/server/thrown.h"
 #include "rendezvous/wire/job_keys.h"
 
 namespace hvd::launcher {
@@ -389,7 +389,7 @@ void JobLaunch::on_gone(int host) {
 }
 
 JobEnd JobLaunch::run() {
-  rendezvous::raise_descriptor_limit(64 + 8 * plan_.hosts.size() + 4 * plan_.slots.size());
+  raise_descriptor_limit(64 + 8 * plan_.hosts.size() + 4 * plan_.slots.size());
   if (const Status status = find_places(); !status.ok()) {
     phase_.move(JobState::kOver);
     end_cause_ = status.message();
@@ -602,7 +602,7 @@ void JobLaunch::reach(HostRun& host) {
   host.to(HostState::kConnecting, HostCause::kReach);
   net::asio::co_spawn(
       loop_, startup_.add(host), [this, &host](std::exception_ptr error, Status status) {
-        if (error) status = rendezvous::status_of(error, "cancelled");
+        if (error) status = net::status_of(error, "cancelled");
         if (status.ok() && host.state() != HostState::kHeld)
           status = aborted("the job no longer needs it");
         // Watch the link from now on, to notice a loss before the ranks start.
@@ -623,7 +623,7 @@ void JobLaunch::start(HostRun& host) {
   }
   net::asio::co_spawn(loop_, host.link()->start(host.order()),
                       [this, &host](std::exception_ptr error, Status status) {
-                        if (error) status = rendezvous::status_of(error, "the start was cut off");
+                        if (error) status = net::status_of(error, "the start was cut off");
                         started(host, status);
                       });
 }

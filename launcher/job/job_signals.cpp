@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/process/signals.h"
 #include "launcher/protocol/outside_signals.h"
 
 namespace hvd::launcher {
@@ -23,11 +24,6 @@ bool is_in_foreground() {
 }
 
 }  // namespace
-
-bool is_ignored(int signal) {
-  struct sigaction action {};
-  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-}
 
 JobSignals::JobSignals(net::asio::io_context& loop, HostTable& hosts,
                        std::function<void(int)> on_end)

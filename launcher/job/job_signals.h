@@ -12,9 +12,6 @@
 
 namespace hvd::launcher {
 
-// Whether the launcher was started with this signal ignored. For example, nohup ignores SIGHUP.
-bool is_ignored(int signal);
-
 class JobSignals {
  public:
   // `hosts` outlives this object. `on_end` receives the number of a signal that ends the job.

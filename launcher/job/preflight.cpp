@@ -11,7 +11,7 @@
 #include "launcher/plan/rank_set.h"
 #include "launcher/spawn/name_lookup.h"
 #include "launcher/spawn/ssh/hang_up.h"
-#include "rendezvous/server/thrown.h"
+#include "net/thrown.h"
 
 namespace hvd::launcher {
 namespace {
@@ -218,7 +218,7 @@ net::Task<std::vector<Status>> Preflight::run(std::vector<HostStart> hosts,
                         net::asio::bind_cancellation_slot(
                             attempt->cancel.slot(),
                             [this, attempts, attempt](std::exception_ptr error, Status status) {
-                              if (error) status = rendezvous::status_of(error, "cancelled");
+                              if (error) status = net::status_of(error, "cancelled");
                               finish(*attempts, *attempt, std::move(status));
                             }));
   }

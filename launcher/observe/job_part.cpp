@@ -6,7 +6,7 @@
 
 #include "base/log/log.h"
 #include "base/text.h"
-#include "rendezvous/server/thrown.h"
+#include "net/thrown.h"
 
 namespace hvd::launcher {
 
@@ -37,15 +37,14 @@ void JobParts::report(const JobEvent& event) {
 }
 
 void JobParts::run(std::shared_ptr<JobPart> part, net::Task<void> task) {
-  net::asio::co_spawn(
-      state_->timer.get_executor(), std::move(task),
-      [part = std::move(part), state = state_](const std::exception_ptr& failure) {
-        if (failure) {
-          log::warning(cat("a part of the launcher has ended: ",
-                           rendezvous::status_of(failure, "it was cut off").message()));
-        }
-        arm(state);
-      });
+  net::asio::co_spawn(state_->timer.get_executor(), std::move(task),
+                      [part = std::move(part), state = state_](const std::exception_ptr& failure) {
+                        if (failure) {
+                          log::warning(cat("a part of the launcher has ended: ",
+                                           net::status_of(failure, "it was cut off").message()));
+                        }
+                        arm(state);
+                      });
 }
 
 void JobParts::arm(const std::shared_ptr<State>& state) {

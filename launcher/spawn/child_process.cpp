@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/limits/descriptor_limit.h"
 #include "base/process/exec_strings.h"
 #include "base/process/pipe.h"
 #include "base/process/signals.h"
@@ -18,7 +19,6 @@
 #include "base/unique_fd.h"
 #include "launcher/spawn/exit_watch.h"
 #include "net/notification.h"
-#include "rendezvous/server/descriptor_limit.h"
 
 namespace hvd::launcher {
 
@@ -70,7 +70,7 @@ Result<pid_t> start_child(const ChildCommand& command, const Streams& streams) {
     options.blocked_signals.insert(options.blocked_signals.end(), {SIGINT, SIGTERM});
   }
   // A rank inherits the limit of its agent's parent; in a step, srun's limit.
-  const rendezvous::FirstDescriptorLimit limit;
+  const FirstDescriptorLimit limit;
   return spawn_program(options);
 }
 

@@ -191,7 +191,7 @@ THIRD_PARTY = [
     (r"openssl/.*", ["src/base", "src/net/tls"], None),
     (r"dlfcn\.h", ["src/base", "src/plugin", "python/tensorflow_ops/tf_api.cpp"], None),
     (r"boost/pfr\.hpp", ["src/base/wire"], 1),
-    (r"boost/(?!pfr).*", ["src/net", "rendezvous"], None),
+    (r"boost/(?!pfr).*", ["src/net"], None),
     (r"nlohmann/.*", ["rendezvous", "launcher"], None),
     (r"Eigen/.*", ["src/runtime/autotune/gaussian_process.cpp"], 1),
     (r"CLI/.*", ["rendezvous/main.cpp"], None),

@@ -50,7 +50,7 @@ class CheckLayers(unittest.TestCase):
 
     def test_a_permission_that_no_file_uses_is_found(self):
         dead = [what for _, _, what in self.problems(check=check_layers.dead_permissions)]
-        self.assertTrue(any("lets rendezvous include boost" in what for what in dead), dead)
+        self.assertTrue(any("lets launcher include fmt" in what for what in dead), dead)
         self.assertFalse(any("lets src/net include boost" in what for what in dead), dead)
 
     def test_a_back_edge_is_found(self):

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "base/limits/descriptor_limit.h"
 #include "base/text.h"
 #include "base/words.h"
 #include "launcher/agent/host/out_of_memory.h"
@@ -17,7 +18,6 @@
 #include "launcher/agent/host/process_snapshot.h"
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/ranks/rank_pressure.h"
-#include "rendezvous/server/descriptor_limit.h"
 
 namespace hvd::launcher {
 namespace {
@@ -38,7 +38,7 @@ Ranks::~Ranks() {
 
 void Ranks::prepare(const HostJob& job, uint32_t output_credit, const std::string& program,
                     const Environment& environment, const ProcessLimits& limits) {
-  const rlimit limit = rendezvous::raise_descriptor_limit();  // ranks get the former limit
+  const rlimit limit = raise_descriptor_limit();  // ranks get the former limit
   output_credit_ = output_credit;
   for (const RankSpec& spec : job.ranks) {
     auto rank = std::make_unique<Rank>();

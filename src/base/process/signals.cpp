@@ -24,13 +24,15 @@ void set_up_signals() {
 
 void set_back_signals() { ::signal(SIGXFSZ, SIG_DFL); }
 
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 std::vector<int> ignored_signals() {
   std::vector<int> ignored;
   for (int number = 1; number < NSIG; ++number) {
-    struct sigaction action {};
-    if (::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN) {
-      ignored.push_back(number);
-    }
+    if (is_ignored(number)) ignored.push_back(number);
   }
   return ignored;
 }

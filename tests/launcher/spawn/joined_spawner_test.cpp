@@ -8,6 +8,7 @@
 
 #include <thread>
 
+#include "base/limits/descriptor_limit.h"
 #include "base/text.h"
 #include "conformance/spawner_conformance.h"
 #include "launcher/agent/link/link.h"
@@ -17,7 +18,6 @@
 #include "launcher/protocol/token_proof.h"
 #include "net/blocking_stream.h"
 #include "net/http.h"
-#include "rendezvous/server/descriptor_limit.h"
 #include "rendezvous/server/listening.h"
 
 namespace hvd::launcher {
@@ -121,7 +121,7 @@ net::BlockingStream call_launcher(const net::Endpoint& where) {
 
 TEST_CASE("callers that prove nothing do not pile up") {
   constexpr size_t kMore = 8;
-  rendezvous::raise_descriptor_limit();
+  raise_descriptor_limit();
   net::asio::io_context loop(1);
   const Secret token = Secret::random();
   auto server = std::make_unique<rendezvous::Server>(

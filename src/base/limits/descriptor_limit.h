@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace hvd::rendezvous {
+namespace hvd {
 
 inline rlimit descriptor_limit() {
   rlimit limit{};
@@ -43,4 +43,4 @@ class FirstDescriptorLimit {
   const rlimit raised_ = descriptor_limit();
 };
 
-}  // namespace hvd::rendezvous
+}  // namespace hvd

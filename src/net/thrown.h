@@ -10,7 +10,7 @@
 
 #include "base/c_status.h"
 
-namespace hvd::rendezvous {
+namespace hvd::net {
 
 // Returns the errno value in an exception of Boost; 0 for any other exception.
 inline int error_number_of(const std::exception& thrown) {
@@ -31,4 +31,4 @@ inline Status status_of(const std::exception_ptr& thrown, std::string cut_off) {
   }
 }
 
-}  // namespace hvd::rendezvous
+}  // namespace hvd::net
