@@ -10,13 +10,13 @@
 #include "base/process/signals.h"
 #include "base/text.h"
 #include "launcher/command.h"
+#include "launcher/elastic/elastic_job.h"
 #include "launcher/elastic/elastic_settings.h"
-#include "launcher/job/elastic_job.h"
-#include "launcher/job/first_hosts.h"
 #include "launcher/job/job.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/plan/spares.h"
+#include "launcher/reach/first_hosts.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {

@@ -4,9 +4,9 @@
 
 #include "launcher/cli/options.h"
 #include "launcher/hosts/host_table.h"
-#include "launcher/job/host_jobs.h"
 #include "launcher/job/supervisor.h"
 #include "launcher/output/output.h"
+#include "launcher/reach/host_jobs.h"
 
 namespace hvd::launcher {
 

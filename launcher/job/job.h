@@ -9,8 +9,8 @@
 
 #include "launcher/cli/options.h"
 #include "launcher/elastic/generations.h"
-#include "launcher/package/staged_environment.h"
 #include "launcher/plan/slot_plan.h"
+#include "launcher/reach/staged_environment.h"
 #include "launcher/state/launch_events.h"
 
 namespace hvd::launcher {

@@ -17,7 +17,7 @@ import network
 from elastic_jobs import discovery, wait_for_generation
 
 PLACE = "/var/tmp/horovod-0"
-RESOLVER = (ROOT / "launcher/package/resolve_environment.py").read_text(encoding="utf-8")
+RESOLVER = (ROOT / "launcher/reach/resolve_environment.py").read_text(encoding="utf-8")
 PYTHON_VERSION = subprocess.run([PYTHON, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()[1]
 INSTALLERS = os.environ.get("HVD_TEST_INSTALLERS", "")
 TRAIN = """import subprocess, sys, tiny

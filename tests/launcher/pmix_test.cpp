@@ -5,10 +5,10 @@
 
 #include "base/mutex.h"
 #include "base/text.h"
-#include "launcher/job/pmix_order.h"
 #include "launcher/pmix/conversation.h"
 #include "launcher/pmix/pmi_commands.h"
 #include "launcher/pmix/pmi_server.h"
+#include "launcher/reach/pmix_order.h"
 #include "net/endpoint.h"
 #include "net/socket_address.h"
 #include "rendezvous/memory_store.h"

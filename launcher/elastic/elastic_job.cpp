@@ -1,4 +1,4 @@
-#include "launcher/job/elastic_job.h"
+#include "launcher/elastic/elastic_job.h"
 
 #include <algorithm>
 #include <chrono>

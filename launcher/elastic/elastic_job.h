@@ -10,8 +10,8 @@
 
 #include "launcher/elastic/discovery/script_discovery.h"
 #include "launcher/elastic/generations.h"
+#include "launcher/elastic/job_policy.h"
 #include "launcher/hosts/host_table.h"
-#include "launcher/job/job_policy.h"
 #include "launcher/link/join_queue.h"
 #include "launcher/plan/launch_settings.h"
 #include "launcher/plan/slot_plan.h"

@@ -1,4 +1,4 @@
-#include "launcher/job/start_report.h"
+#include "launcher/reach/start_report.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "launcher/job/host_startup.h"
+#include "launcher/reach/host_startup.h"
 
 #include <unistd.h>
 
@@ -6,12 +6,12 @@
 #include <chrono>
 
 #include "base/text.h"
-#include "launcher/job/master_endpoint.h"
-#include "launcher/job/pmix_order.h"
 #include "launcher/output/launch_progress.h"
 #include "launcher/output/terminal_text.h"
 #include "launcher/plan/host_remarks.h"
 #include "launcher/plan/installation.h"
+#include "launcher/reach/master_endpoint.h"
+#include "launcher/reach/pmix_order.h"
 
 namespace hvd::launcher {
 namespace {

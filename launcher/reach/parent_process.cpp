@@ -1,4 +1,4 @@
-#include "launcher/job/parent_process.h"
+#include "launcher/reach/parent_process.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>

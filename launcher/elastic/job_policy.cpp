@@ -1,4 +1,4 @@
-#include "launcher/job/job_policy.h"
+#include "launcher/elastic/job_policy.h"
 
 namespace hvd::launcher {
 

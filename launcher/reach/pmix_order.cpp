@@ -1,4 +1,4 @@
-#include "launcher/job/pmix_order.h"
+#include "launcher/reach/pmix_order.h"
 
 #include "base/text.h"
 #include "launcher/pmix/conversation.h"

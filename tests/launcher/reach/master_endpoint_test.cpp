@@ -1,4 +1,4 @@
-#include "launcher/job/master_endpoint.h"
+#include "launcher/reach/master_endpoint.h"
 
 #include <doctest/doctest.h>
 

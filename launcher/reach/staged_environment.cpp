@@ -1,4 +1,4 @@
-#include "launcher/package/staged_environment.h"
+#include "launcher/reach/staged_environment.h"
 
 #include <algorithm>
 #include <chrono>

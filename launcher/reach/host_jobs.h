@@ -11,13 +11,13 @@
 #include "base/secrets/secret.h"
 #include "launcher/allocation/launch_method.h"
 #include "launcher/cli/options.h"
-#include "launcher/package/own_package.h"
 #include "launcher/plan/environment_choice.h"
 #include "launcher/plan/job_identity.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/plan/staged_code.h"
 #include "launcher/plan/worker_env.h"
 #include "launcher/protocol/host_job.h"
+#include "launcher/reach/own_package.h"
 #include "launcher/spawn/spawner.h"
 
 namespace hvd::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/job/preflight.h"
+#include "launcher/reach/preflight.h"
 
 #include <pwd.h>
 #include <unistd.h>

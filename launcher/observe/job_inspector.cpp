@@ -1,4 +1,4 @@
-#include "launcher/job/job_inspector.h"
+#include "launcher/observe/job_inspector.h"
 
 #include <unistd.h>
 

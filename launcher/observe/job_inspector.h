@@ -13,15 +13,15 @@
 
 #include "base/clock.h"
 #include "launcher/cli/options.h"
+#include "launcher/elastic/job_policy.h"
 #include "launcher/hosts/host_table.h"
-#include "launcher/job/job_policy.h"
 #include "launcher/observe/job_part.h"
 #include "launcher/observe/views/inspection.h"
 #include "launcher/observe/views/job_metrics.h"
 #include "launcher/observe/views/job_states.h"
 #include "launcher/observe/views/operation_waits.h"
 #include "launcher/observe/views/rank_commands.h"
-#include "launcher/package/stack_tool.h"
+#include "launcher/reach/stack_tool.h"
 #include "net/asio.h"
 #include "net/notification.h"
 

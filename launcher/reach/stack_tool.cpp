@@ -1,4 +1,4 @@
-#include "launcher/package/stack_tool.h"
+#include "launcher/reach/stack_tool.h"
 
 #include <string>
 #include <utility>

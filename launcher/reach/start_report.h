@@ -3,8 +3,8 @@
 
 #include "launcher/cli/options.h"
 #include "launcher/hosts/host_table.h"
-#include "launcher/job/host_startup.h"
 #include "launcher/output/output.h"
+#include "launcher/reach/host_startup.h"
 
 namespace hvd::launcher {
 

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "launcher/link/agent_link.h"
-#include "launcher/package/own_package.h"
 #include "launcher/protocol/protocol.h"
+#include "launcher/reach/own_package.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {

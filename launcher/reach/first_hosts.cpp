@@ -1,4 +1,4 @@
-#include "launcher/job/first_hosts.h"
+#include "launcher/reach/first_hosts.h"
 
 #include <algorithm>
 #include <csignal>
@@ -9,8 +9,8 @@
 #include "base/text.h"
 #include "launcher/elastic/discovery/script_discovery.h"
 #include "launcher/elastic/elastic_settings.h"
-#include "launcher/job/device_count.h"
 #include "launcher/output/report.h"
+#include "launcher/reach/device_count.h"
 #include "net/asio.h"
 #include "net/thrown.h"
 

@@ -8,13 +8,13 @@
 
 #include "launcher/cli/options.h"
 #include "launcher/hosts/host_table.h"
-#include "launcher/job/host_jobs.h"
-#include "launcher/job/preflight.h"
 #include "launcher/link/join_queue.h"
 #include "launcher/link/session_spawner.h"
 #include "launcher/output/output.h"
-#include "launcher/package/own_package.h"
-#include "launcher/package/staged_environment.h"
+#include "launcher/reach/host_jobs.h"
+#include "launcher/reach/own_package.h"
+#include "launcher/reach/preflight.h"
+#include "launcher/reach/staged_environment.h"
 #include "launcher/spawn/local.h"
 #include "launcher/spawn/ssh/remote_spawner.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/job/host_jobs.h"
+#include "launcher/reach/host_jobs.h"
 
 #include <unistd.h>
 

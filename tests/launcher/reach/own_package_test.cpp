@@ -1,4 +1,4 @@
-#include "launcher/package/own_package.h"
+#include "launcher/reach/own_package.h"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

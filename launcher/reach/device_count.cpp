@@ -1,4 +1,4 @@
-#include "launcher/job/device_count.h"
+#include "launcher/reach/device_count.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,11 +7,11 @@
 #include "base/cores.h"
 #include "base/text.h"
 #include "launcher/allocation/host_choice.h"
-#include "launcher/job/host_jobs.h"
-#include "launcher/job/host_startup.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/protocol/host_job.h"
+#include "launcher/reach/host_jobs.h"
+#include "launcher/reach/host_startup.h"
 #include "net/thrown.h"
 
 namespace hvd::launcher {
