@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "launcher/elastic/discovery/host_pool.h"
+#include "launcher/allocation/host_pool.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/plan/hosts.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/elastic/discovery/script_discovery.h"
+#include "launcher/allocation/script_discovery.h"
 #include "launcher/elastic/generations.h"
 #include "launcher/elastic/job_policy.h"
 #include "launcher/hosts/host_table.h"

@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "launcher/elastic/discovery/host_cooldown.h"
-#include "launcher/elastic/discovery/host_pool.h"
+#include "launcher/allocation/host_cooldown.h"
+#include "launcher/allocation/host_pool.h"
 #include "launcher/plan/launch_settings.h"
 
 namespace hvd::launcher {

@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-#include "launcher/elastic/discovery/host_pool.h"
+#include "launcher/allocation/host_pool.h"
 #include "launcher/elastic/membership.h"
 #include "launcher/hosts/host_table.h"
 #include "rendezvous/wire/generation.h"

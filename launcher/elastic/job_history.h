@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "launcher/elastic/discovery/host_pool.h"
+#include "launcher/allocation/host_pool.h"
 #include "launcher/elastic/elastic_settings.h"
 
 namespace hvd::launcher {

@@ -7,7 +7,7 @@
 
 #include "base/process/signals.h"
 #include "base/text.h"
-#include "launcher/elastic/discovery/script_discovery.h"
+#include "launcher/allocation/script_discovery.h"
 #include "launcher/elastic/elastic_settings.h"
 #include "launcher/output/report.h"
 #include "launcher/reach/device_count.h"

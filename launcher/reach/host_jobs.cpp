@@ -10,13 +10,13 @@
 
 #include "base/settings.h"
 #include "base/text.h"
-#include "launcher/elastic/discovery/script_run.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/inner_launcher.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/rank_set.h"
 #include "launcher/program/program.h"
 #include "launcher/protocol/other_launchers.h"
+#include "launcher/spawn/script_run.h"
 
 namespace hvd::launcher {
 namespace {

@@ -11,9 +11,9 @@
 #include "base/files/elf_file.h"
 #include "base/text.h"
 #include "horovod/version.h"
-#include "launcher/elastic/discovery/script_run.h"
 #include "launcher/plan/installation.h"
 #include "launcher/protocol/package_list.h"
+#include "launcher/spawn/script_run.h"
 
 namespace hvd::launcher {
 namespace {

@@ -11,9 +11,9 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/words.h"
-#include "launcher/elastic/discovery/script_run.h"
 #include "launcher/protocol/package_list.h"
 #include "launcher/protocol/staged_parts.h"
+#include "launcher/spawn/script_run.h"
 
 namespace hvd::launcher {
 

@@ -1,4 +1,4 @@
-#include "launcher/elastic/discovery/host_cooldown.h"
+#include "launcher/allocation/host_cooldown.h"
 
 #include <algorithm>
 #include <cmath>

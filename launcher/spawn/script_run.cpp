@@ -1,4 +1,4 @@
-#include "launcher/elastic/discovery/script_run.h"
+#include "launcher/spawn/script_run.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/elastic/discovery/script_run.h"
 #include "launcher/plan/hosts.h"
+#include "launcher/spawn/script_run.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {

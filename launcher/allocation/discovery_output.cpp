@@ -1,4 +1,4 @@
-#include "launcher/elastic/discovery/discovery_output.h"
+#include "launcher/allocation/discovery_output.h"
 
 #include <map>
 #include <set>

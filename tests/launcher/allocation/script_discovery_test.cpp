@@ -1,4 +1,4 @@
-#include "launcher/elastic/discovery/script_discovery.h"
+#include "launcher/allocation/script_discovery.h"
 
 #include <doctest/doctest.h>
 #include <signal.h>

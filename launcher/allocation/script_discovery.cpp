@@ -1,4 +1,4 @@
-#include "launcher/elastic/discovery/script_discovery.h"
+#include "launcher/allocation/script_discovery.h"
 
 #include <map>
 #include <optional>
@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "launcher/elastic/discovery/discovery_output.h"
+#include "launcher/allocation/discovery_output.h"
 #include "net/notification.h"
 
 namespace hvd::launcher {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/elastic/discovery/host_cooldown.h"
+#include "launcher/allocation/host_cooldown.h"
 #include "launcher/plan/hosts.h"
 
 namespace hvd::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/elastic/discovery/host_pool.h"
+#include "launcher/allocation/host_pool.h"
 
 #include <algorithm>
 #include <utility>
