@@ -27,7 +27,7 @@
 #include "launcher/output/metrics_port.h"
 #include "launcher/output/terminal_text.h"
 #include "launcher/plan/spares.h"
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 #include "launcher/reach/device_count.h"
 #include "net/interface_choice.h"
 #include "net/interfaces.h"

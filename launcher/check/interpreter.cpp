@@ -4,8 +4,8 @@
 
 #include "base/text.h"
 #include "launcher/plan/installation.h"
-#include "launcher/program/command_file.h"
-#include "launcher/program/program.h"
+#include "launcher/protocol/command_file.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 namespace {

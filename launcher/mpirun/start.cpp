@@ -18,7 +18,7 @@
 #include "launcher/plan/inner_launcher.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/slot_plan.h"
-#include "launcher/program/command_file.h"
+#include "launcher/protocol/command_file.h"
 #include "launcher/spawn/local_program.h"
 
 namespace hvd::launcher {

@@ -8,7 +8,7 @@
 
 #include "base/settings.h"
 #include "base/text.h"
-#include "launcher/program/command_file.h"
+#include "launcher/protocol/command_file.h"
 
 namespace hvd::launcher {
 namespace {

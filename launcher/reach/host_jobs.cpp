@@ -14,8 +14,8 @@
 #include "launcher/plan/inner_launcher.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/rank_set.h"
-#include "launcher/program/program.h"
 #include "launcher/protocol/other_launchers.h"
+#include "launcher/protocol/program.h"
 #include "launcher/spawn/script_run.h"
 
 namespace hvd::launcher {

@@ -7,7 +7,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "launcher/plan/installation.h"
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 namespace {

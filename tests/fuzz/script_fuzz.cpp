@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "fuzz/target.h"
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 
 HVD_FUZZ_TARGET(script) {
   using namespace hvd;

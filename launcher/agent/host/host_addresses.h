@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/result.h"
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 #include "net/interface_choice.h"
 
 namespace hvd::launcher {

@@ -16,7 +16,7 @@
 #include "base/proc_file.h"
 #include "base/text.h"
 #include "launcher/agent/host/process_tree.h"
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 namespace {

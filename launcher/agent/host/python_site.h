@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 

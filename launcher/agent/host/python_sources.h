@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/program/command_file.h"
+#include "launcher/protocol/command_file.h"
 
 namespace hvd::launcher {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 

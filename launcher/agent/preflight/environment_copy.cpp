@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "base/text.h"
-#include "launcher/program/program.h"
 #include "launcher/protocol/package_list.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 

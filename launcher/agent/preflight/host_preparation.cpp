@@ -10,7 +10,7 @@
 #include "base/files/elf_file.h"
 #include "base/text.h"
 #include "launcher/agent/host/safe_folder.h"
-#include "launcher/program/command_file.h"
+#include "launcher/protocol/command_file.h"
 #include "launcher/protocol/package_list.h"
 
 namespace hvd::launcher {

@@ -16,8 +16,8 @@
 #include "launcher/agent/preflight/package_copy.h"
 #include "launcher/agent/preflight/package_needs.h"
 #include "launcher/agent/ranks/helper_command.h"
-#include "launcher/program/program.h"
 #include "launcher/protocol/host_job.h"
+#include "launcher/protocol/program.h"
 #include "launcher/protocol/protocol.h"
 
 namespace hvd::launcher {

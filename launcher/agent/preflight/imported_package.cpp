@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "launcher/agent/host/python_site.h"
-#include "launcher/program/command_file.h"
+#include "launcher/protocol/command_file.h"
 
 namespace hvd::launcher {
 namespace {

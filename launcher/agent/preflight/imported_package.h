@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "launcher/agent/host/python_sources.h"
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 

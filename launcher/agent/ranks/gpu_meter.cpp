@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "launcher/agent/ranks/gpu_use.h"
 #include "launcher/agent/ranks/rocm_use.h"
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 

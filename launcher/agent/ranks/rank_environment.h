@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "launcher/program/program.h"
 #include "launcher/protocol/host_job.h"
+#include "launcher/protocol/program.h"
 #include "net/interface_choice.h"
 #include "net/port_range.h"
 

@@ -13,7 +13,7 @@
 #include "base/unique_fd.h"
 #include "launcher/agent/ranks/process_limits.h"
 #include "launcher/agent/ranks/side_by_side.h"
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 

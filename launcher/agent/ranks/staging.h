@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "base/secrets/hmac.h"
 #include "base/unique_fd.h"
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 #include "launcher/protocol/protocol.h"
 
 namespace hvd::launcher {

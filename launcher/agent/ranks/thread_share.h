@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "launcher/program/program.h"
 #include "launcher/protocol/host_job.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 

@@ -11,8 +11,8 @@
 #include "base/secrets/hmac.h"
 #include "base/text.h"
 #include "launcher/agent/stacks/sampling_failure.h"
-#include "launcher/program/program.h"
 #include "launcher/protocol/package_list.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 namespace {

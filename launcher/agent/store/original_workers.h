@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 

@@ -20,7 +20,7 @@
 #include "launcher/output/report.h"
 #include "launcher/output/terminal_text.h"
 #include "launcher/plan/hosts.h"
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 #include "launcher/protocol/protocol.h"
 #include "launcher/protocol/record.h"
 #include "launcher/state/job_choice.h"

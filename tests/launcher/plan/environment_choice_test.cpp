@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 
 namespace hvd::launcher {
 namespace {

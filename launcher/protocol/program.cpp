@@ -1,4 +1,4 @@
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "launcher/program/program.h"
+#include "launcher/protocol/program.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>

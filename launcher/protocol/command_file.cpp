@@ -1,4 +1,4 @@
-#include "launcher/program/command_file.h"
+#include "launcher/protocol/command_file.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

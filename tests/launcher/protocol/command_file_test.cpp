@@ -1,4 +1,4 @@
-#include "launcher/program/command_file.h"
+#include "launcher/protocol/command_file.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
