@@ -22,9 +22,9 @@
 #include "launcher/agent/host/host_addresses.h"
 #include "launcher/agent/host/process_tree.h"
 #include "launcher/agent/host/safe_folder.h"
+#include "launcher/agent/link/original_workers.h"
 #include "launcher/agent/ranks/rank_environment.h"
 #include "launcher/agent/ranks/thread_share.h"
-#include "launcher/agent/store/original_workers.h"
 #include "rendezvous/client/host_aggregation.h"
 
 namespace hvd::launcher {

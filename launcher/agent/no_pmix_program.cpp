@@ -1,4 +1,4 @@
-#include "launcher/agent/pmix/pmix_helper.h"
+#include "launcher/agent/pmix_helper.h"
 
 namespace hvd::launcher {
 

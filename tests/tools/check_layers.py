@@ -164,18 +164,7 @@ SUBFOLDERS = {
         "agent/ranks": ["agent/host", "agent/link", "protocol"],
         "agent/preflight": ["agent/host", "agent/ranks", "protocol"],
         "agent/stacks": ["agent/host", "agent/preflight", "agent/ranks", "protocol"],
-        "agent/store": ["agent/host", "agent/link", "protocol"],
-        "agent/pmix": ["agent/host", "agent/link", "agent/ranks", "pmix", "protocol"],
-        "agent": [
-            "agent/host",
-            "agent/link",
-            "agent/pmix",
-            "agent/preflight",
-            "agent/ranks",
-            "agent/stacks",
-            "agent/store",
-            "protocol",
-        ],
+        "agent": ["agent/host", "agent/link", "agent/preflight", "agent/ranks", "agent/stacks", "pmix", "protocol"],
     },
 }
 

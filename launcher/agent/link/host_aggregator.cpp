@@ -1,4 +1,4 @@
-#include "launcher/agent/store/host_aggregator.h"
+#include "launcher/agent/link/host_aggregator.h"
 
 #include <sys/epoll.h>
 

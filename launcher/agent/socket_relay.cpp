@@ -1,4 +1,4 @@
-#include "launcher/agent/pmix/socket_relay.h"
+#include "launcher/agent/socket_relay.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "launcher/agent/store/world_reports.h"
+#include "launcher/agent/link/world_reports.h"
 
 #include <sys/epoll.h>
 #include <unistd.h>

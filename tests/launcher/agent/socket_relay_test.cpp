@@ -1,4 +1,4 @@
-#include "launcher/agent/pmix/socket_relay.h"
+#include "launcher/agent/socket_relay.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>

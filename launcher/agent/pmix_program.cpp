@@ -1,4 +1,4 @@
-#include "launcher/agent/pmix/pmix_helper.h"
+#include "launcher/agent/pmix_helper.h"
 
 // The build defines the name of the file.
 asm(".section .rodata\n"

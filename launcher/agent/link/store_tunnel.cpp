@@ -1,4 +1,4 @@
-#include "launcher/agent/store/store_tunnel.h"
+#include "launcher/agent/link/store_tunnel.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "launcher/agent/store/original_workers.h"
+#include "launcher/agent/link/original_workers.h"
 
 #include <string>
 

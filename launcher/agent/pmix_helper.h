@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "launcher/agent/pmix/socket_relay.h"
 #include "launcher/agent/ranks/rank_process.h"
+#include "launcher/agent/socket_relay.h"
 #include "launcher/pmix/conversation.h"
 #include "launcher/protocol/protocol.h"
 #include "net/endpoint.h"

@@ -1,5 +1,5 @@
 // Hosts whose agents aggregate records. Ranks are threads here; the server is real.
-#include "launcher/agent/store/host_aggregator.h"
+#include "launcher/agent/link/host_aggregator.h"
 
 #include <doctest/doctest.h>
 #include <poll.h>
