@@ -2,8 +2,8 @@
 // the beginning (--max-restarts); an elastic job also when its ranks change. The launcher's main calls it.
 #pragma once
 
-#include "launcher/cli/options.h"
-#include "launcher/state/launch_events.h"
+#include "launcher/output/launch_events.h"
+#include "launcher/plan/launch_options.h"
 
 namespace hvd::launcher {
 

@@ -13,6 +13,7 @@
 #include "launcher/check/init.h"
 #include "launcher/cli/commands.h"
 #include "launcher/cli/manual.h"
+#include "launcher/cli/options.h"
 #include "launcher/command.h"
 #include "launcher/mpirun/start.h"
 #include "launcher/observe/views/look_inside.h"
@@ -20,6 +21,7 @@
 #include "launcher/output/report.h"
 #include "launcher/plan/installation.h"
 #include "launcher/state/detached_run.h"
+#include "launcher/state/ending_script.h"
 #include "launcher/state/record_writer.h"
 #include "net/thrown.h"
 

@@ -18,6 +18,7 @@
 #include "launcher/check/format.h"
 #include "launcher/check/interpreter.h"
 #include "launcher/check/loaded_library.h"
+#include "launcher/cli/options.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/installation.h"
 #include "launcher/plan/redaction.h"

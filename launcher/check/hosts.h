@@ -6,8 +6,7 @@
 
 #include "launcher/check/check_build.h"
 #include "launcher/check/format.h"
-#include "launcher/cli/options.h"
-#include "launcher/plan/launch_settings.h"
+#include "launcher/plan/launch_options.h"
 
 namespace hvd::launcher {
 

@@ -10,6 +10,7 @@
 #include "launcher/allocation/host_choice.h"
 #include "launcher/check/first_config.h"
 #include "launcher/check/hosts.h"
+#include "launcher/cli/options.h"
 #include "launcher/output/report.h"
 #include "launcher/plan/text_file.h"
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "launcher/cli/options.h"
+#include "launcher/plan/launch_options.h"
 
 namespace hvd::launcher {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "launcher/cli/options.h"
+#include "launcher/plan/launch_options.h"
 
 namespace hvd::launcher {
 

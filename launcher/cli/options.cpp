@@ -498,17 +498,6 @@ Status settle(CommandLine& line, Options& options) {
 
 }  // namespace
 
-bool is_question(const Options& options) {
-  const LaunchSettings& settings = options.settings;
-  return settings.questions.help || settings.questions.help_all || settings.questions.version ||
-         settings.questions.check_build || settings.questions.require.has_value() ||
-         settings.questions.completion.has_value() || settings.questions.manual.has_value();
-}
-
-bool is_detached(const Options& options) {
-  return options.settings.job.detach && !options.settings.job.dry_run;
-}
-
 Result<Options> parse_options(std::span<const std::string> arguments, MessageForm* form) {
   const std::vector<Flag> flags = all_flags();
   std::vector<std::string> words(arguments.begin(), arguments.end());

@@ -2,10 +2,10 @@
 // independently.
 #pragma once
 
-#include "launcher/cli/options.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/job/supervisor.h"
 #include "launcher/output/output.h"
+#include "launcher/plan/launch_options.h"
 #include "launcher/reach/host_jobs.h"
 
 namespace hvd::launcher {

@@ -45,6 +45,7 @@
 #include "launcher/reach/parent_process.h"
 #include "launcher/reach/start_report.h"
 #include "launcher/spawn/exit_watch.h"
+#include "launcher/state/ending_script.h"
 #include "net/thrown.h"
 #include "rendezvous/server/server.h"
 #include "rendezvous/wire/job_keys.h"
@@ -467,7 +468,7 @@ void JobLaunch::watch_script() {
   if (!options_.script) return;
   const auto note = [ended = script_ended_] { *ended = Clock::now(); };
   const Status watched = script_watch_.begin(static_cast<pid_t>(options_.script->pid), note);
-  if (generation_ == 0 && (!watched.ok() || options_.script->has_ended())) note();
+  if (generation_ == 0 && (!watched.ok() || has_ended(*options_.script))) note();
 }
 
 void JobLaunch::choose_policy() {

@@ -7,11 +7,11 @@
 #include <functional>
 #include <vector>
 
-#include "launcher/cli/options.h"
-#include "launcher/elastic/generations.h"
+#include "launcher/elastic/job_history.h"
+#include "launcher/output/launch_events.h"
+#include "launcher/plan/launch_options.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/reach/staged_environment.h"
-#include "launcher/state/launch_events.h"
 
 namespace hvd::launcher {
 

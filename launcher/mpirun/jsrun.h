@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/cli/options.h"
+#include "launcher/plan/launch_options.h"
 #include "launcher/plan/slot_plan.h"
 
 namespace hvd::launcher {

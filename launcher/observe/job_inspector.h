@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "launcher/cli/options.h"
 #include "launcher/elastic/job_policy.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/observe/job_part.h"
@@ -21,6 +20,7 @@
 #include "launcher/observe/views/job_states.h"
 #include "launcher/observe/views/operation_waits.h"
 #include "launcher/observe/views/rank_commands.h"
+#include "launcher/plan/launch_options.h"
 #include "launcher/reach/stack_tool.h"
 #include "net/asio.h"
 #include "net/notification.h"

@@ -20,11 +20,11 @@
 #include "base/clock.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/observe/rules/init_waits.h"
+#include "launcher/output/launch_events.h"
 #include "launcher/output/launch_progress.h"
 #include "launcher/output/output.h"
 #include "launcher/plan/launch_settings.h"
 #include "launcher/protocol/protocol.h"
-#include "launcher/state/launch_events.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {

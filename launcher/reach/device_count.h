@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/cli/options.h"
 #include "launcher/plan/hosts.h"
+#include "launcher/plan/launch_options.h"
 
 namespace hvd::launcher {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "launcher/cli/options.h"
-#include "launcher/elastic/generations.h"
+#include "launcher/elastic/job_history.h"
 #include "launcher/plan/hosts.h"
+#include "launcher/plan/launch_options.h"
 
 namespace hvd::launcher {
 

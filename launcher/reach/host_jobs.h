@@ -10,9 +10,9 @@
 
 #include "base/secrets/secret.h"
 #include "launcher/allocation/launch_method.h"
-#include "launcher/cli/options.h"
 #include "launcher/plan/environment_choice.h"
 #include "launcher/plan/job_identity.h"
+#include "launcher/plan/launch_options.h"
 #include "launcher/plan/slot_plan.h"
 #include "launcher/plan/staged_code.h"
 #include "launcher/plan/worker_env.h"

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cli/options.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/link/join_queue.h"
 #include "launcher/link/session_spawner.h"
 #include "launcher/output/output.h"
+#include "launcher/plan/launch_options.h"
 #include "launcher/reach/host_jobs.h"
 #include "launcher/reach/own_package.h"
 #include "launcher/reach/preflight.h"

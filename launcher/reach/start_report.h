@@ -1,9 +1,9 @@
 // Formats the sentences about hosts and their ranks before the ranks start.
 #pragma once
 
-#include "launcher/cli/options.h"
 #include "launcher/hosts/host_table.h"
 #include "launcher/output/output.h"
+#include "launcher/plan/launch_options.h"
 #include "launcher/reach/host_startup.h"
 
 namespace hvd::launcher {

@@ -4,8 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "launcher/plan/launch_settings.h"
-#include "launcher/state/ending_script.h"
+#include "launcher/plan/launch_options.h"
 #include "launcher/state/record_writer.h"
 
 namespace hvd::launcher {

@@ -12,7 +12,7 @@
 
 namespace hvd::launcher {
 
-bool EndingScript::has_ended() const { return start_of(pid) != start; }
+bool has_ended(const EndingScript& script) { return start_of(script.pid) != script.start; }
 
 std::optional<EndingScript> find_ending_script() {
   constexpr std::pair<std::string_view, const char*> kManagers[] = {

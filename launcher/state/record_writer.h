@@ -13,10 +13,10 @@
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
+#include "launcher/output/launch_events.h"
 #include "launcher/output/log_queue.h"
 #include "launcher/plan/launch_settings.h"
 #include "launcher/state/job_record.h"
-#include "launcher/state/launch_events.h"
 
 namespace hvd::launcher {
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/text.h"
+#include "launcher/cli/options.h"
 #include "launcher/mpirun/arguments.h"
 #include "launcher/mpirun/jsrun.h"
 #include "launcher/mpirun/start.h"

@@ -116,18 +116,7 @@ SUBFOLDERS = {
             "spawn",
             "spawn/ssh",
         ],
-        "observe": [
-            "cli",
-            "elastic",
-            "hosts",
-            "observe/rules",
-            "observe/views",
-            "output",
-            "plan",
-            "protocol",
-            "reach",
-            "state",
-        ],
+        "observe": ["elastic", "hosts", "observe/rules", "observe/views", "output", "plan", "protocol", "reach"],
         "job": [
             "cli",
             "elastic",
@@ -142,7 +131,7 @@ SUBFOLDERS = {
             "spawn",
             "state",
         ],
-        "mpirun": ["allocation", "cli", "output", "plan", "protocol", "spawn"],
+        "mpirun": ["allocation", "output", "plan", "protocol", "spawn"],
         "check": ["allocation", "cli", "job", "output", "plan", "protocol", "spawn/ssh"],
         ".": [
             "allocation",
