@@ -44,8 +44,6 @@
 #include "launcher/reach/host_startup.h"
 #include "launcher/reach/parent_process.h"
 #include "launcher/reach/start_report.h"
-#include "launcher/spawn/exit_watch.h"
-#include "launcher/state/ending_script.h"
 #include "net/thrown.h"
 #include "rendezvous/server/server.h"
 #include "rendezvous/wire/job_keys.h"
@@ -55,8 +53,6 @@ namespace {
 
 // After ranks fail because another rank left: the time for that rank to exit.
 constexpr std::chrono::seconds kTimeToLeave{2};
-// After a batch script has ended, the time in which a scheduler may end the script's processes.
-constexpr std::chrono::seconds kEndOfScript{5};
 
 }  // namespace
 
@@ -79,7 +75,6 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   void report_cause();
   net::Task<int> prepare();
   void start();
-  void watch_script();
   void choose_policy();
   void receive_events(HostRun& host);
 
@@ -95,9 +90,10 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   // Called by a part or the policy.
   void end_job(int exit_code, const std::string& sentence, int rank) override;
 
-  const LaunchSettings& settings() const override { return options_.settings; }
+  const Options& options() const override { return options_; }
   const LaunchEvents& events() const override { return events_; }
   bool is_elastic() const override { return history_ != nullptr; }
+  bool is_first() const override { return generation_ == 0; }
   double lease_seconds() const override { return host_jobs_.lease_seconds(); }
   Clock::time_point began() const override {
     return history_ ? history_->began : phase_.began_at(JobState::kStart);
@@ -123,6 +119,7 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   bool is_ending() const override { return supervisor_.is_ending(); }
   bool is_holding() const override { return supervisor_.is_holding(); }
   void end_wait(int rank, const std::vector<int>& waiting, const char* call) override;
+  void script_ended(const std::string& script) override { supervisor_.on_script_ended(script); }
   bool has_spare(const HostRun& host) const override {
     return has_spare_ && has_spare_(host.number());
   }
@@ -174,12 +171,8 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   InitWaits waits_;      // in hvd.init()
   InitWaits mpi_waits_;  // in MPI_Init
   HostStartup startup_;
-  int slow_host_ = -1;  // the host that a spare replaces in the next launch, or -1
-  int end_signal_ = 0;  // the last signal that ends the job, or 0
-  ExitWatch script_watch_{loop_.get_executor()};
-  // Shared, because the watch may report the end of the script after this launch is over.
-  const std::shared_ptr<std::optional<Clock::time_point>> script_ended_ =
-      std::make_shared<std::optional<Clock::time_point>>();
+  int slow_host_ = -1;                  // the host that a spare replaces in the next launch, or -1
+  int end_signal_ = 0;                  // the last signal that ends the job, or 0
   const int first_hosts_;               // the number of hosts with which the launch begins
   std::string end_cause_;               // why the launch ended, or empty
   bool has_met_ = false;                // a rank has joined a world, or used the store
@@ -438,7 +431,6 @@ net::Task<int> JobLaunch::run_all() {
       report(TerminalChanged{});
   });
   supervisor_.ask_about_silence([this](int host) { return is_silent(host); });
-  watch_script();
   choose_policy();
   inspector_.open(*policy_);
   if (const int code = co_await prepare(); code != 0) co_return code;
@@ -451,10 +443,6 @@ net::Task<int> JobLaunch::run_all() {
   cause_.cancel();
   co_await parts_->end();
   co_await policy_->end();
-  const bool was_ended = phase_.now() == JobState::kEnd;
-  if (*script_ended_ && was_ended &&
-      phase_.began_at(JobState::kEnd) < **script_ended_ + kEndOfScript)
-    supervisor_.on_script_ended(options_.script->name);
   end_cause_ = supervisor_.report();
   print_end(options_, hosts_, host_jobs_, supervisor_, has_met_, *output_);
   co_await output_->drain();
@@ -462,13 +450,6 @@ net::Task<int> JobLaunch::run_all() {
   co_await output_->drain();  // of messages logged during the shutdown
   phase_.move(JobState::kOver);
   co_return supervisor_.exit_code();
-}
-
-void JobLaunch::watch_script() {
-  if (!options_.script) return;
-  const auto note = [ended = script_ended_] { *ended = Clock::now(); };
-  const Status watched = script_watch_.begin(static_cast<pid_t>(options_.script->pid), note);
-  if (generation_ == 0 && (!watched.ok() || has_ended(*options_.script))) note();
 }
 
 void JobLaunch::choose_policy() {

@@ -23,7 +23,7 @@
 #include "launcher/output/launch_events.h"
 #include "launcher/output/launch_progress.h"
 #include "launcher/output/output.h"
-#include "launcher/plan/launch_settings.h"
+#include "launcher/plan/launch_options.h"
 #include "launcher/protocol/protocol.h"
 #include "net/asio.h"
 
@@ -100,9 +100,11 @@ class PartLaunch {
  public:
   virtual ~PartLaunch() = default;
   virtual net::asio::any_io_executor executor() = 0;
-  virtual const LaunchSettings& settings() const = 0;
+  virtual const Options& options() const = 0;
+  const LaunchSettings& settings() const { return options().settings; }
   virtual const LaunchEvents& events() const = 0;
   virtual bool is_elastic() const = 0;
+  virtual bool is_first() const = 0;  // the first launch of its job
   virtual double lease_seconds() const = 0;
   virtual Clock::time_point began() const = 0;  // start of the job's first launch
   virtual HostTable& hosts() = 0;
@@ -130,6 +132,8 @@ class PartLaunch {
   virtual void end_job(int exit_code, const std::string& sentence, int rank) = 0;
   // Ends the job because a rank has ended for which other ranks wait in `call`.
   virtual void end_wait(int rank, const std::vector<int>& waiting, const char* call) = 0;
+  // Call in JobPart::end(). A scheduler may have ended the job, because this script has ended.
+  virtual void script_ended(const std::string& script) = 0;
   // Returns whether a spare host can replace this host.
   virtual bool has_spare(const HostRun& host) const = 0;
   // Ends the job, to restart it without this host.

@@ -15,6 +15,7 @@ std::vector<std::shared_ptr<JobPart>> parts_of(PartLaunch& launch) {
            metrics_file,
            metrics_server,
            time_limit,
+           script_watch,
            loop_watch,
            input_relay,
        }) {

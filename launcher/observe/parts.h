@@ -16,6 +16,7 @@ std::shared_ptr<JobPart> input_relay(PartLaunch& launch);
 std::shared_ptr<JobPart> loop_watch(PartLaunch& launch);
 std::shared_ptr<JobPart> metrics_file(PartLaunch& launch);
 std::shared_ptr<JobPart> metrics_server(PartLaunch& launch);
+std::shared_ptr<JobPart> script_watch(PartLaunch& launch);
 std::shared_ptr<JobPart> silence_watch(PartLaunch& launch);
 std::shared_ptr<JobPart> start_watch(PartLaunch& launch);
 std::shared_ptr<JobPart> status_line(PartLaunch& launch);

@@ -1,0 +1,59 @@
+// Watches the script with whose end a scheduler ends a detached job (--detach), and names the script as the cause if the
+// job ends within 5 s of it. A job without such a script watches nothing.
+
+#include <chrono>
+#include <optional>
+
+#include "launcher/observe/parts.h"
+#include "launcher/spawn/exit_watch.h"
+#include "launcher/state/ending_script.h"
+
+namespace hvd::launcher {
+namespace {
+
+// After a batch script has ended, the time in which a scheduler may end the script's processes.
+constexpr std::chrono::seconds kEndOfScript{5};
+
+class ScriptWatch : public JobPart {
+ public:
+  explicit ScriptWatch(PartLaunch& launch) : launch_(launch), watch_(launch.executor()) {}
+
+  void on(const JobEvent& event) override;
+  net::Task<void> end() override;
+
+ private:
+  void begin();
+
+  PartLaunch& launch_;
+  ExitWatch watch_;
+  std::optional<Clock::time_point> script_ended_, job_ends_;
+};
+
+void ScriptWatch::on(const JobEvent& event) {
+  if (std::holds_alternative<Starting>(event) && launch_.options().script) begin();
+  if (std::holds_alternative<JobEnding>(event) && !job_ends_) job_ends_ = Clock::now();
+}
+
+void ScriptWatch::begin() {
+  const EndingScript& script = *launch_.options().script;
+  const auto note = [part = shared_from_this(), this] { script_ended_ = Clock::now(); };
+  const Status watched = watch_.begin(static_cast<pid_t>(script.pid), note);
+  // A later launch may begin long after the end of the script, which the job then has outlived.
+  if (launch_.is_first() && (!watched.ok() || has_ended(script))) note();
+}
+
+net::Task<void> ScriptWatch::end() {
+  is_over_ = true;
+  watch_.close();
+  if (script_ended_ && job_ends_ && *job_ends_ < *script_ended_ + kEndOfScript)
+    launch_.script_ended(launch_.options().script->name);
+  co_return;
+}
+
+}  // namespace
+
+std::shared_ptr<JobPart> script_watch(PartLaunch& launch) {
+  return std::make_shared<ScriptWatch>(launch);
+}
+
+}  // namespace hvd::launcher
