@@ -19,7 +19,6 @@
 #include "base/process/signals.h"
 #include "base/secrets/secret.h"
 #include "base/text.h"
-#include "launcher/cli/setting_remarks.h"
 #include "launcher/elastic/elastic_job.h"
 #include "launcher/elastic/job_policy.h"
 #include "launcher/hosts/host_table.h"
@@ -42,11 +41,9 @@
 #include "launcher/plan/worker_env.h"
 #include "launcher/reach/host_jobs.h"
 #include "launcher/reach/host_startup.h"
-#include "launcher/reach/parent_process.h"
+#include "launcher/reach/job_store.h"
 #include "launcher/reach/start_report.h"
 #include "net/thrown.h"
-#include "rendezvous/server/server.h"
-#include "rendezvous/wire/job_keys.h"
 
 namespace hvd::launcher {
 namespace {
@@ -79,7 +76,7 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   void receive_events(HostRun& host);
 
   HostTable& hosts() override { return hosts_; }
-  rendezvous::Server& store() override { return *server_; }
+  rendezvous::Server& store() override { return store_.server(); }
   net::asio::any_io_executor executor() override { return loop_.get_executor(); }
   void print(std::string_view sentence) override { output_->print(sentence); }
   std::string last_exception(int rank) const override { return output_->last_exception(rank); }
@@ -134,7 +131,6 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
 
   void explain_interrupt();
   std::string meanwhile(const RankExit& exit) const;
-  std::optional<rendezvous::ScopeSizes> original_scopes() const;
   void on_end_signal(int number);
   bool is_silent(int host) const;
   void on_silence(int host, double seconds);
@@ -167,7 +163,7 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   net::asio::steady_timer changed_;  // cancelled when the job's state changes
   net::asio::steady_timer cause_;
   std::unique_ptr<JobOutput> output_;
-  std::unique_ptr<rendezvous::Server> server_;
+  JobStore store_;
   InitWaits waits_;      // in hvd.init()
   InitWaits mpi_waits_;  // in MPI_Init
   HostStartup startup_;
@@ -177,7 +173,6 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   std::string end_cause_;               // why the launch ended, or empty
   bool has_met_ = false;                // a rank has joined a world, or used the store
   bool is_ended_by_scheduler_ = false;  // its job has ended on a host
-  std::unique_ptr<ParentProcess> parent_process_;
   JobInspector inspector_;
   std::optional<HostShutdown> shutdown_;  // set shortly before the ranks start
   std::optional<JobParts> parts_;         // set shortly before the ranks start
@@ -274,7 +269,7 @@ struct JobLaunch::HostEvents : AgentEvents {
   void on_answer() override { job.on_answer(host); }
   void on_store_connection(net::StreamSocket socket) override {
     job.has_met_ = true;
-    job.server_->adopt(std::move(socket));
+    job.store_.server().adopt(std::move(socket));
   }
   JobLaunch& job;
   HostRun& run;
@@ -300,6 +295,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
       signals_(loop_, hosts_, [this](int number) { on_end_signal(number); }),
       changed_(loop_),
       cause_(loop_),
+      store_(loop_.get_executor(), options.settings, plan_),
       waits_(hosts_),
       mpi_waits_(hosts_),
       startup_(loop_, options, hosts_, host_jobs_, join_queue, environment),
@@ -317,7 +313,7 @@ JobLaunch::JobLaunch(const Options& options, const SlotPlan& plan, uint32_t gene
 
 // Links refer to the spawners of startup_, so destroy the links first.
 JobLaunch::~JobLaunch() {
-  if (server_) server_->show_launch({});
+  if (store_.is_open()) store_.server().show_launch({});
   for (HostRun& host : hosts_.hosts()) host.release();
 }
 
@@ -487,35 +483,14 @@ std::string JobLaunch::meanwhile(const RankExit& exit) const {
 Status JobLaunch::find_places() {
   HVD_RETURN_IF_ERROR(host_jobs_.read());
   const LaunchSettings& settings = options_.settings;
-  if (settings.job.store_fd.has_value()) {
-    HVD_ASSIGN_OR_RETURN(parent_process_,
-                         ParentProcess::take(static_cast<int>(settings.job.store_fd.value_or(0))));
-  }
+  HVD_RETURN_IF_ERROR(store_.take_parent());
   HVD_ASSIGN_OR_RETURN(OutputStyle style,
                        output_style(settings, plan_.size(), generation_, history_ != nullptr));
   style.log = events_.output;
   style.is_shown_by_log = settings.job.detach && style.log != nullptr;
   HVD_ASSIGN_OR_RETURN(output_, JobOutput::open(loop_.get_executor(), plan_, std::move(style)));
-  if (generation_ > 0) return {};
-  for (const std::string& remark : setting_remarks(settings, host_jobs_.environment_choice())) {
-    output_->print(remark);
-  }
-  for (const std::string& sentence :
-       {host_jobs_.code() ? describe_special(*host_jobs_.code()) : "", host_jobs_.remark()}) {
-    if (!sentence.empty()) output_->print(sentence);
-  }
+  if (generation_ == 0) print_remarks(options_, host_jobs_, *output_);
   return {};
-}
-
-// The scopes in which original Horovod's workers meet, with their sizes; nothing without --insecure-compat.
-std::optional<rendezvous::ScopeSizes> JobLaunch::original_scopes() const {
-  if (!options_.settings.launchers.insecure_compat) return {};
-  rendezvous::ScopeSizes sizes = {{"global", plan_.size()}};
-  for (const Slot& slot : plan_.slots) {
-    sizes[cat("local_", plan_.hosts[static_cast<size_t>(slot.host)].name)] = slot.local_size;
-    sizes[cat("cross_", slot.local_rank)] = slot.cross_size;
-  }
-  return sizes;
 }
 
 // Starts all agents. Returns 0, or the exit code if nothing was started on any host.
@@ -541,17 +516,9 @@ net::Task<int> JobLaunch::prepare() {
 
 void JobLaunch::start() {
   phase_.move(JobState::kStart);
-  server_ = join_queue_ ? join_queue_->take_server()
-                        : std::make_unique<rendezvous::Server>(
-                              loop_.get_executor(),
-                              rendezvous::ServerOptions{.secret = identity_.secret,
-                                                        .size = plan_.size(),
-                                                        .insecure_compat = original_scopes()});
-  if (parent_process_) {
-    // When the parent process, which waits for the ranks' results, is gone, the ranks end as after a signal.
-    parent_process_->serve(loop_.get_executor(), identity_.secret, host_jobs_.results_secret(),
-                           *server_, [] { ::raise(SIGTERM); });
-  }
+  // When the parent process, which waits for the ranks' results, is gone, the ranks end as after a signal.
+  store_.open(join_queue_ ? join_queue_->take_server() : nullptr, identity_.secret,
+              host_jobs_.results_secret(), [] { ::raise(SIGTERM); });
   output_->on_consumed([this](int rank, OutputStream stream, size_t size) {
     if (AgentLink* const link = hosts_.rank(rank).host().link()) link->consumed(rank, stream, size);
   });
@@ -570,7 +537,7 @@ void JobLaunch::start() {
           return policy_->survives(rank, host, exit_code, sentence);
         });
   }
-  server_->show_launch([this] { return inspector_.states(); });
+  store_.server().show_launch([this] { return inspector_.states(); });
   parts_.emplace(loop_.get_executor(), parts_of(*this));
   report(Starting{});
   // An agent ended while other hosts were prepared.
@@ -648,14 +615,9 @@ void JobLaunch::explain_interrupt() {
 }
 
 std::optional<Supervisor::LeftBy> JobLaunch::left_by(int rank) const {
-  const auto value = server_ ? server_->value(rendezvous::left_by_key(rank)) : std::nullopt;
-  if (!value) return {};
-  const std::string_view text = as_text(*value);
-  const size_t space = std::min(text.find(' '), text.size());
-  const auto peer = parse_int(text.substr(0, space));
-  if (!peer || *peer < 0 || *peer >= plan_.size()) return {};
-  return Supervisor::LeftBy(static_cast<int>(*peer),
-                            space < text.size() ? printable(text.substr(space + 1)) : "");
+  auto found = store_.left_by(rank);
+  if (!found) return {};
+  return Supervisor::LeftBy(found->first, std::move(found->second));
 }
 
 net::Task<void> JobLaunch::await_cause() {

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "launcher/allocation/host_choice.h"
+#include "launcher/cli/setting_remarks.h"
 #include "launcher/cli/unknown_command.h"
 #include "launcher/link/agent_link.h"
 #include "launcher/output/report.h"
@@ -68,6 +69,16 @@ void print_binding(const HostTable& hosts, JobOutput& output) {
 }
 
 }  // namespace
+
+void print_remarks(const Options& options, const HostJobs& host_jobs, JobOutput& output) {
+  std::vector<std::string> remarks =
+      setting_remarks(options.settings, host_jobs.environment_choice());
+  if (host_jobs.code()) remarks.push_back(describe_special(*host_jobs.code()));
+  remarks.push_back(host_jobs.remark());
+  for (const std::string& remark : remarks) {
+    if (!remark.empty()) output.print(remark);
+  }
+}
 
 void print_errors(const HostStartup::Outcome& hosts, const Options& options, JobOutput& output) {
   for (const Status& error : hosts.errors) output.print(error.message(), Tone::kError);

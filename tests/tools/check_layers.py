@@ -129,7 +129,6 @@ SUBFOLDERS = {
             "state",
         ],
         "job": [
-            "cli",
             "elastic",
             "hosts",
             "link",

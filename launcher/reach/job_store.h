@@ -1,0 +1,53 @@
+// The job's store: a rendezvous server in this process, to which the agents carry the requests of their ranks. The Python
+// program that started this launcher (--store-fd) shares the store: it gets the secrets over its socket, which the server
+// then serves by rendezvous/PROTOCOL.md. Owns the server and the socket. JobLaunch owns it. Lives on the launch's loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/secrets/secret.h"
+#include "base/unique_fd.h"
+#include "launcher/plan/launch_settings.h"
+#include "launcher/plan/slot_plan.h"
+#include "net/asio.h"
+#include "rendezvous/server/server.h"
+
+namespace hvd::launcher {
+
+class JobStore {
+ public:
+  // All arguments outlive this object.
+  JobStore(net::asio::any_io_executor executor, const LaunchSettings& settings,
+           const SlotPlan& plan);
+
+  // Takes ownership of the socket of --store-fd, if the flag is set. Fails with an error that names the flag when it is
+  // not a connected stream socket of this machine.
+  Status take_parent();
+  // Call once. `joined`: the server by which hosts have joined; null: starts a server. `results`: the secret of the
+  // ranks' results (HostJobs). Calls `on_parent_gone` when the parent process has closed its end or has died.
+  void open(std::unique_ptr<rendezvous::Server> joined, const Secret& secret, const Secret& results,
+            std::function<void()> on_parent_gone);
+  bool is_open() const { return server_ != nullptr; }
+  rendezvous::Server& server() { return *server_; }
+
+  // The rank that, according to this rank, has caused its failure, with the sentence about the cause, which may be
+  // empty. Nothing if this rank has reported none.
+  std::optional<std::pair<int, std::string>> left_by(int rank) const;
+
+ private:
+  std::optional<rendezvous::ScopeSizes> original_scopes() const;
+  void serve_parent(const Secret& secret, const Secret& results, std::function<void()> on_gone);
+
+  const net::asio::any_io_executor executor_;
+  const LaunchSettings& settings_;
+  const SlotPlan& plan_;
+  std::unique_ptr<rendezvous::Server> server_;
+  UniqueFd parent_;
+  std::optional<net::asio::posix::stream_descriptor> watched_parent_;
+};
+
+}  // namespace hvd::launcher
