@@ -98,21 +98,10 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   JobOutput& output() override { return *output_; }
   InitWaits& init_waits() override { return waits_; }
   InitWaits& mpi_waits() override { return mpi_waits_; }
+  JobInspector& inspector() override { return inspector_; }
   void run(std::shared_ptr<JobPart> part, net::Task<void> task) override {
     parts_->run(std::move(part), std::move(task));
   }
-  net::Task<std::vector<HostAnswer>> ask(InspectDetail detail) override {
-    return inspector_.ask(detail);
-  }
-  net::Task<std::vector<HostAnswer>> sample(SampleGroups groups) override {
-    return inspector_.sample(groups);
-  }
-  net::Task<std::vector<RankPlace>> ask_place(int number, uint32_t late_microseconds) override {
-    return inspector_.place_of_late(number, late_microseconds);
-  }
-  net::Task<JobCounts> counts() override { return inspector_.counts(); }
-  net::Task<std::string> metrics() override;
-  net::Task<void> show_stacks() override;
   bool is_ending() const override { return supervisor_.is_ending(); }
   bool is_holding() const override { return supervisor_.is_holding(); }
   void end_wait(int rank, const std::vector<int>& waiting, const char* call) override;
@@ -454,15 +443,6 @@ void JobLaunch::choose_policy() {
   policy_ = std::make_unique<ElasticJob>(launch, options_.settings, join_queue_, *history_);
 }
 
-// The job's metrics at the level of --metrics-level.
-net::Task<std::string> JobLaunch::metrics() {
-  constexpr size_t kMostHosts = 64;  // each has 17 samples
-  const auto level = parse_metrics_level(options_.settings.output.metrics_level);
-  const bool is_small = hosts_.hosts().size() <= kMostHosts;
-  return inspector_.metrics(
-      level.value_or(is_small ? MetricsLevel::kHosts : MetricsLevel::kSummary));
-}
-
 void JobLaunch::end_wait(int rank, const std::vector<int>& waiting, const char* call) {
   act(supervisor_.on_awaited_rank_ended(rank, waiting, call));
 }
@@ -674,19 +654,6 @@ void JobLaunch::end(RankRun& rank) {
 
 void JobLaunch::end_job(int exit_code, const std::string& sentence, int rank) {
   act(supervisor_.end_job(exit_code, sentence, rank));
-}
-
-net::Task<void> JobLaunch::show_stacks() {
-  const std::vector<HostAnswer> answers = co_await inspector_.ask(InspectDetail::kStacks);
-  for (size_t host = 0; host < answers.size(); ++host) {
-    const std::string& text = answers[host].text;
-    const HostRun& run = hosts_.host(static_cast<int>(host));
-    if (run.silence() > 0)
-      output_->print(cat("host ", run.name(), ": ", describe_silence(run.silence())));
-    if (text.empty()) continue;
-    output_->print(cat("where the ranks of host ", run.name(), " are:\n",
-                       std::string_view(text).substr(0, text.size() - 1)));
-  }
 }
 
 void prepare_process(const Options& options) {

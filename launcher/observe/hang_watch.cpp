@@ -96,7 +96,7 @@ std::vector<int> HangWatch::running() const {
 }
 
 net::Task<void> HangWatch::look() {
-  std::vector<HostAnswer> answers = co_await launch_.sample(SampleGroup::kSigns);
+  std::vector<HostAnswer> answers = co_await launch_.inspector().sample(SampleGroup::kSigns);
   if (is_over_ || has_init_) co_return;
   const auto signs = of_running_ranks(launch_.hosts(), answers, &HostSample::signs);
   // If a host does not answer, it may be suspended, so earlier observations do not count.
@@ -108,7 +108,7 @@ net::Task<void> HangWatch::look() {
 }
 
 net::Task<void> HangWatch::look_at_places() {
-  std::vector<HostAnswer> answers = co_await launch_.ask(InspectDetail::kPlaces);
+  std::vector<HostAnswer> answers = co_await launch_.inspector().ask(InspectDetail::kPlaces);
   if (is_over_ || has_init_) co_return;
   auto places = of_running_ranks(launch_.hosts(), answers, &HostSample::places);
   const bool has_ended = running().size() != launch_.hosts().ranks().size();
@@ -135,7 +135,7 @@ void HangWatch::report(const HangRule::Finding& finding) {
   const std::string missing = missing_stacks(finding, launch_.hosts().host_names());
   if (!missing.empty()) launch_.output().print(missing);
   if (finding.kind == kHang && reaction_ == HangReaction::kDump)
-    launch_.run(shared_from_this(), launch_.show_stacks());
+    launch_.run(shared_from_this(), launch_.inspector().show_stacks());
 }
 
 }  // namespace

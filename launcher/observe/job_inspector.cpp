@@ -272,6 +272,25 @@ net::Task<std::string> JobInspector::metrics(MetricsLevel level) {
   co_return metrics_.text(hosts_, level) + metrics_.waits_text(hosts_, level);
 }
 
+net::Task<std::string> JobInspector::metrics() {
+  constexpr size_t kMostHosts = 64;  // each has 17 samples
+  const auto level = parse_metrics_level(options_.settings.output.metrics_level);
+  const bool is_small = hosts_.hosts().size() <= kMostHosts;
+  return metrics(level.value_or(is_small ? MetricsLevel::kHosts : MetricsLevel::kSummary));
+}
+
+net::Task<void> JobInspector::show_stacks() {
+  const std::vector<HostAnswer> answers = co_await ask(InspectDetail::kStacks);
+  for (size_t number = 0; number < answers.size(); ++number) {
+    const std::string_view text = answers[number].text;
+    const HostRun& host = hosts_.host(static_cast<int>(number));
+    if (host.silence() > 0) remark_(cat("host ", host.name(), ": ", silence_of(host)));
+    if (text.empty()) continue;
+    remark_(
+        cat("where the ranks of host ", host.name(), " are:\n", text.substr(0, text.size() - 1)));
+  }
+}
+
 // `digits`: a message to an agent, in hexadecimal digits.
 net::Task<void> JobInspector::run_command(std::string_view digits, net::StreamSocket& caller) {
   const auto bytes = from_hex(digits);

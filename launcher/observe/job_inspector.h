@@ -14,18 +14,26 @@
 #include "base/clock.h"
 #include "launcher/elastic/job_policy.h"
 #include "launcher/hosts/host_table.h"
-#include "launcher/observe/job_part.h"
+#include "launcher/observe/rules/init_waits.h"
 #include "launcher/observe/views/inspection.h"
 #include "launcher/observe/views/job_metrics.h"
 #include "launcher/observe/views/job_states.h"
 #include "launcher/observe/views/operation_waits.h"
 #include "launcher/observe/views/rank_commands.h"
+#include "launcher/output/launch_progress.h"
 #include "launcher/plan/launch_options.h"
 #include "launcher/reach/stack_tool.h"
 #include "net/asio.h"
 #include "net/notification.h"
 
 namespace hvd::launcher {
+
+// The progress of a job, from the last sample of its ranks.
+struct JobCounts {
+  JobProgress job{};  // progress without rates
+  ProgressRates::Counts counts{};
+  Clock::time_point read_at{};  // when the ranks were sampled
+};
 
 class JobInspector {
  public:
@@ -51,8 +59,11 @@ class JobInspector {
   net::Task<void> look(SampleGroups groups);
   // Samples the agents, and returns the totals of the job.
   net::Task<JobCounts> counts();
-  // The job's metrics in the Prometheus format. Takes less than a second.
+  // The job's metrics in the Prometheus format, at the level of --metrics-level. Takes less than a second.
+  net::Task<std::string> metrics();
   net::Task<std::string> metrics(MetricsLevel level);
+  // Prints the stack positions of all ranks.
+  net::Task<void> show_stacks();
 
   // Called with the events of the agents.
   void on_answer(int host, uint32_t number, HostAnswer answer) {

@@ -21,13 +21,14 @@
 #include "launcher/hosts/host_table.h"
 #include "launcher/observe/rules/init_waits.h"
 #include "launcher/output/launch_events.h"
-#include "launcher/output/launch_progress.h"
 #include "launcher/output/output.h"
 #include "launcher/plan/launch_options.h"
 #include "launcher/protocol/protocol.h"
 #include "net/asio.h"
 
 namespace hvd::launcher {
+
+class JobInspector;
 
 // Sent shortly before the ranks start.
 struct Starting {};
@@ -88,13 +89,6 @@ class JobPart : public std::enable_shared_from_this<JobPart> {
   bool is_over_ = false;
 };
 
-// The progress of a job, from the last sample of its ranks.
-struct JobCounts {
-  JobProgress job{};  // progress without rates
-  ProgressRates::Counts counts{};
-  Clock::time_point read_at{};  // when the ranks were sampled
-};
-
 // The launch as its parts use it. JobLaunch implements it.
 class PartLaunch {
  public:
@@ -109,21 +103,11 @@ class PartLaunch {
   virtual Clock::time_point began() const = 0;  // start of the job's first launch
   virtual HostTable& hosts() = 0;
   virtual JobOutput& output() = 0;
-  virtual InitWaits& init_waits() = 0;  // waits in hvd.init()
-  virtual InitWaits& mpi_waits() = 0;   // waits in MPI_Init
+  virtual InitWaits& init_waits() = 0;    // waits in hvd.init()
+  virtual InitWaits& mpi_waits() = 0;     // waits in MPI_Init
+  virtual JobInspector& inspector() = 0;  // queries the agents
   // Runs a task that shares ownership of the part, because the loop may outlive the launch.
   virtual void run(std::shared_ptr<JobPart> part, net::Task<void> task) = 0;
-
-  // These query the agents, and return the answers by host.
-  virtual net::Task<std::vector<HostAnswer>> ask(InspectDetail detail) = 0;
-  virtual net::Task<std::vector<HostAnswer>> sample(SampleGroups groups) = 0;
-  // Returns the stack position of a rank, given by its number in the table, while other ranks wait for it.
-  virtual net::Task<std::vector<RankPlace>> ask_place(int number, uint32_t late_microseconds) = 0;
-  virtual net::Task<JobCounts> counts() = 0;
-  // Returns the metrics in Prometheus's format, at the level of --metrics-level.
-  virtual net::Task<std::string> metrics() = 0;
-  // Prints the stack positions of all ranks.
-  virtual net::Task<void> show_stacks() = 0;
 
   virtual bool is_ending() const = 0;
   // Returns whether a rank has failed and the job waits for answers of silent hosts before it ends.

@@ -74,7 +74,7 @@ net::Task<void> MetricsFile::write() {
   is_running_ = true;
   while (!is_over_) {
     if (!is_writing_) {
-      const std::string text = co_await launch_.metrics();
+      const std::string text = co_await launch_.inspector().metrics();
       if (is_over_) break;
       is_writing_ = true;
       writer_.replace(path_, text, [self](int error_number) { self->on_written(error_number); });

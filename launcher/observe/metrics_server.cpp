@@ -48,7 +48,7 @@ MetricsServer::MetricsServer(asio::any_io_executor executor, const MetricsPort* 
 
 MetricsServer::MetricsServer(PartLaunch& launch)
     : MetricsServer(launch.executor(), launch.events().metrics,
-                    [&launch] { return launch.metrics(); }) {}
+                    [&launch] { return launch.inspector().metrics(); }) {}
 
 void MetricsServer::on(const JobEvent& event) {
   if (port_ != nullptr && std::holds_alternative<Starting>(event)) open();

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "launcher/observe/job_inspector.h"
 #include "launcher/observe/job_part.h"
 
 namespace hvd::launcher {

@@ -74,7 +74,8 @@ void StartWatch::on_deadline() {
 }
 
 net::Task<void> StartWatch::report(InitWaits::Wait wait) {
-  const std::vector<HostAnswer> answers = co_await launch_.ask(InspectDetail::kActivity);
+  const std::vector<HostAnswer> answers =
+      co_await launch_.inspector().ask(InspectDetail::kActivity);
   if (is_over_) co_return;
   const auto now = launch_.init_waits().longest();
   if (!now || now->since != wait.since) co_return;  // the wait is over

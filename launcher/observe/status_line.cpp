@@ -87,7 +87,7 @@ net::Task<void> StatusLine::draw() {
   const size_t columns = terminal_width(STDERR_FILENO);
   std::string line = start(columns);
   if (line.empty()) {
-    JobCounts job = co_await launch_.counts();
+    JobCounts job = co_await launch_.inspector().counts();
     is_drawing_ = false;
     if (is_over_) co_return;
     rates_.add(job.read_at, job.counts);

@@ -167,7 +167,7 @@ std::vector<StepWindow> StragglerWatch::take(std::vector<HostAnswer> answers) {
 
 net::Task<void> StragglerWatch::look() {
   show_longest_wait();
-  std::vector<HostAnswer> answers = co_await launch_.sample(SampleGroup::kSteps);
+  std::vector<HostAnswer> answers = co_await launch_.inspector().sample(SampleGroup::kSteps);
   if (is_over_) co_return;
   const std::vector<StepWindow> windows = take(std::move(answers));
   const std::vector<std::string> host_of_rank = host_names();
@@ -197,7 +197,7 @@ net::Task<void> StragglerWatch::look_at_causes() {
     // Reading the positions of all threads at each look would delay the ranks.
     if (i == looks || i % std::max(1, looks / kLooksAtPressure) == 0) {
       const std::vector<HostAnswer> answers =
-          co_await launch_.sample(SampleGroup::kMetrics | SampleGroup::kPressure);
+          co_await launch_.inspector().sample(SampleGroup::kMetrics | SampleGroup::kPressure);
       if (is_over_) co_return;
       take_pressures(answers);
     }
@@ -243,7 +243,7 @@ net::Task<void> StragglerWatch::look_at_place() {
   const int rank = latest->rank;
   const double late = std::min(1e6 * latest->late_seconds, double{UINT32_MAX});
   const std::vector<RankPlace> places =
-      co_await launch_.ask_place(number, static_cast<uint32_t>(late));
+      co_await launch_.inspector().place_of_late(number, static_cast<uint32_t>(late));
   if (is_over_) co_return;
   for (const RankPlace& place : places) places_.take(rank, place);
 }

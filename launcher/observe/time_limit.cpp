@@ -35,7 +35,7 @@ void TimeLimit::on_deadline() {
 }
 
 net::Task<void> TimeLimit::end_job() {
-  co_await launch_.show_stacks();
+  co_await launch_.inspector().show_stacks();
   if (is_over_) co_return;
   launch_.end_job(
       kExitTimeout,

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "launcher/allocation/host_choice.h"
 #include "launcher/cli/setting_remarks.h"
 #include "launcher/cli/unknown_command.h"
 #include "launcher/link/agent_link.h"
