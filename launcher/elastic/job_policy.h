@@ -1,6 +1,6 @@
-// Decides when the hosts and ranks of a launch change, and whether the job continues without one of them. A job of
-// constant size has ConstantSize; an elastic job has ElasticJob. JobLaunch owns the policy, passes it the events of the
-// job, and carries out its orders. Lives on the launch's loop.
+// Decides when the hosts and ranks of a launch change, and whether the job continues without one of them. An elastic job
+// has ElasticJob. JobLaunch owns the policy, passes it the events of the job, and carries out its orders. Lives on the
+// launch's loop.
 #pragma once
 
 #include <string>
@@ -37,47 +37,39 @@ class PolicyLaunch {
   virtual void end_job(int exit_code, const std::string& sentence, int rank) = 0;
 };
 
+// As it stands, the policy of a job that keeps its hosts and ranks from beginning to end.
 class JobPolicy {
  public:
   virtual ~JobPolicy() = default;
   // All hosts are held; their ranks are about to start.
-  virtual void begin() = 0;
+  virtual void begin() {}
   // A host for which the policy has called reach() is held.
-  virtual void held(HostRun& host) = 0;
+  virtual void held(HostRun&) {}
   // Supervisor::Survives calls this.
-  virtual bool survives(int rank, int host, int exit_code, const std::string& sentence) = 0;
+  virtual bool survives(int /*rank*/, int /*host*/, int /*exit_code*/,
+                        const std::string& /*sentence*/) {
+    return false;
+  }
   // The host has not answered for --host-timeout. Returns whether the job continues without it.
-  virtual bool gives_up(HostRun& host) = 0;
+  virtual bool gives_up(HostRun&) { return false; }
   // The ranks of a lost host have ended.
-  virtual void ranks_ended(const HostRun& host) = 0;
+  virtual void ranks_ended(const HostRun&) {}
   // A host has ended, or is lost.
-  virtual void host_gone() = 0;
+  virtual void host_gone() {}
   // The agent of this host is about to end.
-  virtual void host_leaves(HostRun& host, const std::string& why) = 0;
+  virtual void host_leaves(HostRun&, const std::string& /*why*/) {}
   // Executes `horovodrun resize N` or `remove HOST|RANK`, given as words. Returns a sentence about the consequence.
-  virtual Result<std::string> change(const std::vector<std::string>& words) = 0;
+  virtual Result<std::string> change(const std::vector<std::string>& /*words*/) {
+    return failed_precondition(
+        "the number of ranks of this job is constant; start the job with --min-np or "
+        "--host-discovery-script to change it");
+  }
   // Starts no more hosts, because the job ends.
-  virtual void stop() = 0;
+  virtual void stop() {}
   // Returns when no coroutine of the policy runs.
-  virtual net::Task<void> end() = 0;
+  virtual net::Task<void> end() { co_return; }
   // Whether the program must start again after the end of this launch.
-  virtual bool wants_restart() const = 0;
-};
-
-// The policy of a job that keeps its hosts and ranks from beginning to end.
-class ConstantSize : public JobPolicy {
- public:
-  void begin() override {}
-  void held(HostRun&) override {}
-  bool survives(int, int, int, const std::string&) override { return false; }
-  bool gives_up(HostRun&) override { return false; }
-  void ranks_ended(const HostRun&) override {}
-  void host_gone() override {}
-  void host_leaves(HostRun&, const std::string&) override {}
-  Result<std::string> change(const std::vector<std::string>& words) override;
-  void stop() override {}
-  net::Task<void> end() override;
-  bool wants_restart() const override { return false; }
+  virtual bool wants_restart() const { return false; }
 };
 
 }  // namespace hvd::launcher

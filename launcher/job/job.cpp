@@ -165,7 +165,7 @@ class JobLaunch : private PolicyLaunch, private PartLaunch {
   JobInspector inspector_;
   std::optional<HostShutdown> shutdown_;  // set shortly before the ranks start
   std::optional<JobParts> parts_;         // set shortly before the ranks start
-  std::unique_ptr<JobPolicy> policy_ = std::make_unique<ConstantSize>();
+  std::unique_ptr<JobPolicy> policy_ = std::make_unique<JobPolicy>();
 };
 
 // Passes the events of one host's agent to the launch, with the number of the host.
