@@ -27,7 +27,7 @@ def result_key(rank: int) -> str:
 
 
 def signing_key(secret: bytes, rank: str) -> bytes:
-    """Returns the key with which a rank signs its outcome, derived as in the launcher (launcher/reach/host_jobs.cpp)."""
+    """Returns the key with which a rank signs its outcome, derived as in launcher/reach/host_jobs.cpp."""
     return hmac.new(secret, f"horovod.run result 1\n{rank}".encode(), "sha256").digest()
 
 
